@@ -329,7 +329,7 @@ class App:
             concurrency=settings.concurrency,
             held_max=settings.held_max,
             held_per_tenant_max=settings.held_per_tenant_max,
-            recoveries_max=settings.recovery_limit,
+            crashes_max=settings.crash_limit,
             sweep_interval_ms=settings.sweep_interval_ms,
             log_limit=settings.log_limit,
             audit_retention_days=settings.audit_retention_days,

@@ -25,8 +25,8 @@ from dotenv import dotenv_values
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, field_validator
 
 from anabranch.engine.rules.duration import parse_duration
+from anabranch.engine.rules.shared.blame import CRASHES_MAX
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit, parse_log_limit, parse_size
-from anabranch.engine.rules.stimuli import RECOVERIES_MAX
 from anabranch.errors import SettingsError
 
 ENVIRONMENT_PREFIX = "ANABRANCH_"
@@ -153,8 +153,8 @@ class Settings(BaseModel):
     unfinished_max_per_tenant: int | None = Field(default=None, ge=1, le=1_000_000)
     """Of these, messages of one tenant; by default half of `unfinished_max`."""
 
-    recovery_limit: int = Field(default=RECOVERIES_MAX, ge=1, le=1_000)
-    """Takeovers of a crashed worker's run without any progress after which the run is FAILED, 1 to 1,000."""
+    crash_limit: int = Field(default=CRASHES_MAX, ge=1, le=1_000)
+    """Crashes of a worker after which a run that was the only suspect there is SUSPENDED, 1 to 1,000."""
 
     grace_ms: Milliseconds = Field(default=30_000, ge=0, le=3_600_000)
     """How long executions may go on after SIGTERM before they are cancelled and handed over; a duration, 0 to 1 h."""

@@ -181,7 +181,7 @@ class Driver:
         woken = [run for run in self.runs.values() if run.next_due is not None and run.next_due <= self.now]
         await self._claim({run.leased.instance_id: run for run in woken if run.parked})
         for run in woken:
-            run.inbox.append(LeaseAcquired(lapsed=False) if run.parked else TimersDue())
+            run.inbox.append(LeaseAcquired() if run.parked else TimersDue())
             run.next_due, run.parked = None, False
         return True
 
@@ -194,7 +194,7 @@ class Driver:
         )
         assert len(claimed) == len(parked), "what is due can be claimed"
         for one in claimed:
-            row, run = one.loaded.row, parked[one.loaded.row.head.instance_id]
-            events = [event async for page in pages_of(self.store, one.loaded) for event in page]
+            row, run = one.row, parked[one.row.head.instance_id]
+            events = [event async for page in pages_of(self.store, one) for event in page]
             state = fold(run.state.plan, row.head, events)
             run.leased = LeasedState(state, row.version, WORKER, self.now + LEASE_MS)

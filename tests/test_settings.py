@@ -34,7 +34,7 @@ def test_without_any_choice_the_defaults_of_the_manual_hold(tmp_path: Path) -> N
     settings = load(tmp_path)
 
     assert settings.database_url == "sqlite:///.anabranch/anabranch.db"
-    assert (settings.lease_ms, settings.concurrency, settings.recovery_limit) == (30_000, 64, 10)
+    assert (settings.lease_ms, settings.concurrency, settings.crash_limit) == (30_000, 64, 3)
     assert (settings.held_max, settings.pending_max, settings.grace_ms) == (10_000, 100_000, 30_000)
     assert (settings.max_retention_days, settings.auto_migrate, settings.egress_allow) == (365, False, ())
 

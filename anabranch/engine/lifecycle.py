@@ -27,13 +27,14 @@ from anabranch.engine.ownership.external_changes import ExternalChanges
 from anabranch.engine.ownership.handover import Handover
 from anabranch.engine.ownership.leases import Leases
 from anabranch.engine.ownership.recovery import POLL_MS, Recovery
+from anabranch.engine.ownership.worker_reports import WorkerReports
 from anabranch.engine.plans import PlanCache
 from anabranch.engine.ports import Clock, Gate, InstanceHead, Store
 from anabranch.engine.queues import TaskQueue
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.drawn.outcomes import EVALUATIONS_MAX
+from anabranch.engine.rules.shared.blame import CRASHES_MAX
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
-from anabranch.engine.rules.stimuli import RECOVERIES_MAX
 from anabranch.engine.rules.transitions import BATCH_TRANSITIONS_MAX
 from anabranch.engine.task_worker import Execution, TaskWorker
 from anabranch.engine.telemetry import Telemetry
@@ -61,7 +62,8 @@ class EngineOptions:
     """Instances in memory: some kilobytes each."""
     held_per_tenant_max: int | None = None
     """Of these, instances of one tenant; None: as many as there may be."""
-    recoveries_max: int = RECOVERIES_MAX
+    crashes_max: int = CRASHES_MAX
+    """Crashes of its process after which a run that was the only suspect there is suspended."""
     batch_transitions_max: int = BATCH_TRANSITIONS_MAX
     """Transitions in one commit."""
     evaluations_max: int = EVALUATIONS_MAX
@@ -141,7 +143,6 @@ class Engine:
             observer=self.observers,
             worker_id=self.worker_id,
             lease_ms=options.lease_ms,
-            recoveries_max=options.recoveries_max,
             batch_transitions_max=options.batch_transitions_max,
             evaluations_max=options.evaluations_max,
             log_limit=options.log_limit,
@@ -160,12 +161,21 @@ class Engine:
             held_per_tenant_max=self._held_per_tenant_max,
             known_code=known_code,
             log_limit=options.log_limit,
+            crashes_max=options.crashes_max,
             only=options.only,
             poll_ms=options.poll_ms,
         )
         self._leases = Leases(store=store, orchestrator=self.orchestrator, clock=self.clock, lease_ms=options.lease_ms)
         self.loop_watch = LoopWatch(
             lease_ms=options.lease_ms, keep_ms=options.blocked_max_ms, keep_leases=self._leases.keep_from_thread
+        )
+        self._reports = WorkerReports(
+            store=store,
+            worker_id=self.worker_id,
+            clock=self.clock,
+            lease_ms=options.lease_ms,
+            executing=self._tasks.take_busy_max,
+            unavailable=self.orchestrator.note_failure,
         )
         self._external = ExternalChanges(
             store=store,
@@ -213,6 +223,7 @@ class Engine:
         return (
             self.options.works
             and not self._stopped
+            and not held.suspects.keeps_others_back
             and len(held) < self.options.held_max
             and held.count_of(tenant_id) < self._held_per_tenant_max
         )
@@ -227,6 +238,7 @@ class Engine:
             if self.console is not None:
                 await self.console.start()
             await self._tasks.start()
+            await self._reports.start()
             await self._leases.start()
             await self._external.start()
             await self.recovery.start()
@@ -252,6 +264,7 @@ class Engine:
             await self._handover.finish(grace_s)
         await self._tasks.stop(patience_s=max(0.0, PART_SHARE * (end_at - loop.time())))
         await self._external.stop()
+        await self._reports.stop()
         await _ended(self.orchestrator.stop(), end_at, PART_SHARE, "what was being committed may not be written")
         await self._leases.stop()
         if self.console is not None:
@@ -263,6 +276,8 @@ class Engine:
     async def _hand_over(self) -> None:
         try:
             await self.store.release(worker_id=self.worker_id)
+            if self.options.works:
+                await self._reports.forget()
         except StoreUnavailable as failure:
             logger.warning("leases could not be handed over, they lapse by themselves: %s", failure.message)
 

@@ -20,7 +20,7 @@ from anabranch.engine.children import AwaitedChildren
 from anabranch.engine.ownership.owned import NAMES_TOLD_MAX, Adoption, Mailbox, OwnedInstance, OwnedInstances
 from anabranch.engine.ownership.reconcile import Reconciler
 from anabranch.engine.ownership.waiters import Answer, StartResult, Waiters, why_rejected
-from anabranch.engine.ports import Claimed, Clock, Observer, Outcome, Store
+from anabranch.engine.ports import Clock, Loaded, Observer, Outcome, Store
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.evolve import AnyPlan, new_state
@@ -139,7 +139,6 @@ class Orchestrator:
         observer: Observer,
         worker_id: str,
         lease_ms: int,
-        recoveries_max: int,
         batch_transitions_max: int,
         evaluations_max: int,
         log_limit: LogLimit,
@@ -150,7 +149,6 @@ class Orchestrator:
         self._clock = clock
         self._observer = observer
         self._lease_ms = lease_ms
-        self._recoveries_max = recoveries_max
         self._batch_transitions_max = batch_transitions_max
         self._evaluations_max = evaluations_max
         self._log_limit = log_limit
@@ -244,6 +242,11 @@ class Orchestrator:
         owned = self._owned.get(instance_id)
         return None if owned is None else owned.state.head
 
+    @property
+    def store_failed_at(self) -> int | None:
+        """When the store last did not answer (ms)."""
+        return self._reconciler.store_failed_at
+
     def note_failure(self, failure: StoreUnavailable) -> None:
         """The store did not answer: leases that lapse meanwhile tell nothing about their workers."""
         self._reconciler.note_failure(failure)
@@ -275,19 +278,18 @@ class Orchestrator:
             message = f"run {head.instance_id} could not be stored within {REQUEST_PATIENCE_S:.0f} s"
             raise StoreUnavailable(message, hint="Start it again with the same idempotency key.") from None
 
-    def begin_adoption(self, claimed: Claimed, plan: AnyPlan) -> Adoption:
+    def begin_adoption(self, claimed: Loaded, plan: AnyPlan) -> Adoption:
         """An instance that a claim has just given us, to be taken over once its log is folded."""
-        head = claimed.loaded.row.head
+        head = claimed.row.head
         state = new_state(plan, head, log_limit=self._log_limit)
         return Adoption(claimed, state, self._owned.telemetry_of(head, plan))
 
     def adopt(self, adoption: Adoption, *, asked_at: float) -> None:
         """Take over an instance whose log is folded; its lease was last extended by a request at `asked_at`."""
-        claimed, row = adoption.claimed, adoption.claimed.loaded.row
+        row = adoption.claimed.row
         known = self._owned.get(row.head.instance_id)
         if known is not None and known.version >= row.version:
             return  # our own lease had run out, and a re-read has met this claim before its answer came: it goes on
-        counts = claimed.lapsed and not self._reconciler.was_away_at(claimed.lapsed_at)
         lease_until = row.available_at or self._clock.now() + self._lease_ms
         self._owned.add(
             OwnedInstance(
@@ -295,7 +297,8 @@ class Orchestrator:
                 row.version,
                 self.worker_id,
                 lease_until,
-                mailbox=Mailbox(LeaseAcquired(counts, self._recoveries_max)),
+                mailbox=Mailbox(LeaseAcquired(row.blame)),
+                blame=row.blame,
                 owes_all=True,
                 extended_at=asked_at,
                 telemetry=adoption.telemetry,
@@ -508,6 +511,8 @@ class Orchestrator:
             return
         if transition.available_at is not None:
             owned.extended_at = asked_at
+        if transition.clears:
+            self._owned.suspects.note(owned.instance_id, None)
         for stop in won.stops:
             owned.performing.discard(stop)
             self._task_worker.stop_job(transition.instance_id, stop)

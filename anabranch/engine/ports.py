@@ -16,6 +16,7 @@ from anabranch.engine.rules.events import Event, Status, SuspendReason
 from anabranch.engine.rules.history import ALL_ACTIVATIONS, ActivationFilter
 from anabranch.engine.rules.payloads import RunReopened, RunResumed, RunSuspended
 from anabranch.engine.rules.run_filter import ALL_RUNS, RunFilter
+from anabranch.engine.rules.shared.blame import ANY_ROOM, CRASHES_MAX, Blame, SuspectRoom
 from anabranch.engine.rules.shared.left_out import Ranges
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, ROW_WEIGHT, LogLimit
 from anabranch.engine.rules.stimuli import ChildEnded, SignalSent
@@ -24,7 +25,6 @@ from anabranch.engine.rules.transitions import Outcome, Transition
 __all__ = [
     "ChangeHints",
     "ClaimRequest",
-    "Claimed",
     "Clock",
     "ExternalResult",
     "FamilyReopening",
@@ -62,6 +62,8 @@ class InstanceRow:
     """JSON bytes of all payloads in the log; 0 for runs that had ended before this was counted."""
     suspended_for: SuspendReason | None = None
     """Why it is SUSPENDED; None: it is not."""
+    blame: Blame | None = None
+    """It may have killed a process; None: it is above suspicion."""
 
     @property
     def log_weight(self) -> int:
@@ -115,17 +117,6 @@ class RunReading:
     activations: ActivationPage
     suspended: Event | None = None
     """The row that has suspended it, while it is SUSPENDED."""
-
-
-@dataclass(frozen=True, slots=True)
-class Claimed:
-    """An instance that is now ours, folded from nothing: its version was raised by the claim."""
-
-    loaded: Loaded
-    lapsed: bool
-    """True if another worker's lease had run out; False if it was released, parked, never held, or taken alive."""
-    lapsed_at: int | None = None
-    """When that lease ended (ms)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +178,15 @@ class WorkflowEntry:
     """None unless it was asked for."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerReport:
+    """What a working process says of itself, every third of a lease."""
+
+    worker_id: str
+    executing: int | None
+    """The most executions at once since its last report; None: it has just begun."""
+
+
 @dataclass(frozen=True, slots=True)
 class TenantRooms:
     """How many more runs of each tenant a worker takes."""
@@ -245,6 +245,12 @@ class ClaimRequest:
     """No further one is taken once the logs of those taken weigh this much; a single log may weigh more."""
     large: bool = True
     """False: leave instances whose log cannot be read at once (see `Loaded`)."""
+    suspects: SuspectRoom = ANY_ROOM
+    """How many suspects are taken besides those that the worker has; see `blame.may_join`."""
+    crashes_max: int = CRASHES_MAX
+    """A run that has crashed alone so often is suspended instead of taken."""
+    away_until: int | None = None
+    """Leases that ended up to then (ms) were lost with the store, not with their workers: nobody is blamed."""
 
 
 OpenRuns: TypeAlias = Mapping[tuple[str, str, Status, SuspendReason | None], int]
@@ -300,12 +306,21 @@ class Store(Protocol):
     async def check_commits(self) -> None:
         """Return if commits get through. Raises StoreUnavailable, which says why they do not."""
 
-    async def claim(self, wanted: ClaimRequest) -> list[Claimed]:
+    async def claim(self, wanted: ClaimRequest) -> list[Loaded]:
         """Take open instances whose `available_at` has come, longest overdue first, and load them.
 
         The claim raises the version although it appends no event: a worker that lost its lease
         without knowing must lose its next commit too. Rows another claim holds locked are skipped.
+
+        Instances whose lease another worker let run out are judged first (`blame.judged`): they become suspects, or
+        are suspended for what they have done. A suspect whose company is 1 is taken alone.
         """
+
+    async def report_worker(self, report: WorkerReport) -> None:
+        """Keep what a working process says of itself, in place of what it said before."""
+
+    async def forget_worker(self, worker_id: str) -> None:
+        """Remove what a process has said of itself, once it has handed over everything."""
 
     async def extend(self, *, worker_id: str, instance_ids: Sequence[str], lease_ms: int) -> set[str]:
         """Give these leases `lease_ms` from the store's now; returns those that are still ours. No version bump."""

@@ -210,6 +210,10 @@ class TaskWorker:
         """Name the function that takes a result with its instance's id; it must not block. Before `start`."""
         self._report = receive
 
+    def leave_alone(self, instance_id: str | None) -> None:
+        """Let only jobs of this run begin from now on, with None those of all; what executes goes on."""
+        self._tasks.leave_alone(instance_id)
+
     def execute(
         self,
         head: InstanceHead,

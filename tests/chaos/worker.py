@@ -16,7 +16,7 @@ from anabranch.service import ChildRuns, WorkflowService
 from tests.chaos import nodes
 
 GRACE_S = 5.0
-RECOVERIES_MAX = 1_000
+CRASHES_MAX = 1_000
 
 
 async def work(url: str, lease_ms: int) -> None:
@@ -27,9 +27,7 @@ async def work(url: str, lease_ms: int) -> None:
         store = open_store(url, lease_ms=lease_ms)
         children = ChildRuns()
         types = load_types(Services(children=children))
-        engine = Engine(
-            store=store, handlers=types, options=EngineOptions(lease_ms=lease_ms, recoveries_max=RECOVERIES_MAX)
-        )
+        engine = Engine(store=store, handlers=types, options=EngineOptions(lease_ms=lease_ms, crashes_max=CRASHES_MAX))
         service = WorkflowService(engine=engine, node_types=types, retention_days_max=365, pending_max=100_000)
         children.connect(engine, service)
         try:

@@ -91,7 +91,7 @@ async def test_who_had_the_name_keeps_it_and_finds_the_code_by_its_id(store: Sto
 async def claimed_by(store: Store, *known: tuple[str, int]) -> set[str]:
     """What a worker that knows this code claims."""
     claimed = await store.claim(ClaimRequest(worker_id=OTHER_WORKER, limit=9, lease_ms=LEASE_MS, known_code=known))
-    return {one.loaded.row.head.instance_id for one in claimed}
+    return {one.row.head.instance_id for one in claimed}
 
 
 async def test_a_claim_leaves_runs_of_unknown_code_to_others_for_a_while(store: Store) -> None:
@@ -114,4 +114,4 @@ async def test_a_claim_that_names_no_code_takes_every_run(store: Store) -> None:
 
     claimed = await store.claim(ClaimRequest(worker_id=OTHER_WORKER, limit=9, lease_ms=LEASE_MS))
 
-    assert [one.loaded.row.head.instance_id for one in claimed] == [row.head.instance_id]
+    assert [one.row.head.instance_id for one in claimed] == [row.head.instance_id]

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import pytest
 
-from anabranch.engine.ports import Claimed, ClaimRequest, InstanceHead, InstanceRow, Store
+from anabranch.engine.ports import ClaimRequest, InstanceHead, InstanceRow, Loaded, Store
 from anabranch.engine.rules import transitions as transition
 from anabranch.engine.rules.coded.coded_plan import coded_plan
 from anabranch.engine.rules.coded.coded_state import CodedState
@@ -68,14 +68,14 @@ class Worker:
     @classmethod
     async def claiming(cls, store: Store, *, worker_id: str = OTHER_WORKER) -> Self | None:
         """Whoever takes up what may be taken up; None: nothing may."""
-        claimed: list[Claimed] = await store.claim(
+        claimed: list[Loaded] = await store.claim(
             ClaimRequest(worker_id=worker_id, limit=9, lease_ms=LEASE_MS, known_code=[CODE])
         )
         if not claimed:
             return None
         (only,) = claimed
-        row = only.loaded.row
-        state = fold(PLAN, row.head, only.loaded.events)
+        row = only.row
+        state = fold(PLAN, row.head, only.events)
         return cls(store, state, version=row.version, worker_id=worker_id)
 
     @property
@@ -157,7 +157,7 @@ async def test_a_parked_function_is_taken_up_when_it_is_due_with_all_that_it_kne
 
     successor = await Worker.claiming(other_store)
     assert successor is not None
-    await successor.does(LeaseAcquired(lapsed=False, recoveries_max=10), TimersDue())
+    await successor.does(LeaseAcquired(), TimersDue())
 
     assert successor.state.steps["before", ""].output.value == "kept"
     assert successor.state.steps["nap", ""].has_ended
@@ -176,7 +176,7 @@ async def test_a_step_tried_later_parks_its_function_and_counts_its_tries(store:
 
     successor = await Worker.claiming(other_store)
     assert successor is not None
-    await successor.does(LeaseAcquired(lapsed=False, recoveries_max=10))
+    await successor.does(LeaseAcquired())
 
     assert successor.state.steps["fetch", ""].attempt == 2
     await successor.does(done("fetch", "at last", attempt=2))
@@ -194,7 +194,7 @@ async def test_an_attempt_of_the_workflow_that_failed_is_begun_again_when_it_is_
 
     successor = await Worker.claiming(other_store)
     assert successor is not None
-    await successor.does(LeaseAcquired(lapsed=False, recoveries_max=10))
+    await successor.does(LeaseAcquired())
     await successor.does(raised(attempt=2))
 
     row = await successor.row()
@@ -220,7 +220,7 @@ async def test_a_signal_wakes_a_function_that_nothing_else_would(store: Store, o
 
     successor = await Worker.claiming(other_store)
     assert successor is not None
-    await successor.does(LeaseAcquired(lapsed=False, recoveries_max=10))
+    await successor.does(LeaseAcquired())
 
     assert successor.state.steps["verified", ""].output.value == {"by": 7}
     assert not successor.state.kept, "it is consumed"
@@ -232,10 +232,8 @@ async def test_a_worker_that_was_lost_is_followed_by_one_that_knows_what_it_knew
     lost = await Worker.starting(store)
     await lost.does(done("fetch", 1))
     (taken,) = await other_store.claim(ClaimRequest(worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS, steal=True))
-    row = taken.loaded.row
-    successor = Worker(
-        other_store, fold(PLAN, row.head, taken.loaded.events), version=row.version, worker_id=OTHER_WORKER
-    )
+    row = taken.row
+    successor = Worker(other_store, fold(PLAN, row.head, taken.events), version=row.version, worker_id=OTHER_WORKER)
 
     planned = plan_transitions([(lost.leased, [done("late", 2)])], now=await store.now(), lease_ms=LEASE_MS)
     outcome = await store.commit(planned.transitions)

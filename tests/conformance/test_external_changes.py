@@ -85,8 +85,8 @@ async def test_a_signal_makes_a_parked_instance_available_now(store: Store, wait
     assert result.row is not None and result.row.available_at is not None
     assert result.row.available_at <= await store.now()
     (claimed,) = await store.claim(ClaimRequest(worker_id=WORKER, limit=1, lease_ms=LEASE_MS))
-    assert not claimed.lapsed
-    assert claimed.loaded.events[-1].type is EventType.SIGNAL_RECEIVED
+    assert claimed.row.blame is None
+    assert claimed.events[-1].type is EventType.SIGNAL_RECEIVED
 
 
 async def test_a_repeated_key_is_written_once_and_said_so(store: Store, other_store: Store) -> None:

@@ -115,7 +115,7 @@ async def test_the_end_of_a_child_makes_a_parked_parent_available_now(store: Sto
     )
     await store.commit([failing(child)])
     (claimed,) = await store.claim(ClaimRequest(worker_id=OTHER_WORKER, limit=9, lease_ms=LEASE_MS))
-    assert claimed.loaded.row.head == parent.head and not claimed.lapsed
+    assert claimed.row.head == parent.head and claimed.row.blame is None
 
 
 async def test_a_parent_is_woken_once_by_all_that_end_together(store: Store) -> None:
@@ -312,9 +312,7 @@ async def test_a_claim_for_a_root_takes_the_family_below_it_and_nobody_else(stor
     claimed = await store.claim(
         ClaimRequest(worker_id=WORKER, limit=9, lease_ms=LEASE_MS, only=[root.head.instance_id])
     )
-    assert {one.loaded.row.head.instance_id for one in claimed} == {
-        row.head.instance_id for row in (root, child, grandchild)
-    }
+    assert {one.row.head.instance_id for one in claimed} == {row.head.instance_id for row in (root, child, grandchild)}
 
 
 # -- row locks, held from a second connection ---------------------------------------------------------

@@ -125,9 +125,9 @@ async def test_a_large_log_is_not_loaded_with_its_neighbours(store: Store) -> No
     rows = [await created(store), await long_run(store), await created(store)]
     await store.release(worker_id=rows[0].worker_id or "")
     claimed = await store.claim(ClaimRequest(worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS))
-    events = {item.loaded.row.head.instance_id: len(item.loaded.events) for item in claimed}
+    events = {item.row.head.instance_id: len(item.events) for item in claimed}
     assert events == {row.head.instance_id: 0 if row is rows[1] else row.last_seq for row in rows}
-    large = next(item.loaded for item in claimed if not item.loaded.events)
+    large = next(item for item in claimed if not item.events)
     read = [event.seq async for page in pages_of(store, large) for event in page]
     assert read == list(range(1, large.row.last_seq + 1))
     loaded = await store.load([rows[1].head.instance_id], after_seq=large.row.last_seq - 1)
@@ -162,9 +162,9 @@ async def test_a_claim_may_leave_large_logs_to_later(store: Store) -> None:
     small, large = await created(store), await long_run(store)
     await store.release(worker_id=small.worker_id or "")
     (taken,) = await store.claim(ClaimRequest(worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS, large=False))
-    assert taken.loaded.row.head == small.head
+    assert taken.row.head == small.head
     (taken,) = await store.claim(ClaimRequest(worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS))
-    assert taken.loaded.row.head == large.head
+    assert taken.row.head == large.head
 
 
 async def test_a_signal_that_a_log_has_no_room_for_ends_the_run(store: Store) -> None:

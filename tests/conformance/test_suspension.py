@@ -24,7 +24,7 @@ async def resume(store: Store, row: InstanceRow) -> ExternalResult:
 
 async def claimed(store: Store) -> list[str]:
     taken = await store.claim(ClaimRequest(worker_id=WORKER, limit=9, lease_ms=LEASE_MS))
-    return [each.loaded.row.head.instance_id for each in taken]
+    return [each.row.head.instance_id for each in taken]
 
 
 async def test_a_suspension_is_one_row_one_version_and_the_reason(store: Store, other_store: Store) -> None:

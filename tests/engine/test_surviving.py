@@ -187,8 +187,8 @@ async def test_a_claim_of_its_own_run_that_a_reread_has_met_changes_nothing(proc
     await orchestrator.refresh([run])
     holder = orchestrator.held.get(run)
 
-    adoption = orchestrator.begin_adoption(claimed[0], await engine.plans.plan_of(claimed[0].loaded.row.head))
-    adoption.read(claimed[0].loaded.events)
+    adoption = orchestrator.begin_adoption(claimed[0], await engine.plans.plan_of(claimed[0].row.head))
+    adoption.read(claimed[0].events)
     orchestrator.adopt(adoption, asked_at=engine.clock.monotonic())
 
     assert orchestrator.held.get(run) is holder

@@ -41,7 +41,7 @@ async def _describe(store: Store, plans: PlanCache, run_id: str) -> dict[str, An
             [kept.seq, event] for event, all_kept in state.kept.items() for kept in all_kept.values()
         ),
         "answered": dict(sorted(state.signal_answers.items())),
-        "recoveries": state.recoveries,
+        "recoveries": 0 if state.suspicion is None else state.suspicion.recoveries,
         "nextDue": state.next_due(),
         "owes": sorted([type(command).__name__, *map(str, command)] for command in outstanding(state)),
     }

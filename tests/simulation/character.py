@@ -40,7 +40,7 @@ class Character:
     held_max: int
     batch_transitions_max: int
     commits_in_flight_max: int
-    recoveries_max: int
+    crashes_max: int
     clients: int
     tenants: int
     """Clients belong to them in turn."""
@@ -77,7 +77,7 @@ class Character:
             concurrency=self.concurrency,
             held_max=self.held_max,
             held_per_tenant_max=self.held_max if self.tenants == 1 else self.held_max // 2,
-            recoveries_max=self.recoveries_max,
+            crashes_max=self.crashes_max,
             batch_transitions_max=self.batch_transitions_max,
             evaluations_max=self.evaluations_max,
             works=slot != self.idle_slot,
@@ -98,7 +98,7 @@ def draw_character(rng: random.Random, *, coded: bool) -> Character:
         held_max=rng.choice((2, 6, 100)),
         batch_transitions_max=rng.choice((1, 3, 256)),
         commits_in_flight_max=rng.choice((1, 2)),
-        recoveries_max=rng.choice((1, 1, 2, 10)),
+        crashes_max=rng.choice((1, 1, 2, 10)),
         clients=clients,
         tenants=min(clients, rng.choice((1, 2, 3))),
         runs_per_client=rng.choice((4, 8, 16)),

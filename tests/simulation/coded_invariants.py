@@ -21,7 +21,7 @@ _OF_A_TRY = ENDINGS | {EventType.NODE_ATTEMPT_FAILED, EventType.NODE_WAITING}
 _FAILURES = {EventType.NODE_FAILED, EventType.NODE_ATTEMPT_FAILED}
 
 # Errors that the engine gives a run, not its function.
-_NOT_OF_THE_FUNCTION = {"RECOVERY_LIMIT", "DEADLINE_EXCEEDED", "LOG_TOO_LARGE"}
+_NOT_OF_THE_FUNCTION = {"DEADLINE_EXCEEDED", "LOG_TOO_LARGE"}
 
 
 # -- each row, against the rows before it ------------------------------------------------------
@@ -85,12 +85,6 @@ def no_timer_is_early(run: CodedFacts, row: Event, commit: Commit) -> Iterator[s
     due = _due_time_used(run, row, commit)
     if due is not None and commit.now < due:
         yield f"{row.type} of {row.node_id or 'the function'} at {commit.now}, due at {due}"
-
-
-def a_run_is_given_up_in_time(run: CodedFacts, row: Event, commit: Commit) -> Iterator[str]:
-    """Nothing fails for its age or for the engine's troubles; the recovery limit counts takeovers without progress."""
-    if row.type is EventType.INSTANCE_FAILED and row.payload.value["code"] == "RECOVERY_LIMIT":
-        yield from invariants.given_up_too_soon(run, commit)
 
 
 # -- the run, after the rows of one transaction -------------------------------------------------
@@ -175,7 +169,6 @@ CODED_ROW_LAWS: tuple[Callable[[CodedFacts, Event, Commit], Iterator[str]], ...]
     what_is_recorded_was_done,
     a_function_fits_its_log,
     no_timer_is_early,
-    a_run_is_given_up_in_time,
     invariants.a_log_keeps_its_limit,
 )
 
@@ -184,6 +177,10 @@ CODED_COMMIT_LAWS: tuple[Callable[[CodedFacts, Commit], Iterator[str]], ...] = (
     invariants.the_row_says_what_the_log_says,
     invariants.only_the_holder_advances_a_run,
     invariants.a_live_lease_is_not_taken,
+    invariants.only_who_crashed_alone_is_counted,
+    invariants.a_run_is_suspended_for_its_crashes_in_time,
+    invariants.a_suspicion_ends_with_the_last_answer,
+    invariants.a_handover_blames_nobody,
     invariants.memory_equals_the_folded_log,
     invariants.an_ended_run_owes_nothing,
     invariants.an_open_run_will_go_on,

@@ -63,7 +63,7 @@ CODED_MUTANTS = (
             f"{_DECIDE}:_decide",
             "if taken_over(notes, stimulus):\n",
             "if taken_over(notes, stimulus):\n"
-            "                for step in list(notes.state.steps.values()) * stimulus.lapsed:\n"
+            "                for step in list(notes.state.steps.values()) * (stimulus.blame is not None):\n"
             "                    if not step.has_ended and step.phase is Phase.DISPATCHED:\n"
             "                        again = step.attempt + 1\n"
             "                        notes.append(EventType.NODE_DISPATCHED, *step.place, again, EMPTY,\n"

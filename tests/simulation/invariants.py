@@ -7,21 +7,23 @@ words. `judge` calls them; a new promise is added here and to the tuples at the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from anabranch.engine.ports import InstanceRow
 from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.commands import AwaitChild, Wake
 from anabranch.engine.rules.drawn.drawn_state import InstanceState
-from anabranch.engine.rules.events import DEFAULT_HANDLE, ENDINGS, TERMINALS, Event, EventType, Status
+from anabranch.engine.rules.events import DEFAULT_HANDLE, ENDINGS, TERMINALS, Event, EventType, Status, SuspendReason
 from anabranch.engine.rules.evolve import AnyState, outstanding
 from anabranch.engine.rules.graph.plan import PlanNode
 from anabranch.engine.rules.instants import from_iso
+from anabranch.engine.rules.shared.blame import CRASH_DELAYS_MS
 from anabranch.engine.rules.shared.log_limit import LOG_TOO_LARGE, LogLimit
 from anabranch.engine.rules.templates.budget import Work
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import AnabranchError, NonRetryable
+from tests.simulation.coded_cases import CodedCase
 from tests.simulation.facts import Facts, RunFacts, Verdict, loop_of
 from tests.simulation.network import THIEF, Sender
 from tests.simulation.nodes import Effects
@@ -58,7 +60,7 @@ class Commit:
     """What the whole log, these rows included, folds to."""
     memory: AnyState | None
     """What the owner has in memory, if it made this transition and has not given up on it."""
-    recoveries_max: int
+    crashes_max: int
     log_limit: LogLimit
     effects: Callable[[str, str], Effects | None]
     """What the world has seen of an activation (node id, scope)."""
@@ -272,14 +274,12 @@ def a_step_signals_once(run: RunFacts, row: Event, commit: Commit) -> Iterator[s
 
 
 def a_run_fails_for_its_own_reasons(run: Facts, row: Event, commit: Commit) -> Iterator[str]:
-    """Nothing fails for its age or for the engine's troubles; the recovery limit counts takeovers without progress."""
+    """Nothing fails for its age or for the engine's troubles."""
     if row.type is not EventType.INSTANCE_FAILED:
         return
     error = row.payload.value
     code = error["code"]
-    if code == "RECOVERY_LIMIT":
-        yield from given_up_too_soon(run, commit)
-    elif code not in ("DEADLINE_EXCEEDED", LOG_TOO_LARGE):
+    if code not in ("DEADLINE_EXCEEDED", LOG_TOO_LARGE):
         failures = [each for each in run.endings.values() if each.type is EventType.NODE_FAILED]
         if not any(each.next_handle is None and each.payload.value["error"] == error for each in failures):
             yield f"the run fails with {error}, which is no unhandled failure of a node"
@@ -298,16 +298,78 @@ def a_log_keeps_its_limit(run: RunFacts, row: Event, commit: Commit) -> Iterator
         yield f"ended for its log, which has {len(run.log)} rows and {size} bytes; the limit is {limit}"
 
 
-def given_up_too_soon(run: RunFacts, commit: Commit) -> Iterator[str]:
-    """The recovery limit counts takeovers with nothing in between."""
-    takeovers = 0
-    while takeovers < len(run.log) and run.log[-1 - takeovers].type is EventType.INSTANCE_RECOVERED:
-        takeovers += 1
-    if takeovers < commit.recoveries_max:
-        yield f"given up after {takeovers} takeovers without progress; the limit is {commit.recoveries_max}"
-
-
 # -- the run, after the rows of one transaction -------------------------------------------------
+
+
+def only_who_crashed_alone_is_counted(run: RunFacts, commit: Commit) -> Iterator[str]:
+    """A crash puts all runs of its process under suspicion, each further one halves their company, and only the last
+    suspect of a process is counted."""
+    if commit.operation != "judge" or commit.before is None or commit.rows:
+        return
+    before, after, lost = commit.before.blame, commit.after.blame, commit.before.worker_id
+    if lost is None or lost == commit.sender.worker_id:
+        yield f"judged although {lost or 'nobody'} held it"
+    if after is None:
+        yield "judged, and above suspicion"
+    elif before is None:
+        if after.company < 1 or after.crashes:
+            yield f"a first crash comes to {after}"
+    elif before.company > 1:
+        if after != (before.company // 2, before.crashes):
+            yield f"a crash in company: {before} becomes {after}"
+    elif after.company != 1 or after.crashes - before.crashes > 1:
+        yield f"a crash alone: {before} becomes {after}"
+
+
+def a_run_is_suspended_for_its_crashes_in_time(run: RunFacts, commit: Commit) -> Iterator[str]:
+    """A run that has crashed alone as often as the limit says is suspended; no other is, for that."""
+    blame = commit.after.blame
+    is_suspended = commit.after.suspended_for is SuspendReason.CRASHED
+    if is_suspended and (blame is None or blame.crashes < commit.crashes_max):
+        yield f"suspended at {blame}; the limit is {commit.crashes_max}"
+    if commit.operation == "claim" and blame is not None and blame.crashes >= commit.crashes_max and not is_suspended:
+        yield f"taken at {blame}; the limit is {commit.crashes_max}"
+
+
+def a_suspicion_ends_with_the_last_answer(run: RunFacts, commit: Commit) -> Iterator[str]:
+    """A run is above suspicion when all has been answered that was unanswered at its last takeover, and not before."""
+    if commit.before is None or commit.before.blame is None or commit.after.blame is not None:
+        return
+    if commit.operation not in ("commit", "external", "family"):
+        yield f"above suspicion by a {commit.operation}"
+    if run.ended is not None:
+        return
+    seq = max((row.seq for row in run.log if row.type is EventType.INSTANCE_RECOVERED), default=0)
+    open_then = unanswered(run.log[:seq])
+    answered = {(row.node_id, row.scope) for row in run.log[seq:] if row.type in ANSWERS}
+    if isinstance(run.case, CodedCase):
+        begun = any(row.type is EventType.NODE_DISPATCHED and row.node_id for row in run.log[seq:])
+        if open_then and not (answered or begun):
+            yield f"above suspicion although nothing of {open_then} has come to anything"
+    elif not open_then <= answered:
+        yield f"above suspicion although {sorted(open_then - answered)} has not answered"
+
+
+ANSWERS = {*ENDINGS, EventType.NODE_ATTEMPT_FAILED, EventType.NODE_WAITING, EventType.LOOP_OPENED}
+
+
+def unanswered(log: Sequence[Event]) -> set[tuple[str, str]]:
+    """The activations (node id, scope) whose last attempt has no answer in these rows."""
+    places: set[tuple[str, str]] = set()
+    for row in log:
+        if row.type is EventType.NODE_DISPATCHED:
+            places.add((row.node_id, row.scope))
+        elif row.type in ANSWERS:
+            places.discard((row.node_id, row.scope))
+    return places
+
+
+def a_handover_blames_nobody(run: RunFacts, commit: Commit) -> Iterator[str]:
+    """What a worker gives back in order is nobody's after that, and its worker was not lost."""
+    if commit.operation != "release" or commit.before is None:
+        return
+    if commit.after.worker_id is not None or commit.after.blame != commit.before.blame:
+        yield f"given back: {commit.before} became {commit.after}"
 
 
 def the_version_goes_up_by_one(run: RunFacts, commit: Commit) -> Iterator[str]:
@@ -412,7 +474,9 @@ def an_open_run_will_go_on(run: RunFacts, commit: Commit) -> Iterator[str]:
         for command in owed
         if not isinstance(command, AwaitChild)
     ]
-    if times and (after.available_at is None or after.available_at > max(min(times), commit.now)):
+    has_crashed_alone = after.blame is not None and after.blame.crashes > 0
+    latest_at = max(min(times, default=commit.now), commit.now) + (max(CRASH_DELAYS_MS) if has_crashed_alone else 0)
+    if times and (after.available_at is None or after.available_at > latest_at):
         yield f"nobody holds it, something is due at {min(times)}, and it is available at {after.available_at}"
 
 
@@ -471,6 +535,10 @@ COMMIT_LAWS: tuple[Callable[[Facts, Commit], Iterator[str]], ...] = (
     a_start_evaluates_nothing,
     effects_are_stored_before_what_may_have_killed_a_worker,
     a_live_lease_is_not_taken,
+    only_who_crashed_alone_is_counted,
+    a_run_is_suspended_for_its_crashes_in_time,
+    a_suspicion_ends_with_the_last_answer,
+    a_handover_blames_nobody,
     memory_equals_the_folded_log,
     the_row_knows_the_size_of_the_log,
     an_ended_run_owes_nothing,
@@ -507,7 +575,7 @@ def _signature(state: AnyState) -> tuple[object, ...]:
         state.last_seq,
         state.terminal,
         state.started,
-        state.recoveries,
+        None if state.suspicion is None else (state.suspicion.blame, sorted(state.suspicion.unanswered)),
         [(key, activation.attempt, activation.phase) for key, activation in state.running.items()],
         state.next_due(),
         {event: list(waits) for event, waits in state.waits.items()},

@@ -20,6 +20,7 @@ from anabranch.engine.rules.decide import Decision
 from anabranch.engine.rules.drawn.outcomes import EVALUATION_UNITS
 from anabranch.engine.rules.events import Event, EventType
 from anabranch.engine.rules.evolve import AnyState, evolve, fold, new_state, outstanding
+from anabranch.engine.rules.shared.blame import ALONE_MS
 from anabranch.engine.rules.shared.log_limit import LogLimit
 from anabranch.engine.rules.stimuli import NodeResult, Stimulus
 from anabranch.testing.memory_store.records import Change, Transaction
@@ -32,7 +33,7 @@ from tests.simulation.facts import Facts, RunFacts
 from tests.simulation.families import Families
 from tests.simulation.invariants import COMMIT_LAWS, ROW_LAWS, Commit
 from tests.simulation.loop import SimulatedLoop
-from tests.simulation.network import SENDER
+from tests.simulation.network import SENDER, THIEF
 from tests.simulation.nodes import Ledger, Place, seen
 from tests.simulation.processes import SimulatedProcess
 from tests.simulation.rarities import count_coded_row, count_commit, count_row
@@ -82,7 +83,7 @@ class Judge:
         *,
         cases: Mapping[tuple[str, int], SimulatedCase | CodedCase],
         rarities: Counter[str],
-        recoveries_max: int,
+        crashes_max: int,
         lease_ms: int,
         log_limit: LogLimit,
         loop: SimulatedLoop,
@@ -102,10 +103,12 @@ class Judge:
         self.last_row_at = 0
         """The database's clock when the engine last wrote a row of its own accord: signals are the clients'."""
         self._cases = cases
-        self._recoveries_max = recoveries_max
+        self._crashes_max = crashes_max
         self._lease_s = lease_ms / 1000
         self._log_limit = log_limit
         self._guard_s = self._lease_s * GUARD_SHARE
+        self._left_alone: dict[str, tuple[str, float]] = {}
+        """The suspect that a worker took alone last, and when, by its id."""
         self._loop = loop
         self._runs: dict[str, _Watched] = {}
         self._digest = hashlib.blake2b(digest_size=16)
@@ -136,6 +139,8 @@ class Judge:
     # -- what it is told ------------------------------------------------------------------
     def transaction(self, transaction: Transaction) -> None:
         """A transaction was written: check every run in it."""
+        if transaction.operation == "claim":
+            self._claimed_suspects(transaction)
         for change in transaction.changes:
             if change.after is not None:
                 for what, instance_id in self.families.one_child_per_activation(change, self.runs):
@@ -149,6 +154,7 @@ class Judge:
     def execution_begins(self, place: Place, helpers: Helpers, worker_id: str) -> None:
         """A handler is about to run: its dispatch is committed, and nothing but the attempt is new."""
         instance_id, node_id, scope = place
+        self._begins_beside(instance_id, worker_id)
         watched = self._runs.get(instance_id)
         if watched is None or watched.facts.attempts.get((node_id, scope), 0) < helpers.attempt:
             what = f"attempt {helpers.attempt} of {node_id} runs before its dispatch is committed"
@@ -164,6 +170,51 @@ class Judge:
         if effects.awaited(helpers.attempt, worker_id):
             what = f"attempt {helpers.attempt} of {node_id} in {scope!r} runs twice at once in {worker_id}"
             self.accuse("dispatch inside a process is idempotent", what, instance_id)
+
+    def _begins_beside(self, instance_id: str, worker_id: str) -> None:
+        alone, since = self._left_alone.get(worker_id, (instance_id, 0.0))
+        process = self.processes.get(worker_id)
+        held = None if process is None else process.engine.orchestrator.held.get(alone)
+        if alone == instance_id or held is None or held.blame is None:
+            return
+        if process is not None and process.clock.monotonic() - since < ALONE_MS / 1000:
+            what = f"{worker_id} executes it beside {alone}, which may be what kills"
+            self.accuse("nothing else starts beside a suspect that is to be alone", what, instance_id)
+
+    def _claimed_suspects(self, transaction: Transaction) -> None:
+        """A process takes no more suspects than the least company of those it has, and one alone without others."""
+        taken = [change.after for change in transaction.changes if change.after is not None]
+        companies = [row.blame.company for row in taken if row.blame is not None]
+        if not companies:
+            return
+        worker_id = SENDER.get().worker_id
+        process = self.processes.get(worker_id)
+        ids = {row.head.instance_id for row in taken}
+        held = [] if process is None else process.engine.orchestrator.held
+        before = (
+            []
+            if process is None
+            else [
+                owned.blame.company
+                for owned in map(held.get, held.ids)
+                if owned is not None and owned.blame is not None and owned.instance_id not in ids
+            ]
+        )
+        if SENDER.get() is not THIEF and len(before) + len(companies) > min(before + companies):
+            self.accuse(
+                "company is never exceeded",
+                f"{worker_id} has {before} and takes {companies}",
+                taken[0].head.instance_id,
+            )
+        if 1 in companies:
+            if len(taken) > 1:
+                self.accuse(
+                    "company is never exceeded",
+                    f"{worker_id} takes {len(taken)} runs, one of which is alone",
+                    taken[0].head.instance_id,
+                )
+            if process is not None:
+                self._left_alone[worker_id] = (taken[0].head.instance_id, process.clock.monotonic())
 
     def checked(self, decide: Callable[..., Decision]) -> Callable[..., Decision]:
         """The same decisions, some of them held against what is outstanding before and after."""
@@ -225,7 +276,7 @@ class Judge:
             )
         watched.version = after.version
         run, sender = watched.facts, SENDER.get()
-        if transaction.operation == "claim" and change.before is not None:
+        if transaction.operation in ("claim", "judge") and change.before is not None:
             self.a_worker_lets_go_of_what_it_could_not_extend(change.before.worker_id, instance_id)
         commit = Commit(
             operation="family" if change.by_family else transaction.operation,
@@ -236,7 +287,7 @@ class Judge:
             rows=list(change.events),
             folded=watched.folded,
             memory=None if change.by_family else self._memory_of(instance_id, transaction),
-            recoveries_max=self._recoveries_max,
+            crashes_max=self._crashes_max,
             log_limit=self._log_limit,
             effects=lambda node_id, scope: self.ledger.effects.get((instance_id, node_id, scope)),
             steps=self.steps,
@@ -255,7 +306,8 @@ class Judge:
             for what in commit_law(run, commit):
                 self.accuse(commit_law, what, instance_id)
         self.commits += 1
-        if any(row.type is not EventType.SIGNAL_RECEIVED for row in commit.rows):
+        judges = transaction.operation == "judge"  # which may delay a run for long
+        if judges or any(row.type is not EventType.SIGNAL_RECEIVED for row in commit.rows):
             self.last_row_at = transaction.now
         if self.commits % FULL_COMPARISON_EVERY == 0 and not self.violations:
             self._compare_fully(watched, commit)

@@ -28,6 +28,7 @@ def mutant(name: str, hole: str, *patches: tuple[str, str, str], coded: bool = F
 
 
 _DATABASE = "testing.memory_store.database:MemoryDatabase"
+_BLAME = "rules.shared.blame"
 _ORCHESTRATOR = "orchestrator:Orchestrator"
 
 # Once a decision is settled, a run with pure nodes that are left is offered their evaluation.
@@ -158,14 +159,57 @@ MUTANTS = (
         (f"{_DATABASE}.claim", "if _is_due(row, now) or", "if row.worker_id is not None or _is_due(row, now) or"),
     ),
     mutant(
-        "given-up-at-the-first-takeover",
-        "whoever takes over somebody's run at a start-up fails it",
-        ("rules.shared.decisions:taken_over", "recoveries > acquired.recoveries_max", "recoveries"),
+        "counted-in-company",
+        "a crash is counted against everybody who was there",
+        (f"{_BLAME}:judged", "if blame.company > 1:", "if blame.company > 1_000:"),
     ),
     mutant(
-        "given-up-for-its-troubles",
-        "a run is failed because its workers crashed, whatever progress it made",
-        ("rules.evolve:evolve", "state.recoveries = 0", "pass"),
+        "company-not-halved",
+        "suspects stay together for ever, and nobody is ever found to be guilty",
+        (f"{_BLAME}:judged", "blame.company // 2", "blame.company"),
+    ),
+    mutant(
+        "suspended-at-the-first-crash",
+        "a run is suspended for a crash that may have been an accident",
+        (f"{_BLAME}:judged", "if crashes >= crashes_max:", "if True:"),
+    ),
+    mutant(
+        "never-suspended",
+        "what kills its process does so for ever",
+        (f"{_BLAME}:judged", "if crashes >= crashes_max:", "if False:"),
+    ),
+    mutant(
+        "cleared-by-a-signal",
+        "a signal from outside ends a suspicion",
+        (
+            "rules.evolve:_evolve_suspect",
+            "if not suspicion.unanswered:",
+            "if not suspicion.unanswered or event.type == 'SIGNAL_RECEIVED':",
+        ),
+    ),
+    mutant(
+        "cleared-by-a-sibling-branch",
+        "a healthy branch ends the suspicion of its run",
+        (
+            "rules.evolve:_evolve_suspect",
+            "if not suspicion.unanswered:",
+            "if not suspicion.unanswered or event.type == 'NODE_COMPLETED':",
+        ),
+    ),
+    mutant(
+        "sigterm-counted",
+        "what a stopping worker gives back is taken for lost",
+        (f"{_DATABASE}.release", "worker_id=None, available_at=now", "worker_id=worker_id, available_at=now"),
+    ),
+    mutant(
+        "company-exceeded",
+        "a process takes any number of suspects",
+        (f"{_BLAME}:may_join", "room.held + len(companies) <= limit", "True"),
+    ),
+    mutant(
+        "started-beside-a-suspect",
+        "a process goes on with everything else beside a run that is to be alone",
+        ("queues.task_queue:TaskQueue.add", "if self._alone not in (None, job.instance_id):", "if False:"),
     ),
     mutant(
         "complete-overwrites-cancel",
@@ -289,7 +333,7 @@ MUTANTS = (
     mutant(
         "left-by-a-takeover-for-ever",
         "after a lost worker, pure nodes are evaluated by nobody",
-        (f"{_ORCHESTRATOR}._go_on", _OFFERED, "if self._evaluates and not owned.state.recoveries:"),
+        (f"{_ORCHESTRATOR}._go_on", _OFFERED, "if self._evaluates and owned.state.suspicion is None:"),
     ),
     mutant(
         "start-evaluates",
@@ -333,7 +377,7 @@ MUTANTS = (
     mutant(
         "evaluated-right-after-a-crash",
         "what may have killed a worker is evaluated before a handler's result is stored",
-        ("rules.transitions:_evaluations_allowed", "leased.state.recoveries > 0 or ", ""),
+        ("rules.transitions:_evaluations_allowed", "leased.state.suspicion is not None or ", ""),
     ),
     mutant(
         "evaluator-with-a-counter",

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from anabranch.engine.ports import Claimed, ClaimRequest, Loaded, Outcome
+from anabranch.engine.ports import ClaimRequest, Loaded, Outcome
 from anabranch.engine.rules.events import EventType
 from anabranch.engine.rules.transitions import Transition
 from anabranch.errors import StoreUnavailable
@@ -175,11 +175,13 @@ class Connection(MemoryStore):
                 self._weather.rarities[f"unknown commit found {'written' if written else 'not written'}"] += 1
         return loaded
 
-    async def claim(self, wanted: ClaimRequest) -> list[Claimed]:
+    async def claim(self, wanted: ClaimRequest) -> list[Loaded]:
         """Count where claimed instances come from."""
         claimed = await super().claim(wanted)
         for one in claimed:
-            self._weather.rarities["lapsed lease claimed" if one.lapsed else "free instance claimed"] += 1
+            self._weather.rarities[
+                "lapsed lease claimed" if one.row.blame is not None else "free instance claimed"
+            ] += 1
         return claimed
 
     def _fate(self, transitions: Sequence[Transition]) -> tuple[CommitFault | None, float]:

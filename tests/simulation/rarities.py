@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from anabranch.engine.rules.events import Event, EventType, Status
+from anabranch.engine.rules.events import Event, EventType, Status, SuspendReason
 from tests.simulation.coded_facts import FUNCTION, CodedFacts
 from tests.simulation.facts import Facts, RunFacts
 from tests.simulation.invariants import Commit
@@ -71,7 +71,9 @@ EXPECTED = (
     "process crashed",
     "process crashed again and again",
     "process frozen past its lease",
-    "recovery limit reached",
+    "suspended for its crashes",
+    "company halved",
+    "above suspicion again",
     "result lost with its process",
     "retry after restart",
     "run ended by a full log",
@@ -111,6 +113,12 @@ def count_commit(rarities: Counter[str], commit: Commit) -> None:
             rarities["run ended by a signal for which its log had no room"] += commit.operation == "external"
     if commit.operation == "release":
         rarities["handed over at a stop"] += 1
+    was, blame = None if before is None else before.blame, commit.after.blame
+    if was is not None and was != blame:
+        rarities["company halved"] += blame is not None and blame.company < was.company
+        rarities["above suspicion again"] += blame is None
+    if any(row.type is EventType.INSTANCE_SUSPENDED for row in commit.rows):
+        rarities["suspended for its crashes"] += commit.after.suspended_for is SuspendReason.CRASHED
 
 
 def count_row(rarities: Counter[str], run: Facts, row: Event, commit: Commit) -> None:
@@ -137,7 +145,6 @@ def count_row(rarities: Counter[str], run: Facts, row: Event, commit: Commit) ->
             rarities["cancel while handlers ran"] += bool(commit.folded.running)
         case EventType.INSTANCE_FAILED:
             rarities["deadline exceeded"] += row.payload.value["code"] == "DEADLINE_EXCEEDED"
-            rarities["recovery limit reached"] += row.payload.value["code"] == "RECOVERY_LIMIT"
         case EventType.INSTANCE_COMPLETED:
             rarities["terminated by an end"] += run.terminated
 

@@ -45,6 +45,11 @@ class WatchedJobs:
         self._jobs.clear()
         self._waiting.clear()
 
+    def take_all(self) -> list[Job]:
+        """See `FairJobs.take_all`."""
+        self._waiting.clear()
+        return self._jobs.take_all()
+
     def add(self, job: Job) -> None:
         """See `FairJobs.add`."""
         self._jobs.add(job)

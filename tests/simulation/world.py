@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import cycle, product
 
 from anabranch.engine.ports import NewVersion
+from anabranch.engine.rules.shared.blame import CRASH_DELAYS_MS
 from anabranch.handlers import Services, builtin_types
 from anabranch.testing.memory_store.database import MemoryDatabase
 from tests.simulation.aftermath import last_look, look_how_soon, replay_completed, written_log
@@ -30,8 +31,9 @@ from tests.simulation.nodes import SimulatedTypes
 from tests.simulation.processes import ChildrenHere
 
 # Nobody may wait longer than this for the next row once nothing goes wrong: the longest delay of a case is 7 s, the
-# longest lease 4 s, and clients ask again after 4 s. (The database's clock may have been set back besides.)
-QUIET_MS_MAX = 40_000
+# longest lease 4 s, clients ask again after 4 s, and a run that has crashed alone is due after 100 s. (The database's
+# clock may have been set back besides.)
+QUIET_MS_MAX = 40_000 + max(CRASH_DELAYS_MS)
 
 # 300,000 callbacks would mean that something spins; calm worlds need some thousands.
 CALM_STEPS_MAX = 300_000
@@ -113,7 +115,7 @@ class _World:
         self._judge = Judge(
             cases={(case.name, case.version): case for case in (*character.drawn_cases, *character.coded_cases)},
             rarities=self._rarities,
-            recoveries_max=character.recoveries_max,
+            crashes_max=character.crashes_max,
             lease_ms=character.lease_ms,
             log_limit=character.log_limit,
             loop=self._loop,

@@ -6,6 +6,7 @@ decision added to what is owed, an ended run owes nothing.
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from typing import Any
 
 from anabranch.engine.rules.coded.coded_plan import coded_plan
@@ -177,5 +178,5 @@ def picture(state: CodedState) -> dict[str, Any]:
         "children": list(state.children),
         "answers": state.signal_answers,
         "bytes": state.bytes,
-        "recoveries": state.recoveries,
+        "suspicion": None if state.suspicion is None else astuple(state.suspicion),
     }

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from anabranch.engine.rules.commands import Command, Dispatch, Wake
@@ -88,7 +88,7 @@ def picture(state: InstanceState) -> dict[str, Any]:
         "status": state.status,
         "suspension": state.suspension,
         "outcome": None if state.outcome is None else state.outcome.raw,
-        "recoveries": state.recoveries,
+        "suspicion": None if state.suspicion is None else astuple(state.suspicion),
         "left out": state.head.left_out,
         "ends": state.ends,
         "running": list(state.running),

@@ -23,8 +23,9 @@ from anabranch.engine.rules.evolve import evolve, fold, outstanding
 from anabranch.engine.rules.graph.compile import compile_plan
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.graph.plan import Plan
-from anabranch.engine.rules.payloads import RunReopened, SignalReceived, left_out_by
+from anabranch.engine.rules.payloads import Recovered, RunReopened, RunSuspended, SignalReceived, left_out_by
 from anabranch.engine.rules.repair.retry_plan import plan_retry
+from anabranch.engine.rules.shared.blame import Blame
 from anabranch.engine.rules.shared.child_ids import child_id
 from anabranch.engine.rules.stimuli import (
     AwaitsChild,
@@ -54,8 +55,8 @@ INSTANCE_ID = "00000000-0000-7000-8000-000000000001"
 
 TIMERS = TimersDue()
 TAIL = LogReloaded()
-LAPSED = LeaseAcquired(lapsed=True)
-HANDED_OVER = LeaseAcquired(lapsed=False)
+LAPSED = LeaseAcquired(Blame(1))
+HANDED_OVER = LeaseAcquired()
 
 
 def completed(node: str, output: Any = None, *, handle: str | None = None, delay_ms: int | None = None) -> NodeResult:
@@ -247,10 +248,16 @@ class Scenario:
         self.now += milliseconds
         return self.when(TIMERS)
 
-    def written_elsewhere(self, sent: SignalSent) -> Scenario:
-        """Another process appends a signal to the log, and we fold the row; nothing follows from it yet."""
-        row = SignalReceived(sent.event, sent.payload, sent.key).payload
-        event = Event(self.state.last_seq + 1, EventType.SIGNAL_RECEIVED, "", "", 0, row, self.now)
+    def written_elsewhere(self, sent: SignalSent | Recovered | RunSuspended) -> Scenario:
+        """Another process appends a row to the log, and we fold it; nothing follows from it yet."""
+        type_, row = EventType.SIGNAL_RECEIVED, sent
+        if isinstance(sent, SignalSent):
+            row = SignalReceived(sent.event, sent.payload, sent.key)
+        elif isinstance(sent, Recovered):
+            type_ = EventType.INSTANCE_RECOVERED
+        else:
+            type_ = EventType.INSTANCE_SUSPENDED
+        event = Event(self.state.last_seq + 1, type_, "", "", 0, row.payload, self.now)
         evolve(self.state, event)
         self.log.append(event)
         return self

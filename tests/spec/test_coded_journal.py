@@ -14,6 +14,7 @@ from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.evolve import evolve
 from anabranch.engine.rules.history import activations_of
 from anabranch.engine.rules.payloads import SignalReceived
+from anabranch.engine.rules.shared.blame import Blame
 from anabranch.engine.rules.shared.child_ids import child_id
 from anabranch.engine.rules.shared.decisions import NOTHING, Decision
 from anabranch.engine.rules.stimuli import (
@@ -148,16 +149,16 @@ def test_a_signal_that_fits_no_wait_wakes_nobody():
 
 def test_a_takeover_of_a_suspended_run_calls_no_function_until_something_is_over():
     run = Coded().then(suspended(sleeps("nap", 60_000))).crashed()
-    assert run.when(LeaseAcquired(lapsed=False)) == NOTHING
+    assert run.when(LeaseAcquired()) == NOTHING
     run.now += 60_000
-    assert run.when(LeaseAcquired(lapsed=False)).commands == [FUNCTION]
+    assert run.when(LeaseAcquired()).commands == [FUNCTION]
 
 
 def test_a_takeover_of_a_running_function_is_counted_and_progress_forgets_it():
     run = Coded().crashed()
-    run.when(LeaseAcquired(lapsed=True))
-    assert run.state.recoveries == 1
-    assert run.then(done("fetch")).state.recoveries == 0
+    run.when(LeaseAcquired(Blame(1)))
+    assert run.state.blame == Blame(1)
+    assert run.then(done("fetch")).state.blame is None
 
 
 def test_a_late_duplicate_of_a_suspension_does_not_stop_the_next_call():

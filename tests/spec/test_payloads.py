@@ -90,6 +90,7 @@ FORMS: list[tuple[Any, Any]] = [
     (SignalReceived("go", Payload.of(1)), {"event": "go", "payload": 1}),
     (SignalReceived("go", Payload.of(1), "k"), {"event": "go", "key": "k", "payload": 1}),
     (Recovered(2), {"recoveries": 2}),
+    (Recovered(2, 1, 1), {"recoveries": 2, "company": 1, "crashes": 1}),
 ]
 
 
@@ -103,7 +104,7 @@ def test_the_parts_that_are_asked_for_are_read() -> None:
     assert payloads.read_retry_time(RetryScheduled(ERROR, NOON_MS).payload) == NOON_MS
     assert payloads.read_error(NodeFailed(ERROR).payload) == ERROR.as_json()
     assert payloads.read_items(LoopOpened(None).payload) is None
-    assert payloads.read_recoveries(Recovered(3).payload) == 3
+    assert payloads.read_recovered(Recovered(3, 2, 1).payload) == Recovered(3, 2, 1)
     assert payloads.read_signal(SignalReceived("go", MATCH, "k").payload) == SignalReceived("go", MATCH, "k")
     definition = Event(2, EventType.SYSTEM_SET, "", "", 0, DefinitionSet(MATCH).payload, 0)
     assert payloads.read_definition([definition]) == {"a": 1} and payloads.read_definition([]) is None

@@ -9,6 +9,7 @@ import pytest
 
 from anabranch.engine.rules.drawn.outcomes import EVALUATED_BYTES_MAX, EVALUATION_UNITS, EVALUATIONS_MAX
 from anabranch.engine.rules.graph.node_types import NodeType
+from anabranch.engine.rules.shared.blame import Blame
 from anabranch.engine.rules.stimuli import EvaluationDue, LeaseAcquired, Stimulus
 from anabranch.engine.rules.transitions import (
     BATCH_ROWS_MAX,
@@ -152,14 +153,14 @@ def lost_beside_an_effect() -> Scenario:
     """A run whose worker was lost: `slow` is executed, `pure` is not evaluated."""
     run = evaluating(drawn("start>slow, start>pure", slow=delay()))
     run.when(DUE, evaluations_max=1)
-    run.when(LeaseAcquired(lapsed=True), evaluations_max=0)
+    run.when(LeaseAcquired(Blame(1)), evaluations_max=0)
     return run
 
 
 def test_a_takeover_of_a_lost_run_evaluates_nothing():
     run = evaluating(drawn("start>slow, start>pure", slow=delay()))
     run.when(DUE, evaluations_max=1)
-    assert evaluated(plan(run, LeaseAcquired(lapsed=True))) == []
+    assert evaluated(plan(run, LeaseAcquired(Blame(1)))) == []
 
 
 def test_after_a_lost_worker_a_result_is_stored_before_anything_is_evaluated():
@@ -170,7 +171,7 @@ def test_after_a_lost_worker_a_result_is_stored_before_anything_is_evaluated():
 
 def test_after_a_handover_everything_is_evaluated_at_once():
     run = evaluating(chain(2))
-    assert evaluated(plan(run, LeaseAcquired(lapsed=False))) == ["start", "n1", "n2"]
+    assert evaluated(plan(run, LeaseAcquired())) == ["start", "n1", "n2"]
 
 
 def test_what_a_database_refused_is_evaluated_one_by_one_apart_from_the_rest():

@@ -218,7 +218,7 @@ class _Worker:
             **os.environ,
             "ANABRANCH_DATABASE_URL": url,
             "ANABRANCH_LEASE": str(lease_ms),
-            "ANABRANCH_RECOVERY_LIMIT": "1000",
+            "ANABRANCH_CRASH_LIMIT": "1000",
         }
         self._process: asyncio.subprocess.Process | None = None
 

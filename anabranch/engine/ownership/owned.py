@@ -14,13 +14,15 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from anabranch.engine.ownership.suspects import Suspects
 from anabranch.engine.ownership.waiters import Waiters
-from anabranch.engine.ports import Claimed, Clock
+from anabranch.engine.ports import Clock, Loaded
 from anabranch.engine.queues import DelayQueue
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.events import Event
 from anabranch.engine.rules.evolve import AnyPlan, AnyState, evolve
+from anabranch.engine.rules.shared.blame import Blame
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.stimuli import EvaluationDue, NodeResult, StepReport, Stimulus, TimersDue
 from anabranch.engine.rules.transitions import LeasedState
@@ -103,6 +105,7 @@ class OwnedInstances:
 
     def __init__(self, clock: Clock, task_worker: TaskWorker, telemetry: Telemetry | None = None) -> None:
         self._task_worker = task_worker
+        self.suspects = Suspects(clock, task_worker.leave_alone)
         self._telemetry = telemetry
         self._owned: dict[str, OwnedInstance] = {}
         self._of_tenant: Counter[str] = Counter()
@@ -162,7 +165,14 @@ class OwnedInstances:
         self._of_tenant[owned.state.head.tenant_id] += 1
         if owned.telemetry is None:
             owned.telemetry = self.telemetry_of(owned.state.head, owned.state.plan)
+        self.suspects.note(owned.instance_id, owned.blame)
         self.enqueue(owned)
+
+    def note_blame(self, owned: OwnedInstance, blame: Blame | None) -> None:
+        """It is under this suspicion from now on, or above any."""
+        if owned.blame is not None or blame is not None:
+            owned.blame = blame
+            self.suspects.note(owned.instance_id, blame)
 
     def tell_written(self, owned: OwnedInstance, events: Sequence[Event]) -> None:
         """Who counts is told of a transition that was written, also of a run that was let go meanwhile."""
@@ -234,6 +244,7 @@ class OwnedInstances:
         if owned.is_held:
             owned.is_held = False
             del self._owned[instance_id]
+            self.suspects.note(instance_id, None)
             tenant_id = owned.state.head.tenant_id
             self._of_tenant[tenant_id] -= 1
             if not self._of_tenant[tenant_id]:
@@ -344,7 +355,7 @@ class RunAccess:
 class Adoption:
     """A claimed run on its way into memory: its log is folded page by page as it is read, and only then it is held."""
 
-    def __init__(self, claimed: Claimed, state: AnyState, telemetry: RunTelemetry | None) -> None:
+    def __init__(self, claimed: Loaded, state: AnyState, telemetry: RunTelemetry | None) -> None:
         self.claimed = claimed
         self.state = state
         self.telemetry = telemetry
@@ -352,7 +363,7 @@ class Adoption:
     @property
     def is_complete(self) -> bool:
         """Is the log folded as far as it went when the run was claimed?"""
-        return self.state.last_seq == self.claimed.loaded.row.last_seq
+        return self.state.last_seq == self.claimed.row.last_seq
 
     def read(self, events: Sequence[Event]) -> None:
         """Fold the next events of the log."""

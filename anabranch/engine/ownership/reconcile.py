@@ -80,10 +80,6 @@ class Reconciler:
         logger.warning("%s", failure.message)
         self.store_failed_at = self._clock.now()
 
-    def was_away_at(self, lapsed_at: int | None) -> bool:
-        """Did this lease end while the store did not answer?"""
-        return lapsed_at is not None and self.store_failed_at is not None and lapsed_at <= self.store_failed_at
-
     async def after_failed_commit(self, unclear: Sequence[_Unclear]) -> None:
         """Read what became of the batch, and let it be tried again.
 
@@ -186,6 +182,7 @@ class Reconciler:
             return
         lease_until = row.available_at or held.lease_until
         held.replace_state(read.state, version=row.version, worker_id=self._worker_id, lease_until=lease_until)
+        self._held.note_blame(held, row.blame)
         held.extended_at = max(held.extended_at, self._extended_at(lease_until))
         held.owes_all = True
         # Children are asked for anew: one that has ended may have been reopened since.

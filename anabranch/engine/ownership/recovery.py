@@ -18,7 +18,7 @@ from anabranch.engine.orchestrator import Orchestrator
 from anabranch.engine.ownership.owned import Adoption
 from anabranch.engine.plans import PlanCache
 from anabranch.engine.poller import Poller
-from anabranch.engine.ports import CLAIM_WEIGHT_MAX, Claimed, ClaimRequest, Clock, Store, TenantRooms
+from anabranch.engine.ports import CLAIM_WEIGHT_MAX, ClaimRequest, Clock, Loaded, Store, TenantRooms
 from anabranch.engine.rules.shared.log_limit import LogLimit
 from anabranch.errors import StoreUnavailable
 
@@ -55,6 +55,7 @@ class Recovery(Poller):
         held_per_tenant_max: int,
         known_code: Callable[[], Sequence[tuple[str, int]]],
         log_limit: LogLimit,
+        crashes_max: int,
         only: Sequence[str] | None = None,
         poll_ms: int = POLL_MS,
     ) -> None:
@@ -70,16 +71,17 @@ class Recovery(Poller):
         self._held_per_tenant_max = held_per_tenant_max
         self._known_code = known_code
         self._log_limit = log_limit
+        self._crashes_max = crashes_max
         self._only = only
         self._claiming = asyncio.Lock()
         """One claim at a time: two would count on the same room."""
-        self._postponed: list[tuple[Claimed, float]] = []
+        self._postponed: list[tuple[Loaded, float]] = []
         """Claimed, but the store did not answer what plan they follow; with the time of the claim."""
         self._sits_out: str | None = None
         """The tenant that had most of a full claim: the next claim leaves it out, so that others' runs are found."""
         self._may_find_more = False
         """Did the last claim leave something behind that the next one could take at once?"""
-        self._large: dict[str, Claimed] = {}
+        self._large: dict[str, Loaded] = {}
         """Claimed, with logs that are read page by page: one after the other, while others are claimed."""
         self._reading: asyncio.Task[None] | None = None
 
@@ -117,7 +119,8 @@ class Recovery(Poller):
         await self._adopt_postponed()
         self._may_find_more = False
         room = min(CLAIM_MAX, self._held_max - len(self._orchestrator.held) - len(self._large))
-        if room <= 0:
+        suspects = self._orchestrator.held.suspects
+        if room <= 0 or suspects.keeps_others_back:
             return 0
         sat_out, self._sits_out = self._sits_out, None
         asked_at = self._clock.monotonic()
@@ -131,12 +134,17 @@ class Recovery(Poller):
                 known_code=self._known_code(),
                 rooms=TenantRooms(self._held_per_tenant_max, self._rooms_left(without=sat_out)),
                 large=not self._large,
+                suspects=suspects.room,
+                crashes_max=self._crashes_max,
+                away_until=self._orchestrator.store_failed_at,
             )
         )
         self._plan_next(claimed, limit=room, sat_out=sat_out)
         for one in claimed:
-            row = one.loaded.row
-            if one.loaded.events or row.last_seq == 0:
+            suspects.note(one.row.head.instance_id, one.row.blame)  # before it is read: that alone may kill
+        for one in claimed:
+            row = one.row
+            if one.events or row.last_seq == 0:
                 await self._adopt(one, asked_at)
             else:
                 self._large[row.head.instance_id] = one
@@ -152,16 +160,16 @@ class Recovery(Poller):
             rooms[without] = 0
         return rooms
 
-    def _plan_next(self, claimed: Sequence[Claimed], *, limit: int, sat_out: str | None) -> None:
+    def _plan_next(self, claimed: Sequence[Loaded], *, limit: int, sat_out: str | None) -> None:
         """Is another claim due at once, and who is left out of it?
 
         Runs are claimed by how long they are overdue: without this, a tenant with ten thousand of them would be
         served first however few the others have.
         """
-        taken = Counter(one.loaded.row.head.tenant_id for one in claimed)
+        taken = Counter(one.row.head.tenant_id for one in claimed)
         held = self._orchestrator.held
         was_cut = any(count + held.count_of(of) >= self._held_per_tenant_max for of, count in taken.items())
-        was_cut |= sum(one.loaded.row.log_weight for one in claimed) >= CLAIM_WEIGHT_MAX
+        was_cut |= sum(one.row.log_weight for one in claimed) >= CLAIM_WEIGHT_MAX
         is_full = len(claimed) >= limit
         if is_full and sat_out is None:
             tenant_id, most = taken.most_common(1)[0]
@@ -174,13 +182,17 @@ class Recovery(Poller):
         for claimed, asked_at in postponed:
             if self._clock.monotonic() - asked_at < self._lease_ms / 1000 / 2:
                 await self._adopt(claimed, asked_at)
+            else:
+                self._not_adopted(claimed.row.head.instance_id)
 
-    async def _adopt(self, claimed: Claimed, asked_at: float) -> None:
-        head = claimed.loaded.row.head
+    async def _adopt(self, claimed: Loaded, asked_at: float) -> None:
+        head = claimed.row.head
         try:
             adoption = await self._begin(claimed)
-            if adoption is not None:
-                adoption.read(claimed.loaded.events)
+            if adoption is None:
+                self._not_adopted(head.instance_id)
+            else:
+                adoption.read(claimed.events)
                 self._orchestrator.adopt(adoption, asked_at=asked_at)
         except StoreUnavailable as failure:
             self._orchestrator.note_failure(failure)
@@ -188,10 +200,16 @@ class Recovery(Poller):
         except Exception:
             # It stays claimed until the lease lapses: a pause, so that the next try is not at once.
             logger.exception("a run could not be taken up; tried again later", extra={"instance_id": head.instance_id})
+            self._not_adopted(head.instance_id)
 
-    async def _begin(self, claimed: Claimed) -> Adoption | None:
+    def _not_adopted(self, instance_id: str) -> None:
+        """A claimed run is not owned after all: if it was a suspect, it is none of ours."""
+        if not self._orchestrator.holds(instance_id):
+            self._orchestrator.held.suspects.note(instance_id, None)
+
+    async def _begin(self, claimed: Loaded) -> Adoption | None:
         """Where to fold its log into; None if that is larger than it may be: the run has ended then."""
-        row = claimed.loaded.row
+        row = claimed.row
         if self._log_limit.is_passed(log_bytes=row.log_bytes, rows=row.last_seq):
             head = row.head
             await self._store.fail_full(
@@ -215,17 +233,20 @@ class Recovery(Poller):
                         "a run could not be taken up; tried again later", extra={"instance_id": instance_id}
                     )
                 self._large.pop(instance_id, None)
+                self._not_adopted(instance_id)
         except StoreUnavailable as failure:
             self._orchestrator.note_failure(failure)  # their leases lapse, and they are claimed again
         finally:
-            self._large.clear()
+            left, self._large = list(self._large), {}
+            for instance_id in left:
+                self._not_adopted(instance_id)
 
-    async def _adopt_by_pages(self, claimed: Claimed, leases: _Leases) -> None:
-        row = claimed.loaded.row
+    async def _adopt_by_pages(self, claimed: Loaded, leases: _Leases) -> None:
+        row = claimed.row
         adoption = await self._begin(claimed)
         if adoption is None:
             return
-        async for page in pages_of(self._store, claimed.loaded):
+        async for page in pages_of(self._store, claimed):
             adoption.read(page)
             await self._extend_large(leases)
             if row.head.instance_id not in self._large:

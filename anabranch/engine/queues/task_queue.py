@@ -59,7 +59,12 @@ class TaskQueue(Generic[AnyJob]):
 
     def __init__(self, gates: Mapping[str, Gate] | None = None) -> None:
         """`gates` are those of node types whose jobs have to be admitted, by the type's name."""
-        self._jobs = FairJobs[AnyJob](gates or {})
+        self._gates = gates or {}
+        self._jobs = FairJobs[AnyJob](self._gates)
+        self._alone: str | None = None
+        """Only jobs of this run begin; None: of all runs."""
+        self._kept_back: list[AnyJob] = []
+        """Jobs of other runs that wait until it is alone no more."""
         self._idlers: list[asyncio.Future[None]] = []
         """Consumers with nothing to do, each waiting to be woken for one job."""
         self._process: Callable[[AnyJob], Awaitable[None] | None] | None = None
@@ -68,7 +73,7 @@ class TaskQueue(Generic[AnyJob]):
         self._context = contextvars.Context()
         """What a consumer sees of context variables: never those of the function that happens to have one begun."""
         self._closed = False
-        self._busy = 0
+        self._busy = self._busy_max = 0
         self._idle = asyncio.Event()
         self._idle.set()
         for gate in set((gates or {}).values()):
@@ -84,9 +89,26 @@ class TaskQueue(Generic[AnyJob]):
 
     def add(self, job: AnyJob) -> None:
         """Queue a job; after `close` it is dropped (the log still owes it, the next owner performs it)."""
-        if not self._closed:
-            self._jobs.add(job)
-            self._wake_one()
+        if self._closed:
+            return
+        if self._alone not in (None, job.instance_id):
+            self._kept_back.append(job)
+            return
+        self._jobs.add(job)
+        self._wake_one()
+
+    def leave_alone(self, instance_id: str | None) -> None:
+        """Let only jobs of this run begin from now on, with None those of all; what executes goes on."""
+        self._alone = instance_id
+        jobs = [*self._jobs.take_all(), *self._kept_back]
+        self._kept_back = []
+        for job in jobs:
+            self.add(job)
+
+    def take_busy_max(self) -> int:
+        """The most executions that were under way at once since this was last asked."""
+        busy_max, self._busy_max = self._busy_max, self._busy
+        return busy_max
 
     @property
     def is_idle(self) -> bool:
@@ -103,6 +125,7 @@ class TaskQueue(Generic[AnyJob]):
         """Take no further jobs and forget the queued ones; executions under way go on."""
         self._closed = True
         self._jobs.clear()
+        self._kept_back.clear()
 
     async def drain(self) -> None:
         """Return when no execution is under way."""
@@ -165,6 +188,7 @@ class TaskQueue(Generic[AnyJob]):
                 slot = self._slots.take()
                 present_slot.set(slot)
             self._busy += 1
+            self._busy_max = max(self._busy_max, self._busy)
             self._idle.clear()
             try:
                 rest = self._process(job)
@@ -234,6 +258,13 @@ class FairJobs(Generic[AnyJob]):
         self._ungated = _Round[AnyJob]()
         self._gated: dict[Gate, _Round[AnyJob]] = {gate: _Round() for gate in self._gates.values()}
         self._round_of = {type_name: self._gated[gate] for type_name, gate in self._gates.items()}
+
+    def take_all(self) -> list[AnyJob]:
+        """All of them, those of each tenant in their order; none waits any more."""
+        rounds = [self._ungated, *self._gated.values()]
+        jobs = [job for each in rounds for of_tenant in each.jobs.values() for job in of_tenant]
+        self.clear()
+        return jobs
 
     def add(self, job: AnyJob) -> None:
         """Queue a job behind those of its tenant."""

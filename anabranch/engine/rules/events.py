@@ -62,6 +62,7 @@ class Status(StrEnum):
 class SuspendReason(StrEnum):
     """Why a run is SUSPENDED, as the column `suspended_for` holds it."""
 
+    CRASHED = "CRASHED"
     PAUSED = "PAUSED"
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias, overload
 
-from anabranch.engine.rules.coded.coded_evolve import EVOLVE_CODED, leave_out
+from anabranch.engine.rules.coded.coded_evolve import EVOLVE_CODED, is_reported_step, leave_out
 from anabranch.engine.rules.coded.coded_plan import CodedPlan
 from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.commands import AwaitChild, Command, Dispatch, Wake
@@ -29,6 +29,7 @@ from anabranch.engine.rules.payloads import (
     read_retry_time,
     read_wait,
 )
+from anabranch.engine.rules.shared.blame import Suspicion
 from anabranch.engine.rules.shared.left_out import is_left_out
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.shared.shared_events import (
@@ -49,7 +50,7 @@ AnyPlan: TypeAlias = Plan | CodedPlan
 AnyState: TypeAlias = InstanceState | CodedState
 
 # Looked up once: a member of an enum costs ten times a global before Python 3.12, and these are read for every row.
-_RECOVERED = EventType.INSTANCE_RECOVERED
+_RECOVERED, _WAITING = EventType.INSTANCE_RECOVERED, EventType.NODE_WAITING
 _DISPATCHED = Phase.DISPATCHED
 
 
@@ -116,12 +117,37 @@ def evolve(state: AnyState, event: Event) -> None:
         if isinstance(state, CodedState):
             leave_out(state, event)
         return
-    if state.recoveries and event.type is not _RECOVERED:
-        state.recoveries = 0
-    if isinstance(state, InstanceState):
+    if state.suspicion is not None:
+        _evolve_suspect(state, event, state.suspicion)
+    elif isinstance(state, InstanceState):
         _EVOLVE[event.type](state, event)
     else:
         EVOLVE_CODED[event.type](state, event)
+
+
+def _evolve_suspect(state: AnyState, event: Event, suspicion: Suspicion) -> None:
+    """The same for a run under suspicion, which may be over by this event.
+
+    What is not about an activation of then (signals, healthy branches, timers) says nothing of whether the run kills.
+    """
+    if isinstance(state, InstanceState):
+        _EVOLVE[event.type](state, event)
+    else:
+        if is_reported_step(state, event):
+            suspicion.unanswered.clear()
+        EVOLVE_CODED[event.type](state, event)
+    if event.type is _RECOVERED:
+        return
+    place = (event.node_id, event.scope)
+    if place in suspicion.unanswered and (place not in state.running or _is_function_answer(state, event)):
+        suspicion.unanswered.discard(place)
+    if not suspicion.unanswered:
+        state.suspicion = None
+
+
+def _is_function_answer(state: AnyState, event: Event) -> bool:
+    """It says what a call of the workflow function came to, which may be called again by the same row."""
+    return isinstance(state, CodedState) and event.type is _WAITING
 
 
 def failure_handle(node: PlanNode) -> str | None:

@@ -28,7 +28,7 @@ from anabranch.engine.rules.payloads import (
     is_pinned,
     read_error,
     read_input,
-    read_recoveries,
+    read_recovered,
     read_reopened,
     read_resumed,
     read_retry_time,
@@ -258,7 +258,7 @@ class History:
         if type_ is _INPUT_SET:
             return RunCreated(read_input(event.payload)) if event.payload.value else None
         if type_ is _RECOVERED:
-            return RunRecovered(read_recoveries(event.payload)) if event.payload.value else None
+            return RunRecovered(read_recovered(event.payload).recoveries) if event.payload.value else None
         if type_ is _SUSPENDED:
             self.status, self.suspension = Status.SUSPENDED, read_suspension(event.payload)
             return self.suspension

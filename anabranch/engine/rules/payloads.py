@@ -506,17 +506,21 @@ def read_signal(payload: Payload) -> SignalReceived:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """A run was taken over from a lost worker for the so-many-eth time without progress."""
+    """A run was taken over from a lost worker for the so-many-eth time since it was last above suspicion."""
 
     recoveries: int
+    company: int | None = None
+    """See `blame.Blame`; None in rows from before crashes were blamed on runs."""
+    crashes: int = 0
 
     @property
     def payload(self) -> Payload:
         """As it is stored."""
-        return Payload.trusted({"recoveries": self.recoveries})
+        blame = {} if self.company is None else {"company": self.company, "crashes": self.crashes}
+        return Payload.trusted({"recoveries": self.recoveries, **blame})
 
 
-def read_recoveries(payload: Payload) -> int:
-    """How many takeovers without progress, from INSTANCE_RECOVERED."""
-    recoveries: int = payload.value["recoveries"]
-    return recoveries
+def read_recovered(payload: Payload) -> Recovered:
+    """What an INSTANCE_RECOVERED says."""
+    value = payload.value
+    return Recovered(value["recoveries"], value.get("company"), value.get("crashes", 0))

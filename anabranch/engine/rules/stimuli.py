@@ -15,13 +15,10 @@ from typing import TypeAlias
 
 from anabranch.engine.rules.coded.names import Mark
 from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.shared.blame import Blame
 from anabranch.engine.rules.shared.retry import DEFAULT_STEP_RETRY, RetryPolicy
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import RunError
-
-# 10 takeovers without any progress: an execution that kills its worker ten times will do so
-# again, and meanwhile takes down the neighbours' work with it.
-RECOVERIES_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +40,12 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class LeaseAcquired:
-    """A worker took the instance over; `lapsed` if another worker's lease had run out.
+    """A worker took the instance over, which is under suspicion if its row has a `blame`.
 
-    A handover, a due timer or a store outage is not a lapse: it does not count towards
-    `recoveries_max`, the takeovers without progress after which the instance is given up.
+    A handover, a due timer or a store outage puts nobody under suspicion.
     """
 
-    lapsed: bool
-    recoveries_max: int = RECOVERIES_MAX
+    blame: Blame | None = None
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ from anabranch.engine.rules.decide import decide
 from anabranch.engine.rules.drawn.outcomes import EVALUATIONS_MAX, LOOP_WORK_MAX
 from anabranch.engine.rules.events import Event, Status, SuspendReason
 from anabranch.engine.rules.evolve import AnyState
+from anabranch.engine.rules.shared.blame import Blame
 from anabranch.engine.rules.shared.decisions import Decision
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.stimuli import EvaluationDue, LeaseAcquired, NodeResult, Started, Stimulus
@@ -74,6 +75,8 @@ class Transition:
     """The parent that awaits the end which this transition is: its version is raised, so that it is looked at."""
     cancels: Sequence[str] = ()
     """Children that are not awaited any more: cancelled in the same transaction, with all that they await."""
+    clears: bool = False
+    """The run is above suspicion from now on."""
 
     concerns_family: bool = field(init=False)
     """There is more to do for it than to write its own instance."""
@@ -127,6 +130,8 @@ class LeasedState:
     """The database refused what was decided together with pure nodes: they are evaluated apart, one by one."""
     performing: set[Dispatch] = field(init=False)
     """The attempts that are under way here, or queued."""
+    blame: Blame | None = None
+    """What the row says of crashes."""
 
     def __post_init__(self) -> None:
         self.instance_id = self.state.head.instance_id
@@ -246,8 +251,8 @@ def _evaluations_allowed(leased: LeasedState, stimuli: Sequence[Stimulus], evalu
     What a worker was perhaps lost over, or a database refused, is tried again by `EvaluationDue` alone: what else has
     arrived, such as the result of a handler, is stored before that.
     """
-    is_suspect = leased.state.recoveries > 0 or leased.evaluates_singly
-    if not is_suspect and not any(isinstance(each, LeaseAcquired) and each.lapsed for each in stimuli):
+    is_suspect = leased.state.suspicion is not None or leased.evaluates_singly
+    if not is_suspect and not any(isinstance(each, LeaseAcquired) and each.blame is not None for each in stimuli):
         return evaluations_max
     if not all(isinstance(each, EvaluationDue) for each in stimuli):
         return 0
@@ -310,7 +315,7 @@ def _pending(
     evaluations_max: int,
 ) -> PendingTransition:
     state = leased.state
-    was_started, bytes_before = state.started, state.log_bytes
+    was_started, bytes_before, was_suspected = state.started, state.log_bytes, state.suspicion is not None
     decisions: list[Decision] = []
     for stimulus in stimuli:
         decision = decide(state, stimulus, now, work_max=work_max, evaluations_max=evaluations_max)
@@ -348,9 +353,15 @@ def _pending(
         generation=state.head.generation,
         cancels=cancels,
     )
+    if leased.blame is not None and state.suspicion is None:
+        transition.clears = was_suspected or (_is_takeover(stimuli) and state.suspension is None)
     _set_lease(transition, leased, parks=parks, now=now, lease_ms=lease_ms)
     pending.transition = transition
     return pending
+
+
+def _is_takeover(stimuli: Sequence[Stimulus]) -> bool:
+    return any(isinstance(each, LeaseAcquired) for each in stimuli)
 
 
 def _is_idle(leased: LeasedState, stimuli: Sequence[Stimulus], now: int) -> bool:
@@ -392,6 +403,8 @@ def _set_lease(transition: Transition, leased: LeasedState, *, parks: bool, now:
 def _won(pending: PendingTransition, transition: Transition) -> Won:
     leased, state = pending.leased, pending.leased.state
     leased.version += 1
+    if transition.clears:
+        leased.blame = None
     if transition.available_at is not None and not transition.release:
         leased.lease_until = transition.available_at
     if len(pending.decisions) == 1:

@@ -15,16 +15,17 @@ from dataclasses import replace
 from anabranch.engine.ports import (
     CODE_GRACE_MS,
     WHOLE_LOG_WEIGHT_MAX,
-    Claimed,
     ClaimRequest,
     ExternalResult,
     FamilyReopening,
     InstanceHead,
     InstanceRow,
+    Loaded,
     Outcome,
     Reopening,
     TenantRooms,
     Transition,
+    WorkerReport,
 )
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.events import Event, EventType, Status, SuspendReason
@@ -35,6 +36,14 @@ from anabranch.engine.rules.payloads import (
     RunSuspended,
     SignalReceived,
     read_suspension,
+)
+from anabranch.engine.rules.shared.blame import (
+    EXECUTING_UNKNOWN,
+    Blame,
+    SuspectRoom,
+    crashed,
+    judged,
+    may_join,
 )
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.shared.signals import SIGNALS_KEPT_MAX
@@ -70,6 +79,10 @@ class MemoryDatabase:
         """Transactions that wrote an instance."""
         self._open: dict[str, InstanceRecord] = {}
         self._keys: dict[tuple[str, str, str], str] = {}
+        self._executing: dict[str, int | None] = {}
+        """How many runs each working process says that it executes."""
+        self._companies: dict[str, int] = {}
+        """How many suspects each lost process leaves."""
 
     # -- the hot path ---------------------------------------------------------------------
     def commit(self, transitions: Sequence[Transition], *, skip: Callable[[Transition], bool]) -> Outcome:
@@ -112,9 +125,10 @@ class MemoryDatabase:
         self._committed("commit", now, changes)
         return Outcome(won, now, existing, refused, rejected, woken, cancelled)
 
-    def claim(self, wanted: ClaimRequest) -> list[Claimed]:
-        """Give due instances to this worker, longest overdue first."""
+    def claim(self, wanted: ClaimRequest) -> list[Loaded]:
+        """Give due instances to this worker, longest overdue first; what lost workers held is judged first."""
         now, rooms, worker_id = self.now(), wanted.rooms, wanted.worker_id
+        self._judge_lapsed(wanted, now)
         due = [
             row
             for row in self._family_rows(wanted.only)
@@ -126,21 +140,80 @@ class MemoryDatabase:
             due = [row for row in due if rooms.of.get(row.head.tenant_id) != 0]
         if not wanted.large:
             due = [row for row in due if row.log_weight <= WHOLE_LOG_WEIGHT_MAX]
-        claimed: list[Claimed] = []
+        suspects = _fitting(wanted.suspects, [row for row in due if row.blame is not None])
+        free = [row for row in due if row.blame is None]
+        if any(row.blame is not None and row.blame.company == 1 for row in suspects):
+            free = []
+        claimed: list[Loaded] = []
         changes: list[Change] = []
         weight = 0
-        for row in _within(rooms, heapq.nsmallest(wanted.limit, due, key=_overdue_order)):
+        for row in [*suspects, *_within(rooms, heapq.nsmallest(wanted.limit, free, key=_overdue_order))]:
             if weight >= wanted.weight_max:
                 break
             weight += row.log_weight
             record = self._open[row.head.instance_id]
-            lapsed = row.worker_id not in (None, worker_id) and _is_due(row, now)
             until = now + wanted.lease_ms
             record.row = _replaced(row, version=row.version + 1, worker_id=worker_id, available_at=until)
-            claimed.append(Claimed(record.loaded, lapsed, row.available_at if lapsed else None))
+            claimed.append(record.loaded)
             changes.append(Change(row, record.row, ()))
         self._committed("claim", now, changes)
         return claimed
+
+    def _judge_lapsed(self, wanted: ClaimRequest, now: int) -> None:
+        """Put under suspicion, or suspend, what other workers let their leases run out of."""
+        if wanted.steal:
+            return
+        lapsed = [
+            row
+            for row in self._family_rows(wanted.only)
+            if row.worker_id not in (None, wanted.worker_id)
+            and _is_due(row, now)
+            and (wanted.away_until is None or (row.available_at or 0) > wanted.away_until)
+        ]
+        changes: list[Change] = []
+        for row in sorted(lapsed, key=lambda each: each.head.instance_id):
+            assert row.worker_id is not None, "somebody let its lease run out"
+            is_suspended = row.status is Status.SUSPENDED
+            judgement = judged(
+                row.blame,
+                executing=self._company_of(row.worker_id),
+                crashes_max=wanted.crashes_max,
+                suspended=is_suspended,
+            )
+            available_at = row.available_at if judgement.delay_ms is None else now + judgement.delay_ms
+            deadline_at = row.head.deadline_at
+            if is_suspended or (deadline_at is not None and available_at is not None and deadline_at < available_at):
+                available_at = deadline_at
+            record = self._open[row.head.instance_id]
+            record.row = replace(
+                row,
+                version=row.version + 1,
+                worker_id=None,
+                available_at=available_at,
+                blame=judgement.blame,
+            )
+            changes.append(Change(row, record.row, ()))
+            if judgement.suspends:
+                note = crashed(judgement.blame.crashes).payload
+                changes.append(self._append(record, EventType.INSTANCE_SUSPENDED, note, Status.SUSPENDED, now))
+        self._committed("judge", now, changes)
+
+    def _company_of(self, lost: str) -> int:
+        """How many suspects a lost worker leaves: as many as it executed, and no more than it has."""
+        if lost not in self._companies:
+            executing = self._executing.get(lost)
+            held = sum(row.worker_id == lost for row in self.open_rows())
+            self._companies[lost] = max(1, min(EXECUTING_UNKNOWN if executing is None else executing, held))
+        return self._companies[lost]
+
+    def report_worker(self, report: WorkerReport) -> None:
+        """Keep what a working process says of itself."""
+        self._executing[report.worker_id] = report.executing
+        self._companies.pop(report.worker_id, None)
+
+    def forget_worker(self, worker_id: str) -> None:
+        """Remove what a process has said of itself."""
+        self._executing.pop(worker_id, None)
 
     def extend(self, *, worker_id: str, instance_ids: Collection[str], lease_ms: int) -> set[str]:
         """Move the end of these leases, where they are still this worker's."""
@@ -387,6 +460,7 @@ class MemoryDatabase:
             now if status.is_terminal else None,
             before.log_bytes + len(payload.raw),
             _suspended_for(before, status, payload),
+            _blame_after(before, type_),
         )
         record.append([event])
         return Change(before, record.row, [event])
@@ -486,6 +560,7 @@ def _row_after(transition: Transition, before: InstanceRow | None, now: int) -> 
         now if transition.status.is_terminal else None,
         log_bytes + transition.payload_bytes,
         transition.suspended_for,
+        None if before is None or transition.clears else before.blame,
     )
 
 
@@ -502,7 +577,28 @@ def _replaced(row: InstanceRow, *, version: int, worker_id: str | None, availabl
         None,
         row.log_bytes,
         row.suspended_for,
+        row.blame,
     )
+
+
+def _blame_after(before: InstanceRow, type_: EventType) -> Blame | None:
+    """What has crashed alone too often may crash as often again, once it is resumed."""
+    is_resumed = type_ is EventType.INSTANCE_RESUMED and before.suspended_for is SuspendReason.CRASHED
+    return Blame(1) if is_resumed else before.blame
+
+
+def _fitting(room: SuspectRoom, due: Sequence[InstanceRow]) -> list[InstanceRow]:
+    """The first suspects in the line that fit together with those that the worker has; none is passed over."""
+    companies: list[int] = []
+    fitting: list[InstanceRow] = []
+    for row in sorted(due, key=_overdue_order):
+        assert row.blame is not None, "all of these are suspects"
+        if room.alone or row.blame.company > 1:
+            companies.append(row.blame.company)
+            if not may_join(room, companies):
+                break
+            fitting.append(row)
+    return fitting
 
 
 def _suspended_for(before: InstanceRow, status: Status, payload: Payload) -> SuspendReason | None:

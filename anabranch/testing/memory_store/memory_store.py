@@ -16,7 +16,6 @@ from typing import Any
 
 from anabranch.engine.ports import (
     ActivationPage,
-    Claimed,
     ClaimRequest,
     ExternalResult,
     FamilyReopening,
@@ -27,6 +26,7 @@ from anabranch.engine.ports import (
     Outcome,
     RunReading,
     Transition,
+    WorkerReport,
     WorkflowEntry,
     WorkflowVersion,
 )
@@ -106,13 +106,23 @@ class MemoryStore:
         await self.faults.after("commit")
         return outcome
 
-    async def claim(self, wanted: ClaimRequest) -> list[Claimed]:
+    async def claim(self, wanted: ClaimRequest) -> list[Loaded]:
         await self.faults.before("claim")
         writes = self.database.writes
         claimed = self.database.claim(wanted)
         self._own_writes += self.database.writes - writes
         await self.faults.after("claim")
         return claimed
+
+    async def report_worker(self, report: WorkerReport) -> None:
+        await self.faults.before("report_worker")
+        self.database.report_worker(report)
+        await self.faults.after("report_worker")
+
+    async def forget_worker(self, worker_id: str) -> None:
+        await self.faults.before("forget_worker")
+        self.database.forget_worker(worker_id)
+        await self.faults.after("forget_worker")
 
     async def extend(self, *, worker_id: str, instance_ids: Sequence[str], lease_ms: int) -> set[str]:
         await self.faults.before("extend")

@@ -162,6 +162,14 @@ EVOLVE_CODED: dict[EventType, Callable[[CodedState, Event], None]] = {
 """What each event means to a coded run; it has no loops."""
 
 
+def is_reported_step(state: CodedState, event: Event) -> bool:
+    """Does this row, not folded yet, have a step from the running function, and not from a timer, signal or child?"""
+    if event.node_id == FUNCTION_NODE_ID:
+        return False
+    step = state.steps.get((event.node_id, event.scope))
+    return step is None or (step.phase is Phase.DISPATCHED and not step.has_ended)
+
+
 def _step_of(state: CodedState, event: Event) -> Step:
     """The step that a row is about; its first row makes it."""
     step = state.steps.get((event.node_id, event.scope))

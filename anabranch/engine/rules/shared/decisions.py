@@ -213,21 +213,17 @@ def deadline_passed(notes: AnyDecisionBuilder) -> bool:
 
 
 def taken_over(notes: AnyDecisionBuilder, acquired: LeaseAcquired) -> bool:
-    """A takeover, counted if a worker was lost. False if there were too many: the run has failed then.
+    """A takeover, noted if a worker was lost since the log last heard of it.
 
-    Nor does a suspended run go on: its next owner has to watch its deadline.
+    False: the run is suspended, so nothing goes on; its owner has to watch its deadline.
     """
-    state = notes.state
+    state, blame = notes.state, acquired.blame
     if state.suspension is not None:
         return False
-    if not acquired.lapsed:
-        return True
-    recoveries = state.recoveries + 1 if state.running else state.recoveries
-    if recoveries > acquired.recoveries_max:
-        message = f"{acquired.recoveries_max} workers in a row were lost while running this, without any progress"
-        notes.fail_instance(RunError("RECOVERY_LIMIT", "RecoveryLimit", message))
-        return False
-    notes.append(EventType.INSTANCE_RECOVERED, "", "", 0, Recovered(recoveries).payload)
+    if blame is not None and blame != state.blame:
+        before = 0 if state.suspicion is None else state.suspicion.recoveries
+        recovered = Recovered(before + 1 if state.running else before, *blame)
+        notes.append(EventType.INSTANCE_RECOVERED, "", "", 0, recovered.payload)
     return True
 
 

@@ -17,6 +17,7 @@ from typing import Generic, TypeVar
 from anabranch.engine.rules.commands import AwaitChild, Command, Dispatch, Wake
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.payloads import RunSuspended
+from anabranch.engine.rules.shared.blame import Blame, Suspicion
 from anabranch.engine.rules.shared.child_ids import child_id
 from anabranch.engine.rules.shared.left_out import NOTHING_LEFT_OUT, Ranges
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT
@@ -148,11 +149,11 @@ class RunState(ABC, Generic[Open, Runs]):
         "log_limit",
         "outcome",
         "promises",
-        "recoveries",
         "running",
         "signal_answers",
         "started",
         "suspension",
+        "suspicion",
         "terminal",
         "timers",
         "timers_max",
@@ -182,8 +183,8 @@ class RunState(ABC, Generic[Open, Runs]):
         """A heap of (due time, seq, activation); entries that do not hold any more go when met, or at `timers_max`."""
         self.timers_max = TIMERS_KEPT_MIN
         """A heap longer than this is cleared of what does not hold any more."""
-        self.recoveries = 0
-        """Takeovers of a lapsed lease with an unanswered dispatch since anything else happened."""
+        self.suspicion: Suspicion | None = None
+        """The run may have killed a process; None: it is above suspicion."""
         self.kept: dict[str, dict[int, KeptSignal]] = {}
         """Signals that no wait has taken, by event and seq, oldest first."""
         self.kept_count = 0
@@ -195,6 +196,11 @@ class RunState(ABC, Generic[Open, Runs]):
         """Open waits for the end of a child, by its id."""
         self.signal_answers: dict[str, bool] = {}
         """For each signal key: was a fitting wait open when it arrived?"""
+
+    @property
+    def blame(self) -> Blame | None:
+        """What the row of the run says of crashes, as far as the log knows."""
+        return None if self.suspicion is None else self.suspicion.blame
 
     @property
     def is_terminal(self) -> bool:

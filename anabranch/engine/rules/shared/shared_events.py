@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from anabranch.engine.rules.events import ENDINGS, Event, EventType, Status
+from anabranch.engine.rules.events import ENDINGS, Event, EventType, Status, SuspendReason
 from anabranch.engine.rules.payloads import (
     ChildAwaited,
     DelayStarted,
@@ -16,13 +16,14 @@ from anabranch.engine.rules.payloads import (
     SignalAwaited,
     SignalTaken,
     Waiting,
-    read_recoveries,
+    read_recovered,
     read_reopened,
     read_signal,
     read_suspension,
     read_wait,
     signal_taken,
 )
+from anabranch.engine.rules.shared.blame import Blame, Suspicion
 from anabranch.engine.rules.shared.run_state import InstanceHead, Open, OpenActivation, Phase, Redone, RunState
 from anabranch.engine.rules.shared.signals import KeptSignal
 from anabranch.engine.rules.values import NULL
@@ -44,8 +45,10 @@ def signal_received(state: AnyRun, event: Event) -> None:
 
 
 def instance_recovered(state: AnyRun, event: Event) -> None:
-    """Another takeover without progress."""
-    state.recoveries = read_recoveries(event.payload)
+    """It is under suspicion until everything has been answered that is unanswered now."""
+    said = read_recovered(event.payload)
+    blame = None if said.company is None else Blame(said.company, said.crashes)
+    state.suspicion = Suspicion(said.recoveries, blame, set(state.running)) if state.running else None
 
 
 def instance_suspended(state: AnyRun, event: Event) -> None:
@@ -54,13 +57,17 @@ def instance_suspended(state: AnyRun, event: Event) -> None:
 
 
 def instance_resumed(state: AnyRun, event: Event) -> None:
-    """It goes on."""
-    state.suspension = None
+    """It goes on; what has crashed alone too often may crash as often again."""
+    suspended, state.suspension = state.suspension, None
+    suspicion = state.suspicion
+    if suspended is not None and suspended.reason is SuspendReason.CRASHED and suspicion is not None:
+        suspicion.blame = Blame(1)
 
 
 def instance_reopened(state: AnyRun, event: Event) -> None:
     """It goes on as if the rows that are left out had never been; what its end was caused by is tried again now."""
     said = read_reopened(event.payload)
+    state.suspicion = None
     for each in said.redo:
         activation = state.activation(each.node_id, each.scope)
         if activation is not None:

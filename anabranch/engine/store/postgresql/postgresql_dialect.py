@@ -30,7 +30,14 @@ from anabranch.engine.store.postgresql.postgresql_connections import BoundedConn
 from anabranch.engine.store.postgresql.timeouts import Timeouts
 from anabranch.engine.store.schema import metadata, set_postgresql_options
 from anabranch.engine.store.sql.component import transaction
-from anabranch.engine.store.sql.dialect import ENDS_SETTLE_MS, ExternalEvent, Taken, Written, code_keys
+from anabranch.engine.store.sql.dialect import (
+    ENDS_SETTLE_MS,
+    ExternalEvent,
+    Taken,
+    Written,
+    claim_parameters,
+    code_keys,
+)
 from anabranch.engine.store.sql.families import cancelled_children, created_children, touches_family, woken_parents
 from anabranch.engine.store.sql.faults import Fault
 from anabranch.engine.store.sql.input_conditions import postgresql_condition
@@ -326,12 +333,7 @@ class PostgresqlDialect:
         return Written(won, now, existing, rejected)
 
     def claim(self, connection: Connection, wanted: ClaimRequest) -> list[Taken]:
-        parameters: dict[str, Any] = {
-            "worker_id": wanted.worker_id,
-            "limit": wanted.limit,
-            "lease_ms": wanted.lease_ms,
-            "weight_max": wanted.weight_max,
-        }
+        parameters = claim_parameters(wanted) | {"lease_ms": wanted.lease_ms}
         if wanted.only is not None:
             parameters["ids"] = self.ids(wanted.only)
         if wanted.known_code is not None:
@@ -348,6 +350,7 @@ class PostgresqlDialect:
             knows=wanted.known_code is not None,
             rooms=wanted.rooms is not None,
             large=wanted.large,
+            alone=wanted.suspects.alone,
         )
         rows = connection.execute(statement, parameters)
         return [Taken(*row) for row in rows]

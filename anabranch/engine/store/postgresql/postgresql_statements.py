@@ -16,10 +16,11 @@ from sqlalchemy import TextClause, text
 from anabranch.engine.ports import CODE_GRACE_MS
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.events import Status
-from anabranch.engine.store.schema import IS_ENDING, IS_OPEN, IS_SIGNAL
+from anabranch.engine.store.schema import IS_ENDING, IS_OPEN, IS_SIGNAL, IS_SUSPECT
 from anabranch.engine.store.sql.families import REASON_BEGINS, REASON_BYTES, REASON_ENDS
 from anabranch.engine.store.sql.rows import EVENT_NOTE_COLUMNS, INSTANCE_COLUMNS, PAYLOAD_SEPARATOR
 from anabranch.engine.store.sql.statements import (
+    FITS,
     HAS_ROOM,
     IS_AWAKE,
     IS_WHOLE,
@@ -33,7 +34,9 @@ from anabranch.engine.store.sql.statements import (
 NOW_MS = "CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint)"
 
 _COLUMNS = ", ".join(INSTANCE_COLUMNS)
-_WRITTEN_AT_CREATION = ", ".join(name for name in INSTANCE_COLUMNS if name != "completed_at")
+_IS_LAPSED = f"worker_id <> :worker_id AND available_at <= {NOW_MS} AND available_at > :away_until"
+_NOT_AT_CREATION = ("completed_at", "company", "crashes")
+_WRITTEN_AT_CREATION = ", ".join(name for name in INSTANCE_COLUMNS if name not in _NOT_AT_CREATION)
 _NOTE = ", ".join(EVENT_NOTE_COLUMNS)
 _SEPARATOR = f"chr({ord(PAYLOAD_SEPARATOR)})"
 
@@ -68,7 +71,7 @@ COMMIT = text(f"""
         SELECT * FROM json_to_recordset(CAST(:transitions AS json)) AS t(
             instance_id uuid, expected_version integer, held_by text, first_seq integer, events integer,
             bytes bigint, status text, ends boolean, releases boolean, available_at bigint, not_before bigint,
-            started_at bigint, suspended_for text)
+            started_at bigint, suspended_for text, clears boolean)
     ), locked AS (
         SELECT transition.* FROM transition CROSS JOIN LATERAL (
             SELECT 1 FROM workflow_instances AS i
@@ -88,7 +91,9 @@ COMMIT = text(f"""
                                 ELSE coalesce(locked.available_at, i.available_at) END,
             started_at = coalesce(i.started_at, locked.started_at),
             completed_at = CASE WHEN locked.ends THEN {NOW_MS} END,
-            suspended_for = locked.suspended_for
+            suspended_for = locked.suspended_for,
+            company = CASE WHEN NOT locked.clears THEN i.company END,
+            crashes = CASE WHEN locked.clears THEN 0 ELSE i.crashes END
         FROM locked WHERE i.instance_id = locked.instance_id
         RETURNING i.instance_id
     ), new_run AS (
@@ -267,31 +272,49 @@ READ_LOG = text(
 
 
 @cache
-def claim(*, only: bool, steal: bool, knows: bool, rooms: bool, large: bool) -> TextClause:
+def claim(*, only: bool, steal: bool, knows: bool, rooms: bool, large: bool, alone: bool) -> TextClause:
     """Give open, due instances (with `steal` also held ones) to a worker, longest overdue first, up to a weight.
 
-    Uses ix_instance_available, or the primary key and ix_instance_root when only some families are asked for. Skips
-    rows that another claim or a commit holds locked. With `rooms` it takes no more of a tenant than there is room for;
-    the other rows that it found are unlocked again. The version rises although no event is appended: a worker that lost
-    its lease without knowing must lose its next commit too.
+    Uses ix_instance_available and ix_instance_suspect, or the primary key and ix_instance_root when only some families
+    are asked for. Skips rows that another claim or a commit holds locked. With `rooms` it takes no more of a tenant
+    than there is room for; the other rows that it found are unlocked again. The version rises although no event is
+    appended: a worker that lost its lease without knowing must lose its next commit too.
+
+    Suspects are taken as far as they fit together with those that the worker has; one that does not fit is not passed
+    over, and one that has to be `alone` comes without any other run. Where another worker
+    let the lease of one run out, it is named with that worker, to be judged, and none is taken; with `steal` nobody is.
     """
-    due = f"available_at <= {NOW_MS}" + (" OR worker_id IS NOT NULL" if steal else "")
-    among = "AND (instance_id = ANY(CAST(:ids AS uuid[])) OR root_id = ANY(CAST(:ids AS uuid[])))" if only else ""
+    due = f"(available_at <= {NOW_MS}" + (" OR worker_id IS NOT NULL)" if steal else ")")
+    if only:
+        due += " AND (instance_id = ANY(CAST(:ids AS uuid[])) OR root_id = ANY(CAST(:ids AS uuid[])))"
     if knows:
         mine = "workflow_name || ':' || workflow_version = ANY(CAST(:known_code AS text[]))"
-        among += f" AND (kind <> '{CODED_KIND}' OR {mine} OR available_at <= {NOW_MS} - {CODE_GRACE_MS})"
+        due += f" AND (kind <> '{CODED_KIND}' OR {mine} OR available_at <= {NOW_MS} - {CODE_GRACE_MS})"
     if not large:
-        among += f" AND {IS_WHOLE}"
+        due += f" AND {IS_WHOLE}"
     within = "TRUE"
     if rooms:
-        among += " AND tenant_id <> ALL(CAST(:full AS text[]))"
+        due += " AND tenant_id <> ALL(CAST(:full AS text[]))"
         within = "of_tenant <= coalesce(CAST(CAST(:rooms AS json) ->> tenant_id AS integer), :room)"
+    lapsed = "FALSE" if steal else f"({_IS_LAPSED}) IS TRUE"
+    suspects_due = due + ("" if alone else " AND company > 1")
     return text(f"""
-        WITH found AS (
+        WITH suspected AS (
+            SELECT instance_id, available_at, company, {LOG_WEIGHT} AS weight FROM workflow_instances
+            WHERE {IS_OPEN} AND {IS_SUSPECT} AND {suspects_due} AND NOT {lapsed}
+            ORDER BY available_at, instance_id LIMIT :limit FOR UPDATE SKIP LOCKED
+        ), fitting AS (
+            SELECT * FROM (
+                SELECT *, row_number() OVER (ORDER BY available_at, instance_id) AS place,
+                    min(company) OVER (ORDER BY available_at, instance_id) AS least,
+                    sum(weight) OVER (ORDER BY available_at, instance_id) - weight AS before
+                FROM suspected) AS lined_up
+            WHERE {FITS} AND before < :weight_max
+        ), found AS (
             SELECT instance_id, tenant_id, available_at, {LOG_WEIGHT} AS weight,
-                CASE WHEN worker_id <> :worker_id AND available_at <= {NOW_MS} THEN available_at END AS lapsed_at
+                CASE WHEN {lapsed} THEN worker_id END AS lost_by
             FROM workflow_instances
-            WHERE {IS_OPEN} AND ({due}) {among}
+            WHERE {IS_OPEN} AND {due} AND (NOT {IS_SUSPECT} OR {lapsed})
             ORDER BY available_at, instance_id LIMIT :limit FOR UPDATE SKIP LOCKED
         ), due AS (
             SELECT * FROM (
@@ -301,13 +324,17 @@ def claim(*, only: bool, steal: bool, knows: bool, rooms: bool, large: bool) -> 
         ), chosen AS (
             SELECT * FROM (
                 SELECT *, sum(weight) OVER (ORDER BY available_at, instance_id) - weight AS before FROM due) AS weighed
-            WHERE before < :weight_max
+            WHERE before < :weight_max AND NOT EXISTS (SELECT 1 FROM fitting WHERE company = 1)
+        ), named AS (
+            SELECT instance_id, available_at, lost_by, CAST(NULL AS integer) AS company FROM chosen
+            UNION ALL SELECT instance_id, available_at, NULL, company FROM fitting
         ), taken AS (
             UPDATE workflow_instances AS i
             SET version = i.version + 1, worker_id = :worker_id, available_at = {NOW_MS} + :lease_ms
-            FROM chosen WHERE i.instance_id = chosen.instance_id
+            FROM named WHERE i.instance_id = named.instance_id
+              AND NOT EXISTS (SELECT 1 FROM named WHERE lost_by IS NOT NULL)
         )
-        SELECT instance_id, lapsed_at FROM chosen ORDER BY available_at, instance_id
+        SELECT instance_id, lost_by, company FROM named ORDER BY available_at, instance_id
     """)
 
 

@@ -19,6 +19,7 @@ IS_OPEN = _one_of("status", [status for status in Status if not status.is_termin
 IS_PENDING = f"status = '{Status.PENDING}'"
 IS_ENDING = _one_of("event_type", sorted(ENDINGS))
 IS_ATTEMPT = _one_of("event_type", [EventType.NODE_ATTEMPT_FAILED, EventType.NODE_DISPATCHED])
+IS_SUSPECT = "company IS NOT NULL"
 IS_SIGNAL = f"event_type = '{EventType.SIGNAL_RECEIVED}'"
 
 workflows = Table(
@@ -91,6 +92,9 @@ workflow_instances = Table(
     # How often it was reopened, and as a JSON list of pairs which rows of its log that has left out.
     Column("generation", Integer, nullable=False, server_default="0"),
     Column("left_out", Text),
+    # Blame for crashes; NULL: the run is above suspicion.
+    Column("company", Integer),
+    Column("crashes", Integer, nullable=False, server_default="0"),
     PrimaryKeyConstraint("instance_id", name="pk_workflow_instances"),
     info=storage(
         {
@@ -113,6 +117,13 @@ partial_index(
     workflow_instances.c.available_at,
     workflow_instances.c.instance_id,
     where=text(IS_OPEN),
+)
+# Suspects are taken apart from all others. Those that never were one are not in it, and their updates do not write it.
+partial_index(
+    "ix_instance_suspect",
+    workflow_instances.c.available_at,
+    workflow_instances.c.instance_id,
+    where=text(IS_SUSPECT),
 )
 partial_index(
     "ix_instance_pending",
@@ -250,4 +261,15 @@ watermarks = Table(
     Column("name", Text, nullable=False),
     Column("reached", BigInteger, nullable=False),
     PrimaryKeyConstraint("name", name="pk_watermarks"),
+)
+
+# What each working process says of itself, every third of a lease; of a lost one also how many suspects it left.
+workers = Table(
+    "workers",
+    metadata,
+    Column("worker_id", Text, nullable=False),
+    Column("seen_at", BigInteger, nullable=False),
+    Column("executing", Integer),
+    Column("company", Integer),
+    PrimaryKeyConstraint("worker_id", name="pk_workers"),
 )

@@ -25,6 +25,9 @@ from anabranch.engine.store.sql.faults import Fault
 # report of it; little enough that what ended since is counted at every look.
 ENDS_SETTLE_MS = 10_000
 
+# Companies are counts of runs in one process: the databases' 32-bit integers end there.
+_NO_LIMIT = 2**31 - 1
+
 
 @dataclass(frozen=True, slots=True)
 class Written:
@@ -40,10 +43,13 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """One row of a claim, and when the lease of another worker on it had run out; None if none had."""
+    """One row that a claim has found. All of them are taken, unless the worker of one was lost: then none is."""
 
     instance_id: str
-    lapsed_at: int | None
+    lost_by: str | None = None
+    """The worker that let its lease run out; the row is to be judged before any is taken."""
+    company: int | None = None
+    """Of a suspect: see `blame.Blame`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +160,7 @@ class Dialect(Protocol):
         """Return if a commit on this connection would get through; raises DatabaseAway or the driver's error."""
 
     def transaction(self, connection: Connection) -> AbstractContextManager[None]:
-        """A transaction around several statements that write."""
+        """A transaction around several statements that write; within one, nothing more."""
 
     def snapshot(self, connection: Connection) -> AbstractContextManager[None]:
         """A transaction in which several statements read the same moment."""
@@ -178,7 +184,7 @@ class Dialect(Protocol):
         """Advance and give creation, in one transaction; `transitions` come in id order."""
 
     def claim(self, connection: Connection, wanted: ClaimRequest) -> list[Taken]:
-        """Raise the version of due instances and give them to the worker."""
+        """Raise the version of due instances and give them to the worker, unless one of them was a lost worker's."""
 
     def append_external(self, connection: Connection, event: ExternalEvent, *, signals_max: int) -> InstanceRow | None:
         """Append to an open instance; the row after it, or None if nothing was written, for whatever reason."""
@@ -220,6 +226,19 @@ class Dialect(Protocol):
 
     def describe(self, error: Exception) -> str:
         """One line: which database, where, and its own words for what is wrong."""
+
+
+def claim_parameters(wanted: ClaimRequest) -> dict[str, Any]:
+    """What the statements of every claim take."""
+    room = wanted.suspects
+    return {
+        "worker_id": wanted.worker_id,
+        "limit": wanted.limit,
+        "weight_max": wanted.weight_max,
+        "held": room.held,
+        "company_min": _NO_LIMIT if room.company_min is None else room.company_min,
+        "away_until": 0 if wanted.away_until is None else wanted.away_until,
+    }
 
 
 def code_keys(known_code: Sequence[tuple[str, int]]) -> list[str]:

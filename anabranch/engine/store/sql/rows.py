@@ -17,6 +17,7 @@ import orjson
 from anabranch.engine.ports import InstanceHead, InstanceRow, Transition
 from anabranch.engine.rules.coded.names import variable_and_mark
 from anabranch.engine.rules.events import NODE_STATUS, Event, EventType, Status, SuspendReason
+from anabranch.engine.rules.shared.blame import Blame
 from anabranch.engine.rules.shared.left_out import NOTHING_LEFT_OUT, together
 from anabranch.engine.rules.values import EMPTY, Payload
 from anabranch.engine.store.schema import workflow_instance_logs, workflow_instances
@@ -70,6 +71,7 @@ def encode_transitions(transitions: Iterable[Transition]) -> str:
                 "not_before": transition.not_before,
                 "started_at": transition.started_at,
                 "suspended_for": transition.suspended_for,
+                "clears": transition.clears,
             }
             for transition in transitions
         ]
@@ -143,6 +145,8 @@ def instance_row(values: Sequence[Any]) -> InstanceRow:
         suspended_for,
         generation,
         left_out,
+        company,
+        crashes,
     ) = values
     head = InstanceHead(
         instance_id,
@@ -179,6 +183,7 @@ def instance_row(values: Sequence[Any]) -> InstanceRow:
         completed_at,
         log_bytes,
         None if suspended_for is None else SuspendReason(suspended_for),
+        None if company is None else Blame(company, crashes),
     )
 
 
@@ -230,6 +235,7 @@ def values_of_transitions(transitions: Iterable[Transition], *, now: int) -> lis
             None if ends else transition.available_at,
             transition.started_at,
             transition.suspended_for,
+            transition.clears,
             now,
         )
     return values
@@ -311,6 +317,8 @@ def _new_run_row(transition: Transition, head: InstanceHead) -> dict[str, Any]:
         "suspended_for": transition.suspended_for,
         "generation": head.generation,
         "left_out": None,
+        "company": None,
+        "crashes": 0,
         "ends": ends,
         "only_newest": transition.only_newest,
     }

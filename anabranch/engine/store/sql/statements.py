@@ -16,7 +16,7 @@ from sqlalchemy.sql.dml import Insert, Update
 
 from anabranch.engine.ports import WHOLE_LOG_WEIGHT_MAX
 from anabranch.engine.rules.coded.coded_plan import CODED_TENANT_ID
-from anabranch.engine.rules.events import EventType, Status
+from anabranch.engine.rules.events import EventType, Status, SuspendReason
 from anabranch.engine.rules.shared.log_limit import ROW_WEIGHT
 from anabranch.engine.store.schema import (
     IS_OPEN,
@@ -47,6 +47,10 @@ IS_WHOLE = f"{LOG_WEIGHT} <= {WHOLE_LOG_WEIGHT_MAX}"
 IS_AWAKE = f"status <> '{Status.SUSPENDED}'"
 """Of an open run: it is not suspended."""
 
+FITS = ":held + place <= least AND :held + place <= :company_min"
+"""Of a due suspect at this `place` in the line, in which `least` is the least company so far: the worker may have it
+beside those that it has. See `blame.may_join`."""
+
 HAS_ROOM = "log_bytes + :bytes <= :bytes_max AND last_seq < :rows_max"
 """The log has room for one more row."""
 
@@ -56,7 +60,8 @@ SUSPENDS = f"""
 """A run that nobody holds is claimed at its deadline and not before."""
 
 RESUMES = f"""
-    status = CASE WHEN started_at IS NULL THEN '{Status.PENDING}' ELSE '{Status.RUNNING}' END, suspended_for = NULL"""
+    status = CASE WHEN started_at IS NULL THEN '{Status.PENDING}' ELSE '{Status.RUNNING}' END, suspended_for = NULL,
+    crashes = CASE WHEN suspended_for = '{SuspendReason.CRASHED}' THEN 0 ELSE crashes END"""
 """Whether it waits, only who folds its log knows."""
 
 

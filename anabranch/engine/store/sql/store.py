@@ -19,24 +19,25 @@ from sqlalchemy import Connection
 
 from anabranch.engine.hints.hint_line import Notices
 from anabranch.engine.ports import (
-    Claimed,
     ClaimRequest,
     ExternalResult,
     FamilyReopening,
     InstanceRow,
+    Loaded,
     Outcome,
     Transition,
+    WorkerReport,
 )
 from anabranch.engine.rules.events import EventType, Status
 from anabranch.engine.rules.payloads import RunCancelled, RunFailed, RunResumed, RunSuspended, SignalReceived
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.shared.signals import SIGNALS_KEPT_MAX
 from anabranch.engine.rules.stimuli import SignalSent
-from anabranch.engine.store.sql import statements
+from anabranch.engine.store.sql import lapses, statements
 from anabranch.engine.store.sql.component import CommitProgress
 from anabranch.engine.store.sql.console_table import remove_console_of
 from anabranch.engine.store.sql.definitions import Definitions
-from anabranch.engine.store.sql.dialect import Dialect, ExternalEvent
+from anabranch.engine.store.sql.dialect import Dialect, ExternalEvent, Taken
 from anabranch.engine.store.sql.faults import DataRefused, DuplicateRefused, LocksHeld
 from anabranch.engine.store.sql.purging import Purging
 from anabranch.engine.store.sql.reads import Reads, find_instance, is_uuid
@@ -52,6 +53,10 @@ CONNECT_WAIT_S = 30.0
 
 # 1 s between tries: soon enough to be on time, rare enough to read the lines.
 CONNECT_PAUSE_S = 1.0
+
+# 4 looks for runs of lost workers in one claim, each of which finds as many as are claimed at once: what is left of
+# them is found by the next claim, half a second later.
+LOOKS_MAX = 4
 
 # No run ever keeps so many signals: the databases' 32-bit integers end there, and so do their `seq`s.
 _NO_LIMIT = 2**31 - 1
@@ -171,19 +176,42 @@ class SqlStore(Reads, RunReader, Definitions, Purging, Reopenings):
         outcome = await self._commit(free, may_wait=may_wait)
         return _together(outcome, Outcome(set(), outcome.store_now, locked=locked))
 
-    async def claim(self, wanted: ClaimRequest) -> list[Claimed]:
-        """Take open instances whose `available_at` has come, longest overdue first, and load them."""
-        taken = await self.write_unhindered(lambda connection: self.dialect.claim(connection, wanted))
+    async def claim(self, wanted: ClaimRequest) -> list[Loaded]:
+        """Take open instances whose `available_at` has come, longest overdue first, and load them.
+
+        What lost workers held is judged first; mostly there is nothing of it.
+        """
+        taken: list[Taken] = []
+        for _ in range(LOOKS_MAX):
+            taken = await self.write_unhindered(lambda connection: self.dialect.claim(connection, wanted))
+            lost = [one.instance_id for one in taken if one.lost_by is not None]
+            if not lost:
+                break
+            await self._judge(wanted, lost)
+            taken = []
         if not taken:
             return []
         # A statement of its own: rows locked by a claim may be newer than the snapshot it began
         # with, and their logs would then be older than they are.
         loaded = await self.load([one.instance_id for one in taken])
-        return [
-            Claimed(loaded[one.instance_id], one.lapsed_at is not None, one.lapsed_at)
-            for one in taken
-            if one.instance_id in loaded and loaded[one.instance_id].row.worker_id == wanted.worker_id
-        ]
+        found_again = [loaded[one.instance_id] for one in taken if one.instance_id in loaded]
+        return [one for one in found_again if one.row.worker_id == wanted.worker_id]
+
+    async def _judge(self, wanted: ClaimRequest, lost: Sequence[str]) -> None:
+        suspended = await self.write_unhindered(
+            lambda connection: lapses.judge_lapsed(connection, self.dialect, wanted, lost)
+        )
+        if self._notices is not None:
+            for row in suspended:
+                self._notices.appended(row, signal=None)
+
+    async def report_worker(self, report: WorkerReport) -> None:
+        """Keep what a working process says of itself, in place of what it said before."""
+        await self.write_unhindered(lambda connection: lapses.report_worker(connection, self.dialect, report))
+
+    async def forget_worker(self, worker_id: str) -> None:
+        """Remove what a process has said of itself, once it has handed over everything."""
+        await self.write_unhindered(lambda connection: lapses.forget_worker(connection, worker_id))
 
     async def extend(self, *, worker_id: str, instance_ids: Sequence[str], lease_ms: int) -> set[str]:
         """Give these leases `lease_ms` from the store's now; returns those that got it. No version bump.

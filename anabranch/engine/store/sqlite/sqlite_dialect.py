@@ -16,7 +16,6 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
 
 import orjson
 from sqlalchemy import URL, Connection, Engine, TextClause, create_engine
@@ -28,7 +27,14 @@ from anabranch.engine.ports import ClaimRequest, InstanceRow, Loaded, Transition
 from anabranch.engine.rules.events import Event
 from anabranch.engine.rules.run_filter import WantedInput
 from anabranch.engine.store.sql.component import transaction
-from anabranch.engine.store.sql.dialect import ENDS_SETTLE_MS, ExternalEvent, Taken, Written, code_keys
+from anabranch.engine.store.sql.dialect import (
+    ENDS_SETTLE_MS,
+    ExternalEvent,
+    Taken,
+    Written,
+    claim_parameters,
+    code_keys,
+)
 from anabranch.engine.store.sql.faults import DataRefused, Fault
 from anabranch.engine.store.sql.input_conditions import sqlite_condition
 from anabranch.engine.store.sql.rows import (
@@ -145,7 +151,9 @@ class SqliteDialect:
         return create_engine("sqlite://", poolclass=NullPool, isolation_level="AUTOCOMMIT", creator=connect)
 
     def transaction(self, connection: Connection) -> AbstractContextManager[None]:
-        """A write transaction: the lock is taken at once, so nothing read in it can go stale."""
+        """A write transaction: the lock is taken at once, so nothing read in it can go stale. Within one, no other."""
+        if _driver(connection).in_transaction:
+            return nullcontext()
         return transaction(connection, "BEGIN IMMEDIATE", driver_error=sqlite3.Error)
 
     def snapshot(self, connection: Connection) -> AbstractContextManager[None]:
@@ -179,33 +187,32 @@ class SqliteDialect:
     def claim(self, connection: Connection, wanted: ClaimRequest) -> list[Taken]:
         with self.transaction(connection):
             now = self.now(connection)
-            due = statements.claimable(
-                only=wanted.only is not None,
-                steal=wanted.steal,
-                knows=wanted.known_code is not None,
-                rooms=wanted.rooms is not None,
-                large=wanted.large,
-            )
-            parameters: dict[str, Any] = {
-                "worker_id": wanted.worker_id,
-                "now": now,
-                "limit": wanted.limit,
-                "weight_max": wanted.weight_max,
+            due = {
+                "only": wanted.only is not None,
+                "steal": wanted.steal,
+                "knows": wanted.known_code is not None,
+                "rooms": wanted.rooms is not None,
+                "large": wanted.large,
             }
+            parameters = claim_parameters(wanted) | {"now": now}
             if wanted.only is not None:
                 parameters["ids"] = self.ids(wanted.only)
             if wanted.known_code is not None:
                 parameters["known_code"] = orjson.dumps(code_keys(wanted.known_code)).decode()
             if wanted.rooms is not None:
                 # As pairs, not as an object: a path of SQLite's would read a tenant's name as a place.
-                parameters |= {"room": wanted.rooms.each, "rooms": orjson.dumps(list(wanted.rooms.of.items())).decode()}
-            taken = [Taken(*row) for row in one_list(connection, due, **parameters)]
-            if taken:
-                ids = self.ids([one.instance_id for one in taken])
-                connection.execute(
-                    statements.TAKE, {"ids": ids, "worker_id": wanted.worker_id, "available_at": now + wanted.lease_ms}
-                )
-        return taken
+                parameters |= {"rooms": orjson.dumps(list(wanted.rooms.of.items())).decode()}
+            suspects = one_list(connection, statements.suspects(**due, alone=wanted.suspects.alone), **parameters)
+            found = [Taken(instance_id, None, company) for instance_id, company in suspects]
+            if not any(company == 1 for _, company in suspects):
+                room = {} if wanted.rooms is None else {"room": wanted.rooms.each}
+                free = one_list(connection, statements.claimable(**due), **parameters, **room)
+                found += [Taken(*row) for row in free]
+            if found and not any(one.lost_by for one in found):
+                ids = self.ids([one.instance_id for one in found])
+                lease = {"worker_id": wanted.worker_id, "available_at": now + wanted.lease_ms}
+                connection.execute(statements.TAKE, {"ids": ids, **lease})
+        return found
 
     def append_external(self, connection: Connection, event: ExternalEvent, *, signals_max: int) -> InstanceRow | None:
         with self.transaction(connection):

@@ -17,7 +17,7 @@ from sqlalchemy import TextClause, text
 from anabranch.engine.ports import CODE_GRACE_MS
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.events import Status
-from anabranch.engine.store.schema import IS_ENDING, IS_OPEN, IS_SIGNAL
+from anabranch.engine.store.schema import IS_ENDING, IS_OPEN, IS_SIGNAL, IS_SUSPECT
 from anabranch.engine.store.sql.families import REASON_BEGINS, REASON_BYTES, REASON_ENDS
 from anabranch.engine.store.sql.rows import (
     EVENT_COLUMNS,
@@ -27,6 +27,7 @@ from anabranch.engine.store.sql.rows import (
     PAYLOAD_SEPARATOR,
 )
 from anabranch.engine.store.sql.statements import (
+    FITS,
     HAS_ROOM,
     IS_AWAKE,
     IS_WHOLE,
@@ -54,6 +55,7 @@ TRANSITION_COLUMNS = (
     "new_available_at",
     "new_started_at",
     "new_suspended_for",
+    "clears",
     "now",
 )
 """A transition as `advance` and `guards_held` take it."""
@@ -89,7 +91,9 @@ def advance(rows: int) -> str:
             available_at = CASE WHEN releases THEN new_available_at ELSE coalesce(new_available_at, available_at) END,
             started_at = coalesce(started_at, new_started_at),
             completed_at = CASE WHEN ends THEN now END,
-            suspended_for = new_suspended_for
+            suspended_for = new_suspended_for,
+            company = CASE WHEN NOT clears THEN company END,
+            crashes = CASE WHEN clears THEN 0 ELSE crashes END
         FROM ({_transitions(rows)}) WHERE {_GUARD}"""
 
 
@@ -128,6 +132,9 @@ def _values(columns: int, rows: int) -> str:
     row = f"({', '.join('?' * columns)})"
     return f"VALUES {', '.join([row] * rows)}"
 
+
+IS_LAPSED = "worker_id <> :worker_id AND available_at <= :now AND available_at > :away_until"
+"""Of an open instance: another worker let its lease run out."""
 
 BIRTHS_HINDERED = text(f"""
     SELECT json_group_array(json_array(id, holder, present IS NULL AND holder IS NULL)) FROM (
@@ -261,38 +268,73 @@ def to_cancel(by: str) -> TextClause:
     """)
 
 
+def _due(*, only: bool, steal: bool, knows: bool, rooms: bool, large: bool) -> str:
+    """The condition that a claim may take an open instance."""
+    condition = "(available_at <= :now OR worker_id IS NOT NULL)" if steal else "available_at <= :now"
+    if only:
+        ids = "(SELECT value FROM json_each(:ids))"
+        condition += f" AND (instance_id IN {ids} OR root_id IN {ids})"
+    if knows:
+        mine = "workflow_name || ':' || workflow_version IN (SELECT value FROM json_each(:known_code))"
+        condition += f" AND (kind <> '{CODED_KIND}' OR {mine} OR available_at <= :now - {CODE_GRACE_MS})"
+    if not large:
+        condition += f" AND {IS_WHOLE}"
+    if rooms:
+        condition += " AND tenant_id NOT IN (SELECT value ->> 0 FROM json_each(:rooms) WHERE value ->> 1 = 0)"
+    return condition
+
+
 @cache
 def claimable(*, only: bool, steal: bool, knows: bool, rooms: bool, large: bool) -> TextClause:
     """Open instances that are due (with `steal` also held ones), longest overdue first, up to a weight of their logs.
 
-    Uses ix_instance_available, or the primary key and ix_instance_root when only some families
+    No suspects, but those whose lease another worker let run out: they are named with that worker, to be judged. With
+    `steal` nobody is. Uses ix_instance_available, or the primary key and ix_instance_root when only some families
     are asked for. With `rooms` no more of a tenant than there is room for. The write lock is already held, so nobody
     else is claiming them.
     """
-    due = "available_at <= :now" + (" OR worker_id IS NOT NULL" if steal else "")
-    ids = "(SELECT value FROM json_each(:ids))"
-    among = f"AND (instance_id IN {ids} OR root_id IN {ids})" if only else ""
-    if knows:
-        mine = "workflow_name || ':' || workflow_version IN (SELECT value FROM json_each(:known_code))"
-        among += f" AND (kind <> '{CODED_KIND}' OR {mine} OR available_at <= :now - {CODE_GRACE_MS})"
-    if not large:
-        among += f" AND {IS_WHOLE}"
+    due = _due(only=only, steal=steal, knows=knows, rooms=rooms, large=large)
+    lost = "NULL" if steal else f"CASE WHEN {IS_LAPSED} THEN worker_id END"
+    among = f"(NOT {IS_SUSPECT})" if steal else f"(NOT {IS_SUSPECT} OR {IS_LAPSED})"
     within = "TRUE"
     if rooms:
         room_of = "SELECT value ->> 1 FROM json_each(:rooms) WHERE value ->> 0 = tenant_id"
-        among += " AND tenant_id NOT IN (SELECT value ->> 0 FROM json_each(:rooms) WHERE value ->> 1 = 0)"
         within = f"of_tenant <= coalesce(({room_of}), :room)"
     return text(f"""
-        SELECT json_group_array(json_array(instance_id, lapsed_at)) FROM (
+        SELECT json_group_array(json_array(instance_id, lost)) FROM (
           SELECT *, sum(weight) OVER (ORDER BY available_at, instance_id) - weight AS before FROM (
             SELECT *, row_number() OVER (PARTITION BY tenant_id ORDER BY available_at, instance_id) AS of_tenant FROM (
-              SELECT instance_id, tenant_id, available_at, {LOG_WEIGHT} AS weight,
-                CASE WHEN worker_id <> :worker_id AND available_at <= :now THEN available_at END AS lapsed_at
+              SELECT instance_id, tenant_id, available_at, {LOG_WEIGHT} AS weight, {lost} AS lost
               FROM workflow_instances
-              WHERE {IS_OPEN} AND ({due}) {among}
+              WHERE {IS_OPEN} AND {due} AND {among}
               ORDER BY available_at, instance_id LIMIT :limit))
           WHERE {within} ORDER BY available_at, instance_id)
         WHERE before < :weight_max
+    """)
+
+
+@cache
+def suspects(*, only: bool, steal: bool, knows: bool, rooms: bool, large: bool, alone: bool) -> TextClause:
+    """The suspects that are due and fit together with those that the worker has, longest overdue first.
+
+    One that does not fit is not passed over. Uses ix_instance_suspect.
+    """
+    due = _due(only=only, steal=steal, knows=knows, rooms=rooms, large=large)
+    if not steal:
+        due += f" AND ({IS_LAPSED}) IS NOT TRUE"
+    if not alone:
+        due += " AND company > 1"
+    return text(f"""
+        SELECT json_group_array(json_array(instance_id, company)) FROM (
+          SELECT *, row_number() OVER (ORDER BY available_at, instance_id) AS place,
+                 min(company) OVER (ORDER BY available_at, instance_id) AS least,
+                 sum(weight) OVER (ORDER BY available_at, instance_id) - weight AS before
+          FROM (
+              SELECT instance_id, available_at, company, {LOG_WEIGHT} AS weight FROM workflow_instances
+              WHERE {IS_OPEN} AND {IS_SUSPECT} AND {due}
+              ORDER BY available_at, instance_id LIMIT :limit)
+          ORDER BY available_at, instance_id)
+        WHERE {FITS} AND before < :weight_max
     """)
 
 

@@ -1,0 +1,60 @@
+"""The suspects that this process owns: how many more it may take, and the one that is alone with itself.
+
+Called by `owned`, which says who comes and goes, and by `recovery`, which claims. Who is a suspect the store says
+(`rules.shared.blame`). A process takes at most as many as the least company of those it has. While it has one whose
+company is 1, it starts no other handler for `ALONE_MS`, and claims nothing: should it die then, everybody knows of
+whom. What executes already goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from anabranch.engine.ports import Clock
+from anabranch.engine.rules.shared.blame import ALONE_MS, Blame, SuspectRoom
+
+
+class Suspects:
+    """Owned runs under suspicion."""
+
+    def __init__(self, clock: Clock, leave_alone: Callable[[str | None], None]) -> None:
+        """`leave_alone` lets only jobs of one run begin from now on; with None, of all runs."""
+        self._clock = clock
+        self._leave_alone = leave_alone
+        self._companies: dict[str, int] = {}
+        self._alone: str | None = None
+        """The run that others are kept back for."""
+        self._alone_since = 0.0
+        self._not_before = 0.0
+        """Monotonic seconds before which no other run is left alone: others have had as much time by then."""
+
+    def note(self, instance_id: str, blame: Blame | None) -> None:
+        """An owned run is under this suspicion now; with None it is above any, or is owned no more."""
+        if blame is None:
+            self._companies.pop(instance_id, None)
+            if instance_id == self._alone:
+                self._end_alone()
+            return
+        self._companies[instance_id] = blame.company
+        if blame.company == 1 and self._alone is None:
+            self._alone, self._alone_since = instance_id, self._clock.monotonic()
+            self._leave_alone(instance_id)
+
+    @property
+    def keeps_others_back(self) -> bool:
+        """Is one left alone at this moment? Ends that, if it has lasted long enough."""
+        if self._alone is not None and self._clock.monotonic() - self._alone_since >= ALONE_MS / 1000:
+            self._end_alone()
+        return self._alone is not None
+
+    @property
+    def room(self) -> SuspectRoom:
+        """How many more may be taken."""
+        may_be_alone = not self._companies and self._clock.monotonic() >= self._not_before
+        return SuspectRoom(len(self._companies), min(self._companies.values(), default=None), alone=may_be_alone)
+
+    def _end_alone(self) -> None:
+        now = self._clock.monotonic()
+        self._alone = None
+        self._not_before = 2 * now - self._alone_since  # at most half of the time is spent on single runs
+        self._leave_alone(None)

@@ -1,0 +1,55 @@
+"""Reports of a working process: what the store has of it when it is lost.
+
+A third of a lease apart, so that the last one is not old when the leases of a lost process end. Nobody relies on them
+to find out who lives: leases say that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from anabranch.engine.poller import Poller
+from anabranch.engine.ports import Clock, Store, WorkerReport
+from anabranch.errors import StoreUnavailable
+
+REPORTS_PER_LEASE = 3
+
+
+class WorkerReports(Poller):
+    """Reports how many runs this process executes."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        worker_id: str,
+        clock: Clock,
+        lease_ms: int,
+        executing: Callable[[], int],
+        unavailable: Callable[[StoreUnavailable], None],
+    ) -> None:
+        """`executing` answers with the most executions at once since it was last asked."""
+        super().__init__(
+            self.report,
+            name="reporting this worker",
+            every_ms=lease_ms // REPORTS_PER_LEASE,
+            sleep=clock.sleep,
+            unavailable=unavailable,
+        )
+        self._store = store
+        self._worker_id = worker_id
+        self._executing = executing
+        self._has_reported = False
+
+    async def start(self) -> None:
+        """Say that this process is there. Raises StoreUnavailable."""
+        await self._store.report_worker(WorkerReport(worker_id=self._worker_id, executing=None))
+        await super().start()
+
+    async def report(self) -> None:
+        """Say what it executes. Raises StoreUnavailable."""
+        await self._store.report_worker(WorkerReport(worker_id=self._worker_id, executing=self._executing()))
+
+    async def forget(self) -> None:
+        """It is gone, and has handed over everything. Raises StoreUnavailable."""
+        await self._store.forget_worker(self._worker_id)

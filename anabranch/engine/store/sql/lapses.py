@@ -1,0 +1,155 @@
+"""Runs of lost workers: what the rules say of them, written; and what working processes say of themselves.
+
+Called by `store`. A run is judged before anybody reads its log, so one whose loading kills is caught as well. Each
+judgement is one transaction: a process that dies in the middle of it leaves the run to be judged by the next.
+"""
+
+# Statements are put together from this package's own column names and conditions; values are always parameters.
+# ruff: noqa: S608
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import cache
+
+from sqlalchemy import Connection, TextClause, text
+
+from anabranch.engine.ports import ClaimRequest, InstanceRow, WorkerReport
+from anabranch.engine.rules.events import EventType, Status, SuspendReason
+from anabranch.engine.rules.shared.blame import EXECUTING_UNKNOWN, Blame, Judgement, crashed, judged
+from anabranch.engine.rules.shared.log_limit import LogLimit
+from anabranch.engine.store.schema import IS_OPEN
+from anabranch.engine.store.sql.dialect import Dialect, ExternalEvent
+
+# A day: what lost processes left behind is judged by then, and nobody needs their rows.
+FORGOTTEN_AFTER_MS = 86_400_000
+
+# A run that is suspended for its crashes may have one row more than its log may hold: it must not run on instead.
+_ANY_LOG = LogLimit(bytes_max=2**62, rows_max=2**31 - 1)
+
+_REPORT = text("""
+    INSERT INTO workers (worker_id, seen_at, executing, company) VALUES (:worker_id, :now, :executing, NULL)
+    ON CONFLICT (worker_id) DO UPDATE SET seen_at = :now, executing = :executing, company = NULL
+""")
+"""What a process says of itself, in place of what it said before; one that was taken for lost is there after all."""
+
+_FORGET_OLD = text("DELETE FROM workers WHERE seen_at < :before")
+"""Processes that have not said anything for long."""
+
+_FORGET = text("DELETE FROM workers WHERE worker_id = :worker_id")
+"""A process that has handed over everything."""
+
+_WORKER = text("SELECT executing, company FROM workers WHERE worker_id = :worker_id")
+
+_COUNT_HELD = text(f"SELECT count(*) FROM workflow_instances WHERE {IS_OPEN} AND worker_id = :worker_id")
+"""How many open runs a lost worker has: a scan of the open ones, once for each lost worker."""
+
+_NOTE_COMPANY = text("""
+    INSERT INTO workers (worker_id, seen_at, executing, company) VALUES (:worker_id, :now, NULL, :company)
+    ON CONFLICT (worker_id) DO UPDATE SET company = :company
+""")
+"""How many suspects it leaves, decided when the first of them is met: its leases do not all end at once."""
+
+
+@cache
+def _lapsed(among_ids: str, row_lock: str) -> TextClause:
+    """Those of the instances whose lease another worker let run out. Skips what somebody else has locked."""
+    return text(f"""
+        SELECT instance_id, tenant_id, worker_id, status, company, crashes FROM workflow_instances
+        WHERE {among_ids} AND {IS_OPEN} AND worker_id <> :worker_id
+          AND available_at <= :now AND available_at > :away_until
+        ORDER BY instance_id {row_lock}
+    """)
+
+
+@cache
+def _release(among_ids: str) -> TextClause:
+    """Take instances from a lost worker; a suspended one is claimed at its deadline and not before, none later."""
+    return text(f"""
+        UPDATE workflow_instances SET version = version + 1, worker_id = NULL, company = :company, crashes = :crashes,
+            available_at = CASE WHEN status = '{Status.SUSPENDED}' OR deadline_at < CAST(:due_at AS bigint)
+                                    THEN deadline_at
+                                ELSE coalesce(CAST(:due_at AS bigint), available_at) END
+        WHERE {among_ids}
+    """)
+
+
+def report_worker(connection: Connection, dialect: Dialect, report: WorkerReport) -> None:
+    """Keep what a working process says of itself; what long lost ones said goes when one begins."""
+    now = dialect.now(connection)
+    asked = {"worker_id": report.worker_id, "now": now, "executing": report.executing}
+    connection.execute(_REPORT, asked)
+    if report.executing is None:
+        connection.execute(_FORGET_OLD, {"before": now - FORGOTTEN_AFTER_MS})
+
+
+def forget_worker(connection: Connection, worker_id: str) -> None:
+    """Remove what a process has said of itself."""
+    connection.execute(_FORGET, {"worker_id": worker_id})
+
+
+def judge_lapsed(
+    connection: Connection, dialect: Dialect, wanted: ClaimRequest, instance_ids: Sequence[str]
+) -> list[InstanceRow]:
+    """Put under suspicion, or suspend, those of these whose worker was lost; the rows of the suspended ones.
+
+    They are nobody's after that, and due at once or after a delay.
+    """
+    with dialect.transaction(connection):
+        now = dialect.now(connection)
+        asked = {
+            "ids": dialect.ids(instance_ids),
+            "worker_id": wanted.worker_id,
+            "now": now,
+            "away_until": wanted.away_until or 0,
+        }
+        companies: dict[str, int] = {}
+        alike: dict[Judgement, list[str]] = defaultdict(list)
+        to_suspend: list[tuple[str, str, int]] = []
+        for row in connection.execute(_lapsed(dialect.among_ids, dialect.row_lock), asked).all():
+            instance_id, tenant_id, lost, status, company, crashes = row
+            if lost not in companies:
+                companies[lost] = _company_of(connection, lost, now)
+            judgement = judged(
+                None if company is None else Blame(company, crashes),
+                executing=companies[lost],
+                crashes_max=wanted.crashes_max,
+                suspended=status == Status.SUSPENDED,
+            )
+            alike[judgement].append(instance_id)
+            if judgement.suspends:
+                to_suspend.append((tenant_id, instance_id, judgement.blame.crashes))
+        for judgement, ids in alike.items():
+            blame, delay_ms = judgement.blame, judgement.delay_ms
+            outcome = {"company": blame.company, "crashes": blame.crashes}
+            due_at = None if delay_ms is None else now + delay_ms
+            connection.execute(_release(dialect.among_ids), {"ids": dialect.ids(ids), "due_at": due_at, **outcome})
+        suspended = [_suspend(connection, dialect, *each) for each in to_suspend]
+    return [row for row in suspended if row is not None]
+
+
+def _company_of(connection: Connection, lost: str, now: int) -> int:
+    """How many suspects a lost worker leaves: as many as it executed, and no more than it has."""
+    known = connection.execute(_WORKER, {"worker_id": lost}).one_or_none()
+    if known is not None and known.company is not None:
+        return int(known.company)
+    held = connection.execute(_COUNT_HELD, {"worker_id": lost}).scalar_one()
+    executing = EXECUTING_UNKNOWN if known is None or known.executing is None else known.executing
+    company = max(1, min(int(executing), int(held)))
+    connection.execute(_NOTE_COMPANY, {"worker_id": lost, "now": now, "company": company})
+    return company
+
+
+def _suspend(
+    connection: Connection, dialect: Dialect, tenant_id: str, instance_id: str, crashes: int
+) -> InstanceRow | None:
+    event = ExternalEvent(
+        tenant_id,
+        instance_id,
+        EventType.INSTANCE_SUSPENDED,
+        crashed(crashes).payload.raw.decode(),
+        suspends=SuspendReason.CRASHED,
+        log_limit=_ANY_LOG,
+    )
+    return dialect.append_external(connection, event, signals_max=0)

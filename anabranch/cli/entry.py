@@ -59,7 +59,7 @@ EXIT_USAGE = 2
 EXIT_INTERRUPTED = 128 + signal.SIGINT
 
 # They print a document without being asked to.
-_EXPORTS, _OPENAPI = (("workflows", "export"), ("runs", "export")), ("openapi",)
+_EXPORTS, _DESCRIPTIONS = (("workflows", "export"), ("runs", "export")), (("openapi",), ("schema",))
 
 # What was typed or written down has to change before the command can succeed.
 _USAGE_ERRORS = (
@@ -101,6 +101,7 @@ application.commands = CommandsOnDemand(
         "worker": "anabranch.cli.commands.serve_command:worker",
         "run": "anabranch.cli.commands.run_command:run",
         "validate": "anabranch.cli.commands.validate_command:validate",
+        "fmt": "anabranch.cli.commands.format_command:fmt",
         "migrate": "anabranch.cli.commands.migrate_command:migrate",
         "workflows": "anabranch.cli.commands.workflows_command:family",
         "runs": "anabranch.cli.commands.runs_command:family",
@@ -116,6 +117,7 @@ application.commands = CommandsOnDemand(
         "audit": "anabranch.audit.audit_commands:audit",
         "purge": "anabranch.cli.commands.purge_command:purge",
         "openapi": "anabranch.cli.commands.openapi_command:openapi",
+        "schema": "anabranch.cli.commands.schema_command:schema",
         "doctor": "anabranch.cli.commands.doctor_command:doctor",
         "version": "anabranch.cli.commands.version_command:version",
     }
@@ -132,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _prints_a_document(arguments: Sequence[str]) -> bool:
-    return "--json" in arguments or tuple(arguments[:2]) in _EXPORTS or tuple(arguments[:1]) == _OPENAPI
+    return "--json" in arguments or tuple(arguments[:2]) in _EXPORTS or tuple(arguments[:1]) in _DESCRIPTIONS
 
 
 def _exit_code_of(arguments: Sequence[str]) -> int:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from anabranch.client import local, remote
     from anabranch.client.gateway import Gateway
     from anabranch.engine.rules.graph import validate
+    from anabranch.engine.rules.graph.node_types import NodeTypes
 else:
     app = deferred("anabranch.app")
     remote = deferred("anabranch.client.remote")
@@ -92,10 +93,15 @@ def find_validator(
     server = _server(TargetOptions(url, token), imports=imports)
     if server is not None:
         return lambda document: server.ask(lambda gateway: gateway.validate(document))
+    node_types = local_node_types(imports)
+    return lambda document: validate.validate(document, node_types).as_json()
+
+
+def local_node_types(imports: Sequence[str] | None) -> NodeTypes:
+    """Built-in node types, those of installed packages, and those that the named modules declare."""
     for name in imports or ():
         import_user_code(name)
-    node_types = app.build(Settings()).node_types
-    return lambda document: validate.validate(document, node_types).as_json()
+    return app.build(Settings()).node_types
 
 
 def _server(at: TargetOptions, *, imports: Sequence[str] | None) -> Target | None:

@@ -15,6 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from anabranch.app_services import AppServices, RunServices
+from anabranch.bulk.bulk_actions import BulkActions
+from anabranch.bulk.bulk_service import BulkService
+from anabranch.bulk.bulk_workflow import bulk_workflow
 from anabranch.deferred import deferred
 from anabranch.durable.definition import DECLARED, Registry, register
 from anabranch.durable.runner import Runner
@@ -203,6 +206,7 @@ class App:
                 engine=runs.engine,
                 node_types=runs.node_types,
                 workflows=runs.workflows,
+                bulk=runs.bulk,
                 drafts=drafting.DraftService(saved=draft_table.DraftTable(store), workflows=runs.workflows),
                 data=components.data,
                 secrets=components.secrets,
@@ -229,7 +233,15 @@ class App:
         children, signals = components.children, StepSignals()
         node_types = load_types(components.services)
         current = None if spans is None else CurrentAttempts(spans)
-        runner = Runner(role.code if role.works else Registry(), children=children, signals=signals, around=current)
+        bulk_actions = BulkActions()
+        bulk = bulk_workflow(bulk_actions)
+        runner = Runner(
+            role.code if role.works else Registry(),
+            children=children,
+            signals=signals,
+            around=current,
+            system=Registry([bulk] if role.works else []),
+        )
         feed = Feed(Meters(Names(settings.shown_names)), spans, read_log=store.read_log)
         traced = node_types if current is None else TracedHandlers(node_types, current)
         telemetry = None if spans is None and not role.counts else feed
@@ -246,6 +258,7 @@ class App:
         )
         children.connect(engine, service)
         signals.connect(service)
+        bulk_actions.connect(service, store)
         runner.connect(engine)
         await register(store, runner.registry)
         await engine.start()
@@ -253,7 +266,8 @@ class App:
         readiness = Readiness(store=store, sandbox=components.sandbox.health)
         readiness.when_stopping(waits.release)
         try:
-            yield RunServices(engine, node_types, service, waits, readiness, feed.meters)
+            bulk_service = BulkService(workflows=service, store=store, actions=bulk_actions, system=bulk)
+            yield RunServices(engine, node_types, service, waits, readiness, feed.meters, bulk_service)
         finally:
             grace.begin()
             await waits.stop()
@@ -344,7 +358,7 @@ class App:
             line=open_hint_line(store),
             watch=open_version_watch(store),
             place=store.dialect.place,
-            known_code=runner.registry.known,
+            known_code=runner.known,
             telemetry=telemetry,
             gates={language: sandbox.gate(language) for language in LANGUAGES},
             console=Console(rows=ConsoleTable(store), options=self._console_options(role.console_stream)),

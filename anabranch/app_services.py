@@ -18,6 +18,7 @@ from anabranch.telemetry import Meters
 
 if TYPE_CHECKING:
     from anabranch.audit.audit_log import AuditLog
+    from anabranch.bulk.bulk_service import BulkService
     from anabranch.drafts.draft_service import DraftService
     from anabranch.keys.access import AccessService
     from anabranch.queries.saved.data_service import DataService
@@ -39,6 +40,7 @@ class RunServices:
     waits: RunWaits
     readiness: Readiness
     meters: Meters
+    bulk: BulkService
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,6 +50,7 @@ class AppServices:
     engine: Engine
     node_types: NodeTypes
     workflows: WorkflowService
+    bulk: BulkService
     drafts: DraftService
     data: DataService
     secrets: SecretStore

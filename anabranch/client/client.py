@@ -243,6 +243,28 @@ class Client:
         """
         return await self._open_gateway.retry_run(run_id, retry_options(how))
 
+    async def bulk(
+        self,
+        action: str,
+        filter: Mapping[str, Any],
+        *,
+        options: Mapping[str, Any] | None = None,
+        dry_run: bool = False,
+        key: str | None = None,
+    ) -> str:
+        """Do the same to all runs that meet a filter: `retry`, `cancel`, `rerun`, `resume` or `signal`.
+
+        `filter` and `options` are those of `POST /v1/runs/bulk`. Returns the id of the bulk run, which a worker does:
+        `cancel` stops it after its page, `bulk_progress` tells how far it is. A repeated `key` gives the first.
+        Raises InvalidRequest, NotFound.
+        """
+        request = {"action": action, "filter": dict(filter), "options": dict(options or {}), "dryRun": dry_run}
+        return str((await self._open_gateway.start_bulk(request, key=key))["bulkID"])
+
+    async def bulk_progress(self, bulk_id: str) -> dict[str, Any]:
+        """How far a bulk run is: `{status, total, done, succeeded, counts, refused, …}`. Raises NotFound."""
+        return await self._open_gateway.get_bulk(bulk_id)
+
     @property
     def _open_gateway(self) -> Gateway:
         if self._gateway is None:

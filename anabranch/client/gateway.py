@@ -6,7 +6,7 @@ not know which of the two they ask. Answers are JSON as REST gives them.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from anabranch.run_requests import RETRY, SAME_INPUT, START_NOW, RetryOptions, StartedRun, StartOptions
@@ -95,6 +95,12 @@ class Gateway(Protocol):
 
         Raises NotFound, RunIsCompleted, RunIsOpen, RetryWouldRepeat, ParentHasMovedOn, RetryRefused.
         """
+
+    async def start_bulk(self, request: Mapping[str, Any], *, key: str | None = None) -> dict[str, Any]:
+        """Do the same to many runs: `{bulkID, status}`. `request` is the body of `POST /v1/runs/bulk`."""
+
+    async def get_bulk(self, bulk_id: str) -> dict[str, Any]:
+        """How far a bulk run is. Raises NotFound."""
 
     async def send_signal(self, instance_id: str, event: str, payload: Any, *, key: str | None = None) -> bool:
         """Keep a signal until it is consumed; True if a fitting wait was open. A repeated key is delivered once.

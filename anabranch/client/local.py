@@ -6,13 +6,14 @@ Imported when a database is opened. Everything that is decided is decided by the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
 from anabranch.app import build
 from anabranch.app_services import AppServices
+from anabranch.bulk.bulk_actions import BulkRequest
 from anabranch.client.gateway import Gateway
 from anabranch.engine.console.console import LEVELS, LinesWanted
 from anabranch.engine.rules.events import Status
@@ -39,6 +40,7 @@ class LocalGateway:
         """`actor` is who saves and deletes, for the audit trail."""
         self._service = services.workflows
         self._waits = services.waits
+        self._bulk = services.bulk
         self._explanations = services.explanations
         self._tenant_id = tenant_id
         self._actor = actor
@@ -167,6 +169,14 @@ class LocalGateway:
     async def retry_run(self, instance_id: str, options: RetryOptions = RETRY) -> dict[str, Any]:
         """Let an ended run go on where it was; what is tried again."""
         return await self._service.retry_run(instance_id, options, tenant_id=self._tenant_id, by=_US)
+
+    async def start_bulk(self, request: Mapping[str, Any], *, key: str | None = None) -> dict[str, Any]:
+        """Do the same to many runs; a worker on this database does it."""
+        return await self._bulk.start(BulkRequest.from_json(request), tenant_id=self._tenant_id, by=_US, key=key)
+
+    async def get_bulk(self, bulk_id: str) -> dict[str, Any]:
+        """How far a bulk run is."""
+        return await self._bulk.get(bulk_id, tenant_id=self._tenant_id)
 
     async def send_signal(self, instance_id: str, event: str, payload: Any, *, key: str | None = None) -> bool:
         """Keep a signal until it is consumed; True if a fitting wait was open. Raises NotFound, RunIsTerminal."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -255,6 +255,17 @@ class RemoteGateway:
             repeatable=True,
         )
         return await self._do(request)
+
+    async def start_bulk(self, request: Mapping[str, Any], *, key: str | None = None) -> dict[str, Any]:
+        """Do the same to many runs. Repeated under a key as a start is."""
+        headers = {"Idempotency-Key": f"once-{uuid.uuid4()}" if key is None else key}
+        return await self._do(
+            Request("POST", ("v1", "runs", "bulk"), body=dict(request), headers=headers, repeatable=True)
+        )
+
+    async def get_bulk(self, bulk_id: str) -> dict[str, Any]:
+        """How far a bulk run is."""
+        return await self._read("v1", "runs", "bulk", bulk_id)
 
     async def send_signal(self, instance_id: str, event: str, payload: Any, *, key: str | None = None) -> bool:
         """Keep a signal until it is consumed; True if a fitting wait was open. Raises RunIsTerminal, TooManySignals.

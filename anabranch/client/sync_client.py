@@ -165,6 +165,22 @@ class SyncClient:
         """Let an ended run go on where it was; see `Client.retry`."""
         return self._wait_for(self._client.retry(run_id, **how))
 
+    def bulk(
+        self,
+        action: str,
+        filter: Mapping[str, Any],
+        *,
+        options: Mapping[str, Any] | None = None,
+        dry_run: bool = False,
+        key: str | None = None,
+    ) -> str:
+        """Do the same to all runs that meet a filter; see `Client.bulk`."""
+        return self._wait_for(self._client.bulk(action, filter, options=options, dry_run=dry_run, key=key))
+
+    def bulk_progress(self, bulk_id: str) -> dict[str, Any]:
+        """How far a bulk run is; see `Client.bulk_progress`."""
+        return self._wait_for(self._client.bulk_progress(bulk_id))
+
     def _wait_for(self, coroutine: Coroutine[Any, Any, Answer]) -> Answer:
         if self._loop is None:
             coroutine.close()

@@ -50,7 +50,7 @@ from anabranch.engine.rules.coded.names import (
 from anabranch.engine.rules.coded.replaying import seed_of
 from anabranch.engine.rules.shared.failures import failed_by
 from anabranch.engine.rules.shared.retry import DEFAULT_STEP_RETRY, RetryPolicy
-from anabranch.engine.rules.shared.run_state import Phase
+from anabranch.engine.rules.shared.run_state import Phase, Redone
 from anabranch.engine.rules.stimuli import (
     AwaitsChild,
     AwaitsInstant,
@@ -165,6 +165,11 @@ class FunctionRun:
             if future.cancelled():
                 self._cancel_step(call)
             raise
+
+    def redone(self, call: Call) -> Redone | None:
+        """What differs in the step since a reopening of the run lets it try again."""
+        step = self._journal.steps.get(call.place)
+        return None if step is None else step.redone
 
     def has_begun(self, call: Call) -> bool:
         """Has the step a row?"""

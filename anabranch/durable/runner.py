@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -33,6 +34,9 @@ from anabranch.errors import AnabranchError, NonRetryable, RunError
 
 logger = logging.getLogger("anabranch.durable")
 
+# 1,000 failed steps among the causes of an error: more is not one error any more.
+CAUSES_MAX = 1_000
+
 # 8 members of a group of exceptions, 400 characters of each, are told: together less than an error's message may have.
 MEMBERS_TOLD_MAX = 8
 MEMBER_CHARACTERS_MAX = 400
@@ -42,9 +46,17 @@ class Runner:
     """Runs the workflow functions that this process knows."""
 
     def __init__(
-        self, registry: Registry, *, children: Children, signals: Signals, around: AroundAttempt | None = None
+        self,
+        registry: Registry,
+        *,
+        children: Children,
+        signals: Signals,
+        around: AroundAttempt | None = None,
+        system: Registry | None = None,
     ) -> None:
         self.registry = registry
+        self._system = system or Registry()
+        """Workflows of the system's own: known here, and not registered before they are used."""
         self._children = children
         self._signals = signals
         self._around = around
@@ -57,6 +69,10 @@ class Runner:
         """Run the workflow functions of this engine's runs from now on."""
         self._engine = engine
 
+    def known(self) -> Sequence[tuple[str, int]]:
+        """Name and version of each workflow that can be called here."""
+        return [*self.registry.known(), *self._system.known()]
+
     def stop(self) -> None:
         """Take no more threads; those that still run are left behind."""
         self._threads.stop()
@@ -64,7 +80,7 @@ class Runner:
     async def execute(self, config: Mapping[str, Any], context: Mapping[str, Any], helpers: Helpers) -> HandlerReturn:
         """Call the workflow function in the config once."""
         name, version = config["workflow"], config["version"]
-        found = self.registry.find(name, version)
+        found = self.registry.find(name, version) or self._system.find(name, version)
         if found is None:
             message = f"no worker that has looked at this run knows workflow {name!r} in version {version}"
             return FunctionBlocked("UNKNOWN_WORKFLOW", message)
@@ -131,7 +147,31 @@ class Runner:
 
 
 def function_failure(failure: BaseException, helpers: Helpers) -> Failed:
-    """The failure of the function. For an exception group of a task group: the failures of its members."""
+    """The failure of the function, with the failed steps among its causes: a retry tries these again."""
+    failed = _failed(failure, helpers)
+    return replace(failed, error=replace(failed.error, steps=_failed_steps(failure)))
+
+
+def _failed_steps(failure: BaseException) -> tuple[tuple[str, str], ...]:
+    """The steps whose errors this one is, or comes from: members of groups, causes and contexts included."""
+    found: dict[tuple[str, str], None] = {}
+    seen: set[int] = set()
+    left: list[BaseException | None] = [failure]
+    while left and len(found) < CAUSES_MAX:
+        each = left.pop()
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        if isinstance(each, StepError) and isinstance(each.stored, RunError):
+            found[each.stored.node_id, each.stored.scope] = None
+        left += [each.__cause__, each.__context__]
+        if isinstance(each, BaseExceptionGroup):
+            left += each.exceptions
+    return tuple(found)
+
+
+def _failed(failure: BaseException, helpers: Helpers) -> Failed:
+    """The same without its steps. For an exception group of a task group: the failures of its members."""
     if not isinstance(failure, BaseExceptionGroup):
         return _failed_by_one(failure, helpers)
     members = [_failed_by_one(each, helpers) for each in _members(failure)]

@@ -231,7 +231,7 @@ class Steps:
         input_ = {} if input is None else input
         arguments = note_of({"workflow": workflow, "version": version, "input": input_})
         call = self._call(name, StepKind.CHILD, arguments)
-        helpers = self._helpers.about(call.name, call.scope)
+        helpers = self._helpers.about(call.name, call.scope, self._function_run.redone(call))
 
         async def start() -> AwaitsChild:
             child_id = await self._children.start(
@@ -260,7 +260,7 @@ class Steps:
         _check_text(name, "run_id", run_id)
         _check_text(name, "event", event)
         call = self._call(name, StepKind.SIGNAL, note_of([run_id, event, payload]))
-        helpers = self._helpers.about(call.name, call.scope)
+        helpers = self._helpers.about(call.name, call.scope, self._function_run.redone(call))
 
         async def send() -> Completed:
             delivered = await self._signals.send(

@@ -76,6 +76,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "client.sync_client": ("client.client", "errors", "run_requests"),
     "client.client": ("client", "client.local", "engine.rules", "errors", "run_requests"),
     "client.local": (
+        "bulk",
         "app",
         "app_services",
         "client",
@@ -91,6 +92,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "testing": ("engine.handling", "engine.ports", "engine.rules", "engine.store", "errors", "handlers"),
     # -- the composition root, and the APIs -----------------------------------------------
     "app": (
+        "bulk",
         "app_services",
         "audit",
         "drafts",
@@ -116,6 +118,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "engine.console",
     ),
     "rest": (
+        "bulk",
         "app_services",
         "engine.ports",
         "engine.rules",
@@ -168,6 +171,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "engine.console",
     ),
     "app_services": (
+        "bulk",
         "audit",
         "drafts",
         "engine",
@@ -224,6 +228,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     # recorded runs apart from any engine: checked against their definitions, replayed on others
     "histories": ("durable", "engine.rules", "errors"),
+    # one action on many runs: a coded workflow of the system's own
+    "bulk": ("durable", "engine.ports", "engine.rules", "errors", "run_requests", "service"),
     # what is asked about runs: the same for clients and for the service
     "run_requests": ("engine.rules", "errors"),
     "durable": (
@@ -343,7 +349,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "schema of side concerns",
         "ports of side concerns",
     ),
-    "workflows and runs": ("service", "histories", "durable", "durable.step_error", "run_requests"),
+    "workflows and runs": ("service", "bulk", "histories", "durable", "durable.step_error", "run_requests"),
     "node types": ("handlers", "handlers.sandbox.inside", "egress", "handlers.types.http_port", "json_input"),
     "engine": (
         "telemetry",

@@ -24,6 +24,8 @@ NEEDS_A_DATABASE: dict[str, tuple[str, ...]] = {
     "runs log": ("an-id",),
     "runs start": ("greeting",),
     "runs rerun": ("an-id",),
+    "runs retry": ("an-id",),
+    "runs bulk": ("retry", "--workflow", "greeting"),
     "runs pause": ("an-id",),
     "runs resume": ("an-id",),
     "runs cancel": ("an-id",),

@@ -50,6 +50,8 @@ NEEDS: Mapping[tuple[str, str], str] = {
     ("GET", "/v1/runs/{instanceID}/graph"): "viewer",
     ("POST", "/v1/runs/{instanceID}/rerun"): "operator",
     ("POST", "/v1/runs/{instanceID}/retry"): "operator",
+    ("POST", "/v1/runs/bulk"): "operator",
+    ("GET", "/v1/runs/bulk/{bulkID}"): "viewer",
     ("GET", "/v1/runs/{instanceID}/log"): "viewer",
     ("POST", "/v1/runs/{instanceID}/signals/{event}"): "operator",
     ("GET", "/v1/runs/{instanceID}/iterations"): "viewer",

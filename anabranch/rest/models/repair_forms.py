@@ -4,13 +4,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BeforeValidator, Field, WithJsonSchema
 
 from anabranch.engine.rules.duration import parse_duration
+from anabranch.engine.rules.events import Status
 from anabranch.rest.models.base import Answer, Request
-from anabranch.rest.models.run_forms import RunState
+from anabranch.rest.models.run_forms import AnyCaseReason, AnyCaseStatus, RunState
+from anabranch.run_requests import WHOLE_NUMBER_MAX
 
 
 def _duration_ms(value: object) -> object:
@@ -21,6 +23,12 @@ def _duration_ms(value: object) -> object:
 
 DurationMs = Annotated[int, BeforeValidator(_duration_ms), WithJsonSchema({"type": "string", "examples": ["2h"]})]
 """Milliseconds, written as a duration with its unit."""
+
+
+TimeText = Annotated[
+    str, Field(max_length=64), WithJsonSchema({"type": "string", "examples": ["2030-01-31T08:00:00Z", "2030-01-31"]})
+]
+"""ISO 8601 with an offset, or a date."""
 
 
 class Retry(Request):
@@ -34,6 +42,70 @@ class Retry(Request):
     detach: bool = Field(False, description="Go on although the parent does not wait any more; it is told nothing.")
     deadline: DurationMs | None = Field(None, description="The new deadline, from now; else as long as it was.")
     dryRun: bool = Field(False, description="Say what would happen, and do nothing.")
+
+
+class BulkFilter(Request):
+    """Which runs are meant: those that meet every condition. At least one is named."""
+
+    workflow: str | None = Field(None, description="Name or id.")
+    status: list[AnyCaseStatus] = Field(
+        default_factory=list,
+        description="In one of these; by default those that the action is for: a retry FAILED, a cancel or signal the"
+        " open ones, a resume SUSPENDED, a re-run FAILED and CANCELLED.",
+    )
+    reason: list[AnyCaseReason] = Field(default_factory=list, description="SUSPENDED for one of these.")
+    since: TimeText | None = Field(None, description="Created then or later; a date begins in UTC.")
+    until: TimeText | None = Field(None, description="Created before then; a date begins in UTC.")
+    version: int | None = Field(None, ge=1, le=WHOLE_NUMBER_MAX)
+    rerunOf: str | None = None
+    error: str | None = Field(
+        None, min_length=1, max_length=255, description="Failed with this code, or with this text in the message."
+    )
+    input: dict[str, str] = Field(
+        default_factory=dict, description="Values in the input by their paths, `order.id`, read as JSON or as text."
+    )
+
+
+class Bulk(Request):
+    """An action on many runs."""
+
+    action: Literal["retry", "cancel", "rerun", "resume", "signal"]
+    filter: BulkFilter
+    options: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Of a retry `reason`, `steps`, `newKeys`; of a cancel `reason`; of a re-run `version`; of a signal"
+        " `event` and `payload`.",
+    )
+    dryRun: bool = Field(False, description="Go through the runs, and do nothing to them.")
+
+
+class StartedBulk(Answer):
+    """A bulk run that was started."""
+
+    bulkID: str
+    status: Status
+
+
+class BulkRefusal(Answer):
+    """A run that nothing was done to."""
+
+    instanceID: str
+    code: str
+
+
+class BulkProgress(Answer):
+    """How far a bulk run is. It is a run itself: cancelling it stops it after its page of 100 runs."""
+
+    bulkID: str
+    action: str
+    status: Status
+    dryRun: bool
+    total: int | None = Field(description="How many runs are meant; null until they were chosen.")
+    done: int
+    succeeded: int
+    counts: dict[str, int] = Field(description="Runs by outcome: `DONE`, or the code of the refusal.")
+    refused: list[BulkRefusal] = Field(description="The first 20 of each code.")
+    error: Any = None
 
 
 class Redone(Answer):

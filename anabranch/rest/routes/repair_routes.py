@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from anabranch.bulk.bulk_actions import BulkRequest
 from anabranch.errors import (
     InvalidInput,
+    NotFound,
     ParentHasMovedOn,
     RetryRefused,
     RetryWouldRepeat,
@@ -13,12 +15,13 @@ from anabranch.errors import (
     TooManyPending,
 )
 from anabranch.keys.access import Role
-from anabranch.rest.models.repair_forms import Retried, Retry
-from anabranch.rest.routes.route import Call, Header, Reply
+from anabranch.rest.models.repair_forms import Bulk, BulkProgress, Retried, Retry, StartedBulk
+from anabranch.rest.routes.route import Call, Header, Reply, Route
 from anabranch.rest.routes.run_routes import about_run, run_id_of
 from anabranch.run_requests import KEY_CHARACTERS_MAX, RetryOptions
 
 _RETRY_KEY = Header("Idempotency-Key", "A repeated key answers as the first retry with it.", KEY_CHARACTERS_MAX)
+_BULK_KEY = Header("Idempotency-Key", "A repeated key answers with the first bulk run.", KEY_CHARACTERS_MAX)
 
 
 async def retry_run(call: Call) -> Reply:
@@ -38,7 +41,41 @@ async def retry_run(call: Call) -> Reply:
     )
 
 
+async def start_bulk(call: Call) -> Reply:
+    """202; the runs are chosen and acted upon by a run of the system's own, page by page."""
+    asked: Bulk = call.body
+    request = BulkRequest.from_json(asked.model_dump(mode="json", exclude_none=True))
+    key = call.headers.get("Idempotency-Key")
+    started = await call.services.bulk.start(request, tenant_id=call.tenant_id, by=call.actor, key=key)
+    return Reply(started, status=202, headers={"Location": f"/v1/runs/bulk/{started['bulkID']}"})
+
+
+async def get_bulk(call: Call) -> Reply:
+    """How far a bulk run is, and what was refused."""
+    return Reply(await call.services.bulk.get(call.path["bulkID"], tenant_id=call.tenant_id))
+
+
 ROUTES = (
+    Route(
+        "POST",
+        "/v1/runs/bulk",
+        start_bulk,
+        "Do the same to many runs.",
+        Role.OPERATOR,
+        {202: StartedBulk},
+        body=Bulk,
+        headers=(_BULK_KEY,),
+        errors=(NotFound, InvalidInput, TooManyPending),
+    ),
+    Route(
+        "GET",
+        "/v1/runs/bulk/{bulkID}",
+        get_bulk,
+        "Read how far a bulk run is.",
+        Role.VIEWER,
+        {200: BulkProgress},
+        errors=(NotFound,),
+    ),
     about_run(
         "POST",
         "/retry",

@@ -293,11 +293,15 @@ def _wait(notes: CodedDecisionBuilder, report: StepReport, note: Payload) -> Non
 
 def _attempt_failed(notes: CodedDecisionBuilder, report: StepReport, failed: Failed) -> None:
     """A try failed: another is due later, or that was the last."""
-    note = next_try(notes, report.retry, report.attempt, failed, key=f"{report.scope}/{report.name}")
+    step = notes.state.steps.get((report.name, report.scope))
+    attempt = report.attempt if step is None else step.counted_attempt
+    note = next_try(notes, report.retry, attempt, failed, key=f"{report.scope}/{report.name}")
     if note is None:
         if report.mark.kind is StepKind.CHILD:
             # It may have been created, and the answer lost.
-            notes.cancels.append(child_id(notes.state.head.instance_id, report.name, report.scope))
+            instance_id = notes.state.head.instance_id
+            own = child_id(instance_id, report.name, report.scope) if step is None else step.child_of(instance_id)
+            notes.cancels.append(own)
         _fail_step(notes, report, failed.error)
         return
     _append(notes, EventType.NODE_ATTEMPT_FAILED, report, note, error_message=failed.error.message)

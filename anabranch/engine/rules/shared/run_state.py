@@ -122,6 +122,10 @@ class OpenActivation(ABC):
         """The number of the present attempt, as far as its budget of attempts is concerned."""
         return self.attempt if self.redone is None else self.attempt - self.redone.attempts
 
+    def __lt__(self, other: OpenActivation) -> bool:
+        """The order of those that one row has set due at one time."""
+        return self.place < other.place
+
     def child_of(self, instance_id: str) -> str:
         """The id of the run that it starts, or has started, in this run."""
         return child_id(instance_id, *self.place, 0 if self.redone is None else self.redone.child_generation)

@@ -1,0 +1,244 @@
+"""What a bulk run does: choose the runs that meet a filter, and act upon a page of them.
+
+Called by the steps of the system's own workflow (`bulk_workflow`). An action is repeated with the same key, so that a
+page which was interrupted does nothing twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from anabranch.engine.ports import InstanceRow, Store
+from anabranch.engine.rules.events import Status, SuspendReason
+from anabranch.engine.rules.instants import from_iso_or_date, to_iso
+from anabranch.engine.rules.run_filter import RunFilter
+from anabranch.errors import AnabranchError, InvalidRequest, NonRetryable, NotFound, StoreUnavailable
+from anabranch.run_requests import COMMAND_LINE, RetryOptions, StartOptions
+from anabranch.service.workflow_service import WorkflowService
+
+BULK_NAME = "anabranch-bulk"
+"""The name of the system's own workflow."""
+
+# 100,000 runs: their ids and results stay below what the steps of one run may hold.
+RUNS_MAX = 100_000
+
+# 100 runs a page: two seconds of work, after which a cancel takes effect.
+PAGE_RUNS = 100
+
+# 50 a second: a thousand failed runs are retried in 20 s, and what they call is not overrun.
+ACTIONS_PER_S = 50
+
+# 10,000 ids a step: 400 kB of the 1 MB that a step may return.
+CHOSEN_AT_ONCE = 10_000
+
+DONE = "DONE"
+"""The outcome of an action that was taken; others are the codes of refusals."""
+
+
+class BulkAction(StrEnum):
+    """What is done to each run."""
+
+    RETRY = "retry"
+    CANCEL = "cancel"
+    RERUN = "rerun"
+    RESUME = "resume"
+    SIGNAL = "signal"
+
+
+_OPEN = tuple(status for status in Status if not status.is_terminal)
+
+USUALLY = {
+    BulkAction.RETRY: (Status.FAILED,),
+    BulkAction.CANCEL: _OPEN,
+    BulkAction.RERUN: (Status.FAILED, Status.CANCELLED),
+    BulkAction.RESUME: (Status.SUSPENDED,),
+    BulkAction.SIGNAL: _OPEN,
+}
+"""The statuses that an action is for, where the filter names none."""
+
+
+@dataclass(frozen=True, slots=True)
+class BulkRequest:
+    """An action on all runs that meet a filter."""
+
+    action: BulkAction
+    filter: RunFilter
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of a retry `reason`, `newKeys`; of a cancel `reason`; of a re-run `version`; of a signal `event`, `payload`."""
+    dry_run: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """As the input of its run, and as `from_json` takes it."""
+        wanted = self.filter
+        conditions = {
+            "workflow": wanted.workflow,
+            "status": [status.value for status in wanted.statuses],
+            "reason": [reason.value for reason in wanted.reasons],
+            "since": None if wanted.since is None else to_iso(wanted.since),
+            "until": None if wanted.until is None else to_iso(wanted.until),
+            "version": wanted.version,
+            "rerunOf": wanted.rerun_of,
+            "error": wanted.error,
+            "input": {".".join(path): value for path, value in wanted.input_filters},
+        }
+        return {
+            "action": self.action.value,
+            "filter": {name: value for name, value in conditions.items() if value},
+            "options": dict(self.options),
+            "dryRun": self.dry_run,
+        }
+
+    @classmethod
+    def from_json(cls, value: Any) -> BulkRequest:
+        """The request that a document is, with the fields of `POST /v1/runs/bulk`. Raises InvalidRequest."""
+        try:
+            wanted = dict(value["filter"])
+            unknown = wanted.keys() - _CONDITIONS
+            if unknown:
+                raise ValueError(f"it has no condition {', '.join(sorted(unknown))}")
+            since, until = wanted.get("since"), wanted.get("until")
+            return cls(
+                BulkAction(value["action"]),
+                RunFilter(
+                    workflow=wanted.get("workflow"),
+                    statuses=[Status(each.upper()) for each in wanted.get("status") or ()],
+                    reasons=[SuspendReason(each.upper()) for each in wanted.get("reason") or ()],
+                    since=None if since is None else from_iso_or_date(since),
+                    until=None if until is None else from_iso_or_date(until),
+                    version=wanted.get("version"),
+                    rerun_of=wanted.get("rerunOf"),
+                    error=wanted.get("error"),
+                    input_filters=[(tuple(path.split(".")), text) for path, text in wanted.get("input", {}).items()],
+                ),
+                dict(value.get("options") or {}),
+                bool(value.get("dryRun", False)),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as wrong:
+            raise InvalidRequest(f"this is no bulk request: {wrong}", hint="See POST /v1/runs/bulk.") from None
+
+
+_CONDITIONS = {"workflow", "status", "reason", "since", "until", "version", "rerunOf", "error", "input"}
+
+
+class BulkActions:
+    """The steps of a bulk run, for the tenant of that run."""
+
+    def __init__(self) -> None:
+        self._service: WorkflowService | None = None
+        self._store: Store | None = None
+
+    def connect(self, service: WorkflowService, store: Store) -> None:
+        """Act through this service from now on."""
+        self._service, self._store = service, store
+
+    async def choose(self, bulk_id: str, asked: Any, before: Sequence[Any] | None) -> dict[str, Any]:
+        """The next ids of runs that meet the filter, newest first: `{ids, before}`; `before` null: no more."""
+        request, row = BulkRequest.from_json(asked), await self._row(bulk_id)
+        cursor = None if before is None else (int(before[0]), str(before[1]))
+        rows = await self._list(request, row, limit=CHOSEN_AT_ONCE, before=cursor)
+        last = rows[-1].head if len(rows) == CHOSEN_AT_ONCE else None
+        return {
+            "ids": [each.head.instance_id for each in rows if each.head.workflow_name != BULK_NAME],
+            "before": None if last is None else [last.created_at, last.instance_id],
+        }
+
+    async def act(self, bulk_id: str, asked: Any, ids: Sequence[str]) -> dict[str, Any]:
+        """Act upon these runs: `{counts, refused}`. A cancel of the bulk run lets the page be finished."""
+        return await asyncio.shield(asyncio.ensure_future(self._act(bulk_id, asked, ids)))
+
+    async def _act(self, bulk_id: str, asked: Any, ids: Sequence[str]) -> dict[str, Any]:
+        request, row = BulkRequest.from_json(asked), await self._row(bulk_id)
+        head = row.head
+        perform = self._performer(request, bulk_id, tenant_id=head.tenant_id, by=head.started_by or COMMAND_LINE)
+        loop = asyncio.get_running_loop()
+        began, counts, refused = loop.time(), dict[str, int](), list[list[str]]()
+        for number, run_id in enumerate(ids):
+            await asyncio.sleep(max(0.0, began + number / ACTIONS_PER_S - loop.time()))
+            outcome = DONE
+            try:
+                await perform(run_id)
+            except StoreUnavailable:
+                raise
+            except AnabranchError as refusal:
+                outcome = refusal.code
+                refused.append([run_id, outcome])
+            counts[outcome] = counts.get(outcome, 0) + 1
+        return {"counts": counts, "refused": refused}
+
+    def _performer(
+        self, request: BulkRequest, bulk_id: str, *, tenant_id: str, by: str
+    ) -> Callable[[str], Awaitable[object]]:
+        service, options = self._connected, request.options
+        if request.action is BulkAction.RETRY:
+            return lambda run_id: service.retry_run(
+                run_id,
+                RetryOptions(
+                    reason=options.get("reason"),
+                    new_keys=bool(options.get("newKeys", False)),
+                    all_failed_steps=options.get("steps") == "failed",
+                    idempotency_key=f"{bulk_id}:{run_id}",
+                    dry_run=request.dry_run,
+                ),
+                tenant_id=tenant_id,
+                by=by,
+            )
+        if request.dry_run:
+            return lambda run_id: service.get_run_status(run_id, tenant_id=tenant_id)
+        if request.action is BulkAction.CANCEL:
+            reason = str(options.get("reason", "cancelled together with others"))
+            return lambda run_id: service.cancel_run(run_id, tenant_id=tenant_id, reason=reason)
+        if request.action is BulkAction.RESUME:
+            return lambda run_id: service.resume_run(run_id, tenant_id=tenant_id, by=by)
+        if request.action is BulkAction.SIGNAL:
+            return lambda run_id: service.send_signal(
+                run_id,
+                str(options.get("event", "")),
+                options.get("payload"),
+                tenant_id=tenant_id,
+                key=f"{bulk_id}:{run_id}",
+            )
+        return lambda run_id: service.rerun(
+            run_id,
+            StartOptions(version=options.get("version"), idempotency_key=f"{bulk_id}:{run_id}", started_by=by),
+            tenant_id=tenant_id,
+        )
+
+    async def count(self, request: BulkRequest, *, tenant_id: str) -> int:
+        """How many runs meet the filter now; counting stops past the limit."""
+        total, before = 0, None
+        while total <= RUNS_MAX:
+            rows = await self._listed(request, tenant_id=tenant_id, limit=CHOSEN_AT_ONCE, before=before)
+            total += len(rows)
+            if len(rows) < CHOSEN_AT_ONCE:
+                break
+            before = (rows[-1].head.created_at, rows[-1].head.instance_id)
+        return total
+
+    async def _list(
+        self, request: BulkRequest, row: InstanceRow, *, limit: int, before: tuple[int, str] | None
+    ) -> list[InstanceRow]:
+        """Only runs that were there when the bulk run was created."""
+        before = before or (row.head.created_at, row.head.instance_id)
+        return await self._listed(request, tenant_id=row.head.tenant_id, limit=limit, before=before)
+
+    async def _listed(
+        self, request: BulkRequest, *, tenant_id: str, limit: int, before: tuple[int, str] | None
+    ) -> list[InstanceRow]:
+        assert self._store is not None, "connect comes before any run"
+        return await self._store.list_instances(request.filter, tenant_id=tenant_id, limit=limit, before=before)
+
+    async def _row(self, bulk_id: str) -> InstanceRow:
+        assert self._store is not None, "connect comes before any run"
+        row = await self._store.get_instance(bulk_id)
+        if row is None:
+            raise NonRetryable(f"run {bulk_id} was removed", code=NotFound.code)
+        return row
+
+    @property
+    def _connected(self) -> WorkflowService:
+        assert self._service is not None, "connect comes before any run"
+        return self._service

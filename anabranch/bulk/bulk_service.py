@@ -1,0 +1,103 @@
+"""Bulk runs: start one, and see how far it is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+from anabranch.bulk.bulk_actions import BULK_NAME, DONE, RUNS_MAX, USUALLY, BulkAction, BulkActions, BulkRequest
+from anabranch.bulk.bulk_workflow import BULK_VERSION
+from anabranch.durable.definition import Workflow
+from anabranch.engine.ports import Store
+from anabranch.engine.rules.history import ActivationFilter
+from anabranch.errors import InvalidInput, InvalidRequest, NotFound
+from anabranch.run_requests import StartOptions, check_key
+from anabranch.service.runs.read_verbs import StepFilter
+from anabranch.service.workflow_service import WorkflowService
+
+# 20 runs of each refusal: enough to see what they have in common.
+EXAMPLES = 20
+
+# 1,000 pages of 100 runs.
+PAGES_READ = 1_000
+
+
+class BulkService:
+    """Starts and shows bulk runs of tenants."""
+
+    def __init__(self, *, workflows: WorkflowService, store: Store, actions: BulkActions, system: Workflow) -> None:
+        self._workflows = workflows
+        self._store = store
+        self._actions = actions
+        self._system = system
+
+    async def start(self, request: BulkRequest, *, tenant_id: str, by: str, key: str | None = None) -> dict[str, Any]:
+        """Start a bulk run: `{bulkID, status}`. A repeated key answers with the first.
+
+        Raises InvalidRequest (no condition; no event), InvalidInput (more than 100,000 runs), NotFound (workflow),
+        TooManyPending, StoreUnavailable.
+        """
+        request = await self._checked(request, tenant_id=tenant_id)
+        if await self._actions.count(request, tenant_id=tenant_id) > RUNS_MAX:
+            raise InvalidInput(f"more than {RUNS_MAX:,} runs meet the filter", hint="Narrow the filter, by `since`.")
+        # Only now: a database without bulk runs lists no workflow of the system's.
+        known = await self._store.register_code(
+            name=BULK_NAME, version=BULK_VERSION, definition={"workflowOptions": dict(self._system.options)}
+        )
+        options = StartOptions(version=BULK_VERSION, idempotency_key=key, started_by=by)
+        started = await self._workflows.execute_workflow(
+            known.workflow_id, request.as_json(), options, tenant_id=tenant_id
+        )
+        return {"bulkID": started.instance_id, "status": started.status.value}
+
+    async def get(self, bulk_id: str, *, tenant_id: str) -> dict[str, Any]:
+        """How far a bulk run is: `{bulkID, action, status, dryRun, total, done, counts, refused}`. Raises NotFound."""
+        run = await self._workflows.get_run(bulk_id, tenant_id=tenant_id)
+        if run["name"] != BULK_NAME:
+            raise NotFound(f"there is no bulk run {bulk_id}")
+        total, counts, refused = None, Counter[str](), list[dict[str, str]]()
+        shown = Counter[str]()
+        for node_id in ("total", "page"):
+            after: int | None = 0
+            while after is not None:
+                steps, after = await self._workflows.get_steps_page(
+                    bulk_id,
+                    tenant_id=tenant_id,
+                    limit=PAGES_READ,
+                    after_seq=after,
+                    wanted=StepFilter(ActivationFilter(node_id=node_id), outputs=True),
+                )
+                for output in (step["output"] for step in steps if step["output"] is not None):
+                    if node_id == "total":
+                        total = output
+                        continue
+                    counts.update(output["counts"])
+                    for run_id, code in output["refused"]:
+                        shown[code] += 1
+                        if shown[code] <= EXAMPLES:
+                            refused.append({"instanceID": run_id, "code": code})
+        return {
+            "bulkID": bulk_id,
+            "action": run["input"]["action"],
+            "status": run["status"],
+            "dryRun": run["input"]["dryRun"],
+            "total": total,
+            "done": counts.total(),
+            "succeeded": counts[DONE],
+            "counts": dict(counts),
+            "refused": refused,
+            "error": run["error"],
+        }
+
+    async def _checked(self, request: BulkRequest, *, tenant_id: str) -> BulkRequest:
+        wanted = request.filter
+        conditions = (wanted.workflow, wanted.statuses, wanted.reasons, wanted.since, wanted.until, wanted.version)
+        if not any((*conditions, wanted.rerun_of, wanted.error, wanted.input_filters)):
+            raise InvalidRequest("the filter has no condition", hint="Name at least a workflow, or a status.")
+        if request.action is BulkAction.SIGNAL:
+            check_key(request.options.get("event"), "an event's name")
+        if wanted.workflow is not None:
+            found = await self._workflows.get_workflow_by_id(wanted.workflow, tenant_id=tenant_id)
+            wanted = replace(wanted, workflow=found.workflow_id)
+        return replace(request, filter=replace(wanted, statuses=wanted.statuses or USUALLY[request.action]))

@@ -1,0 +1,51 @@
+"""The system's own coded workflow of bulk runs: it freezes which runs are meant, then acts upon page after page.
+
+Every worker knows it. It is a run like others: it survives its worker, is seen with `runs show`, and is cancelled by
+`runs cancel`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anabranch.bulk.bulk_actions import BULK_NAME, PAGE_RUNS, RUNS_MAX, BulkActions
+from anabranch.durable.context import Context
+from anabranch.durable.definition import Workflow
+from anabranch.errors import NonRetryable
+
+BULK_VERSION = 1
+
+# 10 tries, a minute apart at most: a database that is away for some minutes stops no bulk run.
+_RETRY = {"maxAttempts": 10, "backoff": {"kind": "exp", "base": "1s", "max": "60s"}}
+
+_OPTIONS = {"retention": None, "retry": {"maxAttempts": 1}, "deadline": None}
+
+
+def bulk_workflow(actions: BulkActions) -> Workflow:
+    """The workflow, whose steps are these."""
+
+    async def bulk(ctx: Context, input: Any) -> Any:
+        ids: list[str] = []
+        before = None
+        while True:
+            chosen = await ctx.step.run("choose", actions.choose, ctx.run_id, input, before, retry=_RETRY)
+            ids += chosen["ids"]
+            before = chosen["before"]
+            if len(ids) > RUNS_MAX:
+                raise NonRetryable(f"more than {RUNS_MAX:,} runs meet the filter", code="TOO_MANY_RUNS")
+            if before is None:
+                break
+        await ctx.step.run("total", _total, len(ids))
+        counts: dict[str, int] = {}
+        for first in range(0, len(ids), PAGE_RUNS):
+            page = ids[first : first + PAGE_RUNS]
+            result = await ctx.step.run("page", actions.act, ctx.run_id, input, page, retry=_RETRY)
+            for outcome, runs in result["counts"].items():
+                counts[outcome] = counts.get(outcome, 0) + runs
+        return {"total": len(ids), "counts": counts}
+
+    return Workflow(BULK_NAME, BULK_VERSION, bulk, _OPTIONS)
+
+
+async def _total(count: int) -> int:
+    return count

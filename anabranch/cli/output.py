@@ -118,6 +118,22 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         _answers().write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n")
 
 
+def print_answer(document: Any, line: str, *, as_json: bool) -> None:
+    """The document for programs, or the line for people."""
+    if as_json:
+        print_document(document)
+    else:
+        print_line(line)
+
+
+def print_list(items: Sequence[Mapping[str, Any]], columns: Sequence[str], *, as_json: bool) -> None:
+    """All items of a list as one document, or a table of these fields of theirs."""
+    if as_json:
+        print_document({"items": items, "nextCursor": None})
+    else:
+        print_table(columns, [[item[column] for column in columns] for item in items])
+
+
 def print_error(error: AnabranchError, *, as_json: bool) -> None:
     """`error CODE: message` and its hint on standard error; as JSON the error object on standard output."""
     if as_json:

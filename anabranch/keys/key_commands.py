@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from anabranch.cli.options import CLI_ACTOR, DEFAULT_TENANT, AsJson, DatabaseOptions, DatabaseUrl
-from anabranch.cli.output import print_document, print_line, print_note, print_table
+from anabranch.cli.output import print_answer, print_document, print_line, print_list, print_note
 from anabranch.cli.session import Session, open_session
 from anabranch.deferred import deferred
 from anabranch.keys.access import Role
@@ -63,11 +63,9 @@ def list_keys(*, database_url: DatabaseUrl = None, tenant: AnyTenant = None, as_
     session = open_session(DatabaseOptions(database_url, tenant or DEFAULT_TENANT))
     found = _ask(session, lambda access: access.list_keys(tenant))
     documents = [key_as_json(key) for key in found]
-    if as_json:
-        print_document({"items": documents, "nextCursor": None})
-        return
-    columns = ("keyID", "tenant", "role", "createdAt", "lastUsedAt", "expiresAt", "revokedAt")
-    print_table(columns, [[document[column] for column in columns] for document in documents])
+    print_list(
+        documents, ("keyID", "tenant", "role", "createdAt", "lastUsedAt", "expiresAt", "revokedAt"), as_json=as_json
+    )
 
 
 @family.command("revoke")
@@ -81,10 +79,9 @@ def revoke(
     """Let a key in no more: at most two seconds later everywhere."""
     session = open_session(DatabaseOptions(database_url, tenant or DEFAULT_TENANT))
     revoked = _ask(session, lambda access: access.revoke_key(key_id, tenant_id=tenant, actor=CLI_ACTOR))
-    if as_json:
-        print_document(key_as_json(revoked))
-    else:
-        print_line(f"key {revoked.key_id} of tenant {revoked.tenant_id} is revoked")
+    print_answer(
+        key_as_json(revoked), f"key {revoked.key_id} of tenant {revoked.tenant_id} is revoked", as_json=as_json
+    )
 
 
 def _ask(session: Session, verb: Callable[[AccessService], Awaitable[T]]) -> T:

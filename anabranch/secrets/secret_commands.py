@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from anabranch.cli.options import CLI_ACTOR, DatabaseOptions
-from anabranch.cli.output import print_document, print_line, print_table
+from anabranch.cli.output import print_answer, print_list
 from anabranch.cli.session import Session, open_session
 from anabranch.deferred import deferred
 from anabranch.errors import InvalidRequest
@@ -51,10 +51,11 @@ def set_secret(
         lambda store: store.set(tenant_id=session.tenant, name=name, value=text, actor=CLI_ACTOR),
         makes_key=True,
     )
-    if at.as_json:
-        print_document(secret_store.secret_as_json(entry))
-    else:
-        print_line(f"secret {entry.name} is stored, version {entry.version}")
+    print_answer(
+        secret_store.secret_as_json(entry),
+        f"secret {entry.name} is stored, version {entry.version}",
+        as_json=at.as_json,
+    )
 
 
 @family.command("list")
@@ -63,11 +64,7 @@ def list_secrets(*, at: DatabaseOptions) -> None:
     session = open_session(at)
     entries = _ask(session, lambda store: store.list(tenant_id=session.tenant))
     documents = [secret_store.secret_as_json(entry) for entry in entries]
-    if at.as_json:
-        print_document({"items": documents, "nextCursor": None})
-        return
-    columns = ("name", "version", "createdAt", "updatedAt")
-    print_table(columns, [[document[column] for column in columns] for document in documents])
+    print_list(documents, ("name", "version", "createdAt", "updatedAt"), as_json=at.as_json)
 
 
 @family.command("delete")
@@ -75,10 +72,7 @@ def delete_secret(name: SecretName, *, at: DatabaseOptions) -> None:
     """Remove a secret; nodes that read it fail with SECRET_UNKNOWN."""
     session = open_session(at)
     _ask(session, lambda store: store.delete(tenant_id=session.tenant, name=name, actor=CLI_ACTOR))
-    if at.as_json:
-        print_document({"name": name, "deleted": True})
-    else:
-        print_line(f"secret {name} is deleted")
+    print_answer({"name": name, "deleted": True}, f"secret {name} is deleted", as_json=at.as_json)
 
 
 def _ask(session: Session, verb: Callable[[secret_store.SecretStore], Awaitable[T]], *, makes_key: bool = False) -> T:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from anabranch.cli.options import AsJson
-from anabranch.cli.output import print_document, print_line, write_document
+from anabranch.cli.output import print_answer, print_document, write_document
 from anabranch.deferred import deferred
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ def openapi(
         print_document(document)
         return
     write_document(output, document)
-    if as_json:
-        print_document({"file": str(output)})
-    else:
-        print_line(f"the description of {len(document['paths'])} paths is in {output}")
+    print_answer(
+        {"file": str(output)}, f"the description of {len(document['paths'])} paths is in {output}", as_json=as_json
+    )

@@ -22,7 +22,7 @@ from anabranch.cli.options import (
     read_value,
 )
 from anabranch.cli.outcome import outcome_of, print_outcome, traceback_text
-from anabranch.cli.output import flush_answers, print_document, print_line, print_table
+from anabranch.cli.output import flush_answers, print_answer, print_document, print_line, print_table
 from anabranch.cli.target import TargetOptions, open_target
 from anabranch.deferred import deferred
 from anabranch.engine.rules.events import Status, SuspendReason
@@ -332,10 +332,7 @@ def cancel(
 
 
 def _print_status(instance_id: str, status: str, at: TargetOptions) -> None:
-    if at.as_json:
-        print_document({"instanceID": instance_id, "status": status})
-    else:
-        print_line(f"run {instance_id} is {status}")
+    print_answer({"instanceID": instance_id, "status": status}, f"run {instance_id} is {status}", as_json=at.as_json)
 
 
 @family.command("pause")
@@ -461,10 +458,11 @@ def signal(
     value = read_value(payload, what="--payload", default=None)
     target = open_target(at)
     delivered = target.ask(lambda gateway: gateway.send_signal(instance_id, event, value, key=key))
-    if at.as_json:
-        print_document({"delivered": delivered})
-    else:
-        print_line(f"{event} is {'delivered to a wait' if delivered else 'kept until something waits for it'}")
+    print_answer(
+        {"delivered": delivered},
+        f"{event} is {'delivered to a wait' if delivered else 'kept until something waits for it'}",
+        as_json=at.as_json,
+    )
 
 
 @family.command("watch")

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anabranch.cli.options import Imports, WorkflowName
-from anabranch.cli.output import print_document, print_line, print_note, print_table, problem_line, write_document
+from anabranch.cli.output import (
+    print_answer,
+    print_document,
+    print_line,
+    print_list,
+    print_note,
+    print_table,
+    problem_line,
+    write_document,
+)
 from anabranch.cli.target import TargetOptions, open_target
 from anabranch.deferred import deferred
 from anabranch.errors import InvalidWorkflow
@@ -33,11 +42,7 @@ def list_workflows(
     """The newest version of every workflow."""
     target = open_target(at)
     items = target.ask(lambda gateway: gateway.list_workflows())
-    if at.as_json:
-        print_document({"items": items, "nextCursor": None})
-        return
-    columns = ("name", "version", "kind", "title", "updatedAt", "workflowID")
-    print_table(columns, [[item[column] for column in columns] for item in items])
+    print_list(items, ("name", "version", "kind", "title", "updatedAt", "workflowID"), as_json=at.as_json)
 
 
 @family.command("show")
@@ -112,10 +117,11 @@ def export(
         print_document(document)
         return
     write_document(output, document)
-    if at.as_json:
-        print_document({"name": found["name"], "version": found["version"], "file": str(output)})
-    else:
-        print_line(f"{found['name']} version {found['version']} is in {output}")
+    print_answer(
+        {"name": found["name"], "version": found["version"], "file": str(output)},
+        f"{found['name']} version {found['version']} is in {output}",
+        as_json=at.as_json,
+    )
 
 
 @family.command("delete")
@@ -128,10 +134,7 @@ def delete(
     """Delete a workflow with all its versions; its name is free, its ended runs stay. Open runs stand in the way."""
     target = open_target(at)
     target.ask(lambda gateway: gateway.delete_workflow(workflow, force=force))
-    if at.as_json:
-        print_document({"workflow": workflow, "deleted": True})
-    else:
-        print_line(f"workflow {workflow} is deleted")
+    print_answer({"workflow": workflow, "deleted": True}, f"workflow {workflow} is deleted", as_json=at.as_json)
 
 
 def _named(document: dict[str, Any]) -> dict[str, Any]:

@@ -13,10 +13,11 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from anabranch.engine.handling import HandlerResult, Helpers
+from anabranch.engine.rules.graph.node_types import SideEffects
 from anabranch.handlers.config_fields import Duration, x_ui
 from anabranch.handlers.sandbox import CodeJob, CodeRunner
 from anabranch.handlers.sandbox.inside.sealed_wire import CODE_BYTES_MAX
-from anabranch.handlers.spec import NodeConfig, Problem
+from anabranch.handlers.spec import HandlerSpec, NodeConfig, Problem
 
 # 30 seconds, as for every type that names no other bound of one execution.
 CODE_TIMEOUT_MS = 30_000
@@ -46,6 +47,12 @@ class CodeConfig(NodeConfig):
         description="How long one execution may take, 30 s if not given; it takes the place of the node's own timeout.",
         json_schema_extra=x_ui(widget="duration", placeholder="30s", advanced=True),
     )
+    memoryLimitMB: MemoryMB  # noqa: N815 -- as it is written in workflows
+
+    @property
+    def may_fetch(self) -> bool:
+        """Is the code given `fetch`?"""
+        return False
 
 
 def code_field(language: str) -> Any:
@@ -58,32 +65,42 @@ def code_field(language: str) -> Any:
     )
 
 
-async def run_code(
-    sandbox: CodeRunner,
-    config: CodeConfig,
-    context: Mapping[str, Any],
-    helpers: Helpers,
-    *,
-    language: str,
-    memory_mb: int,
-    allow_fetch: bool = False,
-) -> HandlerResult:
-    """What the code returned. Its log lines go to the log of the node while it runs. Raises NodeFailure."""
-    job = CodeJob(
-        language=language,
-        code=config.code,
-        context=context,
-        tenant_id=helpers.tenant_id,
-        timeout_ms=config.timeout,
-        memory_bytes=memory_mb << 20,
-        allow_fetch=allow_fetch,
+def code_spec(
+    sandbox: CodeRunner, config: type[CodeConfig], *, language: str, title: str, icon: str, side_effects: SideEffects
+) -> HandlerSpec:
+    """The type of a language, run by this sandbox. Log lines go to the log of the node while the code runs."""
+
+    async def execute(config: CodeConfig, context: Mapping[str, Any], helpers: Helpers) -> HandlerResult:
+        job = CodeJob(
+            language=language,
+            code=config.code,
+            context=context,
+            tenant_id=helpers.tenant_id,
+            timeout_ms=config.timeout,
+            memory_bytes=config.memoryLimitMB << 20,
+            allow_fetch=config.may_fetch,
+        )
+
+        def log(level: str, text: str) -> None:
+            # As one printable line: a line of a tenant must not look like two lines of ours.
+            helpers.log.log(_LEVELS.get(level, logging.INFO), "%s", _printable(text))
+
+        return HandlerResult(await sandbox.run(job, log))
+
+    return HandlerSpec(
+        type=language,
+        title=title,
+        config=config,
+        execute=execute,
+        literal=CODE_FIELDS,
+        inspect=lambda config: code_problems(sandbox, language, config),
+        category="code",
+        icon=icon,
+        description=f"Runs a {title} function body of `ctx` in a sealed process.",
+        side_effects=side_effects,
+        docs=f"#{language}",
+        timeout_ms=None,  # the sandbox keeps the time of the code
     )
-
-    def log(level: str, text: str) -> None:
-        # As one printable line: a line of a tenant must not look like two lines of ours.
-        helpers.log.log(_LEVELS.get(level, logging.INFO), "%s", _printable(text))
-
-    return HandlerResult(await sandbox.run(job, log))
 
 
 def code_problems(sandbox: CodeRunner, language: str, config: Mapping[str, Any]) -> Iterator[Problem]:

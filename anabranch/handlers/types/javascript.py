@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from pydantic import Field
 
-from anabranch.engine.handling import HandlerResult, Helpers
 from anabranch.handlers.config_fields import x_ui
 from anabranch.handlers.sandbox import CodeRunner
 from anabranch.handlers.spec import HandlerSpec
-from anabranch.handlers.types.code_node import CODE_FIELDS, CodeConfig, MemoryMB, code_field, code_problems, run_code
+from anabranch.handlers.types.code_node import CodeConfig, MemoryMB, code_field, code_spec
 
 MEMORY_MB = 64
 
@@ -33,32 +29,14 @@ class JavascriptConfig(CodeConfig):
         json_schema_extra=x_ui(advanced=True),
     )
 
+    @property
+    def may_fetch(self) -> bool:
+        """Is the code given `fetch`?"""
+        return self.allowFetch
+
 
 def javascript_spec(sandbox: CodeRunner) -> HandlerSpec:
     """The type, run by this sandbox."""
-
-    async def execute(config: JavascriptConfig, context: Mapping[str, Any], helpers: Helpers) -> HandlerResult:
-        return await run_code(
-            sandbox,
-            config,
-            context,
-            helpers,
-            language="javascript",
-            memory_mb=config.memoryLimitMB,
-            allow_fetch=config.allowFetch,
-        )
-
-    return HandlerSpec(
-        type="javascript",
-        title="JavaScript",
-        config=JavascriptConfig,
-        execute=execute,
-        literal=CODE_FIELDS,
-        inspect=lambda config: code_problems(sandbox, "javascript", config),
-        category="code",
-        icon="braces",
-        description="Runs a JavaScript function body of `ctx` in a sealed process.",
-        side_effects="unknown",
-        docs="#javascript",
-        timeout_ms=None,  # the sandbox keeps the time of the code
+    return code_spec(
+        sandbox, JavascriptConfig, language="javascript", title="JavaScript", icon="braces", side_effects="unknown"
     )

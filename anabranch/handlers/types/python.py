@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from pydantic import Field
 
-from anabranch.engine.handling import HandlerResult, Helpers
 from anabranch.handlers.config_fields import x_ui
 from anabranch.handlers.sandbox import CodeRunner
 from anabranch.handlers.spec import HandlerSpec
-from anabranch.handlers.types.code_node import CODE_FIELDS, CodeConfig, MemoryMB, code_field, code_problems, run_code
+from anabranch.handlers.types.code_node import CodeConfig, MemoryMB, code_field, code_spec
 
 MEMORY_MB = 128
 
@@ -30,21 +26,4 @@ class PythonConfig(CodeConfig):
 
 def python_spec(sandbox: CodeRunner) -> HandlerSpec:
     """The type, run by this sandbox."""
-
-    async def execute(config: PythonConfig, context: Mapping[str, Any], helpers: Helpers) -> HandlerResult:
-        return await run_code(sandbox, config, context, helpers, language="python", memory_mb=config.memoryLimitMB)
-
-    return HandlerSpec(
-        type="python",
-        title="Python",
-        config=PythonConfig,
-        execute=execute,
-        literal=CODE_FIELDS,
-        inspect=lambda config: code_problems(sandbox, "python", config),
-        category="code",
-        icon="code",
-        description="Runs a Python function body of `ctx` in a sealed process.",
-        side_effects="none",
-        docs="#python",
-        timeout_ms=None,  # the sandbox keeps the time of the code
-    )
+    return code_spec(sandbox, PythonConfig, language="python", title="Python", icon="code", side_effects="none")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from anabranch.cli.options import CLI_ACTOR, DatabaseOptions, read_value
-from anabranch.cli.output import print_document, print_line, print_table
+from anabranch.cli.output import print_answer, print_document, print_line, print_table
 from anabranch.cli.session import open_session
 from anabranch.errors import InvalidRequest
 from anabranch.queries.saved.saved_queries import query_as_json
@@ -50,10 +50,11 @@ def add(
         )
     else:
         query = session.ask_data(lambda data: data.create_query(document, tenant_id=session.tenant, actor=CLI_ACTOR))
-    if at.as_json:
-        print_document(query_as_json(query))
-    else:
-        print_line(f"data query {query.name} is saved; its parameters: {', '.join(query.params) or 'none'}")
+    print_answer(
+        query_as_json(query),
+        f"data query {query.name} is saved; its parameters: {', '.join(query.params) or 'none'}",
+        as_json=at.as_json,
+    )
 
 
 @family.command("list")
@@ -85,10 +86,7 @@ def delete(query: QueryName, *, at: DatabaseOptions) -> None:
     """Remove a query; nodes that name it fail with QUERY_NOT_FOUND."""
     session = open_session(at)
     session.ask_data(lambda data: data.delete_query(query, tenant_id=session.tenant, actor=CLI_ACTOR))
-    if at.as_json:
-        print_document({"name": query, "deleted": True})
-    else:
-        print_line(f"data query {query} is deleted")
+    print_answer({"name": query, "deleted": True}, f"data query {query} is deleted", as_json=at.as_json)
 
 
 @family.command("run")

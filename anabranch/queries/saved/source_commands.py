@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from anabranch.cli.options import CLI_ACTOR, DatabaseOptions
-from anabranch.cli.output import print_document, print_line, print_note, print_table
+from anabranch.cli.output import print_answer, print_document, print_line, print_list, print_note
 from anabranch.cli.session import open_session
 from anabranch.queries.saved.saved_queries import saved_source_as_json, source_as_json
 
@@ -56,11 +56,7 @@ def list_sources(*, at: DatabaseOptions) -> None:
     session = open_session(at)
     sources = session.ask_data(lambda data: data.list_sources(tenant_id=session.tenant))
     documents = [source_as_json(source) for source in sources]
-    if at.as_json:
-        print_document({"items": documents, "nextCursor": None})
-        return
-    columns = ("name", "kind", "address", "updatedAt", "dataSourceID")
-    print_table(columns, [[document[column] for column in columns] for document in documents])
+    print_list(documents, ("name", "kind", "address", "updatedAt", "dataSourceID"), as_json=at.as_json)
 
 
 @family.command("delete")
@@ -68,7 +64,4 @@ def delete(source: SourceName, *, at: DatabaseOptions) -> None:
     """Remove a data source that no query names."""
     session = open_session(at)
     session.ask_data(lambda data: data.delete_source(source, tenant_id=session.tenant, actor=CLI_ACTOR))
-    if at.as_json:
-        print_document({"name": source, "deleted": True})
-    else:
-        print_line(f"data source {source} is deleted")
+    print_answer({"name": source, "deleted": True}, f"data source {source} is deleted", as_json=at.as_json)

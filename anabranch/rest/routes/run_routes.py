@@ -1,20 +1,18 @@
-"""Routes of runs: start, list, read, cancel, signal. Paths of one run also exist below its workflow."""
+"""Routes of runs: start, list, read, cancel, signal. Paths of one run also exist below its workflow.
+
+`run_detail_routes` has those that read one run in detail.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
 
-import orjson
 from multidict import MultiDictProxy
 
 from anabranch import run_requests
-from anabranch.engine.console.console import LEVELS, LinesWanted
-from anabranch.engine.rules.history import ActivationFilter
 from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.errors import (
-    BadJson,
     InvalidInput,
     InvalidRequest,
     InvalidWorkflow,
@@ -27,58 +25,32 @@ from anabranch.errors import (
     StoreUnavailable,
     TooManyPending,
     TooManySignals,
-    ValueNotStorable,
 )
-from anabranch.json_input import parse_json
 from anabranch.keys.access import Role
 from anabranch.rest.bodies import checked, one_problem
 from anabranch.rest.error_responses import RETRY_AFTER_S
 from anabranch.rest.lists import page_of
 from anabranch.rest.models.base import Waiting
 from anabranch.rest.models.run_forms import (
-    AsOf,
     CancelRun,
-    ConsolePage,
-    ConsoleQuery,
     Deletion,
     Delivered,
-    InScope,
-    IterationPage,
-    IterationQuery,
-    LogPage,
-    LogQuery,
     Rerun,
     Run,
-    RunAsOf,
-    RunGraph,
-    RunHistory,
     RunList,
     RunPage,
     RunState,
-    SeqPage,
     StartedRun,
     StartedTestRun,
     StartRun,
     StartTestRun,
-    StepPage,
-    StepQuery,
-    Totals,
-    Why,
-    WhyNode,
-    Widget,
-    WidgetQuery,
     WithChildren,
 )
 from anabranch.rest.routes.route import AnyJson, Call, Checked, Header, Reply, Route
 from anabranch.run_requests import KEY_CHARACTERS_MAX, StartOptions
-from anabranch.service.cursors import cut, make_cursor, read_cursor, read_number, read_run_cursor, run_cursor
-from anabranch.service.runs.iterations import IterationsWanted, Place
-from anabranch.service.runs.read_verbs import StepFilter
+from anabranch.service.cursors import cut, read_run_cursor, run_cursor
 
 _INPUT_PREFIX = "input."
-
-# 15 digits: no log has so many rows, and JSON numbers are not exact beyond that.
-_SEQ_DIGITS_MAX = 15
 
 _START_KEY = Header("Idempotency-Key", "A repeated key answers with the first run.", KEY_CHARACTERS_MAX)
 _SIGNAL_KEY = Header(
@@ -172,125 +144,9 @@ async def list_runs_of_workflow(call: Call) -> Reply:
 async def get_run(call: Call) -> Reply:
     """A run with its input, outcome and first 1,000 activations."""
     instance_id = await run_id_of(call)
-    headers = await _wait(call, instance_id)
+    headers = await wait_for_end(call, instance_id)
     run = await call.services.workflows.get_run(instance_id, tenant_id=call.tenant_id)
     return Reply(run, headers=headers)
-
-
-async def get_log(call: Call) -> Reply:
-    """The events in log order, perhaps without their payloads."""
-    instance_id, page = await run_id_of(call), call.query
-    events, next_seq = await call.services.workflows.get_log_page(
-        instance_id,
-        tenant_id=call.tenant_id,
-        limit=page.limit,
-        after_seq=_after_seq(page, "log"),
-        payload=page.payload,
-    )
-    return Reply(page_of(events, None if next_seq is None else make_cursor("log", next_seq)))
-
-
-async def get_steps(call: Call) -> Reply:
-    """Every activation that is asked for, in the order of its first event."""
-    instance_id = await run_id_of(call)
-    page: StepQuery = call.query
-    steps, next_seq = await call.services.workflows.get_steps_page(
-        instance_id,
-        tenant_id=call.tenant_id,
-        limit=page.limit,
-        after_seq=_after_seq(page, "steps"),
-        wanted=StepFilter(
-            ActivationFilter(page.nodeID, page.scope, page.within, frozenset(page.status)), outputs=page.outputs
-        ),
-    )
-    return Reply(page_of(steps, None if next_seq is None else make_cursor("steps", next_seq)))
-
-
-async def get_console(call: Call) -> Reply:
-    """What handlers, steps and code nodes have logged and printed, oldest first; with `follow` as it comes."""
-    instance_id, query = await run_id_of(call), call.query
-    wanted = LinesWanted(
-        after=_after_number(query),
-        limit=query.limit,
-        node_id=query.nodeID,
-        scope=query.scope,
-        level=0 if query.level is None else LEVELS[query.level],
-    )
-    workflows, tenant_id = call.services.workflows, call.tenant_id
-    if not query.follow:
-        lines, number = await workflows.get_console(instance_id, wanted, tenant_id=tenant_id)
-        return Reply(page_of(lines, None if number is None else make_cursor("console", number)))
-    readiness = call.services.readiness
-    pages = workflows.follow_console(
-        instance_id, wanted, tenant_id=tenant_id, is_over=lambda: readiness.stopping or call.is_gone()
-    )
-    return Reply(stream=_json_lines(pages), content_type="application/x-ndjson")
-
-
-async def _json_lines(pages: AsyncIterator[list[dict[str, Any]]]) -> AsyncIterator[bytes]:
-    async for page in pages:
-        if page:
-            yield b"".join(orjson.dumps(line) + b"\n" for line in page)
-
-
-def _after_number(page: ConsoleQuery) -> int:
-    return page.after if page.cursor is None else read_number(read_cursor("console", page.cursor, parts=1)[0])
-
-
-async def get_run_at(call: Call) -> Reply:
-    """Folded from the first rows of the log: what the run knew then, no more."""
-    instance_id, query = await run_id_of(call), call.query
-    seq = call.path["seq"]
-    if not seq.isdecimal() or len(seq) > _SEQ_DIGITS_MAX:
-        raise one_problem("a seq is a whole number", "/seq")
-    found = await call.services.explanations.at(
-        instance_id, int(seq), tenant_id=call.tenant_id, scope=query.scope, path=query.path
-    )
-    return Reply(found)
-
-
-async def get_why(call: Call) -> Reply:
-    """What a run waits for, or how it ended."""
-    return Reply(await call.services.explanations.why_run(await run_id_of(call), tenant_id=call.tenant_id))
-
-
-async def get_why_node(call: Call) -> Reply:
-    """Why a node has run, was skipped, or has not run yet: its edges, what it waits for, who decided."""
-    found = await call.services.explanations.why_node(
-        await run_id_of(call), call.path["node"], tenant_id=call.tenant_id, scope=call.query.scope
-    )
-    return Reply(found)
-
-
-async def get_totals(call: Call) -> Reply:
-    """What the activations of each node came to, and how each loop went, as of `seq`."""
-    return Reply(await call.services.workflows.get_totals(await run_id_of(call), tenant_id=call.tenant_id))
-
-
-async def get_iterations(call: Call) -> Reply:
-    """The iterations of one loop, by index."""
-    instance_id = await run_id_of(call)
-    page: IterationQuery = call.query
-    after = None
-    if page.cursor is not None:
-        index, seq = map(read_number, read_cursor("iterations", page.cursor, parts=2))
-        after = Place(index, seq)
-    items, place = await call.services.workflows.get_iterations(
-        instance_id,
-        IterationsWanted(node_id=page.nodeID, scope=page.scope, statuses=page.status, after=after, limit=page.limit),
-        tenant_id=call.tenant_id,
-    )
-    return Reply(page_of(items, None if place is None else make_cursor("iterations", place.index, place.seq)))
-
-
-async def get_history(call: Call) -> Reply:
-    """The run with the definition that it is pinned to; its rows are in `/log`."""
-    return Reply(await call.services.workflows.get_history(await run_id_of(call), tenant_id=call.tenant_id))
-
-
-async def get_graph(call: Call) -> Reply:
-    """The run's own graph, also of a test run, a coded one, or one whose workflow is deleted."""
-    return Reply(await call.services.workflows.get_graph(await run_id_of(call), tenant_id=call.tenant_id))
 
 
 async def cancel_run(call: Call) -> Reply:
@@ -344,21 +200,6 @@ async def send_signal(call: Call) -> Reply:
     return Reply({"delivered": delivered}, 202)
 
 
-async def get_widget(call: Call) -> Reply:
-    """A run's output so far, shaped for a widget."""
-    query: WidgetQuery = call.query
-    try:
-        config = {} if query.config is None else parse_json(query.config, what="config")
-    except (BadJson, ValueNotStorable) as refusal:
-        raise one_problem(refusal.message, "/config", hint=refusal.advice) from None
-    instance_id = await run_id_of(call)
-    headers = await _wait(call, instance_id)
-    widget = await call.services.workflows.get_run_status_for_widget(
-        instance_id, widget_type=query.type, widget_config=config, tenant_id=call.tenant_id
-    )
-    return Reply(widget, headers=headers)
-
-
 async def start_test_run(call: Call) -> Reply:
     """A run of an unsaved graph, kept for a day. Nodes that are pinned complete at once, with `"pinned": true`."""
     instance_id = await call.services.workflows.test_workflow(call.body, tenant_id=call.tenant_id)
@@ -371,7 +212,7 @@ async def stop_test_run(call: Call) -> Reply:
     return Reply(status=204)
 
 
-async def _wait(call: Call, instance_id: str) -> dict[str, str]:
+async def wait_for_end(call: Call, instance_id: str) -> dict[str, str]:
     """Wait for the end of a run if the query says so. Returns headers that say so if too many requests wait."""
     wait_s = call.query.wait
     if wait_s is None:
@@ -386,7 +227,7 @@ async def _after_wait(call: Call, run: dict[str, Any], status: int, headers: dic
     """The answer to a start: at once, or with the outcome once its end was waited for."""
     if call.query.wait is None:
         return Reply(run, status, headers)
-    headers |= await _wait(call, run["instanceID"])
+    headers |= await wait_for_end(call, run["instanceID"])
     with suppress(NotFound, StoreUnavailable):  # the run has started, whatever happens next
         run |= await call.services.workflows.get_outcome(run["instanceID"], tenant_id=call.tenant_id)
     return Reply(run, status, headers)
@@ -413,10 +254,6 @@ def _input_filters(query: MultiDictProxy[str]) -> list[tuple[tuple[str, ...], st
         if not all(path):
             raise one_problem(f"input.{'.'.join(path)} has an empty part", "/input")
     return found
-
-
-def _after_seq(page: SeqPage, kind: str) -> int:
-    return page.after if page.cursor is None else read_number(read_cursor(kind, page.cursor, parts=1)[0])
 
 
 def _of_run(path: str) -> tuple[str, str]:
@@ -465,76 +302,6 @@ ROUTES = (
         open_query=_INPUT_PREFIX,
     ),
     about_run("GET", "", get_run, "Read a run.", Role.VIEWER, {200: Run}, query=Waiting),
-    about_run("GET", "/log", get_log, "Read the log of a run.", Role.VIEWER, {200: LogPage}, query=LogQuery),
-    about_run(
-        "GET",
-        "/console",
-        get_console,
-        "Read what the code of a run has said.",
-        Role.VIEWER,
-        {200: ConsolePage},
-        query=ConsoleQuery,
-    ),
-    about_run(
-        "GET", "/steps", get_steps, "Read the activations of a run.", Role.VIEWER, {200: StepPage}, query=StepQuery
-    ),
-    about_run("GET", "/summary", get_totals, "Read the totals of a run.", Role.VIEWER, {200: Totals}),
-    about_run(
-        "GET",
-        "/iterations",
-        get_iterations,
-        "Read the iterations of a loop of a run.",
-        Role.VIEWER,
-        {200: IterationPage},
-        query=IterationQuery,
-    ),
-    about_run(
-        "GET",
-        "/at/{seq}",
-        get_run_at,
-        "Read a run as of a row of its log.",
-        Role.VIEWER,
-        {200: RunAsOf},
-        query=AsOf,
-        errors=(InvalidRequest, RunTooLarge, TooManyPending),
-    ),
-    about_run(
-        "GET",
-        "/why",
-        get_why,
-        "Read what a run waits for, or how it ended.",
-        Role.VIEWER,
-        {200: Why},
-        errors=(RunTooLarge, TooManyPending),
-    ),
-    about_run(
-        "GET",
-        "/nodes/{node}/why",
-        get_why_node,
-        "Read why a node has run, was skipped, or has not run yet.",
-        Role.VIEWER,
-        {200: WhyNode},
-        query=InScope,
-        errors=(RunTooLarge, TooManyPending),
-    ),
-    about_run("GET", "/graph", get_graph, "Read the graph that a run follows.", Role.VIEWER, {200: RunGraph}),
-    about_run(
-        "GET",
-        "/history",
-        get_history,
-        "Read a run with the definition that it is pinned to.",
-        Role.VIEWER,
-        {200: RunHistory},
-    ),
-    about_run(
-        "GET",
-        "/widget",
-        get_widget,
-        "Read the output of a run, shaped for a widget.",
-        Role.VIEWER,
-        {200: Widget},
-        query=WidgetQuery,
-    ),
     about_run(
         "POST",
         "/cancel",

@@ -9,6 +9,7 @@ from anabranch.drafts import draft_routes
 from anabranch.keys import key_routes
 from anabranch.queries.saved import query_routes
 from anabranch.rest.routes import repair_routes as repair_routes
+from anabranch.rest.routes import run_detail_routes as run_detail_routes
 from anabranch.rest.routes import run_routes as run_routes
 from anabranch.rest.routes import system_routes as system_routes
 from anabranch.rest.routes import workflow_routes as workflow_routes
@@ -21,6 +22,7 @@ ROUTES: Sequence[Route] = (
     *workflow_routes.ROUTES,
     *draft_routes.ROUTES,
     *run_routes.ROUTES,
+    *run_detail_routes.ROUTES,
     *repair_routes.ROUTES,
     *query_routes.ROUTES,
     *secret_routes.ROUTES,

@@ -14,7 +14,7 @@ from anabranch.cli.options import (
     read_instant,
     read_value,
 )
-from anabranch.cli.output import print_document, print_line, print_table
+from anabranch.cli.output import print_answer, print_document, print_line, print_table
 from anabranch.cli.session import open_session
 from anabranch.deferred import deferred
 
@@ -150,10 +150,7 @@ def delete(
     session.ask_house(
         lambda services: services.schedules.delete_schedule(schedule, tenant_id=session.tenant, actor=CLI_ACTOR)
     )
-    if at.as_json:
-        print_document({"name": schedule, "deleted": True})
-    else:
-        print_line(f"schedule {schedule} is deleted")
+    print_answer({"name": schedule, "deleted": True}, f"schedule {schedule} is deleted", as_json=at.as_json)
 
 
 def _code(document: dict[str, dict[str, str] | None]) -> str | None:

@@ -12,7 +12,7 @@ from anabranch.cli.options import (
     WorkflowName,
     read_value,
 )
-from anabranch.cli.output import print_document, print_line, print_table
+from anabranch.cli.output import print_answer, print_document, print_line, print_list
 from anabranch.cli.session import open_session
 from anabranch.deferred import deferred
 
@@ -54,11 +54,7 @@ def list_subscriptions(*, at: DatabaseOptions) -> None:
     session = open_session(at)
     saved = session.ask_house(lambda services: services.topics.list_subscriptions(tenant_id=session.tenant))
     documents = [topic_service.subscription_as_json(subscription) for subscription in saved]
-    if at.as_json:
-        print_document({"items": documents, "nextCursor": None})
-        return
-    columns = ("pattern", "name", "createdAt", "subscriptionID")
-    print_table(columns, [[each[column] for column in columns] for each in documents])
+    print_list(documents, ("pattern", "name", "createdAt", "subscriptionID"), as_json=at.as_json)
 
 
 @family.command("unsubscribe")
@@ -72,10 +68,9 @@ def unsubscribe(
     session.ask_house(
         lambda services: services.topics.unsubscribe(subscription, tenant_id=session.tenant, actor=CLI_ACTOR)
     )
-    if at.as_json:
-        print_document({"subscriptionID": subscription, "deleted": True})
-    else:
-        print_line(f"subscription {subscription} is deleted")
+    print_answer(
+        {"subscriptionID": subscription, "deleted": True}, f"subscription {subscription} is deleted", as_json=at.as_json
+    )
 
 
 @family.command("publish")

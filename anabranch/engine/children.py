@@ -1,8 +1,8 @@
-"""Awaited children: find out which of them ended before their parent was looking.
+"""Awaited children: find those that ended before their parent's owner was watching.
 
-Called by the orchestrator after each settlement. A child that ends raises its parent's version in
-the same transaction. So the parent's owner needs to ask only once about each child, after
-that no end can escape it; and who has not asked yet must not park it (`LeasedState.unchecked`).
+Called by the orchestrator after each settlement. When a child ends, its transaction raises the version of its parent.
+So the owner asks once about each child; after that it cannot miss an end. Until it has asked, it must not park the
+parent (`LeasedState.unchecked`).
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Time for the shell: monotonic, corrected by what the store says.
+"""The clock of the engine: monotonic, and corrected by the store's time.
 
-The one place of the engine that reads a clock. Leases, parked timers and due times are judged
-by the store's clock, so ours follows it: every commit returns the store's time, and the offset
-is set anew. The reading is always a little late (by the answer's way back), so a timer that
-fires by it is never early. One answer comes later than another, so readings jump back and forth by
-milliseconds; what `now` says does not: a run never starts before it was created.
+The only place in the engine that reads a clock. The store's clock decides about leases, parked timers and due times, so
+every commit returns its time and updates our offset. Our reading is always a little late (by the way of the response),
+so no timer fires early. Responses arrive unevenly, which would make readings jump by milliseconds; `now` never goes
+back, so a run never starts before it was created.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The handler contract: what a node's handler is given, and what it returns.
+"""The handler contract: what the handler of a node receives and returns.
 
-Handlers (built-in ones, and users' own through `@node_type`) know this page and nothing else of
-the engine; the task worker calls them through it.
+Handlers, built-in ones and those declared with `@node_type`, know this module and nothing else of the engine. The task
+worker calls them through it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Housekeeping: what no run waits for, done by every working process now and then.
+"""Housekeeping: background work that every working process does at intervals.
 
-Counts what has ended, removes runs whose retention is over and deleted workflows that no run needs, trims the
-audit trail, gives space back, and cancels what a forced delete that did not come to its end has left running. Started
-by `lifecycle`; the store sees to it that several processes at once do nothing twice. `cancel_runs_of_deleted_workflows`
-is the service's too.
+It folds run counts, removes runs after their retention and deleted workflows that no run needs, trims the audit trail,
+frees space, and cancels the runs that an interrupted forced delete left open. Started by `lifecycle`. The store makes
+sure that two processes never do the same work. The service also uses `cancel_runs_of_deleted_workflows`.
 """
 
 from __future__ import annotations

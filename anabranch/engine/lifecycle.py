@@ -1,8 +1,8 @@
-"""The engine as one thing that is started and stopped, in the right order.
+"""Start and stop the engine, in the right order.
 
-Start: database threads before work arrives, workers before jobs, adoption last. Stop: new work first, then
-what executes is given its grace (and what does not is handed over meanwhile), then the last batch is
-committed, then the other leases are handed over, so that nobody waits for one to lapse.
+Start: database threads, then workers, then adoption of runs. Stop: refuse new work, let executions use their grace (and
+hand over everything else meanwhile), commit the last batch, hand over the remaining leases. So other workers need not
+wait until a lease expires.
 """
 
 from __future__ import annotations

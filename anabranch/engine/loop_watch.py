@@ -1,8 +1,8 @@
-"""Notices, from a thread, when the event loop does not go on, tells who blocks it, and has leases kept meanwhile.
+"""The watchdog: a thread that notices when the event loop is blocked, says by what, and has leases extended.
 
-Started by `lifecycle`; the engines on one event loop share a watchdog. Nothing else runs while a handler blocks the
-loop: no lease is extended, and the runs of every other handler would be lost to other workers. So the thread has them
-extended, for `keep_ms` at most: a process that hangs for longer is to lose its runs.
+Started by `lifecycle`; all engines on one event loop share it. While a handler blocks the loop nothing else runs: no
+lease would be extended, and other workers would take over all runs of this process. So the thread has them extended,
+for at most `keep_ms`: a process that hangs for longer loses its runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Telling others what is committed: observers in this process, and who hints and counts what the store wrote."""
+"""Observers: pass on what was committed, in this process and to those who count or send hints."""
 
 from __future__ import annotations
 

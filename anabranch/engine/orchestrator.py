@@ -1,10 +1,10 @@
-"""The loop: drain → plan → commit → apply_outcome → perform.
+"""The commit loop: collect stimuli, decide in memory, commit, then act.
 
-Whatever concerns an owned instance (a result, a due timer, a signal, a cancel, its creation) is
-offered as a stimulus; commit loops take what has piled up, decide it in memory, commit it in one
-transaction and only then act. What concerns parents and children has loops of its own, because it may
-wait for locks. Nobody else touches the state of an owned instance. `recovery`
-adopts, `leases` extends and drops, `external_changes` refreshes, all through the methods here.
+Everything about an owned instance (a result, a due timer, a signal, a cancel, its creation) arrives here as a stimulus.
+Commit loops take what has collected, decide it, commit it in one transaction, and act only after that. Transitions that
+involve parents or children have loops of their own, because they may wait for locks. No other module changes the state
+of an owned instance: `recovery` adopts, `leases` extends and drops, `external_changes` refreshes, all through the
+methods here.
 """
 
 from __future__ import annotations

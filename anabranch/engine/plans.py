@@ -1,4 +1,4 @@
-"""Compiled plans of the workflow versions in use, and of test runs, read from the store once each; newest versions."""
+"""Compiled plans of workflow versions and test runs, read once from the store; and the newest versions."""
 
 from __future__ import annotations
 

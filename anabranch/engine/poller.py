@@ -1,7 +1,7 @@
-"""A task that looks again and again: the loop behind leases, recovery, hints, housekeeping and everything like them.
+"""Poller: a task that looks again at an interval, or soon when asked, and later and later while it fails.
 
-Made by whatever has something to look after. Knows no store and no clock: what it calls and how it sleeps is given, so
-that the simulator and tests bring their own time.
+Used by leases, recovery, hints and housekeeping. It knows neither store nor clock: its function and its way to sleep
+are arguments, so that simulation and tests bring their own time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What the shell needs from the world: stores, clock, observers, handlers.
+"""Interfaces of the engine to the outside: stores, clock, observers, handlers.
 
-Protocols and the small frozen types that cross them. A store is trusted only because it
-passes `tests/conformance`; each promise below is a test there. All times are integer
-milliseconds since the epoch (UTC); `None` for `available_at` means "nobody needs to wake it".
+Protocols and the small frozen types that they exchange. `tests/conformance` tests each promise below on every store.
+Times are integer milliseconds since the epoch (UTC); `available_at` None means that the instance need not be woken.
 """
 
 from __future__ import annotations

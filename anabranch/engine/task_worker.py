@@ -1,8 +1,8 @@
-"""The task worker: take a job, run its handler with a deadline, report one result.
+"""The task worker: take a job, run its handler with a timeout, report one result.
 
-Called by the orchestrator; its jobs go through the task queue. Whatever a
-handler does, exactly one outcome comes of it, checked and encoded here, unless nobody awaits it
-any more. Nothing of a handler's exception but its type, its message and its author's frames leaves this module.
+Jobs come through the task queue. Whatever a handler does, it leads to exactly one outcome, checked and encoded here,
+unless the result is no longer awaited. Of a handler's exception only type, message and the author's frames leave this
+module.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What the engine tells metrics and traces about runs: each row once, in the process that has written it.
+"""Interfaces for metrics and traces: each row of a log is reported once, by the process that wrote it.
 
-Interfaces only; the package `anabranch.telemetry` implements them. Observers hear more: a process that
-holds a run is told of rows that others wrote to it, too. Who counts must not: added up over all
-processes, each row would be there twice.
+`anabranch.telemetry` implements them. Observers see more: the owner of a run is also told of rows that others wrote. A
+counter must not be, or the sum over all processes would count rows twice.
 """
 
 from __future__ import annotations

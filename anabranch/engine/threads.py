@@ -1,8 +1,8 @@
-"""Threads for handlers that are plain functions: bounded, and told apart once nobody awaits them any more.
+"""Threads for handlers that are plain functions: bounded, and counted as overrun when their attempt is over.
 
-Called through `Helpers.in_thread`. A thread cannot be stopped: when the attempt that it works for is over (its time is
-up, its run was cancelled), it goes on, its result is discarded, and it counts as overrun until it ends. The next
-attempt of the same activation waits for that: two of them never run beside each other in one process.
+Called through `Helpers.in_thread`. A thread cannot be stopped. When its attempt is over (timeout, cancelled run), the
+thread continues, its result is discarded, and it counts as overrun until it ends. The next attempt of the same
+activation waits for that: a process never runs both at once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Where in somebody's own code an exception happened, as text that the log keeps.
+"""Tracebacks of user code, as text that the log keeps.
 
-Called by the task worker for handlers, and by `durable` for steps and workflow functions. Frames of this package and of
-asyncio are left out: they say nothing to an author.
+Called by the task worker for handlers, and by `durable` for steps and workflow functions. Frames of anabranch and
+asyncio are left out: they do not help the author.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What hints need from the world: a line between the processes of one store, and a store that tells what it did.
+"""Interfaces for hints: a line between the processes of one database, and a store that reports its writes.
 
-Interfaces only. `engine.hints` is the one who speaks and listens; a line is made in `engine.store`,
-where the database has one. Whatever comes out of a line may be lost, doubled, late or forged.
+`engine.hints` sends and receives; a line is made in `engine.store`, for databases that have one. A hint may be lost,
+repeated, late or forged.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Hints: shorten the time until a process notices what another one wrote. The log stays the truth.
 
-Made by `lifecycle`. A store tells it what was written (`Notices`), APIs tell it which runs
-somebody watches (`ports.ChangeHints`), and the line (`HintLine`) joins it with the hints of other
-processes. A hint may be lost, doubled, late or forged, so nothing but a look follows from one, and
-polling keeps every promise without any. Every hint is sent after the commit that it is about.
+Made by `lifecycle`. A store reports what was written (`Notices`), APIs report which runs are watched
+(`ports.ChangeHints`), and the line (`HintLine`) carries hints between processes. A hint may be lost, repeated, late or
+forged: it only causes a read, and polling works without any. Each hint is sent after the commit that it is about.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Which runs this process advances: leases, adoption, recovery, and changes made by others."""
+"""Which runs this process advances: leases, adoption, recovery, and changes made by other processes."""

@@ -1,7 +1,7 @@
-"""External changes: notice within half a second that another process wrote to an instance we hold.
+"""External changes: notice within half a second that another process wrote to an instance that we own.
 
-A cancel or signal from elsewhere raises the version without asking us. Our next commit would
-lose and find out; this look makes sure that an instance without a next commit does, too.
+A cancel or signal from another process raises the version. Our next commit would fail and tell us; this poll finds
+instances that have no next commit.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Handover: what a stopping process does not execute any more is another's at once.
+"""Handover: give the runs of a stopping process to other workers at once.
 
-Called by `lifecycle` while it stops. A run of which a handler is under way keeps its lease and its
-grace; all the others, and each of those when its handler has ended, go to the worker that claims them.
-Without this, one slow handler would keep ten thousand runs from going on.
+Called by `lifecycle` during a stop. A run with a handler under way keeps its lease and its grace. All others, and each
+of those when its handler has ended, can be claimed by another worker immediately. Without this, one slow handler would
+hold up ten thousand runs.
 """
 
 from __future__ import annotations

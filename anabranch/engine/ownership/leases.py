@@ -1,8 +1,8 @@
-"""Leases: keep those of held instances alive, and let go in time what could not be kept.
+"""Leases: extend those of owned instances, and drop in time what could not be extended.
 
-A lease is a courtesy between workers; safety comes from the version check. But a worker whose
-lease ran out must not go on running handlers beside its successor's: what was not extended for
-two thirds of the lease is dropped before anybody else may adopt it.
+Leases avoid double work; safety comes from the version check. A worker whose lease has expired must not run handlers
+beside its successor. So what was not extended for two thirds of the lease is dropped, before another worker may adopt
+it.
 """
 
 from __future__ import annotations

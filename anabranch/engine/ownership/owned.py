@@ -1,9 +1,8 @@
-"""The instances that this process owns: each one's state and mailbox, and which of them have something to decide.
+"""Owned instances: the state and mailbox of each, and which of them have something to decide.
 
-The orchestrator's memory. `orchestrator` decides, commits and performs; `reconcile` reads anew what
-may have changed without us; both go through this module, and so do `leases` and `external_changes`, which
-only look. A result comes here to be put into its run's mailbox, is taken out of it to be decided, and once it is
-committed its run is put back. Nothing here talks to the store.
+The memory of the orchestrator. A result is put into the mailbox of its run, taken out to be decided, and after the
+commit the run is put back. `orchestrator` decides, commits and performs; `reconcile` reads again what may have changed;
+`leases` and `external_changes` only look. Nothing here talks to the store.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What is not known: commits without an answer, versions that moved without us. Read it anew and go on.
+"""Reconciler: read an instance again after a commit with an unknown outcome, or after a write from outside.
 
-Called by the orchestrator after a commit that was lost or not answered, and when another process
-wrote to a held instance. A pending transition of unknown fate is looked for in the log: written means done,
-everything else is decided again on what is stored.
+Called by the orchestrator. If a pending transition is found in the log, it was written; everything else is decided
+again on the stored state.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Recovery: adopt whatever nobody advances: lapsed leases, due timers, runs that wait to start.
+"""Recovery: adopt runs that no worker advances: expired leases, due timers, runs that wait to start.
 
-One statement every half second claims them, longest overdue first. Nothing fails for its age:
-an adopted instance is folded from its log and what is outstanding is performed, with the same
-attempt numbers.
+One statement every half second claims them, longest overdue first. Age alone never fails a run. An adopted instance is
+folded from its log, and outstanding commands are performed with the same attempt numbers.
 """
 
 from __future__ import annotations

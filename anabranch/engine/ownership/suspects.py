@@ -1,9 +1,9 @@
-"""The suspects that this process owns: how many more it may take, and the one that is alone with itself.
+"""Suspects: runs that may have crashed their process, and how many of them this process may own at once.
 
-Called by `owned`, which says who comes and goes, and by `recovery`, which claims. Who is a suspect the store says
-(`rules.shared.blame`). A process takes at most as many as the least company of those it has. While it has one whose
-company is 1, it starts no other handler for `ALONE_MS`, and claims nothing: should it die then, everybody knows of
-whom. What executes already goes on.
+`owned` reports which come and go, `recovery` asks how many may be claimed. The store decides which runs are suspects
+(`rules.shared.blame`). A process owns at most as many suspects as the smallest company among them. While it owns one
+with company 1, it starts no other handler for `ALONE_MS` and claims nothing: if it dies then, the culprit is known.
+Executions under way continue.
 """
 
 from __future__ import annotations

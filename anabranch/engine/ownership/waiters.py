@@ -1,7 +1,6 @@
-"""Who waits for what becomes of a start, a signal or a cancel that was offered to an owned instance.
+"""Waiters: callers that wait until their start, signal or cancel is committed.
 
-Nothing is answered before it is committed; who waits for something that is not committed here any more is sent to
-the store.
+No caller is answered before the commit. If the commit will not happen in this process, the caller is sent to the store.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Reports of a working process: what the store has of it when it is lost.
+"""Reports of a working process: what is left in the store when the process is lost.
 
-A third of a lease apart, so that the last one is not old when the leases of a lost process end. Nobody relies on them
-to find out who lives: leases say that.
+Written every third of a lease, so that the last one is recent when the leases of a lost process expire. They do not
+decide whether a worker is alive: leases do.
 """
 
 from __future__ import annotations

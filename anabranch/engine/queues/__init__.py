@@ -1,4 +1,4 @@
-"""Transports inside one process: jobs and due times. All are hints; the log decides."""
+"""Queues inside one process: jobs and due times. They may be lost; the log decides."""
 
 from anabranch.engine.queues.delays import DelayQueue
 from anabranch.engine.queues.task_queue import Job, Slot, TaskQueue, present_slot

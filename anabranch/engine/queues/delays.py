@@ -1,7 +1,7 @@
-"""Due times on one heap: one sleeping task, however many instances wait.
+"""Delay queue: due times of all instances on one heap, with one sleeping task.
 
-Called by the orchestrator, which asks to be told when an instance's next timer is due. The
-heap is a hint: due times are in the log, and a crash loses nothing but this copy.
+The orchestrator is told when the next timer of an instance is due. The heap is only a copy: due times are in the log,
+so a crash loses nothing.
 """
 
 from __future__ import annotations

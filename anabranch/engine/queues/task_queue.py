@@ -1,15 +1,15 @@
-"""The queue of node jobs inside one process: what waits, in which order, and how many execute at once.
+"""The job queue of one process: which jobs wait, in which order, and how many execute at once.
 
-The orchestrator adds node jobs, consumers take them and call the task worker. Nothing here is awaited by a producer
-and nothing is ever refused: the queue is bounded by the outstanding work of held instances, and back-pressure acts
-where instances are started and claimed. Otherwise two full queues would wait for each other.
+The orchestrator adds jobs; consumers take them and call the task worker. Adding never waits and is never refused: the
+queue is bounded by the outstanding work of owned instances, and back-pressure applies where instances are started and
+claimed. Otherwise two full queues could wait for each other.
 
-Tenants take turns. Of one tenant the jobs come first in, first out, but jobs of gated types have a round of their
-own: at a closed gate they wait without holding up any other job.
+Tenants take turns. Within a tenant jobs are first in, first out, except that jobs of gated types have a queue of their
+own: at a closed gate they wait without delaying others.
 
-Slots are how many executions there may be at once. A workflow function holds its slot while it computes and while
-its steps execute. While it waits for nothing but a commit it lends it: else each commit would hold the transitions
-of as many functions as there are slots, a quarter of what fits. It gets it back before whatever has not begun yet.
+A slot is the right to execute. A workflow function keeps its slot while it computes and while its steps run. While it
+waits only for a commit it lends the slot: otherwise a commit could hold no more transitions than there are slots, a
+quarter of what fits. It gets the slot back before any job that has not begun. `docs/decisions/0013` says why.
 """
 
 from __future__ import annotations

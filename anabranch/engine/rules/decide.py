@@ -1,15 +1,12 @@
 """Decisions: given what has happened and what arrives now, what happens next?
 
-`decide` is the whole of the engine's judgement. It reads a state, a stimulus and the time,
-and returns the events to append with the commands that follow from them. Every event is
-folded into the state at once (by `evolve`, the only thing that changes a state), so the next
-decision sees it; nothing is performed and nothing is stored here. A stimulus that makes no
-sense any more changes nothing.
+`decide` reads a state, a stimulus and the time, and returns the events to append and the commands that follow from
+them. `evolve` folds each event into the state at once, so the next decision sees it. Nothing is performed or stored
+here. A stimulus that no longer makes sense changes nothing.
 
-Here the stimuli are told apart, and joins decide what follows from what has ended: a new join mode is added here and
-in `tests/spec`. `drawn.outcomes` judges a handler's answer, ends activations, runs loops and waits for
-other runs; all of them write into one `DrawnDecisionBuilder`. `coded_decide` does the same for coded runs, and
-`shared.decisions` is what both have in common.
+This module dispatches on the stimulus and decides joins: add a new join mode here and in `tests/spec`. `drawn.outcomes`
+handles answers of handlers, ends of activations, loops and child runs; all write into one `DrawnDecisionBuilder`.
+`coded_decide` does the same for coded runs; `shared.decisions` is what both share.
 """
 
 from __future__ import annotations

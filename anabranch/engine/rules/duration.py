@@ -1,7 +1,7 @@
-"""Durations: what people may write for a length of time, as milliseconds.
+"""Durations: parse what people write for a length of time into milliseconds.
 
-Pure. Called wherever a length of time enters: node timeouts, delays, backoffs, retention,
-deadlines, settings. A new way of writing one is added here and in `tests/spec`.
+Pure. Used wherever a duration enters: node timeouts, delays, backoffs, retention, deadlines, settings. Add a new
+notation here and in `tests/spec`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The history of a run: its log folded into activations, for everybody who shows or counts what happened.
+"""The history of a run: its log folded into activations, for all that show or count what happened.
 
-Pure. `History` takes the events of one run in log order, drawn or coded, from the first one or from any later one, and
-also only the first and the latest row of each activation. The run view, the sockets, telemetry and the command line
-format what it says. What is to happen next is decided on another fold, `evolve`.
+Pure. `History` takes the events of one run in log order, drawn or coded, from the first one or any later one, or only
+the first and latest row of each activation. The run view, the sockets, telemetry and the command line format it. What
+happens next is decided on another fold, `evolve`.
 """
 
 from __future__ import annotations

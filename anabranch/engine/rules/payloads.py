@@ -1,9 +1,8 @@
-"""What the payloads of events say: one class for each form, written and read here only.
+"""Payloads of events: one class per form, written and read only here.
 
-Pure. Decisions write these forms; `evolve`, `history` and readers of logs read them. Three kinds of rows need none:
-the payload of NODE_COMPLETED and INSTANCE_COMPLETED is an output, any JSON; NODE_SKIPPED and the dispatch of a node
-that is executed say nothing. The stored JSON is that of all versions so far: a form may get a field that can be
-missing, and loses none.
+Pure. Decisions write them; `evolve`, `history` and readers of logs read them. Some rows need none: the payload of
+NODE_COMPLETED and INSTANCE_COMPLETED is an output, any JSON; NODE_SKIPPED and the dispatch of an executed node have
+none. The stored JSON must stay readable for every version: a form may gain an optional field, and loses none.
 """
 
 from __future__ import annotations

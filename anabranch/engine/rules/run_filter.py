@@ -1,7 +1,7 @@
-"""Which runs are listed: one filter for the command line, clients, the service and stores alike.
+"""Filters of run lists: one class for command line, clients, service and stores.
 
-Pure. SQL stores put the filters on the input that are read here into a condition, the memory store asks `matches`. A
-new kind of comparison is added here and in the conditions of both databases.
+Pure. SQL stores turn the input filters into conditions; the memory store calls `matches`. Add a new comparison here and
+in the conditions of both databases.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Stimuli: what arrives at an instance and may move it.
+"""Stimuli: what arrives at an instance and may change it.
 
-A stimulus is not stored; if it changes anything, the events that follow from it are. One
-that makes no sense any more (a duplicate, a stray, a late result) changes nothing.
+A stimulus is not stored; the events that follow from it are. One that no longer makes sense (a duplicate, a stray or
+late result) changes nothing.
 
-None is ever changed once it is made. (Those that are made for every node are not `frozen`, for
-the reason that `Event` gives.)
+A stimulus never changes once it is made. (Those that are made for every node are not `frozen`, for the reason that
+`Event` gives.)
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a test run does otherwise than a run of the same graph: pinned outputs, and where it ends.
+"""Test runs: how they differ from runs of the same graph (pinned outputs, where they end).
 
-Pure. Created by the service of test runs, kept in the log beside the definition, read when the plan is compiled.
+Pure. Made by the service of test runs, kept in the log beside the definition, read when the plan is compiled.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""JSON values as the log keeps them: checked once when they enter, encoded once, never copied.
+"""JSON values as the log keeps them: checked and encoded once, never copied.
 
-Called where a value enters (task worker, start, signals) and by the stores when they
-read one back. Everything stored is a `Payload`: the value and its JSON text side by side.
+Used where a value enters (task worker, start, signals) and by the stores when they read one back. Everything stored is
+a `Payload`: the value and its JSON text.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What a step was asked for with: kept with its first row, so that a replay that asks for something else is found.
+"""Arguments of steps: kept with the first row of a step, so that a replay with other arguments is found.
 
-Pure. `durable.steps` notes the arguments of each call, `durable.function_run` compares them with those of the log. A
-note is a hash of the arguments' JSON and the beginning of that JSON for people: `9f86d081884c7d65 ["salt"]`. Values
-that are no JSON count by their type, and what looks like a secret is masked before anything is made of it: nobody
-finds it in the log, and a password that was changed meanwhile is no other argument.
+Pure. `durable.steps` notes the arguments of each call, `durable.function_run` compares them with the log. A note is a
+hash of the arguments' JSON and the beginning of that JSON for people: `9f86d081884c7d65 ["salt"]`. Values that are not
+JSON count by their type. What looks like a secret is masked first: it is not in the log, and a changed password is not
+another argument.
 """
 
 from __future__ import annotations

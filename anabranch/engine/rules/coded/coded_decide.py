@@ -1,7 +1,7 @@
 """Decisions about coded runs: what follows from the outcome of a function or step, from timers, signals and children.
 
-Pure. Called by `rules.decide`, which has sent away what comes too late. What is the same for
-drawn runs is in `shared_decisions`.
+Pure. Called by `rules.decide`, which has already dropped what comes too late. `shared.decisions` has what drawn runs
+need, too.
 """
 
 from __future__ import annotations

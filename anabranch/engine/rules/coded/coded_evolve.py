@@ -1,4 +1,4 @@
-"""Folding: how each event changes the state of a coded run. Called by `rules.evolve` and by nobody else."""
+"""Folding: how each event changes the state of a coded run. Called by `rules.evolve` only."""
 
 from __future__ import annotations
 

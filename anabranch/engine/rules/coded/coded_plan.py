@@ -1,7 +1,7 @@
-"""The compiled form of a coded definition: what the table knows of it; the function itself is with the workers.
+"""The compiled form of a coded definition: what the database knows of it. The function itself is in the workers.
 
-Pure. A server without the code reads this from the definition that a worker has registered, so
-that a start applies deadline, retention and retry all the same.
+Pure. A server without the code reads it from the definition that a worker has registered, so that a start applies
+deadline, retention and retry there as well.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""How steps are called: their names, their scopes, and what their rows say about them beside their outcome.
+"""Names of steps, their scopes, and the mark that each row of a step carries.
 
-Pure. Known to the journal, the context of coded workflows and the views of runs.
+Pure. Used by the journal, the context of coded workflows and the views of runs.
 
-The scope of a step says which call of its name it is: "" the first, "#2" the second. Where the
-workflow's own retry runs a failed step again, "@3" is appended: in its third attempt.
+The scope counts calls of a name: "" is the first, "#2" the second. When the workflow's own retry runs a failed step
+again, "@3" is appended: in its third attempt.
 """
 
 from __future__ import annotations

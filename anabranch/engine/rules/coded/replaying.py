@@ -1,4 +1,4 @@
-"""By which rules a workflow function is replayed: what the row that dispatched it says of its event loop.
+"""Replay rules of a workflow function: loop version, Python and seed, kept in the row that dispatched it.
 
 Pure. Written by `decide`, folded by `evolve`, followed by `durable.function_run`.
 """

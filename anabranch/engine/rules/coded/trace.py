@@ -1,7 +1,7 @@
-"""The graph that a coded run has traced so far: its steps, and which followed from which.
+"""The traced graph of a coded run: its steps, and which step followed from which.
 
-Pure: from the history of a run to nodes and edges. Every step says which rows its branch of the function knew last
-when it asked for it (its mark); the steps that these rows ended are those it followed from.
+Pure: from the history of a run to nodes and edges. The mark of a step names the latest rows that its branch of the
+function knew; the steps that these rows ended are its predecessors.
 """
 
 from __future__ import annotations

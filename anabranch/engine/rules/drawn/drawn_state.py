@@ -1,16 +1,15 @@
-"""The state of one drawn instance: scopes, open activations, running loops, and what templates see of them.
+"""The state of a drawn run: scopes, open activations, running loops, and what templates can read.
 
-Plain objects that only `evolve` changes. A state is private to its owner and thrown away,
-never rolled back, when a commit is lost.
+Plain objects that only `evolve` changes. A state belongs to its owner. When a commit is lost it is thrown away, never
+rolled back.
 
-A context is a cheap snapshot of what `{{ctx.…}}` sees. Each scope keeps one persistent map of name →
-(seq, value); a snapshot is a tuple of the maps from the activation's scope up to the root, so taking
-one costs the depth of nesting and no copy, however many names there are. Later writers win by `seq`,
-whichever scope they wrote in. Loop names (`item`, `index`, `count`, `results`) are bound when an
-iteration opens; inner ones shadow outer ones.
+A context is a cheap snapshot of what `{{ctx.…}}` reads. Each scope keeps one persistent map of name → (seq, value). A
+snapshot is a tuple of the maps from the scope of the activation up to the root: it costs the depth of nesting, and
+copies nothing. The latest writer (by `seq`) wins, whichever scope it wrote in. Loop names (`item`, `index`, `count`,
+`results`) are bound when an iteration opens; inner ones shadow outer ones.
 
-An iteration is open from the first event in its scope until its last activation has ended; its value is
-derived then, never stored on its own, so a recovery derives the same one.
+An iteration is open from the first event in its scope until its last activation has ended. Its value is derived then
+and never stored, so a recovery derives the same one.
 """
 
 from __future__ import annotations

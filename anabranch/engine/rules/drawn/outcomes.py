@@ -1,8 +1,8 @@
-"""Decisions about drawn runs, and what becomes of an activation: its handler has answered, it ends, its loop goes on.
+"""Decisions about drawn runs: an answer of a handler, the end of an activation, the next iterations of a loop.
 
-Pure. `decide` comes with an activation that awaits this very answer, or with one that is over; loops are gone on
-with whenever one of their iterations has ended, or a decision had to stop before they were finished. Every ended
-activation is left in the decision's `todo`; what its verdicts decide is drawn from there.
+Pure. `decide` calls it for an activation that awaits this answer, or for one that is over. Loops continue when an
+iteration has ended, or when a decision had to stop before they were finished. Each ended activation is added to the
+decision's `todo`; `decide` then handles its edges.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What an editor asks about a graph beside its problems: handles, variables, references, structure.
+"""Analysis of a graph for an editor: handles, variables, references, structure.
 
-Pure. Called while somebody draws. It says what the rest of this package has found out, in the form of the wire; a graph
-that is not sound gets what can be told of it. Edges are named by pointer, for their ids are optional.
+Pure. Called while somebody draws. It puts what the rest of this package finds out into the wire format. For a graph
+with errors it returns what it can. Edges are named by pointer, because their ids are optional.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Compilation: a valid definition becomes the `Plan` that the rules walk.
+"""Compilation: turn a valid definition into the `Plan` that the rules walk.
 
-Pure. Called once per workflow version that a process meets. It does not validate again and
-does not need the registry of the day when the workflow was saved: a type that is gone since
-still has the handles that its edges use, and the node fails when it is reached.
+Pure. Called once per workflow version in a process. It does not validate again and does not need the node types of the
+day when the workflow was saved: a type that no longer exists still has the handles that its edges use, and its node
+fails when it is reached.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A drawn workflow as it was written down: read tolerantly, every problem of form collected.
+"""Parse a workflow document, and collect every problem of form.
 
-Pure. `parse` is the first step of both `validate` and `compile_plan`; it knows the fields of
-the wire form, their defaults and limits, and nothing of node types or of how nodes hang
-together (`structure` does). What cannot be read is left out of the graph and is a problem.
+Pure. `parse` is the first step of `validate` and of `compile_plan`. It knows the fields of the document, their defaults
+and limits. It knows neither node types nor the shape of the graph (`structure` does). What cannot be read is left out
+of the graph and reported as a problem.
 """
 
 from __future__ import annotations

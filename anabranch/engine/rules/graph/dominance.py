@@ -1,9 +1,8 @@
-"""Immediate dominators: for each vertex the last one that every way from start passes.
+"""Immediate dominators: for each vertex, the last one that every path from start passes.
 
-Pure. Called by `structure`. This is Lengauer and Tarjan's algorithm with path compression,
-O(edges · log vertices) whatever the graph. To iterate to a fixed point is as fast on what people draw, but a graph
-of legal size made to hurt (a ladder of edges leading back) takes 15 seconds, and a server that validates must not
-stop for so long.
+Pure. Called by `structure`. Lengauer and Tarjan's algorithm with path compression: O(edges · log vertices) for any
+graph. Iterating to a fixed point is as fast on graphs that people draw, but takes 15 seconds on a hostile one of legal
+size (a ladder of back edges), and a server must not be blocked for so long.
 """
 
 from __future__ import annotations

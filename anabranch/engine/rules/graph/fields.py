@@ -1,7 +1,7 @@
-"""Fields of a definition: read one, or report why it cannot be read.
+"""Read fields of a definition, or report why one cannot be read.
 
-Pure. `graph` reads every object of a drawn workflow through it. Knows kinds of fields (text,
-list, choice, duration) and how a problem is reported, nothing of what the fields mean.
+Pure. `document` reads every object of a workflow with it. It knows kinds of fields (text, list, choice, duration) and
+how to report a problem, but not what fields mean.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What an author can do about a problem with one click: changes of the document as JSON patches (RFC 6902).
+"""Quick fixes: changes that solve a problem of a document, as JSON patches (RFC 6902).
 
-Pure. Called by `analyze`. A fix is only offered where it makes sense without a question; the problem's hint says more.
+Pure. Called by `analysis`. A fix is offered only if it needs no question; the problem's hint says more.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""What may, must and cannot happen before what in a sound graph.
+"""Reachability in a sound graph: what may, must and cannot happen before what.
 
-Pure. Asked by `advice` for its warnings and by nobody else. Sets of nodes are bit masks
-(one bit per node, in topological order): with 2,000 nodes a set is a 250-byte integer, and
-the union of two of them one machine loop, so the whole graph costs one pass per question
-and never a scan over pairs of nodes.
+Pure. Used by `warnings` only. Sets of nodes are bit masks (one bit per node, in topological order): with 2,000 nodes a
+set is an integer of 250 bytes, and a union is one machine loop. So each question costs one pass over the graph, and
+never a scan over pairs of nodes.
 """
 
 from __future__ import annotations

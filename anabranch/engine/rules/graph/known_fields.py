@@ -1,7 +1,7 @@
-"""The fields of a drawn workflow by the object that has them, and what to say of a field that is not one.
+"""The known fields of workflow documents, and the advice for an unknown one.
 
-Pure. Called by `graph` and `node_facts` for warnings, and by the service for the documents that it stores.
-A new field is added here first; without an entry it is warned about.
+Pure. Used by `document` and `node_facts` for warnings, and by the service for the documents that it stores. Add a new
+field here first; without an entry it is warned about.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The config of a loop node, with its defaults.
 
-Pure. Read by `advice` (how often can it repeat?) and `compile` (how does it iterate?).
+Pure. Used by `warnings` (how often can it repeat?) and `compile` (how does it iterate?).
 """
 
 from __future__ import annotations

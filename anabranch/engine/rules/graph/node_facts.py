@@ -1,7 +1,7 @@
-"""What the type of a node says about it: asked carefully, for types are other people's code.
+"""Ask the type of a node about its handles and config, and survive whatever the type does.
 
-Pure, apart from what a registered type does when it is asked. `validate` asks everything,
-`compile` only for handles. A type that raises instead of answering is a problem of the node.
+Pure, apart from what a registered type does when asked: types are user code. `validate` asks everything, `compile` only
+for handles. If a type raises, that is a problem of the node.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the rules know of node types: names, handles, checks. Handlers bring them, the validator asks."""
+"""What the rules know about node types: names, handles, checks. Handlers provide them, the validator uses them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """The compiled form of a drawn workflow: indexed once, then only read.
 
-`compile_plan` compiles a validated graph into a `Plan`; the rules walk it. Nodes hold direct
-references to each other, so a step never searches. Unreachable nodes and their edges are
-left out: no rows, no verdicts. Nothing here is changed after compilation, and one plan is
-shared by every instance of its version.
+`compile_plan` makes a `Plan` from a validated graph; the rules walk it. Nodes refer to each other directly, so a step
+never searches. Unreachable nodes and their edges are left out: no rows, no verdicts. A plan never changes, and all runs
+of a version share it.
 """
 
 from __future__ import annotations

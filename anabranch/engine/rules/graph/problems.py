@@ -1,8 +1,8 @@
-"""Problems of a drawn workflow: every code the validator can answer with, and its sentence.
+"""Problems of workflow documents: every code of the validator, and its message.
 
-Pure. The parser, the structure check and the validator make problems; `docs/errors.md` is
-written from the two tables. Node types add codes of their own through `NodeType.check`
-(`EXPRESSION_EXPECTED`, `TEMPLATE_ERROR`, …). Codes are public and stable; sentences may change.
+Pure. Parser, structure check and validator create problems; `docs/errors.md` is compared with the two tables. Node
+types add codes of their own through `NodeType.check` (`EXPRESSION_EXPECTED`, `TEMPLATE_ERROR`, …). Codes are public and
+stable; messages may change.
 """
 
 from __future__ import annotations

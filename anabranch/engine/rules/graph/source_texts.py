@@ -1,8 +1,8 @@
-"""Top-level fields of a workflow's document that nobody here reads: kept as the JSON text that they came with.
+"""Source text of unknown top-level fields: kept as the JSON that came in.
 
-Pure. Called where documents are parsed (`json_input`, the store, the client of a server) and where values are needed
-(`document`, `service.definitions`). A number's spelling and the whitespace within a value belong to the tool that wrote
-them. In a document such a value is an `orjson.Fragment`, which `orjson.dumps` writes as it is.
+Pure. Used where documents are parsed (`json_input`, the store, the client of a server) and where values are needed
+(`document`, `service.definitions`). The spelling of a number and the whitespace in a value belong to the tool that
+wrote them. In a document such a value is an `orjson.Fragment`, which `orjson.dumps` writes unchanged.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""How the nodes of a drawn workflow hang together: reach, loop bodies, cycles, borders, order.
+"""The structure of a graph: reachability, loop bodies, cycles, borders, order.
 
-Pure. `validate` reports its problems, `flow` reasons on it, `compile_plan`
-compiles it into a plan. The one idea: every handle that an edge leaves by is a vertex of its own,
-between its node and the edge's target. The body of a loop is then what the vertex of its
-`loop` handle dominates (no way from start avoids it), and the innermost such loop is a node's
-home. Edges stay at home, enter a body by its loop's `loop` handle, or return to the loop;
-all others cross a border.
+Pure. `validate` reports its problems, `flow` builds on it, `compile_plan` compiles it. The idea: every handle that an
+edge leaves by is a vertex of its own, between its node and the target of the edge. The body of a loop is then what the
+vertex of its `loop` handle dominates (every path from start passes it), and a node belongs to the innermost such loop.
+An edge stays in its body, enters a body by the `loop` handle, or returns to the loop; any other edge crosses a border.
 """
 
 from __future__ import annotations

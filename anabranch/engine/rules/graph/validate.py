@@ -1,8 +1,8 @@
-"""Validation: everything wrong with a drawn workflow, everything odd, and how far it can go.
+"""Validation: all errors and warnings of a drawn workflow, and whether its runs end.
 
-Pure. Called when a workflow is saved, by `anabranch validate`, by the editor while somebody
-draws. It puts together what the other modules find: `graph` (form), `node_facts` (types and
-configs), `structure` (cycles, borders), `advice` (warnings). It never runs anything.
+Pure. Called when a workflow is saved, by `anabranch validate`, and by the editor while somebody draws. It combines what
+other modules find: `document` (form), `node_facts` (types and configs), `structure` (cycles, borders), `warnings`. It
+never executes anything.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Walks along edges: what is reached, which nodes reach each other, a cycle, an order.
+"""Graph algorithms: reachability, strongly connected components, a cycle, a topological order.
 
-Pure; called by `structure`. Every function takes node → its successors, is linear but for the order's sorting, and
-does not recurse: a graph may be one chain of its 2,000 nodes. A library for it would take a tenth of the time in
-which `anabranch run` is done with a small file.
+Pure; used by `structure`. Every function takes node → successors, is linear except for sorting, and does not recurse: a
+graph may be one chain of 2,000 nodes. A library would take a tenth of the time of `anabranch run` with a small file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Advice: what is odd about a workflow that is right in form, and how far it can go.
+"""Warnings: what is odd about a valid workflow, and how far its runs can go.
 
-Pure. Called by `validate` once the structure is sound. Each warning is a claim about every
-possible run; where the rules here cannot be sure, they keep silent.
+Pure. Called by `validate` once the structure is sound. A warning claims something about every possible run; if the
+rules are not sure, there is none.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""JSON Schema: problems of a schema, and of a value under one, without leaving the machine.
+"""JSON Schema: check schemas, and values against a schema, without network access.
 
-Pure. The validator checks configs and `inputSchema` with it; the start of a run checks the
-input with it. A schema comes from a tenant, so references to other documents are refused:
-following one would be a request in the tenant's name from inside our network. What a check
-may cost is bounded (`schema_keywords`, `schema_patterns`).
+Pure. The validator checks configs and `inputSchema` with it; a start checks the input. Schemas come from tenants, so
+references to other documents are refused: following one would send a request from inside our network. The cost of a
+check is bounded (`keywords`, `patterns`).
 """
 
 from __future__ import annotations

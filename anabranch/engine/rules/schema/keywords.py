@@ -1,10 +1,9 @@
-"""Keywords of JSON Schema with a bound on what checking a value may cost.
+"""JSON Schema keywords with bounded cost.
 
-Pure. Called by `json_schema` alone. The library evaluates a schema as it stands: references
-that lead to two references each double the work at every step, patterns run on an engine that
-goes back, `uniqueItems` compares every pair, and every message quotes the whole value that does not
-fit. Here every step is counted, those keywords have implementations that cost what the value's size
-says, and so do `const` and `enum`; what a keyword walks through, compares or quotes of a value is counted too.
+Pure. Used by `json_schema` only. The library's own keywords can be expensive: references that lead to two references
+double the work at each step, patterns backtrack, `uniqueItems` compares all pairs, and each message quotes the whole
+value. Here each step is counted, and the expensive keywords (also `const` and `enum`) have implementations that are
+linear in the size of the value.
 """
 
 from __future__ import annotations

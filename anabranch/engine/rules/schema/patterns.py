@@ -1,8 +1,8 @@
 """Regular expressions of JSON Schemas: matched in time linear in the text, whatever the pattern.
 
-Pure. Called by `json_schema` and `schema_keywords`. Python's own engine goes back and tries
-again, so that `(a+)+$` takes years on forty letters; a tenant's pattern therefore runs on the
-Rust engine behind pydantic, which never does. It knows no look-around and no back-references.
+Pure. Used by `json_schema` and `keywords`. Python's engine backtracks: `(a+)+$` takes years on forty letters. So
+patterns of tenants run on the Rust engine behind pydantic, which does not backtrack. It has no look-around and no
+back-references.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The id of the run that an activation of a `workflow` node starts: one per activation, for ever.
+"""Ids of child runs: one per activation of a `workflow` node, derived from it.
 
-Pure. Every attempt to start the child, also after a crash, uses the same id,
-and so does a cancel that does not know whether it was started.
+Pure. Every attempt to start the child uses the same id, also after a crash, and so does a cancel that does not know
+whether the child was started.
 """
 
 from __future__ import annotations

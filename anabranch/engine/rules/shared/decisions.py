@@ -1,9 +1,8 @@
-"""Decisions: what they come to, one in the making, and what is judged alike for every run, drawn or coded.
+"""The result of a decision, its builder, and the decisions that drawn and coded runs share.
 
-Pure. `decide` and `coded_decide` make a builder each, and write into it. Whatever is written is folded into the state
-at once, so the next line sees it. What to write is theirs; that a row is numbered, stamped and folded is settled here.
-`transitions` reads what it came to. Alike are creation, deadline, takeovers, suspension, signals, waits, retries and
-children.
+Pure. `decide` and `coded_decide` write into a builder. Each event is numbered, stamped and folded into the state at
+once, so the next line sees it. Shared are creation, deadline, takeovers, suspension, signals, waits, retries and
+children. `transitions` reads the result.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What an exception of somebody's code becomes in the log: code, type and message, and whether another try may help.
+"""Failures: turn an exception of user code into code, type and message, and say whether a retry may help.
 
-Pure. Called by the task worker for handlers, by decisions for nodes that they evaluate, and by the runner of coded
-workflows for their steps.
+Pure. Used by the task worker for handlers, by decisions for nodes that they evaluate, and by the runner of coded
+workflows for steps.
 """
 
 from __future__ import annotations

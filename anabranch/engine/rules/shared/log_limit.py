@@ -1,7 +1,7 @@
-"""How large the log of one run may become, and how a run ends whose log is full.
+"""The size limit of a log, and how a run ends that reaches it.
 
-Pure. The decisions hold every row of their own to it, the stores every signal from outside, and recovery
-checks the row of a run before it reads the log.
+Pure. Decisions check each of their own rows, stores check signals from outside, and recovery checks the row of a run
+before it reads the log.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Retries: how often a failed try is repeated, and how long it waits.
+"""Retries: how often a failed attempt is repeated, and how long it waits.
 
-Pure. The validator parses a node's `retry` with it, `decide` asks it when the next attempt
-is due, coded steps use the same policy. Jitter comes from a hash of what is retried, not
-from dice: the same attempt of the same activation waits equally long wherever it is decided.
+Pure. The validator parses a node's `retry` with it, `decide` asks when the next attempt is due, and coded steps use the
+same policy. Jitter is a hash of what is retried, not random: the same attempt of the same activation waits equally long
+wherever it is decided.
 """
 
 from __future__ import annotations

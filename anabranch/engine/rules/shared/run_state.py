@@ -1,7 +1,7 @@
-"""What the state of every run has, drawn or coded: its head, what is open, timers, signals, children.
+"""The state that all runs share, drawn or coded: head, open activations, timers, signals, children.
 
-`instance` and `coded.state` build on it; `waiting` folds into it; code that uses only what is here
-need not know which of the two it has. Plain objects that only `evolve` changes.
+`drawn_state` and `coded_state` build on it; code that needs only this does not have to know which of the two it has.
+Plain objects that only `evolve` changes.
 """
 
 from __future__ import annotations

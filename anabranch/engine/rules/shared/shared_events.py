@@ -1,6 +1,6 @@
-"""Folding what every run has, drawn or coded: timers, signals and the waits for them, recoveries, the end.
+"""Folding of events that all runs share: timers, signals and waits, recoveries, the end.
 
-Pure. Called by `evolve` and `coded_evolve`; the service asks `SignalWaits` about signals alone.
+Pure. Called by `evolve` and `coded_evolve`; the service uses `SignalWaits` alone.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Which signal feeds which wait: JSON matching, and the signals that an instance keeps.
+"""Signal matching: which signal a wait consumes, and which signals an instance keeps.
 
-Pure. Called by `instance` (to fold) and `decide` (to serve a new wait). One signal feeds one
-wait: the oldest open one of its event whose `match` fits; a wait takes the oldest fitting
-kept signal.
+Pure. Called by the folds, and by decisions about a new wait. One signal goes to one wait: the oldest open one of its
+event whose `match` fits. A wait takes the oldest kept signal that fits.
 """
 
 from __future__ import annotations

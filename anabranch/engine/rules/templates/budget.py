@@ -1,8 +1,8 @@
-"""What a template may cost: the weight of values, their text, and one budget for all of it.
+"""The cost of templates: the size of values, their text, and one budget for a resolution.
 
-Pure. Called by the other `template` modules only. Every operation keeps
-its result within `RESULT_BYTES_MAX` before it builds it and pays for what it touches, so that
-memory and time stay bounded whatever the text and the data are.
+Pure. Used by the other modules of this package only. Each operation checks that its result stays within
+`RESULT_BYTES_MAX` before it builds it, and pays for what it reads. So memory and time are bounded for any text and any
+data.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Expressions: what stands between `{{` and `}}`, compiled into closures over plain data.
+"""Expressions: the text between `{{` and `}}`, compiled into closures over plain data.
 
-Pure. Called by `template` alone. Jinja2's parser reads the text; of its tree only the nodes in
-`_COMPILERS` are accepted, and they are evaluated here, on dicts and lists and nothing else.
-There is no road from a value to an attribute of a Python object, and nothing can be called. To
-allow one more form, add its compiler here and its attack in `tests/spec/test_template_attacks`.
+Pure. Used by `template` only. Jinja2's parser reads the text. Of its syntax tree only the nodes in `_COMPILERS` are
+accepted, and they are evaluated here on dicts, lists and scalars: no attribute of a Python object can be reached, and
+nothing can be called. To allow another form, add its compiler here and its attack in
+`tests/spec/test_template_attacks`.
 """
 
 from __future__ import annotations

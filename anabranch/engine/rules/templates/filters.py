@@ -1,8 +1,8 @@
-"""Filters of templates: what may stand behind a `|`, except `default`, which `template_expression` knows.
+"""Template filters: what may follow a `|`, except `default`, which `expression` compiles.
 
-Pure. Each follows the Jinja2 filter of its name, on plain data: `attribute` is a dotted path
-into objects and lists, never an attribute of a Python object. Each pays for what it touches
-and checks the size of what it is about to make. A new filter is added here, with its attack.
+Pure. Each follows the Jinja2 filter of its name, on plain data: `attribute` is a dotted path into objects and lists,
+never an attribute of a Python object. Each pays for what it reads and checks the size of its result before it builds
+it. Add a new filter here, with its attack.
 """
 
 from __future__ import annotations

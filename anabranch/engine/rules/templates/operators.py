@@ -1,7 +1,7 @@
-"""Operators of templates: what `==`, `<`, `in`, `+` and their kin do with plain data.
+"""Template operators: `==`, `<`, `in`, `+` and the like on plain data.
 
-Pure. Called by `template_expression`. Booleans are no numbers for arithmetic and order, text
-is joined by `~` alone, and no operation can make a value that stores would refuse.
+Pure. Used by `expression`. Booleans are not numbers in arithmetic and comparisons, only `~` joins text, and no
+operation makes a value that stores would refuse.
 """
 
 from __future__ import annotations

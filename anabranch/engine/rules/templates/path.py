@@ -1,7 +1,7 @@
-"""Paths of templates: `ctx.orders[0].id`, read off the tree and looked up in plain data.
+"""Template paths such as `ctx.orders[0].id`: read from the syntax tree and looked up in plain data.
 
-Pure. Called by `template_expression`. A path finds entries of objects and lists; what it does
-not find is missing, whatever Python would have had to say about it.
+Pure. Used by `expression`. A path finds entries of objects and lists only; everything else is missing, also where
+Python would find an attribute.
 """
 
 from __future__ import annotations

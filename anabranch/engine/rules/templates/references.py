@@ -1,7 +1,6 @@
-"""Where templates name what is in the context: spans in the text, for completion and renaming.
+"""References in templates: where a text names a variable, as spans for completion and renaming.
 
-Pure. Called by `graph.analysis`. The tokens are Jinja2's, as those of the expressions that are evaluated; a text that
-does not compile has no references.
+Pure. Used by `graph.analysis`. Tokens are Jinja2's, as for evaluation; a text that does not compile has no references.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Where an expression may read secrets: one by one, to insert them as they are.
+"""Secrets in expressions: allowed only alone and unchanged.
 
-Pure. Called by `template_expression`. What a filter or an operator made of a secret could not be
-recognized any more where it has to be masked; whole values can.
+Pure. Used by `expression`. The result of a filter or operator on a secret could not be recognized where it must be
+masked; whole values can.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Templates: text with `{{ … }}` in it, compiled once and resolved against a context.
 
-Pure. The validator compiles every text of a config when a workflow is saved, the task worker
-resolves configs when an attempt starts, loops evaluate their `while` and `yield`. This is not
-Jinja2 rendering: `template_expression` evaluates the expressions over plain data, so nothing
-can be called and no host object can be reached, and `template_work` bounds what one resolution
-may cost. A result is a value: it is never looked at for templates again.
+Pure. The validator compiles all texts of a config when a workflow is saved, the task worker resolves configs when an
+attempt starts, loops evaluate their `while` and `yield`. This is not Jinja2 rendering: `expression` evaluates over
+plain data, so nothing can be called and no Python object can be reached; `budget` bounds the cost of a resolution. A
+result is never scanned for templates again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Where expressions stand in a text: the scanner in front of the expression compiler.
+"""Find the expressions in a text: the scanner before the expression compiler.
 
-Pure. Called by `template` alone. It finds `{{ … }}` as Jinja2 does, text in quotes and nested
-braces included, and keeps everything else as it is: line ends and blanks too.
+Pure. Used by `template` only. It finds `{{ … }}` as Jinja2 does, including quoted text and nested braces, and keeps
+everything else unchanged, also line ends and spaces.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ happen, then jumps to the next due time.
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -168,7 +167,6 @@ class Driver:
             attempt=dispatch.attempt,
             now_ms=self.now,
             context=activation.context,
-            log=logging.LoggerAdapter(logging.getLogger("driven")),
         )
         outcome = await outcome_of(self.handlers, activation.node, helpers)
         return NodeResult(dispatch.node_id, dispatch.scope, dispatch.attempt, outcome)

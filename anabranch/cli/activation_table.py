@@ -79,7 +79,7 @@ class ActivationTable:
             self._print_tracebacks()
         if self._groups:
             print_line("")
-            columns = ("nodeID", "scope", "status", "attempt", "startedAt", "endedAt")
+            columns = ("nodeID", "scope", "status", "attempt", "startedAt", "endedAt", "waitsFor")
             print_table(columns, [_row(group) for group in self._groups.values()])
 
     def _print_tracebacks(self) -> None:
@@ -106,7 +106,19 @@ def _row(group: _Group) -> list[Any]:
     scope = group.first["scope"] if is_one else _kind_of_scope(group.first["scope"])
     told = group.first["status"] if is_one else ", ".join(f"{count} {status}" for status, count in group.counts.items())
     ended_at = None if group.is_open else group.ended_at
-    return [group.first["nodeID"], scope or None, told, group.attempt, group.began_at, ended_at]
+    waits = wait_text(group.first["waitsFor"]) if is_one else None
+    return [group.first["nodeID"], scope or None, told, group.attempt, group.began_at, ended_at, waits]
+
+
+def wait_text(wait: Mapping[str, Any] | None) -> str | None:
+    """What an activation waits for, and until when."""
+    if wait is None:
+        return None
+    what = {
+        "signal": lambda: "signal " + " or ".join(wait.get("events") or [wait.get("event")]),
+        "child": lambda: f"run {wait['childID']}",
+    }.get(wait["kind"], lambda: "timer")()
+    return what if wait.get("dueAt") is None else f"{what} until {wait['dueAt']}"
 
 
 def _error(activation: Activation) -> tuple[str | None, str | None]:

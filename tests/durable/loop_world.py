@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import random
 import sys
 from collections.abc import Callable, Coroutine
@@ -95,7 +94,6 @@ class World:
             attempt=1,
             now_ms=0,
             context=NoContext(()),
-            log=logging.LoggerAdapter(logging.getLogger("tests"), {}),
         )
         steps = Steps(
             function_run,
@@ -110,6 +108,7 @@ class World:
             function_run=function_run,
             steps=steps,
             cancelled=asyncio.Event(),
+            log=helpers.log,
         )
         calls: dict[str, int] = {}
 

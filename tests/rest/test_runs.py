@@ -244,6 +244,16 @@ async def test_the_reason_of_a_cancel_is_kept(served: Served):
     assert (await served.ask("GET", f"/v1/runs/{instance_id}")).json["note"] == "no longer wanted"
 
 
+@pytest.mark.parametrize(
+    "body", [{}, {"data": b"null", "headers": {"Content-Type": "application/json"}}], ids=["absent", "null"]
+)
+async def test_a_signal_without_a_payload_delivers_an_empty_object(served: Served, body: dict[str, Any]):
+    await served.save(waiting())
+    instance_id = await served.start("waiting")
+    assert (await served.ask("POST", f"/v1/runs/{instance_id}/signals/go", **body)).status == 202
+    assert (await served.ended(instance_id))["output"] == {"went": {}}
+
+
 async def test_a_signal_is_delivered_once_per_key(served: Served):
     await served.save(waiting())
     instance_id = await served.start("waiting")

@@ -6,7 +6,6 @@ the row that ended the run.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -123,5 +122,4 @@ def _helpers(head: InstanceHead, facts: CodedFacts) -> Helpers:
         attempt=facts.function_attempt,
         now_ms=0,
         context=Context(()),
-        log=logging.LoggerAdapter(logging.getLogger("anabranch"), {}),
     )

@@ -170,6 +170,16 @@ def test_a_node_that_cannot_have_an_error_edge_is_not_told_to_have_one():
     assert warnings(drawn("start>x", start=asks, x={"type": "end", **asks})) == []
 
 
+# -- timeouts that lead nowhere ------------------------------------------------------------
+def test_a_timeout_without_an_edge_is_warned_about():
+    waits = {"type": "waitForEvent", "config": {"event": "go", "timeout": "1h"}}
+    for_ever = {"type": "waitForEvent", "config": {"event": "go"}}
+    assert warnings(drawn("start>w, w>a", w=waits)) == [("TIMEOUT_NOT_WIRED", "w")]
+    assert warnings(drawn("start>w, w>a, w.timeout>b", w=waits)) == []
+    assert warnings(drawn("start>w, w>a", w=for_ever)) == []
+    assert warnings(drawn("start>w, w>a", w={**waits, "disabled": True})) == []
+
+
 # -- edges that are never live ------------------------------------------------------------
 
 

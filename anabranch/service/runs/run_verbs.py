@@ -258,7 +258,7 @@ class RunVerbs(ReadVerbs):
     async def send_signal(
         self, instance_id: str, event: str, payload: Any, *, tenant_id: str, key: str | None = None
     ) -> bool:
-        """Keep a signal until it is consumed; True if a fitting wait was open.
+        """Keep a signal until it is consumed; True if a fitting wait was open. Without a payload it carries `{}`.
 
         A repeated key gets the answer of the first signal, even if the run has ended since: the first signal may have
         ended it, and its response may have been lost.
@@ -267,7 +267,8 @@ class RunVerbs(ReadVerbs):
         check_key(event, "an event's name")
         if key is not None:
             check_key(key, "a signal's key")
-        signal = SignalSent(event, checked_payload(payload, "the signal's payload"), key)
+        # Never null: that is what a wait comes to when its time is over.
+        signal = SignalSent(event, checked_payload({} if payload is None else payload, "the signal's payload"), key)
         row = await self.get_run_status(instance_id, tenant_id=tenant_id)
         if row.status.is_terminal:
             return await self._first_answer(row, key)

@@ -62,6 +62,7 @@ WARNINGS: Mapping[str, str] = {
     "PARALLEL_WRITERS": "Nodes that may run at the same time write one variable; the later one wins.",
     "VARIABLE_NEVER_WRITTEN": "A template reads a variable that no node before it writes.",
     "CONTINUE_WITHOUT_ERROR_EDGE": "`continue` is asked for, but no `error` edge takes a failure.",
+    "TIMEOUT_NOT_WIRED": "A wait has a timeout, but no edge leaves by `timeout`.",
     "ERROR_EDGE_NEVER_TAKEN": "An `error` edge of a node whose failures are ignored or fail the workflow.",
     "EDGE_NEVER_LIVE": "No run can ever take the edge.",
 }

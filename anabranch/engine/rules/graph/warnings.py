@@ -48,6 +48,7 @@ def warnings_of(graph: Graph, structure: Structure) -> list[Problem]:
     return [
         *_unreachable(graph, structure),
         *_error_edges(graph, structure),
+        *_timeouts(graph, structure),
         *_never_live(graph, flow),
         *_parallel_writers(graph, structure, flow),
         *_never_written(graph, structure, flow),
@@ -97,6 +98,19 @@ def _error_edges(graph: Graph, structure: Structure) -> Iterator[Problem]:
             message = f"{quoted(node_id)} asks to continue on a failure, but no `error` edge says where"
             hint = "Draw an edge from its `error` handle, or use `ignore`; without either a failure ends the run."
             yield Problem("CONTINUE_WITHOUT_ERROR_EDGE", message, node.pointer, node_id, hint=hint)
+
+
+def _timeouts(graph: Graph, structure: Structure) -> Iterator[Problem]:
+    wired = {edge.source for edge in structure.forward + structure.returning if edge.handle == TIMEOUT_HANDLE}
+    for node_id in structure.order:
+        node = graph.nodes[node_id]
+        waits = node.type == "waitForEvent" and not node.disabled and node.config.get("timeout") is not None
+        if waits and node_id not in wired:
+            message = (
+                f"no edge says what follows when {quoted(node_id)} has waited in vain: the run goes no further there"
+            )
+            hint = "Draw an edge from its `timeout` handle, or leave the timeout out."
+            yield Problem("TIMEOUT_NOT_WIRED", message, node.pointer, node_id, hint=hint)
 
 
 def never_live(graph: Graph, flow: Flow) -> list[GraphEdge]:

@@ -23,7 +23,7 @@ PIP_INSTALL := $(PYTHON) -m pip install --disable-pip-version-check
 SOAK_SECONDS ?= 14400
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dev pages editor editor-types test tools check format bench bench-check simulate chaos mutants stress borders soak lock clean
+.PHONY: help setup demo dev pages editor pictures editor-types test tools check format bench bench-check simulate chaos mutants stress borders soak lock clean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' Makefile | expand -t 18
@@ -41,6 +41,9 @@ pages: $(READY) ## build the pages of the server from editor/, unless they are t
 
 editor: $(READY) ## work on the pages: show those of a running server (`make dev`, ANABRANCH_URL) and follow each change
 	@$(PYTHON) editor/build.py serve
+
+pictures: $(DEV_READY) pages tools ## take the pictures of docs/pictures anew, in a browser before a server of their own
+	@$(PYTHON) -m tests.browser.pictures
 
 editor-types: $(READY) ## generate the REST client of the pages from our OpenAPI document
 	@$(PYTHON) editor/build.py types

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks import durable
+from benchmarks import canvas, durable
 from benchmarks.charts import line_chart
 from benchmarks.databases import BACKENDS
 from benchmarks.engine import LABELS, RATIOS
@@ -23,18 +23,19 @@ from benchmarks.series import SERIES, Series
 README = Path(__file__).with_name("README.md")
 CHARTS = Path(__file__).with_name("charts")
 
-MEASURED = ("engine", "service", "durable", "growth")
+MEASURED = ("engine", "service", "durable", "growth", "canvas")
 """What is measured and rendered: modules, and the names of their results."""
 
 
 def main() -> None:
     """Render all result files."""
-    engine, service, coded, growth = (read(RESULTS / f"{name}.json") for name in MEASURED)
+    engine, service, coded, growth, drawn = (read(RESULTS / f"{name}.json") for name in MEASURED)
     text = README.read_text(encoding="utf-8")
     text = between_marks(text, "engine", engine_section(engine))
     text = between_marks(text, "service", service_section(service))
     text = between_marks(text, "durable", durable_section(coded))
     text = between_marks(text, "growth", growth_section(growth))
+    text = between_marks(text, "canvas", canvas_section(drawn))
     README.write_text(text, encoding="utf-8")
     CHARTS.mkdir(exist_ok=True)
     for series in SERIES:
@@ -92,6 +93,17 @@ def growth_section(measured: Measured) -> str:
             words = verdict(series, grown)
             parts += [f"{words[0].upper()}{words[1:]}."] if words else []
     return "\n\n".join(parts)
+
+
+def canvas_section(measured: Measured) -> str:
+    """Where the figures come from, and what they are to reach."""
+    rounds, seconds = measured.setup["rounds"], measured.setup["seconds"]
+    rows = [
+        [f"`{name}`", _number(figure), canvas.GOALS.get(name, ("", None))[0]]
+        for name, figure in measured.figures.items()
+    ]
+    told = f"{_origin(measured)} Medians of {rounds} round{'s' if rounds > 1 else ''} of {seconds:g} s."
+    return f"{told}\n\n{markdown([['', 'found', 'goal'], *rows])}"
 
 
 def chart(series: Series, grown: Grown) -> str:

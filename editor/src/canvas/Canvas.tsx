@@ -15,6 +15,7 @@ import { IconButton } from "../ui/Button";
 import { CanvasContext, useCanvas, type CanvasModel } from "./CanvasModel";
 import { copySelection, pasteText, runCommand, type CanvasActions } from "./commands";
 import { FlowMaker, isSelectableKey, type CanvasNode, type FrameNode, type WireEdge } from "./flow";
+import { CONDENSED_ABOVE, FAR_ZOOM, FarContext } from "./far";
 import { focusNode } from "./focus";
 import { FrameBox } from "./FrameBox";
 import { canvasLead } from "./lead";
@@ -22,7 +23,7 @@ import { NodeCard } from "./NodeCard";
 import { newNode } from "./insert";
 import { hasEntry } from "./nodeTypes";
 import { NoteBox } from "./NoteBox";
-import { FAR_ZOOM, Wire } from "./Wire";
+import { Wire } from "./Wire";
 import "./canvas.css";
 
 const NODE_TYPES = { card: NodeCard, frame: FrameBox, note: NoteBox };
@@ -62,11 +63,11 @@ function Board({ model, actions = NO_ACTIONS, label, children, onMenu }: CanvasP
   const flow = useReactFlow<CanvasNode, WireEdge>();
   const maker = useMemo(() => new FlowMaker(model), [model]);
   const view = useCanvas((state) => state);
-  const { nodes, edges } = maker.make(view);
   const drag = useRef(0);
   const wrapper = useRef<HTMLDivElement>(null);
   const isFar = useStore((state) => state.transform[2] < FAR_ZOOM);
   const count = view.document.nodes.size;
+  const { nodes, edges } = maker.make(view, isFar && count > CONDENSED_ABOVE);
 
   // Nodes that were laid out lie elsewhere than what is seen.
   useEffect(
@@ -208,60 +209,63 @@ function Board({ model, actions = NO_ACTIONS, label, children, onMenu }: CanvasP
         Arrow keys walk from node to node, Enter opens one, n adds one, c connects, question mark lists all keys.
       </p>
       <WireEnds />
-      <ReactFlow<CanvasNode, WireEdge>
-        nodes={nodes as CanvasNode[]}
-        edges={edges as WireEdge[]}
-        nodeTypes={NODE_TYPES}
-        edgeTypes={EDGE_TYPES}
-        onNodesChange={onNodesChange}
-        onEdgesChange={(changes) => {
-          let { selection } = view;
-          for (const change of changes) {
-            if (change.type === "select" && isSelectableKey(change.id) && selection.keys.has(change.id) !== change.selected) selection = toggled(selection, change.id);
-          }
-          if (selection !== view.selection) model.select(selection);
-        }}
-        onNodeDragStop={onDragStop}
-        onSelectionDragStop={() => (drag.current += 1)}
-        onConnect={onConnect}
-        onConnectEnd={onConnectEnd}
-        onReconnect={(edge, { source, sourceHandle, target }) => {
-          if (!isNodeKey(source) || !isNodeKey(target)) return;
-          model.try(() => reconnect(model.store, edge.id as `e${number}`, { source, handle: sourceHandle ?? "default", target }));
-        }}
-        isValidConnection={({ target }) => isNodeKey(target) && hasEntry(model.document.nodes.get(target)?.type ?? "")}
-        onNodeDoubleClick={(_, node) => isNodeKey(node.id) && model.set({ open: node.id, openPlace: null })}
-        onNodeContextMenu={(event: MouseEvent, node) => {
-          if (!isSelectableKey(node.id)) return;
-          event.preventDefault();
-          if (!model.selection.keys.has(node.id)) model.select(selected(node.id));
-          onMenu?.(node.id, { x: event.clientX, y: event.clientY });
-        }}
-        onInit={(instance) => {
-          if (count > 0) void instance.fitView({ padding: 0.12, maxZoom: 1 });
-          performance.mark("anabranch:canvas");
-        }}
-        snapToGrid
-        snapGrid={[8, 8]}
-        minZoom={0.01}
-        maxZoom={2}
-        panOnScroll
-        zoomOnDoubleClick={false}
-        nodesFocusable={false}
-        edgesFocusable={false}
-        nodesConnectable={!model.isReadOnly}
-        disableKeyboardA11y
-        deleteKeyCode={null}
-        selectionKeyCode="Shift"
-        multiSelectionKeyCode={["Meta", "Control"]}
-        connectionRadius={28}
-        onlyRenderVisibleElements={count > VISIBLE_ONLY_ABOVE}
-        elevateNodesOnSelect={false}
-        proOptions={{ hideAttribution: true }}
-      >
-        <Background variant={BackgroundVariant.Dots} gap={24} size={1.2} className="canvas-dots" />
-        {count >= MINIMAP_FROM && count < MINIMAP_BELOW && <MiniMap pannable zoomable ariaLabel="Small map" className="minimap" nodeClassName={(node) => `map-${node.type}`} />}
-      </ReactFlow>
+      <FarContext.Provider value={isFar}>
+        <ReactFlow<CanvasNode, WireEdge>
+          nodes={nodes as CanvasNode[]}
+          edges={edges as WireEdge[]}
+          nodeTypes={NODE_TYPES}
+          edgeTypes={EDGE_TYPES}
+          onNodesChange={onNodesChange}
+          onEdgesChange={(changes) => {
+            let { selection } = view;
+            for (const change of changes) {
+              if (change.type === "select" && isSelectableKey(change.id) && selection.keys.has(change.id) !== change.selected) selection = toggled(selection, change.id);
+            }
+            if (selection !== view.selection) model.select(selection);
+          }}
+          onNodeDragStop={onDragStop}
+          onSelectionDragStop={() => (drag.current += 1)}
+          onConnect={onConnect}
+          onConnectEnd={onConnectEnd}
+          onReconnect={(edge, { source, sourceHandle, target }) => {
+            if (!isNodeKey(source) || !isNodeKey(target)) return;
+            model.try(() => reconnect(model.store, edge.id as `e${number}`, { source, handle: sourceHandle ?? "default", target }));
+          }}
+          isValidConnection={({ target }) => isNodeKey(target) && hasEntry(model.document.nodes.get(target)?.type ?? "")}
+          onNodeDoubleClick={(_, node) => isNodeKey(node.id) && model.set({ open: node.id, openPlace: null })}
+          onNodeContextMenu={(event: MouseEvent, node) => {
+            if (!isSelectableKey(node.id)) return;
+            event.preventDefault();
+            if (!model.selection.keys.has(node.id)) model.select(selected(node.id));
+            onMenu?.(node.id, { x: event.clientX, y: event.clientY });
+          }}
+          onInit={(instance) => {
+            if (count > 0) void instance.fitView({ padding: 0.12, maxZoom: 1 });
+            // Two frames: the first one draws the nodes, the second begins once that is painted.
+            if (count > 0) requestAnimationFrame(() => requestAnimationFrame(() => performance.mark("anabranch:first-nodes")));
+          }}
+          snapToGrid
+          snapGrid={[8, 8]}
+          minZoom={0.01}
+          maxZoom={2}
+          panOnScroll
+          zoomOnDoubleClick={false}
+          nodesFocusable={false}
+          edgesFocusable={false}
+          nodesConnectable={!model.isReadOnly}
+          disableKeyboardA11y
+          deleteKeyCode={null}
+          selectionKeyCode="Shift"
+          multiSelectionKeyCode={["Meta", "Control"]}
+          connectionRadius={28}
+          onlyRenderVisibleElements={count > VISIBLE_ONLY_ABOVE}
+          elevateNodesOnSelect={false}
+          proOptions={{ hideAttribution: true }}
+        >
+          <Background variant={BackgroundVariant.Dots} gap={24} size={1.2} className="canvas-dots" />
+          {count >= MINIMAP_FROM && count < MINIMAP_BELOW && <MiniMap pannable zoomable ariaLabel="Small map" className="minimap" nodeClassName={(node) => `map-${node.type}`} />}
+        </ReactFlow>
+      </FarContext.Provider>
       <div className="canvas-zoom" role="group" aria-label="Zoom">
         <IconButton label="Zoom in" icon={<Plus size={16} />} keys="+" small onClick={() => runCommand("zoomIn", model, flow, actions)} />
         <IconButton label="Zoom out" icon={<Minus size={16} />} keys="-" small onClick={() => runCommand("zoomOut", model, flow, actions)} />

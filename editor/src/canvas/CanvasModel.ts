@@ -20,6 +20,7 @@ import {
   type Frame,
   type NodeKey,
   type Selection,
+  type Structure,
   type WorkflowDocument,
 } from "../model";
 import { announce, toast } from "../ui/toasts";
@@ -60,6 +61,8 @@ export class CanvasModel {
   readonly view: StoreApi<CanvasView>;
   /** Nodes that were put into a frame, until the validator has judged them. */
   readonly #dropped = new Map<NodeKey, ContainerID>();
+
+  #contained: { document: WorkflowDocument; structure: Structure; dropped: number; containers: Containers } | null = null;
 
   constructor(store: EditStore, types: NodeTypes, isReadOnly: boolean) {
     this.store = store;
@@ -145,9 +148,25 @@ export class CanvasModel {
       const node = document.nodes.get(key);
       return node !== undefined && this.types.isLoop(node);
     };
-    const containers = containersOf(document, verdict?.structure ?? NO_STRUCTURE, isLoop, this.#dropped);
+    const structure = verdict?.structure ?? NO_STRUCTURE;
+    const known = this.#contained;
+    // Most edits move nodes: what is in which loop is then as it was.
+    const isKnown = known !== null && known.structure === structure && known.dropped === this.#dropped.size && hasSameNodes(known.document, document);
+    const containers = isKnown ? known.containers : containersOf(document, structure, isLoop, this.#dropped);
+    this.#contained = { document, structure, dropped: this.#dropped.size, containers };
     return { containers, frames: framesOf(document, containers, this.types.exitsOf) };
   }
+}
+
+/** The same nodes, of the same ids and types, wherever they lie? */
+function hasSameNodes(before: WorkflowDocument, after: WorkflowDocument): boolean {
+  if (before.nodes === after.nodes) return true;
+  if (before.nodes.size !== after.nodes.size) return false;
+  for (const [key, node] of after.nodes) {
+    const other = before.nodes.get(key);
+    if (other !== node && (other === undefined || other.id !== node.id || other.type !== node.type)) return false;
+  }
+  return true;
 }
 
 export const CanvasContext = createContext<CanvasModel | null>(null);

@@ -10,16 +10,17 @@ import { useCanvas } from "./CanvasModel";
 import { LoopStepper } from "./LoopStepper";
 
 export const FrameBox = memo(function FrameBox({ data }: NodeProps<FrameNode>): ReactElement {
-  const { frame, title } = data;
+  const { frame, title, condensed } = data;
   const name = useCanvas((view) => titleOf(view.document.nodes.get(frame.header)));
   return (
-    <div className={`frame ${frame.kind}`} data-frame={frame.id} style={{ width: frame.width, height: frame.height }}>
+    <div className={`frame ${frame.kind} ${condensed === null ? "" : "condensed"}`} data-frame={frame.id} style={{ width: frame.width, height: frame.height }}>
       <div className="frame-title" style={{ height: FRAME_TITLE_HEIGHT }}>
         {frame.kind === "loop" ? <Repeat size={13} aria-hidden /> : <RotateCcw size={13} aria-hidden />}
         <span className="frame-name">{name}</span>
         <span className="frame-text">{title}</span>
         <LoopStepper id={frame.id} />
       </div>
+      {condensed !== null && <p className="frame-count">{condensed.toLocaleString("en")} {condensed === 1 ? "node" : "nodes"}</p>}
     </div>
   );
 });

@@ -9,6 +9,7 @@ import type { NodeSummary } from "../run";
 import { StatusIcon } from "../ui/Status";
 import { duration } from "../ui/time";
 import { useCanvas, useCanvasModel } from "./CanvasModel";
+import { useIsFar } from "./far";
 import { titleOf, type CardData, type CardNode } from "./flow";
 import { TypeIcon } from "./icons";
 import { hasEntry, summaryOf } from "./nodeTypes";
@@ -18,7 +19,39 @@ import { canvasLead } from "./lead";
 
 const NO_PROBLEMS = { errors: 0, warnings: 0 };
 
-export const NodeCard = memo(function NodeCard({ id, data, selected }: NodeProps<CardNode>): ReactElement {
+export const NodeCard = memo(function NodeCard(props: NodeProps<CardNode>): ReactElement {
+  return useIsFar() ? <FarCard {...props} /> : <NearCard {...props} />;
+});
+
+/** What is seen from far: an icon and colours. Handles are where `flow.ts` says, drawn or not. */
+function FarCard({ id, data, selected }: NodeProps<CardNode>): ReactElement {
+  const key = id as NodeKey;
+  const { node, type } = data;
+  const run = useNodeRun(node.id);
+  const hasErrors = useCanvas((view) => countOf(view.verdict?.byKey.get(key), "error") > 0);
+  const isTabStop = useCanvas((view) => canvasLead(view) === key);
+  const classes = ["node-card", selected && "selected", node.disabled && "disabled", (hasErrors || type === undefined) && "unknown"];
+  return (
+    <div
+      className={classes.filter(Boolean).join(" ")}
+      data-status={run?.status ?? undefined}
+      data-category={type?.category ?? "unknown"}
+      data-node={key}
+      data-node-id={node.id}
+      role="group"
+      tabIndex={isTabStop ? 0 : -1}
+      aria-current={selected || undefined}
+      aria-roledescription="node"
+      aria-label={nameFor(data, NO_PROBLEMS, run, false, false)}
+    >
+      <span className="node-icon">
+        <TypeIcon icon={type?.icon} title={type?.title ?? node.type} />
+      </span>
+    </div>
+  );
+}
+
+function NearCard({ id, data, selected }: NodeProps<CardNode>): ReactElement {
   const key = id as NodeKey;
   const model = useCanvasModel();
   const { node, type, exits } = data;
@@ -120,7 +153,7 @@ export const NodeCard = memo(function NodeCard({ id, data, selected }: NodeProps
       ))}
     </div>
   );
-});
+}
 
 function RunMark({ run }: { run: NodeSummary }): ReactElement {
   const failed = run.counts.error ?? 0;

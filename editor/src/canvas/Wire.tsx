@@ -1,29 +1,27 @@
 /** An edge. What a run has done shows as a thick, a thin or a dashed line. */
 
-import { EdgeLabelRenderer, useStore, type EdgeProps } from "@xyflow/react";
+import { EdgeLabelRenderer, type EdgeProps } from "@xyflow/react";
 import { Plus, X } from "lucide-react";
 import { memo, type ReactElement } from "react";
 
 import { remove } from "../edit";
 import type { EdgeKey } from "../model";
 import { useCanvasModel } from "./CanvasModel";
+import { useIsFar } from "./far";
 import type { WireEdge } from "./flow";
 import { lineOf } from "./paths";
 import { useEdgeRun } from "./run";
 
-/** Below this zoom, nodes are icons and edges straight. */
-export const FAR_ZOOM = 0.4;
-
 export const Wire = memo(function Wire({ id, sourceX, sourceY, targetX, targetY, selected, data }: EdgeProps<WireEdge>): ReactElement {
-  const isFar = useStore((state) => state.transform[2] < FAR_ZOOM);
+  const isFar = useIsFar();
   const { edge, route, isError, isNeverLive } = data!;
   const run = useEdgeRun(edge.source, edge.handle);
   const { path, middle } = lineOf(route, { x: sourceX, y: sourceY }, { x: targetX, y: targetY }, isFar);
   const classes = ["wire", selected && "selected", isError && "error", isNeverLive && "never"].filter(Boolean).join(" ");
   return (
     <g className={classes} data-edge={id} data-verdict={run?.verdict}>
-      <path d={path} className="react-flow__edge-interaction" fill="none" strokeOpacity={0} strokeWidth={20} />
-      <path d={path} className="react-flow__edge-path" markerEnd="url(#wire-end)" />
+      {!isFar && <path d={path} className="react-flow__edge-interaction" fill="none" strokeOpacity={0} strokeWidth={20} />}
+      <path d={path} className="react-flow__edge-path" {...(isFar ? {} : { markerEnd: "url(#wire-end)" })} />
       {isError && !isFar && <text x={middle.x} y={middle.y} className="wire-sign">✕</text>}
       {run !== null && run.live > 1 && !isFar && (
         <text x={middle.x} y={middle.y - 6} className="wire-count">

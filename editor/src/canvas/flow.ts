@@ -6,13 +6,16 @@
 import { Position, type Edge, type Node } from "@xyflow/react";
 
 import {
+  allMembers,
   ERROR_HANDLE,
   grouped,
   indexOf,
   nodeGeometry,
   type Container,
+  type Containers,
   type EdgeRecord,
   type Frame,
+  type NodeKey,
   type NodeRecord,
   type NoteRecord,
   type SelectableKey,
@@ -37,6 +40,8 @@ export interface CardData extends Record<string, unknown> {
 export interface FrameData extends Record<string, unknown> {
   readonly frame: Frame;
   readonly title: string;
+  /** How many nodes it stands for; null where they are drawn themselves. */
+  readonly condensed: number | null;
 }
 
 export interface NoteData extends Record<string, unknown> {
@@ -68,16 +73,29 @@ export class FlowMaker {
   #nodes: readonly CanvasNode[] = [];
   #edges: readonly WireEdge[] = [];
   #made: CanvasView | null = null;
+  #isCondensed = false;
+  #isSameAround = false;
 
   constructor(model: CanvasModel) {
     this.#model = model;
   }
 
-  make(view: CanvasView): { nodes: readonly CanvasNode[]; edges: readonly WireEdge[] } {
+  /** `isCondensed`: the body of a loop is one box. */
+  make(view: CanvasView, isCondensed: boolean): { nodes: readonly CanvasNode[]; edges: readonly WireEdge[] } {
     const made = this.#made;
     const isSame =
-      made !== null && made.document === view.document && made.selection === view.selection && made.frames === view.frames && made.verdict === view.verdict;
+      made !== null && made.document === view.document && made.selection === view.selection && made.frames === view.frames && made.verdict === view.verdict && this.#isCondensed === isCondensed;
     if (!isSame) {
+      // Moves leave everything about a node or an edge but its place as it was.
+      this.#isSameAround =
+        made !== null &&
+        this.#isCondensed === isCondensed &&
+        made.containers === view.containers &&
+        made.verdict === view.verdict &&
+        made.document.edges === view.document.edges &&
+        made.frames.length === view.frames.length &&
+        made.frames.every((frame, index) => isShallowlySame(frame, view.frames[index]!) && made.document.nodes.get(frame.header) === view.document.nodes.get(frame.header));
+      this.#isCondensed = isCondensed;
       this.#nodes = kept(this.#nodes, this.#makeNodes(view));
       this.#edges = kept(this.#edges, this.#makeEdges(view));
       this.#made = view;
@@ -97,7 +115,12 @@ export class FlowMaker {
 
     const cards = new Map<string, CardNode>();
     for (const node of document.nodes.values()) {
+      if (this.#isHidden(containers, node.key)) continue;
       const before = this.#cards.get(node.key);
+      if (this.#isSameAround && before?.data.node === node && before.selected === selection.keys.has(node.key)) {
+        cards.set(node.key, before);
+        continue;
+      }
       const data: CardData = {
         node,
         type: types.get(node.type),
@@ -132,10 +155,12 @@ export class FlowMaker {
 
     const framed = new Map<string, FrameNode>();
     for (const frame of frames) {
+      if (frame.header !== null && this.#isHidden(containers, frame.header)) continue;
+      const condensed = this.#isCondensed && frame.kind === "loop" ? allMembers(containers, frame.id).length - 1 : null;
       const id = `frame:${frame.id}`;
       const title = frameTitle(document.nodes.get(frame.header), frame);
       const before = this.#frames.get(id);
-      if (before !== undefined && before.data.title === title && isShallowlySame(before.data.frame, frame)) {
+      if (before !== undefined && before.data.title === title && before.data.condensed === condensed && isShallowlySame(before.data.frame, frame)) {
         framed.set(id, before);
         continue;
       }
@@ -147,7 +172,7 @@ export class FlowMaker {
         height: frame.height,
         measured: { width: frame.width, height: frame.height },
         handles: [],
-        data: { frame, title },
+        data: { frame, title, condensed },
         selectable: false,
         connectable: false,
         draggable: !isReadOnly,
@@ -185,13 +210,22 @@ export class FlowMaker {
     return [...notes.values(), ...framed.values(), ...cards.values()];
   }
 
+  #isHidden(containers: Containers, node: NodeKey): boolean {
+    return this.#isCondensed && isInBody(containers, node);
+  }
+
   #makeEdges({ document, selection, frames, containers, verdict }: CanvasView): WireEdge[] {
     const byID = indexOf(document);
     const framesByHeader = new Map(frames.map((frame) => [frame.header, frame]));
     const wires = new Map<string, WireEdge>();
     for (const edge of document.edges.values()) {
+      const kept = this.#isSameAround ? this.#wires.get(edge.key) : undefined;
+      if (kept !== undefined && kept.selected === selection.keys.has(edge.key)) {
+        wires.set(edge.key, kept);
+        continue;
+      }
       const [source, target] = [byID.get(edge.source), byID.get(edge.target)];
-      if (source === undefined || target === undefined) continue;
+      if (source === undefined || target === undefined || this.#isHidden(containers, source.key) || this.#isHidden(containers, target.key)) continue;
       const before = this.#wires.get(edge.key);
       const isSelected = selection.keys.has(edge.key);
       const isBack = verdict !== null && (verdict.structure.returning.has(edge.key) || verdict.structure.again.has(edge.key));
@@ -221,6 +255,11 @@ export class FlowMaker {
     this.#wires = wires;
     return [...wires.values()];
   }
+}
+
+function isInBody(containers: Containers, node: NodeKey): boolean {
+  for (let at = containers.of.get(node); at !== undefined; at = containers.byID.get(at)?.parent ?? undefined) if (at.startsWith("loop:")) return true;
+  return false;
 }
 
 function bodyOf(containers: CanvasView["containers"], source: NodeRecord): Container | undefined {

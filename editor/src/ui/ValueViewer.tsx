@@ -123,7 +123,7 @@ function Entry({ name, text, path, root, onCopy, depth }: { name: string | numbe
     <div>
       <div className="tree-line">
         {count === null ? (
-          <span style={{ width: 20, flex: "none" }} />
+          <span style={{ width: 24, flex: "none" }} />
         ) : (
           <button type="button" className="tree-toggle" aria-expanded={isOpen} aria-label={`${isOpen ? "Close" : "Open"} ${name}`} onClick={() => setOpen(!isOpen)}>
             {isOpen ? <ChevronDown size={14} /> : <ChevronRight size={14} />}

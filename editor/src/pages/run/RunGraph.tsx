@@ -126,9 +126,11 @@ function useSamePlace(model: CanvasModel | null, shown: ShownRun | null, { selec
     if (model === null || shown === null || lead === null || !isNodeKey(lead)) return;
     const id = model.document.nodes.get(lead)?.id;
     if (id === undefined || id === nodeID) return;
+    // Not the page's: the address may still be about to follow.
+    const focus = shown.focus.getState().scope;
     const summary = summaryAt(shown, model.view.getState(), id);
-    const scope = exactScope(model.view.getState(), id, iteration) ?? summary.firstFailure?.scope ?? summary.latest?.scope ?? "";
-    onGo({ selected: { nodeID: id, scope }, iteration });
+    const scope = exactScope(model.view.getState(), id, focus) ?? summary.firstFailure?.scope ?? summary.latest?.scope ?? "";
+    onGo({ selected: { nodeID: id, scope }, iteration: focus });
     // Only a selection on the canvas is told here.
   }, [lead]); // eslint-disable-line react-hooks/exhaustive-deps
   useEffect(() => {

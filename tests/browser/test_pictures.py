@@ -1,0 +1,49 @@
+"""The states that the documents show: axe finds nothing in either theme, and what styles are made with is there."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Page
+
+from tests.browser.axe import findings
+from tests.browser.conftest import IN_THE_BROWSER, Complaints, Server
+from tests.browser.pictures import FOLDER, STATES, THEMES, VIEWPORT, Scene, prepare
+
+pytestmark = [IN_THE_BROWSER, pytest.mark.timeout(240)]
+
+# Each of these is false where the policy keeps a library from adding its styles, or a size is not that of geometry.ts.
+WHAT_STYLES_DO = {
+    "editor": """() => [...document.querySelectorAll(".node-card")].every((card) => card.offsetWidth === 216)""",
+    "code": """() => getComputedStyle(document.querySelector(".cm-gutters")).display === "flex"
+        && document.querySelector(".cm-gutters").getBoundingClientRect().width > 20""",
+    "runs": """() => document.body.hasAttribute("data-scroll-locked")
+        && getComputedStyle(document.body).overflow === "hidden\"""",
+}
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def scene(server: Server) -> AsyncIterator[Scene]:
+    """What the pictures are of."""
+    yield prepare(server)
+
+
+async def test_axe_finds_nothing_in_any_state_of_the_pictures(page: Page, scene: Scene, complaints: Complaints) -> None:
+    complaints.allowed.append("404")  # the workflow has no draft yet
+    await page.set_viewport_size(VIEWPORT)  # type: ignore[arg-type]
+    found: dict[str, list[str]] = {}
+    for name, show in STATES.items():
+        await show(page, scene)
+        for theme in THEMES:
+            await page.emulate_media(color_scheme=theme)
+            found[f"{name}-{theme}"] = await findings(page)
+        if name in WHAT_STYLES_DO:
+            assert await page.evaluate(WHAT_STYLES_DO[name]), name
+    assert not any(found.values()), {name: each for name, each in found.items() if each}
+
+
+def test_every_state_has_its_pictures() -> None:
+    names = {f"{name}-{theme}.png" for name in STATES for theme in THEMES}
+    assert {path.name for path in FOLDER.iterdir()} == names

@@ -34,7 +34,7 @@ function Stepper({ id, run }: { id: ContainerID; run: ShownRun }): ReactElement 
       {state.failed > 0 && (
         <>
           <span className="failed">{state.failed.toLocaleString("en")} failed</span>
-          <StepButton label="Next failure" onPress={() => showNextFailure(run, model, flowOf(model), state)} icon={<SkipForward size={13} />} />
+          <StepButton label="Next failure" onPress={() => void showNextFailure(run, model, flowOf(model), state)} icon={<SkipForward size={13} />} />
         </>
       )}
     </span>

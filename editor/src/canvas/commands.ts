@@ -192,7 +192,7 @@ export function runCommand(name: CommandName, model: CanvasModel, flow: Flow | n
       return true;
     }
     case "nextFailure":
-      if (actions.run && !showNextFailure(actions.run, model, flow)) announce("Nothing has failed");
+      if (actions.run) void showNextFailure(actions.run, model, flow);
       return actions.run != null;
     case "iterationBefore":
     case "iterationAfter": {

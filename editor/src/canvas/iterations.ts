@@ -6,7 +6,7 @@ import { announce } from "../ui/toasts";
 import type { CanvasModel, CanvasView } from "./CanvasModel";
 import { titleOf } from "./flow";
 import { focusNode, type Flow } from "./focus";
-import { loopsAround, lookAt, scopeOfNode, type ShownRun } from "./run";
+import { loopsAround, lookAt, readFailures, scopeOfNode, type ShownRun } from "./run";
 
 /** A loop, or a region, as it stands in the run that is shown. */
 export interface LoopState {
@@ -57,15 +57,16 @@ export function loopAtLead(run: ShownRun, view: CanvasView): LoopState | null {
   return loopState(run, view, `loop:${lead}`) ?? loopState(run, view, view.containers.of.get(lead));
 }
 
-/** Go to the failure after the one that is selected, in its iteration; of a loop where it is given. False: nothing has failed. */
-export function showNextFailure(run: ShownRun, model: CanvasModel, flow: Flow | null, within?: LoopState): boolean {
+/** Go to the failure after the one that is selected, in its iteration; of a loop where it is given. */
+export async function showNextFailure(run: ShownRun, model: CanvasModel, flow: Flow | null, within?: LoopState): Promise<void> {
+  // Totals come before what is told live: that something has failed is known before what.
+  if (run.store.failures().length === 0) await readFailures(run);
   const view = model.view.getState();
   const nodeID = model.lead === null ? undefined : view.document.nodes.get(model.lead)?.id;
   const after = nodeID === undefined ? null : { nodeID, scope: scopeOfNode(view, nodeID, run.focus.getState().scope) };
   const failure = nextFailure(run.store, after, within);
-  if (failure === null) return false;
-  showFailure(run, model, flow, failure);
-  return true;
+  if (failure === null) announce("Nothing has failed");
+  else showFailure(run, model, flow, failure);
 }
 
 function showFailure(run: ShownRun, model: CanvasModel, flow: Flow | null, { nodeID, scope }: Failure): void {

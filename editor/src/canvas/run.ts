@@ -12,8 +12,8 @@ import { indexOf, type ContainerID } from "../model";
 import { edgeSummary, partsOf, RunStore, sharedScope, type EdgeSummary, type NodeSummary, type SummaryMessage } from "../run";
 import { CanvasContext, type CanvasView } from "./CanvasModel";
 
-/** As much of an iteration as the server gives in one answer. */
-const STEPS_OF_ITERATION_MAX = 1_000;
+/** As many activations as the server gives in one answer. */
+const STEPS_READ_MAX = 1_000;
 
 export interface ShownRun {
   readonly instanceID: string;
@@ -33,11 +33,18 @@ export function lookAt({ instanceID, store, focus, isPast }: ShownRun, scope: st
   if (scope === focus.getState().scope) return;
   focus.setState({ scope });
   if (scope === "" || isPast) return;
-  const query = { within: scope, outputs: false, limit: STEPS_OF_ITERATION_MAX };
+  const query = { within: scope, outputs: false, limit: STEPS_READ_MAX };
   call("get_steps", { path: { instanceID }, query }).then(({ items }) => {
     store.takeSteps(items as never);
     if (focus.getState().scope === scope) focus.setState({ scope }); // a new object: what is shown is made again
   }, ignored);
+}
+
+/** The first failures of a run. */
+export async function readFailures({ instanceID, store, isPast }: ShownRun): Promise<void> {
+  if (isPast) return;
+  const query = { status: ["error"], outputs: false, limit: STEPS_READ_MAX };
+  await call("get_steps", { path: { instanceID }, query } as never).then(({ items }) => store.takeSteps(items as never), ignored);
 }
 
 /** The totals of all activations, of which a snapshot lists the newest only. */

@@ -47,7 +47,7 @@ function Bar({ session, run }: { session: EditorSession; run: ShownRun }): React
       )}
       <span className="grow" />
       {failures.length > 0 && (
-        <Button small look="danger" onClick={() => showNextFailure(run, model, flowOf(model))}>
+        <Button small look="danger" onClick={() => void showNextFailure(run, model, flowOf(model))}>
           Next failure ({failures.length})
         </Button>
       )}

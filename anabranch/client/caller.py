@@ -1,8 +1,7 @@
-"""One call of REST: sent, repeated where that is safe, and its answer read within bounds.
+"""One REST call: sent, repeated where that is safe, and the response read within bounds.
 
-Called by the verbs and by nobody else. The key travels in one header, to the server that was named
-and nowhere else: redirects are not followed, proxies of the environment are not used, and no message
-holds it.
+Called by the verbs of `remote`. The key travels in one header, to the named server only: redirects are not followed,
+proxies of the environment are not used, and no message contains the key.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The client: starts, signals and watches runs, from a program that runs none of them.
+"""`Client`: start, signal and watch runs, from a program that executes none of them.
 
-Importing it needs nothing of the engine; what opens a database is imported when one is opened.
+Importing it does not load the engine; what a database needs is imported when one is opened.
 """
 
 from __future__ import annotations

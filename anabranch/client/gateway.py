@@ -1,7 +1,7 @@
-"""What can be asked about workflows and runs, wherever they are: in a database, or behind a server.
+"""The verbs on workflows and runs, wherever they are: in a database or behind a server.
 
-Implemented by `LocalGateway` and by `RemoteGateway`; used by `Client` and by the command line, which do
-not know which of the two they ask. Answers are JSON as REST gives them.
+Implemented by `LocalGateway` and `RemoteGateway`; used by `Client` and the command line, which do not know which one
+they have. Results are JSON as in REST.
 """
 
 from __future__ import annotations

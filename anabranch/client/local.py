@@ -1,6 +1,6 @@
-"""The gateway to a database: the service of this very process, for one tenant, as documents.
+"""The gateway to a database: calls the service in this process, for one tenant, and returns documents.
 
-Imported when a database is opened. Everything that is decided is decided by the service.
+Imported when a database is opened. The service makes all decisions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From a server's `{"error": {…}}` to the error that is raised here: the same class as on a database."""
+"""Turn the `{"error": {…}}` of a server into the exception that a database would raise."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The gateway to a server: the same verbs over REST.
 
-Knows no engine and no database. Every verb is one call of REST (lists: one a page). What may be repeated
-without doing anything twice is repeated where no answer came: reading, and whatever carries a key.
+Loads neither engine nor database. Every verb is one REST call (lists: one per page). Reads, and everything with a key,
+are repeated if no response comes, because a repetition has no effect.
 """
 
 from __future__ import annotations

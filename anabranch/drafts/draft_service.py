@@ -1,8 +1,8 @@
 """DraftService: save drafts of workflows by revision, pin outputs, publish drafts as versions.
 
-Called by the REST API. A draft may be invalid, and of a workflow that does not exist yet; its text comes back as it was
-sent. Nobody overwrites what they have not seen: a save names the revision that it is based on. What publishing
-checks and stores is what any save does (`DefinitionVerbs`).
+Called by the REST API. A draft may be invalid, and may belong to a workflow that does not exist yet; its text comes
+back as it was sent. A save names the revision that it is based on, so that it overwrites no other change. Publishing
+checks and stores like any save (`DefinitionVerbs`).
 """
 
 from __future__ import annotations

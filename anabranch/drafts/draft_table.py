@@ -1,7 +1,7 @@
 """The rows of drafts, with their pins.
 
-Used by the draft service. Shares the connections of the store that it is built on.
-Publishing writes the version by the same functions as any save (`sql/definitions`), in one transaction with the draft.
+Used by the draft service; shares the connections of its store. Publishing writes the version with the same functions as
+any save (`sql/definitions`), in one transaction with the draft.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Drafts of workflows as a store keeps them, and the port to that store.
+"""Drafts as a store keeps them, and the port to that store.
 
-The interface between the draft service and the table that stores them (`draft_table`). A draft is the
-text of a document that somebody is still working on; it need not be a valid workflow. Everything belongs to a tenant;
-another tenant's drafts read as absent. Times are milliseconds since the epoch, of the store's clock.
+The interface between the draft service and the table (`draft_table`). A draft is the text of a document that somebody
+is working on; it need not be valid. Everything belongs to a tenant; drafts of other tenants read as absent. Times are
+milliseconds since the epoch, by the store's clock.
 """
 
 from __future__ import annotations

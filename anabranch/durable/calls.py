@@ -1,13 +1,13 @@
-"""What a workflow function has asked for: its open calls, what it must repeat on replay, which task knows which rows.
+"""Open calls of a workflow function, the calls that a replay must repeat, and which task knows which rows.
 
-Used by `function_run`, for each call of a function anew. Calls are steps, waits, children, signals and timers.
+Made by `function_run` for each call of a function. Calls are steps, waits, children, signals and timers.
 
-The order of the log decides: an end is told when all that stands before it was told, live as on replay. So a function
-has asked, when an end is told, for everything whose first row stands before that end.
+The order of the log decides: the result of a call is delivered when everything before it in the log has been delivered,
+live as on replay. So when a result is delivered, the function has made every call whose first row stands before it.
 
-A function that gathers runs in several tasks, and the traced graph has an edge for each. Each is a branch; it knows
-what the branch that began it knew then, and what it was answered since; when it ends, the branch that began it knows
-that too.
+A function that gathers runs in several tasks, and the traced graph has an edge for each. Each task is a branch: it
+knows what the branch that started it knew then, and what it was answered since. When it ends, the branch that started
+it knows that, too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`@workflow`: how a function becomes a coded workflow, and the registries that workers look into."""
+"""`@workflow`: declare a function as a coded workflow; and the registries of workers."""
 
 from __future__ import annotations
 

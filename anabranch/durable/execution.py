@@ -1,11 +1,11 @@
 """One attempt of a step: call its function in a task or a thread, with a timeout, and return the outcome.
 
-Called by `steps`. What the function returns is checked and encoded here; of what it raises, type,
-message and the author's own lines of the traceback are kept.
+Called by `steps`. The result is checked and encoded here; of an exception, type, message and the author's own lines of
+the traceback are kept.
 
-Tries of one step run one after the other, in this process. A thread cannot be stopped: a try that timed out, or whose
-run was given up here, leaves its function running. Another try of that step, of this call of the workflow function or
-a later one, waits for its end.
+Attempts of one step run one after the other in this process. A thread cannot be stopped: after a timeout, or when the
+run is given up here, its function continues. Another attempt of that step waits until it ends, in this call of the
+workflow function or a later one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`ctx.step`: the durable verbs of coded workflows.
 
-Each is one call of a step: `function_run` numbers it and answers it from the journal, or has it done once
-more. Nothing here is called on replay of what has ended.
+Each is one call of a step: `function_run` numbers it, and answers it from the journal or executes it. On replay,
+nothing that has ended is executed again.
 """
 
 from __future__ import annotations

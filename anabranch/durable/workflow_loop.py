@@ -1,11 +1,11 @@
-"""The event loop of a workflow function: one for each call, driven by `function_run`.
+"""The event loop of a workflow function: deterministic, one per call, driven by `function_run`.
 
-It runs what is ready, first in first out, and nothing comes from outside: no sockets, no threads, no clock. Whatever
-depends on chance in asyncio is fixed here: tasks and futures hash by the order in which they were made, so that sets
-of them iterate alike; names of tasks are numbers; time is that of the log. So a function that is called again with the
-same answers asks the same questions, whatever it uses of asyncio.
+It runs ready callbacks first in, first out. Nothing comes from outside: no sockets, no threads, no clock. What depends
+on chance in asyncio is fixed here: tasks and futures hash by creation order, so that sets of them iterate alike; task
+names are numbers; time is that of the log. So a function that is called again and gets the same results makes the same
+calls, whatever it uses of asyncio.
 
-Called from plain callbacks of the worker's loop: since Python 3.14 a thread knows only one current task.
+Called from plain callbacks of the worker's loop: since Python 3.14 a thread has only one current task.
 """
 
 from __future__ import annotations

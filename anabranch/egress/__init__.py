@@ -1,6 +1,6 @@
-"""Egress: everything that leaves the machine passes here.
+"""Egress: the guard for everything that leaves the machine.
 
-`Guard` judges hosts (HTTP, databases); `GuardedClient` sends HTTP requests through it.
+`Guard` checks hosts (HTTP, databases); `GuardedClient` sends HTTP requests through it.
 """
 
 from anabranch.egress.addresses import AllowList

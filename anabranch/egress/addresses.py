@@ -1,7 +1,7 @@
-"""Which addresses are public, and which others the operator has allowed.
+"""Which addresses are public, and which others the operator allows.
 
-Pure. Called by `guard`. An address is reached if it is global unicast, or stands in the allow
-list; every special range is named here, with the word that a refusal uses for it.
+Pure. Called by `guard`. An address may be reached if it is global unicast or in the allow list. Every special range is
+named here, with the word for it in a refusal.
 """
 
 from __future__ import annotations

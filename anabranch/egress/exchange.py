@@ -1,8 +1,8 @@
-"""One request, one answer, on one new connection to addresses that the guard has judged.
+"""One HTTP request on a new connection to addresses that the guard has checked.
 
-Called by `client` alone. The name is never resolved here, and the socket is looked at once more
-before it connects: a host that is written as an address would pass by any resolver. The body is
-read and decompressed in pieces and dropped at its limit.
+Called by `guarded_client` only. The name is never resolved here, and the socket's address is checked once more before
+it connects: a host written as an address would pass any resolver. The body is read and decompressed in pieces and
+dropped at its limit.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The egress guard: resolves a host to the addresses that may be reached.
+"""The egress guard: resolves a host to addresses that may be reached.
 
-Called by `client` for HTTP and by the query engine for database hosts. A name is resolved once;
-if any of its addresses is neither public nor allowed the whole name is refused, and who connects
-must connect to the addresses that are returned, never to the name: it may change its mind.
+Called by `guarded_client` for HTTP and by the query engine for database hosts. A name is resolved once. If any of its
+addresses is neither public nor allowed, the name is refused. The caller must connect to the returned addresses, never
+to the name, which may resolve differently the next time.
 """
 
 from __future__ import annotations

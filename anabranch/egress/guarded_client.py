@@ -1,8 +1,7 @@
 """The HTTP client for requests of tenants: guarded, bounded, stateless.
 
-Called through ports by `httpRequest` and by the `fetch` of code nodes. Every hop of a redirect is
-judged as the first was. Nothing is shared between two requests: no cookies, no connections, no
-proxies of the environment. `exchange` does one hop; here they are put together.
+Called through ports by `httpRequest` and by `fetch` in code nodes. Every redirect is checked like the first URL. Two
+requests share nothing: no cookies, no connections, no proxies of the environment. `exchange` does one hop.
 """
 
 from __future__ import annotations

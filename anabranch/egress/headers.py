@@ -1,7 +1,7 @@
-"""Headers that tenants may send, and those that came back.
+"""Headers that tenants may send, and those of responses.
 
-Pure. Called by `client` and `exchange`. What frames a message or names its host is the client's
-to write: a tenant who could write it could smuggle a second request into the first.
+Pure. Called by `guarded_client` and `exchange`. Only the client writes headers that frame a message or name its host: a
+tenant who could write them could smuggle in a second request.
 """
 
 from __future__ import annotations

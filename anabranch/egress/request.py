@@ -1,4 +1,4 @@
-"""What the client asks of one hop, and how much it takes as an answer. Called by `client` and `exchange`."""
+"""The request of one hop, and the limits of its response. Used by `guarded_client` and `exchange`."""
 
 from __future__ import annotations
 

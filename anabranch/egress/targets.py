@@ -1,8 +1,7 @@
-"""Reading a URL so strictly that no two readers of it can disagree about the host.
+"""Strict parsing of URLs, so that no two readers can disagree about the host.
 
-Pure. Called by `client`, for the first URL and for every redirect. What browsers and libraries
-read differently (backslashes, user names, percent signs in the host, numbers that are addresses
-in disguise) is refused, not repaired.
+Pure. Called by `guarded_client`, for the first URL and every redirect. What browsers and libraries read differently
+(backslashes, user names, percent signs in the host, numbers as addresses) is refused, not repaired.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Long-running processes (serve, worker, dev): listen, run, stop.
 
-Called by the commands `serve`, `worker` and `dev`; stands on the composition root and joins the APIs to it.
+Called by the commands `serve`, `worker` and `dev`; connects the composition root with the APIs.
 """
 
 from anabranch.process.acceptor import accepting

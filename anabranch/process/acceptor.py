@@ -1,8 +1,8 @@
-"""Takes in the HTTP connections of a process: not more than there is room for, and none that stays without reason.
+"""Accept HTTP connections of a process, up to a limit, and close idle ones when it is reached.
 
-Called by `life`. asyncio's own server accepts whatever comes, and logs a traceback for each connection that it has no
-descriptor for. Here connections have a limit below that of descriptors; when it is reached, one that does nothing
-useful is closed for the new one; where all are at work the new one is answered 503. The log has one line a minute.
+Called by `life`. asyncio's own server accepts everything, and logs a traceback for each connection without a free
+descriptor. Here the limit of connections is below that of descriptors. When it is reached, an idle connection is closed
+for the new one; if all are busy, the new one gets 503. The log has one line a minute.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One HTTP connection: aiohttp's protocol, with deadlines for what a client owes and refusals in our form.
+"""One HTTP connection: aiohttp's protocol with deadlines for the client, and errors in our format.
 
-Made by `acceptor`, which looks at each connection once a second. aiohttp has one timeout, for a connection
-without any request; a client that sends half a request, or does not read its answer, would stay as long as it likes.
+Made by `acceptor`, which checks each connection once a second. aiohttp has one timeout only, for a connection without
+any request; a client that sends half a request, or does not read its response, could stay forever.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The life of a server or worker, from an open process to an orderly end.
+"""The life of a server or worker, from start to an orderly stop.
 
-It ends by SIGTERM or SIGINT: `/readyz` says 503 at once and new starts are refused, executions get
-their grace, leases are handed over, so that another worker goes on at once; requests under way are
-answered, then the port is closed. A second signal ends it without any of that.
+It stops on SIGTERM or SIGINT: `/readyz` returns 503 at once and new starts are refused, executions get their grace,
+leases are handed over so that other workers continue, requests under way are answered, then the port is closed. A
+second signal ends it immediately.
 """
 
 from __future__ import annotations

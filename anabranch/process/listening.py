@@ -1,7 +1,6 @@
-"""The address that a server listens on: taken before anything is opened, so that a taken port is one clear error.
+"""Bind the address of a server before anything else is opened, so that a taken port is one clear error.
 
-Called by the commands, before the database is looked at. What is bound here takes no connection
-until the server is ready.
+Called by the commands, before the database is opened. The socket accepts no connection until the server is ready.
 """
 
 from __future__ import annotations

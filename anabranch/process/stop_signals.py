@@ -1,6 +1,6 @@
-"""SIGTERM and SIGINT of a long-running process: the first asks it to end, the second ends it, and so does its grace.
+"""SIGTERM and SIGINT of a long-running process: the first stops it in order, the second ends it at once.
 
-Used by `life`.
+Used by `life`. When the grace is over, the process ends as well.
 """
 
 from __future__ import annotations

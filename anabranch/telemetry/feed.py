@@ -1,7 +1,7 @@
-"""The feed: counts events of runs in the meters and exports them as spans.
+"""The feed: counts events of runs in the meters, and exports them as spans.
 
-An implementation of `engine.telemetry`. What it knows of a run goes with the run: the engine keeps
-it as long as it holds the run, and here is no list of them.
+Implements `engine.telemetry`. What it knows of a run is attached to the run: the engine keeps it as long as it owns the
+run, so there is no list here.
 """
 
 from __future__ import annotations

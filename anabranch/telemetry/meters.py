@@ -1,9 +1,8 @@
-"""Numbers of runs, steps and signals, by workflow: what `/metrics` shows of them.
+"""Metrics of runs, steps and signals by workflow, as `/metrics` shows them.
 
-Counted by `feed`, from the event loop's thread alone; read by the REST API, from any: it takes
-copies of what may grow meanwhile. Their number is bounded, whatever names people invent, and
-`/metrics` may need no key: so names of drawn workflows, which are a tenant's own, are only shown where
-the operator wants that.
+`feed` counts, in the thread of the event loop; the REST API reads from any thread, so it gets copies of what may grow.
+The number of metrics is bounded, whatever names people invent. `/metrics` may need no key, so names of drawn workflows,
+which belong to tenants, are shown only if the operator wants that.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Spans over OTLP/HTTP to a collector, by the SDK of OpenTelemetry.
+"""Export spans over OTLP/HTTP to a collector, with the OpenTelemetry SDK.
 
-Imported by the composition root, and only where spans are wanted: the SDK is an extra
-(`anabranch[otel]`). Headers, certificates and the like are read by the SDK from its own variables
-(`OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_RESOURCE_ATTRIBUTES`, …).
+Imported by the composition root, only where spans are wanted: the SDK is an extra (`anabranch[otel]`). The SDK reads
+headers, certificates and the like from its own variables (`OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_RESOURCE_ATTRIBUTES`, …).
 
-Spans are made after the fact, with times and ids of our own, so there is no tracer. They wait in
-the SDK's queue for its thread; nothing here waits for a collector.
+Spans are made afterwards, with our own times and ids, so there is no tracer. They wait in the SDK's queue for its
+thread; nothing here waits for a collector.
 """
 
 from __future__ import annotations

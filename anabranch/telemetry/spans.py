@@ -1,7 +1,7 @@
-"""What has finished, as spans: their names, attributes, ids and parents.
+"""Finished runs and steps as spans: names, attributes, ids and parents.
 
-Pure. The ids are derived, not drawn: whatever processes export of one run joins up without a word
-between them. A run and all runs below it are one trace.
+Pure. Ids are derived, not random: what several processes export of one run fits together. A run and all its child runs
+are one trace.
 """
 
 from __future__ import annotations

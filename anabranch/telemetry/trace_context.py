@@ -1,6 +1,6 @@
-"""The span of a try, current while the code of that try runs: what the code calls is traced below it.
+"""The current span of an attempt while its code runs: what that code calls becomes a child span.
 
-Made by the composition root where spans are exported; elsewhere nothing surrounds a try.
+Made by the composition root where spans are exported.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What all tables stand on: the schema's revision, the collection they are in, types of columns, partial indexes.
+"""The basis of all tables: schema revision, metadata, column types, partial indexes.
 
-The dialect of PostgreSQL is not loaded for it: its options are kept in `info` until that database is used.
+The PostgreSQL dialect is not imported for it: its options stay in `info` until that database is used.
 """
 
 from __future__ import annotations

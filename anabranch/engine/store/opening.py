@@ -1,6 +1,6 @@
-"""From a database URL to a store.
+"""Open a store by its database URL.
 
-Called by the composition root and by tests. Says which URLs there are; opens nothing yet.
+Called by the composition root and by tests. Defines which URLs are valid; opens no connection yet.
 """
 
 from __future__ import annotations

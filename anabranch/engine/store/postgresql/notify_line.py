@@ -1,9 +1,8 @@
-"""Hints over PostgreSQL: LISTEN on one connection, NOTIFY on another, both outside of every commit.
+"""Hints over PostgreSQL: LISTEN on one connection, NOTIFY on another, both outside of commits.
 
-Made by `open_hint_line`, used by `engine.hints`. A NOTIFY inside a commit would make all commits
-with one wait for each other, so what is said here is said after it. LISTEN needs a connection of
-its own for as long as it listens. Behind a pooler that lends connections by the transaction nobody
-listens; and since one may take the statement and deliver nothing, each new line first listens to itself.
+Made by `open_hint_line`, used by `engine.hints`. A NOTIFY inside a commit would make all such commits wait for each
+other, so it is sent after the commit. LISTEN needs a connection of its own. Behind a pooler in transaction mode nobody
+can listen; a pooler may accept the statement and deliver nothing, so each new line first listens to itself.
 """
 
 from __future__ import annotations

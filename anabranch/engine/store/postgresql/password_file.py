@@ -1,8 +1,8 @@
-"""The password file that libpq reads where a URL has no password (`~/.pgpass`, `PGPASSFILE`).
+"""The password file of libpq, for URLs without a password (`~/.pgpass`, `PGPASSFILE`).
 
-Called by the dialect for every connection. One that libpq does not use (it is no plain file, or others may read it)
-makes it print a warning on standard error, each time: such a file is left out, and named once in the log if it looks
-like a mistake.
+Called by the dialect for every connection. libpq ignores a file that is not a regular file or that others may read, and
+prints a warning on standard error each time. Such a file is not passed on; it is logged once if it looks like a
+mistake.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Connections to PostgreSQL on which no statement waits for ever.
+"""Connections to PostgreSQL on which no statement waits forever.
 
-Opened by `postgresql` and `postgresql_hints`. A backend that is frozen, or a proxy that acknowledges TCP and never
-answers, differs from a slow one in nothing but the time that it takes; after that time the connection is thrown away.
+Opened by `postgresql_dialect` and `notify_line`. A frozen backend, or a proxy that acknowledges TCP and never answers,
+differs from a slow one only in the time it takes. After that time the connection is thrown away.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""PostgreSQL: one statement, one round trip, one transaction for everything that is hot.
+"""PostgreSQL: one statement, one round trip, one transaction for everything on the hot path.
 
-Called by `state_manager`, `inquiries` and `definitions` through `dialect.Dialect`. Any number
-of processes may share the database; row locks, versions and leases keep them apart.
+Called by `store`, `reads` and `definitions` through `dialect.Dialect`. Any number of processes may share the database;
+row locks, versions and leases keep them apart.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The statements that only PostgreSQL has, each with its locking and the index it relies on.
+"""Statements for PostgreSQL only, each with its locking and the index it relies on.
 
-Executed by `postgresql`. Every one is a whole transaction in autocommit, one round trip, unless parents
-and children are concerned.
+Executed by `postgresql_dialect`. Each is a whole transaction in autocommit and one round trip, except where parents and
+children are involved.
 """
 
 # Statements are put together from this package's own column names and conditions; values are always parameters.

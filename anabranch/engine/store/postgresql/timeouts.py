@@ -1,6 +1,6 @@
-"""How long the engine waits for a database: for a statement, for a lock, and within a transaction.
+"""Timeouts for the database: of a statement, of a lock, and of a transaction.
 
-Made by `opening` from the lease, used by the PostgreSQL dialect on every connection. Nothing here knows SQL.
+Made by `opening` from the length of the lease, used by the PostgreSQL dialect on every connection. Knows no SQL.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Tables and indexes: the only place that names them.
+"""Tables and indexes of the engine, and the only place that names them.
 
-`statements` and the dialects build on these objects, migrations must arrive at exactly this
-picture (a test compares them on both databases). A change here is a new migration and a new
-`SCHEMA_REVISION`. Times are BIGINT milliseconds since the epoch, UTC; ids are UUIDs, native
-where the database has them and always text in Python.
+`statements` and the dialects build on these objects. Migrations must lead to the same schema (a test compares them on
+both databases), so a change here needs a migration and a new `SCHEMA_REVISION`. Times are BIGINT milliseconds since the
+epoch, UTC. Ids are UUIDs, native where the database has them, and always text in Python.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""How a SQL store reaches its database: threads that each own a connection, transactions, do commits get through?
+"""Database access of the SQL store: threads with a connection each, transactions, and retries.
 
-The components of a store hand functions to threads and await what they return. A function is one whole transaction, so
-a thread may call it again after a deadlock. Errors of the driver leave as ours; a broken connection is replaced by
-the next call. Commits have threads of their own, so that no list or listing can delay one, and so has whatever may
-wait for a lock, so that nothing else waits with it; where a database has a single writer, everything that writes goes
-to the first.
+Components of a store hand functions to threads and await the result. A function is one whole transaction, so a thread
+may call it again after a deadlock. Driver errors are translated; the next call replaces a broken connection. Commits
+have threads of their own, so that no list delays one, and so has everything that may wait for a lock. On a database
+with a single writer, everything that writes uses the first thread.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Definitions: workflows, their names and their immutable, numbered versions.
 
-The part of a store that saves and finds workflows; `state_manager.SqlStore` inherits it.
-Versions are never changed and never removed: an ended run stays readable with the definition
-that it was pinned to. A deleted workflow only gives up its name.
+The part of a store that saves and finds workflows; `store.SqlStore` inherits it. Versions are never changed or removed:
+an ended run stays readable with the definition that it was pinned to. A deleted workflow only gives up its name.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""What differs between PostgreSQL and SQLite, by name.
+"""The differences between PostgreSQL and SQLite, by name.
 
-`state_manager`, `inquiries` and `definitions` are written against this protocol; `sqlite` and
-`postgresql` are the two that exist. A method given a connection is called in the thread that
-owns it, is one whole transaction, and leaves nothing behind when it raises: it may be called
-again.
+`store`, `reads` and `definitions` use this protocol; `sqlite_dialect` and `postgresql_dialect` implement it. A method
+that takes a connection runs in the thread that owns it, is one whole transaction, and leaves nothing behind when it
+raises: it may be called again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a transition means for the parent and the children of its instance: words that every store shares.
+"""Effects of a transition on the parent and the children of its instance, shared by all stores.
 
-Pure. Called by the dialects and by the memory database.
+Pure. Called by the dialects and by the memory store.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The border where database errors become ours: what an error means for the caller.
+"""Translate database errors: what an error means for the caller.
 
-Called by the database threads, for every error that a database driver raises; nobody else looks at driver
-exceptions. The dialects classify, this file names the classes and what each one promises.
+Called by the database threads for every error of a driver; no other module looks at driver exceptions. The dialects
+classify, this module names the classes and what each one promises.
 """
 
 from __future__ import annotations

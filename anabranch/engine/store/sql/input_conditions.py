@@ -1,8 +1,7 @@
-"""Filters on the input of runs as conditions of SQL, one for each database.
+"""Filters on the input of runs as SQL conditions, one form per database.
 
-Called by the dialects for `run_listing`. A condition looks into the first event of a run, by
-primary key, once for each row that a listing walks over. Paths and values are parameters; the
-text depends only on how many there are and of which JSON types.
+Called by the dialects for `run_listing`. A condition looks into the first event of a run, by primary key, once for each
+row that a listing visits. Paths and values are parameters; the text depends only on their number and JSON types.
 """
 
 # Conditions are put together from words of this file alone; paths and values are always parameters.

@@ -1,6 +1,6 @@
-"""Purging: what a person has removed at once, instead of waiting for its retention: ended runs, orphans, free space.
+"""Purging: remove ended runs and orphans now, before their retention is over, and free space.
 
-The part of a store that `service/purge` asks; `state_manager.SqlStore` inherits it. Like all upkeep it holds the
+The part of a store that `service/purge` calls; `store.SqlStore` inherits it. Like all housekeeping it holds the
 watermark while it removes, so that counts stay right.
 """
 

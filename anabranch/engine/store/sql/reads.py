@@ -1,8 +1,7 @@
-"""Reading: instances, pages of logs, lists, counts. Nothing here writes.
+"""Reads: instances, pages of logs, lists, counts. Nothing here writes.
 
-The part of a store that REST, sockets and the command line ask; `state_manager.SqlStore`
-inherits it. Each answer shows one moment: it is one statement, or pages of a log, which is only
-ever added to.
+The part of a store that REST, sockets and the command line use; `store.SqlStore` inherits it. Each result shows one
+moment: it is one statement, or pages of a log, which only grows.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Which schema a database has, and whether this program can work with it.
+"""The schema revision of a database, and whether this program can work with it.
 
-Called by a store when it starts and by `anabranch.migrations`; reads one tiny table.
+Called by a store when it starts and by `anabranch.migrations`; reads one small table.
 """
 
 from __future__ import annotations

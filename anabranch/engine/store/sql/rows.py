@@ -1,9 +1,8 @@
-"""Rows to objects and back: how instances and events travel to a database and return.
+"""Convert rows to objects and back: how instances and events travel to and from a database.
 
-Pure. Called by the dialects and by the inquiries. A batch of transitions travels as JSON text with
-the payloads spliced in as they are; a log returns as one JSON text of everything but the
-payloads, and the payloads joined by a separator, so that no payload is encoded or decoded
-more than once.
+Pure. Called by the dialects and by `reads`. A batch of transitions travels as JSON text with the payloads spliced in
+unchanged. A log comes back as one JSON text of everything but the payloads, and the payloads joined by a separator. So
+no payload is encoded or decoded more than once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The statement behind every list of runs.
 
-Executed by `inquiries`. The conditions on inputs come from the dialect, everything else is the
-same on both databases.
+Executed by `reads`. The dialect provides the conditions on inputs; everything else is the same on both databases.
 """
 
 from __future__ import annotations

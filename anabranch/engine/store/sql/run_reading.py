@@ -1,7 +1,7 @@
-"""Reading what is shown of one run without reading its log: columns first, payloads only of what is shown.
+"""Read one run for display without its whole log: columns first, payloads only of what is shown.
 
-The part of a store that REST, sockets and the command line ask about one run; `state_manager.SqlStore` inherits it.
-Each answer shows one moment: its statements share a snapshot.
+The part of a store that REST, sockets and the command line ask about one run; `store.SqlStore` inherits it. Each result
+shows one moment: its statements share a snapshot.
 """
 
 # Statements are put together from this package's own column names and conditions; values are always parameters.

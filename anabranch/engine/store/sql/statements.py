@@ -1,7 +1,7 @@
-"""The statements that every database understands, each a named function or constant.
+"""Statements that every database understands, each a named function or constant.
 
-Executed by `state_manager`, `inquiries` and `definitions`. What is said differently per
-database lives in `sqlite_statements` and `postgresql_statements`.
+Executed by `store`, `reads` and `definitions`. What differs between databases is in `sqlite_statements` and
+`postgresql_statements`.
 """
 
 # Statements are put together from this package's own column names and conditions; values are always parameters.

@@ -1,9 +1,8 @@
 """The SQL store: commits, claims, leases and external events.
 
-`open_store` makes one; the orchestrator, the service and the command line use it as
-`ports.Store`. It decides nothing about workflows: it writes transitions under their guards, and says
-who won. Reading is in `inquiries`, definitions are in `definitions`, counts and removal in
-`upkeep`; what differs between the databases is in `dialect`.
+`open_store` makes one; orchestrator, service and command line use it as `ports.Store`. It decides nothing about
+workflows: it writes transitions if their version still holds, and reports which of them won. Reads are in `reads`,
+definitions in `definitions`, counts and removal in `upkeep`; what differs between databases is in `dialect`.
 """
 
 from __future__ import annotations

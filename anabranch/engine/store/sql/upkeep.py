@@ -1,9 +1,8 @@
-"""Upkeep: counts of runs without counting the table, and the removal of runs whose time is over.
+"""Run counts without counting the table, and removal of runs whose retention is over.
 
-The part of a store that nobody waits for; `state_manager.SqlStore` inherits it, `housekeeping`
-calls it, and lists ask it for counts. What has ended is folded into counter rows up to a
-watermark; a count adds what has ended since, and what is open. The watermark's row is the lock
-that lets one process at a time fold or remove; the others find it locked and go away.
+`store.SqlStore` inherits it, `housekeeping` calls it, and lists ask it for counts. Ended runs are folded into counter
+rows up to a watermark; a count adds what has ended since, and what is open. The row of the watermark is a lock: only
+one process at a time folds or removes, the others find it locked and skip.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The statements of upkeep: counters of ended runs, and their removal when their time is over.
+"""Statements of housekeeping: counters of ended runs, and the removal of runs after their retention.
 
-Executed by `upkeep`; every database understands them. Where rows are locked, the dialect gives
-the words. Rows that have ended are found through ix_instance_ended, one retention after the other.
+Executed by `upkeep`; every database understands them. Where rows are locked, the dialect provides the clause. Ended
+runs are found through ix_instance_ended, one retention after the other.
 """
 
 # Statements are put together from this package's own conditions; values are always parameters.

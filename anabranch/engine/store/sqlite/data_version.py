@@ -1,8 +1,8 @@
-"""Has anybody committed to a SQLite file? A connection of its own that asks nothing else.
+"""Notice commits of other processes to a SQLite file, through a connection that does nothing else.
 
 Made by `open_version_watch`, used by `engine.hints`. `PRAGMA data_version` compares two numbers in memory that all
-processes on the file share, so it is asked on the event loop, and often. Every commit writes to the write-ahead log:
-while that file is as it was when the version was last asked, the version is not asked again, which costs a tenth.
+processes on the file share, so it is cheap enough to ask on the event loop, and often. Every commit writes to the
+write-ahead log: while that file has not changed, the version is not even asked, which costs a tenth.
 """
 
 from __future__ import annotations

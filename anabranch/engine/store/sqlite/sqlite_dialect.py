@@ -1,12 +1,11 @@
-"""SQLite: one file, one writer thread, a handful of statements a batch.
+"""SQLite: one file, one writer thread, a handful of statements per batch.
 
-Called by `state_manager`, `inquiries` and `definitions` through `dialect.Dialect`. Several
-processes may share the file; the database's own lock and the leases keep them apart.
+Called by `store`, `reads` and `definitions` through `dialect.Dialect`. Several processes may share the file; the lock
+of the database and the leases keep them apart.
 
-Every step of a statement gives up Python's interpreter lock, and a busy main thread returns
-it only after 5 ms. So a batch is a few statements with one row of answer at most, whatever
-its size: with `executemany` a batch of 400 events took 950 ms beside a busy thread, in one
-statement 28 ms.
+Each step of a statement releases Python's interpreter lock, and a busy main thread returns it only after 5 ms. So a
+batch is a few statements with at most one row of result, whatever its size: with `executemany` a batch of 400 events
+took 950 ms beside a busy thread, in one statement 28 ms.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The statements that only SQLite has, each with the index it relies on.
+"""Statements for SQLite only, each with the index it relies on.
 
-Executed by `sqlite`, always in its writer's transaction where they write. Whole batches are
-bound at once and answers go as one JSON value: see there why. A batch statement exists for
-each power of two of rows; rows that are not needed are all NULL and match nothing.
+Executed by `sqlite_dialect`; those that write always run in its writer's transaction. Whole batches are bound at once
+and results come as one JSON value: `sqlite_dialect` says why. A batch statement exists for each power of two of rows;
+unused rows are all NULL and match nothing.
 """
 
 # Statements are put together from this package's own column names and conditions; values are always parameters.

@@ -1,4 +1,4 @@
-"""The types that anabranch brings: a new file of a type is entered here."""
+"""The built-in node types: a new one is entered here."""
 
 from __future__ import annotations
 

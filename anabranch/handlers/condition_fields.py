@@ -1,6 +1,6 @@
-"""Fields that hold a condition: exactly one `{{ … }}`, evaluated in its own time.
+"""Fields that hold a condition: exactly one `{{ … }}`, evaluated when the node asks for it.
 
-Called by `condition` and `loop`, in their models.
+Used by the models of `condition` and `loop`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kinds of fields that several configs have, and what an editor's form is told of a field."""
+"""Kinds of fields that several configs share, and their hints for forms."""
 
 from __future__ import annotations
 

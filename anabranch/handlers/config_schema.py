@@ -1,7 +1,7 @@
-"""The JSON Schema of a config as it is written: like the model's, with templates where values will be.
+"""The JSON Schema of a config as people write it: that of the model, with templates allowed for values.
 
-Called by `spec`. A field that wants a number may hold `"{{ctx.n}}"` until the attempt starts, so
-each place that would refuse text accepts text with `{{` in it besides.
+Called by `spec`. A number field may hold `"{{ctx.n}}"` until the attempt starts, so every place that would refuse text
+accepts text that contains `{{`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""`@node_type`: how users declare node types of their own.
+"""`@node_type`: declare a node type of one's own.
 
-Called when their modules are imported; `registry` looks here for what was declared.
+Runs when the user's module is imported; `registry` collects what was declared.
 """
 
 from __future__ import annotations

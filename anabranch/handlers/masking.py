@@ -1,8 +1,7 @@
-"""Masking: what an attempt was given in secret must not come out of it.
+"""Masking: remove the secrets of an attempt from everything that it puts out.
 
-Called by `spec` around every execution that was given secrets. Whatever comes out (output, error,
-log line) loses the secrets in it, also where somebody encoded them on the way: a server that
-repeats an Authorization header repeats its base64.
+Called by `spec` around every execution that got secrets. Secrets disappear from output, errors and log lines, also in
+common encodings: a server that repeats an Authorization header repeats its base64.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the built-in types need of other packages, handed in by the composition root.
+"""What built-in types need from other packages, passed in by the composition root.
 
-Called by `builtin`. Where nothing is handed in (checking a workflow needs none of it) the types are
-there all the same, and say clearly that they cannot be executed.
+Used by `builtin`. Without it (to check a workflow nothing is needed) the types exist, and say clearly that they cannot
+be executed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a node type's file declares (its SPEC), the handler and node type made of it, and the registry of all types.
+"""The SPEC of a node type, the handler and node type made of it, and the registry of all types.
 
-Called by the files of the types, by `declare` and by `registry`, which finds the types that exist here. A config is
-checked by one pydantic model at two times: when a workflow is saved, where whatever a template will fill in is let
-pass, and when an attempt starts, resolved and without exceptions.
+Used by the modules of types, by `declare` and by `registry`. One pydantic model checks a config twice: when a workflow
+is saved, where values that a template will provide are let through, and when an attempt starts, resolved and without
+exceptions.
 """
 
 from __future__ import annotations

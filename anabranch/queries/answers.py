@@ -1,7 +1,7 @@
-"""What a database answered, as JSON: the form of each value, names of columns, and how much is let in.
+"""Results of databases as JSON: values, column names, and how much is accepted.
 
-Pure. Called by the drivers row by row, so that an answer without end is stopped where its limit is and
-not when it has been read. The forms are documented in `docs/data-queries.md`.
+Pure. Drivers call it row by row, so that an endless result stops at its limit, not after it was read.
+`docs/data-queries.md` documents the forms.
 """
 
 from __future__ import annotations

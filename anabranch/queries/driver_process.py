@@ -1,8 +1,8 @@
-"""A driver process as the service holds it: a connection to one data source in a process of its own.
+"""A driver process as the service sees it: one connection to a data source, in a process of its own.
 
-Made by `engine`, used by `execution` from worker threads. What a database sends is read by a library in that
-process, under a limit of memory (`drivers/memory`); the service reads rows in JSON that were counted there, and
-counts them again. Whatever the process does, it is killed when its time is over.
+Made by `engine`, used by `query_execution` from worker threads. A library reads in that process what a database sends,
+under a memory limit (`drivers/memory`). The service reads rows in JSON that were counted there, and counts them again.
+When its time is over the process is killed, whatever it does.
 """
 
 from __future__ import annotations

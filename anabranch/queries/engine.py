@@ -1,7 +1,7 @@
-"""The query engine: a tenant, a saved query, arguments; the rows.
+"""The query engine: runs a saved query of a tenant with arguments and returns rows.
 
-Called by the `dataQuery` node type and by the service. Finds the query, looks at its SQL and its source
-again, binds the arguments, and runs it in a driver process.
+Called by the `dataQuery` node type and by the service. It finds the query, checks its SQL and its source again, binds
+the arguments, and runs it in a driver process.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""SQL text cut into tokens, the way each kind of database cuts it.
+"""Tokenize SQL as each kind of database does.
 
-Called by `statement` alone. It has to agree with the database about where strings, names and
-comments end: what looks like text here and is code there would get past the list of refused functions.
-So a text that leaves any doubt is refused: an open quote or comment, a control character, a form of
-quoting that is not needed, two literals side by side (which servers join, each by rules of its own).
-`tests/handlers/queries/test_borders.py` compares it with real servers.
+Called by `statement` only. It must agree with the database about where strings, names and comments end: what looks like
+text here and is code there would bypass the list of refused functions. So any doubtful text is refused: an open quote
+or comment, a control character, an unneeded form of quoting, two literals side by side (which servers join, each by
+rules of its own). `tests/handlers/queries/test_borders.py` compares it with real servers.
 """
 
 from __future__ import annotations

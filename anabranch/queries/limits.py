@@ -1,6 +1,6 @@
-"""How much one query may cost: each number with its reason.
+"""Limits of one query: each number with its reason.
 
-Read by every module of this package; `QueryEngine` is given a `Limits` and tests give smaller ones.
+Used by all modules of this package; `QueryEngine` takes a `Limits`, and tests pass smaller ones.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The parameters of a saved query: what may be given for each, and what was given.
+"""Parameters of a saved query: their declarations, and the checks of given values.
 
-Pure. `read_parameters` is called when a query is saved, `bind` before it runs; a driver then turns
-the bound values into its own. Nothing is converted silently: text is no number.
+Pure. `read_parameters` runs when a query is saved, `bind` before it is executed; a driver then converts the bound
+values. Nothing is converted silently: text is not a number.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Running a query in a thread, with a connection from a pool, and letting go of it in time.
+"""Execute a query in a thread, with a pooled connection, and release it in time.
 
-Called by `QueryEngine` alone. A pool belongs to one source of one tenant, so a session's state can
-never reach another tenant; between two queries of one tenant the session is made as new. A
-caller may be cancelled at any moment: then the query is interrupted and its process killed.
+Called by `QueryEngine` only. A pool belongs to one source of one tenant, so session state never reaches another tenant.
+Between two queries of one tenant the session is reset. A caller may be cancelled at any moment: then the query is
+interrupted and its process killed.
 """
 
 from __future__ import annotations

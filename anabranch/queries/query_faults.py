@@ -1,7 +1,7 @@
-"""How a query fails: one function per situation, each with its code and whether another try may help.
+"""Failures of queries: one function per situation, with its code and whether a retry may help.
 
-Raised by driver processes and the query engine; the handler lets them through. What a driver process
-says passes `Mask` in the service: drivers like to repeat how they were told to connect.
+Raised by driver processes and the query engine; the handler passes them on. Messages of a driver process go through
+`Mask` in the service, because drivers like to repeat how they were told to connect.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What this package needs from others: a guard on hosts, a cipher for secrets, their reader.
+"""Ports of this package: a guard on hosts, a cipher for secrets, a reader of secrets.
 
-Implemented in `anabranch.egress` and `anabranch.secrets`, or by a test; handed in by the app.
+Implemented in `anabranch.egress` and `anabranch.secrets`, or by a test; passed in by the app.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A connection to a data source as the service holds it: runs one query at a time, in a thread.
+"""A session on a data source as the service sees it: runs one query at a time, in a thread.
 
-Implemented by `process`; called by `execution` from a worker thread, but for `interrupt`, which any
-thread may call.
+Implemented by `driver_process`; called by `query_execution` from a worker thread, except `interrupt`, which any thread
+may call.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The URL of a data source: which forms there are, and which databases may not be reached at all.
+"""The URL of a data source: valid forms, and databases that may never be reached.
 
-Called when a source is saved and each time a query runs, for the world changes in between: a
-link may point elsewhere now. Every option of a URL that a driver would understand is one it may
-be turned against us with, so all are refused but the few that are listed.
+Called when a source is saved and each time a query runs, because a link may point elsewhere by then. Any option of a
+URL that a driver understands could be used against us, so all are refused except the few that are listed.
 """
 
 from __future__ import annotations

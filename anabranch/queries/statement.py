@@ -1,9 +1,8 @@
-"""A saved query's SQL: one statement, its parameters, and what must not stand in it.
+"""The SQL of a saved query: one statement, its parameters, and what is refused.
 
-Called when a query is saved and again before it runs. Values get into SQL as bound parameters and
-in no other way: a template in the text is refused, and so is a parameter where a database takes
-none. The walls that hold are in the database (read-only transaction, authorizer, the role); what
-is refused here by name are functions that reach around those walls.
+Called when a query is saved and again before it runs. Values get into SQL as bound parameters only: templates in the
+text are refused, and so is a parameter where a database takes none. The database enforces the limits (read-only
+transaction, authorizer, role); the functions that are refused here by name would bypass them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The URLs of data sources as they are kept: sealed, or as text where nothing in them is secret.
+"""Stored URLs of data sources: encrypted, or plain if they contain no secret.
 
-Called by the service when a source is saved and by the query engine when one is used. A URL may
-hold `{{secret.NAME}}`: then the secret stays where it is and is put in for each use.
+Called by the service when a source is saved and by the query engine when it is used. A URL may contain
+`{{secret.NAME}}`: the secret stays in the secret store and is inserted for each use.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Does code compile? Asked when a workflow is saved, of a sealed child as well: a parser is code that can be attacked.
+"""Check that code compiles, in a sealed child: a parser can be attacked, too.
 
-Called through the sandbox, from any thread, and blocks it for some milliseconds (a tenth of a
-second the first time): the validator is no coroutine. It has fork servers of its own, since those of
-the pool belong to an event loop. Answers are kept by text: an editor asks about the same code again and again.
+Called when a workflow is saved, through the sandbox, from any thread; blocks it for some milliseconds (a tenth of a
+second the first time), because the validator is not a coroutine. It has fork servers of its own, since those of the
+pool belong to an event loop. Results are cached by text: an editor asks about the same code again and again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What is handed to the sandbox and what comes back: jobs and problems of code.
+"""Jobs of the sandbox and their results: code, its input, its problems.
 
-Called by the code node types. Knows nothing of processes.
+Used by the code node types. Knows nothing about processes.
 """
 
 from __future__ import annotations

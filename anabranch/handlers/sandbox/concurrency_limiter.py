@@ -1,8 +1,8 @@
 """Limit concurrent executions, fairly among tenants.
 
-Called by the sandbox. Tenants take turns however many jobs each has waiting, and no tenant may fill every place,
-so that the next one never waits for another's timeout. The engine's queue asks `has_room` and `admits` beforehand,
-and keeps jobs that would have to wait; who comes without asking waits here.
+Called by the sandbox. Tenants take turns, however many jobs each has waiting. No tenant may fill every place, so that
+the next one never waits for another's timeout. The engine's queue asks `has_room` and `admits` first and keeps jobs
+that would have to wait; other callers wait here.
 """
 
 from __future__ import annotations

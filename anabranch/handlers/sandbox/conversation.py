@@ -1,8 +1,8 @@
-"""The dialogue with one child about one job, under the assumption that the child is an enemy.
+"""The protocol with one child about one job; the child is assumed to be hostile.
 
-Called by the sandbox. No frame is read beyond its limit or parsed beyond its depth, no envelope is
-believed that has not the promised form, logs are counted here again, and requests go to the fetcher
-one by one against a budget. Time is the caller's: this waits as long as the child does.
+Called by the sandbox. No frame is read beyond its limit or parsed beyond its depth, every message must have the
+expected form, log lines are counted again here, and requests go to the fetcher one by one within a budget. The caller
+enforces the timeout.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Children that wait for work, and the fork server that makes them: kept alive, replaced when lost.
+"""The pool of waiting children, and the fork server that makes them: replaced when lost.
 
-Called by the sandbox; one pool per language, owned by one event loop. A child is taken once. When
-the fork server is lost its children go with it, and the next who needs one starts another, after a
-pause that grows while starting fails.
+Called by the sandbox; one pool per language, owned by one event loop. A child is used once. When the fork server is
+lost, so are its children; the next request starts another one, after a pause that grows while starting fails.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The sandbox: runs code of tenants in sealed processes, each used once.
 
-Called by the code node types. Costs nothing until the first job or check comes; then there is a fork
-server per language used, and children that wait. Whatever the code does, the outcome is a value or a
-`NodeFailure`, in time; the next job finds a fresh child.
+Called by the code node types. It starts nothing until the first job or check; then there is one fork server per
+language in use, with children that wait. Whatever the code does, the outcome is a value or a `NodeFailure`, in time,
+and the next job gets a new child.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""A fork server as the service holds it: the process, the socket to it, and the children it makes.
+"""A fork server as the service sees it: the process, its socket, and its children.
 
-Called by `pool` (from the event loop) and by `checker` (from any thread). Nothing here waits, but for
-`launch` and `close`.
+Called by `pool` (from the event loop) and by `checker` (from any thread). Only `launch` and `close` wait.
 """
 
 from __future__ import annotations

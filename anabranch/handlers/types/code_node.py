@@ -1,7 +1,6 @@
-"""What the two code node types have in common: their config, their check at save, one execution.
+"""What the two code node types share: config, check at save, one execution.
 
-Called by `javascript` and `python`. The code runs elsewhere (`sandbox`), and so does its compilation:
-no text of a tenant is compiled or evaluated in the service.
+Used by `javascript` and `python`. Code is compiled and run in the sandbox, never in the service.
 """
 
 from __future__ import annotations

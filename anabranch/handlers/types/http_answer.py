@@ -1,7 +1,7 @@
-"""Answers of HTTP servers as values: their body, their reasons, their wish to be asked later.
+"""HTTP responses as values: body, error, Retry-After.
 
-Called by `http_request`. The other side may be hostile: nothing here takes long, whatever it sent,
-and only known character sets are decoded.
+Used by `http_request`. The server may be hostile: nothing here takes long, whatever it sent, and only known character
+sets are decoded.
 """
 
 from __future__ import annotations

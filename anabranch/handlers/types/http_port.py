@@ -1,6 +1,6 @@
-"""How requests leave the machine: the port of `httpRequest` and of JavaScript's `fetch`.
+"""The port for requests of `httpRequest` and of `fetch` in JavaScript.
 
-Implemented by the egress client. Knows nothing of either side.
+Implemented by the egress client. Knows neither side.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`httpRequest`: sends one HTTP request and gives its answer as a value.
+"""`httpRequest`: sends one HTTP request and returns the response as a value.
 
-The request leaves through the port `HttpSender`; what may be reached is decided behind it. Here a
-config becomes a request, and an answer an output or a failure that says whether to try again.
+The request leaves through the port `HttpSender`, behind which the guard decides what may be reached. Here a config
+becomes a request, and a response becomes an output, or a failure that says whether to retry.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`loop`: hands the rules what to iterate over. Opening, collecting and ending iterations is theirs."""
+"""`loop`: provides what to iterate over. The rules open, collect and end the iterations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`waitForEvent`: waits for a signal of a name, perhaps with certain content, perhaps not for ever."""
+"""`waitForEvent`: waits for a signal with a name, optionally with certain content, optionally with a timeout."""
 
 from __future__ import annotations
 

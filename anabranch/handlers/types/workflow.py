@@ -1,4 +1,4 @@
-"""`workflow`: starts another workflow, and waits for its end unless it is told not to."""
+"""`workflow`: starts another workflow, and waits for its end unless told not to."""
 
 from __future__ import annotations
 

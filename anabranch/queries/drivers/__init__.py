@@ -1,5 +1,5 @@
-"""What runs in a driver process: a connection to one data source, under a limit of memory.
+"""What runs in a driver process: a connection to one data source, under a memory limit.
 
-These files are loaded by an interpreter of their own (`start_driver.py`), without the rest of the service. The
-service imports `wire` and `orders` from here.
+An interpreter of its own loads these files (`start_driver.py`), without the rest of the service. The service imports
+`driver_wire` and `orders` from here.
 """

@@ -1,8 +1,8 @@
 """Frames between the service and a driver process. Imported on both sides.
 
-A frame is four bytes of length, big-endian, one byte that says what it is, and its body in JSON.
-The service sends a `TARGET` first and then `CHECK` and `RUN`, one at a time; the process answers each
-with `STARTED`, any number of `ROWS`, and `DONE` or `FAILED`.
+A frame is four bytes of length, big-endian, one byte for its kind, and a body in JSON. The service sends a `TARGET`
+first and then `CHECK` and `RUN`, one at a time. The process answers each with `STARTED`, any number of `ROWS`, and
+`DONE` or `FAILED`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How much memory a driver process may take: little until a server has let us in, then enough for an answer.
+"""Memory limits of a driver process: little until the server has let us in, then enough for a result.
 
-Called by `serve`. The limit is on address space (RLIMIT_AS), so that nothing a server sends can pass it,
-whatever library reads it. Linux only: elsewhere the process is unlimited, but still a process of its own.
+Called by `serve`. The limit is on address space (RLIMIT_AS), so nothing that a server sends can pass it, whatever
+library reads it. Linux only: elsewhere the process is unlimited, but still a separate process.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Queries on MySQL and MariaDB, through PyMySQL if it is installed (`pip install anabranch[mysql]`).
 
-Runs in a driver process. The driver writes values into the text itself, so the session fixes the rules
-by which it quotes them (character set, escapes) before every query. The account that a source names is
-the wall towards files and other databases of the server: one that may do too much runs nothing.
+Runs in a driver process. PyMySQL writes values into the text itself, so the session sets the rules for quoting
+(character set, escapes) before every query. The account of a source protects files and other databases of the server:
+with an account that may do too much nothing runs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a driver process is asked to do, in the form in which it is sent.
+"""Orders to a driver process, in the form in which they are sent.
 
-Pure. Written by the service (`process`), read by the driver process (`serve`).
+Pure. Written by the service (`driver_process`), read by the driver process (`serve`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a database is known as one of anabranch's own, whatever name it was reached by."""
+"""Recognize a database of anabranch's own, by whatever name it was reached."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Queries on PostgreSQL: one statement in the extended protocol, inside a transaction that was opened for it.
+"""Queries on PostgreSQL: one statement in the extended protocol, in a transaction opened for it.
 
-Runs in a driver process. A reading query is put into a subquery of ours: there nothing that writes is
-grammatical, and the server itself measures each row before it is sent. The role that a source names is
-the wall towards files, programs and other databases of the server: the server is asked what the role may
-do, and one that may do too much runs nothing.
+Runs in a driver process. A reading query becomes a subquery of ours: nothing that writes is valid there, and the server
+itself measures each row before it sends it. The role of a source protects files, programs and other databases of the
+server: the server is asked what the role may do, and with one that may do too much nothing runs.
 """
 
 from __future__ import annotations

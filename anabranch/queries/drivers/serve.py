@@ -1,7 +1,7 @@
-"""A driver process: takes orders from the service over a socket, and answers them with rows or a failure.
+"""The main loop of a driver process: takes orders over a socket, answers with rows or a failure.
 
-It holds one connection to one database and ends with the service: its end of the lifeline, a pipe whose
-other end only the service has, raises SIGIO when the service closes it or is gone, and SIGIO ends a process.
+It holds one connection to one database, and ends with the service: the service holds the other end of a pipe; when that
+closes, SIGIO is raised here and ends the process.
 """
 
 from __future__ import annotations

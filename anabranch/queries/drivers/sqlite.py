@@ -1,8 +1,8 @@
-"""Queries on SQLite files: opened for one query, watched by an authorizer, stopped by a progress handler.
+"""Queries on SQLite files: opened for one query, checked by an authorizer, stopped by a progress handler.
 
-Runs in a driver process. The authorizer lets through what it knows and nothing else: reading,
-functions, and in a writing query changes of rows. No tables are made or dropped, no other files
-attached, no settings changed, nothing loaded. A query that does not stop is ended with its process.
+Runs in a driver process. The authorizer lets through what it knows: reads, functions, and changes of rows in a writing
+query. It refuses to create or drop tables, attach files, change settings and load extensions. A query that does not
+stop is ended with its process.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The program of a driver process: run by path, by a bare interpreter.
+"""The main program of a driver process: run by path, by a bare interpreter.
 
     python -I -S -B start_driver.py SOCKET LIFELINE KIND FOLDER...
 
-The folders are the import path of the service. `anabranch.queries` is entered as an empty shell, so that
-what it imports is not loaded here: a driver process is small, and quick to start.
+The folders are the import path of the service. `anabranch.queries` is entered as an empty module, so that what it
+imports is not loaded here: a driver process is small and starts quickly.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """DataService: save, list, run and delete data sources and saved queries.
 
-Called by the APIs and the command line. It knows the port of saved queries and the
-query engine, no HTTP. Every verb takes the tenant; another tenant's things read as absent. What is
-wrong with something that is to be saved is said all at once, with JSON pointers. What an `actor` (the id
-of a key, or `cli`) saves and deletes is in the audit trail.
+Called by the APIs and the command line; knows no HTTP. Every verb takes the tenant; what belongs to another tenant
+reads as absent. All problems of something that is to be saved are reported at once, with JSON pointers. What an `actor`
+(the id of a key, or `cli`) saves and deletes is in the audit trail.
 """
 
 from __future__ import annotations

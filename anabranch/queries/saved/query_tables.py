@@ -1,7 +1,7 @@
-"""Data sources and saved queries: tables of their own beside the store of runs, in the same database.
+"""The tables of data sources and saved queries, beside the store of runs in the same database.
 
-Called through `saved_queries.SavedQueries`. Every statement names the tenant. Nothing here is hot:
-one read for each execution of a `dataQuery` node, and what people save by hand.
+Called through `saved_queries.SavedQueries`. Every statement names the tenant. Nothing here is on the hot path: one read
+for each execution of a `dataQuery` node, and what people save by hand.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Data sources and saved queries as a store keeps them, and the port to that store.
 
-The interface between the modules that save and run queries (service, queries) and the module that stores
-them (`store/data_queries`). Everything belongs to a tenant; another tenant's reads as absent.
+The interface between `data_service` and `query_tables`. Everything belongs to a tenant; what belongs to another tenant
+reads as absent.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """What runs in the sealed processes: the fork server, its children, and the two languages.
 
-These files are loaded by an interpreter of their own that knows nothing of the service: they may
-import the standard library, the two language packages and one another, and nothing else of ours.
-The service imports only `wire` from here.
+An interpreter of their own loads these files. They may import the standard library, the two language packages and one
+another, nothing else of anabranch. The service imports only `sealed_wire` from here.
 """

@@ -1,8 +1,7 @@
-"""One child: builds its walls, does one job, says what came of it, and ends.
+"""A child: seals itself, does one job, reports the result, and ends.
 
-Called by the fork server, right after the fork. A child is forked ahead and waits, walls built but
-for the last, for the limits of its job, which the service writes; only when it is sealed does it read
-the first byte that a tenant had a hand in.
+Called by the fork server right after the fork. Children are forked ahead and wait, sealed except for the last step,
+until the service sends the limits of their job. Only after the last step do they read anything that a tenant wrote.
 """
 
 from __future__ import annotations

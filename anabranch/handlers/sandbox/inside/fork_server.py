@@ -1,8 +1,8 @@
-"""The fork server of one language: a process without secrets that makes children and buries them.
+"""The fork server of one language: a process without secrets that forks children and reaps them.
 
-Started by `start_sealed.py`, told what to do over one socket (`wire.ORDER`), which it answers with frames:
-`{"hello": …}` once it is ready, `{"died": slot, "status": …}` for each child. It ends when the
-socket does, and takes its children along. It loads whatever a child may need: a child can open nothing.
+Started by `start_sealed.py`, controlled over one socket (`sealed_wire.ORDER`). It answers with frames: `{"hello": …}`
+when it is ready, `{"died": slot, "status": …}` for each child. It ends with the socket, and its children with it. It
+loads everything that a child may need, because a child cannot open files.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The walls that a process builds around itself: what it gives up, in order, for good.
+"""Harden a process: give up rights and resources, in order, for good.
 
-Called by the fork server (`isolate`) and by each child (`harden`, then `seal`). Needs nothing but
-the C library through ctypes. A wall that this machine does not have is left out and reported; which
-ones are indispensable is decided by who reads the report. Order matters: what needs a right comes
-before that right is given up, and the filter of system calls, which forbids all of it, comes last.
+Called by the fork server (`isolate`) and by each child (`harden`, then `seal`). Needs only the C library, through
+ctypes. A measure that this machine lacks is skipped and reported; the reader of the report decides which are
+indispensable. The order matters: what needs a right comes before that right is given up, and the system call filter,
+which forbids all of it, comes last.
 """
 
 from __future__ import annotations

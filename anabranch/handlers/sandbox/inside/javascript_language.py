@@ -1,7 +1,7 @@
-"""JavaScript: function bodies run by a QuickJS engine of their own, memory-bounded, without any host object.
+"""JavaScript: function bodies in a QuickJS engine of their own, with bounded memory and no host objects.
 
-Loaded by the fork server; `prelude.js` is what surrounds the code inside the engine. All that
-crosses between Python and the engine is text.
+Loaded by the fork server; `prelude.js` surrounds the code inside the engine. Only text crosses between Python and the
+engine.
 """
 
 from __future__ import annotations

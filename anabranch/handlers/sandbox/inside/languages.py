@@ -1,7 +1,7 @@
-"""What a language is to the child that speaks it, and which ones there are.
+"""The interface of a language to its children, and the list of languages.
 
-A language is loaded once by the fork server, prepared by each child before it is sealed (where
-files and randomness can still be had), and then given one job.
+The fork server loads a language once, each child prepares it before it is sealed (while it can still read files and
+randomness), and then gives it one job.
 """
 
 from __future__ import annotations

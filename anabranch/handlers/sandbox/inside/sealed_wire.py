@@ -1,8 +1,8 @@
-"""The words that service, fork server and child exchange: frames of JSON, and their limits.
+"""The protocol between service, fork server and child: frames of JSON, and their limits.
 
-Imported on both sides of the border, so it knows nothing of either. A frame is four bytes of
-length, big-endian, and that many bytes of JSON in UTF-8. The reader names the largest frame it
-accepts and looks at the depth of the text before it parses: the other side may be hostile.
+Imported on both sides, so it knows nothing of either. A frame is four bytes of length, big-endian, and that many bytes
+of JSON in UTF-8. The reader sets the largest frame it accepts, and checks the depth of the text before it parses it:
+the other side may be hostile.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The system calls that a child may still make, as a filter program for the kernel.
+"""The system calls that a child may make, as a seccomp filter program.
 
-Pure data and arithmetic: `hardening` installs what `program` returns, and the tests run it in an
-interpreter of their own, for machines that are not at hand too. Whatever is not listed fails with
-EPERM; a call by another machine's numbers ends the process.
+Pure: `hardening` installs what `program` returns, and tests run it in an interpreter of their own, also for machines
+that are not at hand. A call that is not listed fails with EPERM; one with the numbers of another architecture ends the
+process.
 """
 
 from __future__ import annotations

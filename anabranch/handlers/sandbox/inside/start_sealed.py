@@ -1,9 +1,9 @@
-"""The program of a fork server: run by path, by a bare interpreter, with an empty environment.
+"""The main program of a fork server: run by path, by a bare interpreter, with an empty environment.
 
     python -I -S -B start_sealed.py SOCKET LANGUAGE REQUIRED|UNSAFE FOLDER...
 
-The folders are those of the language packages. The parents of this package are entered as empty
-shells, so that what they import (the whole service) is not loaded here.
+The folders are those of the language packages. The parents of this package are entered as empty modules, so that what
+they import (the whole service) is not loaded here.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import psycopg
 import pytest
@@ -14,14 +13,15 @@ from anabranch.errors import StoreUnavailable
 from tests.engine import nodes
 from tests.engine.conftest import TENANT, MakeProcess, Process, until
 from tests.engine.drawing import drawn, node
-
-NEVER_MS = 3_600_000
-"""Longer than any test: whoever acts before that was told to."""
-
-WAITING = drawn("waiting", node("wait", "waitForEvent", config={"event": "go"}))
-HANGING = drawn("hanging", node("gate", "testGate", config={"gate": "API"}), node("after"))
-
-MakeHinted = Callable[..., Awaitable[Process]]
+from tests.engine.elsewhere import (
+    HANGING,
+    NEVER_MS,
+    WAITING,
+    MakeListening,
+    a_cancel_reaches_the_holder,
+    a_signal_reaches_a_parked_run,
+    listening,
+)
 
 
 @pytest.fixture
@@ -31,16 +31,9 @@ def database_url(postgres_url: str) -> str:
 
 
 @pytest.fixture
-async def hinted(make_process: MakeProcess) -> MakeHinted:
+async def hinted(make_process: MakeProcess) -> MakeListening:
     """Starts a process that hears hints, and by default never polls."""
-
-    async def make(**options: object) -> Process:
-        process = await make_process(**{"hinted": True, "poll_ms": NEVER_MS, **options})
-        if process.engine.options.works:
-            await until(lambda: process.engine.hints.listening)
-        return process
-
-    return make
+    return listening(make_process)
 
 
 class Watcher:
@@ -62,26 +55,12 @@ class Watcher:
         self.told.clear()
 
 
-async def test_a_external_cancel_reaches_the_holder_by_a_hint(hinted: MakeHinted) -> None:
-    owner, other = await hinted(), await hinted(works=False)
-    run_id = await owner.run(HANGING)
-    await owner.log.saw("NODE_DISPATCHED", "gate")
-
-    await other.service.cancel_run(run_id, tenant_id=TENANT, reason="from outside")
-
-    await owner.log.saw("INSTANCE_CANCELLED", instance_id=run_id)
-    await until(lambda: nodes.stopped == ["gate"])
+async def test_a_external_cancel_reaches_the_holder_by_a_hint(hinted: MakeListening) -> None:
+    await a_cancel_reaches_the_holder(hinted)
 
 
-async def test_a_signal_to_a_parked_run_is_taken_up_by_a_hint(hinted: MakeHinted) -> None:
-    owner, other = await hinted(), await hinted(works=False)
-    run_id = await owner.run(WAITING)
-    await owner.log.saw("NODE_WAITING", "wait")
-    await until(lambda: not owner.engine.orchestrator.holds(run_id))
-
-    assert await other.service.send_signal(run_id, "go", None, tenant_id=TENANT)
-
-    assert (await owner.ended(run_id))["status"] == "COMPLETED"
+async def test_a_signal_to_a_parked_run_is_taken_up_by_a_hint(hinted: MakeListening) -> None:
+    await a_signal_reaches_a_parked_run(hinted)
 
 
 async def test_a_signal_in_one_process_needs_no_line(make_process: MakeProcess) -> None:
@@ -95,7 +74,7 @@ async def test_a_signal_in_one_process_needs_no_line(make_process: MakeProcess) 
     assert (await alone.ended(run_id))["status"] == "COMPLETED"
 
 
-async def test_a_start_by_a_process_that_does_not_work_is_taken_up_by_a_hint(hinted: MakeHinted) -> None:
+async def test_a_start_by_a_process_that_does_not_work_is_taken_up_by_a_hint(hinted: MakeListening) -> None:
     worker, server = await hinted(), await hinted(works=False)
 
     run_id = await server.run(drawn("quick", node("only")))
@@ -104,7 +83,7 @@ async def test_a_start_by_a_process_that_does_not_work_is_taken_up_by_a_hint(hin
     assert [event.type for of, event in worker.log.events if of == run_id][-1] == "INSTANCE_COMPLETED"
 
 
-async def test_a_handover_is_taken_up_by_a_hint(hinted: MakeHinted) -> None:
+async def test_a_handover_is_taken_up_by_a_hint(hinted: MakeListening) -> None:
     leaving, heir = await hinted(), await hinted()
     run_id = await leaving.run(HANGING)
     await leaving.log.saw("NODE_DISPATCHED", "gate")
@@ -116,7 +95,7 @@ async def test_a_handover_is_taken_up_by_a_hint(hinted: MakeHinted) -> None:
     assert (await heir.ended(run_id))["status"] == "COMPLETED"
 
 
-async def test_a_parent_hears_of_its_child_by_a_hint(hinted: MakeHinted) -> None:
+async def test_a_parent_hears_of_its_child_by_a_hint(hinted: MakeListening) -> None:
     first, second = await hinted(held_max=1), await hinted()
     await first.service.save_workflow(drawn("child", node("only")), tenant_id=TENANT)
 
@@ -126,7 +105,7 @@ async def test_a_parent_hears_of_its_child_by_a_hint(hinted: MakeHinted) -> None
     assert any(event.type == "INSTANCE_COMPLETED" and of != parent for of, event in second.log.events)
 
 
-async def test_who_watches_a_run_is_told_of_changes_elsewhere(hinted: MakeHinted) -> None:
+async def test_who_watches_a_run_is_told_of_changes_elsewhere(hinted: MakeListening) -> None:
     worker, server = await hinted(), await hinted(works=False)
     run_id = await worker.run(HANGING)
     await worker.log.saw("NODE_DISPATCHED", "gate")
@@ -142,7 +121,7 @@ async def test_who_watches_a_run_is_told_of_changes_elsewhere(hinted: MakeHinted
     assert (await server.ended(run_id))["status"] == "COMPLETED"
 
 
-async def test_who_watches_a_run_is_told_of_cancels_by_anybody(hinted: MakeHinted) -> None:
+async def test_who_watches_a_run_is_told_of_cancels_by_anybody(hinted: MakeListening) -> None:
     worker, server, stranger = await hinted(), await hinted(works=False), await hinted(works=False)
     parked = [await worker.run(WAITING) for _ in range(2)]
     await worker.log.saw("NODE_WAITING", "wait", count=2)
@@ -159,7 +138,7 @@ async def test_who_watches_a_run_is_told_of_cancels_by_anybody(hinted: MakeHinte
     assert parked[1] in watcher.told, "a write of its own process is told at once"
 
 
-async def test_who_stops_watching_is_told_no_more(hinted: MakeHinted) -> None:
+async def test_who_stops_watching_is_told_no_more(hinted: MakeListening) -> None:
     worker, server = await hinted(), await hinted(works=False)
     watched, left = [await worker.run(WAITING) for _ in range(2)]
     watcher = Watcher(server)
@@ -177,7 +156,7 @@ async def test_who_stops_watching_is_told_no_more(hinted: MakeHinted) -> None:
 
 
 async def test_what_hints_would_have_shortened_happens_without_them_too(
-    make_process: MakeProcess, hinted: MakeHinted
+    make_process: MakeProcess, hinted: MakeListening
 ) -> None:
     owner, deaf = await hinted(poll_ms=50), await make_process(works=False)
     parked, held = await owner.run(WAITING), await owner.run(HANGING)
@@ -196,7 +175,7 @@ async def test_what_hints_would_have_shortened_happens_without_them_too(
     await until(lambda: nodes.stopped == ["gate"])
 
 
-async def test_a_cut_line_is_mended_and_what_was_missed_is_looked_for(hinted: MakeHinted, database_url: str) -> None:
+async def test_a_cut_line_is_mended_and_what_was_missed_is_looked_for(hinted: MakeListening, database_url: str) -> None:
     worker, server = await hinted(), await hinted(works=False)
     async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as administrator:
         await administrator.execute(
@@ -212,7 +191,7 @@ async def test_a_cut_line_is_mended_and_what_was_missed_is_looked_for(hinted: Ma
     assert (await server.ended(heard))["status"] == "COMPLETED"
 
 
-async def test_forged_hints_lead_to_nothing_but_a_look(hinted: MakeHinted, database_url: str) -> None:
+async def test_forged_hints_lead_to_nothing_but_a_look(hinted: MakeListening, database_url: str) -> None:
     worker = await hinted()
     run_id = await worker.run(HANGING)
     await worker.log.saw("NODE_DISPATCHED", "gate")

@@ -24,17 +24,17 @@ from anabranch.engine.store.sqlite import data_version
 from anabranch.errors import StoreUnavailable
 from anabranch.service import RunWaits
 from anabranch.service.runs import run_waits
-from tests.engine import nodes
 from tests.engine.conftest import TENANT, MakeProcess, Process, until
 from tests.engine.drawing import drawn, node
-
-NEVER_MS = 3_600_000
+from tests.engine.elsewhere import (
+    NEVER_MS,
+    MakeListening,
+    a_cancel_reaches_the_holder,
+    a_signal_reaches_a_parked_run,
+    listening,
+)
 
 QUICK = drawn("quick", node("only"))
-WAITING = drawn("waiting", node("wait", "waitForEvent", config={"event": "go"}))
-HANGING = drawn("hanging", node("gate", "testGate", config={"gate": "API"}), node("after"))
-
-MakeWatching = Callable[..., Awaitable[Process]]
 
 
 @pytest.fixture
@@ -44,18 +44,11 @@ def database_url(sqlite_url: str) -> str:
 
 
 @pytest.fixture
-async def watching(make_process: MakeProcess, monkeypatch: pytest.MonkeyPatch) -> MakeWatching:
+async def watching(make_process: MakeProcess, monkeypatch: pytest.MonkeyPatch) -> MakeListening:
     """Starts a process that watches the version of the database, and never polls."""
     monkeypatch.setattr(run_waits, "LOOK_MS", NEVER_MS)
     monkeypatch.setattr(run_waits, "FIRST_LOOK_MS", NEVER_MS)
-
-    async def make(**options: object) -> Process:
-        process = await make_process(**{"hinted": True, "poll_ms": NEVER_MS, **options})
-        if process.engine.options.works:
-            await until(lambda: process.engine.hints.listening)
-        return process
-
-    return make
+    return listening(make_process)
 
 
 def count_calls(process: Process, *names: str) -> Counter[str]:
@@ -75,7 +68,7 @@ def _counted(calls: Counter[str], name: str, verb: Callable[..., Awaitable[Any]]
 
 
 # -- other processes ----------------------------------------------------------------------
-async def test_a_start_by_another_process_is_claimed_without_waiting_for_the_poll(watching: MakeWatching) -> None:
+async def test_a_start_by_another_process_is_claimed_without_waiting_for_the_poll(watching: MakeListening) -> None:
     worker, client = await watching(), await watching(works=False)
 
     run_id = await client.run(QUICK)
@@ -84,7 +77,7 @@ async def test_a_start_by_another_process_is_claimed_without_waiting_for_the_pol
     assert [event.type for of, event in worker.log.events if of == run_id][-1] == "INSTANCE_COMPLETED"
 
 
-async def test_the_end_of_a_run_elsewhere_is_heard_by_who_waits_for_it(watching: MakeWatching) -> None:
+async def test_the_end_of_a_run_elsewhere_is_heard_by_who_waits_for_it(watching: MakeListening) -> None:
     await watching()
     client = await watching(works=False)
     waits = RunWaits(client.engine)
@@ -98,30 +91,16 @@ async def test_the_end_of_a_run_elsewhere_is_heard_by_who_waits_for_it(watching:
     await waits.stop()
 
 
-async def test_a_cancel_elsewhere_reaches_the_holder(watching: MakeWatching) -> None:
-    owner, other = await watching(), await watching(works=False)
-    run_id = await owner.run(HANGING)
-    await owner.log.saw("NODE_DISPATCHED", "gate")
-
-    await other.service.cancel_run(run_id, tenant_id=TENANT, reason="from outside")
-
-    await owner.log.saw("INSTANCE_CANCELLED", instance_id=run_id)
-    await until(lambda: nodes.stopped == ["gate"])
+async def test_a_cancel_elsewhere_reaches_the_holder(watching: MakeListening) -> None:
+    await a_cancel_reaches_the_holder(watching)
 
 
-async def test_a_signal_elsewhere_reaches_a_parked_run(watching: MakeWatching) -> None:
-    owner, other = await watching(), await watching(works=False)
-    run_id = await owner.run(WAITING)
-    await owner.log.saw("NODE_WAITING", "wait")
-    await until(lambda: not owner.engine.orchestrator.holds(run_id))
-
-    assert await other.service.send_signal(run_id, "go", None, tenant_id=TENANT)
-
-    await owner.log.saw("INSTANCE_COMPLETED", instance_id=run_id)
+async def test_a_signal_elsewhere_reaches_a_parked_run(watching: MakeListening) -> None:
+    await a_signal_reaches_a_parked_run(watching)
 
 
 # -- what it costs ------------------------------------------------------------------------
-async def test_who_is_idle_neither_claims_nor_compares(watching: MakeWatching) -> None:
+async def test_who_is_idle_neither_claims_nor_compares(watching: MakeListening) -> None:
     worker = await watching()
     asked = count_calls(worker, "external_changes_possible", "claim", "versions")
     watch = worker.engine.hints._watch
@@ -140,7 +119,7 @@ async def test_who_is_idle_neither_claims_nor_compares(watching: MakeWatching) -
     assert asked == {}
 
 
-async def test_own_commits_are_no_reason_to_claim(watching: MakeWatching) -> None:
+async def test_own_commits_are_no_reason_to_claim(watching: MakeListening) -> None:
     worker = await watching()
     asked = count_calls(worker, "external_changes_possible", "claim")
 
@@ -190,7 +169,7 @@ def test_the_longer_nothing_happens_the_rarer_it_looks() -> None:
     ]
 
 
-async def test_where_the_version_cannot_be_read_it_polls_as_without(watching: MakeWatching) -> None:
+async def test_where_the_version_cannot_be_read_it_polls_as_without(watching: MakeListening) -> None:
     worker, client = await watching(), await watching(works=False)
     watch = worker.engine.hints._watch
     assert watch is not None

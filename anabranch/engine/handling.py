@@ -60,6 +60,9 @@ class Helpers:
         "workflow_id",
     )
 
+    is_step = False
+    """Steps have origins of their own."""
+
     def __init__(
         self,
         *,
@@ -126,11 +129,6 @@ class Helpers:
     def is_function(self) -> bool:
         """Is it a workflow function?"""
         return self.node_id == FUNCTION_NODE_ID
-
-    @property
-    def is_step(self) -> bool:
-        """Steps have origins of their own."""
-        return False
 
     @property
     def cancelled(self) -> asyncio.Event:

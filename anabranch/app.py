@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from anabranch.keys import failed_logins, key_table
     from anabranch.service import preview as previewing
     from anabranch.service import purge as purging
+    from anabranch.service.data_check import data_doctor
     from anabranch.service.explanations import explanations as explaining
     from anabranch.service.runs import run_counts as counting
     from anabranch.triggers.schedules import schedule_service, schedule_table, scheduler
@@ -81,6 +82,7 @@ else:
     key_table = deferred("anabranch.keys.key_table")
     previewing = deferred("anabranch.service.preview")
     purging = deferred("anabranch.service.purge")
+    data_doctor = deferred("anabranch.service.data_check.data_doctor")
     explaining = deferred("anabranch.service.explanations.explanations")
     counting = deferred("anabranch.service.runs.run_counts")
     schedule_service = deferred("anabranch.triggers.schedules.schedule_service")
@@ -326,6 +328,12 @@ class App:
         """Open only `Purge`, which removes ended runs at once. Raises StoreUnavailable, SchemaMismatch."""
         async with self._open_store(Grace.of_command()) as store:
             yield purging.Purge(store)
+
+    @asynccontextmanager
+    async def open_data_check(self) -> AsyncIterator[data_doctor.DataDoctor]:
+        """Open only the check of all data, which writes nothing. Raises StoreUnavailable, SchemaMismatch."""
+        async with self._open_store(Grace.of_command()) as store:
+            yield data_doctor.DataDoctor(store, self.node_types)
 
     def _engine(
         self,

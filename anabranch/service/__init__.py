@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from anabranch.deferred import exported_from
 
 if TYPE_CHECKING:
+    from anabranch.service.data_check.data_doctor import DataDoctor
     from anabranch.service.definitions.references import References
     from anabranch.service.explanations.explanations import Explanations
     from anabranch.service.preview import Preview
@@ -25,6 +26,7 @@ else:
         __name__,
         {
             "ChildRuns": "anabranch.service.runs.child_runs",
+            "DataDoctor": "anabranch.service.data_check.data_doctor",
             "OpenRunCounts": "anabranch.service.runs.run_counts",
             "Preview": "anabranch.service.preview",
             "Purge": "anabranch.service.purge",
@@ -39,6 +41,7 @@ else:
 
 __all__ = [
     "ChildRuns",
+    "DataDoctor",
     "Explanations",
     "OpenRunCounts",
     "Preview",

@@ -31,6 +31,8 @@ MAY_LOOK_AT_EVENT_TYPES = {
     "anabranch.durable.history_replay",
     # what an end was decided with
     f"{RULES}.repair.retry_plan",
+    # what a log promises, whatever it is folded to
+    "anabranch.service.data_check.run_consistency",
     # the number of committed events by type
     "anabranch.rest.metrics",
 }

@@ -23,7 +23,7 @@ from anabranch.service import WorkflowService
 from tests.chaos import nodes
 from tests.chaos.ledger import Ledger
 from tests.chaos.shapes import SHAPES, child, family
-from tests.chaos.verdict import violations_of
+from tests.chaos.verdict import violations_of, what_is_stored_is_wrong
 
 TENANT = "default"
 LEASE_MS = 1_000
@@ -100,6 +100,7 @@ class Campaign:
             report.effects = len(ledger.entries)
             report.repeated_effects = report.effects - len({(e["key"], e["attempt"]) for e in ledger.entries})
             await api.close()
+        report.violations += await asyncio.to_thread(what_is_stored_is_wrong, self.door_url)
         report.seconds = time.monotonic() - began
         return report
 

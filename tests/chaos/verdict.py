@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
@@ -19,6 +22,25 @@ def violations_of(
     for run, each in loaded.items():
         found += [f"{run}: {problem}" for problem in _of_one_run(each, cancelled=run in cancelled, n=started[run])]
     return found + _of_ledger(loaded, entries)
+
+
+def what_is_stored_is_wrong(url: str) -> list[str]:
+    """What `verify --all` and `doctor --data` find in the database that a campaign leaves behind."""
+    found = []
+    for command in (["verify", "--all"], ["doctor", "--data"]):
+        arguments = [sys.executable, "-m", "anabranch", *command, "--database-url", url, "--json"]
+        ended = subprocess.run(arguments, capture_output=True, text=True, check=False)
+        wrong = _findings(json.loads(ended.stdout)) if ended.returncode in (0, 1) and ended.stdout else []
+        found += [f"{' '.join(command)}: {each}" for each in wrong]
+        if ended.returncode != 0 and not wrong:
+            found.append(f"{' '.join(command)} exits {ended.returncode}: {ended.stderr}{ended.stdout}")
+    return found
+
+
+def _findings(document: Mapping[str, Any]) -> list[str]:
+    faulty = [(run["instanceID"], finding) for run in document.get("faulty", ()) for finding in run["findings"]]
+    of_data = [(finding["instanceID"], finding) for finding in document.get("findings", ())]
+    return [f"{run}: {finding['code']}: {finding['message']}" for run, finding in [*faulty, *of_data]]
 
 
 def _of_one_run(loaded: Loaded, *, cancelled: bool, n: int) -> list[str]:

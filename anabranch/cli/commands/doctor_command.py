@@ -4,37 +4,50 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
 import typer
 from pydantic import SecretStr
 
 from anabranch.cli import nearby
-from anabranch.cli.options import AsJson, DatabaseUrl
+from anabranch.cli.options import AsJson, DatabaseOptions, DatabaseUrl
 from anabranch.cli.output import print_document, print_line, print_table
+from anabranch.cli.session import open_session
 from anabranch.deferred import deferred
 from anabranch.engine.rules.duration import format_duration
 from anabranch.errors import AnabranchError, DatabaseMissing
+from anabranch.service.data_check.data_finding import HINTS
 from anabranch.settings import Settings, Source, environment_name
 
 if TYPE_CHECKING:
     from anabranch import app, migrations
+    from anabranch.service.data_check.data_doctor import DataReport
 else:
     app = deferred("anabranch.app")
     migrations = deferred("anabranch.migrations")
 
 EXIT_UNREACHABLE = 1
 EXIT_ABSENT = 2
+EXIT_WRONG = 1
 
 _PASSWORD_PARAMETER = re.compile(r"([?&]password=)[^&]*")
 
 
-def doctor(*, database_url: DatabaseUrl = None, as_json: AsJson = False) -> None:
+def doctor(
+    *,
+    data: Annotated[bool, typer.Option("--data", help="Check all stored data instead; reads only.")] = False,
+    database_url: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
     """Show each setting and its source, the sandbox of code nodes, and whether the database is available.
 
-    Exits 1 if the database is unavailable, 2 if there is none where a setting says.
+    Exits 1 if the database is unavailable, 2 if there is none where a setting says. With --data every run, log and
+    counter of the database is checked, also while workers work on it; exits 1 if something is wrong.
     """
+    if data:
+        _check_data(DatabaseOptions(database_url, as_json=as_json))
+        return
     settings, sources = Settings.load_with_sources(database_url=database_url)
     in_force = {field: _plain(field, getattr(settings, field)) for field in Settings.model_fields}
     in_force["database_url"] = without_password(settings.database_url)
@@ -55,6 +68,32 @@ def doctor(*, database_url: DatabaseUrl = None, as_json: AsJson = False) -> None
         print_line("code nodes are sealed by: " + ", ".join(f"{layer} {state}" for layer, state in sandbox.items()))
         print_line(_database_line(database))
     raise typer.Exit(exit_code)
+
+
+def _check_data(at: DatabaseOptions) -> None:
+    """Check all data, and print what is wrong with it and what to do."""
+    session = open_session(at)
+
+    async def checked() -> DataReport:
+        async with app.build(session.settings).open_data_check() as check:
+            return await check.check()
+
+    report = asyncio.run(checked())
+    if at.as_json:
+        print_document(report.as_json())
+        raise typer.Exit(EXIT_WRONG if report.findings else 0)
+    for finding in report.findings:
+        run = "" if finding.instance_id is None else f" run {finding.instance_id}"
+        row = "" if finding.seq is None else f" row {finding.seq}"
+        print_line(f"{finding.fault.value}{run}{row}: {finding.message}")
+    for fault in dict.fromkeys(finding.fault for finding in report.findings):
+        print_line(f"hint for {fault.value}: {HINTS[fault]}")
+    wrong = len(report.findings) + report.omitted
+    print_line(
+        f"checked {report.runs:,} runs with {report.rows:,} rows: "
+        + (f"{wrong} findings" if wrong else "nothing is wrong")
+    )
+    raise typer.Exit(EXIT_WRONG if wrong else 0)
 
 
 def _look_at(settings: Settings, *, is_chosen: bool) -> tuple[dict[str, Any], int]:

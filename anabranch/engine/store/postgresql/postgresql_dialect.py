@@ -123,6 +123,7 @@ class PostgresqlDialect:
         " ELSE CAST(CAST(l.payload AS jsonb) - 'output' AS json) END"
     )
     among_ids = "instance_id = ANY(CAST(:ids AS uuid[]))"
+    index_names = "SELECT indexname FROM pg_indexes WHERE schemaname = current_schema()"
     ended_children = statements.ENDED_CHILDREN
     is_effective = statements.IS_EFFECTIVE
 

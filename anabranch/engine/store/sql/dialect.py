@@ -127,6 +127,9 @@ class Dialect(Protocol):
     is_effective: str
     """The condition that no reopening has left out the log row `l`."""
 
+    index_names: str
+    """Selects the names of all indexes of the schema that we use."""
+
     row_lock: str
     """The words that make a SELECT lock what it finds and leave out what others have locked; empty where only
     one connection writes at a time."""

@@ -35,6 +35,7 @@ from anabranch.engine.rules.stimuli import SignalSent
 from anabranch.engine.store.sql import lapses, statements
 from anabranch.engine.store.sql.component import CommitProgress
 from anabranch.engine.store.sql.console_table import remove_console_of
+from anabranch.engine.store.sql.data_checks import DataChecks
 from anabranch.engine.store.sql.definitions import Definitions
 from anabranch.engine.store.sql.dialect import Dialect, ExternalEvent, Taken
 from anabranch.engine.store.sql.faults import DataRefused, DuplicateRefused, LocksHeld
@@ -61,7 +62,7 @@ LOOKS_MAX = 4
 _NO_LIMIT = 2**31 - 1
 
 
-class SqlStore(Reads, RunReader, Definitions, Purging, Reopenings):
+class SqlStore(Reads, RunReader, Definitions, Purging, Reopenings, DataChecks):
     """A store on a SQL database; see `ports.Store` for what each method promises."""
 
     def __init__(self, dialect: Dialect, *, connect_wait_s: float = CONNECT_WAIT_S) -> None:

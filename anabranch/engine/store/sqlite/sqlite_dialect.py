@@ -96,6 +96,7 @@ class SqliteDialect:
     payload_without_output = "json_remove(l.payload, '$.output')"
     is_remote = False
     among_ids = "instance_id IN (SELECT value FROM json_each(:ids))"
+    index_names = "SELECT name FROM sqlite_master WHERE type = 'index'"
     ended_children = statements.ENDED_CHILDREN
     is_effective = statements.IS_EFFECTIVE
 

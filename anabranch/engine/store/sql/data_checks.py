@@ -1,0 +1,99 @@
+"""What `doctor --data` reads of a database beside runs and logs: pages of runs, their families, counters, indexes.
+
+Reading only, one short statement each; `SqlStore` inherits it.
+"""
+
+# Statements are put together from this package's own column names; values are always parameters.
+# ruff: noqa: S608
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import text
+
+from anabranch.engine.ports import InstanceRow
+from anabranch.engine.rules.events import Status
+from anabranch.engine.store.schema import metadata
+from anabranch.engine.store.sql.component import SqlComponent
+from anabranch.engine.store.sql.rows import INSTANCE_COLUMNS, instance_row
+
+_COLUMNS = ", ".join(INSTANCE_COLUMNS)
+
+_RUNS = text(f"SELECT {_COLUMNS} FROM workflow_instances WHERE instance_id > :after ORDER BY instance_id LIMIT :limit")
+
+_COUNTS = text("""
+    SELECT c.tenant_id, c.workflow_id, c.status, c.runs,
+        (SELECT count(*) FROM workflow_instances AS i
+         WHERE i.tenant_id = c.tenant_id AND i.workflow_id = c.workflow_id AND i.status = c.status AND NOT i.test
+           AND i.completed_at <= (SELECT reached FROM watermarks WHERE name = 'run_counts')) AS stored
+    FROM run_counts AS c
+    WHERE c.workflow_id > :after OR c.workflow_id = :after AND (c.tenant_id, c.status) > (:tenant_id, :status)
+    ORDER BY c.workflow_id, c.tenant_id, c.status LIMIT 1
+""")
+
+_MISSING_VERSIONS = text("""
+    SELECT w.workflow_id, w.name, w.newest_version FROM workflows AS w
+    WHERE NOT EXISTS (SELECT 1 FROM workflow_versions AS v
+                      WHERE v.workflow_id = w.workflow_id AND v.version = w.newest_version)
+    ORDER BY w.workflow_id LIMIT :limit
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class CountedRuns:
+    """A counter of ended runs, and how many runs are stored that it should have counted; of one moment."""
+
+    tenant_id: str
+    workflow_id: str
+    status: Status
+    counted: int
+    stored: int
+
+
+class DataChecks(SqlComponent):
+    """The part of a store that a check of all data reads."""
+
+    async def runs_after(self, instance_id: str, *, limit: int) -> list[InstanceRow]:
+        """The next runs of all tenants by id. Uses the primary key."""
+        asked = {"after": instance_id, "limit": limit}
+        rows = await self.read(lambda connection: connection.execute(_RUNS, asked).all())
+        return [instance_row(tuple(row)) for row in rows]
+
+    async def runs_among(self, instance_ids: Sequence[str]) -> Mapping[str, InstanceRow]:
+        """Those of these runs that are stored. Uses the primary key."""
+        query = text(f"SELECT {_COLUMNS} FROM workflow_instances WHERE {self.dialect.among_ids}")
+        asked = {"ids": self.dialect.ids(instance_ids)}
+        rows = await self.read(lambda connection: connection.execute(query, asked).all())
+        found = [instance_row(tuple(row)) for row in rows]
+        return {row.head.instance_id: row for row in found}
+
+    async def counter_after(self, before: CountedRuns | None) -> CountedRuns | None:
+        """The next counter of ended runs with what is stored; None: there is no more.
+
+        Counts through ix_instance_listing_by_workflow, one workflow at a time.
+        """
+        first = "00000000-0000-0000-0000-000000000000"
+        asked = {
+            "after": first if before is None else before.workflow_id,
+            "tenant_id": "" if before is None else before.tenant_id,
+            "status": "" if before is None else before.status.value,
+        }
+        row = await self.read(lambda connection: connection.execute(_COUNTS, asked).one_or_none())
+        if row is None:
+            return None
+        return CountedRuns(row.tenant_id, str(row.workflow_id), Status(row.status), row.runs, row.stored)
+
+    async def missing_versions(self, *, limit: int) -> list[tuple[str, str, int]]:
+        """Id, name and newest version of workflows whose newest version is not stored."""
+        rows = await self.read(lambda connection: connection.execute(_MISSING_VERSIONS, {"limit": limit}).all())
+        return [(str(row.workflow_id), row.name, row.newest_version) for row in rows]
+
+    async def missing_indexes(self) -> list[str]:
+        """The indexes of the schema that the database does not have."""
+
+        query = text(self.dialect.index_names)
+        there = await self.read(lambda connection: set(connection.execute(query).scalars()))
+        wanted = (str(index.name) for table in metadata.sorted_tables for index in table.indexes)
+        return sorted(name for name in wanted if name not in there)

@@ -1,0 +1,223 @@
+"""Walks through all data of a live database, reading only, a few runs at a time.
+
+Called by `anabranch doctor --data`. A row and its log are read in one snapshot; whatever is found is looked at once
+more after a moment, so that what another process is just changing is not reported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from anabranch.engine.log_pages import pages_of
+from anabranch.engine.plans import PlanCache
+from anabranch.engine.ports import InstanceRow, Loaded
+from anabranch.engine.rules.evolve import AnyPlan, AnyState, evolve, new_state
+from anabranch.engine.rules.graph.node_types import NodeTypes
+from anabranch.engine.store.sql.store import SqlStore
+from anabranch.errors import AnabranchError, NotFound, StoreUnavailable
+from anabranch.service.data_check.data_finding import DataFault, DataFinding
+from anabranch.service.data_check.run_consistency import LogFacts, family, parents_to_wake, row_and_log
+
+# 100 runs or 8 MB of logs at once: a statement of some ten milliseconds, and bounded memory whatever is stored.
+RUNS_AT_ONCE = 100
+BYTES_AT_ONCE = 8 * 1_048_576
+
+# 500 ms: what another process was committing is committed by then, and a worker has looked at what was woken.
+LOOK_AGAIN_S = 0.5
+
+# 1,000 findings: more do not tell more, and are kept in memory.
+FINDINGS_MAX = 1_000
+
+# Before every id.
+_FIRST_ID = "00000000-0000-0000-0000-000000000000"
+
+
+@dataclass(slots=True)
+class DataReport:
+    """What was read, and what is wrong with it."""
+
+    runs: int = 0
+    rows: int = 0
+    findings: list[DataFinding] = field(default_factory=list)
+    omitted: int = 0
+
+    def add(self, found: Sequence[DataFinding]) -> None:
+        """Keep findings, as many as there is room for."""
+        room = max(0, FINDINGS_MAX - len(self.findings))
+        self.findings += found[:room]
+        self.omitted += max(0, len(found) - room)
+
+    def as_json(self) -> dict[str, Any]:
+        """As it is printed."""
+        return {
+            "runs": self.runs,
+            "rows": self.rows,
+            "findings": [finding.as_json() for finding in self.findings],
+            "findingsOmitted": self.omitted,
+        }
+
+
+class DataDoctor:
+    """Checks one database."""
+
+    def __init__(self, store: SqlStore, node_types: NodeTypes, *, look_again_s: float = LOOK_AGAIN_S) -> None:
+        self._store = store
+        self._look_again_s = look_again_s
+        self._plans = PlanCache(store, node_types)
+
+    async def check(self, told: Callable[[int], None] = lambda runs: None) -> DataReport:
+        """Check everything. `told` hears how many runs were checked so far. Raises StoreUnavailable."""
+        report = DataReport()
+        after: str | None = _FIRST_ID
+        while after is not None:
+            rows = await self._store.runs_after(after, limit=RUNS_AT_ONCE)
+            for batch in _batches(rows):
+                report.runs += len(batch)
+                report.rows += sum(row.last_seq for row in batch)
+                report.add(await self._confirmed([row.head.instance_id for row in batch]))
+            told(report.runs)
+            after = rows[-1].head.instance_id if len(rows) == RUNS_AT_ONCE else None
+        report.add(await self._orphans())
+        report.add(await self._counters())
+        report.add(await self._schema())
+        return report
+
+    # -- runs -----------------------------------------------------------------------------
+    async def _confirmed(self, instance_ids: list[str]) -> list[DataFinding]:
+        """What is wrong with these runs, and still is after a moment."""
+        found = await self._runs(instance_ids)
+        if not found:
+            return []
+        await asyncio.sleep(self._look_again_s)
+        again = await self._runs(
+            list(dict.fromkeys(each.instance_id for each in found if each.instance_id is not None))
+        )
+        kinds = {(each.instance_id, each.fault) for each in found}
+        return [each for each in again if (each.instance_id, each.fault) in kinds]
+
+    async def _runs(self, instance_ids: list[str]) -> list[DataFinding]:
+        """What is wrong with these runs now."""
+        found: list[DataFinding] = []
+        loaded = await self._loaded(instance_ids, found)
+        states: dict[str, AnyState | None] = {}
+        now = await self._store.now()
+        for instance_id, each in loaded.items():
+            note = _Noter(instance_id, found)
+            states[instance_id] = await self._one(each, now, note)
+        relatives = {each.row.head.parent_id for each in loaded.values() if each.row.head.parent_id is not None}
+        relatives |= {child for state in states.values() if state is not None for child in state.children}
+        others = await self._store.runs_among(sorted(relatives)) if relatives else {}
+        for instance_id, each in loaded.items():
+            note, state = _Noter(instance_id, found), states[instance_id]
+            family(each.row, state, others, now=now, note=note)
+            for child_id in () if state is None else parents_to_wake(state, each.row, others, now=now):
+                note(DataFault.PARENT_NOT_WOKEN, f"its child {child_id} has ended, and nobody looks at it", None)
+        return found
+
+    async def _loaded(self, instance_ids: list[str], found: list[DataFinding]) -> dict[str, Loaded]:
+        """These runs with their logs; one that cannot be read is left out and noted."""
+        try:
+            return await self._store.load(instance_ids)
+        except (StoreUnavailable, asyncio.CancelledError):
+            raise
+        except Exception as unreadable:  # noqa: BLE001 -- whatever a stored value makes a parser raise
+            if len(instance_ids) == 1:
+                message = f"its log cannot be read: {type(unreadable).__name__}: {unreadable}"
+                found.append(DataFinding(DataFault.LOG_UNREADABLE, message, instance_ids[0]))
+                return {}
+        loaded: dict[str, Loaded] = {}
+        for instance_id in instance_ids:
+            loaded |= await self._loaded([instance_id], found)
+        return loaded
+
+    async def _one(self, loaded: Loaded, now: int, note: _Noter) -> AnyState | None:
+        """Check one run; the state that its log folds to, if it does."""
+        row, facts = loaded.row, LogFacts(note)
+        plan = await self._plan(row, note)
+        state = None if plan is None else new_state(plan, row.head)
+        try:
+            async for page in pages_of(self._store, loaded):
+                for event in page:
+                    facts.take(event)
+                    if state is not None and not facts.is_broken:
+                        evolve(state, event)
+        except (StoreUnavailable, asyncio.CancelledError):
+            raise
+        except Exception as unreadable:  # noqa: BLE001 -- see _loaded
+            message = f"its log cannot be folded at row {facts.rows}: {type(unreadable).__name__}: {unreadable}"
+            note(DataFault.LOG_UNREADABLE, message, facts.rows)
+            return None
+        whole = state if not facts.is_broken and facts.rows == row.last_seq else None
+        row_and_log(row, facts, whole, now=now, note=note)
+        return whole
+
+    async def _plan(self, row: InstanceRow, note: _Noter) -> AnyPlan | None:
+        try:
+            return await self._plans.plan_of(row.head)
+        except NotFound as absent:
+            note(DataFault.DEFINITION_MISSING, absent.message, None)
+        except StoreUnavailable:
+            raise
+        except AnabranchError as refusal:
+            note(DataFault.DEFINITION_MISSING, f"its definition cannot be compiled: {refusal.message}", None)
+        return None
+
+    # -- what belongs to no run -----------------------------------------------------------
+    async def _orphans(self) -> list[DataFinding]:
+        found: list[DataFinding] = []
+        place: str | None = _FIRST_ID
+        while place is not None and len(found) < FINDINGS_MAX:
+            orphans, place = await self._store.orphaned_logs(after=place)
+            stored = await self._store.runs_among(orphans) if orphans else {}  # a run may have begun meanwhile
+            for instance_id in orphans:
+                if instance_id not in stored:
+                    message = f"there are rows of the log of run {instance_id}, and no such run"
+                    found.append(DataFinding(DataFault.LOG_ORPHANED, message, instance_id))
+        for workflow_id, name, version in await self._store.missing_versions(limit=FINDINGS_MAX):
+            message = f"workflow '{name}' ({workflow_id}) has no version {version}, which is its newest"
+            found.append(DataFinding(DataFault.DEFINITION_MISSING, message))
+        return found
+
+    async def _counters(self) -> list[DataFinding]:
+        found: list[DataFinding] = []
+        counter = await self._store.counter_after(None)
+        while counter is not None:
+            if counter.counted != counter.stored:
+                message = (
+                    f"workflow {counter.workflow_id} has {counter.counted} runs counted {counter.status.value}"
+                    f" in tenant '{counter.tenant_id}', and {counter.stored} are stored"
+                )
+                found.append(DataFinding(DataFault.COUNTS_DIFFER, message))
+            counter = await self._store.counter_after(counter)
+        return found
+
+    async def _schema(self) -> list[DataFinding]:
+        missing = await self._store.missing_indexes()
+        return [DataFinding(DataFault.INDEX_MISSING, f"the index {name} is not there") for name in missing]
+
+
+class _Noter:
+    """Notes findings about one run."""
+
+    def __init__(self, instance_id: str, found: list[DataFinding]) -> None:
+        self._instance_id = instance_id
+        self._found = found
+
+    def __call__(self, fault: DataFault, message: str, seq: int | None) -> None:
+        self._found.append(DataFinding(fault, message, self._instance_id, seq))
+
+
+def _batches(rows: Sequence[InstanceRow]) -> list[list[InstanceRow]]:
+    """The same rows, in parts whose logs can be in memory together."""
+    batches: list[list[InstanceRow]] = []
+    weight = BYTES_AT_ONCE
+    for row in rows:
+        weight += row.log_weight
+        if weight >= BYTES_AT_ONCE or not batches:
+            batches.append([])
+            weight = row.log_weight
+        batches[-1].append(row)
+    return batches

@@ -1,0 +1,79 @@
+"""What a check of the data can find, and what to do about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class DataFault(StrEnum):
+    """A broken promise about stored data."""
+
+    LOG_BROKEN = "LOG_BROKEN"
+    LOG_UNREADABLE = "LOG_UNREADABLE"
+    LOG_ORPHANED = "LOG_ORPHANED"
+    LOG_SIZE_DIFFERS = "LOG_SIZE_DIFFERS"
+    ENDING_REPEATED = "ENDING_REPEATED"
+    END_REPEATED = "END_REPEATED"
+    STATUS_DIFFERS = "STATUS_DIFFERS"
+    TIMES_DIFFER = "TIMES_DIFFER"
+    SUSPENSION_DIFFERS = "SUSPENSION_DIFFERS"
+    ENDED_RUN_HELD = "ENDED_RUN_HELD"
+    LEASE_ENDLESS = "LEASE_ENDLESS"
+    RUN_STUCK = "RUN_STUCK"
+    SIGNAL_REPEATED = "SIGNAL_REPEATED"
+    DEFINITION_MISSING = "DEFINITION_MISSING"
+    CHILD_MISSING = "CHILD_MISSING"
+    CHILD_ABANDONED = "CHILD_ABANDONED"
+    PARENT_NOT_WOKEN = "PARENT_NOT_WOKEN"
+    FAMILY_DIFFERS = "FAMILY_DIFFERS"
+    COUNTS_DIFFER = "COUNTS_DIFFER"
+    INDEX_MISSING = "INDEX_MISSING"
+
+
+_RESTORE = "Restore the database from a backup, or cancel and delete the run; keep `anabranch runs export` of it first."
+_TOUCH = "Pause and resume the run: a worker looks at it then."
+
+HINTS: dict[DataFault, str] = {
+    DataFault.LOG_BROKEN: _RESTORE,
+    DataFault.LOG_UNREADABLE: _RESTORE,
+    DataFault.LOG_ORPHANED: "`anabranch purge` removes logs of runs that are not there.",
+    DataFault.LOG_SIZE_DIFFERS: "It only decides how a log is read and when it is full. Restore it, or leave it.",
+    DataFault.ENDING_REPEATED: _RESTORE,
+    DataFault.END_REPEATED: _RESTORE,
+    DataFault.STATUS_DIFFERS: "The log is right. Restore the row from a backup; of an open run, cancel and rerun it.",
+    DataFault.TIMES_DIFFER: "The log is right. Restore the row from a backup; lists and retention go by it.",
+    DataFault.SUSPENSION_DIFFERS: "Resume the run, and pause it again if it is to stand still.",
+    DataFault.ENDED_RUN_HELD: "Nothing will happen to the run. Restore the row, or delete the run.",
+    DataFault.LEASE_ENDLESS: "Stop the worker that is named, with SIGTERM: it gives its leases back.",
+    DataFault.RUN_STUCK: _TOUCH,
+    DataFault.SIGNAL_REPEATED: "Look whether its effect has happened twice; the index that forbids it may be missing.",
+    DataFault.DEFINITION_MISSING: "Restore the version from a backup; its runs cannot go on without it.",
+    DataFault.CHILD_MISSING: "Cancel the run and rerun it: the child that it waits for is not stored.",
+    DataFault.CHILD_ABANDONED: "Cancel the child: nobody waits for it any more.",
+    DataFault.PARENT_NOT_WOKEN: _TOUCH,
+    DataFault.FAMILY_DIFFERS: "Restore the row from a backup; trees of runs are shown by it.",
+    DataFault.COUNTS_DIFFER: "Only the numbers of `runCounts` are wrong. Restore the table run_counts from a backup.",
+    DataFault.INDEX_MISSING: "Create it as a new database has it; until then nothing prevents what it forbids.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DataFinding:
+    """One thing that is wrong."""
+
+    fault: DataFault
+    message: str
+    instance_id: str | None = None
+    seq: int | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """As it is printed."""
+        return {
+            "code": self.fault.value,
+            "instanceID": self.instance_id,
+            "seq": self.seq,
+            "message": self.message,
+            "hint": HINTS[self.fault],
+        }

@@ -1,0 +1,134 @@
+"""Does the row of a run agree with its log, and with the rows of its family? Pure.
+
+Called by `data_doctor` with a row and its log of one moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from anabranch.engine.ports import InstanceRow
+from anabranch.engine.rules.events import ENDINGS, TERMINALS, Event, EventType, Status
+from anabranch.engine.rules.evolve import AnyState, outstanding
+from anabranch.engine.rules.payloads import read_signal
+from anabranch.service.data_check.data_finding import DataFault
+
+# A day: no lease is nearly so long, whatever is set.
+LEASE_MS_MAX = 86_400_000
+
+Note = Callable[[DataFault, str, int | None], None]
+
+
+@dataclass(slots=True, eq=False)
+class LogFacts:
+    """What the rows of a log have in common: kept while they are read, so that no log is in memory as a whole."""
+
+    note: Note
+    rows: int = 0
+    bytes: int = 0
+    is_broken: bool = False
+    ended: Event | None = None
+    _endings: set[tuple[str, str]] = field(default_factory=set)
+    _keys: set[str] = field(default_factory=set)
+
+    def take(self, event: Event) -> None:
+        """Take in the next row."""
+        self.rows += 1
+        self.bytes += len(event.payload.raw)
+        if event.seq != self.rows and not self.is_broken:
+            self.is_broken = True
+            self.note(DataFault.LOG_BROKEN, f"row {self.rows} is not there; the next one is {event.seq}", event.seq)
+        if self.ended is not None:
+            self.is_broken = True
+            self.note(DataFault.END_REPEATED, f"{event.type.value} is written after {self.ended.type.value}", event.seq)
+        if event.type in ENDINGS:
+            place = (event.node_id, event.scope)
+            if place in self._endings:
+                self.is_broken = True
+                where = f" in {event.scope}" if event.scope else ""
+                self.note(DataFault.ENDING_REPEATED, f"'{event.node_id}'{where} has ended twice", event.seq)
+            self._endings.add(place)
+        if event.type in TERMINALS:
+            self.ended = event
+        key = read_signal(event.payload).key if event.type is EventType.SIGNAL_RECEIVED else None
+        if key is not None:
+            if key in self._keys:
+                self.note(DataFault.SIGNAL_REPEATED, f"the signal with the key {key!r} is stored twice", event.seq)
+            self._keys.add(key)
+
+
+def row_and_log(row: InstanceRow, log: LogFacts, state: AnyState | None, *, now: int, note: Note) -> None:
+    """Hold a row against its log, and against the state that the log folds to (None: it cannot be folded)."""
+    if log.rows < row.last_seq and not log.is_broken:
+        note(DataFault.LOG_BROKEN, f"the last rows are not there: {log.rows} of {row.last_seq}", log.rows)
+    elif log.rows != row.last_seq and not log.is_broken:
+        note(DataFault.LOG_BROKEN, f"the row counts {row.last_seq} rows of the log, and there are {log.rows}", None)
+    if row.log_bytes not in (0, log.bytes):
+        note(
+            DataFault.LOG_SIZE_DIFFERS, f"the row says {row.log_bytes} bytes of payloads, the log has {log.bytes}", None
+        )
+    if row.status.is_terminal and (row.worker_id is not None or row.available_at is not None):
+        note(DataFault.ENDED_RUN_HELD, f"it is {row.status.value} and still held or due", None)
+    if row.status.is_terminal != (row.completed_at is not None):
+        note(DataFault.TIMES_DIFFER, f"it is {row.status.value}, and completed_at is {row.completed_at}", None)
+    if row.worker_id is not None and (row.available_at is None or row.available_at > now + LEASE_MS_MAX):
+        note(DataFault.LEASE_ENDLESS, f"worker {row.worker_id} holds it under a lease without end", None)
+    if state is not None:
+        for fault, message in _row_and_state(row, state):
+            note(fault, message, None)
+
+
+def _row_and_state(row: InstanceRow, state: AnyState) -> Iterator[tuple[DataFault, str]]:
+    alike = {row.status, state.status} <= {Status.RUNNING, Status.WAITING}
+    if row.status is not state.status and not alike:
+        yield DataFault.STATUS_DIFFERS, f"the row says {row.status.value}, the log {state.status.value}"
+    if (row.started_at is not None) != state.started:
+        yield (
+            DataFault.TIMES_DIFFER,
+            f"started_at is {row.started_at}, and by its log it has {'' if state.started else 'not '}begun",
+        )
+    reason = None if state.suspension is None or state.is_terminal else state.suspension.reason
+    if row.suspended_for is not reason:
+        said = [None if each is None else each.value for each in (row.suspended_for, reason)]
+        yield DataFault.SUSPENSION_DIFFERS, f"the row is suspended for {said[0]}, the log for {said[1]}"
+    if state.is_terminal or row.status.is_terminal:
+        return
+    if not (outstanding(state) or state.waits or state.promises or state.suspension):
+        yield DataFault.RUN_STUCK, "it is open, and by its log nothing would ever move it again"
+    due = 0 if state.running and state.suspension is None else state.next_due()
+    if row.worker_id is None and due is not None and (row.available_at is None or row.available_at > due):
+        what = "work is outstanding" if due == 0 else f"something is due at {due}"
+        yield DataFault.RUN_STUCK, f"nobody holds it, {what}, and no worker looks at it before {row.available_at}"
+
+
+def family(
+    row: InstanceRow, state: AnyState | None, others: Mapping[str, InstanceRow], *, now: int, note: Note
+) -> None:
+    """Hold a row against those of its parent and of the children that it waits for."""
+    parent = None if row.head.parent_id is None else others.get(row.head.parent_id)
+    if parent is not None:
+        _parent(row, parent, now=now, note=note)
+    elif row.head.parent_waits and not row.status.is_terminal:
+        note(DataFault.CHILD_ABANDONED, f"it is awaited by run {row.head.parent_id}, which is not stored", None)
+    for child_id in () if state is None or state.is_terminal else state.children:
+        if child_id not in others:
+            note(DataFault.CHILD_MISSING, f"it waits for run {child_id}, which is not stored", None)
+
+
+def _parent(row: InstanceRow, parent: InstanceRow, *, now: int, note: Note) -> None:
+    head = row.head
+    if head.depth != parent.head.depth + 1 or head.root_id != (parent.head.root_id or parent.head.instance_id):
+        note(DataFault.FAMILY_DIFFERS, f"depth and root are not those of a child of run {head.parent_id}", None)
+    if head.parent_waits and parent.status.is_terminal and not row.status.is_terminal:
+        note(DataFault.CHILD_ABANDONED, f"it is awaited by run {head.parent_id}, which is {parent.status.value}", None)
+
+
+def parents_to_wake(state: AnyState, row: InstanceRow, others: Mapping[str, InstanceRow], *, now: int) -> Iterator[str]:
+    """Children that have ended although the run is parked as if they had not."""
+    parked = row.worker_id is None and (row.available_at is None or row.available_at > now)
+    if parked and state.suspension is None and not state.is_terminal:
+        for child_id in state.children:
+            child = others.get(child_id)
+            if child is not None and child.status.is_terminal:
+                yield child_id

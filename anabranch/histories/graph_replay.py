@@ -19,6 +19,7 @@ from anabranch.engine.rules.events import ENDINGS, TERMINALS, Event, EventType
 from anabranch.engine.rules.evolve import evolve, new_state
 from anabranch.engine.rules.graph.plan import Plan, PlanNode
 from anabranch.engine.rules.payloads import read_error, read_input
+from anabranch.engine.rules.shared.left_out import is_left_out
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.shared.signals import json_equal
 from anabranch.engine.rules.stimuli import Completed, EvaluationDue, Failed, NodeResult, Started, TimersDue
@@ -88,6 +89,8 @@ class _Recording:
         state = new_state(plan, head)
         for event in log:
             evolve(state, event)
+            if is_left_out(head.left_out, event.seq):
+                continue
             place = (event.node_id, event.scope)
             if event.type is EventType.NODE_DISPATCHED and place not in self.dispatched:
                 self.dispatched[place] = event
@@ -107,7 +110,9 @@ class _GraphReplay:
         self._plan = plan
         self._recording = recording
         # A deadline and a start in the future are matters of time, and here there is none.
-        self._state = new_state(plan, replace(head, deadline_at=None, available_at=head.created_at))
+        self._state = new_state(
+            plan, replace(head, deadline_at=None, available_at=head.created_at, left_out=(), generation=0)
+        )
         self._now = head.created_at
         self._new: list[Event] = []
         self._refused: dict[Place, str] = {}

@@ -6,7 +6,7 @@ Made by `Gateway.get_history`, kept in files by `runs export`, read by `verify` 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND, coded_plan
@@ -16,7 +16,7 @@ from anabranch.engine.rules.evolve import AnyPlan
 from anabranch.engine.rules.graph.compile import compile_plan
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.instants import from_iso
-from anabranch.engine.rules.payloads import read_test_run
+from anabranch.engine.rules.payloads import left_out_by, read_test_run, reopenings_in
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import InvalidRequest
@@ -86,6 +86,9 @@ def read_history(document: Any, *, what: str) -> History:
         raise InvalidRequest(f"{what}{place}: {type(wrong).__name__}: {wrong}", hint=_HINT) from None
     if not events or events[0].type is not EventType.INPUT_SET:
         raise InvalidRequest(f"{what}/log does not begin with {EventType.INPUT_SET.value}", hint=_HINT)
+    left_out = left_out_by(events)
+    generation = sum(1 for _ in reopenings_in(events))
+    head = replace(head, left_out=left_out, generation=generation)
     return History(head, str(document["run"]["status"]), definition, events)
 
 

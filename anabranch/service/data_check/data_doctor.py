@@ -135,7 +135,8 @@ class DataDoctor:
 
     async def _one(self, loaded: Loaded, now: int, note: _Noter) -> AnyState | None:
         """Check one run; the state that its log folds to, if it does."""
-        row, facts = loaded.row, LogFacts(note)
+        row = loaded.row
+        facts = LogFacts(note, row.head.left_out)
         plan = await self._plan(row, note)
         state = None if plan is None else new_state(plan, row.head)
         try:

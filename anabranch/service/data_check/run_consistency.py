@@ -12,6 +12,7 @@ from anabranch.engine.ports import InstanceRow
 from anabranch.engine.rules.events import ENDINGS, TERMINALS, Event, EventType, Status
 from anabranch.engine.rules.evolve import AnyState, outstanding
 from anabranch.engine.rules.payloads import read_signal
+from anabranch.engine.rules.shared.left_out import Ranges, is_left_out
 from anabranch.service.data_check.data_finding import DataFault
 
 # A day: no lease is nearly so long, whatever is set.
@@ -25,6 +26,8 @@ class LogFacts:
     """What the rows of a log have in common: kept while they are read, so that no log is in memory as a whole."""
 
     note: Note
+    left_out: Ranges
+    """The rows that reopenings have left out: they count for nothing but the number and size of rows."""
     rows: int = 0
     bytes: int = 0
     is_broken: bool = False
@@ -39,6 +42,8 @@ class LogFacts:
         if event.seq != self.rows and not self.is_broken:
             self.is_broken = True
             self.note(DataFault.LOG_BROKEN, f"row {self.rows} is not there; the next one is {event.seq}", event.seq)
+        if is_left_out(self.left_out, event.seq):
+            return
         if self.ended is not None:
             self.is_broken = True
             self.note(DataFault.END_REPEATED, f"{event.type.value} is written after {self.ended.type.value}", event.seq)
@@ -97,7 +102,12 @@ def _row_and_state(row: InstanceRow, state: AnyState) -> Iterator[tuple[DataFaul
     if not (outstanding(state) or state.waits or state.promises or state.suspension):
         yield DataFault.RUN_STUCK, "it is open, and by its log nothing would ever move it again"
     due = 0 if state.running and state.suspension is None else state.next_due()
-    if row.worker_id is None and due is not None and (row.available_at is None or row.available_at > due):
+    # A run that may have killed a process is due again only some time after each crash.
+    if (
+        row.worker_id is None
+        and due is not None
+        and (row.available_at is None or (row.available_at > due and row.blame is None))
+    ):
         what = "work is outstanding" if due == 0 else f"something is due at {due}"
         yield DataFault.RUN_STUCK, f"nobody holds it, {what}, and no worker looks at it before {row.available_at}"
 

@@ -9,6 +9,7 @@ from anabranch.engine.rules.coded.coded_plan import CodedPlan
 from anabranch.engine.rules.coded.names import FUNCTION_KEY, FUNCTION_NODE_ID, StepKind, is_step_name
 from anabranch.engine.rules.events import Event, EventType
 from anabranch.engine.rules.payloads import FunctionPaused, FunctionPostponed, read_system, read_wait
+from anabranch.engine.rules.shared.left_out import Ranges
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.verify.finding import FindingCode, Place
 from anabranch.engine.rules.verify.run_check import Account, RunCheck
@@ -19,8 +20,8 @@ _TIMER_PREFIX = "@"
 class CodedCheck(RunCheck):
     """Checks the log of one coded run."""
 
-    def __init__(self, plan: CodedPlan, head: InstanceHead) -> None:
-        super().__init__(head)
+    def __init__(self, plan: CodedPlan, head: InstanceHead, left_out: Ranges) -> None:
+        super().__init__(head, left_out)
         self._plan = plan
         self._attempt = 0
         """The workflow's attempt."""
@@ -28,6 +29,13 @@ class CodedCheck(RunCheck):
         """May the function be called now?"""
         self._retry_due_at: int | None = None
         self._kinds: dict[Place, StepKind] = {}
+
+    def passed_over(self, event: Event) -> None:
+        """A step that failed and is tried again stays known, although it may have no other row."""
+        place = (event.node_id, event.scope)
+        if event.type is EventType.NODE_FAILED and place not in self.open:
+            self._first_row(event, place)
+            self.open[place] = Account(place, event.attempt, event)
 
     def begin(self, event: Event) -> None:
         """Take INPUT_SET."""
@@ -65,7 +73,8 @@ class CodedCheck(RunCheck):
                     )
                     return
                 key = f"{self.head.instance_id}/"
-                earliest = event.created_at + self._plan.retry.delay_ms(event.attempt, key=key)
+                tries = event.attempt - account.redone_after
+                earliest = event.created_at + self._plan.retry.delay_ms(tries, key=key)
                 self.attempt_failed(event, account, attempts_max=self._plan.retry.max_attempts, earliest=earliest)
                 self._is_running = False
             case _:

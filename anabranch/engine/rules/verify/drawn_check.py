@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from anabranch.engine.rules.events import DEFAULT_HANDLE, ERROR_HANDLE, Event, EventType
 from anabranch.engine.rules.graph.plan import Plan, PlanNode
 from anabranch.engine.rules.payloads import handled_error, read_error, read_input, read_items
+from anabranch.engine.rules.shared.left_out import Ranges
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.shared.signals import json_equal
 from anabranch.engine.rules.templates.budget import Work
@@ -39,8 +40,8 @@ _ADDED_FAILURES = frozenset({"CONTEXT_TOO_LARGE", "VALUE_TOO_LARGE", "VALUE_NOT_
 class DrawnCheck(RunCheck):
     """Checks the log of one drawn run."""
 
-    def __init__(self, plan: Plan, head: InstanceHead) -> None:
-        super().__init__(head)
+    def __init__(self, plan: Plan, head: InstanceHead, left_out: Ranges) -> None:
+        super().__init__(head, left_out)
         self._plan = plan
         self._edges = Edges(plan)
         self._root = CheckedScope("", plan.root)
@@ -54,6 +55,9 @@ class DrawnCheck(RunCheck):
         self._must_fail: Event | None = None
         """The unhandled failure that ends the run."""
         self._is_terminating = False
+
+    def passed_over(self, event: Event) -> None:
+        """It changes nothing."""
 
     # -- rows -----------------------------------------------------------------------------
     def begin(self, event: Event) -> None:
@@ -87,7 +91,7 @@ class DrawnCheck(RunCheck):
 
     def finish(self) -> None:
         """Nothing may be owed at the end of the log: what a cause decides is committed with it."""
-        if self.last is not None and self.ended is None:
+        if self.last is not None and self.ended is None and not self.awaits_turn:
             self._nothing_is_owed(self.last)
             if self._root.is_over and self._root.handles:
                 self.note(
@@ -305,7 +309,7 @@ class DrawnCheck(RunCheck):
         if account is None:
             return
         key = f"{self.head.instance_id}/{event.scope}/{node.id}"
-        earliest = event.created_at + node.retry.delay_ms(event.attempt, key=key)
+        earliest = event.created_at + node.retry.delay_ms(event.attempt - account.redone_after, key=key)
         self.attempt_failed(event, account, attempts_max=node.retry.max_attempts, earliest=earliest)
 
     def _wait(self, event: Event, node: PlanNode) -> None:

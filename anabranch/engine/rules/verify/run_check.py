@@ -18,11 +18,13 @@ from anabranch.engine.rules.payloads import (
     SignalAwaited,
     SignalTaken,
     Waiting,
+    read_reopened,
     read_retry_time,
     read_signal,
     read_wait,
 )
 from anabranch.engine.rules.shared.child_ids import child_id
+from anabranch.engine.rules.shared.left_out import Ranges, is_left_out
 from anabranch.engine.rules.shared.log_limit import LOG_TOO_LARGE
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.shared.signals import KeptSignal, fits, json_equal, output_of
@@ -49,6 +51,10 @@ class Account:
     """The signals that it waits for."""
     names_event: bool = False
     taken: KeptSignal | None = None
+    redone_after: int = 0
+    """The last attempt before a reopening: the budget of attempts begins anew there."""
+    child_generation: int = 0
+    """The reopening since which it starts another child; 0: its first one."""
     """The signal that it has taken and will complete with."""
     child_id: str | None = None
 
@@ -98,13 +104,16 @@ class _Signals:
 class RunCheck(ABC):
     """Reads one log row by row and notes what is wrong with it."""
 
-    def __init__(self, head: InstanceHead) -> None:
+    def __init__(self, head: InstanceHead, left_out: Ranges) -> None:
         self.head = head
+        self._left_out = left_out
         self.findings: list[Finding] = []
         self.last: Event | None = None
         self.ended: Event | None = None
         self.is_suspended = False
         self.has_started = False
+        self.awaits_turn = False
+        """It was reopened, and nobody has gone on with it yet."""
         self.open: dict[Place, Account] = {}
         self.endings: dict[Place, Event] = {}
         self._signals = _Signals()
@@ -117,6 +126,10 @@ class RunCheck(ABC):
             self.note(FindingCode.SEQ_BROKEN, event, f"row {event.seq} follows row {expected - 1}")
         if (event.seq == 1) != (event.type is EventType.INPUT_SET):
             self.note(FindingCode.ROW_UNEXPECTED, event, f"{event.type.value} is row {event.seq}")
+        if self._left_out and is_left_out(self._left_out, event.seq):
+            self.last = event
+            self.passed_over(event)
+            return
         if self.ended is not None:
             self.note(FindingCode.ROW_AFTER_END, event, f"{event.type.value} follows {self.ended.type.value}")
         try:
@@ -137,6 +150,8 @@ class RunCheck(ABC):
             self.findings.append(Finding(code, event.seq, node_id, scope, message))
 
     def _take(self, event: Event) -> None:
+        if event.node_id:
+            self.awaits_turn = False
         if event.type in TERMINALS:
             self._check_terminal(event)
             self.ended = event
@@ -148,8 +163,33 @@ class RunCheck(ABC):
             self.is_suspended = False
         elif event.type is EventType.INPUT_SET:
             self.begin(event)
+        elif event.type is EventType.INSTANCE_REOPENED:
+            self._reopened(event)
         else:
             self.take_activation(event)
+
+    @abstractmethod
+    def passed_over(self, event: Event) -> None:
+        """A row that a reopening has left out."""
+
+    def _reopened(self, event: Event) -> None:
+        """What is to be tried again is due now; waits for signals time out later by how long the run was closed."""
+        said = read_reopened(event.payload)
+        self.awaits_turn = True
+        for each in said.redo:
+            account = self.open.get((each.node_id, each.scope))
+            if account is None:
+                message = f"{_name((each.node_id, each.scope))} is to be tried again, and is not open"
+                self.note(FindingCode.RETRY_UNEXPECTED, event, message)
+                continue
+            account.attempt = account.redone_after = each.attempt
+            account.is_retrying, account.is_waiting, account.due_at, account.row = True, False, event.created_at, event
+            account.child_id = None
+            if each.replaces_child:
+                account.child_generation = said.generation
+        for account in self._signals.waits.values():
+            if account.due_at is not None:
+                account.due_at += said.closed_ms
 
     @abstractmethod
     def begin(self, event: Event) -> None:
@@ -238,7 +278,7 @@ class RunCheck(ABC):
     def attempt_failed(self, event: Event, account: Account, *, attempts_max: int | None, earliest: int | None) -> None:
         """Take NODE_ATTEMPT_FAILED: another attempt is due."""
         due_at = read_retry_time(event.payload)
-        if attempts_max is not None and event.attempt >= attempts_max:
+        if attempts_max is not None and event.attempt - account.redone_after >= attempts_max:
             message = f"attempt {event.attempt} of {_name(account.place)} was the last, and another one is due"
             self.note(FindingCode.RETRY_UNEXPECTED, event, message)
         if earliest is not None and due_at < earliest:
@@ -263,7 +303,7 @@ class RunCheck(ABC):
             self._open_wait(event, account, said)
         elif isinstance(said, ChildAwaited):
             account.child_id = said.child_id
-            if said.child_id != child_id(self.head.instance_id, *account.place):
+            if said.child_id != child_id(self.head.instance_id, *account.place, account.child_generation):
                 message = f"{_name(account.place)} waits for run {said.child_id}, which is not its child"
                 self.note(FindingCode.CHILD_DIFFERS, event, message)
         elif isinstance(said, DelayStarted):

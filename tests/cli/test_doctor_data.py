@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from anabranch.app import build
 from anabranch.engine.rules.shared.child_ids import child_id
 from anabranch.engine.store.opening import dialect_of, open_store
 from anabranch.engine.store.schema import metadata
+from anabranch.engine.store.sql.store import SqlStore
 from anabranch.handlers.registry import builtin_types
 from anabranch.service.data_check.data_doctor import DataDoctor, DataReport
 from anabranch.service.data_check.data_finding import HINTS, DataFault
@@ -170,25 +171,29 @@ def _restored(connection: Connection, index_names: str) -> Iterator[None]:
                     index.create(connection)
 
 
-async def _checked(url: str) -> DataReport:
+@asynccontextmanager
+async def _opened(url: str) -> AsyncIterator[SqlStore]:
     store = open_store(url)
     await store.start()
     try:
-        return await DataDoctor(store, builtin_types(), look_again_s=0).check()
+        yield store
     finally:
         await store.stop()
 
 
+async def _checked(store: SqlStore) -> DataReport:
+    return await DataDoctor(store, builtin_types(), look_again_s=0).check()
+
+
 async def test_each_corruption_is_found_and_named_and_a_healthy_database_has_none(database_url: str) -> None:
     runs = await _filled(database_url)
-    healthy = await _checked(database_url)
-    assert [finding.message for finding in healthy.findings] == []
-    assert healthy.runs == len(runs)
-
     missed = {}
     dialect = dialect_of(database_url)
     engine = dialect.engine(commits=False)
-    try:
+    async with _opened(database_url) as store:
+        healthy = await _checked(store)
+        assert [finding.message for finding in healthy.findings] == []
+        assert healthy.runs == len(runs)
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             for fault, ways in CORRUPTIONS.items():
                 for name, statements in ways.items():
@@ -196,13 +201,12 @@ async def test_each_corruption_is_found_and_named_and_a_healthy_database_has_non
                         for statement in statements:
                             changed = connection.execute(text(statement.format(**runs)))
                             assert changed.rowcount != 0, name
-                        found = await _checked(database_url)
+                        found = await _checked(store)
                     if fault not in {finding.fault for finding in found.findings}:
                         missed[name] = [(finding.fault, finding.message) for finding in found.findings]
-    finally:
-        engine.dispose()
-    assert missed == {}
-    assert (await _checked(database_url)).findings == []
+        assert missed == {}
+        assert (await _checked(store)).findings == []
+    engine.dispose()
 
 
 def test_every_fault_has_a_corruption_that_shows_it_and_says_what_to_do() -> None:

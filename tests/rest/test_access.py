@@ -57,7 +57,6 @@ NEEDS: Mapping[tuple[str, str], str] = {
     ("GET", "/v1/runs/{instanceID}/log"): "viewer",
     ("POST", "/v1/runs/{instanceID}/signals/{event}"): "operator",
     ("GET", "/v1/runs/{instanceID}/iterations"): "viewer",
-    ("GET", "/v1/runs/{instanceID}/history"): "viewer",
     ("GET", "/v1/runs/{instanceID}/steps"): "viewer",
     ("GET", "/v1/runs/{instanceID}/summary"): "viewer",
     ("GET", "/v1/runs/{instanceID}/widget"): "viewer",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -15,12 +16,19 @@ from urllib.parse import quote
 
 import aiohttp
 import orjson
+from yarl import URL
 
-from anabranch.client.address import check_key, server_url
-from anabranch.client.refusals import refusal_of
+from anabranch import errors
 from anabranch.engine.rules.graph.source_texts import has_source_texts, keep_source_texts, plain
 from anabranch.engine.rules.values import Payload
-from anabranch.errors import AnabranchError, ServerAnswerInvalid, ServerUnreachable
+from anabranch.errors import (
+    AnabranchError,
+    DatabaseAway,
+    InvalidRequest,
+    ServerAnswerInvalid,
+    ServerRefusal,
+    ServerUnreachable,
+)
 
 # 5 s for a connection: a server that is up takes it in milliseconds.
 CONNECT_PATIENCE_S = 5.0
@@ -42,6 +50,16 @@ REQUEST_BYTES_MAX = 16 * 1_048_576
 ANSWER_BYTES_MAX = 128 * 1_048_576
 
 _CHUNK_BYTES = 65_536
+
+# As servers take them: 1 to 255 visible ASCII characters.
+_KEY = re.compile(r"[!-~]{1,255}")
+
+_BY_CODE = {
+    kind.code: kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, AnabranchError) and kind not in (DatabaseAway, ServerRefusal)
+}
+"""Every situation by its code."""
 
 
 class _NoBody:
@@ -210,3 +228,47 @@ def _retry_after_s(response: aiohttp.ClientResponse) -> float:
     """The seconds that the server asks for, within our bound; dates, which few send, count as nothing."""
     text = response.headers.get("Retry-After", "")
     return min(float(text), RETRY_AFTER_MAX_S) if text.isascii() and text.isdecimal() and len(text) < 10 else 0.0
+
+
+def server_url(text: str) -> URL:
+    """The URL below which the server's paths are. Raises InvalidRequest, which does not repeat a password."""
+    try:
+        url = URL(text)
+    except ValueError:
+        raise _no_url() from None
+    is_plain = url.user is None and url.password is None and not url.query_string and not url.fragment
+    if url.scheme not in ("http", "https") or not url.host or not is_plain or not text.isprintable() or " " in text:
+        raise _no_url()
+    return url.with_path(url.raw_path.rstrip("/"), encoded=True)
+
+
+def check_key(text: str) -> str:
+    """The key, if a header can carry it. Raises InvalidRequest, which does not repeat it."""
+    if not _KEY.fullmatch(text):
+        raise InvalidRequest(
+            "an API key is 1 to 255 visible ASCII characters",
+            hint="Give it as --token or ANABRANCH_TOKEN; `anabranch keys create` makes one.",
+        )
+    return text
+
+
+def _no_url() -> InvalidRequest:
+    return InvalidRequest(
+        "the URL of a server is http(s)://host[:port][/prefix]",
+        hint="Leave user, password, query and fragment out; the key is given as --token or ANABRANCH_TOKEN.",
+    )
+
+
+def refusal_of(answer: Any) -> AnabranchError | None:
+    """The error that an answer tells; None if it is not in our form."""
+    error = answer.get("error") if isinstance(answer, dict) else None
+    if not isinstance(error, dict):
+        return None
+    code, message, hint = error.get("code"), error.get("message"), error.get("hint")
+    if not (isinstance(code, str) and code and isinstance(message, str)):
+        return None
+    hint = hint if isinstance(hint, str) else None
+    kind = _BY_CODE.get(code)
+    if kind is None:
+        return ServerRefusal(code, message, hint=hint, details=error.get("details"))
+    return kind(message, hint=hint, details=error.get("details"))

@@ -17,28 +17,24 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from anabranch.engine.children import AwaitedChildren
-from anabranch.engine.ownership.owned import NAMES_TOLD_MAX, Adoption, Mailbox, OwnedInstance, OwnedInstances
+from anabranch.engine.ownership.owned import Adoption, Mailbox, OwnedInstance, OwnedInstances, owner_of
 from anabranch.engine.ownership.reconcile import Reconciler
-from anabranch.engine.ownership.waiters import Answer, StartResult, Waiters, why_rejected
+from anabranch.engine.ownership.waiters import Answer, StartResult, Waiters
 from anabranch.engine.ports import Clock, Loaded, Observer, Outcome, Store
 from anabranch.engine.rules.commands import Dispatch
-from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.events import Event
 from anabranch.engine.rules.evolve import AnyPlan, new_state
-from anabranch.engine.rules.shared.failures import as_refused, who_did
 from anabranch.engine.rules.shared.log_limit import LogLimit
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.stimuli import (
     CancelRequested,
     ChildEnded,
-    Completed,
     LeaseAcquired,
     LogReloaded,
-    NodeResult,
     PauseRequested,
     ResumeRequested,
     SignalSent,
     Started,
-    StepReport,
 )
 from anabranch.engine.rules.transitions import (
     BATCH_BYTES_MAX,
@@ -51,10 +47,9 @@ from anabranch.engine.rules.transitions import (
     owed_dispatches,
     plan_transitions,
 )
-from anabranch.engine.rules.values import NULL
 from anabranch.engine.task_worker import TaskWorker
 from anabranch.engine.telemetry import Telemetry
-from anabranch.errors import AnabranchError, StoreUnavailable, ValueNotStorable
+from anabranch.errors import StoreUnavailable
 
 logger = logging.getLogger("anabranch.engine")
 
@@ -86,7 +81,7 @@ class _Batch:
     @property
     def owned(self) -> list[OwnedInstance]:
         """Whose transitions they are."""
-        return [_owner(pending) for pending in self.pending_transitions]
+        return [owner_of(pending) for pending in self.pending_transitions]
 
     def planned(self) -> Planned:
         """As `Store.commit` and `apply_outcome` want it."""
@@ -111,12 +106,6 @@ class _Batch:
     def _size(self) -> int:
         transitions = [pending.transition for pending in self.pending_transitions if pending.transition is not None]
         return sum(transition.payload_bytes for transition in transitions)
-
-
-def _owner(pending: PendingTransition) -> OwnedInstance:
-    """Whose transition it is."""
-    assert isinstance(pending.leased, OwnedInstance), "this process decides for what it owns"
-    return pending.leased
 
 
 def _concerns_family(pending: PendingTransition) -> bool:
@@ -406,7 +395,7 @@ class Orchestrator:
             except StoreUnavailable as failure:
                 self._reconciler.note_failure(failure)
                 await self._reconciler.after_failed_commit(
-                    [(_owner(pending), pending) for pending in batch.pending_transitions]
+                    [(owner_of(pending), pending) for pending in batch.pending_transitions]
                 )
         except Exception:
             logger.exception("a batch went wrong; its runs are taken up again when their leases lapse")
@@ -425,7 +414,7 @@ class Orchestrator:
         of_locked = {id(pending) for pending in locked}
         for pending in batch.pending_transitions:
             if id(pending) not in of_locked:
-                self._owned.put_back([_owner(pending)])
+                self._owned.put_back([owner_of(pending)])
                 continue
             later = self._commit_later(_Batch([pending], batch.asked_at), pause_ms)
             task = asyncio.create_task(later, name="commit-later")
@@ -455,7 +444,7 @@ class Orchestrator:
         for pending in applied.idle:
             self._guarded(self._settle_idle, pending, pending)
         if len(applied.won) + len(applied.idle) + len(applied.locked) < len(planned.pending_transitions):
-            await self._settle_others(applied)
+            await self._reconciler.settle_others(applied)
         return applied.locked
 
     def _guarded(self, act: Callable[..., None], pending: PendingTransition, *arguments: Any) -> None:
@@ -463,19 +452,7 @@ class Orchestrator:
         try:
             act(*arguments)
         except Exception as defect:  # noqa: BLE001 -- whatever it is, it is this run's
-            self._drop_defective(pending, defect)
-
-    async def _settle_others(self, applied: AppliedOutcome) -> None:
-        """What was neither written nor had nothing to write."""
-        for pending, existing_id in applied.existing:
-            self._answer_creation(pending, StartResult(existing_id, Status.PENDING, created=False))
-        for pending in applied.rejected:
-            self._answer_creation(pending, why_rejected(pending.leased.state.head))
-        for pending in applied.defective:
-            self._drop_defective(pending, pending.defect)
-        again = [pending for pending, reason in applied.refused if self._replace_refused(pending, reason)]
-        pairs = [(_owner(pending), pending) for pending in applied.unknown + again]
-        await self._reconciler.reread([(owned, pending) for owned, pending in pairs if owned.is_held])
+            self._reconciler.drop_defective(pending, defect)
 
     # -- after the commit -----------------------------------------------------------------
     def _tell_parents(self, applied: AppliedOutcome, outcome: Outcome) -> None:
@@ -503,7 +480,7 @@ class Orchestrator:
         """Do what a committed transition asks for, and tell who wants to know."""
         pending, transition = won.pending, won.pending.transition
         assert transition is not None
-        owned = _owner(pending)
+        owned = owner_of(pending)
         if won.events:
             self._observer.committed(transition.instance_id, won.events, transition.status)
             self._tell_written(owned, won.events)
@@ -528,7 +505,7 @@ class Orchestrator:
 
     def _settle_idle(self, pending: PendingTransition) -> None:
         """Stimuli that changed nothing: answer who asked, and perform what an adoption owes."""
-        owned = _owner(pending)
+        owned = owner_of(pending)
         if owned.is_held:
             owned.performing.difference_update(answered(pending.stimuli))
             self._go_on(owned, pending, [], owned.state.next_due())
@@ -583,52 +560,3 @@ class Orchestrator:
         if queued:
             owned.performing.difference_update(queued)
             self._owned.offer(owned, LogReloaded())  # it may be parked now
-
-    def _answer_creation(self, pending: PendingTransition, answer: StartResult | AnabranchError) -> None:
-        """The run is not created: tell its caller why, or which run already exists."""
-        owned = _owner(pending)
-        if owned.is_held and owned.is_new:
-            owned.waiters.tell_new_run(answer)
-            self._owned.evict(owned)
-
-    def _drop_defective(self, pending: PendingTransition, defect: Exception | None) -> None:
-        instance_id = pending.leased.instance_id
-        results = [each for each in pending.stimuli if isinstance(each, NodeResult | StepReport)]
-        about = ", ".join(who_did(each, run_id=instance_id) for each in results[:NAMES_TOLD_MAX])
-        extra = {"instance_id": instance_id}
-        logger.error("a decision about %s went wrong", about or f"run {instance_id}", exc_info=defect, extra=extra)
-        self._owned.drop(instance_id, "its state cannot be decided; it is tried again when its lease lapses")
-
-    def _replace_refused(self, pending: PendingTransition, reason: str) -> bool:
-        """The database does not take what a transition holds. What is to be decided again?
-
-        Pure nodes that were evaluated are left out, and evaluated one by one once the rest is written: one that stood
-        alone fails. Several stimuli are decided again one by one, to harm only the bad one. A result that stood
-        alone becomes a failure; a signal is refused; a start is answered with the reason.
-        """
-        instance_id = pending.leased.instance_id
-        logger.error("the store refused data: %s", reason, extra={"instance_id": instance_id})
-        owned = _owner(pending)
-        if not owned.is_held:
-            return False
-        if owned.is_new:
-            owned.waiters.tell_new_run(ValueNotStorable(f"the database does not take the input: {reason}"))
-        elif (evaluated := pending.evaluated) and not owned.evaluates_singly:
-            owned.evaluates_singly = True
-            return True
-        elif evaluated:
-            refused = as_refused(NodeResult(*evaluated[0], Completed(NULL)), reason, run_id=instance_id)
-            pending.stimuli = [refused]
-            return True
-        elif len(pending.stimuli) > 1:
-            owned.mailbox.one_at_a_time = True
-            return True
-        elif isinstance(result := pending.stimuli[0], NodeResult | StepReport):
-            pending.stimuli = [as_refused(result, reason, run_id=instance_id)]
-            return True
-        elif isinstance(asked := pending.stimuli[0], SignalSent):
-            owned.waiters.refuse(asked, ValueNotStorable.code)
-            pending.stimuli = []
-            return True
-        self._owned.evict(owned)
-        return False

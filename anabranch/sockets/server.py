@@ -33,7 +33,6 @@ from anabranch.sockets.broadcaster import Broadcaster
 from anabranch.sockets.clients import Client
 from anabranch.sockets.open_sockets import CLIENTS_MAX, JOINS_MAX, Member, SocketConnection
 from anabranch.sockets.requests import JoinRequest, RunRequest, RunTestRequest, read_request, refusal_of
-from anabranch.sockets.timer import LoopTimer
 from anabranch.sockets.wire import OwnOrigin, SocketOutlet, evict, hang_up, is_garbage, open_protocol
 
 logger = logging.getLogger("anabranch.sockets")
@@ -281,3 +280,19 @@ def _key_of(environ: Any, auth: Any) -> str | None:
 def _check_role(principal: Principal, needed: Role) -> None:
     if not principal.role.may(needed):
         raise NotPermitted(f"this needs the role {needed}; the key has {principal.role}")
+
+
+class LoopTimer:
+    """The clock and timers of rooms, in seconds, from the running event loop. Tests use their own."""
+
+    def now(self) -> float:
+        """The time."""
+        return asyncio.get_running_loop().time()
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
+        """Call this once, from the event loop."""
+        asyncio.get_running_loop().call_later(delay_s, callback)
+
+    async def sleep(self, delay_s: float) -> None:
+        """Return after so long."""
+        await asyncio.sleep(delay_s)

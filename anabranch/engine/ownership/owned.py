@@ -24,7 +24,7 @@ from anabranch.engine.rules.evolve import AnyPlan, AnyState, evolve
 from anabranch.engine.rules.shared.blame import Blame
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.stimuli import EvaluationDue, NodeResult, StepReport, Stimulus, TimersDue
-from anabranch.engine.rules.transitions import LeasedState
+from anabranch.engine.rules.transitions import LeasedState, PendingTransition
 from anabranch.engine.task_worker import TaskWorker
 from anabranch.engine.telemetry import RunTelemetry, Telemetry
 
@@ -97,6 +97,12 @@ class OwnedInstance(LeasedState):
         names = [*nodes, *self.steps_under_way()]
         more = [f"{len(names) - NAMES_TOLD_MAX} more"] if len(names) > NAMES_TOLD_MAX else []
         return ", ".join([*sorted(names)[:NAMES_TOLD_MAX], *more]) or "nothing"
+
+
+def owner_of(pending: PendingTransition) -> OwnedInstance:
+    """Whose transition it is."""
+    assert isinstance(pending.leased, OwnedInstance), "this process decides for what it owns"
+    return pending.leased
 
 
 class OwnedInstances:

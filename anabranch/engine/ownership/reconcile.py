@@ -1,4 +1,4 @@
-"""Reconciler: read an instance again after a commit with an unknown outcome, or after a write from outside.
+"""Reconciler: what a commit did not write, and instances read again after a lost answer or a write from outside.
 
 Called by the orchestrator. If a pending transition is found in the log, it was written; everything else is decided
 again on the stored state.
@@ -13,17 +13,19 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from anabranch.engine.log_pages import pages_of
-from anabranch.engine.ownership.owned import OwnedInstance, OwnedInstances
-from anabranch.engine.ownership.waiters import StartResult
+from anabranch.engine.ownership.owned import NAMES_TOLD_MAX, OwnedInstance, OwnedInstances, owner_of
+from anabranch.engine.ownership.waiters import StartResult, why_rejected
 from anabranch.engine.ports import CLAIM_WEIGHT_MAX, Clock, InstanceRow, Loaded, Observer, Store
-from anabranch.engine.rules.events import Event
+from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.evolve import AnyState, evolve, new_state
+from anabranch.engine.rules.shared.failures import as_refused, who_did
 from anabranch.engine.rules.shared.log_limit import ROW_WEIGHT
 from anabranch.engine.rules.shared.run_state import InstanceHead
-from anabranch.engine.rules.stimuli import ChildEnded, LogReloaded
-from anabranch.engine.rules.transitions import LeasedState, PendingTransition, answered, was_written
+from anabranch.engine.rules.stimuli import ChildEnded, Completed, LogReloaded, NodeResult, SignalSent, StepReport
+from anabranch.engine.rules.transitions import AppliedOutcome, LeasedState, PendingTransition, answered, was_written
+from anabranch.engine.rules.values import NULL
 from anabranch.engine.task_worker import TaskWorker
-from anabranch.errors import StoreUnavailable
+from anabranch.errors import AnabranchError, StoreUnavailable, ValueNotStorable
 
 logger = logging.getLogger("anabranch.engine")
 
@@ -94,6 +96,68 @@ class Reconciler:
                 return
             await self._clock.sleep(STORE_RETRY_MS)
         await self.reread(unclear)
+
+    async def settle_others(self, applied: AppliedOutcome) -> None:
+        """What was neither written nor had nothing to write."""
+        for pending, existing_id in applied.existing:
+            self._answer_creation(pending, StartResult(existing_id, Status.PENDING, created=False))
+        for pending in applied.rejected:
+            self._answer_creation(pending, why_rejected(pending.leased.state.head))
+        for pending in applied.defective:
+            self.drop_defective(pending, pending.defect)
+        again = [pending for pending, reason in applied.refused if self._replace_refused(pending, reason)]
+        pairs = [(owner_of(pending), pending) for pending in applied.unknown + again]
+        await self.reread([(owned, pending) for owned, pending in pairs if owned.is_held])
+
+    def _answer_creation(self, pending: PendingTransition, answer: StartResult | AnabranchError) -> None:
+        """The run is not created: tell its caller why, or which run already exists."""
+        owned = owner_of(pending)
+        if owned.is_held and owned.is_new:
+            owned.waiters.tell_new_run(answer)
+            self._held.evict(owned)
+
+    def drop_defective(self, pending: PendingTransition, defect: Exception | None) -> None:
+        """Let go of a run that deciding or acting went wrong for; it is tried again when its lease lapses."""
+        instance_id = pending.leased.instance_id
+        results = [each for each in pending.stimuli if isinstance(each, NodeResult | StepReport)]
+        about = ", ".join(who_did(each, run_id=instance_id) for each in results[:NAMES_TOLD_MAX])
+        extra = {"instance_id": instance_id}
+        logger.error("a decision about %s went wrong", about or f"run {instance_id}", exc_info=defect, extra=extra)
+        self._held.drop(instance_id, "its state cannot be decided; it is tried again when its lease lapses")
+
+    def _replace_refused(self, pending: PendingTransition, reason: str) -> bool:
+        """The database does not take what a transition holds. What is to be decided again?
+
+        Pure nodes that were evaluated are left out, and evaluated one by one once the rest is written: one that stood
+        alone fails. Several stimuli are decided again one by one, to harm only the bad one. A result that stood
+        alone becomes a failure; a signal is refused; a start is answered with the reason.
+        """
+        instance_id = pending.leased.instance_id
+        logger.error("the store refused data: %s", reason, extra={"instance_id": instance_id})
+        owned = owner_of(pending)
+        if not owned.is_held:
+            return False
+        if owned.is_new:
+            owned.waiters.tell_new_run(ValueNotStorable(f"the database does not take the input: {reason}"))
+        elif (evaluated := pending.evaluated) and not owned.evaluates_singly:
+            owned.evaluates_singly = True
+            return True
+        elif evaluated:
+            refused = as_refused(NodeResult(*evaluated[0], Completed(NULL)), reason, run_id=instance_id)
+            pending.stimuli = [refused]
+            return True
+        elif len(pending.stimuli) > 1:
+            owned.mailbox.one_at_a_time = True
+            return True
+        elif isinstance(result := pending.stimuli[0], NodeResult | StepReport):
+            pending.stimuli = [as_refused(result, reason, run_id=instance_id)]
+            return True
+        elif isinstance(asked := pending.stimuli[0], SignalSent):
+            owned.waiters.refuse(asked, ValueNotStorable.code)
+            pending.stimuli = []
+            return True
+        self._held.evict(owned)
+        return False
 
     async def reread(self, unclear: Sequence[_Unclear]) -> None:
         """Go on from what is stored, each with its pending transition of unknown fate, if there is one."""

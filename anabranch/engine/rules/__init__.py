@@ -25,7 +25,6 @@ with the first event in it and closes with its last ending; its value is derived
 *A commit carries transitions.* `plan_transitions` decides many instances' stimuli in memory, one guarded
 transition each; `apply_outcome` sorts them by what the store answered. Between the two lies the only await.
 
-Where to change what: a join mode in `scheduling`, a loop rule in `loops` and `iterations`, a new
-event in `events` and `evolve`, what a template may do in `template`, what is refused at save in
-`validate`.
+Where to change what: a join mode in `decide`, a loop rule in `drawn.outcomes`, a new event in `events`, `payloads`
+and `evolve`, what a template may do in `templates`, what is refused at save in `graph.validate`.
 """

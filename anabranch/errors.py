@@ -208,6 +208,20 @@ class ParentHasMovedOn(AnabranchError):
     hint = "Retry the run that the message names: what it waits for goes on with it. Or retry this one with `detach`."
 
 
+class ForkRefused(AnabranchError):
+    """Nothing would come of the fork: nothing would run, it would fail at once, or the run is coded."""
+
+    code = "FORK_REFUSED"
+    hint = "A `dryRun` says what would be reused and what would run, and why."
+
+
+class PlanChanged(AnabranchError):
+    """The plan is another one than the one that was agreed to."""
+
+    code = "PLAN_CHANGED"
+    hint = "Look at the plan again (`dryRun`), then send its digest as `ifPlan`."
+
+
 class RetryRefused(AnabranchError):
     """The run cannot be retried: its workflow is deleted, its family too large, or its log ends in an unknown way."""
 

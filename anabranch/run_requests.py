@@ -6,7 +6,8 @@ for other callers. Types are looked at too: programs are not all checked.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -75,6 +76,56 @@ class RetryOptions:
 
 
 RETRY = RetryOptions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkOptions:
+    """Where a fork begins, and what it follows."""
+
+    at_seq: int | None = None
+    """What had ended by this row of the log is reused; None: all that has ended."""
+    chosen: tuple[tuple[str, str | None], ...] = ()
+    """Nodes that run again, each with a scope, or None for all of its activations."""
+    redo_failed: bool = False
+    """Failures that the graph handled are not reused."""
+    version: int | None = None
+    """Of the workflow; None: the run's own."""
+    graph: Mapping[str, Any] | None = None
+    """A definition that is not saved: the fork is a test run."""
+    renames: Mapping[str, str] = field(default_factory=dict)
+    """The ids that nodes had in the run, by their new ones."""
+    signals: bool = True
+    """Signals that nothing has taken go along."""
+    if_plan: str | None = None
+    """Only if the plan has this digest."""
+    idempotency_key: str | None = None
+    started_by: str | None = None
+    dry_run: bool = False
+
+
+FORK = ForkOptions()
+
+
+def read_fork(document: Mapping[str, Any]) -> tuple[ForkOptions, Any]:
+    """The options that a body of `POST …/fork` has, and its input (SAME_INPUT: it has none). Raises InvalidRequest."""
+    try:
+        at = document.get("at") or {}
+        chosen = [at] if "nodeID" in at else []
+        chosen += document.get("redo") or []
+        options = ForkOptions(
+            at_seq=at.get("seq"),
+            chosen=tuple((each["nodeID"], each.get("scope")) for each in chosen),
+            redo_failed=bool(document.get("redoFailed", False)),
+            version=document.get("version"),
+            graph=document.get("graph"),
+            renames=dict(document.get("renames") or {}),
+            signals=document.get("signals", "prefix") != "none",
+            if_plan=document.get("ifPlan"),
+            dry_run=bool(document.get("dryRun", False)),
+        )
+    except (KeyError, TypeError, AttributeError) as wrong:
+        raise InvalidRequest(f"this is no request for a fork: {wrong}", hint="See POST …/fork.") from None
+    return options, document.get("input", SAME_INPUT)
 
 
 class RetryArguments(TypedDict, total=False):

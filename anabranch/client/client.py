@@ -243,6 +243,16 @@ class Client:
         """
         return await self._open_gateway.retry_run(run_id, retry_options(how))
 
+    async def fork(
+        self, run_id: str, request: Mapping[str, Any] | None = None, *, key: str | None = None
+    ) -> dict[str, Any]:
+        """Start a run that begins with the outcomes of another one: `{instanceID, status, plan}`.
+
+        `request` is the body of `POST …/fork` (`at`, `version`, `graph`, `input`, `redo`, …); with `dryRun` the answer
+        is the plan. Raises NotFound, InvalidRequest, InvalidInput, ForkRefused, PlanChanged, RunTooLarge.
+        """
+        return await self._open_gateway.fork_run(run_id, request or {}, key=key)
+
     async def bulk(
         self,
         action: str,

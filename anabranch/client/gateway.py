@@ -96,6 +96,9 @@ class Gateway(Protocol):
         Raises NotFound, RunIsCompleted, RunIsOpen, RetryWouldRepeat, ParentHasMovedOn, RetryRefused.
         """
 
+    async def fork_run(self, instance_id: str, request: Mapping[str, Any], *, key: str | None = None) -> dict[str, Any]:
+        """Start a run with the outcomes of this one, or answer with the plan; `request` is the body of `…/fork`."""
+
     async def start_bulk(self, request: Mapping[str, Any], *, key: str | None = None) -> dict[str, Any]:
         """Do the same to many runs: `{bulkID, status}`. `request` is the body of `POST /v1/runs/bulk`."""
 

@@ -19,7 +19,7 @@ from anabranch.engine.console.console import LEVELS, LinesWanted
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.errors import InvalidRequest
-from anabranch.run_requests import RETRY, SAME_INPUT, START_NOW, RetryOptions, StartedRun, StartOptions
+from anabranch.run_requests import RETRY, SAME_INPUT, START_NOW, RetryOptions, StartedRun, StartOptions, read_fork
 from anabranch.service.cursors import cut, read_run_cursor, run_cursor
 from anabranch.service.definitions.workflow_view import saved_summary
 from anabranch.service.runs.read_verbs import no_run
@@ -169,6 +169,12 @@ class LocalGateway:
     async def retry_run(self, instance_id: str, options: RetryOptions = RETRY) -> dict[str, Any]:
         """Let an ended run go on where it was; what is tried again."""
         return await self._service.retry_run(instance_id, options, tenant_id=self._tenant_id, by=_US)
+
+    async def fork_run(self, instance_id: str, request: Mapping[str, Any], *, key: str | None = None) -> dict[str, Any]:
+        """Start a run with the outcomes of this one, or answer with the plan."""
+        options, input_ = read_fork(request)
+        options = replace(options, idempotency_key=key, started_by=_US)
+        return await self._service.fork_run(instance_id, options, tenant_id=self._tenant_id, input_=input_)
 
     async def start_bulk(self, request: Mapping[str, Any], *, key: str | None = None) -> dict[str, Any]:
         """Do the same to many runs; a worker on this database does it."""

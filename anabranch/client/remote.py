@@ -256,6 +256,12 @@ class RemoteGateway:
         )
         return await self._do(request)
 
+    async def fork_run(self, instance_id: str, request: Mapping[str, Any], *, key: str | None = None) -> dict[str, Any]:
+        """Start a run with the outcomes of this one, or answer with the plan. Repeated under a key as a start is."""
+        headers = {"Idempotency-Key": f"once-{uuid.uuid4()}" if key is None else key}
+        path = ("v1", "runs", instance_id, "fork")
+        return await self._do(Request("POST", path, body=dict(request), headers=headers, repeatable=True))
+
     async def start_bulk(self, request: Mapping[str, Any], *, key: str | None = None) -> dict[str, Any]:
         """Do the same to many runs. Repeated under a key as a start is."""
         headers = {"Idempotency-Key": f"once-{uuid.uuid4()}" if key is None else key}

@@ -165,6 +165,10 @@ class SyncClient:
         """Let an ended run go on where it was; see `Client.retry`."""
         return self._wait_for(self._client.retry(run_id, **how))
 
+    def fork(self, run_id: str, request: Mapping[str, Any] | None = None, *, key: str | None = None) -> dict[str, Any]:
+        """Start a run that begins with the outcomes of another one; see `Client.fork`."""
+        return self._wait_for(self._client.fork(run_id, request, key=key))
+
     def bulk(
         self,
         action: str,

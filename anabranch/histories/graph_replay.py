@@ -7,8 +7,7 @@ open. Then both runs are compared, activation by activation.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -17,21 +16,17 @@ from anabranch.engine.rules.decide import decide
 from anabranch.engine.rules.drawn.drawn_state import Activation, Context
 from anabranch.engine.rules.events import ENDINGS, TERMINALS, Event, EventType
 from anabranch.engine.rules.evolve import evolve, new_state
-from anabranch.engine.rules.graph.plan import Plan, PlanNode
+from anabranch.engine.rules.graph.plan import Plan
 from anabranch.engine.rules.payloads import read_error, read_input
+from anabranch.engine.rules.repair.same_input import changed_input
 from anabranch.engine.rules.shared.left_out import is_left_out
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.shared.signals import json_equal
 from anabranch.engine.rules.stimuli import Completed, EvaluationDue, Failed, NodeResult, Started, TimersDue
-from anabranch.engine.rules.templates.template import compile_template, texts_in
 from anabranch.engine.rules.values import Payload
-from anabranch.errors import AnabranchError, RunError
+from anabranch.errors import RunError
 
 Place = tuple[str, str]
-
-_CODE_TYPES = frozenset({"javascript", "python"})
-_NAMES_READ = re.compile(r"\bctx\s*(?:\.\s*([A-Za-z_]\w*)|\[\s*[\"']([A-Za-z_]\w*)[\"']\s*\])")
-_ANY_READ = re.compile(r"\bctx\b")
 
 
 class DifferenceKind(StrEnum):
@@ -178,7 +173,7 @@ class _GraphReplay:
         ):
             return f"it left by {ending.next_handle!r}, which it does not have any more"
         before = self._recording.contexts.get(activation.place)
-        changed = None if before is None else _changed_input(node, before, activation.context)
+        changed = None if before is None else changed_input(node, before, activation.context)
         return None if changed is None else f"its input is another one: {changed}"
 
     # -- comparing ------------------------------------------------------------------------
@@ -237,53 +232,3 @@ def _ends(event: Event) -> str:
         return "would be skipped"
     does = "would complete" if event.type is EventType.NODE_COMPLETED else "would fail"
     return does if event.next_handle is None else f"{does} by {event.next_handle!r}"
-
-
-def _changed_input(node: PlanNode, before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """What an activation would be given otherwise: a place in its config, or a name that its code reads."""
-    code = node.config.get("code") if node.type in _CODE_TYPES else None
-    if isinstance(code, str):
-        for name in _names_read(code, before, now):
-            if not json_equal(before.get(name), now.get(name)):
-                return f"ctx.{name}"
-        return None
-    for pointer, text in texts_in(dict(node.config)):
-        if "{{" in text and not _equal(text, before, now):
-            return pointer
-    return None
-
-
-def _names_read(code: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """The names that a code reads for certain; if it may read others, all that it can see."""
-    found = [first or second for first, second in _NAMES_READ.findall(code)]
-    if len(found) == len(_ANY_READ.findall(code)):
-        return sorted(set(found))
-    return sorted({*before, *now})
-
-
-def _equal(text: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Does a template come to the same in both contexts? Secrets count by their names, which are part of the text."""
-    try:
-        template = compile_template(text, secrets=True)
-    except AnabranchError:
-        return True  # no template: text with braces
-    if template.secret_names:
-        return all(_at(path, before) == _at(path, now) for path in template.needs)
-    return json_equal(_resolved(template, before), _resolved(template, now))
-
-
-def _resolved(template: Any, context: Mapping[str, Any]) -> Any:
-    try:
-        return [template.resolve(context)]
-    except AnabranchError as error:
-        return error.code
-
-
-def _at(path: Sequence[Any], context: Mapping[str, Any]) -> Any:
-    value: Any = context
-    for step in path:
-        try:
-            value = value[step]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return value

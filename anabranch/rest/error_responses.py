@@ -35,6 +35,8 @@ STATUS: Mapping[type[errors.AnabranchError], int] = {
     errors.RetryWouldRepeat: 409,
     errors.ParentHasMovedOn: 409,
     errors.RetryRefused: 409,
+    errors.ForkRefused: 409,
+    errors.PlanChanged: 409,
     errors.RunIsTerminal: 409,
     errors.SecretKeyMissing: 409,
     errors.SecretKeyWrong: 409,

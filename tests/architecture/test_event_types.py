@@ -33,6 +33,8 @@ MAY_LOOK_AT_EVENT_TYPES = {
     f"{RULES}.repair.retry_plan",
     # what a log promises, whatever it is folded to
     "anabranch.service.data_check.run_consistency",
+    # which outcomes another run may begin with
+    f"{RULES}.repair.fork_plan",
     # the number of committed events by type
     "anabranch.rest.metrics",
 }

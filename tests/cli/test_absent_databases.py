@@ -25,6 +25,7 @@ NEEDS_A_DATABASE: dict[str, tuple[str, ...]] = {
     "runs start": ("greeting",),
     "runs rerun": ("an-id",),
     "runs retry": ("an-id",),
+    "runs fork": ("an-id",),
     "runs bulk": ("retry", "--workflow", "greeting"),
     "runs pause": ("an-id",),
     "runs resume": ("an-id",),

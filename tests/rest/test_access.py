@@ -52,6 +52,8 @@ NEEDS: Mapping[tuple[str, str], str] = {
     ("GET", "/v1/runs/{instanceID}/history"): "viewer",
     ("POST", "/v1/runs/{instanceID}/rerun"): "operator",
     ("POST", "/v1/runs/{instanceID}/retry"): "operator",
+    ("POST", "/v1/runs/{instanceID}/fork"): "editor",
+    ("POST", "/v1/workflows/{workflow}/runs/{instanceID}/fork"): "editor",
     ("POST", "/v1/runs/bulk"): "operator",
     ("GET", "/v1/runs/bulk/{bulkID}"): "viewer",
     ("GET", "/v1/runs/{instanceID}/log"): "viewer",

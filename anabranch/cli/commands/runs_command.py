@@ -39,7 +39,8 @@ else:
     run_view = deferred("anabranch.service.runs.run_view")
 
 family = typer.Typer(
-    help="Runs: list, show, log, console, export, start, rerun, retry, bulk, cancel, pause, resume, signal, watch.",
+    help="Runs: list, show, log, console, export, start, rerun, retry, fork, bulk, cancel, pause, resume, signal,"
+    " watch.",
     no_args_is_help=True,
 )
 
@@ -393,6 +394,54 @@ def retry(
             print_line(f"  again: {what}{below}, attempt {each['attempt']}")
     for warning in answer["warnings"]:
         print_line(f"  {warning}")
+
+
+@family.command("fork")
+def fork(
+    instance_id: RunId,
+    *,
+    node: Annotated[str | None, typer.Option("--node", metavar="NODE", help="This node runs again.")] = None,
+    scope: Annotated[str | None, typer.Option("--scope", help="Of the node; else all of its activations.")] = None,
+    seq: Annotated[int | None, typer.Option("--seq", help="Reuse what had ended by this row of the log.")] = None,
+    version: Annotated[int | None, typer.Option("--version", metavar="N", help="Else the run's own.")] = None,
+    graph: Annotated[
+        str | None, typer.Option("--graph", metavar="JSON|@FILE", help="A definition that is not saved: a test run.")
+    ] = None,
+    input_: Input = None,
+    redo_failed: Annotated[bool, typer.Option("--redo-failed", help="Handled failures run again, too.")] = False,
+    if_plan: Annotated[str | None, typer.Option("--if-plan", help="Only if the plan has this digest.")] = None,
+    key: Key = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan, and start nothing.")] = False,
+    at: TargetOptions,
+) -> None:
+    """Start a run that begins with the outcomes of this one, as far as they are good for it."""
+    place = {"seq": seq, "nodeID": node, "scope": scope}
+    asked: dict[str, Any] = {
+        "at": {name: value for name, value in place.items() if value is not None} or None,
+        "version": version,
+        "graph": read_value(graph, what="--graph", default=None),
+        "ifPlan": if_plan,
+        "redoFailed": redo_failed or None,
+        "dryRun": dry_run or None,
+    }
+    request = {name: value for name, value in asked.items() if value is not None}
+    if input_ is not None:
+        request["input"] = read_value(input_, what="--input", default=None)
+    target = open_target(at)
+    answer = target.ask(lambda gateway: gateway.fork_run(instance_id, request, key=key))
+    if at.as_json:
+        print_document(answer)
+    elif dry_run:
+        print_line(f"plan {answer['plan']}: {len(answer['reuse'])} outcomes are reused")
+        for each in answer["run"]:
+            why = f"{each['because']}{' ' + each['path'] if 'path' in each else ''}, effect {each['effect']}"
+            print_line(f"  runs: {shown_name(each['nodeID'], each['scope'])} ({why})")
+        for each in answer["undecided"]:
+            print_line(f"  may run again: {shown_name(each['nodeID'], each['scope'])}")
+        for each in answer["drop"]:
+            print_line(f"  dropped: {shown_name(each['nodeID'], each['scope'])} ({each['because']})")
+    else:
+        print_line(f"run {answer['instanceID']} is {answer['status']}")
 
 
 @family.command("bulk")

@@ -165,7 +165,7 @@ def _input_set(state: InstanceState, event: Event) -> None:
 
 
 def _nothing(state: InstanceState, event: Event) -> None:
-    """SYSTEM_SET is metadata outside the context."""
+    """SYSTEM_SET and FORKED_FROM are metadata outside the context."""
 
 
 def _node_dispatched(state: InstanceState, event: Event) -> None:
@@ -262,6 +262,7 @@ _EVOLVE: dict[EventType, Callable[[InstanceState, Event], None]] = {
     EventType.INSTANCE_SUSPENDED: instance_suspended,
     EventType.INSTANCE_RESUMED: instance_resumed,
     EventType.INSTANCE_REOPENED: instance_reopened,
+    EventType.FORKED_FROM: _nothing,
     EventType.INSTANCE_COMPLETED: instance_ended,
     EventType.INSTANCE_FAILED: instance_ended,
     EventType.INSTANCE_CANCELLED: instance_ended,

@@ -443,6 +443,33 @@ def read_reopened(payload: Payload) -> RunReopened:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class ForkedFrom:
+    """All rows before are what another run had come to (FORKED_FROM)."""
+
+    instance_id: str
+    generation: int
+    seq: int
+    """Up to which row of its log."""
+    version: int
+    """Of the workflow that it followed."""
+    reused: int
+    """How many of its activations."""
+
+    @property
+    def payload(self) -> Payload:
+        """As it is stored."""
+        return Payload.trusted(
+            {
+                "instanceID": self.instance_id,
+                "generation": self.generation,
+                "seq": self.seq,
+                "version": self.version,
+                "reused": self.reused,
+            }
+        )
+
+
 def reopenings_in(events: Iterable[Event]) -> Iterator[tuple[int, RunReopened]]:
     """The reopenings among these events, each with when it was written (ms)."""
     for event in events:

@@ -44,6 +44,60 @@ class Retry(Request):
     dryRun: bool = Field(False, description="Say what would happen, and do nothing.")
 
 
+class Place(Request):
+    """A node, in one scope or in all of them."""
+
+    nodeID: str
+    scope: str | None = None
+
+
+class ForkAt(Request):
+    """Where a fork begins: after a row, or at a node that runs again."""
+
+    seq: int | None = Field(None, ge=1)
+    nodeID: str | None = None
+    scope: str | None = Field(None, description="Of the node; without it all of its activations.")
+
+
+class Fork(Request):
+    """What a fork follows, and what it reuses of the run."""
+
+    at: ForkAt | None = Field(None, description="Without it all is reused that has ended.")
+    version: int | None = Field(None, ge=1, le=WHOLE_NUMBER_MAX, description="Of the workflow; else the run's own.")
+    graph: dict[str, Any] | None = Field(None, description="A definition that is not saved: the fork is a test run.")
+    input: Any = Field(None, description="Instead of the run's own input.")
+    renames: dict[str, str] = Field(default_factory=dict, description="Old ids of nodes by their new ones.")
+    redo: list[Place] = Field(default_factory=list, description="These run again, too.")
+    redoFailed: bool = Field(False, description="Failures that the graph handled are not reused.")
+    signals: Literal["prefix", "none"] = Field("prefix", description="Do signals that nothing has taken go along?")
+    ifPlan: str | None = Field(None, max_length=64, description="Only if the plan has this digest.")
+    dryRun: bool = Field(False, description="Answer with the plan, and start nothing.")
+
+
+class ForkPlan(Answer):
+    """What a fork would reuse and run; each place with `nodeID` and `scope`."""
+
+    plan: str = Field(description="A digest; give it as `ifPlan`.")
+    at: int
+    version: int
+    reuse: list[dict[str, Any]] = Field(description="With the row of the outcome, `seq`.")
+    run: list[dict[str, Any]] = Field(
+        description="With `because` (NOT_ENDED, CHOSEN, AFTER_CUT, CONFIG_CHANGED, INPUT_CHANGED with `path`, FAILED,"
+        " NEW) and `effect` (none, first, again)."
+    )
+    undecided: list[dict[str, Any]] = Field(description="Behind `run`: what was done before and may be done again.")
+    drop: list[dict[str, Any]] = Field(description="With `because`: NODE_REMOVED or NOT_REACHED.")
+    signals: dict[str, int]
+    rows: int
+    bytes: int
+
+
+class Forked(RunState):
+    """A fork that was started."""
+
+    plan: str
+
+
 class BulkFilter(Request):
     """Which runs are meant: those that meet every condition. At least one is named."""
 

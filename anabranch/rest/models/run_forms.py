@@ -228,6 +228,7 @@ class RunSummary(Answer):
     suspendedFor: SuspendReason | None = Field(None, description="Why it is SUSPENDED.")
     parentID: str | None
     rerunOf: str | None = Field(description="The run that this one repeats.")
+    forkedFrom: str | None = Field(None, description="The run whose outcomes it began with.")
     startedBy: dict[str, Any] | None = Field(
         description="`{kind}` and who: a run, a schedule and its occurrence, a topic, a key, or the command line."
     )

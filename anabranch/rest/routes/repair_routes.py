@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from anabranch.bulk.bulk_actions import BulkRequest
 from anabranch.errors import (
+    ForkRefused,
     InvalidInput,
+    InvalidWorkflow,
     NotFound,
     ParentHasMovedOn,
+    PlanChanged,
     RetryRefused,
     RetryWouldRepeat,
     RunIsCompleted,
@@ -15,12 +20,13 @@ from anabranch.errors import (
     TooManyPending,
 )
 from anabranch.keys.access import Role
-from anabranch.rest.models.repair_forms import Bulk, BulkProgress, Retried, Retry, StartedBulk
+from anabranch.rest.models.repair_forms import Bulk, BulkProgress, Fork, Forked, ForkPlan, Retried, Retry, StartedBulk
 from anabranch.rest.routes.route import Call, Header, Reply, Route
 from anabranch.rest.routes.run_routes import about_run, run_id_of
-from anabranch.run_requests import KEY_CHARACTERS_MAX, RetryOptions
+from anabranch.run_requests import KEY_CHARACTERS_MAX, RetryOptions, read_fork
 
 _RETRY_KEY = Header("Idempotency-Key", "A repeated key answers as the first retry with it.", KEY_CHARACTERS_MAX)
+_FORK_KEY = Header("Idempotency-Key", "A repeated key answers with the first fork.", KEY_CHARACTERS_MAX)
 _BULK_KEY = Header("Idempotency-Key", "A repeated key answers with the first bulk run.", KEY_CHARACTERS_MAX)
 
 
@@ -41,6 +47,22 @@ async def retry_run(call: Call) -> Reply:
     )
 
 
+async def fork_run(call: Call) -> Reply:
+    """201 for a new run; 200 with the plan for a `dryRun`."""
+    asked: Fork = call.body or Fork.model_validate({})
+    given = asked.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+    if "input" in asked.model_fields_set:
+        given["input"] = asked.input
+    options, input_ = read_fork(given)
+    options = replace(options, idempotency_key=call.headers.get("Idempotency-Key"), started_by=call.actor)
+    answer = await call.services.workflows.fork_run(
+        await run_id_of(call), options, tenant_id=call.tenant_id, input_=input_
+    )
+    if options.dry_run:
+        return Reply(answer)
+    return Reply(answer, status=201, headers={"Location": f"/v1/runs/{answer['instanceID']}"})
+
+
 async def start_bulk(call: Call) -> Reply:
     """202; the runs are chosen and acted upon by a run of the system's own, page by page."""
     asked: Bulk = call.body
@@ -56,6 +78,18 @@ async def get_bulk(call: Call) -> Reply:
 
 
 ROUTES = (
+    about_run(
+        "POST",
+        "/fork",
+        fork_run,
+        "Start a run with the outcomes of this one.",
+        Role.EDITOR,
+        {201: Forked, 200: ForkPlan},
+        body=Fork,
+        body_required=False,
+        headers=(_FORK_KEY,),
+        errors=(InvalidInput, InvalidWorkflow, ForkRefused, PlanChanged, RunTooLarge, TooManyPending),
+    ),
     Route(
         "POST",
         "/v1/runs/bulk",

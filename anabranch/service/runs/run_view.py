@@ -52,6 +52,7 @@ def run_summary(row: InstanceRow) -> dict[str, Any]:
         "suspendedFor": None if row.suspended_for is None else row.suspended_for.value,
         "parentID": head.parent_id,
         "rerunOf": head.rerun_of,
+        "forkedFrom": head.forked_from,
         "startedBy": started_by(head),
         "generation": head.generation,
         "worker": row.worker_id,

@@ -380,8 +380,17 @@ class MemoryDatabase:
         )
         status = Status.PENDING if before.started_at is None else Status.RUNNING
         size = before.log_bytes + len(event.payload.raw)
-        record.row = InstanceRow(
-            head, status, before.version + 1, event.seq, None, now, before.started_at, None, size, None
+        record.row = replace(
+            before,
+            head=head,
+            status=status,
+            version=before.version + 1,
+            last_seq=event.seq,
+            worker_id=None,
+            available_at=now,
+            completed_at=None,
+            log_bytes=size,
+            suspended_for=None,
         )
         record.append([event], generation=said.generation)
         self._open[head.instance_id] = record

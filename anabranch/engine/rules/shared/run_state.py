@@ -61,6 +61,8 @@ class InstanceHead:
     """How often it was reopened; with `left_out`, `deadline_at` and `parent_waits` all that ever changes."""
     left_out: Ranges = NOTHING_LEFT_OUT
     """The rows of its log that do not count any more."""
+    forked_from: str | None = None
+    """The run whose outcomes it began with."""
 
 
 # 64 entries: in a smaller heap, sorting out what does not hold any more costs more than it frees.

@@ -103,7 +103,8 @@ COMMIT = text(f"""
             available_at bigint, starts_at bigint, deadline_at bigint, retention_days integer, idempotency_key text,
             parent_id uuid, created_at bigint, started_at bigint, parent_node_id text, parent_scope text,
             parent_waits boolean, depth integer, root_id uuid, log_bytes bigint, rerun_of uuid,
-            started_by text, suspended_for text, generation integer, left_out text, ends boolean, only_newest boolean)
+            started_by text, suspended_for text, generation integer, left_out text, forked_from uuid,
+            ends boolean, only_newest boolean)
     ), living AS (
         SELECT wanted.workflow_id, guard.newest_version
         FROM (SELECT DISTINCT workflow_id FROM new_run ORDER BY workflow_id) AS wanted CROSS JOIN LATERAL (

@@ -95,6 +95,7 @@ workflow_instances = Table(
     # Blame for crashes; NULL: the run is above suspicion.
     Column("company", Integer),
     Column("crashes", Integer, nullable=False, server_default="0"),
+    Column("forked_from", Identifier),
     PrimaryKeyConstraint("instance_id", name="pk_workflow_instances"),
     info=storage(
         {

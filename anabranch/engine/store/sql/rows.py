@@ -146,6 +146,7 @@ def instance_row(values: Sequence[Any]) -> InstanceRow:
         left_out,
         company,
         crashes,
+        forked_from,
     ) = values
     head = InstanceHead(
         instance_id,
@@ -170,6 +171,7 @@ def instance_row(values: Sequence[Any]) -> InstanceRow:
         started_by,
         generation,
         NOTHING_LEFT_OUT if left_out is None else together(orjson.loads(left_out)),
+        forked_from,
     )
     return InstanceRow(
         head,
@@ -311,6 +313,7 @@ def _new_run_row(transition: Transition, head: InstanceHead) -> dict[str, Any]:
         "depth": head.depth,
         "root_id": head.root_id,
         "rerun_of": head.rerun_of,
+        "forked_from": head.forked_from,
         "started_by": head.started_by,
         "log_bytes": transition.payload_bytes,
         "suspended_for": transition.suspended_for,

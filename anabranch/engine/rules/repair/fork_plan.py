@@ -1,0 +1,297 @@
+"""The plan of a fork: a new run that begins where the recorded outcomes of another one still hold.
+
+Pure. Called by the service. A new state of the new plan is started. While an activation waits for an answer that the
+recorded run has and that is good for it, the one that ended first there is answered, by the real rules; the rows that
+come of it *are* the log of the new run. What has no answer stays open, and is executed once the run is stored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+import orjson
+
+from anabranch.engine.rules.decide import decide
+from anabranch.engine.rules.drawn.drawn_state import Activation, Context, InstanceState
+from anabranch.engine.rules.events import ENDINGS, Event, EventType, Status
+from anabranch.engine.rules.evolve import evolve, new_state
+from anabranch.engine.rules.graph.plan import Plan
+from anabranch.engine.rules.payloads import ForkedFrom, read_error, read_items, read_signal
+from anabranch.engine.rules.repair.same_input import changed_input
+from anabranch.engine.rules.shared.left_out import is_left_out
+from anabranch.engine.rules.shared.run_state import InstanceHead
+from anabranch.engine.rules.shared.signals import json_equal
+from anabranch.engine.rules.stimuli import (
+    Completed,
+    EvaluationDue,
+    Failed,
+    NodeResult,
+    SignalSent,
+    Started,
+    Stimulus,
+    TimersDue,
+)
+from anabranch.engine.rules.values import Payload
+from anabranch.errors import ForkRefused, RunError, RunTooLarge
+
+Place = tuple[str, str]
+
+# 50,000 rows or 64 MB: a fork is written at once.
+FORK_ROWS_MAX = 50_000
+FORK_BYTES_MAX = 64 * 1_048_576
+
+_WAITS = frozenset({"delay", "waitForEvent"})
+
+
+class Because(StrEnum):
+    """Why an activation is executed in the new run."""
+
+    NOT_ENDED = "NOT_ENDED"
+    CHOSEN = "CHOSEN"
+    AFTER_CUT = "AFTER_CUT"
+    CONFIG_CHANGED = "CONFIG_CHANGED"
+    INPUT_CHANGED = "INPUT_CHANGED"
+    FAILED = "FAILED"
+    NEW = "NEW"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkCut:
+    """What of the recorded run may be reused."""
+
+    seq: int | None = None
+    """What had ended with this row, or before; None: all."""
+    chosen: Collection[tuple[str, str | None]] = ()
+    """Not these: node ids (of the recorded run) with a scope, or None for any."""
+    redo_failed: bool = False
+    """No failures that the graph handled."""
+    renames: Mapping[str, str] = field(default_factory=dict)
+    """Old node ids by the new ones."""
+    signals: bool = True
+    """Signals that nothing has taken go along."""
+
+
+@dataclass(slots=True)
+class ForkPlan:
+    """The log of the new run, and what it says of each activation."""
+
+    events: list[Event]
+    state: InstanceState
+    reuse: list[dict[str, Any]] = field(default_factory=list)
+    run: list[dict[str, Any]] = field(default_factory=list)
+    undecided: list[dict[str, Any]] = field(default_factory=list)
+    drop: list[dict[str, Any]] = field(default_factory=list)
+    signals: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def digest(self) -> str:
+        """The same for the same plan."""
+        shown = [self.reuse, self.run, self.undecided, self.drop, self.signals]
+        return hashlib.blake2b(orjson.dumps(shown, option=orjson.OPT_SORT_KEYS), digest_size=16).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A recorded run."""
+
+    plan: Plan
+    head: InstanceHead
+    log: Sequence[Event]
+
+
+def plan_fork(source: Source, plan: Plan, head: InstanceHead, started: Started, *, cut: ForkCut, now: int) -> ForkPlan:
+    """The plan of a run with this head and plan that reuses what `cut` lets it. Raises ForkRefused, RunTooLarge."""
+    return _Fork(source, plan, head, cut, now).made(started)
+
+
+class _Fork:
+    def __init__(self, source: Source, plan: Plan, head: InstanceHead, cut: ForkCut, now: int) -> None:
+        self._source = source
+        self._cut = cut
+        self._now = now
+        self._endings: dict[Place, Event] = {}
+        self._opened: dict[Place, Event] = {}
+        """What loops were answered with: their ends follow from their iterations."""
+        self._dispatched: dict[Place, Event] = {}
+        self._contexts: dict[Place, Context] = {}
+        self._kept: list[SignalSent] = []
+        self._read_source()
+        self._head = head
+        self._plan = ForkPlan([], new_state(plan, replace(head, deadline_at=None)))
+        self._reused: dict[Place, int] = {}
+        self._why: dict[Place, dict[str, Any]] = {}
+
+    def made(self, started: Started) -> ForkPlan:
+        plan, state = self._plan, self._plan.state
+        self._decide(started)
+        while not state.is_terminal:
+            if state.unevaluated:
+                self._decide(EvaluationDue())
+            elif state.unfinished:
+                self._decide(TimersDue())
+            elif not self._answer_next():
+                break
+        if state.is_terminal:
+            if state.terminal is Status.COMPLETED:
+                raise ForkRefused("nothing would run: all outcomes of the recorded run are good for the new one")
+            raise ForkRefused(f"the new run would fail at once: {state.outcome and state.outcome.value}")
+        for signal in self._kept if self._cut.signals else ():
+            self._decide(signal)
+        copied = len(self._kept) if self._cut.signals else 0
+        plan.signals = {"copied": copied, "left": len(self._kept) - copied}
+        self._describe()
+        source = self._source.head
+        seq = self._cut.seq or self._source.log[-1].seq
+        said = ForkedFrom(source.instance_id, source.generation, seq, source.workflow_version, len(self._reused))
+        row = Event(state.last_seq + 1, EventType.FORKED_FROM, "", "", 0, said.payload, self._now)
+        evolve(state, row)
+        plan.events.append(row)
+        return plan
+
+    # -- the recorded run -----------------------------------------------------------------
+    def _read_source(self) -> None:
+        source, cut = self._source, self._cut
+        state = new_state(source.plan, source.head)
+        for event in source.log:
+            if cut.seq is not None and event.seq > cut.seq:
+                break
+            evolve(state, event)
+            if is_left_out(source.head.left_out, event.seq):
+                continue
+            place = (event.node_id, event.scope)
+            if event.type is EventType.NODE_DISPATCHED and place not in self._dispatched:
+                self._dispatched[place] = event
+                activation = state.activation(*place)
+                if activation is not None:
+                    self._contexts[place] = activation.context
+            elif event.type is EventType.LOOP_OPENED:
+                self._opened[place] = event
+            elif event.type in ENDINGS:
+                self._endings[place] = event
+        kept = sorted(seq for signals in state.kept.values() for seq in signals)
+        rows = {event.seq: event for event in source.log}
+        received = (read_signal(rows[seq].payload) for seq in kept)
+        self._kept = [SignalSent(each.event, each.content, each.key) for each in received]
+
+    def _old_place(self, place: Place) -> Place:
+        """Where the recorded run had this activation."""
+        renames = self._cut.renames
+        if not renames:
+            return place
+        node_id, scope = place
+        parts = []
+        for part in scope.split("/") if scope else ():
+            loop, _, index = part.rpartition("[")
+            parts.append(f"{renames.get(loop, loop)}[{index}")
+        return renames.get(node_id, node_id), "/".join(parts)
+
+    # -- answering ------------------------------------------------------------------------
+    def _decide(self, stimulus: Stimulus) -> None:
+        plan = self._plan
+        plan.events += decide(plan.state, stimulus, self._now).events
+        if len(plan.events) > FORK_ROWS_MAX or plan.state.log_bytes > FORK_BYTES_MAX:
+            raise RunTooLarge(f"the fork would copy more than {FORK_ROWS_MAX:,} rows or {FORK_BYTES_MAX:,} bytes")
+
+    def _answer_next(self) -> bool:
+        """Answer the open activation that ended first in the recorded run, if one may be."""
+        found: list[tuple[int, Activation, Event]] = []
+        for place, activation in self._plan.state.running.items():
+            if place in self._why:
+                continue
+            old = self._old_place(place)
+            ending = (self._endings if activation.node.loop is None else self._opened).get(old)
+            why = self._why_not(activation, old, ending)
+            if why is None and ending is not None:
+                found.append((ending.seq, activation, ending))
+            elif why is not None:
+                self._why[place] = why
+        if not found:
+            return False
+        seq, activation, ending = min(found, key=lambda each: each[0])
+        self._reused[activation.place] = seq
+        outcome: Completed | Failed
+        if ending.type is EventType.LOOP_OPENED:
+            outcome = Completed(Payload.of(read_items(ending.payload)))
+        elif ending.type is EventType.NODE_COMPLETED:
+            outcome = Completed(ending.payload, ending.next_handle)
+        else:
+            outcome = Failed(RunError.from_json(read_error(ending.payload)), retryable=False)
+        self._decide(NodeResult(*activation.place, activation.attempt, outcome))
+        return True
+
+    def _why_not(self, activation: Activation, old: Place, ending: Event | None) -> dict[str, Any] | None:
+        """Why the recorded outcome is not good for this activation; None: it is."""
+        node, was = activation.node, self._source.plan.nodes.get(old[0])
+        if was is None or (ending is None and old not in self._dispatched and self._cut.seq is None):
+            return {"because": Because.NEW}
+        if ending is None or ending.type is EventType.NODE_SKIPPED:
+            return {"because": self._not_ended(old)}
+        if (old[0], None) in self._cut.chosen or old in self._cut.chosen:
+            return {"because": Because.CHOSEN}
+        failed = ending.type is EventType.NODE_FAILED
+        if failed and (self._cut.redo_failed or (ending.next_handle is None and self._ended_run(old))):
+            return {"because": Because.FAILED}
+        exits = node.exits
+        handle_is_gone = not failed and ending.next_handle is not None and ending.next_handle not in exits
+        if was.type != node.type or handle_is_gone or not json_equal(dict(was.config), dict(node.config)):
+            return {"because": Because.CONFIG_CHANGED}
+        before = self._contexts.get(old)
+        path = None if before is None else changed_input(node, before, activation.context)
+        return None if path is None else {"because": Because.INPUT_CHANGED, "path": path}
+
+    def _not_ended(self, old: Place) -> Because:
+        if self._cut.seq is None:
+            return Because.NOT_ENDED
+        later = any(
+            event.type in ENDINGS and (event.node_id, event.scope) == old and event.seq > self._cut.seq
+            for event in self._source.log
+        )
+        return Because.AFTER_CUT if later else Because.NOT_ENDED
+
+    def _ended_run(self, old: Place) -> bool:
+        """Is it the failure that the recorded run ended with?"""
+        end = self._source.log[-1]
+        if end.type is not EventType.INSTANCE_FAILED:
+            return False
+        error = RunError.from_json(end.payload.value)
+        return (error.node_id, error.scope) == old
+
+    # -- saying what comes of it ----------------------------------------------------------
+    def _describe(self) -> None:
+        plan, state = self._plan, self._plan.state
+        plan.reuse = [_at(place, seq=seq) for place, seq in self._reused.items()]
+        for place, activation in state.running.items():
+            old = self._old_place(place)
+            effect = "none" if activation.node.type in _WAITS else "again" if old in self._dispatched else "first"
+            why = self._why.get(place, {"because": Because.NOT_ENDED})
+            plan.run.append(_at(place, **why, effect=effect))
+        dispatched = self._old_places(EventType.NODE_DISPATCHED)
+        skipped = self._old_places(EventType.NODE_SKIPPED)
+        new_ids = {self._cut.renames.get(node_id, node_id) for node_id in state.plan.nodes}
+        for old in self._dispatched:
+            if old in dispatched:
+                continue
+            if old[0] not in new_ids:
+                plan.drop.append(_at(old, because="NODE_REMOVED"))
+            elif old in skipped or not self._may_come(old):
+                plan.drop.append(_at(old, because="NOT_REACHED"))
+            else:
+                is_pure = self._source.plan.nodes[old[0]].evaluate is not None
+                plan.undecided.append(_at(old, effect="none" if is_pure else "again"))
+
+    def _old_places(self, type_: EventType) -> set[Place]:
+        """Which activations have such a row in the new log, by where the recorded run had them."""
+        return {self._old_place((event.node_id, event.scope)) for event in self._plan.events if event.type is type_}
+
+    def _may_come(self, old: Place) -> bool:
+        """Is the scope that it was in still open, or one that may be opened yet?"""
+        scope = old[1]
+        return scope not in {event.scope for event in self._plan.events} or scope in self._plan.state.scopes
+
+
+def _at(place: Place, **further: Any) -> dict[str, Any]:
+    return {"nodeID": place[0], "scope": place[1], **further}

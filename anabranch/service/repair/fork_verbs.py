@@ -1,0 +1,152 @@
+"""Fork: a new run that begins with the outcomes of another one, as far as they are good for it.
+
+A mixin of `WorkflowService`. The plan is made by `rules.repair.fork_plan`; what it comes to is stored as the log of the
+new run, whose open nodes a worker then executes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from anabranch.engine.log_pages import log_pages
+from anabranch.engine.ports import InstanceHead, InstanceRow, Transition
+from anabranch.engine.rules.coded.coded_plan import CODED_KIND
+from anabranch.engine.rules.graph.document import DOCUMENT_BYTES_MAX
+from anabranch.engine.rules.graph.plan import Plan
+from anabranch.engine.rules.payloads import read_input
+from anabranch.engine.rules.repair.fork_plan import FORK_ROWS_MAX, ForkCut, ForkPlan, Source, plan_fork
+from anabranch.engine.rules.stimuli import Started
+from anabranch.engine.rules.values import Payload
+from anabranch.errors import ForkRefused, InvalidRequest, NotFound, PlanChanged, RunTooLarge
+from anabranch.run_requests import FORK, SAME_INPUT, ForkOptions, StartOptions, check_start_key
+from anabranch.service.repair.retry_verbs import RetryVerbs
+from anabranch.service.runs.input_checks import input_payload, new_run_id
+from anabranch.service.runs.run_heads import root_head, test_head
+from anabranch.service.runs.testing_verbs import TestingVerbs
+
+
+class ForkVerbs(TestingVerbs, RetryVerbs):
+    """Commands that begin new runs with the outcomes of others."""
+
+    async def fork_run(
+        self, instance_id: str, options: ForkOptions = FORK, *, tenant_id: str, input_: Any = SAME_INPUT
+    ) -> dict[str, Any]:
+        """Start a run with what holds of this one's outcomes, and execute the rest: `{instanceID, status, plan}`.
+
+        With `dry_run` only the plan: `{plan, at, version, reuse, run, undecided, drop, signals, rows, bytes}`.
+        Raises NotFound, InvalidRequest, InvalidWorkflow, InvalidInput, ForkRefused, PlanChanged, RunTooLarge,
+        TooManyPending, StoreUnavailable.
+        """
+        row = await self.get_run_status(instance_id, tenant_id=tenant_id)
+        if options.idempotency_key is not None:
+            check_start_key(options.idempotency_key)
+        self._check_fork(row, options)
+        source_plan = await self._engine.plans.plan_of(row.head)
+        pages = log_pages(self._store, instance_id, up_to=row.last_seq)
+        log = [event async for page in pages for event in page]
+        if input_ is SAME_INPUT:
+            input_ = read_input(log[0].payload)
+        head, plan, definition = await self._new_head(row, options, tenant_id=tenant_id)
+        payload = await input_payload(input_, plan, self.checks, tenant_id=tenant_id)
+        cut = ForkCut(
+            seq=options.at_seq,
+            chosen=options.chosen,
+            redo_failed=options.redo_failed,
+            renames=options.renames,
+            signals=options.signals,
+        )
+        assert isinstance(source_plan, Plan), "coded runs are refused"
+        fork = await self.checks.run(
+            tenant_id,
+            plan_fork,
+            Source(source_plan, row.head, log),
+            plan,
+            head,
+            Started(payload, definition=definition),
+            cut=cut,
+            now=head.created_at,
+        )
+        if options.if_plan not in (None, fork.digest):
+            raise PlanChanged(f"the plan of the fork is {fork.digest} now")
+        if options.dry_run:
+            return _described(row, head, options, fork)
+        return await self._written(head, fork, tenant_id=tenant_id)
+
+    def _check_fork(self, row: InstanceRow, options: ForkOptions) -> None:
+        head = row.head
+        if head.kind == CODED_KIND:
+            raise ForkRefused(f"run {head.instance_id} is a coded run", hint="Retry it, or run it again (rerun).")
+        if row.last_seq > FORK_ROWS_MAX:
+            raise RunTooLarge(f"run {head.instance_id} has {row.last_seq:,} rows; at most {FORK_ROWS_MAX:,} are forked")
+        if options.at_seq is not None and not 1 <= options.at_seq <= row.last_seq:
+            raise InvalidRequest(f"the log of run {head.instance_id} has no row {options.at_seq}")
+        if head.workflow_id is None and options.graph is None:
+            raise InvalidRequest(f"run {head.instance_id} is a test run", hint="Give the graph that its fork follows.")
+
+    async def _new_head(
+        self, row: InstanceRow, options: ForkOptions, *, tenant_id: str
+    ) -> tuple[InstanceHead, Plan, Payload | None]:
+        now = self._engine.clock.now()
+        if options.graph is not None:
+            document = dict(options.graph)
+            await self._refuse_invalid(document, tenant_id)
+            definition = Payload.of(document, bytes_max=DOCUMENT_BYTES_MAX)
+            plan = await self.checks.run(tenant_id, self._engine.plans.compile, definition.value)
+            head = test_head(definition.value, plan, tenant_id=tenant_id, now=now)
+            return replace(head, forked_from=row.head.instance_id, started_by=options.started_by), plan, definition
+        version = options.version or row.head.workflow_version
+        found = await self.get_workflow_by_id(row.head.workflow_id or "", tenant_id=tenant_id, version=version)
+        stored = await self._engine.plans.plan(found.workflow_id, found.version)
+        if not isinstance(stored, Plan):
+            raise ForkRefused(f"version {version} of {found.name!r} is coded, and the run is drawn")
+        start = StartOptions(version=version, idempotency_key=options.idempotency_key, started_by=options.started_by)
+        head = root_head(
+            found,
+            stored,
+            options=start,
+            tenant_id=tenant_id,
+            instance_id=new_run_id(now),
+            now=now,
+            retention_days_max=self.retention_days_max,
+        )
+        return replace(head, forked_from=row.head.instance_id), stored, None
+
+    async def _written(self, head: InstanceHead, fork: ForkPlan, *, tenant_id: str) -> dict[str, Any]:
+        await self._pending_limit.take_place(tenant_id)
+        state = fork.state
+        outcome = await self._store.commit(
+            [
+                Transition(
+                    instance_id=head.instance_id,
+                    expected_version=0,
+                    worker_id=None,
+                    events=fork.events,
+                    payload_bytes=state.log_bytes,
+                    status=state.status,
+                    available_at=head.created_at,
+                    new_run=head,
+                    started_at=head.created_at,
+                )
+            ]
+        )
+        instance_id = outcome.existing.get(head.instance_id, head.instance_id)
+        stored = await self._store.get_instance(instance_id, tenant_id=tenant_id)
+        if stored is None:
+            raise NotFound(f"the workflow {head.workflow_name!r} is deleted")
+        return {"instanceID": instance_id, "status": stored.status.value, "plan": fork.digest}
+
+
+def _described(row: InstanceRow, head: InstanceHead, options: ForkOptions, fork: ForkPlan) -> dict[str, Any]:
+    return {
+        "plan": fork.digest,
+        "at": options.at_seq or row.last_seq,
+        "version": head.workflow_version,
+        "reuse": fork.reuse,
+        "run": fork.run,
+        "undecided": fork.undecided,
+        "drop": fork.drop,
+        "signals": fork.signals,
+        "rows": len(fork.events),
+        "bytes": fork.state.log_bytes,
+    }

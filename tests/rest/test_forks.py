@@ -1,0 +1,64 @@
+"""Forking runs over REST: the plan beforehand, the new run, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.rest.conftest import Served
+from tests.rest.drawing import chain, echo
+from tests.rest.test_retries import calling, failed
+
+
+async def fork(served: Served, run: dict[str, Any], role: str = "editor", **asked: Any) -> Any:
+    key = asked.pop("key", None)
+    headers = {} if key is None else {"Idempotency-Key": key}
+    return await served.ask("POST", f"/v1/runs/{run['instanceID']}/fork", json=asked, headers=headers, role=role)
+
+
+async def test_a_fork_onto_a_corrected_version_reuses_what_holds(served: Served):
+    called = {"id": "first", "type": "workflow", "config": {"workflow": "fine", "input": "{{ctx.input}}"}}
+    wrong = {"id": "call", "type": "workflow", "config": {"workflow": "wrong", "input": "{{ctx.input}}"}}
+    await served.save(echo("fine"))
+    await served.save(chain("orders", called, wrong))
+    run = await failed(served, "orders")
+    corrected = chain("orders", called, {**wrong, "config": {"workflow": "fine", "input": "{{ctx.input}}"}})
+    assert (await served.ask("PUT", "/v1/workflows/orders", json=corrected)).json["version"] == 2
+
+    planned = await fork(served, run, version=2, dryRun=True)
+    assert planned.status == 200, planned.text
+    assert [each["nodeID"] for each in planned.json["reuse"]] == ["first"], "what is computed is computed again"
+    assert [(each["nodeID"], each["because"]) for each in planned.json["run"]] == [("call", "FAILED")]
+    started = await fork(served, run, version=2, ifPlan=planned.json["plan"], key="f1")
+    assert started.status == 201, started.text
+    after = await served.ended(started.json["instanceID"])
+    assert (after["status"], after["version"], after["forkedFrom"]) == ("COMPLETED", 2, run["instanceID"])
+    assert (await fork(served, run, version=2, key="f1")).json["instanceID"] == started.json["instanceID"]
+    children = (await served.ask("GET", "/v1/workflows/fine/runs")).json["items"]
+    assert len(children) == 2, "the first node was not executed again"
+    log = (await served.ask("GET", f"/v1/runs/{after['instanceID']}/log")).json["items"]
+    assert "FORKED_FROM" in [each["eventType"] for each in log]
+    assert (await fork(served, run, version=2, ifPlan="another")).code == "PLAN_CHANGED"
+    assert (await fork(served, run, role="operator")).status == 403
+
+
+async def test_an_edited_graph_is_forked_as_a_test_run(served: Served):
+    await served.save(calling("orders", "nowhere"))
+    run = await failed(served, "orders")
+    await served.save(echo("somewhere"))
+    edited = calling("orders", "somewhere")
+    planned = await fork(served, run, graph=edited, dryRun=True)
+    assert planned.json["run"][0]["because"] in ("FAILED", "CONFIG_CHANGED")
+    started = await fork(served, run, graph=edited)
+    assert started.status == 201, started.text
+    after = await served.ended(started.json["instanceID"])
+    assert (after["status"], after["test"], after["forkedFrom"]) == ("COMPLETED", True, run["instanceID"])
+    assert (await fork(served, run, graph={"nodes": []})).status == 422
+
+
+async def test_what_cannot_be_forked_says_why(served: Served):
+    await served.save(echo())
+    done = await served.ended(await served.start("echo"))
+    assert (await fork(served, done)).code == "FORK_REFUSED"
+    assert (await fork(served, done, at={"seq": 10_000})).status == 422
+    assert (await fork(served, done, version=9)).status == 404
+    assert (await fork(served, done, nonsense=1)).status == 422

@@ -10,7 +10,6 @@ import orjson
 import typer
 
 from anabranch.deferred import deferred
-from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.errors import BadJson, InvalidRequest, NotFound, TooLarge
 from anabranch.settings import Settings
@@ -18,6 +17,7 @@ from anabranch.settings import Settings
 if TYPE_CHECKING:
     from anabranch import app
     from anabranch.client.gateway import Gateway
+    from anabranch.engine.rules.graph.node_types import NodeTypes
     from anabranch.histories import history
     from anabranch.histories.history import History
 else:

@@ -15,6 +15,7 @@ from anabranch.engine.rules.coded.coded_state import CodedState, FunctionActivat
 from anabranch.engine.rules.drawn.drawn_state import Activation, InstanceState
 from anabranch.engine.rules.evolve import fold, outstanding
 from anabranch.engine.rules.shared.run_state import OpenActivation
+from anabranch.engine.rules.verify.check_log import check_log
 from anabranch.engine.store.opening import open_store
 from anabranch.handlers.registry import load_types
 
@@ -26,6 +27,22 @@ async def describe_all(url: str, run_ids: Sequence[str]) -> dict[str, dict[str, 
     try:
         plans = PlanCache(store, load_types())
         return {run_id: await _describe(store, plans, run_id) for run_id in run_ids}
+    finally:
+        await store.stop()
+
+
+async def faults_of(url: str, run_ids: Sequence[str]) -> list[str]:
+    """What is in these logs that does not follow from their definitions."""
+    store = open_store(url)
+    await store.start()
+    try:
+        plans = PlanCache(store, load_types())
+        found = []
+        for run_id in run_ids:
+            loaded = (await store.load([run_id]))[run_id]
+            head = loaded.row.head
+            found += [f"{run_id}: {fault}" for fault in check_log(await plans.plan_of(head), head, loaded.events)]
+        return found
     finally:
         await store.stop()
 

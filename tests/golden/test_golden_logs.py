@@ -25,7 +25,7 @@ from anabranch.errors import RunCancelled, RunFailed
 from anabranch.migrations import ensure_schema
 from tests.golden import later, nodes
 from tests.golden.cases import CASES
-from tests.golden.describing import describe_all
+from tests.golden.describing import describe_all, faults_of
 
 RECORDINGS = sorted(Path(__file__).parent.glob("*.json"))
 RUNS_MIN = 60
@@ -89,6 +89,8 @@ async def test_runs_of_an_older_version_read_fold_and_end_as_they_did_there(
     for run in runs:
         assert _as_json(states[run["runID"]]) == run["state"], f"case {run['case']}: folded otherwise"
 
+    assert await faults_of(empty_url, [run["runID"] for run in runs]) == []
+
     monkeypatch.setenv("GOLDEN_DIR", str(tmp_path))
     (tmp_path / "release").touch()
     functions = (*nodes.CODED, later.later_versions)
@@ -104,6 +106,7 @@ async def test_runs_of_an_older_version_read_fold_and_end_as_they_did_there(
         for run in runs:
             ended = await _ended(client, run["runID"])
             assert _result(ended) == _result(run["end"]), f"case {run['case']}: ended otherwise"
+    assert await faults_of(empty_url, [run["runID"] for run in runs]) == []
 
 
 def known_then(shown: Any, recorded: Any) -> Any:

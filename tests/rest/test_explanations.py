@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import pairwise
+from time import process_time
 from typing import Any
 
 import pytest
 
+from anabranch.engine.rules.graph.document import parse
+from anabranch.engine.rules.stimuli import EvaluationDue
+from anabranch.service.explanations.as_of import run_as_of
 from tests.rest.conftest import Served
 from tests.rest.drawing import echo
+from tests.spec.scenario import TIMERS, given
 
 END = {"id": "end", "type": "end", "config": {"outputParameters": {"ok": True}}}
 
@@ -201,3 +208,103 @@ async def test_a_row_that_the_log_does_not_have_is_refused(served: Served, place
 async def test_an_unknown_node_is_not_found(served: Served):
     run = await waiting_triage(served)
     assert (await served.ask("GET", f"/v1/runs/{run}/nodes/nobody/why")).status == 404
+
+
+def over(name: str, *middle: dict[str, Any], **config: Any) -> dict[str, Any]:
+    """A loop over the input with these nodes in its body, one after the other."""
+    loop = {"id": "each", "type": "loop", "config": {"source": "{{ctx.input}}", **config}}
+    inside = [edge(before["id"], after["id"]) for before, after in pairwise(middle)]
+    return {
+        "name": name,
+        "nodes": [{"id": "start", "type": "start"}, loop, *middle, END],
+        "edges": [edge("start", "each"), edge("each", middle[0]["id"], "loop"), *inside, edge("each", "end", "done")],
+    }
+
+
+async def test_a_suspended_run_says_so_first_and_what_it_waited_for(served: Served):
+    run = await waiting_triage(served)
+    await served.ask("POST", f"/v1/runs/{run}/pause")
+    for found in (await why(served, run), await why(served, run, "approve"), await why(served, run, "join")):
+        first, further = found["waitsFor"]
+        assert (first["kind"], first["reason"]) == ("paused", "PAUSED")
+        assert {"message", "hint", "since"} <= first.keys()
+        assert further["nodeID"] == "approve"
+        assert "The run is suspended since" in found["sentence"]
+
+
+async def test_an_iteration_that_has_not_begun_waits_for_room_beside_the_open_ones(served: Served):
+    await served.save(over("narrow", {"id": "ask", "type": "waitForEvent", "config": {"event": "go"}}, concurrency=2))
+    run = await served.start("narrow", input=[1, 2, 3])
+    await served.until(f"/v1/runs/{run}", lambda found: found["status"] == "WAITING")
+    found = await why(served, run, "ask", "each[2]")
+    (limit,) = found["waitsFor"]
+    assert (limit["kind"], limit["nodeID"], limit["limit"], limit["value"]) == ("limit", "each", "concurrency", 2)
+    assert [each["iteration"] for each in limit["why"]] == ["each[0]", "each[1]"]
+    assert found["sentence"].startswith("'ask' has not run in each[2] yet: 'each' has as many iterations open")
+
+
+async def test_what_was_skipped_with_its_iteration_names_the_failure(served: Served):
+    bad = {"id": "bad", "type": "set", "config": {"values": {"x": "{{ctx.nothing}}"}}}
+    await served.save(over("broken", bad, {"id": "after", "type": "set", "config": {"values": {}}}, onItemError="skip"))
+    run = await served.start("broken", input=[1])
+    await served.ended(run)
+    found = await why(served, run, "after", "each[0]")
+    (decider,) = found["decidedBy"]
+    assert (found["status"], decider["nodeID"], decider["scope"]) == ("skipped", "bad", "each[0]")
+    assert found["sentence"] == "'after' was skipped: 'bad' failed (TEMPLATE_PATH_MISSING)."
+
+
+async def test_a_run_that_waits_for_a_child_says_how_the_child_is(served: Served):
+    await served.save(triage())
+    call = {"id": "call", "type": "workflow", "config": {"workflow": "triage", "input": {"level": 1}}}
+    await served.save(
+        {"name": "calls", "nodes": [{"id": "start", "type": "start"}, call], "edges": [edge("start", "call")]}
+    )
+    run = await served.start("calls")
+    await served.until(f"/v1/runs/{run}", lambda found: found["status"] == "WAITING")
+    (reason,) = (await why(served, run))["waitsFor"]
+    await served.until(f"/v1/runs/{reason['childID']}", lambda found: found["status"] == "WAITING")
+    (reason,) = (await why(served, run, "call"))["waitsFor"]
+    assert (reason["kind"], reason["name"], reason["status"]) == ("child", "triage", "WAITING")
+
+
+async def test_a_run_whose_time_has_not_come_waits_for_it(served: Served):
+    await served.save(triage())
+    run = await served.start("triage", input={"level": 1}, availableAt="2100-01-01T00:00:00Z")
+    found = await why(served, run)
+    assert (found["waitsFor"][0]["kind"], found["waitsFor"][0]["dueAt"][:10]) == ("timer", "2100-01-01")
+    assert found["sentence"].startswith("The run waits until 2100-01-01")
+
+
+async def test_reasons_go_eight_steps_back_and_are_a_hundred_at_most(served: Served):
+    waits = [{"id": f"w{n}", "type": "waitForEvent", "config": {"event": "go"}} for n in range(120)]
+    row = [{"id": f"n{n}", "type": "set", "config": {"values": {}}} for n in range(12)]
+    edges = [*(edge("start", each["id"]) for each in waits), *(edge(each["id"], "n0") for each in waits)]
+    edges += [edge(before["id"], after["id"]) for before, after in pairwise(row)]
+    await served.save({"name": "wide", "nodes": [{"id": "start", "type": "start"}, *waits, *row], "edges": edges})
+    run = await served.start("wide")
+    await served.until(f"/v1/runs/{run}", lambda found: found["status"] == "WAITING")
+    wide, deep = await why(served, run, "n0"), await why(served, run, "n11")
+    assert sum(1 for _ in reasons_in(wide["waitsFor"])) == 100
+    assert wide["omitted"] is True
+    assert max(depth for depth, _ in reasons_in(deep["waitsFor"])) == 8
+
+
+def reasons_in(reasons: list[dict[str, Any]], depth: int = 1) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Every reason with how many steps back it is."""
+    for reason in reasons:
+        yield depth, reason
+        yield from reasons_in(reason.get("why", []), depth + 1)
+
+
+def test_twenty_thousand_rows_are_folded_within_half_a_second_of_processor_time():
+    document = over("many", {"id": "work", "type": "set", "config": {"values": {"n": "{{ctx.item}}"}}})
+    run = given(document, list(range(9_990)), evaluates=True, checked=False)
+    while not run.state.is_terminal:
+        run.when(EvaluationDue() if run.state.unevaluated else TIMERS)
+    assert len(run.log) > 19_900
+    began = process_time()
+    seen = run_as_of(run.plan, run.head, run.log, parse(document).edges)
+    took_s = process_time() - began
+    assert (seen.state.status, len(seen.activations)) == ("COMPLETED", 9_993)
+    assert took_s < 0.5, f"{len(run.log)} rows took {took_s:.2f} s"

@@ -17,7 +17,7 @@ from anabranch.engine.rules.verify.finding import FINDINGS_MAX
 from anabranch.errors import RunError
 from tests.spec.coded import Coded, broken, done, returned, sleeps, suspended
 from tests.spec.drawings import drawn
-from tests.spec.scenario import Scenario, asks_for, completed, failed, given, signal
+from tests.spec.scenario import HANDED_OVER, Scenario, asks_for, begun, completed, failed, given, signal
 
 ORDER = drawn(
     "start>pick, pick.big>work, pick.else>other, work>join, other>join, join>each, each.loop>item, each.done>ask, "
@@ -252,5 +252,43 @@ def test_a_good_log_of_a_coded_run_has_no_finding() -> None:
 def test_each_fault_of_a_coded_log_is_found(what: str) -> None:
     corrupt, code = CODED_CORRUPTIONS[what]
     run = shop()
+    log = [replace(event, seq=seq) for seq, event in enumerate(corrupt(list(run.log)), start=1)]
+    assert code in codes(run, log)
+
+
+TWICE = {"maxAttempts": 2, "backoff": {"kind": "fixed", "base": "1s"}}
+
+
+def retried() -> Scenario:
+    """A run that fails in an iteration's neighbour, is reopened, and completes."""
+    run = begun(drawn("start>a, start>b, a>c, b>c, c>d", b={"retry": TWICE})).then(completed("a"), failed("b"))
+    return run.reopened(closed_ms=60_000).then(HANDED_OVER).completed("b#2", "c", "d")
+
+
+def test_a_reopened_run_is_as_defined_after_every_transition() -> None:
+    run = retried()
+    assert (run.status, codes(run, run.log)) == ("COMPLETED", set())
+    reopened = at(run.log, EventType.INSTANCE_REOPENED, "") + 1
+    assert codes(run, run.log[:reopened]) == set(), "nobody has gone on with it yet"
+
+
+RETRIED_CORRUPTIONS: dict[str, tuple[Corrupt, str]] = {
+    "what completed before is repeated": (added(COMPLETED, "a", after=(DISPATCHED, "c")), "ENDED_TWICE"),
+    "what is to be tried again is not": (without(DISPATCHED, "b", 1), "RESULT_UNEXPECTED"),
+    "it is tried again too early": (changed(DISPATCHED, "b", 1, created_at=0), "TIMER_EARLY"),
+    "attempts begin anew": (changed(DISPATCHED, "b", 1, attempt=1), "DISPATCHED_TWICE"),
+    "a row is not left out": (
+        changed(EventType.INSTANCE_REOPENED, "", payload=Payload.of({
+            "generation": 1, "leftOut": [[9, 9]], "redo": [], "closedMs": 0, "deadlineAt": None, "by": "x",
+        })),
+        "DISPATCHED_TWICE",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", RETRIED_CORRUPTIONS)
+def test_each_fault_after_a_reopening_is_found(what: str) -> None:
+    corrupt, code = RETRIED_CORRUPTIONS[what]
+    run = retried()
     log = [replace(event, seq=seq) for seq, event in enumerate(corrupt(list(run.log)), start=1)]
     assert code in codes(run, log)

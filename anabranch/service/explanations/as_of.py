@@ -6,6 +6,7 @@ contexts, and `history`, which also keeps what has ended.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -46,6 +47,10 @@ class RunAsOf:
     """All activations so far, in the order of their first rows."""
     contexts: dict[tuple[str, str], Context] = field(default_factory=dict)
     """The contexts of conditions when they were evaluated."""
+    suspended_at: int = 0
+    """When it was last suspended (ms)."""
+    _into: defaultdict[str, list[GraphEdge]] = field(default_factory=lambda: defaultdict(list))
+    """The edges by their targets, once they were asked for."""
 
     @property
     def scopes(self) -> list[str]:
@@ -65,10 +70,13 @@ class RunAsOf:
     def incoming(self, node_id: str, scope: str) -> Iterator[tuple[GraphEdge, str]]:
         """The edges that decide whether a node starts, each with the scope of its source; no back edges."""
         assert isinstance(self.plan, Plan), "only drawn runs have edges"
+        if self.edges and not self._into:
+            for edge in self.edges:
+                self._into[edge.target].append(edge)
         home = self.plan.nodes[node_id].home
-        for edge in self.edges:
+        for edge in self._into[node_id]:
             source = self.plan.nodes.get(edge.source)
-            if edge.target != node_id or source is None:
+            if source is None:
                 continue
             if source.home is home:
                 yield edge, scope
@@ -106,8 +114,11 @@ def run_as_of(plan: AnyPlan, head: InstanceHead, events: Sequence[Event], edges:
     run = RunAsOf(plan, new_state(plan, head), edges)
     history = History(left_out=head.left_out)
     for event in events:
+        was_suspended = run.state.suspension is not None
         evolve(run.state, event)
         run.seq, run.at = event.seq, event.created_at
+        if run.state.suspension is not None and not was_suspended:
+            run.suspended_at = event.created_at
         change = history.take(event)
         if isinstance(change, Activation):
             run.activations[change.place] = change

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -73,10 +73,8 @@ class Explanations:
         """What a run waits for, or how it ended. Raises NotFound, RunTooLarge."""
         row = await self._row(instance_id, tenant_id)
         run = await self._run(row, row.last_seq)
-        return {
-            "instanceID": instance_id,
-            **await self._checks.run(tenant_id, lambda: why.why_run(run, worker=row.worker_id)),
-        }
+        found = await self._checks.run(tenant_id, lambda: why.why_run(run, worker=row.worker_id))
+        return {"instanceID": instance_id, **await self._with_children(found)}
 
     async def why_node(self, instance_id: str, node_id: str, *, tenant_id: str, scope: str = "") -> dict[str, Any]:
         """Why a node has run, was skipped, or has not run yet. Raises NotFound (run or node), RunTooLarge."""
@@ -92,7 +90,7 @@ class Explanations:
                 hint="Nodes that cannot be reached are not part of a run.",
             )
         found = await self._checks.run(tenant_id, lambda: why.why_node(run, node_id, scope, worker=row.worker_id))
-        return {"instanceID": instance_id, **found}
+        return {"instanceID": instance_id, **await self._with_children(found)}
 
     async def context_at(
         self, instance_id: str, node_id: str, scope: str | None, *, tenant_id: str
@@ -119,6 +117,14 @@ class Explanations:
         return state.context_of(state.scopes.get(scope or "", state.root)), plan
 
     # -- within ---------------------------------------------------------------------------
+    async def _with_children(self, found: dict[str, Any]) -> dict[str, Any]:
+        """The same answer; reasons that are children say how these are."""
+        for reason in _children_in(found["waitsFor"]):
+            child = await self._store.get_instance(reason["childID"])
+            reason["status"] = None if child is None else child.status.value
+            reason["name"] = None if child is None else child.head.workflow_name
+        return found
+
     async def _row(self, instance_id: str, tenant_id: str) -> InstanceRow:
         row = await self._store.get_instance(instance_id, tenant_id=tenant_id) if is_run_id(instance_id) else None
         if row is None:
@@ -155,6 +161,13 @@ class Explanations:
             stored = await self._store.get_definition(head.workflow_id, head.workflow_version)
             definition = None if stored is None else stored.definition
         return () if definition is None else parse(definition).edges
+
+
+def _children_in(reasons: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for reason in reasons:
+        if reason["kind"] == "child":
+            yield reason
+        yield from _children_in(reason.get("why", ()))
 
 
 def _shown_at(run: as_of.RunAsOf, row: InstanceRow, scope: str | None, path: str | None) -> dict[str, Any]:

@@ -13,14 +13,15 @@ from typing import Any
 import orjson
 
 from anabranch.engine.rules.drawn.drawn_state import InstanceState
-from anabranch.engine.rules.events import ELSE_HANDLE, Status
+from anabranch.engine.rules.events import ELSE_HANDLE, Status, SuspendReason
 from anabranch.engine.rules.graph.plan import Plan, PlanNode
 from anabranch.engine.rules.history import Activation, ActivationStatus, loop_of
 from anabranch.engine.rules.instants import to_iso
+from anabranch.engine.rules.shared.run_state import Phase
 from anabranch.engine.rules.templates.template import compile_template
 from anabranch.errors import AnabranchError
 from anabranch.service.explanations.as_of import CONDITION_TYPE, RunAsOf, Verdict
-from anabranch.service.runs.run_view import waits_for
+from anabranch.service.runs.run_view import suspension, waits_for
 
 # 8 steps back: for further causes, ask about the last node.
 DEPTH_MAX = 8
@@ -76,11 +77,11 @@ def why_node(run: RunAsOf, node_id: str, scope: str, *, worker: str | None = Non
     if node is not None and _fits(run, node, scope):
         answer["edges"] = [_edge(run, edge, source_scope) for edge, source_scope in run.incoming(node_id, scope)]
     if activation is None:
-        answer["waitsFor"] = _reasons_of_unreached(run, node, scope, budget, worker, DEPTH_MAX)
+        answer["waitsFor"] = _suspension(run) + _reasons_of_unreached(run, node, scope, budget, worker, DEPTH_MAX)
         answer["sentence"] = _sentence_of_unreached(run, node_id, node, scope, answer)
     else:
         if not activation.has_ended:
-            answer["waitsFor"] = _reasons_of_open(run, activation, budget, worker, DEPTH_MAX)
+            answer["waitsFor"] = _suspension(run) + _reasons_of_open(run, activation, budget, worker, DEPTH_MAX)
         elif node is not None:
             answer["decidedBy"] = list(_deciders(run, node_id, scope, budget))
         answer["sentence"] = _sentence(activation, answer)
@@ -103,10 +104,10 @@ def why_run(run: RunAsOf, *, worker: str | None = None) -> _Json:
     if status.is_terminal:
         answer["sentence"], answer["decidedBy"] = _end(run)
     elif not run.state.started:
-        answer["waitsFor"] = [_beginning(run)]
-        answer["sentence"] = "The run has not begun: it waits for its start time, or for a worker with room for it."
+        answer["waitsFor"] = [*_suspension(run), _beginning(run, worker)]
+        answer["sentence"] = _joined(answer["waitsFor"])
     else:
-        answer["waitsFor"] = _open_reasons(run, budget, worker)
+        answer["waitsFor"] = _suspension(run) + _open_reasons(run, budget, worker)
         answer["sentence"] = _joined(answer["waitsFor"]) or "The run is about to go on."
     answer["omitted"] = budget.omitted
     return answer
@@ -115,7 +116,7 @@ def why_run(run: RunAsOf, *, worker: str | None = None) -> _Json:
 # -- what is open ------------------------------------------------------------------------------
 def _open_reasons(run: RunAsOf, budget: _Budget, worker: str | None) -> list[_Json]:
     """The union over everything that is open; a loop is shown by what is open in its iterations."""
-    reasons = _function_reasons(run)
+    reasons = _function_reasons(run, worker)
     inner = {loop_of(scope) for scope in run.scopes if scope}
     for activation in run.activations.values():
         if activation.has_ended or (activation.place in inner and _open_scopes(run, activation)):
@@ -166,19 +167,38 @@ def _open_scopes(run: RunAsOf, loop: Activation) -> list[str]:
     return [scope for scope in run.state.scopes if scope and loop_of(scope) == loop.place]
 
 
-def _function_reasons(run: RunAsOf) -> list[_Json]:
+def _function_reasons(run: RunAsOf, worker: str | None) -> list[_Json]:
     """Of a coded run: its function cannot go on, or is about to."""
     state = run.state
     if isinstance(state, InstanceState) or state.function is None:
         return []
-    if state.function.blocked:
-        due_at = state.function.due_at
-        return [{"kind": "suspended", "dueAt": None if due_at is None else to_iso(due_at)}]
+    function, place = state.function, {"nodeID": "", "scope": ""}
+    due_at = None if function.due_at is None else to_iso(function.due_at)
+    if function.blocked:
+        return [{"kind": "suspended", "dueAt": due_at}]
+    if function.phase is Phase.RETRYING:
+        return [{"kind": "timer", **place, "dueAt": due_at, "attempt": function.attempt + 1}]
+    if function.phase is Phase.DISPATCHED:
+        began = to_iso(function.began_at)
+        return [{"kind": "worker", **place, "attempt": function.attempt, "since": began, "worker": worker}]
     return []
 
 
-def _beginning(run: RunAsOf) -> _Json:
-    return {"kind": "timer", "dueAt": to_iso(run.state.head.available_at)}
+def _beginning(run: RunAsOf, worker: str | None) -> _Json:
+    head = run.state.head
+    if head.available_at > head.created_at:
+        return {"kind": "timer", "nodeID": "", "scope": "", "dueAt": to_iso(head.available_at)}
+    since = to_iso(head.created_at)
+    return {"kind": "worker", "nodeID": "", "scope": "", "attempt": 1, "since": since, "worker": worker}
+
+
+def _suspension(run: RunAsOf) -> list[_Json]:
+    """Nothing begins or fires before the run is resumed."""
+    why = run.state.suspension
+    if why is None or run.state.is_terminal:
+        return []
+    kind = "paused" if why.reason is SuspendReason.PAUSED else "suspended"
+    return [{"kind": kind, **suspension(why), "since": to_iso(run.suspended_at)}]
 
 
 # -- what was not reached -----------------------------------------------------------------------
@@ -188,6 +208,8 @@ def _reasons_of_unreached(
     """The sources whose edges are undecided, each with its own reasons."""
     if node is None or run.state.is_terminal or not _fits(run, node, scope):
         return []
+    if scope and scope not in run.scopes:
+        return _reasons_of_iteration_to_come(run, scope, budget, worker, depth)
     reasons = []
     for source_id, source_scope in dict.fromkeys(
         (edge.source, source_scope)
@@ -211,6 +233,30 @@ def _reasons_of_unreached(
                 reason["why"] = _reasons_of_unreached(run, further, source_scope, budget, worker, depth - 1)
         reasons.append(reason)
     return reasons
+
+
+def _reasons_of_iteration_to_come(
+    run: RunAsOf, scope: str, budget: _Budget, worker: str | None, depth: int
+) -> list[_Json]:
+    """An iteration that has not begun waits for its loop: to open, or for room beside those that are open."""
+    if not budget.take():
+        return []
+    loop_id, outer = loop_of(scope)
+    loop = run.activations.get((loop_id, outer))
+    status = PENDING if loop is None else loop.status.value
+    reason: _Json = {"kind": "node", "nodeID": loop_id, "scope": outer, "status": status}
+    if loop is None:
+        node = run.plan.nodes.get(loop_id) if isinstance(run.plan, Plan) else None
+        further = _reasons_of_unreached(run, node, outer, budget, worker, depth - 1) if depth > 1 else []
+        return [{**reason, "why": further}]
+    if loop.has_ended or not isinstance(run.plan, Plan):
+        return []
+    spec, opened = run.plan.nodes[loop_id].loop, _open_scopes(run, loop)
+    if spec is not None and len(opened) >= spec.concurrency:
+        reason = {"kind": "limit", "nodeID": loop_id, "scope": outer, "limit": "concurrency", "value": spec.concurrency}
+    if depth > 1:
+        reason["why"] = _reasons_of_open(run, loop, budget, worker, depth - 1)
+    return [reason]
 
 
 def _fits(run: RunAsOf, node: PlanNode, scope: str) -> bool:
@@ -238,6 +284,26 @@ def _deciders(run: RunAsOf, node_id: str, scope: str, budget: _Budget) -> Iterat
                 elif budget.take():
                     yield _decider(run, source, edge.handle)
         level = further
+    if wanted is Verdict.DEAD and len(seen) == 0 and (end := _who_abandoned(run, scope)) is not None and budget.take():
+        yield _decider(run, end, "")
+
+
+def _who_abandoned(run: RunAsOf, scope: str) -> Activation | None:
+    """Why a node is skipped although its edges are not dead: the failure of an iteration, or an End that terminates."""
+    assert isinstance(run.plan, Plan), "only drawn runs have nodes"
+    failures = [each for each in run.activations.values() if each.is_unhandled and each.scope]
+    around = scope
+    while around:
+        loop_id, outer = loop_of(around)
+        spec = run.plan.nodes[loop_id].loop
+        fails_together = spec is not None and spec.on_item_error == "fail"
+        for failure in failures:
+            if failure.scope == around or (fails_together and loop_of(failure.scope) == (loop_id, outer)):
+                return failure
+        around = outer
+    ends = (run.plan.nodes[each.node_id] for each in run.activations.values() if each.has_ended)
+    terminating = {node.id for node in ends if node.terminate}
+    return next((each for each in run.activations.values() if each.node_id in terminating and each.has_ended), None)
 
 
 def _decider(run: RunAsOf, source: Activation, handle: str) -> _Json:
@@ -310,14 +376,8 @@ def _sentence(activation: Activation, answer: _Json) -> str:
         case ActivationStatus.CANCELLED:
             return f"{name} was cut off: the run ended before it did."
         case ActivationStatus.SKIPPED:
-            return (
-                f"{name} was skipped: "
-                + (
-                    "; ".join(_decision(each) for each in answer["decidedBy"][:3])
-                    or "none of its incoming edges was live"
-                )
-                + "."
-            )
+            decided = "; ".join(_decision(each) for each in answer["decidedBy"][:3])
+            return f"{name} was skipped: {decided or 'none of its incoming edges was live'}."
     return _joined(answer["waitsFor"]) or f"{name} is running."
 
 
@@ -337,6 +397,12 @@ def _sentence_of_unreached(run: RunAsOf, node_id: str, node: PlanNode | None, sc
         return f"{name} does not run in the scope {scope!r}: it runs {where}."
     if run.state.is_terminal:
         return f"{name} was not reached: the run ended ({run.state.status.value}) before."
+    suspended = [_reason_sentence(reason) for reason in answer["waitsFor"] if "reason" in reason]
+    if suspended:
+        return f"{name} has not run yet. {suspended[0]}"
+    limits = [_reason_sentence(reason) for reason in answer["waitsFor"] if reason["kind"] == "limit"]
+    if limits:
+        return f"{name} has not run in {scope} yet: {limits[0]}"
     open_sources = [f"'{reason['nodeID']}'" for reason in answer["waitsFor"]]
     if not open_sources:
         return f"{name} has not been reached."
@@ -363,11 +429,18 @@ def _reason_sentence(reason: _Json) -> str:
         case "timer" if "error" in reason:
             return f"{name} failed ({reason['error']['code']}) and is tried again at {reason['dueAt']}."
         case "timer":
-            return f"{name} waits{until}."
+            return f"{name if reason['nodeID'] else 'The run'} waits{until}."
         case "iteration":
             return f"{name} has not finished the iteration {reason['iteration']}."
+        case "paused" | "suspended" if "reason" in reason:
+            return f"The run is suspended since {reason['since']} ({reason['reason']}): {reason['message']}"
         case "suspended":
             return "The code does not match the log, or no worker has it: see the run's note."
+        case "limit":
+            return f"{name} has as many iterations open as its concurrency allows ({reason['value']})."
+        case "worker" if not reason["nodeID"]:
+            where = "waits for a worker" if reason["worker"] is None else f"runs on {reason['worker']}"
+            return f"The run {where} (since {reason['since']})."
         case "worker":
             if reason["worker"] is None:
                 return f"{name} is due (attempt {reason['attempt']}) and waits for a worker."

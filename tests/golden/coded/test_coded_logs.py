@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from anabranch.durable.definition import Workflow
+from anabranch.durable.history_replay import Agreement, replay_function
 from anabranch.engine.rules.coded.coded_plan import coded_plan
 from anabranch.engine.rules.coded.names import variable_and_mark
 from anabranch.engine.rules.drawn.drawn_state import InstanceHead
@@ -16,6 +18,7 @@ from anabranch.engine.rules.evolve import fold
 from anabranch.engine.rules.instants import from_iso
 from anabranch.engine.rules.stimuli import SignalSent
 from anabranch.engine.rules.values import Payload
+from anabranch.engine.rules.verify.check_log import check_log
 from tests.durable.loop_world import World, in_virtual_time
 from tests.golden.coded.cases import CASES
 
@@ -37,6 +40,19 @@ def test_a_run_of_an_older_version_comes_to_what_it_came_to_there(version: str, 
     in_virtual_time(world.live())
 
     assert world.outcome == recorded["output"]
+
+
+@pytest.mark.parametrize("version", RECORDED)
+async def test_their_logs_are_as_defined_and_their_functions_still_fit_them(version: str) -> None:
+    for name, recorded in RECORDED[version].items():
+        function = Workflow("golden", 1, CASES[name][0], {})
+        log = [_event(row) for row in recorded["log"]]
+        began = log[0].created_at
+        head = InstanceHead(recorded["instanceID"], "default", "workflow", "golden", 1, began, began, kind="coded")
+        plan = coded_plan("golden", 1, {})
+        assert check_log(plan, head, log) == [], name
+        replayed = await replay_function(function, plan, head, log)
+        assert replayed.agreement is Agreement.SAME, f"{name}: {replayed}"
 
 
 def test_there_are_enough_of_them() -> None:

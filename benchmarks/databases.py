@@ -33,7 +33,13 @@ class Databases:
         self._numbers = itertools.count(1)
 
     def create(self, backend: str) -> str:
-        """The URL of a new one."""
+        """The URL of a new one with our tables."""
+        url = self.create_empty(backend)
+        upgrade(url)
+        return url
+
+    def create_empty(self, backend: str) -> str:
+        """The URL of a new one without any table."""
         name = f"bench{next(self._numbers)}"
         if backend == "sqlite":
             url = f"sqlite:///{self._home / name}.db"
@@ -41,7 +47,6 @@ class Databases:
             with psycopg.connect(self._admin_url, autocommit=True) as connection:
                 connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
             url = self._admin_url.replace("/postgres?", f"/{name}?")
-        upgrade(url)
         return url
 
     def server_cpu_s(self) -> float:

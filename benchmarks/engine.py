@@ -130,7 +130,7 @@ async def _measure(url: str, instances: int, server_cpu_s: ServerCpu, *, bound_f
             few = max(1, instances // SINGLE_SHARE)
             _, elapsed = await single.run_all(line, few)
             figures["single_nodes_per_s"] = few * LINEAR_NODES / elapsed
-        figures["starts_per_s"] = await _measure_starts(store, line)
+        figures["starts_per_s"] = await measure_starts(store, line)
     figures["client_lone_p50_ms"] = await client_lone_p50_ms(url, pure)
     return figures
 
@@ -164,7 +164,7 @@ async def _measure_against_bound(store: Store, line: Load, server_cpu_s: ServerC
     return figures
 
 
-async def _measure_starts(store: Store, line: Load) -> float:
+async def measure_starts(store: Store, line: Load) -> float:
     """Starts accepted per second by a process that leaves the running to others.
 
     They are not due until long after the measurement, so that nobody takes them up in the next.

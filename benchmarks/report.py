@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks import canvas, durable
+from benchmarks import canvas, durable, loads
 from benchmarks.charts import line_chart
 from benchmarks.databases import BACKENDS
 from benchmarks.engine import LABELS, RATIOS
@@ -21,6 +21,7 @@ from benchmarks.measured import RESULTS, Measured, read
 from benchmarks.series import SERIES, Series
 
 README = Path(__file__).with_name("README.md")
+README_OF_PEERS = Path(__file__).parent / "peers" / "README.md"
 CHARTS = Path(__file__).with_name("charts")
 
 MEASURED = ("engine", "service", "durable", "growth", "canvas")
@@ -37,6 +38,13 @@ def main() -> None:
     text = between_marks(text, "growth", growth_section(growth))
     text = between_marks(text, "canvas", canvas_section(drawn))
     README.write_text(text, encoding="utf-8")
+    # These two take long, and are measured apart.
+    more, peers = RESULTS / "loads.json", RESULTS / "peers.json"
+    if more.exists():
+        README.write_text(between_marks(text, "loads", loads_section(read(more))), encoding="utf-8")
+    if peers.exists():
+        text = between_marks(README_OF_PEERS.read_text(encoding="utf-8"), "peers", peers_section(read(peers)))
+        README_OF_PEERS.write_text(text, encoding="utf-8")
     CHARTS.mkdir(exist_ok=True)
     for series in SERIES:
         if series.name in growth.figures:
@@ -104,6 +112,38 @@ def canvas_section(measured: Measured) -> str:
     ]
     told = f"{_origin(measured)} Medians of {rounds} round{'s' if rounds > 1 else ''} of {seconds:g} s."
     return f"{told}\n\n{markdown([['', 'found', 'goal'], *rows])}"
+
+
+def loads_section(measured: Measured) -> str:
+    """Where the figures come from, and the figures."""
+    rows = [[label, *(_number(measured.figures[backend][key]) for backend in BACKENDS)]
+            for key, label in loads.LABELS.items()]  # fmt: skip
+    rounds, seconds = measured.setup["rounds"], measured.setup["sustained_s"]
+    told = f"{_origin(measured)} Medians of {rounds} rounds; sustained for {seconds:,.0f} s."
+    return f"{told}\n\n{markdown([['', *BACKENDS], *rows])}"
+
+
+def peers_section(measured: Measured) -> str:
+    """A line for each program on each database, and how often ours is as fast."""
+    rows = [["", "steps/s", "ours coded", "ours drawn", "starts/s", "a run alone, ms", "processor ms a step"]]
+    for backend in BACKENDS:
+        own = measured.figures[backend].get("anabranch")
+        for name, row in measured.figures[backend].items():
+            told = f"{backend}, {name} {measured.setup['versions'][name]}"
+            rest = [_known(row, key) for key in ("starts_per_s", "lone_p50_ms", "cpu_ms_per_step")]
+            if row is own:
+                drawn = [_number(row["effect_nodes_per_s"]), "", "", "", "", _number(row["cpu_ms_per_effect_node"])]
+                rows += [[f"{told}, coded", _number(row["steps_per_s"]), "", "", *rest], [f"{told}, drawn", *drawn]]
+            else:
+                ratios = [] if own is None else [own["steps_per_s"], own["effect_nodes_per_s"]]
+                times = [f"{_number(mine / row['steps_per_s'])} ×" for mine in ratios] or ["", ""]
+                rows.append([told, _number(row["steps_per_s"]), *times, *rest])
+    setup = measured.setup
+    return f"{_origin(measured)} Medians of {setup['rounds']} rounds with {setup['runs']:,} runs.\n\n{markdown(rows)}"
+
+
+def _known(row: Mapping[str, float], key: str) -> str:
+    return _number(row[key]) if key in row else ""
 
 
 def chart(series: Series, grown: Grown) -> str:

@@ -156,6 +156,23 @@ def test_only_what_stands_between_the_marks_is_replaced() -> None:
         report.between_marks("no marks", "a", "new")
 
 
+def test_every_program_beside_ours_is_told_how_often_ours_is_as_fast() -> None:
+    own = {"steps_per_s": 1_000.0, "effect_nodes_per_s": 1_500.0, "starts_per_s": 90.0, "lone_p50_ms": 5.0,
+           "cpu_ms_per_step": 0.1, "cpu_ms_per_effect_node": 0.05}  # fmt: skip
+    queue = {"steps_per_s": 500.0, "cpu_ms_per_step": 0.2}
+    setup = {"rounds": 3, "runs": 500, "versions": {"anabranch": "1", "a queue": "2"}}
+    figures = {"sqlite": {"anabranch": own, "a queue": queue}, "postgresql": {}}
+    kept = measured.Measured("a command", "today", "a machine", 0.0, setup, figures)
+
+    lines = report.peers_section(kept).splitlines()
+
+    assert lines[-1] == "| sqlite, a queue 2 | 500 | 2.00 × | 3.00 × |  |  | 0.20 |"
+    assert [line.split(" | ")[0] for line in lines[-3:-1]] == [
+        "| sqlite, anabranch 1, coded",
+        "| sqlite, anabranch 1, drawn",
+    ]
+
+
 def test_growth_is_told_beside_what_is_promised(tmp_path: Path) -> None:
     series = next(one for one in SERIES if one.name == "fan-in")
     points = [{"x": 10, "nodes_per_s": 900.0, "memory_mb": 1.0}, {"x": 100, "nodes_per_s": 600.0, "memory_mb": 2.0}]

@@ -1,0 +1,1 @@
+"""Other durable engines and queues beside this one: `python -m benchmarks.peers`."""

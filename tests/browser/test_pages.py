@@ -65,7 +65,7 @@ async def test_a_runs_page_follows_its_nodes_its_log_and_its_end(page: Page, ser
     run_id = server.start(server.save("Followed", [value, APPROVAL]), {"who": "Ada"})
     await page.goto(f"{server.entrance}#/runs/{run_id}")
     await expect(nodes_of(page).locator(".status")).to_have_text(["waiting", "success", "success"])
-    await page.get_by_role("tab", name="Log").click()
+    await page.get_by_role("tab", name="Event log").click()
     log = page.locator(".log")
     await expect(log).to_contain_text("NODE_WAITING")
 
@@ -234,6 +234,12 @@ async def test_several_runs_are_cancelled_together_after_it_was_said_how_many(pa
 
     for run_id in run_ids:
         await expect(page.locator(f'[data-run="{run_id}"] .status')).to_have_text("cancelled")
+        await page.get_by_role("checkbox", name=f"Select run {run_id}").check()
+
+    await page.get_by_role("button", name="Retry 2…").click()
+    await page.get_by_role("dialog", name="Retry 2 runs?").get_by_role("button", name="Retry 2").click()
+    for run_id in run_ids:
+        await expect(page.locator(f'[data-run="{run_id}"] .status')).to_have_text("waiting")
 
 
 async def test_viewer_sees_no_verbs(page: Page, server: Server, complaints: Complaints) -> None:

@@ -42,6 +42,33 @@ async def test_a_run_is_paused_and_goes_on(page: Page, server: Server) -> None:
     await expect(page.locator(".run-status")).to_have_text("waiting")
 
 
+async def test_a_cancelled_run_goes_on_after_it_was_said_with_what(page: Page, server: Server) -> None:
+    run_id = server.start(server.save("Retried", [APPROVAL]))
+    await page.goto(f"{server.entrance}#/runs/{run_id}")
+    await page.get_by_role("button", name="Cancel run").click()
+    await page.get_by_role("button", name="Really cancel?").click()
+    await expect(page.locator(".run-status")).to_have_text("cancelled")
+
+    await page.get_by_role("button", name="Retry…").click()
+    dialog = page.get_by_role("dialog", name="Let the run go on")
+    await expect(dialog.get_by_role("region", name="Plan")).to_be_visible()
+    assert await axe.findings(page) == []
+    await dialog.get_by_role("button", name="Retry", exact=True).click()
+    await expect(page.locator(".run-status")).to_have_text("waiting")
+
+    # It is followed live again.
+    server.call("POST", f"/runs/{run_id}/signals/approve", {"by": "Grace"})
+    await expect(page.locator(".run-status")).to_have_text("completed")
+
+
+async def test_what_code_prints_is_shown_with_its_node(page: Page, server: Server) -> None:
+    code = {"code": "print('counted', ctx['input']['n'])\nreturn None"}
+    run_id = server.start(server.save("Printing", [{"id": "count", "type": "python", "config": code}]), {"n": 7})
+    await page.goto(f"{server.entrance}#/runs/{run_id}?tab=logs&node=count")
+    await expect(page.get_by_role("region", name="Logs")).to_contain_text("counted 7")
+    assert await axe.findings(page) == []
+
+
 @pytest.mark.timeout(240)
 async def test_finds_failed_iteration_of_1500(page: Page, server: Server) -> None:
     odd = {"branches": [{"id": "odd", "expression": "{{ctx.item == 700 or ctx.item == 1404}}"}]}

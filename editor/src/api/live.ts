@@ -145,6 +145,13 @@ export class Live {
     };
   }
 
+  /** A run that had ended goes on: the server has left its room, and is asked how things stand. */
+  joinAgain(instanceID: string): void {
+    const room = this.#rooms.get(instanceID);
+    if (room !== undefined) room.joined = false;
+    void this.#joinMissing();
+  }
+
   /** The answer to a request over the socket. Rejects if none comes in time. */
   request(event: string, data: object): Promise<Record<string, unknown> & { ok: boolean; code?: string; message?: string }> {
     return this.#socket.timeout(ACK_MS_MAX).emitWithAck(event, data);

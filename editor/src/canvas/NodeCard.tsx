@@ -5,7 +5,7 @@ import { AlertTriangle, Ban, CircleAlert, Layers, Link2Off, Pin } from "lucide-r
 import { memo, type ReactElement } from "react";
 
 import { ERROR_HANDLE, EXIT_ROW_HEIGHT, HANDLE_SIZE, NODE_HEADER_HEIGHT, nodeGeometry, type NodeKey } from "../model";
-import type { NodeSummary } from "../run";
+import type { NodeSummary, Progress } from "../run";
 import { StatusIcon } from "../ui/Status";
 import { duration } from "../ui/time";
 import { useCanvas, useCanvasModel } from "./CanvasModel";
@@ -157,15 +157,22 @@ function NearCard({ id, data, selected }: NodeProps<CardNode>): ReactElement {
 
 function RunMark({ run }: { run: NodeSummary }): ReactElement {
   const failed = run.counts.error ?? 0;
+  const isOpen = run.ended < run.total;
   const took = run.total === 1 && run.latest?.startedAt && run.latest.endedAt ? Date.parse(run.latest.endedAt) - Date.parse(run.latest.startedAt) : null;
   return (
     <span className="run-mark" data-status={run.status ?? undefined}>
       <StatusIcon status={run.status ?? "pending"} size={12} />
       {run.total > 1 && <span>× {run.total.toLocaleString("en")}</span>}
       {run.total > 1 && failed > 0 && <span className="failed">{failed.toLocaleString("en")} failed</span>}
+      {run.total === 1 && isOpen && run.latest?.progress && <span>{progressText(run.latest.progress)}</span>}
       {took !== null && run.status !== "skipped" && <span>{duration(took)}</span>}
     </span>
   );
+}
+
+/** "12 of 40", "12". */
+function progressText({ done, total }: Progress): string {
+  return total === null ? done.toLocaleString("en") : `${done.toLocaleString("en")} of ${total.toLocaleString("en")}`;
 }
 
 function countOf(problems: readonly { severity: string }[] | undefined, severity: string): number {

@@ -11,7 +11,9 @@ import {
   isWithin,
   iterationScope,
   LOG_ROWS_MAX,
+  iterationOf,
   nextFailure,
+  sharedScope,
   partsOf,
   RunLog,
   RunStore,
@@ -283,6 +285,35 @@ describe("the run store", () => {
     expect([store.iterations("each", ""), store.failedIterations("each", ""), store.seq]).toEqual([1500, 3, 3004]);
   });
 
+  it("says how a node stands in one iteration, and below it", () => {
+    const { store, frame } = storeWithFrames();
+    store.takeUpdates([
+      node("body", 1, "success", { scope: "each[0]", handles: ["yes"] }),
+      node("body", 2, "error", { scope: "each[1]", handles: [] }),
+      node("deep", 3, "success", { scope: "each[1]/inner[0]", handles: ["default"] }),
+      node("deep", 4, "error", { scope: "each[10]/inner[0]", handles: [] }),
+    ]);
+    frame();
+    expect(store.nodeWithin("body", "each[0]")).toMatchObject({ status: "success", total: 1, exits: { yes: 1 } });
+    expect(store.nodeWithin("body", "each[1]")).toMatchObject({ status: "error", firstFailure: { scope: "each[1]" } });
+    expect(store.nodeWithin("deep", "each[1]")).toMatchObject({ status: "success", total: 1 });
+    expect(store.nodeWithin("deep", "each[2]").total).toBe(0);
+    expect([store.failedIterations("each", ""), store.failedIterations("inner", "each[10]"), store.failedIterations("inner", "each[1]")]).toEqual([2, 1, 0]);
+  });
+
+  it("takes hints of progress for what is open, and keeps its place in the log", () => {
+    const { store, frame } = storeWithFrames();
+    const progress = { done: 3, total: 8, text: "pages" };
+    const hint = (id: string) => ({ ...node(id, 0, "running"), seq: null, progress }) as UpdateMessage;
+    store.takeUpdates([node("fetch", 4, "running"), hint("fetch"), hint("absent")]);
+    frame();
+    expect(store.activation("fetch", "")).toMatchObject({ seq: 4, progress });
+    expect(store.node("absent").total).toBe(0);
+    store.takeUpdates([node("fetch", 5, "success", { handles: ["default"] }), hint("fetch")]);
+    frame();
+    expect(store.node("fetch").status).toBe("success");
+  });
+
   it("forgets the oldest iterations beyond its limit, and neither failures nor counts", () => {
     const { store, frame } = storeWithFrames();
     const batch: UpdateMessage[] = [node("body", 1, "error", { scope: "each[0]", handles: [] }), node("start", 2, "success", { handles: ["default"] })];
@@ -340,6 +371,14 @@ describe("edges", () => {
 });
 
 describe("scopes", () => {
+  it("share with another what the loops around a node allow", () => {
+    expect(sharedScope("each[3]/inner[2]", ["each", "inner", "other"])).toBe("each[3]/inner[2]");
+    expect(sharedScope("each[3]/inner[2]", ["each"])).toBe("each[3]");
+    expect(sharedScope("each[3]/ask#2", ["each", "inner"])).toBe("each[3]");
+    expect(sharedScope("each[3]", [])).toBe("");
+    expect([iterationOf("each[3]/ask#2", "ask", "each[3]"), iterationOf("each[3]/ask#2", "each", ""), iterationOf("each[3]", "ask", "each[3]")]).toEqual([2, 3, null]);
+  });
+
   it("are read apart and put together", () => {
     expect(partsOf("each[3]/ask#2/in[0]")).toEqual([
       { nodeID: "each", kind: "iteration", index: 3 },

@@ -106,7 +106,7 @@ export class RunStore implements RunView {
     for (const update of updates) {
       if (update.event === "workflow_node_update") {
         this.#upsert(update);
-        if (update.seq > this.#head.seq) this.#setHead({ seq: update.seq });
+        if (update.seq !== null && update.seq > this.#head.seq) this.#setHead({ seq: update.seq });
       } else {
         this.takeStatus(update);
       }
@@ -123,7 +123,7 @@ export class RunStore implements RunView {
   takeSteps(steps: readonly ActivationMessage[]): void {
     for (const step of steps) {
       const entry = this.#entry(step.nodeID);
-      const isCounted = step.seq <= this.#head.seq && entry.tally.total > 0 && !this.#activations.has(keyOf(step.nodeID, step.scope));
+      const isCounted = (step.seq ?? 0) <= this.#head.seq && entry.tally.total > 0 && !this.#activations.has(keyOf(step.nodeID, step.scope));
       const before = new Tally(entry.tally);
       this.#upsert(step);
       if (!isCounted) continue;
@@ -208,7 +208,9 @@ export class RunStore implements RunView {
   #upsert(message: ActivationMessage): void {
     const key = keyOf(message.nodeID, message.scope);
     const before = this.#activations.get(key);
-    if (before !== undefined && message.seq < before.seq) return;
+    // A hint is about what is open, and in no row yet.
+    if (message.seq === null && (before === undefined || hasEnded(before.status))) return;
+    if (before !== undefined && message.seq !== null && message.seq < before.seq) return;
     const after = merged(before, message);
     if (before !== undefined && isSameActivation(before, after)) return;
     const entry = this.#entry(message.nodeID);
@@ -363,7 +365,8 @@ export function keyOf(nodeID: string, scope: string): string {
 }
 
 function merged(before: Activation | undefined, message: ActivationMessage): Activation {
-  const { nodeID, scope, status, attempt, seq } = message;
+  const { nodeID, scope, status, attempt } = message;
+  const seq = message.seq ?? before?.seq ?? 0;
   const at = message.at ?? null;
   const ended = hasEnded(status) && status !== "cancelled";
   return {

@@ -17,13 +17,21 @@ export interface WaitsFor {
   readonly childID?: string | null;
 }
 
+/** How far an attempt has said it is. */
+export interface Progress {
+  readonly done: number;
+  readonly total: number | null;
+  readonly text: string;
+}
+
 /** One node in one scope, as the server says it: a node of a snapshot, a step, or what a node update says. */
 export interface ActivationMessage {
   readonly nodeID: string;
   readonly scope: string;
   readonly status: NodeStatus;
   readonly attempt: number;
-  readonly seq: number;
+  /** Null: a hint, told before anything of it is committed. */
+  readonly seq: number | null;
   readonly error?: unknown;
   readonly output?: unknown;
   readonly startedAt?: string | null;
@@ -33,7 +41,7 @@ export interface ActivationMessage {
   /** The live exits of an ended activation. */
   readonly handles?: readonly string[] | null;
   readonly waitsFor?: WaitsFor | null;
-  readonly progress?: unknown;
+  readonly progress?: Progress | null;
 }
 
 export interface SnapshotMessage {
@@ -98,7 +106,7 @@ export interface Activation {
   readonly error: unknown;
   /** Undefined: not known here; it is fetched when somebody looks. */
   readonly output: unknown;
-  readonly progress: unknown;
+  readonly progress: Progress | null;
 }
 
 export interface Failure {

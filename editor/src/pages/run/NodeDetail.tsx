@@ -42,6 +42,15 @@ export function NodeDetail({ instanceID, place: { nodeID, scope }, activation, o
         )}
       </div>
       {activation?.startedAt && <p className="faint small">Began {absolute(activation.startedAt)}</p>}
+      {activation?.progress && activation.endedAt === null && (
+        <div className="progress">
+          <progress aria-label={`Progress of ${nodeID}`} {...(activation.progress.total === null ? {} : { max: activation.progress.total, value: activation.progress.done })} />
+          <span>
+            {activation.progress.done.toLocaleString("en")}
+            {activation.progress.total !== null && ` of ${activation.progress.total.toLocaleString("en")}`} {activation.progress.text}
+          </span>
+        </div>
+      )}
       {activation?.error && (
         <Notice kind="error">
           <strong>{activation.error.code}</strong> {withCode(activation.error.message ?? "")}

@@ -138,8 +138,8 @@ function useSamePlace(model: CanvasModel | null, shown: ShownRun | null, { selec
   }, [shown, iteration]);
   useEffect(
     () =>
-      shown?.focus.subscribe(({ scope }) => {
-        if (scope === iteration) return;
+      shown?.focus.subscribe(({ scope }, before) => {
+        if (scope === before.scope || scope === iteration) return;
         const own = model === null || selected === null ? null : exactScope(model.view.getState(), selected.nodeID, scope);
         onGo({ selected: selected && own !== null ? { ...selected, scope: own } : selected, iteration: scope });
       }),

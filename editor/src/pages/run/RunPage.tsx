@@ -1,6 +1,6 @@
 /** One run: how it stands, what it came to, its nodes, and its log; with the verbs that fit its state. */
 
-import { Bell, ChevronLeft, CircleHelp, OctagonX, Pause, Play, RotateCw, Workflow } from "lucide-react";
+import { Bell, ChevronLeft, CircleHelp, OctagonX, Pause, Play, RotateCcw, RotateCw, Workflow } from "lucide-react";
 import { lazy, Suspense, useEffect, useMemo, useState, type ReactElement } from "react";
 import { Link, useParams, useSearchParams } from "react-router";
 
@@ -18,6 +18,8 @@ import { useMay } from "../session";
 import { useTitle } from "../title";
 import { NodeDetail } from "./NodeDetail";
 import { RerunDialog } from "./RerunDialog";
+import { RetryDialog } from "./RetryDialog";
+import { RunConsole } from "./RunConsole";
 import { RunLog } from "./RunLog";
 import { SignalDialog } from "./SignalDialog";
 import { AsOfCard, TimeSlider, useAsOf } from "./TimeSlider";
@@ -32,9 +34,9 @@ const RunGraph = lazy(() => import("./RunGraph"));
 /** How far the time slider reaches while a run is open. */
 const TOTALS_EVERY_MS = 2_000;
 
-const TABS = ["timeline", "log", "input"] as const;
+const TABS = ["timeline", "logs", "log", "input"] as const;
 type Tab = (typeof TABS)[number];
-const TAB_TITLES: Record<Tab, string> = { timeline: "Nodes", log: "Log", input: "Input" };
+const TAB_TITLES: Record<Tab, string> = { timeline: "Nodes", logs: "Logs", log: "Event log", input: "Input" };
 
 export default function RunPage(): ReactElement {
   const { instanceID = "" } = useParams();
@@ -120,6 +122,7 @@ function OneRun({ instanceID }: { instanceID: string }): ReactElement {
           </div>
           <div role="tabpanel" id="tab-panel" aria-labelledby={`tab-${tab}`} tabIndex={-1}>
             {tab === "timeline" && <Timeline state={state} selected={selected} onSelect={select} />}
+            {tab === "logs" && <RunConsole instanceID={run.instanceID} isOver={ENDED.has(state.status)} selected={selected} />}
             {tab === "log" && <RunLog instanceID={run.instanceID} isOver={ENDED.has(state.status)} selected={selected} />}
             {tab === "input" && (
               <div style={{ padding: 12 }}>
@@ -156,6 +159,7 @@ function Head({ state, isWhyShown, onWhy }: { state: RunState; isWhyShown: boole
   const isOpen = !ENDED.has(state.status);
   const [isSignalling, setSignalling] = useState(false);
   const [isRerunning, setRerunning] = useState(false);
+  const [isRetrying, setRetrying] = useState(false);
   return (
     <div className="run-head">
       <Link to={`/runs?workflow=${encodeURIComponent(run.name)}`} className="button quiet icon" aria-label={`Runs of ${run.name}`}>
@@ -189,11 +193,17 @@ function Head({ state, isWhyShown, onWhy }: { state: RunState; isWhyShown: boole
           <CancelButton instanceID={run.instanceID} onCancelled={state.refetch} />
         </>
       )}
+      {mayOperate && (state.status === "FAILED" || state.status === "CANCELLED") && (
+        <Button onClick={() => setRetrying(true)}>
+          <RotateCcw size={14} /> Retry…
+        </Button>
+      )}
       {mayOperate && !isOpen && !run.test && (
         <Button onClick={() => setRerunning(true)}>
           <RotateCw size={14} /> Run again…
         </Button>
       )}
+      {isRetrying && <RetryDialog instanceID={run.instanceID} isCoded={run.kind === "coded"} onDone={state.refetch} onClose={() => setRetrying(false)} />}
       {isRerunning && <RerunDialog instanceID={run.instanceID} input={state.data!.inputText} onClose={() => setRerunning(false)} />}
       {isSignalling && <SignalDialog instanceID={run.instanceID} isWaiting={state.activations.some(({ status }) => status === "waiting")} onClose={() => setSignalling(false)} />}
     </div>

@@ -6,6 +6,7 @@ import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { call, callText, type Answer } from "../../api/client";
 import type { NodeStatus, NodeUpdate, RunError } from "../../api/live";
 import { memberText } from "../../json";
+import type { Progress } from "../../run";
 import { useSession } from "../session";
 
 export interface Activation {
@@ -17,6 +18,7 @@ export interface Activation {
   readonly endedAt: string | null;
   readonly error: RunError | null;
   readonly seq: number;
+  readonly progress: Progress | null;
 }
 
 /** What is selected on a run's page, and the iteration that is looked at: its scope, "" for all of them. */
@@ -134,14 +136,15 @@ export function useRun(instanceID: string): RunState {
   };
 }
 
-type Read = { nodeID: string; scope: string; status: NodeStatus; attempt: number; startedAt: string | null; endedAt: string | null; error: unknown; seq?: number };
+type Read = { nodeID: string; scope: string; status: NodeStatus; attempt: number; startedAt: string | null; endedAt: string | null; error: unknown; seq?: number; progress?: unknown };
 
 function merged(read: readonly Read[], told: ReadonlyMap<string, NodeUpdate>): readonly Activation[] {
   const all = new Map<string, Activation>();
-  for (const each of read) all.set(activationKey(each), { ...each, error: each.error as RunError | null, seq: each.seq ?? 0 });
+  for (const each of read) all.set(activationKey(each), { ...each, error: each.error as RunError | null, seq: each.seq ?? 0, progress: (each.progress as Progress | undefined) ?? null });
   for (const [key, update] of told) {
     const known = all.get(key);
-    if (known !== undefined && isOver(known.status) && !isOver(update.status)) continue;
+    // What was read is newer than what was told before, but for a run that was reopened: its attempts count on.
+    if (known !== undefined && isOver(known.status) && !isOver(update.status) && update.attempt <= known.attempt) continue;
     const at = update.at ?? null;
     all.set(key, {
       nodeID: update.nodeID,
@@ -152,6 +155,7 @@ function merged(read: readonly Read[], told: ReadonlyMap<string, NodeUpdate>): r
       endedAt: known?.endedAt ?? update.endedAt ?? (isOver(update.status) ? at : null),
       error: update.error ?? known?.error ?? null,
       seq: known?.seq ?? update.seq ?? Number.MAX_SAFE_INTEGER,
+      progress: (update.progress as Progress | undefined) ?? known?.progress ?? null,
     });
   }
   return [...all.values()];

@@ -1,7 +1,7 @@
 /** Runs: found by filters that the address keeps, live, with bulk cancelling. */
 
 import { Filter, ListChecks, X } from "lucide-react";
-import { useCallback, useMemo, useState, type ReactElement } from "react";
+import { useCallback, useEffect, useMemo, useState, type ReactElement } from "react";
 import { Link, useSearchParams } from "react-router";
 
 import { call, type Schemas } from "../../api/client";
@@ -12,7 +12,7 @@ import { Status } from "../../ui/Status";
 import { Ago, Took } from "../../ui/time";
 import { toast } from "../../ui/toasts";
 import { refresh, useAsk, useRuns } from "../data";
-import { useMay } from "../session";
+import { useMay, useSession } from "../session";
 import { useTitle } from "../title";
 import "./runs.css";
 
@@ -37,7 +37,7 @@ export default function RunsPage(): ReactElement {
   const asked = workflow === null ? ofAll : ofOne;
   const told = useToldStatuses(asked.data?.items ?? []);
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
-  const [isCancelling, setCancelling] = useState(false);
+  const [verb, setVerb] = useState<Verb | null>(null);
   const mayOperate = useMay("operator");
 
   const set = useCallback(
@@ -58,6 +58,7 @@ export default function RunsPage(): ReactElement {
 
   const items = (asked.data?.items ?? []).map((run) => (ENDED.has(run.status) ? run : { ...run, status: told.get(run.instanceID) ?? run.status }));
   const cancellable = items.filter((run) => selected.has(run.instanceID) && !ENDED.has(run.status));
+  const retryable = items.filter((run) => selected.has(run.instanceID) && (run.status === "FAILED" || run.status === "CANCELLED"));
   const isFiltered = [...params].length > 0;
   const toggle = (instanceID: string) =>
     setSelected((before) => {
@@ -74,9 +75,14 @@ export default function RunsPage(): ReactElement {
           <div className="row" role="status">
             {selected.size} selected
             {mayOperate && (
-              <Button look="danger" disabled={cancellable.length === 0} onClick={() => setCancelling(true)}>
-                Cancel {cancellable.length > 0 && cancellable.length}…
-              </Button>
+              <>
+                <Button look="danger" disabled={cancellable.length === 0} onClick={() => setVerb(CANCEL)}>
+                  Cancel {cancellable.length > 0 && cancellable.length}…
+                </Button>
+                <Button disabled={retryable.length === 0} onClick={() => setVerb(RETRY)}>
+                  Retry {retryable.length > 0 && retryable.length}…
+                </Button>
+              </>
             )}
             <Button look="quiet" onClick={() => setSelected(new Set())}>
               Clear
@@ -133,11 +139,12 @@ export default function RunsPage(): ReactElement {
           )}
         </div>
       )}
-      {isCancelling && (
-        <CancelDialog
-          runs={cancellable}
+      {verb && (
+        <BulkDialog
+          verb={verb}
+          runs={verb === CANCEL ? cancellable : retryable}
           onClose={() => {
-            setCancelling(false);
+            setVerb(null);
             setSelected(new Set());
           }}
         />
@@ -268,19 +275,57 @@ function useToldStatuses(runs: readonly Summary[]): ReadonlyMap<string, Summary[
     const tell = ({ status }: { status: string }) => setTold((before) => new Map(before).set(instanceID, status as Summary["status"]));
     return { snapshot: tell, status: tell };
   });
+  useEffect(() => {
+    // What the list knows to have ended is not told any more: the run may be reopened.
+    const ended = new Set(runs.filter((run) => ENDED.has(run.status)).map((run) => run.instanceID));
+    // eslint-disable-next-line react-hooks/set-state-in-effect
+    setTold((before) => ([...before.keys()].some((id) => ended.has(id)) ? new Map([...before].filter(([id]) => !ended.has(id))) : before));
+  }, [runs]);
   return told;
 }
 
-function CancelDialog({ runs, onClose }: { runs: readonly Summary[]; onClose: () => void }): ReactElement {
+interface Verb {
+  readonly name: "Cancel" | "Retry";
+  readonly doing: string;
+  readonly done: string;
+  readonly refused: string;
+  readonly not: string;
+  readonly about: string;
+  readonly run: (instanceID: string) => Promise<unknown>;
+}
+
+const CANCEL: Verb = {
+  name: "Cancel",
+  doing: "Cancelling",
+  done: "cancelled",
+  refused: "had ended already",
+  not: "Let them run",
+  about: "What they are doing is stopped; what they have done stays done.",
+  run: (instanceID) => call("cancel_run", { path: { instanceID } }),
+};
+
+const RETRY: Verb = {
+  name: "Retry",
+  doing: "Retrying",
+  done: "go on",
+  refused: "cannot be retried",
+  not: "Not now",
+  about: "What failed in them is tried again; what has completed stays as it is.",
+  // The server has left the room of the ended run.
+  run: (instanceID) => call("retry_run", { path: { instanceID } }).then(() => useSession.getState().live?.joinAgain(instanceID)),
+};
+
+/** The same for several runs, one after the other, after it was said how many. */
+function BulkDialog({ verb, runs, onClose }: { verb: Verb; runs: readonly Summary[]; onClose: () => void }): ReactElement {
   const [reached, setReached] = useState<number | null>(null);
-  const cancel = async () => {
-    let failed = 0;
+  const act = async () => {
+    let refused = 0;
     for (const [index, run] of runs.entries()) {
       setReached(index);
-      await call("cancel_run", { path: { instanceID: run.instanceID } }).catch(() => (failed += 1));
+      await verb.run(run.instanceID).catch(() => (refused += 1));
     }
     refresh("list_runs");
-    toast(`${runs.length - failed} cancelled${failed > 0 ? `, ${failed} had ended already` : ""}.`);
+    toast(`${runs.length - refused} ${verb.done}${refused > 0 ? `, ${refused} ${verb.refused}` : ""}.`);
     onClose();
   };
   const names = [...new Set(runs.map((run) => run.name))];
@@ -288,15 +333,15 @@ function CancelDialog({ runs, onClose }: { runs: readonly Summary[]; onClose: ()
     <Dialog
       open
       onClose={onClose}
-      title={`Cancel ${runs.length} ${runs.length === 1 ? "run" : "runs"}?`}
-      about={`Of ${names.slice(0, 4).join(", ")}${names.length > 4 ? ` and ${names.length - 4} more` : ""}. What they are doing is stopped; what they have done stays done.`}
+      title={`${verb.name} ${runs.length} ${runs.length === 1 ? "run" : "runs"}?`}
+      about={`Of ${names.slice(0, 4).join(", ")}${names.length > 4 ? ` and ${names.length - 4} more` : ""}. ${verb.about}`}
       footer={
         <>
           <Button onClick={onClose} disabled={reached !== null}>
-            Let them run
+            {verb.not}
           </Button>
-          <Button look="danger" disabled={reached !== null} onClick={() => void cancel()}>
-            {reached === null ? `Cancel ${runs.length}` : `Cancelling ${reached + 1} of ${runs.length}`}
+          <Button look={verb === CANCEL ? "danger" : "primary"} disabled={reached !== null} onClick={() => void act()}>
+            {reached === null ? `${verb.name} ${runs.length}` : `${verb.doing} ${reached + 1} of ${runs.length}`}
           </Button>
         </>
       }

@@ -124,6 +124,7 @@ class Call:
         "stage",
         "task",
         "timer",
+        "tried_at",
         "wait",
     )
 
@@ -148,6 +149,8 @@ class Call:
         self.stage = Stage.ASKED
         self.task: asyncio.Task[None] | None = None
         """The try that is under way."""
+        self.tried_at: float | None = None
+        """When its first try began (the worker's loop's time), as long as the log does not say that it has."""
         self.asked: StepReport | None = None
         """A wait that is not reported yet."""
         self.reported_seq = 0

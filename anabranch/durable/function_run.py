@@ -54,6 +54,7 @@ from anabranch.engine.rules.shared.run_state import Phase, Redone
 from anabranch.engine.rules.stimuli import (
     AwaitsChild,
     AwaitsInstant,
+    Begun,
     FunctionBlocked,
     FunctionSuspended,
     LegacyReplayed,
@@ -67,6 +68,12 @@ logger = logging.getLogger("anabranch.durable")
 
 # 10 s for steps to end when their function is done with: time to close a connection.
 STOP_PATIENCE_S = 10.0
+
+# 200 ms after which the log says that a step is under way: most end before that, and cost no row for their beginning.
+WRITTEN_AFTER_S = 0.2
+
+# 10 ms after which it says so together with what is written anyway: steps that begin together mostly end together.
+LEAST_AGE_S = 0.01
 
 # 8 tasks are named where a function is stuck, or leaves some behind: enough to see a pattern.
 TASKS_TOLD_MAX = 8
@@ -109,6 +116,8 @@ class FunctionRun:
         settled = [step for step in journal.steps.values() if step.seq <= run_access.settled_seq]
         self._replay = Replay(settled, attempt=self.attempt)
         self._alarm: asyncio.Handle | None = None
+        self._unwritten: asyncio.Handle | None = None
+        """Looks at steps whose beginning is not in the log."""
         self._is_due = False
         """`_advance` is about to be called."""
 
@@ -354,7 +363,11 @@ class FunctionRun:
             else:
                 record = self._journal.steps.get(call.place)
                 self._calls.move(call, Stage.TRYING)
+                if record is None and call.kind is StepKind.RUN:
+                    call.tried_at = self._worker_loop.time()
                 self._try(call, 1 if record is None else record.attempt)
+                if call.tried_at is not None and self._unwritten is None and call.stage is Stage.TRYING:
+                    self._look_at_unwritten(WRITTEN_AFTER_S)
 
     def _try(self, call: Call, attempt: int) -> None:
         trying = self._tried(call, attempt)
@@ -390,8 +403,38 @@ class FunctionRun:
         if not self._calls.has(Stage.TRYING):
             self._slot.lend()  # we are told when it is settled
 
+    def _look_at_unwritten(self, delay_s: float) -> None:
+        # A timer keeps its context until it is due, cancelled or not, and ours knows all of the function.
+        self._unwritten = self._worker_loop.call_later(
+            delay_s, self._write_beginnings, WRITTEN_AFTER_S, context=contextvars.Context()
+        )
+
+    def _write_beginnings(self, age_s: float) -> None:
+        """Let the log say which steps are under way: those that have been for so long."""
+        journal = self._run_access.journal
+        if self._has_left or journal is None:
+            return
+        now, next_s = self._worker_loop.time(), None
+        for call in self._calls.of(Stage.TRYING):
+            if call.tried_at is None:
+                continue
+            if now - call.tried_at < age_s:
+                left_s = call.tried_at + WRITTEN_AFTER_S - now
+                next_s = left_s if next_s is None else min(next_s, left_s)
+                continue
+            call.tried_at = None
+            if call.place not in journal.steps and journal.suspension is None:
+                self._run_access.report(self._report_of(call, 1, Begun()))
+        if age_s == WRITTEN_AFTER_S:
+            self._unwritten = None
+            if next_s is not None:
+                self._look_at_unwritten(max(next_s, LEAST_AGE_S))
+
     def _hand_in(self, call: Call, report: StepReport) -> None:
-        """Report it; it goes on when that is committed."""
+        """Report it; it goes on when that is committed. With it is written what else is under way."""
+        call.tried_at = None
+        if self._unwritten is not None:
+            self._write_beginnings(LEAST_AGE_S)
         record = self._journal.steps.get(call.place)
         call.reported_seq = 0 if record is None else record.seq
         call.asked = None
@@ -487,8 +530,9 @@ class FunctionRun:
         self._has_left = True
         if self._main is not None and self._main.done() and not self._main.cancelled():
             self._main.exception()  # its traceback is in the run's error, or nobody's
-        if self._alarm is not None:
-            self._alarm.cancel()
+        for handle in (self._alarm, self._unwritten):
+            if handle is not None:
+                handle.cancel()
         if ended and (left := self._loop.pending):
             names = ", ".join(map(line_of_task, left[:TASKS_TOLD_MAX]))
             logger.warning(

@@ -137,6 +137,8 @@ class Steps:
             async def work() -> Completed:
                 return Completed(Payload.of(await called(origin, function, partial(self._threads.call, step))))
 
+            if origin.console is not None:
+                origin.console.take_beginning(origin)
             await self._threads.earlier_try_ended(step)
             span = self._around and self._around(self._helpers.instance_id, call.name, call.scope, attempt)
             with span or nullcontext():

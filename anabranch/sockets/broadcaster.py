@@ -118,6 +118,12 @@ class Broadcaster:
             room.lines_after = max(room.lines_after, lines[-1].number)
             room.say(Message.console(instance_id, lines))
 
+    def step_began(self, instance_id: str, place: tuple[str, str], attempt: int) -> None:
+        """A step of a coded run begins here, before the log says so."""
+        room = self._rooms.get(instance_id)
+        if room is not None and room.is_open:
+            room.hint_of(place, attempt)
+
     def progress_made(self, reports: Sequence[ProgressReport]) -> None:
         """Activations have told how far they are."""
         by_run: dict[str, list[ProgressReport]] = {}

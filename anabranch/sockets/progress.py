@@ -116,6 +116,13 @@ class RunProgress:
             updates.append(self._status_update())
         return updates
 
+    def beginning(self, place: tuple[str, str], attempt: int) -> Update:
+        """A step has begun: a hint, which is not folded into what is known."""
+        activation = Activation(*place, 0, None, attempt=attempt, at=self._at)
+        told = self._node_update(activation)
+        told.data["seq"] = None
+        return told
+
     def hear(self, reports: Iterable[ProgressReport]) -> list[Update]:
         """How far activations are: hints, which no row of the log tells."""
         updates: list[Update] = []

@@ -128,6 +128,13 @@ class Room:
         """The run's rows are gone."""
         self._tell(self.progress.end_removed())
 
+    def hint_of(self, place: tuple[str, str], attempt: int) -> None:
+        """Tell that a step has begun, unless so much happens that nobody could follow it."""
+        now = self._timer.now()
+        if self._singly.covers(1, now):
+            self._singly.use(1, now)
+            self.say([Message.of(self.progress.beginning(place, attempt))])
+
     def say(self, messages: Sequence[Message]) -> None:
         """Tell all members what is not in the log: it follows what they know, and nothing is folded of it."""
         for membership in list(self.members.values()):

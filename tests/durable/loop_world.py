@@ -248,15 +248,18 @@ class World:
 
     @property
     def log(self) -> list[Any]:
-        """Its rows, without what says when its function was called and suspended.
+        """Its rows, without what says when its function was called and suspended, and which steps were under way.
 
-        A step that was cancelled before it had a row has one only where it was begun by the worker that cancelled it.
+        A step that was cancelled before it had another row has one only where it was begun by the worker that cancelled
+        it.
         """
-        begun = {(row.node_id, row.scope) for row in self.run.log if row.type is not EventType.NODE_SKIPPED}
+        told = [row for row in self.run.log if row.node_id and row.type is not EventType.NODE_DISPATCHED]
+        begun = {(row.node_id, row.scope) for row in told if row.type is not EventType.NODE_SKIPPED}
+        steps = self.run.state.steps
         return [
-            (row.type, row.node_id, row.scope, row.attempt, row.payload.value, row.created_at, row.arguments)
-            for row in self.run.log
-            if row.node_id and (row.node_id, row.scope) in begun
+            (row.type, *place, row.attempt, row.payload.value, row.created_at, steps[place].arguments)
+            for row in told
+            if (place := (row.node_id, row.scope)) in begun
         ]
 
 

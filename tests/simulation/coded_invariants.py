@@ -27,13 +27,16 @@ _NOT_OF_THE_FUNCTION = {"DEADLINE_EXCEEDED", "LOG_TOO_LARGE"}
 # -- each row, against the rows before it ------------------------------------------------------
 
 
+_WRITTEN_AS_BEGUN = (StepKind.CHILD, StepKind.RUN)
+
+
 def a_try_follows_a_failed_one(run: CodedFacts, row: Event, commit: Commit) -> Iterator[str]:
     """Each attempt is dispatched once and follows a failed try: a crash is not an attempt."""
     if row.type is not EventType.NODE_DISPATCHED:
         return
     place = (row.node_id, row.scope)
     last, before = run.last.get(place), run.attempts.get(place, 0)
-    begins = last is None and (place == FUNCTION or (row.mark or NO_MARK).kind is StepKind.CHILD)
+    begins = last is None and (place == FUNCTION or (row.mark or NO_MARK).kind in _WRITTEN_AS_BEGUN)
     follows = last is not None and last.type is EventType.NODE_ATTEMPT_FAILED
     if row.attempt != before + 1 or not (begins or follows):
         yield f"attempt {row.attempt} of {place} follows attempt {before}, and {last and last.type}"

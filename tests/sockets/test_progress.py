@@ -141,3 +141,16 @@ def test_an_update_says_what_its_node_waits_for_and_which_exits_are_live(
     assert [each["waitsFor"] for each in updates] == [None, told, None, None]
     assert [each["handles"] for each in updates] == [None, None, ["timeout"], []]
     assert [each["at"] for each in updates] == [f"2023-11-14T22:13:20.00{seq}+00:00" for seq in (1, 2, 3, 4)]
+
+
+def test_the_beginning_of_a_step_is_a_hint_that_is_not_folded():
+    progress = RunProgress("run")
+    before = progress.snapshot()
+    told = progress.beginning(("fetch", "#2"), 1)
+    assert (told.data["nodeID"], told.data["scope"], told.data["status"], told.data["seq"]) == (
+        "fetch",
+        "#2",
+        "running",
+        None,
+    )
+    assert progress.snapshot() == before

@@ -172,6 +172,9 @@ class ConsoleObserver(Protocol):
     def lines_said(self, instance_id: str, lines: Sequence[Line]) -> None:
         """New lines, in order."""
 
+    def step_began(self, instance_id: str, place: tuple[str, str], attempt: int) -> None:
+        """A step of a watched run begins."""
+
     def progress_made(self, reports: Sequence[ProgressReport]) -> None:
         """How far activations of watched runs are."""
 
@@ -307,6 +310,12 @@ class Console:
         if not self._is_due:
             self._is_due = True
             self._soon(self._begin_writing)
+
+    def take_beginning(self, origin: Origin) -> None:
+        """Tell watchers at once that a step has begun; nothing is kept of it."""
+        for observer in self._observers:
+            if observer.follows(origin.instance_id):
+                observer.step_began(origin.instance_id, (origin.node_id, origin.scope), origin.attempt)
 
     def take_progress(self, origin: Origin, progress: Progress) -> None:
         """Keep how far an attempt is: the last value; from any thread."""

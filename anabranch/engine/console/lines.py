@@ -47,6 +47,9 @@ class Sink(Protocol):
     def take_line(self, origin: Origin, level: int, text: str) -> None:
         """Keep a line; from any thread."""
 
+    def take_beginning(self, origin: Origin) -> None:
+        """A step begins; the log may say so later, or only how it ended. On the event loop's thread."""
+
     def take_progress(self, origin: Origin, progress: Progress) -> None:
         """Keep how far it is now; from any thread."""
 

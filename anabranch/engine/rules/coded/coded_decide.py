@@ -228,7 +228,7 @@ def _step_reported(notes: CodedDecisionBuilder, report: StepReport) -> None:
         return
     if step is not None and (step.has_ended or step.attempt != report.attempt or step.phase is not Phase.DISPATCHED):
         return  # a duplicate
-    if step is not None and isinstance(report.outcome, Begun):
+    if isinstance(report.outcome, Begun) and (step is not None or _is_only_told(state, report)):
         return  # a duplicate, from a commit that was taken for lost: it has begun
     if step is None and len(state.steps) >= STEPS_MAX:
         message = f"the run asks for more than {STEPS_MAX} steps; let it start other runs for parts of its work"
@@ -252,6 +252,11 @@ def _step_reported(notes: CodedDecisionBuilder, report: StepReport) -> None:
             notes.commands.append(AwaitChild(report.name, report.scope, report.outcome.child_id))
         case _:
             assert_never(report.outcome)
+
+
+def _is_only_told(state: CodedState, report: StepReport) -> bool:
+    """Is it under way in any case, while nothing may begin in the log of a suspended run? Its end is taken."""
+    return report.mark.kind is StepKind.RUN and state.suspension is not None
 
 
 def _cancel_step(notes: CodedDecisionBuilder, report: StepReport, step: Step | None) -> None:

@@ -93,6 +93,12 @@ class UnknownWorkflow(AnabranchError):
     hint = "Pass `--import FILE` with the file that declares it."
 
 
+class UnknownNodeType(AnabranchError):
+    """A run has nodes of types that this process does not have."""
+
+    code = "UNKNOWN_NODE_TYPE"
+
+
 class LimitReached(InvalidRequest):
     """The tenant has as many things of this kind as it may."""
 

@@ -25,6 +25,15 @@ COUNTED_MAX = 10_000
 # 1,000 runs a statement, with their logs: on SQLite every commit waits for it.
 REMOVED_MAX = 1_000
 
+# 60 s: a deployment is over by then, and a worker that can run it would have taken it.
+UNFIT_AFTER_MS = 60_000
+
+# 90 s, three leases: a worker that has not reported for so long is not there.
+WORKER_SEEN_MS = 90_000
+
+# 100 runs a look: each is a transaction of its own.
+UNFIT_MAX = 100
+
 # 100 workflows, or 10,000 rows of the audit trail, a transaction: as short as the removal of runs.
 WORKFLOWS_REMOVED_MAX = 100
 AUDIT_ROWS_REMOVED_MAX = 10_000
@@ -66,6 +75,7 @@ class Housekeeping(Poller):
         sweep_interval_ms: int,
         audit_retention_days: int,
         console: Console | None = None,
+        unfit_after_ms: int = UNFIT_AFTER_MS,
     ) -> None:
         super().__init__(self._count_and_sweep, name="housekeeping", every_ms=COUNT_EVERY_MS, sleep=clock.sleep)
         self._store = store
@@ -73,6 +83,7 @@ class Housekeeping(Poller):
         self._sweep_interval_ms = sweep_interval_ms
         self._audit_retention_days = audit_retention_days
         self._console = console
+        self._unfit_after_ms = unfit_after_ms
         self._swept_at: float | None = None
         self.swept = 0
         """Ended runs that this process has removed since it began."""
@@ -106,12 +117,18 @@ class Housekeeping(Poller):
             await self._clock.sleep(GIVE_BACK_PAUSE_MS)
         return True
 
+    async def suspend_unfit(self) -> None:
+        """Suspend what nobody can run, so that people are told. Raises StoreUnavailable."""
+        while await self._store.suspend_unfit(overdue_ms=self._unfit_after_ms, seen_ms=WORKER_SEEN_MS, limit=UNFIT_MAX):
+            pass
+
     async def _count_and_sweep(self) -> None:
         trouble: Exception | None = None
         try:
             await self.count()
         except Exception as failure:  # noqa: BLE001 -- raised below: it must not keep the sweep from its turn
             trouble = failure
+        await self.suspend_unfit()
         await self._sweep_if_due()
         if trouble is not None:
             raise trouble

@@ -31,9 +31,12 @@ from anabranch.engine.ownership.worker_reports import WorkerReports
 from anabranch.engine.plans import PlanCache
 from anabranch.engine.ports import Clock, Gate, InstanceHead, Store
 from anabranch.engine.queues import TaskQueue
-from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.drawn.outcomes import EVALUATIONS_MAX
+from anabranch.engine.rules.evolve import AnyPlan
+from anabranch.engine.rules.graph.node_types import BUILTIN_TYPES
+from anabranch.engine.rules.graph.plan import Plan
 from anabranch.engine.rules.shared.blame import CRASHES_MAX
+from anabranch.engine.rules.shared.fitness import Needs
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.transitions import BATCH_TRANSITIONS_MAX
 from anabranch.engine.task_worker import Execution, TaskWorker
@@ -115,6 +118,7 @@ class Engine:
         something scarce, by the type's name; `console` keeps what user code says.
         """
         self._known_code = known_code
+        self._handlers = handlers
         self.store = store
         self.options = options
         self.clock = clock or SystemClock()
@@ -160,6 +164,7 @@ class Engine:
             held_max=options.held_max,
             held_per_tenant_max=self._held_per_tenant_max,
             known_code=known_code,
+            known_types=self._known_types,
             log_limit=options.log_limit,
             crashes_max=options.crashes_max,
             only=options.only,
@@ -175,6 +180,8 @@ class Engine:
             clock=self.clock,
             lease_ms=options.lease_ms,
             executing=self._tasks.take_busy_max,
+            known_code=known_code,
+            known_types=self._known_types,
             unavailable=self.orchestrator.note_failure,
         )
         self._external = ExternalChanges(
@@ -207,15 +214,20 @@ class Engine:
         )
         self._stopped = False
 
-    def may_hold(self, head: InstanceHead) -> bool:
-        """May this instance be created here? There must be room, and for a coded one its function."""
+    def may_hold(self, head: InstanceHead, plan: AnyPlan) -> bool:
+        """May this instance be created here? There must be room, and what it needs."""
         if not self.has_room(head.tenant_id):
             return False
-        return self.can_run(kind=head.kind, workflow=head.workflow_name, version=head.workflow_version)
+        node_types = plan.needs if isinstance(plan, Plan) else ()
+        return self.can_run(Needs(head.kind, head.workflow_name, head.workflow_version, node_types))
 
-    def can_run(self, *, kind: str, workflow: str, version: int) -> bool:
-        """Is what runs of this workflow need here? A coded one needs its function, in this version."""
-        return kind != CODED_KIND or (workflow, version) in self._known_code()
+    def can_run(self, needs: Needs) -> bool:
+        """Is what a run needs here? A coded one needs its function, in this version."""
+        return needs.met_by(code=self._known_code(), node_types=self._known_types())
+
+    def _known_types(self) -> Sequence[str]:
+        """The node types that are here and not with every worker."""
+        return [name for name in self._handlers.names() if name not in BUILTIN_TYPES]
 
     def has_room(self, tenant_id: str) -> bool:
         """May another instance of this tenant be created here?"""

@@ -63,6 +63,8 @@ class InstanceRow:
     """Why it is SUSPENDED; None: it is not."""
     blame: Blame | None = None
     """It may have killed a process; None: it is above suspicion."""
+    needs: Sequence[str] = ()
+    """The node types that a worker must have besides those that every worker has."""
 
     @property
     def log_weight(self) -> int:
@@ -184,6 +186,10 @@ class WorkerReport:
     worker_id: str
     executing: int | None
     """The most executions at once since its last report; None: it has just begun."""
+    code: Sequence[tuple[str, int]] = ()
+    """The coded workflows that it knows, and their versions."""
+    node_types: Sequence[str] = ()
+    """The node types that it has besides those of every worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +243,9 @@ class ClaimRequest:
     steal: bool = False
     """Take them from a live lease too (`run --resume`). That does not count as lapsed: the worker had not crashed."""
     known_code: Sequence[tuple[str, int]] | None = None
-    """Names and versions: coded runs of others are left for `CODE_GRACE_MS` to the workers that know them."""
+    """Names and versions: coded runs of others are left to the workers that know them."""
+    known_types: Sequence[str] | None = None
+    """Node types besides those that every worker has: runs that need others are left to workers that have them."""
     rooms: TenantRooms | None = None
     """How many of each tenant are taken; those beyond it stay as they are, although they count towards `limit`."""
     weight_max: int = CLAIM_WEIGHT_MAX
@@ -258,10 +266,6 @@ OpenRuns: TypeAlias = Mapping[tuple[str, str, Status, SuspendReason | None], int
 
 # 4 MB: a log up to this is read in one statement together with others; most have some kilobytes.
 WHOLE_LOG_WEIGHT_MAX = 4 * 1_048_576
-
-# 5 s: time for a worker that knows the code of a run, if there is one, to come before all those that do not. These
-# then find out that nobody does, and write it down.
-CODE_GRACE_MS = 5_000
 
 
 class Store(Protocol):
@@ -317,6 +321,12 @@ class Store(Protocol):
 
     async def report_worker(self, report: WorkerReport) -> None:
         """Keep what a working process says of itself, in place of what it said before."""
+
+    async def suspend_unfit(self, *, overdue_ms: int, seen_ms: int, limit: int) -> int:
+        """Suspend runs that are due for so long and that no worker seen so lately can run; how many.
+
+        Those whose deadline has passed meanwhile fail instead.
+        """
 
     async def forget_worker(self, worker_id: str) -> None:
         """Remove what a process has said of itself, once it has handed over everything."""

@@ -16,7 +16,8 @@ import sys
 from pathlib import Path
 
 from tests.chaos.campaign import Plan, Report
-from tests.chaos.scenes import on_postgresql, on_sqlite
+from tests.chaos.poison import PoisonPlan
+from tests.chaos.scenes import on_postgresql, on_sqlite, poisoned_on_postgresql, poisoned_on_sqlite
 
 SEEDS_FILE = Path(__file__).with_name("seeds.txt")
 
@@ -39,6 +40,24 @@ SIZES = {
         "postgresql": [Plan(workers=3, kills=220, instances=10_000, pauses=90, peace_s=600)],
     },
 }
+
+
+POISONS = [PoisonPlan(poisons=1), PoisonPlan(poisons=3, patience_s=600.0)]
+
+
+async def poison_campaigns(stores: list[str]) -> list[str]:
+    """Runs that kill their process among 20 others, one after the other; what was not as promised."""
+    violations: list[str] = []
+    for store in stores:
+        for plan in POISONS:
+            scene = poisoned_on_sqlite if store == "sqlite" else poisoned_on_postgresql
+            report = await scene(plan)
+            done = f"{report.crashes} crashes of at most {plan.crashes_max}, {report.seconds:.0f} s"
+            print(f"{store}, {plan.poisons} poisonous among {plan.innocents} others: {done}", flush=True)
+            for violation in report.violations:
+                print(f"  {violation}", flush=True)
+            violations += report.violations
+    return violations
 
 
 async def campaigns(size: str, seed: int, stores: list[str]) -> dict[str, list[Report]]:
@@ -98,7 +117,10 @@ def main() -> int:
         }
         for store, of_store in reports.items()
     }
-    print(json.dumps(summary))
+    poisoned = asyncio.run(poison_campaigns(stores))
+    print(json.dumps({**summary, "poison": {"violations": len(poisoned)}}))
+    if poisoned:
+        return 1
     return 1 if any(one["violations"] for one in summary.values()) else 0
 
 

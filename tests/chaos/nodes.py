@@ -41,6 +41,19 @@ class LedgerNode:
         return HandlerResult({"value": config.value, "key": helpers.idempotency_key})
 
 
+class PoisonConfig(BaseModel):
+    pass
+
+
+@node_type("poison", config=PoisonConfig)
+class PoisonNode:
+    """Kills the process that executes it, as a fault in a native library would."""
+
+    async def execute(self, config: PoisonConfig, context: Any, helpers: Any) -> HandlerResult:
+        await asyncio.sleep(0.2)  # so that others are executed beside it
+        os._exit(70)
+
+
 async def _post(entry: dict[str, Any], key: str) -> None:
     body = json.dumps(entry).encode()
     reader, writer = await asyncio.open_connection("127.0.0.1", int(os.environ[LEDGER_PORT]))

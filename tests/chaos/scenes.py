@@ -16,6 +16,7 @@ import psutil
 
 from anabranch.migrations import upgrade
 from tests.chaos.campaign import Campaign, Plan, Report
+from tests.chaos.poison import PoisonPlan, PoisonReport, poisoned
 from tests.chaos.proxy import Proxy, socket_of
 
 
@@ -54,6 +55,21 @@ async def on_postgresql(plan: Plan) -> Report:
             report = await campaign.run()
             report.cuts, report.withheld, report.database_crashes = proxy.cut, proxy.withheld, crashes
             return report
+
+
+async def poisoned_on_sqlite(plan: PoisonPlan) -> PoisonReport:
+    """Poisonous runs on one SQLite file."""
+    with tempfile.TemporaryDirectory(prefix="anabranch-poison-") as home:
+        url = f"sqlite:///{Path(home) / 'poison.db'}"
+        upgrade(url)
+        return await poisoned(plan, url)
+
+
+async def poisoned_on_postgresql(plan: PoisonPlan) -> PoisonReport:
+    """Poisonous runs on a PostgreSQL server."""
+    async with _server() as server:
+        await asyncio.to_thread(upgrade, server.get_uri())
+        return await poisoned(plan, server.get_uri())
 
 
 @contextlib.asynccontextmanager

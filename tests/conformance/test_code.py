@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from anabranch.engine.ports import CODE_GRACE_MS, ClaimRequest, NewVersion, Store
+from anabranch.engine.ports import ClaimRequest, NewVersion, Store
 from anabranch.engine.rules.coded.coded_plan import CODED_TENANT_ID
 from anabranch.errors import NameTaken
-from tests.conformance.building import LEASE_MS, OTHER_WORKER, TENANT, parked
+from tests.conformance.building import HOUR_MS, LEASE_MS, OTHER_WORKER, TENANT, parked
 
 OPTIONS = {"retention": "3d", "retry": None, "deadline": None}
 
@@ -94,19 +94,18 @@ async def claimed_by(store: Store, *known: tuple[str, int]) -> set[str]:
     return {one.row.head.instance_id for one in claimed}
 
 
-async def test_a_claim_leaves_runs_of_unknown_code_to_others_for_a_while(store: Store) -> None:
+async def test_a_claim_leaves_runs_of_unknown_code_to_others(store: Store) -> None:
     now = await store.now()
     due = now - 1
     mine = await parked(store, available_at=due, kind="coded", workflow_name="greets", workflow_version=2)
     older = await parked(store, available_at=due, kind="coded", workflow_name="greets", workflow_version=1)
-    lonely = await parked(
-        store, available_at=now - CODE_GRACE_MS - 1, kind="coded", workflow_name="gone", workflow_version=1
-    )
+    lonely = await parked(store, available_at=now - HOUR_MS, kind="coded", workflow_name="gone", workflow_version=1)
     drawn_one = await parked(store, available_at=due)
-    ids = [row.head.instance_id for row in (mine, lonely, drawn_one)]
+    ids = [row.head.instance_id for row in (mine, drawn_one)]
 
     assert await claimed_by(store, ("greets", 2), ("greets", 3)) == set(ids)
     assert await claimed_by(store, ("greets", 1)) == {older.head.instance_id}
+    assert await claimed_by(store, ("gone", 1)) == {lonely.head.instance_id}
 
 
 async def test_a_claim_that_names_no_code_takes_every_run(store: Store) -> None:

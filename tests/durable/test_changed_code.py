@@ -117,14 +117,21 @@ async def started_elsewhere(make_place: MakePlace) -> str:
     return run_id
 
 
-async def test_a_run_that_no_worker_knows_waits_with_a_note(make_place: MakePlace) -> None:
+async def test_a_run_that_no_worker_knows_is_suspended_until_one_does(make_place: MakePlace) -> None:
     run_id = await started_elsewhere(make_place)
     stranger = await make_place()
     await stranger.signal(run_id, "go")
+    store = stranger.services.engine.store
+    assert await store.suspend_unfit(overdue_ms=3_600_000, seen_ms=90_000, limit=10) == 0, "somebody may come yet"
+    assert await store.suspend_unfit(overdue_ms=0, seen_ms=90_000, limit=10) == 1
+    assert await store.suspend_unfit(overdue_ms=0, seen_ms=90_000, limit=10) == 0, "it is said once"
+    run = await stranger.until(run_id, lambda run: run["status"] == "SUSPENDED")
+    assert run["suspended"]["reason"] == "UNKNOWN_WORKFLOW"
+    assert run["suspended"]["message"] == "no worker knows version 1 of the coded workflow 'changes'"
 
-    run = await stranger.until(run_id, is_blocked("UNKNOWN_WORKFLOW"))
+    knows = await make_place(version_of(before))
 
-    assert run["note"]["message"].endswith("knows workflow 'changes' in version 1")
+    assert (await knows.ended(run_id))["output"] == "last", "it goes on by itself"
 
 
 async def test_a_worker_that_knows_the_code_comes_before_those_that_do_not(make_place: MakePlace) -> None:

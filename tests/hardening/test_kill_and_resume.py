@@ -212,6 +212,28 @@ def test_two_resumes_at_once_of_a_run_that_a_third_process_holds_all_see_one_end
     assert_one_key_per_activation(lines)
 
 
+def test_a_worker_without_its_node_types_leaves_a_run_to_one_that_has_them(
+    database: str, anabranch: Command, launch: Launch, write: Write
+) -> None:
+    wait = {"id": "wait", "type": "waitForEvent", "config": {"event": "go"}}
+    process = launch("run", write("own.json", chain("own", wait, effect("late"))), "--import", EFFECTS, "--watch")
+    process.saw("waiting", "wait")
+    assert process.send(signal.SIGINT) == 130
+    instance_id = only_run(anabranch)
+    anabranch("runs", "signal", instance_id, "go")  # it is due from now on
+
+    launch("worker")
+    anabranch("workflows", "import", write("plain.json", chain("plain")))
+    other = anabranch("runs", "start", "plain", "--json").document["instanceID"]
+    assert anabranch("runs", "watch", other).code == 0, "the worker works"
+
+    assert worker_of(database, instance_id) is None, "and takes nothing that it cannot run"
+    refused = anabranch("run", "--resume", instance_id)
+    assert (refused.code, "UNKNOWN_NODE_TYPE" in refused.err) == (2, True)
+    assert launch("run", "--resume", instance_id, "--import", EFFECTS).ended() == 0
+    assert anabranch("runs", "show", instance_id, "--json").document["status"] == "COMPLETED"
+
+
 def worker_of(database: str, instance_id: str) -> str | None:
     """Who holds the run."""
 

@@ -163,15 +163,12 @@ def test_sigterm_hands_a_function_over_and_a_kill_loses_no_step(launch: Launch, 
     assert [name for name, _ in calls(place)] == ["first", "held", "held", "held", "last"]
 
 
-def test_a_run_waits_with_a_note_for_a_worker_that_has_its_code(
-    launch: Launch, served: Serve, sqlite_place: Place
-) -> None:
+def test_a_run_waits_for_a_worker_that_has_its_code(launch: Launch, served: Serve, sqlite_place: Place) -> None:
     launch(sqlite_place, "worker", "--import", SHOP).ready().stop()
     server = served(sqlite_place)
     run_id = server.start("echo", {"n": 1})
     path = f"/v1/runs/{run_id}"
-    until(lambda: (server.ask("GET", path).body["note"] or {}).get("code") == "UNKNOWN_WORKFLOW")
-    assert server.ask("GET", path).body["status"] == "WAITING"
+    assert server.ask("GET", path).body["status"] == "PENDING", "nobody takes what it cannot run"
 
     launch(sqlite_place, "worker", "--import", SHOP).ready()
 

@@ -52,14 +52,14 @@ class Families:
                     yield f"it is {child.status}, and nobody waits for it any more", child.head.instance_id
 
     def a_parked_parent_is_woken(self, transaction: Transaction, runs: Mapping[str, Facts]) -> Iterator[Wrong]:
-        """A parent that nobody holds, unless it is suspended, is available as soon as an awaited child has ended."""
+        """A parent that nobody holds, unless it is suspended or crashed alone, is available as soon as an awaited child has ended."""
         for change in transaction.changes:
             # As the whole transaction leaves it: it may be parked and woken in one.
             parent = None if change.after is None else self._rows[change.after.head.instance_id]
             if parent is None or parent.worker_id is not None or parent.status.is_terminal:
                 continue
-            if parent.suspended_for is not None:
-                continue
+            if parent.suspended_for is not None or (parent.blame is not None and parent.blame.crashes):
+                continue  # or it has crashed alone, and is kept back for a while
             if parent.available_at is not None and parent.available_at <= transaction.now:
                 continue
             facts = runs[parent.head.instance_id]

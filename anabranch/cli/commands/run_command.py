@@ -183,7 +183,9 @@ async def _check_resumed(assignment: _Assignment, service: WorkflowService) -> N
         )
     if not row.status.is_terminal:
         head = row.head
-        service.check_can_run(kind=head.kind, workflow=head.workflow_name, version=head.workflow_version)
+        service.check_can_run(
+            kind=head.kind, workflow=head.workflow_name, version=head.workflow_version, node_types=row.needs
+        )
     if assignment.progress is not None:
         assignment.progress.committed(resume, await service.get_events(resume, tenant_id=tenant_id), row.status)
 

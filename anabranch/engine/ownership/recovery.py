@@ -53,6 +53,7 @@ class Recovery(Poller):
         held_max: int,
         held_per_tenant_max: int,
         known_code: Callable[[], Sequence[tuple[str, int]]],
+        known_types: Callable[[], Sequence[str]],
         log_limit: LogLimit,
         crashes_max: int,
         only: Sequence[str] | None = None,
@@ -69,6 +70,7 @@ class Recovery(Poller):
         self._held_max = held_max
         self._held_per_tenant_max = held_per_tenant_max
         self._known_code = known_code
+        self._known_types = known_types
         self._log_limit = log_limit
         self._crashes_max = crashes_max
         self._only = only
@@ -131,6 +133,7 @@ class Recovery(Poller):
                 only=self._only,
                 steal=steal,
                 known_code=self._known_code(),
+                known_types=self._known_types(),
                 rooms=TenantRooms(self._held_per_tenant_max, self._rooms_left(without=sat_out)),
                 large=not self._large,
                 suspects=suspects.room,

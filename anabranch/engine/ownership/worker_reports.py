@@ -1,4 +1,4 @@
-"""Reports of a working process: what is left in the store when the process is lost.
+"""Reports of a working process: what it executes, for the case that it is lost, and what it can run.
 
 Written every third of a lease, so that the last one is recent when the leases of a lost process expire. They do not
 decide whether a worker is alive: leases do.
@@ -6,7 +6,7 @@ decide whether a worker is alive: leases do.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from anabranch.engine.poller import Poller
 from anabranch.engine.ports import Clock, Store, WorkerReport
@@ -16,7 +16,7 @@ REPORTS_PER_LEASE = 3
 
 
 class WorkerReports(Poller):
-    """Reports how many runs this process executes."""
+    """Reports how many runs this process executes, and what it knows."""
 
     def __init__(
         self,
@@ -26,6 +26,8 @@ class WorkerReports(Poller):
         clock: Clock,
         lease_ms: int,
         executing: Callable[[], int],
+        known_code: Callable[[], Sequence[tuple[str, int]]],
+        known_types: Callable[[], Sequence[str]],
         unavailable: Callable[[StoreUnavailable], None],
     ) -> None:
         """`executing` answers with the most executions at once since it was last asked."""
@@ -39,16 +41,27 @@ class WorkerReports(Poller):
         self._store = store
         self._worker_id = worker_id
         self._executing = executing
-        self._has_reported = False
+        self._known_code = known_code
+        self._known_types = known_types
 
     async def start(self) -> None:
         """Say that this process is there. Raises StoreUnavailable."""
-        await self._store.report_worker(WorkerReport(worker_id=self._worker_id, executing=None))
+        await self._report(None)
         await super().start()
 
     async def report(self) -> None:
         """Say what it executes. Raises StoreUnavailable."""
-        await self._store.report_worker(WorkerReport(worker_id=self._worker_id, executing=self._executing()))
+        await self._report(self._executing())
+
+    async def _report(self, executing: int | None) -> None:
+        await self._store.report_worker(
+            WorkerReport(
+                worker_id=self._worker_id,
+                executing=executing,
+                code=self._known_code(),
+                node_types=self._known_types(),
+            )
+        )
 
     async def forget(self) -> None:
         """It is gone, and has handed over everything. Raises StoreUnavailable."""

@@ -65,7 +65,16 @@ class SuspendReason(StrEnum):
 
     CRASHED = "CRASHED"
     PAUSED = "PAUSED"
+    UNKNOWN_NODE_TYPE = "UNKNOWN_NODE_TYPE"
+    UNKNOWN_WORKFLOW = "UNKNOWN_WORKFLOW"
 
+    @property
+    def ends_by_itself(self) -> bool:
+        """Does the run go on as soon as a worker takes it that can?"""
+        return self in _ENDS_BY_ITSELF
+
+
+_ENDS_BY_ITSELF = frozenset({SuspendReason.UNKNOWN_NODE_TYPE, SuspendReason.UNKNOWN_WORKFLOW})
 
 _TERMINAL_STATUSES = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from anabranch.engine.rules.commands import AwaitChild, Dispatch
 from anabranch.engine.rules.decide import decide
+from anabranch.engine.rules.drawn.drawn_state import InstanceState
 from anabranch.engine.rules.drawn.outcomes import EVALUATIONS_MAX, LOOP_WORK_MAX
 from anabranch.engine.rules.events import Event, Status, SuspendReason
 from anabranch.engine.rules.evolve import AnyState
@@ -75,6 +76,8 @@ class Transition:
     """The parent that awaits the end which this transition is: its version is raised, so that it is looked at."""
     cancels: Sequence[str] = ()
     """Children that are not awaited any more: cancelled in the same transaction, with all that they await."""
+    needs: Sequence[str] = ()
+    """Of a creation: the node types that only some workers have."""
     clears: bool = False
     """The run is above suspicion from now on."""
 
@@ -352,6 +355,7 @@ def _pending(
         started_at=now if state.started and not was_started else None,
         generation=state.head.generation,
         cancels=cancels,
+        needs=state.plan.needs if creates and isinstance(state, InstanceState) else (),
     )
     if leased.blame is not None and state.suspicion is None:
         transition.clears = was_suspected or (_is_takeover(stimuli) and state.suspension is None)

@@ -68,7 +68,7 @@ class ChildRuns:
                 parent_waits=parent_waits,
             )
             # No limit of PENDING runs here: running work must not be refused halfway.
-            started = Started(payload, begin=self._engine.may_hold(head))
+            started = Started(payload, begin=self._engine.may_hold(head, plan))
             await self._engine.orchestrator.create_run(head, plan, started)
         except (NotFound, InvalidInput) as refusal:
             raise NonRetryable(refusal.message, code=refusal.code) from refusal

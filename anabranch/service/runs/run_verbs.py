@@ -6,7 +6,7 @@ engine of this process owns go through that engine, all others through the store
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -15,12 +15,14 @@ from typing import Any
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.plans import NewestVersions
 from anabranch.engine.ports import InstanceRow, WorkflowVersion
+from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.events import Status, SuspendReason
 from anabranch.engine.rules.evolve import AnyPlan
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.payloads import RunResumed, RunSuspended, read_input
 from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.engine.rules.shared.decisions import PAUSED_HINT
+from anabranch.engine.rules.shared.fitness import Needs
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.stimuli import CancelRequested, PauseRequested, ResumeRequested, SignalSent, Started
 from anabranch.errors import (
@@ -31,6 +33,7 @@ from anabranch.errors import (
     StoreUnavailable,
     TooManyPending,
     TooManySignals,
+    UnknownNodeType,
     UnknownWorkflow,
     ValueNotStorable,
 )
@@ -80,14 +83,21 @@ class RunVerbs(ReadVerbs):
             store=engine.store, clock=engine.clock, runs_max=pending_max, runs_per_tenant_max=pending_per_tenant_max
         )
 
-    def check_can_run(self, *, kind: str, workflow: str, version: int) -> None:
-        """Raise UnknownWorkflow for a coded run whose function this process does not have; for processes that run
-        nothing else."""
-        if not self._engine.can_run(kind=kind, workflow=workflow, version=version):
+    def check_can_run(self, *, kind: str, workflow: str, version: int, node_types: Sequence[str] = ()) -> None:
+        """Raise UnknownWorkflow or UnknownNodeType for a run that needs what this process does not have; for processes
+        that run nothing else."""
+        needs = Needs(kind, workflow, version, node_types)
+        if self._engine.can_run(needs):
+            return
+        if needs.kind == CODED_KIND:
             raise UnknownWorkflow(
-                f"{workflow} in version {version} is a Python function, and no imported module declares it",
-                hint=f"Pass `--import FILE` with the file that declares version {version}.",
+                f"{needs.workflow} in version {needs.version} is a Python function, and no imported module declares it",
+                hint=f"Pass `--import FILE` with the file that declares version {needs.version}.",
             )
+        raise UnknownNodeType(
+            f"the run has nodes of the types {', '.join(needs.node_types)}, and not all of them are installed here",
+            hint="Pass `--import FILE` with the file that declares them.",
+        )
 
     async def execute_workflow(
         self, workflow: str, input_: Any, options: StartOptions = START_NOW, *, tenant_id: str
@@ -202,7 +212,7 @@ class RunVerbs(ReadVerbs):
         plan = await self._engine.plans.plan(found.workflow_id, found.version)
         payload = await input_payload(input_, plan, self.checks, tenant_id=tenant_id)
         head = make_head(found, plan)
-        hold = self._engine.may_hold(head)
+        hold = self._engine.may_hold(head, plan)
         if not hold or head.available_at > head.created_at:
             await self._pending_limit.take_place(head.tenant_id)
         started = Started(payload, begin=hold, only_newest=only_newest)

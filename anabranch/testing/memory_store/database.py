@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
 from anabranch.engine.ports import (
-    CODE_GRACE_MS,
     WHOLE_LOG_WEIGHT_MAX,
     ClaimRequest,
     ExternalResult,
@@ -27,7 +26,6 @@ from anabranch.engine.ports import (
     Transition,
     WorkerReport,
 )
-from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.events import Event, EventType, Status, SuspendReason
 from anabranch.engine.rules.payloads import (
     RunCancelled,
@@ -45,6 +43,7 @@ from anabranch.engine.rules.shared.blame import (
     judged,
     may_join,
 )
+from anabranch.engine.rules.shared.fitness import Needs, deadline_passed_unfit, nobody_fits
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.shared.signals import SIGNALS_KEPT_MAX
 from anabranch.engine.rules.stimuli import ChildEnded, SignalSent
@@ -81,6 +80,8 @@ class MemoryDatabase:
         self._keys: dict[tuple[str, str, str], str] = {}
         self._executing: dict[str, int | None] = {}
         """How many runs each working process says that it executes."""
+        self._reports: dict[str, tuple[int, WorkerReport]] = {}
+        """The last report of each working process, and when it came."""
         self._companies: dict[str, int] = {}
         """How many suspects each lost process leaves."""
 
@@ -135,7 +136,8 @@ class MemoryDatabase:
             if _is_due(row, now) or (wanted.steal and row.worker_id is not None)
         ]
         if wanted.known_code is not None:
-            due = [row for row in due if _is_for(row, wanted.known_code, now)]
+            code, node_types = wanted.known_code, wanted.known_types or ()
+            due = [row for row in due if _needs(row).met_by(code=code, node_types=node_types)]
         if rooms is not None:
             due = [row for row in due if rooms.of.get(row.head.tenant_id) != 0]
         if not wanted.large:
@@ -209,11 +211,37 @@ class MemoryDatabase:
     def report_worker(self, report: WorkerReport) -> None:
         """Keep what a working process says of itself."""
         self._executing[report.worker_id] = report.executing
+        self._reports[report.worker_id] = (self.now(), report)
         self._companies.pop(report.worker_id, None)
 
     def forget_worker(self, worker_id: str) -> None:
         """Remove what a process has said of itself."""
         self._executing.pop(worker_id, None)
+        self._reports.pop(worker_id, None)
+
+    def suspend_unfit(self, *, overdue_ms: int, seen_ms: int, limit: int) -> int:
+        """Suspend what is due for so long and no worker seen so lately can run; past their deadlines they fail."""
+        now = self.now()
+        living = [report for seen_at, report in self._reports.values() if seen_at > now - seen_ms]
+        unfit = [
+            row
+            for row in sorted(self.open_rows(), key=_overdue_order)
+            if row.worker_id is None
+            and _is_due(row, now - overdue_ms)
+            and (row.status is not Status.SUSPENDED or _is_over(row, now))
+            and not any(_needs(row).met_by(code=each.code, node_types=each.node_types) for each in living)
+            and not _needs(row).met_by(code=(), node_types=())
+        ]
+        for row in unfit[:limit]:
+            record = self._open[row.head.instance_id]
+            if row.head.deadline_at is not None and _is_over(row, now):
+                failed = deadline_passed_unfit(row.head.deadline_at)
+                message = failed.error.message
+                self._append_external(record, EventType.INSTANCE_FAILED, failed.payload, Status.FAILED, message)
+            else:
+                note = nobody_fits(_needs(row)).payload
+                self._append_external(record, EventType.INSTANCE_SUSPENDED, note, Status.SUSPENDED)
+        return len(unfit[:limit])
 
     def extend(self, *, worker_id: str, instance_ids: Collection[str], lease_ms: int) -> set[str]:
         """Move the end of these leases, where they are still this worker's."""
@@ -455,7 +483,8 @@ class MemoryDatabase:
             worker_id = available_at = None
             del self._open[before.head.instance_id]
         elif worker_id is None and type_ is EventType.INSTANCE_SUSPENDED:
-            available_at = before.head.deadline_at
+            if not read_suspension(payload).reason.ends_by_itself:
+                available_at = before.head.deadline_at
         elif worker_id is None and status is not Status.SUSPENDED:
             available_at = now if available_at is None else min(now, available_at)
         record.row = InstanceRow(
@@ -470,6 +499,7 @@ class MemoryDatabase:
             before.log_bytes + len(payload.raw),
             _suspended_for(before, status, payload),
             _blame_after(before, type_),
+            before.needs,
         )
         record.append([event])
         return Change(before, record.row, [event])
@@ -570,6 +600,7 @@ def _row_after(transition: Transition, before: InstanceRow | None, now: int) -> 
         log_bytes + transition.payload_bytes,
         transition.suspended_for,
         None if before is None or transition.clears else before.blame,
+        transition.needs if before is None else before.needs,
     )
 
 
@@ -587,7 +618,16 @@ def _replaced(row: InstanceRow, *, version: int, worker_id: str | None, availabl
         row.log_bytes,
         row.suspended_for,
         row.blame,
+        row.needs,
     )
+
+
+def _needs(row: InstanceRow) -> Needs:
+    return Needs(row.head.kind, row.head.workflow_name, row.head.workflow_version, row.needs)
+
+
+def _is_over(row: InstanceRow, now: int) -> bool:
+    return row.head.deadline_at is not None and row.head.deadline_at <= now
 
 
 def _blame_after(before: InstanceRow, type_: EventType) -> Blame | None:
@@ -619,13 +659,6 @@ def _suspended_for(before: InstanceRow, status: Status, payload: Payload) -> Sus
 
 def _is_due(row: InstanceRow, now: int) -> bool:
     return row.available_at is not None and row.available_at <= now
-
-
-def _is_for(row: InstanceRow, known_code: Collection[tuple[str, int]], now: int) -> bool:
-    """May a worker that knows this code claim it, or has nobody who does come for too long?"""
-    head = row.head
-    known = head.kind != CODED_KIND or (head.workflow_name, head.workflow_version) in known_code
-    return known or (row.available_at is not None and row.available_at <= now - CODE_GRACE_MS)
 
 
 def _within(rooms: TenantRooms | None, due: Sequence[InstanceRow]) -> Iterator[InstanceRow]:

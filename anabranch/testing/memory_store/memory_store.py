@@ -119,6 +119,12 @@ class MemoryStore:
         self.database.report_worker(report)
         await self.faults.after("report_worker")
 
+    async def suspend_unfit(self, *, overdue_ms: int, seen_ms: int, limit: int) -> int:
+        await self.faults.before("suspend_unfit")
+        suspended = self.database.suspend_unfit(overdue_ms=overdue_ms, seen_ms=seen_ms, limit=limit)
+        await self.faults.after("suspend_unfit")
+        return suspended
+
     async def forget_worker(self, worker_id: str) -> None:
         await self.faults.before("forget_worker")
         self.database.forget_worker(worker_id)

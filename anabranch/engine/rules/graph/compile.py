@@ -15,7 +15,7 @@ from anabranch.engine.rules.events import ERROR_HANDLE
 from anabranch.engine.rules.graph.document import Graph, GraphEdge, GraphNode, parse
 from anabranch.engine.rules.graph.loop_config import LOOP_TYPE, concurrency, is_while, iterations_max
 from anabranch.engine.rules.graph.node_facts import handles_of
-from anabranch.engine.rules.graph.node_types import NodeTypes
+from anabranch.engine.rules.graph.node_types import BUILTIN_TYPES, NodeTypes
 from anabranch.engine.rules.graph.plan import (
     START_OUTPUT_BYTES_MAX,
     Body,
@@ -94,6 +94,7 @@ class _Compiler:
             nodes=self._nodes,
             start=self._nodes[graph.start.id],
             root=self._bodies[None],
+            needs=tuple(sorted({node.type for node in self._nodes.values() if node.given is None} - BUILTIN_TYPES)),
             deadline_ms=graph.deadline_ms,
             retention_ms=graph.retention_ms,
             input_schema=graph.input_schema,

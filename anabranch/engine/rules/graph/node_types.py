@@ -8,6 +8,24 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from anabranch.engine.rules.graph.plan import Evaluator
 
+BUILTIN_TYPES = frozenset(
+    {
+        "condition",
+        "dataQuery",
+        "delay",
+        "end",
+        "httpRequest",
+        "javascript",
+        "loop",
+        "python",
+        "set",
+        "start",
+        "waitForEvent",
+        "workflow",
+    }
+)
+"""The types that every worker has."""
+
 SideEffects: TypeAlias = Literal["none", "external", "unknown"]
 HandleKind: TypeAlias = Literal["normal", "body", "error"]
 

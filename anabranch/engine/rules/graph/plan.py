@@ -145,6 +145,8 @@ class Plan:
     """Reachable nodes by id."""
     start: PlanNode
     root: Body
+    needs: tuple[str, ...] = ()
+    """The types that its nodes have and not every worker, sorted."""
     deadline_ms: int | None = None
     """`workflowOptions.deadline`: counted from max(createdAt, availableAt)."""
     retention_ms: int | None = None

@@ -217,8 +217,10 @@ def taken_over(notes: AnyDecisionBuilder, acquired: LeaseAcquired) -> bool:
     False: the run is suspended, so nothing goes on; its owner has to watch its deadline.
     """
     state, blame = notes.state, acquired.blame
-    if state.suspension is not None:
+    if state.suspension is not None and not state.suspension.reason.ends_by_itself:
         return False
+    if state.suspension is not None:
+        resumed(notes, ResumeRequested("a worker that can run it"))
     if blame is not None and blame != state.blame:
         before = 0 if state.suspicion is None else state.suspicion.recoveries
         recovered = Recovered(before + 1 if state.running else before, *blame)

@@ -339,6 +339,7 @@ class PostgresqlDialect:
             parameters["ids"] = self.ids(wanted.only)
         if wanted.known_code is not None:
             parameters["known_code"] = code_keys(wanted.known_code)
+            parameters["known_types"] = list(wanted.known_types or ())
         if wanted.rooms is not None:
             parameters |= {
                 "room": wanted.rooms.each,
@@ -367,7 +368,9 @@ class PostgresqlDialect:
             return self._end_by_stranger(connection, parameters, event.ends)
         if event.is_signal:
             parameters |= {"key": event.key, "signals_max": signals_max}
-        append = statements.append_external(ends=None, suspends=event.suspends is not None, resumes=event.resumes)
+        append = statements.append_external(
+            ends=None, suspends=event.suspends is not None, resumes=event.resumes, unfit=event.is_about_unfit
+        )
         values = connection.execute(append, parameters).one_or_none()
         return None if values is None else instance_row(tuple(values))
 

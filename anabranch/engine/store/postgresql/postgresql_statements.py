@@ -13,7 +13,6 @@ from functools import cache
 
 from sqlalchemy import TextClause, text
 
-from anabranch.engine.ports import CODE_GRACE_MS
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.events import Status
 from anabranch.engine.store.schema import IS_ENDING, IS_OPEN, IS_SIGNAL, IS_SUSPECT
@@ -28,6 +27,7 @@ from anabranch.engine.store.sql.statements import (
     RESUMES,
     SIGNALS_KEPT,
     SUSPENDS,
+    SUSPENDS_UNFIT,
 )
 
 # floor, not round: a timer must not fire in the half millisecond before it is due.
@@ -104,7 +104,7 @@ COMMIT = text(f"""
             parent_id uuid, created_at bigint, started_at bigint, parent_node_id text, parent_scope text,
             parent_waits boolean, depth integer, root_id uuid, log_bytes bigint, rerun_of uuid,
             started_by text, suspended_for text, generation integer, left_out text, forked_from uuid,
-            ends boolean, only_newest boolean)
+            needs text, ends boolean, only_newest boolean)
     ), living AS (
         SELECT wanted.workflow_id, guard.newest_version
         FROM (SELECT DISTINCT workflow_id FROM new_run ORDER BY workflow_id) AS wanted CROSS JOIN LATERAL (
@@ -290,7 +290,11 @@ def claim(*, only: bool, steal: bool, knows: bool, rooms: bool, large: bool, alo
         due += " AND (instance_id = ANY(CAST(:ids AS uuid[])) OR root_id = ANY(CAST(:ids AS uuid[])))"
     if knows:
         mine = "workflow_name || ':' || workflow_version = ANY(CAST(:known_code AS text[]))"
-        due += f" AND (kind <> '{CODED_KIND}' OR {mine} OR available_at <= {NOW_MS} - {CODE_GRACE_MS})"
+        lacking = "type_name <> ALL(CAST(:known_types AS text[]))"
+        has = (
+            f"NOT EXISTS (SELECT 1 FROM json_array_elements_text(CAST(needs AS json)) AS t(type_name) WHERE {lacking})"
+        )
+        due += f" AND (kind <> '{CODED_KIND}' OR {mine}) AND (needs IS NULL OR {has})"
     if not large:
         due += f" AND {IS_WHOLE}"
     within = "TRUE"
@@ -340,7 +344,9 @@ def claim(*, only: bool, steal: bool, knows: bool, rooms: bool, large: bool, alo
 
 
 @cache
-def append_external(*, ends: Status | None, suspends: bool = False, resumes: bool = False) -> TextClause:
+def append_external(
+    *, ends: Status | None, suspends: bool = False, resumes: bool = False, unfit: bool = False
+) -> TextClause:
     """Append an event to an open instance, held or not; returns its row, or nothing.
 
     Waits for the row's lock, so it cannot starve. A signal (it does not end the run) whose key is in the
@@ -352,6 +358,9 @@ def append_external(*, ends: Status | None, suspends: bool = False, resumes: boo
         change = f"""
             status = '{ends}', worker_id = NULL, available_at = NULL, completed_at = {NOW_MS}, suspended_for = NULL"""
         condition = ""
+    elif unfit:
+        change = SUSPENDS_UNFIT
+        condition = f"AND {IS_AWAKE} AND worker_id IS NULL AND {HAS_ROOM}"
     elif suspends:
         change = SUSPENDS
         condition = f"AND {IS_AWAKE} AND {HAS_ROOM}"

@@ -96,6 +96,8 @@ workflow_instances = Table(
     Column("company", Integer),
     Column("crashes", Integer, nullable=False, server_default="0"),
     Column("forked_from", Identifier),
+    # A JSON list of the node types that only some workers have; NULL: any worker can run it, or it is coded.
+    Column("needs", Text),
     PrimaryKeyConstraint("instance_id", name="pk_workflow_instances"),
     info=storage(
         {
@@ -272,5 +274,7 @@ workers = Table(
     Column("seen_at", BigInteger, nullable=False),
     Column("executing", Integer),
     Column("company", Integer),
+    Column("node_types", Text, nullable=False, server_default="[]"),
+    Column("code", Text, nullable=False, server_default="[]"),
     PrimaryKeyConstraint("worker_id", name="pk_workers"),
 )

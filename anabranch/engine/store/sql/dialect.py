@@ -88,6 +88,11 @@ class ExternalEvent:
         return parameters
 
     @property
+    def is_about_unfit(self) -> bool:
+        """Does it suspend a run that nobody has who could run it?"""
+        return self.suspends is not None and self.suspends.ends_by_itself
+
+    @property
     def is_signal(self) -> bool:
         """Is it neither an end nor about a suspension?"""
         return self.ends is None and self.suspends is None and not self.resumes

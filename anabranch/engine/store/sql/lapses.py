@@ -13,14 +13,18 @@ from collections import defaultdict
 from collections.abc import Sequence
 from functools import cache
 
+import orjson
 from sqlalchemy import Connection, TextClause, text
 
 from anabranch.engine.ports import ClaimRequest, InstanceRow, WorkerReport
+from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.events import EventType, Status, SuspendReason
 from anabranch.engine.rules.shared.blame import EXECUTING_UNKNOWN, Blame, Judgement, crashed, judged
+from anabranch.engine.rules.shared.fitness import Needs, deadline_passed_unfit, nobody_fits
 from anabranch.engine.rules.shared.log_limit import LogLimit
 from anabranch.engine.store.schema import IS_OPEN
 from anabranch.engine.store.sql.dialect import Dialect, ExternalEvent
+from anabranch.engine.store.sql.statements import IS_AWAKE
 
 # A day: what lost processes left behind is judged by then, and nobody needs their rows.
 FORGOTTEN_AFTER_MS = 86_400_000
@@ -29,8 +33,10 @@ FORGOTTEN_AFTER_MS = 86_400_000
 _ANY_LOG = LogLimit(bytes_max=2**62, rows_max=2**31 - 1)
 
 _REPORT = text("""
-    INSERT INTO workers (worker_id, seen_at, executing, company) VALUES (:worker_id, :now, :executing, NULL)
-    ON CONFLICT (worker_id) DO UPDATE SET seen_at = :now, executing = :executing, company = NULL
+    INSERT INTO workers (worker_id, seen_at, executing, company, node_types, code)
+    VALUES (:worker_id, :now, :executing, NULL, :node_types, :code)
+    ON CONFLICT (worker_id) DO UPDATE
+        SET seen_at = :now, executing = :executing, company = NULL, node_types = :node_types, code = :code
 """)
 """What a process says of itself, in place of what it said before; one that was taken for lost is there after all."""
 
@@ -50,6 +56,18 @@ _NOTE_COMPANY = text("""
     ON CONFLICT (worker_id) DO UPDATE SET company = :company
 """)
 """How many suspects it leaves, decided when the first of them is met: its leases do not all end at once."""
+
+
+_UNFIT = text(f"""
+    SELECT instance_id, tenant_id, kind, workflow_name, workflow_version, needs, deadline_at FROM workflow_instances
+    WHERE {IS_OPEN} AND worker_id IS NULL AND available_at <= :due_before
+      AND (needs IS NOT NULL OR kind = '{CODED_KIND}') AND ({IS_AWAKE} OR deadline_at <= :now)
+    ORDER BY available_at, instance_id LIMIT :limit
+""")
+"""Runs that nobody takes although they are due, and that not everybody can run. Uses ix_instance_available."""
+
+_LIVING = text("SELECT code, node_types FROM workers WHERE seen_at > :seen_after")
+"""What workers have that have reported lately: a few rows."""
 
 
 @cache
@@ -78,7 +96,13 @@ def _release(among_ids: str) -> TextClause:
 def report_worker(connection: Connection, dialect: Dialect, report: WorkerReport) -> None:
     """Keep what a working process says of itself; what long lost ones said goes when one begins."""
     now = dialect.now(connection)
-    asked = {"worker_id": report.worker_id, "now": now, "executing": report.executing}
+    asked = {
+        "worker_id": report.worker_id,
+        "now": now,
+        "executing": report.executing,
+        "node_types": orjson.dumps(list(report.node_types)).decode(),
+        "code": orjson.dumps(list(report.code)).decode(),
+    }
     connection.execute(_REPORT, asked)
     if report.executing is None:
         connection.execute(_FORGET_OLD, {"before": now - FORGOTTEN_AFTER_MS})
@@ -127,6 +151,51 @@ def judge_lapsed(
             connection.execute(_release(dialect.among_ids), {"ids": dialect.ids(ids), "due_at": due_at, **outcome})
         suspended = [_suspend(connection, dialect, *each) for each in to_suspend]
     return [row for row in suspended if row is not None]
+
+
+def suspend_unfit(
+    connection: Connection, dialect: Dialect, *, overdue_ms: int, seen_ms: int, limit: int
+) -> list[InstanceRow]:
+    """Suspend what is due for so long and no worker seen so lately can run; the rows after that.
+
+    Each is suspended in a transaction of its own, and only as long as nobody has it.
+    """
+    now = dialect.now(connection)
+    found = connection.execute(_UNFIT, {"due_before": now - overdue_ms, "now": now, "limit": limit}).all()
+    if not found:
+        return []
+    living = [
+        ({(name, version) for name, version in orjson.loads(code)}, set(orjson.loads(node_types)))
+        for code, node_types in connection.execute(_LIVING, {"seen_after": now - seen_ms})
+    ]
+    rows = []
+    for instance_id, tenant_id, kind, workflow, version, needed, deadline_at in found:
+        needs = Needs(kind, workflow, version, () if needed is None else orjson.loads(needed))
+        is_over = deadline_at is not None and deadline_at <= now
+        if not any(needs.met_by(code=code, node_types=node_types) for code, node_types in living):
+            event = _unfit_event(needs, tenant_id, instance_id, deadline_at if is_over else None)
+            rows.append(dialect.append_external(connection, event, signals_max=0))
+    return [row for row in rows if row is not None]
+
+
+def _unfit_event(needs: Needs, tenant_id: str, instance_id: str, deadline_at: int | None) -> ExternalEvent:
+    """It is suspended; or it fails, if its deadline was then."""
+    if deadline_at is not None:
+        failed = deadline_passed_unfit(deadline_at)
+        raw, message = failed.payload.raw.decode(), failed.error.message
+        return ExternalEvent(
+            tenant_id, instance_id, EventType.INSTANCE_FAILED, raw, ends=Status.FAILED, message=message
+        )
+    suspended = nobody_fits(needs)
+    raw = suspended.payload.raw.decode()
+    return ExternalEvent(
+        tenant_id,
+        instance_id,
+        EventType.INSTANCE_SUSPENDED,
+        raw,
+        suspends=suspended.reason,
+        log_limit=_ANY_LOG,
+    )
 
 
 def _company_of(connection: Connection, lost: str, now: int) -> int:

@@ -147,6 +147,7 @@ def instance_row(values: Sequence[Any]) -> InstanceRow:
         company,
         crashes,
         forked_from,
+        needs,
     ) = values
     head = InstanceHead(
         instance_id,
@@ -185,6 +186,7 @@ def instance_row(values: Sequence[Any]) -> InstanceRow:
         log_bytes,
         None if suspended_for is None else SuspendReason(suspended_for),
         None if company is None else Blame(company, crashes),
+        () if needs is None else tuple(orjson.loads(needs)),
     )
 
 
@@ -321,6 +323,7 @@ def _new_run_row(transition: Transition, head: InstanceHead) -> dict[str, Any]:
         "left_out": None,
         "company": None,
         "crashes": 0,
+        "needs": orjson.dumps(list(transition.needs)).decode() if transition.needs else None,
         "ends": ends,
         "only_newest": transition.only_newest,
     }

@@ -59,6 +59,9 @@ SUSPENDS = f"""
     available_at = CASE WHEN worker_id IS NULL THEN deadline_at ELSE available_at END"""
 """A run that nobody holds is claimed at its deadline and not before."""
 
+SUSPENDS_UNFIT = f"status = '{Status.SUSPENDED}', suspended_for = :suspended_for"
+"""It stays due: who can run it claims it."""
+
 RESUMES = f"""
     status = CASE WHEN started_at IS NULL THEN '{Status.PENDING}' ELSE '{Status.RUNNING}' END, suspended_for = NULL,
     crashes = CASE WHEN suspended_for = '{SuspendReason.CRASHED}' THEN 0 ELSE crashes END"""

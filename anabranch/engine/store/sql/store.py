@@ -209,6 +209,18 @@ class SqlStore(Reads, RunReader, Definitions, Purging, Reopenings, DataChecks):
         """Keep what a working process says of itself, in place of what it said before."""
         await self.write_unhindered(lambda connection: lapses.report_worker(connection, self.dialect, report))
 
+    async def suspend_unfit(self, *, overdue_ms: int, seen_ms: int, limit: int) -> int:
+        """Suspend runs that are due for so long and that no worker seen so lately can run; how many."""
+        rows = await self.write(
+            lambda connection: lapses.suspend_unfit(
+                connection, self.dialect, overdue_ms=overdue_ms, seen_ms=seen_ms, limit=limit
+            )
+        )
+        if self._notices is not None:
+            for row in rows:
+                self._notices.appended(row, signal=None)
+        return len(rows)
+
     async def forget_worker(self, worker_id: str) -> None:
         """Remove what a process has said of itself, once it has handed over everything."""
         await self.write_unhindered(lambda connection: lapses.forget_worker(connection, worker_id))

@@ -199,6 +199,7 @@ class SqliteDialect:
                 parameters["ids"] = self.ids(wanted.only)
             if wanted.known_code is not None:
                 parameters["known_code"] = orjson.dumps(code_keys(wanted.known_code)).decode()
+                parameters["known_types"] = orjson.dumps(list(wanted.known_types or ())).decode()
             if wanted.rooms is not None:
                 # As pairs, not as an object: a path of SQLite's would read a tenant's name as a place.
                 parameters |= {"rooms": orjson.dumps(list(wanted.rooms.of.items())).decode()}
@@ -218,7 +219,10 @@ class SqliteDialect:
         with self.transaction(connection):
             now = self.now(connection)
             move = statements.advance_external(
-                ends=event.ends, suspends=event.suspends is not None, resumes=event.resumes
+                ends=event.ends,
+                suspends=event.suspends is not None,
+                resumes=event.resumes,
+                unfit=event.is_about_unfit,
             )
             parameters = event.parameters
             if event.suspends is None:

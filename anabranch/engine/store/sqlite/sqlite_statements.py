@@ -14,7 +14,6 @@ from functools import cache
 
 from sqlalchemy import TextClause, text
 
-from anabranch.engine.ports import CODE_GRACE_MS
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.events import Status
 from anabranch.engine.store.schema import IS_ENDING, IS_OPEN, IS_SIGNAL, IS_SUSPECT
@@ -35,6 +34,7 @@ from anabranch.engine.store.sql.statements import (
     RESUMES,
     SIGNALS_KEPT,
     SUSPENDS,
+    SUSPENDS_UNFIT,
 )
 
 _COLUMNS = ", ".join(INSTANCE_COLUMNS)
@@ -276,7 +276,10 @@ def _due(*, only: bool, steal: bool, knows: bool, rooms: bool, large: bool) -> s
         condition += f" AND (instance_id IN {ids} OR root_id IN {ids})"
     if knows:
         mine = "workflow_name || ':' || workflow_version IN (SELECT value FROM json_each(:known_code))"
-        condition += f" AND (kind <> '{CODED_KIND}' OR {mine} OR available_at <= :now - {CODE_GRACE_MS})"
+        has = (
+            "NOT EXISTS (SELECT 1 FROM json_each(needs) WHERE value NOT IN (SELECT value FROM json_each(:known_types)))"
+        )
+        condition += f" AND (kind <> '{CODED_KIND}' OR {mine}) AND (needs IS NULL OR {has})"
     if not large:
         condition += f" AND {IS_WHOLE}"
     if rooms:
@@ -339,7 +342,7 @@ def suspects(*, only: bool, steal: bool, knows: bool, rooms: bool, large: bool, 
 
 
 @cache
-def advance_external(*, ends: Status | None, suspends: bool, resumes: bool) -> TextClause:
+def advance_external(*, ends: Status | None, suspends: bool, resumes: bool, unfit: bool) -> TextClause:
     """Take the next seq of an open instance, held or not; returns its row, or nothing.
 
     A signal (it does not end the run) whose key is in the log already, that meets too many kept ones, or
@@ -350,6 +353,9 @@ def advance_external(*, ends: Status | None, suspends: bool, resumes: bool) -> T
     if ends:
         change = f"status = '{ends}', worker_id = NULL, available_at = NULL, completed_at = :now, suspended_for = NULL"
         condition = ""
+    elif unfit:
+        change = SUSPENDS_UNFIT
+        condition = f"AND {IS_AWAKE} AND worker_id IS NULL AND {HAS_ROOM}"
     elif suspends:
         change = SUSPENDS
         condition = f"AND {IS_AWAKE} AND {HAS_ROOM}"

@@ -52,7 +52,7 @@ class Families:
                     yield f"it is {child.status}, and nobody waits for it any more", child.head.instance_id
 
     def a_parked_parent_is_woken(self, transaction: Transaction, runs: Mapping[str, Facts]) -> Iterator[Wrong]:
-        """A parent that nobody holds, unless it is suspended or crashed alone, is available as soon as an awaited child has ended."""
+        """A parent that nobody holds is available as soon as an awaited child has ended; not if it is kept back."""
         for change in transaction.changes:
             # As the whole transaction leaves it: it may be parked and woken in one.
             parent = None if change.after is None else self._rows[change.after.head.instance_id]

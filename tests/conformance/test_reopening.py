@@ -65,13 +65,13 @@ async def test_a_reopened_run_is_open_and_available_with_one_more_row(store: Sto
     assert (after.head.generation, after.head.left_out) == (1, ((row.last_seq - 1, row.last_seq),))
     assert (await log_of(store, row.head.instance_id))[-1][1] is EventType.INSTANCE_REOPENED
     claimed = await store.claim(ClaimRequest(worker_id=WORKER, limit=9, lease_ms=LEASE_MS))
-    assert [each.loaded.row.head.instance_id for each in claimed] == [row.head.instance_id]
+    assert [each.row.head.instance_id for each in claimed] == [row.head.instance_id]
 
 
 async def test_an_activation_whose_end_was_left_out_may_end_again_once(store: Store) -> None:
     row = await ended(store)
     await store.reopen(family(row))
-    row = (await store.claim(ClaimRequest(worker_id=WORKER, limit=1, lease_ms=LEASE_MS)))[0].loaded.row
+    row = (await store.claim(ClaimRequest(worker_id=WORKER, limit=1, lease_ms=LEASE_MS)))[0].row
     row = await committed(store, transition(row, dispatched("a", attempt=2), generation=1))
     row = await committed(store, transition(row, completed("a", attempt=2), generation=1))
     outcome = await store.commit([transition(row, completed("a", attempt=2), generation=1)])

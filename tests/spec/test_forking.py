@@ -17,6 +17,7 @@ from anabranch.engine.rules.payloads import read_input
 from anabranch.engine.rules.repair.fork_plan import ForkCut, ForkPlan, Source, plan_fork
 from anabranch.engine.rules.stimuli import Started
 from anabranch.engine.rules.values import Payload
+from anabranch.engine.rules.verify.check_log import check_log as check_definition
 from anabranch.errors import ForkRefused
 from tests.spec import scenario
 from tests.spec.drawings import TYPES, drawn
@@ -150,6 +151,18 @@ def test_a_fork_of_any_run_is_a_run_that_the_rules_write_and_it_ends(rng: random
     except ForkRefused:
         return
     check_log(made.state, made.events)
-    ended = {(e.node_id, e.scope) for e in made.events if e.type is EventType.NODE_COMPLETED}
-    assert ended == {(each["nodeID"], each["scope"]) for each in made.reuse} | ended
+    rows = {event.seq: event for event in run.log}
+    for each in made.reuse:
+        row = rows[each["seq"]]
+        assert (row.node_id, row.scope) == (each["nodeID"], each["scope"])
+        assert seq is None or row.seq <= seq, "what came after the cut is not reused"
     finish(forked)
+
+
+def test_the_log_of_a_fork_is_one_that_its_definition_leads_to() -> None:
+    wait = {"type": "waitForEvent", "config": {"event": "paid"}}
+    call = {"type": "httpRequest", "config": {"url": "https://x.test"}}
+    run = begun(drawn("start>w, w>put", w=wait, put=call)).then(asks_for("w", "paid"), signal("paid", 1), failed("put"))
+    made, forked = fork(run)
+    assert places(made.reuse) == ["start", "w"], "waits end at once with what they had come to"
+    assert check_definition(forked.plan, forked.head, made.events) == []

@@ -55,6 +55,8 @@ class DrawnCheck(RunCheck):
         self._must_fail: Event | None = None
         """The unhandled failure that ends the run."""
         self._is_terminating = False
+        self._unwaited: list[Event] = []
+        """Delays and waits that completed at once: right only where their outcomes were copied by a fork."""
 
     def passed_over(self, event: Event) -> None:
         """It changes nothing."""
@@ -67,6 +69,8 @@ class DrawnCheck(RunCheck):
 
     def take_activation(self, event: Event) -> None:
         """Take a row about a node."""
+        if event.type is EventType.FORKED_FROM:
+            self._unwaited.clear()  # outcomes that were copied have no waits
         if event.type in (EventType.SYSTEM_SET, EventType.INSTANCE_RECOVERED) or not event.node_id:
             return
         node = self._plan.nodes.get(event.node_id)
@@ -91,6 +95,9 @@ class DrawnCheck(RunCheck):
 
     def finish(self) -> None:
         """Nothing may be owed at the end of the log: what a cause decides is committed with it."""
+        for event in self._unwaited:
+            self.note(FindingCode.RESULT_UNEXPECTED, event, f"'{event.node_id}' completes without having waited")
+        self.findings.sort(key=lambda finding: finding.seq)
         if self.last is not None and self.ended is None and not self.awaits_turn:
             self._nothing_is_owed(self.last)
             if self._root.is_over and self._root.handles:
@@ -217,7 +224,7 @@ class DrawnCheck(RunCheck):
         elif account.is_waiting:
             self.check_wait_over(event, account)
         elif node.type in (_DELAY_TYPE, _WAIT_TYPE):
-            self.note(FindingCode.RESULT_UNEXPECTED, event, f"'{node.id}' completes without having waited")
+            self._unwaited.append(event)
         elif event.next_handle not in node.exits and (event.next_handle is not None or node.exits):
             self.note(FindingCode.HANDLE_DIFFERS, event, f"'{node.id}' has no handle {event.next_handle!r}")
         scope.bytes += len(event.payload.raw)

@@ -1,0 +1,156 @@
+"""Each rule of retries and forks, broken on purpose, is missed by a spec: so the specs look where they must."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from anabranch.testing.memory_store.database import MemoryDatabase
+from anabranch.testing.memory_store.memory_store import MemoryStore
+from tests.conformance import test_reopening as stored
+from tests.simulation.patching import Patch, patched
+from tests.spec import test_forking as forking
+from tests.spec import test_reopening as reopening
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A rule that does not hold any more, and the spec that says so."""
+
+    name: str
+    patch: Patch
+    spec: Callable[..., Any]
+
+
+def broken(name: str, function: str, old: str, new: str, spec: Callable[..., Any]) -> Broken:
+    return Broken(name, Patch(function, old, new), spec)
+
+
+_RETRY = "rules.repair.retry_plan"
+_FORK = "rules.repair.fork_plan:_Fork"
+_EVENTS = "rules.shared.shared_events"
+_DATABASE = "testing.memory_store.database:MemoryDatabase"
+
+ALL_BROKEN = (
+    broken(
+        "left out one row late",
+        f"{_RETRY}:_of_node",
+        "RetryPlan(((cause.seq, events[-1].seq),))",
+        "RetryPlan(((cause.seq + 1, events[-1].seq),))",
+        reopening.test_the_failed_node_is_tried_again_at_once_and_what_has_completed_is_not,
+    ),
+    broken(
+        "the end alone is left out",
+        f"{_RETRY}:_of_node",
+        "RetryPlan(((cause.seq, events[-1].seq),))",
+        "RetryPlan(((events[-1].seq, events[-1].seq),))",
+        reopening.test_a_failure_in_an_iteration_leaves_out_the_iterations_that_it_ended,
+    ),
+    broken(
+        "sweep missing",
+        "rules.decide:_sweep",
+        "if not builder.state.head.generation or",
+        "if True or",
+        reopening.test_what_a_failing_decision_left_undrawn_is_drawn,
+    ),
+    broken(
+        "budget not restarted",
+        f"{_EVENTS}:_redo",
+        "Redone(\n        redo.attempt,",
+        "Redone(\n        0,",
+        reopening.test_attempts_are_counted_on_and_the_budget_begins_anew,
+    ),
+    broken(
+        "attempts restarted",
+        f"{_EVENTS}:_redo",
+        "activation.attempt = redo.attempt",
+        "activation.attempt = 0",
+        reopening.test_the_failed_node_is_tried_again_at_once_and_what_has_completed_is_not,
+    ),
+    broken(
+        "wait timeouts not moved",
+        f"{_EVENTS}:instance_reopened",
+        "wait.due_at + said.closed_ms",
+        "wait.due_at",
+        reopening.test_waits_for_signals_time_out_later_by_the_time_that_the_run_was_closed,
+    ),
+    broken(
+        "deadline kept",
+        f"{_DATABASE}._reopen",
+        "deadline_at=said.deadline_at",
+        "deadline_at=before.head.deadline_at",
+        stored.test_a_reopened_run_is_open_and_available_with_one_more_row,
+    ),
+    broken(
+        "two retries win",
+        f"{_DATABASE}._may_reopen",
+        "row.status in (Status.FAILED, Status.CANCELLED) and row.last_seq == run.last_seq",
+        "True",
+        stored.test_only_what_is_as_it_was_planned_is_reopened,
+    ),
+    broken(
+        "birth refused by an old ending",
+        "testing.memory_store.records:InstanceRecord.has_ended",
+        "if not is_left_out(left_out, event.seq)",
+        "if left_out is not None",
+        stored.test_a_child_is_created_although_an_end_of_its_activation_was_left_out,
+    ),
+    broken(
+        "parent told the old end, too",
+        f"{_DATABASE}.reopen",
+        "changes.append(self._touch(parent))",
+        "pass",
+        stored.test_a_child_goes_on_only_while_its_parent_awaits_it,
+    ),
+    broken(
+        "reuse despite changed input",
+        f"{_FORK}._why_not",
+        "return None if path is None else",
+        "return None if True else",
+        forking.test_changed_config_and_changed_input_run_again,
+    ),
+    broken(
+        "answers out of order",
+        f"{_FORK}._answer_next",
+        "min(found,",
+        "max(found,",
+        forking.test_outcomes_are_given_in_the_order_in_which_they_came,
+    ),
+    broken(
+        "the failure that ended the run is reused",
+        f"{_FORK}._why_not",
+        "self._ended_run(old)",
+        "False",
+        forking.test_the_failure_that_a_run_ended_with_is_not_reused,
+    ),
+    broken(
+        "signals lose their keys",
+        f"{_FORK}._read_source",
+        "SignalSent(each.event, each.content, each.key)",
+        "SignalSent(each.event, each.content, None)",
+        forking.test_kept_signals_go_along_with_their_keys,
+    ),
+)
+
+
+def play(spec: Callable[..., Any]) -> None:
+    """Call a spec, with a store in memory if it takes one."""
+    if not inspect.iscoroutinefunction(spec):
+        spec()
+        return
+    database = MemoryDatabase(now=lambda: time.time_ns() // 1_000_000)
+    names = inspect.signature(spec).parameters
+    asyncio.run(spec(**{name: MemoryStore(database) for name in names}))
+
+
+@pytest.mark.parametrize("each", ALL_BROKEN, ids=lambda each: each.name)
+def test_a_broken_rule_is_missed(each: Broken) -> None:
+    play(each.spec)
+    with patched([each.patch]), pytest.raises(Exception):  # noqa: B017 -- however it shows
+        play(each.spec)

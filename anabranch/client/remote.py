@@ -185,6 +185,8 @@ class RemoteGateway:
             query["until"] = to_iso(wanted.until)
         if wanted.version is not None:
             query["version"] = str(wanted.version)
+        if wanted.test:
+            query["test"] = "true"
         path = ("v1", "runs") if wanted.workflow is None else ("v1", "workflows", wanted.workflow, "runs")
         return await self._read(*path, query=query)
 

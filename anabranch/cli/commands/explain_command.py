@@ -30,7 +30,8 @@ def explain(
     _print_reasons(found["waitsFor"], indent="  ")
     for each in found["decidedBy"]:
         because = f": {each['expression']} was {each['value']!r}" if "expression" in each else ""
-        print_line(f"  decided by {_place(each)}, which left by {each['handle']}{because}")
+        ended = "which failed" if each["handle"] is None else f"which left by {each['handle']}"
+        print_line(f"  decided by {_place(each)}, {ended}{because}")
     if found["omitted"]:
         print_line("  There are more reasons; --json lists the first 100.")
 

@@ -63,7 +63,7 @@ async def _asked(gateway: Gateway, instance_id: str | None, workflow: str | None
     if instance_id is not None:
         yield await history_of(gateway, instance_id)
         return
-    for test in (False, True):
+    for test in (False, True) if workflow is None else (False,):  # test runs are of no workflow
         async for each in histories_of(gateway, RunFilter(workflow=workflow, test=test)):
             yield each
 

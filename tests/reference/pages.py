@@ -53,7 +53,7 @@ _EXAMPLE = """{
   "nodes": [
     {"id": "start", "type": "start"},
     {"id": "large", "type": "condition", "config": {"branches": [{"id": "yes", "expression": "{{ctx.input.total > 100}}"}]}},
-    {"id": "approval", "type": "waitForEvent", "config": {"event": "approve", "timeout": "2d"}, "outputVariable": "approval"},
+    {"id": "approval", "type": "waitForEvent", "config": {"event": "approve"}, "outputVariable": "approval"},
     {"id": "book", "type": "httpRequest", "joinMode": "any", "outputVariable": "booked", "timeout": "10s",
      "config": {"url": "https://example.org/book", "method": "POST"},
      "retry": {"maxAttempts": 5, "backoff": {"kind": "exp", "base": "1s", "max": "1m", "jitter": 0.2}}},

@@ -13,7 +13,7 @@ import threading
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, TextIO
@@ -228,6 +228,7 @@ class Console:
         self._dropped = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
+        self._stopping = asyncio.Event()
         self._is_due = self._tells_soon = False
         self._told_at = 0.0
         self._writing: asyncio.Task[None] | None = None
@@ -249,6 +250,7 @@ class Console:
     async def start(self) -> None:
         """Write from now on what is said. Raises StoreUnavailable."""
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+        self._stopping = asyncio.Event()
         self._tenants = dict(await self._rows.sizes())
         self._prints = prints_kept()
         self._prints.__enter__()
@@ -258,6 +260,7 @@ class Console:
         if self._loop is None:
             return
         self._prints.__exit__(None, None, None)
+        self._stopping.set()
         try:
             async with asyncio.timeout(patience_s):
                 if self._writing is not None:
@@ -398,18 +401,27 @@ class Console:
 
     async def _write_soon(self) -> None:
         while True:
-            await asyncio.sleep(WRITE_EVERY_S)
+            await self._pause(WRITE_EVERY_S)
             try:
                 await self._write_all()
             except StoreUnavailable as failure:
                 logger.info("the console is written later: %s", failure.message)
-                await asyncio.sleep(RETRY_S)
+                if self._stopping.is_set():
+                    return
+                await self._pause(RETRY_S)
             except Exception:
                 logger.exception("lines of the console are lost")
             if not self._waiting and not self._reports:
-                break
-        # No `await` between the look and this: what comes now begins the next task.
-        self._is_due = False
+                self._is_due = False
+                if not self._waiting and not self._reports:
+                    return
+                self._is_due = True  # a thread has said something between the two looks
+
+    async def _pause(self, seconds: float) -> None:
+        """Return after so long, or as soon as the console is stopped."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
 
     async def _write_all(self) -> None:
         if self._dropped:
@@ -488,12 +500,9 @@ class Console:
         stream = self._options.stream
         if stream is None or not lines:
             return
-        text = b"".join(
-            orjson.dumps({"instanceID": line.instance_id, "tenant": line.tenant_id, **line.as_json()}) + b"\n"
-            for line in lines
-        )
+        told = [{"instanceID": line.instance_id, "tenant": line.tenant_id, **line.as_json()} for line in lines]
         try:
-            stream.write(text.decode())
+            stream.write(b"".join([orjson.dumps(each, option=orjson.OPT_APPEND_NEWLINE) for each in told]).decode())
             stream.flush()
         except (OSError, ValueError):  # nobody reads it any more
             return

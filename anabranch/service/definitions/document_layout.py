@@ -15,7 +15,7 @@ _WORKFLOW = ("$schema", "name", "title", "workflowOptions", "nodes", "edges", "n
 _OPTIONS = ("inputSchema", "retention", "deadline")
 _NODE = (
     "id", "type", "name", "disabled", "config",
-    "outputVariable", "joinMode", "errorHandling", "retry", "timeout", "position",
+    "outputVariable", "joinMode", "errorHandling", "retry", "timeout", "heartbeatTimeout", "position",
 )  # fmt: skip
 _RETRY = ("maxAttempts", "attempts", "backoff")
 _BACKOFF = ("kind", "base", "max", "jitter")

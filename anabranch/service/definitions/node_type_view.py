@@ -134,6 +134,20 @@ NODE_FIELDS_SCHEMA: Mapping[str, Any] = {
             "description": "How long one execution may take; by default as the type says.",
             "x-ui": {"group": "Errors", "order": 8, "widget": "duration", "placeholder": "30s", "template": False},
         },
+        "heartbeatTimeout": {
+            "type": ["string", "number", "null"],
+            "title": "Heartbeat timeout",
+            "description": "How long an execution may go on without telling its progress (`helpers.progress`); by"
+            " default for ever.",
+            "x-ui": {
+                "group": "Errors",
+                "order": 9,
+                "widget": "duration",
+                "placeholder": "30s",
+                "advanced": True,
+                "template": False,
+            },
+        },
         "disabled": {
             "type": ["boolean", "null"],
             "title": "Disabled",

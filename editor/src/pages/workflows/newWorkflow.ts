@@ -10,7 +10,7 @@ export const SAMPLE = `{
   "nodes": [
     {"id": "start", "type": "start", "position": {"x": 80, "y": 240}},
     {"id": "large", "type": "condition", "name": "Large order?", "config": {"branches": [{"id": "yes", "expression": "{{ ctx.input.total > 100 }}"}]}, "position": {"x": 376, "y": 240}},
-    {"id": "approval", "type": "waitForEvent", "name": "Wait for approval", "config": {"event": "approve", "timeout": "7d"}, "outputVariable": "approval", "position": {"x": 680, "y": 80}},
+    {"id": "approval", "type": "waitForEvent", "name": "Wait for approval", "config": {"event": "approve"}, "outputVariable": "approval", "position": {"x": 680, "y": 80}},
     {"id": "each", "type": "loop", "name": "Each item", "config": {"source": "{{ ctx.input.items }}", "concurrency": 4}, "outputVariable": "priced", "position": {"x": 1000, "y": 240}},
     {"id": "price", "type": "set", "name": "Price it", "config": {"values": {"line": "{{ ctx.item.name }}", "sum": "{{ ctx.item.count * ctx.item.each }}"}}, "position": {"x": 1312, "y": 256}},
     {"id": "end", "type": "end", "config": {"outputParameters": {"lines": "{{ ctx.priced }}"}}, "position": {"x": 1680, "y": 240}}

@@ -33,7 +33,9 @@ class Observers:
 
     def committed(self, instance_id: str, events: Sequence[Event], status: Status) -> None:
         """Pass on what is in the log now; in log order per instance."""
-        self.written.update([event.type.value for event in events])
+        written = self.written
+        for event in events:
+            written[event.type._value_] += 1  # `value` is a descriptor that costs more than all the rest
         for observer in self._observers:
             try:
                 observer.committed(instance_id, events, status)

@@ -480,7 +480,8 @@ class Orchestrator:
         """Do what a committed transition asks for, and tell who wants to know."""
         pending, transition = won.pending, won.pending.transition
         assert transition is not None
-        owned = owner_of(pending)
+        owned = pending.leased
+        assert isinstance(owned, OwnedInstance), "this process decides for what it owns"
         if won.events:
             self._observer.committed(transition.instance_id, won.events, transition.status)
             self._tell_written(owned, won.events)

@@ -103,7 +103,7 @@ MUTANTS = (
     mutant(
         "skip-stays-where-it-is",
         "a skipped node does not kill its edges",
-        ("rules.drawn.outcomes:DrawnDecisionBuilder.skip", "    self.todo.append((scope, node))", "    pass"),
+        ("rules.shared.decisions:DrawnDecisionBuilder.skip", "    self.todo.append((scope, node))", "    pass"),
     ),
     mutant(
         "all-join-runs-early",

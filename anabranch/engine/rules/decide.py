@@ -21,7 +21,6 @@ from anabranch.engine.rules.drawn.drawn_state import Activation, InstanceState, 
 from anabranch.engine.rules.drawn.outcomes import (
     EVALUATIONS_MAX,
     LOOP_WORK_MAX,
-    DrawnDecisionBuilder,
     attempt_failed,
     close_child_wait,
     complete,
@@ -39,6 +38,7 @@ from anabranch.engine.rules.payloads import RunCancelled
 from anabranch.engine.rules.shared.decisions import (
     NOTHING,
     Decision,
+    DrawnDecisionBuilder,
     accept_signal,
     created,
     deadline_passed,

@@ -420,8 +420,10 @@ def _won(pending: PendingTransition, transition: Transition) -> Won:
         # A later decision may have undone what an earlier one asked for.
         dispatches = [each for each in commands if isinstance(each, Dispatch) and state.owes(each)]
     parks = transition.release or transition.worker_id is None
-    next_due = None if parks else state.next_due()
-    return Won(pending, transition.events, dispatches, stops, answered(pending.stimuli), parks, next_due)
+    results = answered(pending.stimuli)
+    return Won(
+        pending, transition.events, dispatches, stops, results, parks, next_due=None if parks else state.next_due()
+    )
 
 
 def answered(stimuli: Iterable[Stimulus]) -> list[Dispatch]:

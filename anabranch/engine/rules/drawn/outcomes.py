@@ -7,20 +7,22 @@ decision's `todo`; `decide` then handles its edges.
 
 from __future__ import annotations
 
-from collections import deque
-
 from anabranch.engine.rules.commands import AwaitChild, Dispatch
-from anabranch.engine.rules.drawn.drawn_state import Activation, InstanceState, LoopRun, Phase, Scope, error_of
+from anabranch.engine.rules.drawn.drawn_state import Activation, LoopRun, Scope, error_of
 from anabranch.engine.rules.events import DEFAULT_HANDLE, DONE_HANDLE, EventType
 from anabranch.engine.rules.evolve import failure_handle
-from anabranch.engine.rules.graph.plan import PlanNode
 from anabranch.engine.rules.payloads import ChildAwaited, DelayStarted, LoopOpened, NodeFailed
-from anabranch.engine.rules.shared.child_ids import WORKFLOW_TYPE
-from anabranch.engine.rules.shared.decisions import DecisionBuilder, child_result, next_try, signal_wait
+from anabranch.engine.rules.shared.decisions import (
+    DrawnDecisionBuilder,
+    child_result,
+    error_about,
+    next_try,
+    signal_wait,
+)
 from anabranch.engine.rules.shared.failures import failed_by, who_is
 from anabranch.engine.rules.stimuli import AwaitsChild, AwaitsSignal, ChildEnded, Completed, Failed
 from anabranch.engine.rules.templates.budget import WORK_MAX, Work
-from anabranch.engine.rules.values import EMPTY, Payload
+from anabranch.engine.rules.values import Payload
 from anabranch.errors import AnabranchError, RunError
 
 # 16 MB of context a run: it lives in memory while the run is held, and every adoption reads it.
@@ -51,90 +53,6 @@ EVALUATED_BYTES_MAX = 1_048_576
 
 # A `while` template that looks at `ctx.results` copies them first.
 RESULTS_COPIED_PER_UNIT = 4
-
-
-class DrawnDecisionBuilder(DecisionBuilder[InstanceState]):
-    """One decision about a drawn run in the making."""
-
-    def __init__(self, state: InstanceState, now: int, work_max: int, evaluations_max: int) -> None:
-        super().__init__(state, now)
-        self.work_max = work_max
-        self.evaluations_max = evaluations_max
-        self.evaluated_bytes = 0
-        """What their outputs have as JSON."""
-        self.unfinished_before = frozenset(state.unfinished) if state.unfinished else _NOTHING_UNFINISHED
-        self.todo: deque[tuple[Scope, PlanNode]] = deque()
-        """Ended activations whose consequences are not drawn yet: a queue, since graphs are deeper than stacks."""
-        self.given: deque[tuple[PlanNode, str]] = deque()
-        """Nodes, with their scopes, that complete with a given result as soon as nothing else is to be drawn."""
-
-    def dispatch(self, node: PlanNode, path: str, *, attempt: int = 1) -> None:
-        """Queue an attempt; its event opens the iteration if it is the first in it."""
-        if node.given is not None:
-            self.append(_NODE_DISPATCHED, node.id, path, attempt, node.given.note)
-            self.given.append((node, path))
-            return
-        self.append(_NODE_DISPATCHED, node.id, path, attempt, EMPTY)
-        self.commands.append(Dispatch(node.id, path, attempt))
-
-    def skip(self, node: PlanNode, scope: Scope) -> None:
-        """End an activation that will not happen, or is not awaited any more."""
-        activation = scope.open.get(node.id)
-        attempt = 0
-        if activation is not None:
-            attempt = activation.attempt
-            if activation.phase is Phase.DISPATCHED:
-                self.stops.append(Dispatch(node.id, scope.path, attempt))
-            self.abandon(activation)
-        self.append(EventType.NODE_SKIPPED, node.id, scope.path, attempt, EMPTY)
-        self.todo.append((scope, node))
-
-    def end_instance(self, event_type: EventType, payload: Payload, message: str | None = None) -> None:
-        """Terminal status is an event, and the last one."""
-        if event_type is not EventType.INSTANCE_COMPLETED:  # which leaves nothing open
-            for home in self.state.scopes.values():
-                for activation in home.open.values():
-                    self.abandon(activation)
-        super().end_instance(event_type, payload, message)
-
-    def abandon(self, activation: Activation) -> None:
-        """An activation is over before its child is, which may be on its way into the world just now."""
-        if activation.node.type == WORKFLOW_TYPE:
-            self.cancels.append(activation.child_of(self.state.head.instance_id))
-
-    def emit(
-        self,
-        event_type: EventType,
-        activation: Activation | None = None,
-        *,
-        payload: Payload,
-        next_handle: str | None = None,
-        error_message: str | None = None,
-    ) -> None:
-        """Append an event about an open activation, or about the instance."""
-        if activation is None:
-            self.append(event_type, "", "", 0, payload, error_message=error_message)
-        else:
-            self.append(
-                event_type,
-                activation.node.id,
-                activation.scope.path,
-                activation.attempt,
-                payload,
-                next_handle=next_handle,
-                output_variable=activation.node.output_variable,
-                error_message=error_message,
-            )
-
-    @property
-    def has_worked_enough(self) -> bool:
-        """Loops wait for the next decision, so that other instances get their turn."""
-        return self.worked >= self.work_max
-
-
-def error_about(activation: Activation, code: str, type_name: str, message: str) -> RunError:
-    """An error of the rules' own making, about an activation."""
-    return RunError(code, type_name, message, activation.node.id, activation.scope.path, activation.attempt)
 
 
 def returned(builder: DrawnDecisionBuilder, activation: Activation, outcome: Completed) -> None:

@@ -7,14 +7,17 @@ children. `transitions` reads the result.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from anabranch.engine.rules.coded.names import Mark
 from anabranch.engine.rules.commands import Command, Dispatch, Wake
+from anabranch.engine.rules.drawn.drawn_state import Activation, InstanceState, Phase, Scope
 from anabranch.engine.rules.events import TERMINALS, Event, EventType, Status, SuspendReason
 from anabranch.engine.rules.evolve import AnyState, evolve, outstanding
+from anabranch.engine.rules.graph.plan import PlanNode
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.payloads import (
     DefinitionSet,
@@ -28,6 +31,7 @@ from anabranch.engine.rules.payloads import (
     SignalReceived,
     SignalTaken,
 )
+from anabranch.engine.rules.shared.child_ids import WORKFLOW_TYPE
 from anabranch.engine.rules.shared.log_limit import ROWS_ALWAYS_TAKEN, LogFull
 from anabranch.engine.rules.shared.retry import RETRY_AFTER_MS_MAX, RetryPolicy
 from anabranch.engine.rules.shared.run_state import OpenActivation
@@ -43,8 +47,13 @@ from anabranch.engine.rules.stimuli import (
     SignalSent,
     Started,
 )
-from anabranch.engine.rules.values import VALUE_BYTES_MAX, Payload
+from anabranch.engine.rules.values import EMPTY, VALUE_BYTES_MAX, Payload
 from anabranch.errors import RunError
+
+# Looked up once: a member of an enum costs ten times a global before Python 3.12.
+_NODE_DISPATCHED = EventType.NODE_DISPATCHED
+
+_NOTHING_UNFINISHED: frozenset[tuple[str, str]] = frozenset()
 
 State = TypeVar("State", bound=AnyState)
 
@@ -169,6 +178,90 @@ class DecisionBuilder(Generic[State]):
         """The log has no room for what follows: the run has failed then."""
         self.fail_instance(self.state.log_limit.error())
         return self.build()
+
+
+class DrawnDecisionBuilder(DecisionBuilder[InstanceState]):
+    """One decision about a drawn run in the making."""
+
+    def __init__(self, state: InstanceState, now: int, work_max: int, evaluations_max: int) -> None:
+        super().__init__(state, now)
+        self.work_max = work_max
+        self.evaluations_max = evaluations_max
+        self.evaluated_bytes = 0
+        """What their outputs have as JSON."""
+        self.unfinished_before = frozenset(state.unfinished) if state.unfinished else _NOTHING_UNFINISHED
+        self.todo: deque[tuple[Scope, PlanNode]] = deque()
+        """Ended activations whose consequences are not drawn yet: a queue, since graphs are deeper than stacks."""
+        self.given: deque[tuple[PlanNode, str]] = deque()
+        """Nodes, with their scopes, that complete with a given result as soon as nothing else is to be drawn."""
+
+    def dispatch(self, node: PlanNode, path: str, *, attempt: int = 1) -> None:
+        """Queue an attempt; its event opens the iteration if it is the first in it."""
+        if node.given is not None:
+            self.append(_NODE_DISPATCHED, node.id, path, attempt, node.given.note)
+            self.given.append((node, path))
+            return
+        self.append(_NODE_DISPATCHED, node.id, path, attempt, EMPTY)
+        self.commands.append(Dispatch(node.id, path, attempt))
+
+    def skip(self, node: PlanNode, scope: Scope) -> None:
+        """End an activation that will not happen, or is not awaited any more."""
+        activation = scope.open.get(node.id)
+        attempt = 0
+        if activation is not None:
+            attempt = activation.attempt
+            if activation.phase is Phase.DISPATCHED:
+                self.stops.append(Dispatch(node.id, scope.path, attempt))
+            self.abandon(activation)
+        self.append(EventType.NODE_SKIPPED, node.id, scope.path, attempt, EMPTY)
+        self.todo.append((scope, node))
+
+    def end_instance(self, event_type: EventType, payload: Payload, message: str | None = None) -> None:
+        """Terminal status is an event, and the last one."""
+        if event_type is not EventType.INSTANCE_COMPLETED:  # which leaves nothing open
+            for home in self.state.scopes.values():
+                for activation in home.open.values():
+                    self.abandon(activation)
+        super().end_instance(event_type, payload, message)
+
+    def abandon(self, activation: Activation) -> None:
+        """An activation is over before its child is, which may be on its way into the world just now."""
+        if activation.node.type == WORKFLOW_TYPE:
+            self.cancels.append(activation.child_of(self.state.head.instance_id))
+
+    def emit(
+        self,
+        event_type: EventType,
+        activation: Activation | None = None,
+        *,
+        payload: Payload,
+        next_handle: str | None = None,
+        error_message: str | None = None,
+    ) -> None:
+        """Append an event about an open activation, or about the instance."""
+        if activation is None:
+            self.append(event_type, "", "", 0, payload, error_message=error_message)
+        else:
+            self.append(
+                event_type,
+                activation.node.id,
+                activation.scope.path,
+                activation.attempt,
+                payload,
+                next_handle=next_handle,
+                output_variable=activation.node.output_variable,
+                error_message=error_message,
+            )
+
+    @property
+    def has_worked_enough(self) -> bool:
+        """Loops wait for the next decision, so that other instances get their turn."""
+        return self.worked >= self.work_max
+
+
+def error_about(activation: Activation, code: str, type_name: str, message: str) -> RunError:
+    """An error of the rules' own making, about an activation."""
+    return RunError(code, type_name, message, activation.node.id, activation.scope.path, activation.attempt)
 
 
 AnyDecisionBuilder: TypeAlias = DecisionBuilder[Any]

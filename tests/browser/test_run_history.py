@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.async_api import Page, expect
 
@@ -119,6 +121,17 @@ async def test_finds_failed_iteration_of_1500(page: Page, server: Server) -> Non
     await page.reload()
     await expect(page.locator(".timeline-row").first).to_contain_text("each[700] › bad")
     await expect(page.get_by_role("button", name="all 3,003")).to_be_visible()
+
+    # All iterations stand under their loop, those that failed first.
+    loop = page.locator(".timeline-group")
+    await expect(loop).to_have_text("each × 1,500 2 failed")
+    await loop.click()
+    await expect(loop.nth(1)).to_have_text("each[700] failed")
+    await loop.nth(1).click()
+    await expect(page.get_by_role("treeitem", level=4)).to_have_text(
+        [re.compile("error.*bad"), re.compile("success.*odd")]
+    )
+    assert await axe.findings(page) == []
     await expect(frame).to_contain_text("1,406 of 1,500")
 
 

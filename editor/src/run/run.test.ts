@@ -399,23 +399,23 @@ describe("the timeline", () => {
   log.take(rows.map(([nodeID, scope, type, attempt], index) => logRow(index + 1, nodeID, scope, type, null, attempt)));
   const loop = { kind: "loop" as const, nodeID: "each", scope: "" };
 
-  it("groups iterations under their loop, failed ones first, and opens what is asked for", () => {
+  it("groups iterations under their loop, failed ones first, what is open next, and opens what is asked for", () => {
     expect(timelineOf(log, null, { opened: new Set() }).map((row) => [row.kind, row.nodeID, row.depth])).toEqual([
-      ["activation", "start", 0],
       ["activation", "each", 0],
       ["loop", "each", 1],
+      ["activation", "start", 0],
     ]);
     const opened = new Set([groupKey(loop), groupKey({ kind: "iteration", nodeID: "each", scope: "each[2]" })]);
     const all = timelineOf(log, null, { opened });
-    expect(all.slice(2).map((row) => [row.kind, row.scope])).toEqual([
+    expect(all.slice(1, -1).map((row) => [row.kind, row.scope])).toEqual([
       ["loop", ""],
       ["iteration", "each[2]"],
       ["activation", "each[2]"],
       ["iteration", "each[0]"],
       ["iteration", "each[1]"],
     ]);
-    expect(all[2]).toMatchObject({ failed: 1, count: 3 });
-    expect(all[4]).toMatchObject({ status: "error", segments: [{ kind: "running", attempt: 1 }, { kind: "retrying" }, { kind: "running", attempt: 2 }] });
+    expect(all[1]).toMatchObject({ failed: 1, count: 3 });
+    expect(all[3]).toMatchObject({ status: "error", segments: [{ kind: "running", attempt: 1 }, { kind: "retrying" }, { kind: "running", attempt: 2 }] });
   });
 
   it("tells running, waiting and retries apart in time, to the end of the run", () => {

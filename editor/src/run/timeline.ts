@@ -106,7 +106,7 @@ function emit(at: Branch, scope: string, depth: number, opened: Opened, rows: Ti
       if (opened.has(groupKey(row))) emit(inner, iteration, depth + 3, opened, rows);
     }
   };
-  for (const bar of failedFirst(at.bars)) {
+  for (const bar of openFirst(at.bars)) {
     rows.push({ ...bar, depth });
     loopRows(bar.nodeID);
   }
@@ -134,8 +134,10 @@ export function barOf(rows: readonly LogRow[], endedAt: number | null): Bar {
   return { kind: "activation", nodeID, scope, depth: partsOf(scope).length, status: shown, segments };
 }
 
-function failedFirst(bars: readonly Bar[]): Bar[] {
-  return bars.toSorted((left, right) => Number(right.status === "error") - Number(left.status === "error"));
+/** Failures first, then what goes on, then all else as it began. */
+function openFirst(bars: readonly Bar[]): Bar[] {
+  const rank = ({ status }: Bar) => (status === "error" ? 0 : hasEnded(status) ? 2 : 1);
+  return bars.toSorted((left, right) => rank(left) - rank(right));
 }
 
 function indexOf(scope: string): number {

@@ -25,6 +25,7 @@ import { SignalDialog } from "./SignalDialog";
 import { AsOfCard, TimeSlider, useAsOf } from "./TimeSlider";
 import { Timeline } from "./Timeline";
 import { activationKey, ENDED, useRun, type RunPlace, type RunState } from "./useRun";
+import { useRunLog } from "./useRunLog";
 import { WhyRun } from "./WhyText";
 import "./run.css";
 
@@ -45,6 +46,7 @@ export default function RunPage(): ReactElement {
 
 function OneRun({ instanceID }: { instanceID: string }): ReactElement {
   const state = useRun(instanceID);
+  const read = useRunLog(instanceID, ENDED.has(state.status));
   const [params, setParams] = useSearchParams();
   const [isWhyShown, setWhyShown] = useState(false);
   const name = state.data?.run.name;
@@ -121,7 +123,7 @@ function OneRun({ instanceID }: { instanceID: string }): ReactElement {
             ))}
           </div>
           <div role="tabpanel" id="tab-panel" aria-labelledby={`tab-${tab}`} tabIndex={-1}>
-            {tab === "timeline" && <Timeline state={state} selected={selected} onSelect={select} />}
+            {tab === "timeline" && <Timeline state={state} read={read} selected={selected} onSelect={select} />}
             {tab === "logs" && <RunConsole instanceID={run.instanceID} isOver={ENDED.has(state.status)} selected={selected} />}
             {tab === "log" && <RunLog instanceID={run.instanceID} isOver={ENDED.has(state.status)} selected={selected} />}
             {tab === "input" && (

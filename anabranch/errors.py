@@ -1,4 +1,4 @@
-"""Everything anabranch raises on purpose: a class per situation, a stable code, a hint.
+"""All errors that anabranch raises on purpose: a class per situation, a stable code, a hint.
 
 Every module may import this one; it imports nothing of ours. A new error is added here,
 listed in `docs/errors.md`, and tested where it is raised. `RunError` is not raised: it is
@@ -32,7 +32,7 @@ class AnabranchError(Exception):
         return {"code": self.code, "message": self.message, "hint": self.advice, "details": self.details}
 
     def as_answer(self) -> dict[str, Any]:
-        """The same for somebody who asks over a network, and may not know what the operator may."""
+        """The same for clients over a network, without what only the operator may see."""
         return self.as_json()
 
 
@@ -44,7 +44,7 @@ class InvalidWorkflow(AnabranchError):
 
 
 class InvalidDefinition(AnabranchError):
-    """A declaration of a coded workflow, or a call of one of its steps, that makes no sense."""
+    """An invalid declaration of a coded workflow, or an invalid call of one of its steps."""
 
     code = "INVALID_DEFINITION"
     hint = "Correct the code; nothing was written."
@@ -58,7 +58,7 @@ class NotInWorkflow(AnabranchError, RuntimeError):
 
 
 class WorkflowStuck(AnabranchError):
-    """A workflow function waits for what neither a step nor time can bring about, as for a lock that nobody frees."""
+    """A workflow function waits for something that can never happen, such as a lock that is never released."""
 
     code = "WORKFLOW_STUCK"
     hint = (
@@ -67,7 +67,7 @@ class WorkflowStuck(AnabranchError):
 
 
 class StepNotAwaited(AnabranchError):
-    """A workflow function has asked for a step and ended without awaiting it, so it was not done."""
+    """A workflow function called a step and ended without awaiting it, so the step was not executed."""
 
     code = "STEP_NOT_AWAITED"
     hint = "Write `await` before it, or give it to `asyncio.gather` or a task group."
@@ -81,13 +81,13 @@ class InvalidInput(AnabranchError):
 
 
 class InvalidRequest(AnabranchError):
-    """A request or a command line whose fields make no sense."""
+    """A request or command line with invalid fields."""
 
     code = "INVALID_REQUEST"
 
 
 class UnknownWorkflow(AnabranchError):
-    """This process is to run a coded workflow whose function it does not have, in this version."""
+    """This process has no function for this coded workflow in this version."""
 
     code = "UNKNOWN_WORKFLOW"
     hint = "Pass `--import FILE` with the file that declares it."
@@ -100,21 +100,21 @@ class UnknownNodeType(AnabranchError):
 
 
 class LimitReached(InvalidRequest):
-    """The tenant has as many things of this kind as it may."""
+    """The tenant has reached the limit for things of this kind."""
 
     code = "LIMIT_REACHED"
-    hint = "Delete what is not needed any more."
+    hint = "Delete some that are no longer needed."
 
 
 class BadJson(AnabranchError):
-    """Text that should have been JSON and is not."""
+    """Text that is not valid JSON."""
 
     code = "BAD_JSON"
     hint = "Check the text with a JSON linter; the message names line and column."
 
 
 class TooLarge(AnabranchError):
-    """A body or file beyond its limit; nothing of it was kept."""
+    """A body or file over its limit; nothing of it was stored."""
 
     code = "TOO_LARGE"
 
@@ -133,7 +133,7 @@ class NameTaken(AnabranchError):
 
 
 class DraftExists(AnabranchError):
-    """The workflow has a draft already; `details` has its id."""
+    """The workflow already has a draft; `details` has its id."""
 
     code = "DRAFT_EXISTS"
     hint = "Open that draft: a workflow has one at a time."
@@ -147,7 +147,7 @@ class DraftConflict(AnabranchError):
 
 
 class VersionMismatch(AnabranchError):
-    """The workflow has moved on since it was read (If-Match)."""
+    """The workflow was changed since it was read (If-Match)."""
 
     code = "VERSION_MISMATCH"
     hint = "Read the newest version, apply the change to it and save again."
@@ -161,13 +161,13 @@ class WorkflowHasRuns(AnabranchError):
 
 
 class SourceTooPowerful(InvalidRequest):
-    """The role of a data source may do more than queries need; nothing was saved."""
+    """The database role of a data source has more rights than queries need; nothing was saved."""
 
     code = "SOURCE_TOO_POWERFUL"
 
 
 class DataSourceInUse(AnabranchError):
-    """Saved queries still name the data source."""
+    """Saved queries still use the data source."""
 
     code = "DATA_SOURCE_IN_USE"
     hint = "Delete those queries first, or let them run on another source."
@@ -180,7 +180,7 @@ class QueryFailed(AnabranchError):
 
 
 class RunIsTerminal(AnabranchError):
-    """The run has ended; nothing can be done to it any more."""
+    """The run has ended and can no longer be changed."""
 
     code = "RUN_IS_TERMINAL"
     hint = "Start a new run."
@@ -201,7 +201,7 @@ class RunIsCompleted(AnabranchError):
 
 
 class RetryWouldRepeat(AnabranchError):
-    """The run failed on its own data, by its graph alone: tried again, it fails again."""
+    """The run failed because of its own data and graph: a retry would fail the same way."""
 
     code = "RETRY_WOULD_REPEAT"
     hint = "Correct the workflow and run it again (rerun), with another input if need be."
@@ -211,7 +211,7 @@ class ParentHasMovedOn(AnabranchError):
     """The run that started this one does not wait for it any more."""
 
     code = "PARENT_HAS_MOVED_ON"
-    hint = "Retry the run that the message names: what it waits for goes on with it. Or retry this one with `detach`."
+    hint = "Retry the run that the message names, and this one continues with it; or retry this one with `detach`."
 
 
 class ForkRefused(AnabranchError):
@@ -236,76 +236,76 @@ class RetryRefused(AnabranchError):
 
 
 class RunFailed(AnabranchError):
-    """A result was asked for, and the run has none: it failed. `details` is the run's error."""
+    """The run failed, so it has no result. `details` is the run's error."""
 
     code = "RUN_FAILED"
     hint = "The error says why; the run's log has every step."
 
 
 class RunCancelled(AnabranchError):
-    """A result was asked for, and the run has none: it was cancelled. The message ends with the reason."""
+    """The run was cancelled, so it has no result. The message ends with the reason."""
 
     code = "RUN_CANCELLED"
 
 
 class TooManySignals(AnabranchError):
-    """The run keeps as many unconsumed signals as it may."""
+    """The run has reached its limit of unconsumed signals."""
 
     code = "TOO_MANY_SIGNALS"
-    hint = "Send again once the run has taken some of them."
+    hint = "Send it again after the run has consumed some of them."
 
 
 class TooManyPending(AnabranchError):
-    """More runs wait to start than may wait."""
+    """The limit of runs that wait to start is reached."""
 
     code = "TOO_MANY_PENDING"
     hint = "Retry later, or add workers."
 
 
 class RunTooLarge(InvalidRequest):
-    """A run has more rows than one answer is folded from."""
+    """The log of the run is too long for this request."""
 
     code = "RUN_TOO_LARGE"
     hint = "Read its log and steps in pages, or ask for an earlier `seq`."
 
 
 class TooManyChecks(TooManyPending):
-    """More large documents of one tenant wait to be checked than may wait."""
+    """The limit of large documents that wait to be checked is reached for this tenant."""
 
     code = "TOO_MANY_CHECKS"
-    hint = "Try again in some seconds, and ask for one check after the other."
+    hint = "Try again in a few seconds, and request one check at a time."
 
 
 class TooManyRequests(AnabranchError):
-    """A connection sends more than it may; the request was not looked at."""
+    """A connection sends too many requests; this one was not processed."""
 
     code = "TOO_MANY_REQUESTS"
-    hint = "Send fewer a second; who goes on is disconnected."
+    hint = "Send fewer per second; a client that continues is disconnected."
 
 
 class TooManyConnections(AnabranchError):
-    """The process has as many connections as it may, and all are at work."""
+    """The process has reached its limit of connections, and all are in use."""
 
     code = "TOO_MANY_CONNECTIONS"
-    hint = "Try again in some seconds, and keep connections open for several requests."
+    hint = "Try again in a few seconds, and keep connections open for several requests."
 
 
 class BadHttp(AnabranchError):
-    """Bytes that are no request of HTTP/1.1, or one with a head that is too large; the connection ends."""
+    """Bytes that are not an HTTP/1.1 request, or a head that is too large; the connection is closed."""
 
     code = "BAD_HTTP"
     hint = "Speak HTTP/1.1 to this port (no TLS), with at most 8 KB in each line of the head."
 
 
 class EncodingRefused(AnabranchError):
-    """A body that is compressed."""
+    """A compressed request body."""
 
     code = "UNSUPPORTED_ENCODING"
-    hint = "Send the body as it is, without the header `Content-Encoding`."
+    hint = "Send the body uncompressed, without the header `Content-Encoding`."
 
 
 class TooManyJoins(AnabranchError):
-    """A connection watches as many runs as it may."""
+    """A connection has reached its limit of watched runs."""
 
     code = "TOO_MANY_JOINS"
     hint = "Leave some with workflow_run_leave, or open another connection."
@@ -322,7 +322,7 @@ class StoreUnavailable(AnabranchError):
 
 
 class DatabaseAway(StoreUnavailable):
-    """The same in the words of the database, which name its address and user: they are for the operator alone."""
+    """The same with the database's own message, which names its address and user: for the operator only."""
 
     def as_answer(self) -> dict[str, Any]:
         """Without those words."""
@@ -330,27 +330,27 @@ class DatabaseAway(StoreUnavailable):
 
 
 class ShuttingDown(AnabranchError):
-    """This process was told to end and takes no new work; nothing of the request was done."""
+    """This process is stopping and accepts no new work; nothing was done."""
 
     code = "SHUTTING_DOWN"
-    hint = "Send it again: another process takes it, or this one once it is back."
+    hint = "Send it again: another process accepts it, or this one after its restart."
 
 
 class AddressUnusable(AnabranchError):
-    """The server cannot listen where it was told to."""
+    """The server cannot listen on the given address."""
 
     code = "ADDRESS_UNUSABLE"
 
 
 class NoApiKey(AnabranchError):
-    """The server would be reached by others, and there is no API key that lets anybody in."""
+    """The server would be reachable by others, and no API key exists."""
 
     code = "NO_API_KEY"
     hint = "Make one with `anabranch keys create --tenant default`, or listen on 127.0.0.1."
 
 
 class NotAuthenticated(AnabranchError):
-    """The request carries no API key, or one that is not valid (any more)."""
+    """The request has no API key, or an invalid one."""
 
     code = "UNAUTHORIZED"
     hint = "Send `Authorization: Bearer KEY`; `anabranch keys create --tenant T` makes a key."
@@ -364,28 +364,28 @@ class NotPermitted(AnabranchError):
 
 
 class MethodNotAllowed(AnabranchError):
-    """The path is there, and does not know this HTTP method."""
+    """The path exists, but not for this HTTP method."""
 
     code = "METHOD_NOT_ALLOWED"
     hint = "The header Allow lists the methods; /openapi.json describes them."
 
 
 class MediaTypeRefused(AnabranchError):
-    """A body that is declared to be something else than JSON."""
+    """A body with another content type than JSON."""
 
     code = "UNSUPPORTED_MEDIA_TYPE"
     hint = "Send the header `Content-Type: application/json`."
 
 
 class RequestTimeout(AnabranchError):
-    """The body of a request did not arrive in time; nothing of it was kept."""
+    """The body of a request did not arrive in time; nothing was done."""
 
     code = "REQUEST_TIMEOUT"
     hint = "Send it again over a better connection."
 
 
 class WorkflowIsCoded(AnabranchError):
-    """The workflow is a Python function: only the worker that registers it changes it."""
+    """The workflow is a Python function: it is changed in its code."""
 
     code = "WORKFLOW_IS_CODED"
     hint = "Change the code and raise its version, or save a drawn workflow under another name."
@@ -398,7 +398,7 @@ class SchemaMismatch(AnabranchError):
 
 
 class DatabaseMissing(AnabranchError):
-    """A command that reads, or changes what is there, was given a database that does not exist, or is empty."""
+    """The database of this command does not exist, or is empty."""
 
     code = "DATABASE_NOT_FOUND"
 
@@ -419,27 +419,27 @@ class ValueNotStorable(AnabranchError):
 
 
 class ValueTooLarge(AnabranchError):
-    """A value beyond its limit in bytes of JSON."""
+    """A value over its limit in bytes of JSON."""
 
     code = "VALUE_TOO_LARGE"
     hint = "Keep large data outside (a file, an object store) and pass a reference."
 
 
 class TemplateError(AnabranchError):
-    """A template that does not compile, or whose evaluation is not allowed or goes wrong."""
+    """A template that does not compile, or whose evaluation fails."""
 
     code = "TEMPLATE_ERROR"
 
 
 class TemplatePathMissing(TemplateError):
-    """A template names a path of the context that is not there."""
+    """A template reads a path that does not exist in the context."""
 
     code = "TEMPLATE_PATH_MISSING"
     hint = "Give it a value before this node, or write `| default(...)`."
 
 
 class SecretNotAllowed(TemplateError):
-    """A template reads a secret where secrets are not given, or does more with it than insert it."""
+    """A template reads a secret where none are available, or does more with it than insert it."""
 
     code = "SECRET_NOT_ALLOWED"
     hint = "Write {{secret.NAME}} in the config of a node that sends it, such as httpRequest."
@@ -453,68 +453,66 @@ class SecretUnknown(AnabranchError):
 
 
 class SecretKeyMissing(AnabranchError):
-    """A secret is to be stored or read, and there is no key to encrypt with."""
+    """A secret cannot be stored or read without an encryption key."""
 
     code = "SECRET_KEY_MISSING"
     hint = "Set ANABRANCH_SECRET_KEY to 32 bytes in base64 (`openssl rand -base64 32`), or ANABRANCH_SECRET_KEY_FILE."
 
 
 class SecretKeyWrong(AnabranchError):
-    """Something was encrypted with another key than the one at hand, or was changed since."""
+    """A value was encrypted with another key, or was changed since."""
 
     code = "SECRET_KEY_WRONG"
     hint = "Start with the ANABRANCH_SECRET_KEY that it was stored with."
 
 
 class EgressRefused(AnabranchError):
-    """The address is not one that this installation may reach."""
+    """This installation may not reach the address."""
 
     code = "EGRESS_REFUSED"
-    hint = "Only public addresses are reached, unless the operator lists others in ANABRANCH_EGRESS_ALLOW."
+    hint = "Only public addresses may be reached, and those that the operator lists in ANABRANCH_EGRESS_ALLOW."
 
 
 class HttpUnreachable(AnabranchError):
-    """No answer: the name does not resolve, the connection fails or breaks off. Another try may help."""
+    """No response: the name does not resolve, or the connection fails or is closed. A retry may help."""
 
     code = "HTTP_UNREACHABLE"
 
 
 class HttpTimeout(AnabranchError):
-    """The answer was not there in time. Another try may help."""
+    """The response did not arrive in time. A retry may help."""
 
     code = "HTTP_TIMEOUT"
 
 
 class HttpRefused(AnabranchError):
-    """A request that cannot be sent as it is: a forbidden header, an unknown method."""
+    """A request that cannot be sent: a forbidden header, an unknown method."""
 
     code = "HTTP_REQUEST_INVALID"
 
 
 class HttpAnswerInvalid(AnabranchError):
-    """An answer that cannot become a value: a stream, an unknown encoding, broken JSON."""
+    """A response that cannot be read as a value: a stream, an unknown encoding, broken JSON."""
 
     code = "HTTP_RESPONSE_INVALID"
 
 
 class ServerUnreachable(AnabranchError):
-    """A server of anabranch gives no answer. What was asked may have been done all the same."""
+    """A server of anabranch does not respond. The request may have been executed nevertheless."""
 
     code = "SERVER_UNREACHABLE"
-    hint = (
-        "Check the URL, and that the server is up. Whether the request arrived is not known: look before repeating it."
-    )
+    hint = "Check the URL, and that the server is running. The request may have arrived: check before you repeat it."
 
 
 class ServerAnswerInvalid(AnabranchError):
-    """What answers at the URL does not answer as anabranch does."""
+    """The response of the URL is not one of anabranch."""
 
     code = "SERVER_ANSWER_INVALID"
     hint = "Check the URL: it names the server, and its prefix if it has one, without `/v1`."
 
 
 class ServerRefusal(AnabranchError):
-    """A server's refusal with a code that this program does not know; it keeps the server's code and words."""
+    """An error of a server with a code that this program does not know; code and message are the server's."""
 
     def __init__(self, code: str, message: str, *, hint: str | None = None, details: Any = None) -> None:
         super().__init__(message, hint=hint, details=details)
@@ -522,7 +520,7 @@ class ServerRefusal(AnabranchError):
 
 
 class NonRetryable(Exception):
-    """Raise it in a handler or step: this try failed and no further try can help."""
+    """Raise it in a handler or step: this attempt failed, and a retry cannot help."""
 
     def __init__(self, message: str = "", *, code: str = "HANDLER_ERROR") -> None:
         super().__init__(message)
@@ -530,10 +528,10 @@ class NonRetryable(Exception):
 
 
 class NodeFailure(Exception):
-    """How a node type fails with a code of its own.
+    """The failure of a node type, with a code of its own.
 
     `type_name` is the type that the error has in the log; `retryable` lets the node's retry policy
-    decide, and `retry_after_ms` puts the next try off at least so long. `traceback` says where in code that is
+    decide, and `retry_after_ms` is the minimum wait before the next attempt. `traceback` says where in code that is
     not Python of this process.
     """
 
@@ -568,7 +566,7 @@ class RunError:
     traceback: str = ""
     """Where in the author's code it happened: a handler, a step, a workflow function, a code node."""
     steps: tuple[tuple[str, str], ...] | None = None
-    """Of a workflow function's: the failed steps among its causes, by name and scope. None: nobody looked."""
+    """Of a workflow function's: the failed steps among its causes, by name and scope. None: not determined."""
 
     def as_json(self) -> dict[str, Any]:
         """The public form; `traceback` only where there is one."""

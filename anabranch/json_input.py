@@ -84,7 +84,7 @@ def parse_json(text: str | bytes, what: str = "input") -> Any:
     except json.JSONDecodeError as refusal:
         message = refusal.msg[:1].lower() + refusal.msg[1:]
         raise BadJson(
-            f"{what} is no JSON: {message} at line {refusal.lineno}, column {refusal.colno}",
+            f"{what} is not JSON: {message} at line {refusal.lineno}, column {refusal.colno}",
             details={"line": refusal.lineno, "column": refusal.colno},
         ) from None
     except RecursionError:
@@ -124,7 +124,7 @@ class _Marks:
     def _integer(self, digits: str) -> int | _Mark:
         if len(digits) <= INTEGER_DIGITS_MAX and _INTEGER_MIN <= (value := int(digits)) <= _INTEGER_MAX:
             return value
-        return self._mark("an integer beyond 64 bit")
+        return self._mark("an integer of more than 64 bits")
 
     def _float(self, digits: str) -> float | _Mark:
         value = float(digits)
@@ -153,7 +153,7 @@ def _decode(text: str | bytes, what: str) -> str:
             line = raw.count(b"\n", 0, refusal.start) + 1
             column = refusal.start - raw.rfind(b"\n", 0, refusal.start)
             raise BadJson(
-                f"{what} is no UTF-8 text: the byte 0x{raw[refusal.start]:02x} at line {line}, column {column}",
+                f"{what} is not UTF-8 text: the byte 0x{raw[refusal.start]:02x} at line {line}, column {column}",
                 hint="Save it as UTF-8.",
                 details={"line": line, "column": column},
             ) from None

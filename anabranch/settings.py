@@ -422,7 +422,7 @@ def _unknown(what: str, name: str, known: Iterable[str]) -> SettingsError:
         (by_lower_case[match] for match in difflib.get_close_matches(name.lower(), by_lower_case, n=1)), None
     )
     hint = f"Did you mean {nearest}?" if nearest else "`anabranch doctor` lists the settings."
-    return SettingsError(f"{what} is no setting", hint=hint, details={"name": name, "nearest": nearest})
+    return SettingsError(f"{what} is not a setting", hint=hint, details={"name": name, "nearest": nearest})
 
 
 def _out_of_bounds(refusal: ValidationError, chosen: Mapping[str, _Choice]) -> SettingsError:

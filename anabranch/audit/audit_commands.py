@@ -38,7 +38,7 @@ def audit(
     ] = False,
     database_url: DatabaseUrl = None,
     tenant: Annotated[
-        str | None, typer.Option("--tenant", metavar="TENANT", help="Whose rows; everybody's if not given.")
+        str | None, typer.Option("--tenant", metavar="TENANT", help="The tenant; all tenants if not given.")
     ] = None,
     as_json: AsJson = False,
 ) -> int:
@@ -67,11 +67,9 @@ def _verify(session: Session, *, as_json: bool) -> int:
     if cut is not None:
         print_line(f"rows 1 to {cut['through']} were removed by {cut['at']}: their retention was over")
     if found.broken_at is None:
-        print_line(f"all {found.rows} rows are as they were written")
+        print_line(f"all {found.rows} rows are unchanged")
     else:
-        print_line(
-            f"row {found.broken_at} was changed, or is missing; the {found.rows} before it are as they were written"
-        )
+        print_line(f"row {found.broken_at} was changed or is missing; the {found.rows} rows before it are unchanged")
     return 0 if found.broken_at is None else 1
 
 

@@ -118,7 +118,7 @@ class BulkRequest:
                 bool(value.get("dryRun", False)),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as wrong:
-            raise InvalidRequest(f"this is no bulk request: {wrong}", hint="See POST /v1/runs/bulk.") from None
+            raise InvalidRequest(f"invalid bulk request: {wrong}", hint="See POST /v1/runs/bulk.") from None
 
 
 _CONDITIONS = {"workflow", "status", "reason", "since", "until", "version", "rerunOf", "error", "input"}

@@ -96,4 +96,4 @@ def _read(file: Path) -> Any:
     except OSError as refusal:
         raise InvalidRequest(f"{file}: {refusal.strerror}", hint="Write it with `anabranch runs export`.") from None
     except orjson.JSONDecodeError as wrong:
-        raise BadJson(f"{file} is no JSON: line {wrong.lineno}, column {wrong.colno}: {wrong.msg}") from None
+        raise BadJson(f"{file} is not JSON: line {wrong.lineno}, column {wrong.colno}: {wrong.msg}") from None

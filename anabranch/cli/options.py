@@ -35,9 +35,11 @@ Url = Annotated[
 ]
 Token = Annotated[
     str | None,
-    typer.Option("--token", metavar="KEY", help="The API key for it; better ANABRANCH_TOKEN or ANABRANCH_TOKEN_FILE."),
+    typer.Option(
+        "--token", metavar="KEY", help="The API key for it; ANABRANCH_TOKEN and ANABRANCH_TOKEN_FILE are safer."
+    ),
 ]
-Tenant = Annotated[str, typer.Option("--tenant", metavar="TENANT", help="Whose workflows and runs.")]
+Tenant = Annotated[str, typer.Option("--tenant", metavar="TENANT", help="The tenant.")]
 Imports = Annotated[
     list[str] | None,
     typer.Option(
@@ -112,6 +114,6 @@ def read_instant(text: str | None, *, option: str) -> int | None:
         return from_iso_or_date(text)
     except (ValueError, OverflowError):
         raise InvalidRequest(
-            f"{option} {text!r} is no point in time",
+            f"{option} {text!r} is not a point in time",
             hint="Write ISO 8601 with an offset, 2030-01-31T08:00:00+01:00, or a date, which begins in UTC.",
         ) from None

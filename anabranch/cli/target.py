@@ -108,7 +108,7 @@ def _server(at: TargetOptions, *, imports: Sequence[str] | None) -> Target | Non
     """The server, if one is given; rejects contradictory options. Raises SettingsError, InvalidRequest."""
     if at.url is not None and at.database_url is not None:
         raise InvalidRequest(
-            "--url and --database-url name two places", hint="Name the server, or the database that it works on."
+            "--url and --database-url exclude each other", hint="Name the server, or the database that it works on."
         )
     settings = Settings.load(url=at.url, token=at.token)
     if at.database_url is not None or settings.url is None:
@@ -123,7 +123,7 @@ def _server(at: TargetOptions, *, imports: Sequence[str] | None) -> Target | Non
         )
     if settings.token is None:
         raise InvalidRequest(
-            "a server wants an API key",
+            "a server needs an API key",
             hint="Give it as --token, ANABRANCH_TOKEN or ANABRANCH_TOKEN_FILE; `anabranch keys create` makes one.",
         )
     gateway = remote.RemoteGateway(settings.url, settings.token.get_secret_value())

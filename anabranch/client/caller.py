@@ -100,7 +100,7 @@ class Answer:
     def document(self) -> dict[str, Any]:
         """The JSON object that it holds. Raises ServerAnswerInvalid for anything else."""
         if not isinstance(self.body, dict):
-            raise ServerAnswerInvalid("the server's answer holds no JSON object")
+            raise ServerAnswerInvalid("the server's response is not a JSON object")
         return self.body
 
 
@@ -168,13 +168,13 @@ class Caller:
             return self._setback(f"did not answer within {ANSWER_PATIENCE_S:.0f} s")
         except aiohttp.ClientConnectorCertificateError:
             raise ServerUnreachable(
-                f"the server at {self._url} shows a certificate that is not trusted here",
+                f"the server at {self._url} has a certificate that is not trusted here",
                 hint="Nothing was sent. Add the authority that signed it to the trusted ones (SSL_CERT_FILE).",
             ) from None
         except aiohttp.ClientConnectorError as failure:
             return self._setback(f"cannot be reached: {failure.os_error.strerror or type(failure).__name__}")
         except (aiohttp.ClientError, OSError) as failure:
-            return self._setback(f"broke the connection off ({type(failure).__name__})")
+            return self._setback(f"closed the connection ({type(failure).__name__})")
 
     def _judge(self, response: aiohttp.ClientResponse, content: bytes) -> Answer | _Setback:
         status = response.status
@@ -198,8 +198,10 @@ class Caller:
             raise refusal
         if status in (429, 502, 503, 504):
             # Not our words: something in front of the server answers in its place.
-            return _Setback(self._setback(f"is away: {status} came in its place").error, _retry_after_s(response))
-        raise ServerAnswerInvalid(f"the server at {self._url} answers {status}, and not as anabranch does")
+            return _Setback(
+                self._setback(f"is not available: a proxy answered {status}").error, _retry_after_s(response)
+            )
+        raise ServerAnswerInvalid(f"the server at {self._url} answers {status}, but not in the format of anabranch")
 
     def _setback(self, what: str) -> _Setback:
         return _Setback(ServerUnreachable(f"the server at {self._url} {what}"))
@@ -212,7 +214,7 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
         size += len(part)
         if size > ANSWER_BYTES_MAX:
             raise ServerAnswerInvalid(
-                f"the server's answer is larger than {ANSWER_BYTES_MAX // 1_048_576} MB", hint="Ask for less at once."
+                f"the server's response is larger than {ANSWER_BYTES_MAX // 1_048_576} MB", hint="Ask for less at once."
             )
         parts.append(part)
     return b"".join(parts)

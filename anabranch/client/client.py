@@ -105,7 +105,7 @@ class Client:
         Raises StoreUnavailable, SchemaMismatch, InvalidRequest for a URL of no known kind or if it is open already.
         """
         if self._gateway is not None:
-            raise InvalidRequest("the client is open already", hint="Make another one, or close it first.")
+            raise InvalidRequest("the client is already open", hint="Make another one, or close it first.")
         scheme = self._url.partition(":")[0].partition("+")[0]
         if scheme not in (*_DATABASES, *_SERVERS):
             known = ", ".join((*_DATABASES, *_SERVERS))
@@ -291,4 +291,4 @@ def _status(name: str) -> events.Status:
     try:
         return events.Status(name.upper())
     except ValueError:
-        raise InvalidRequest(f"{name!r} is no status; they are {', '.join(events.Status)}") from None
+        raise InvalidRequest(f"{name!r} is not a status; statuses are {', '.join(events.Status)}") from None

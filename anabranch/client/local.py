@@ -196,6 +196,6 @@ async def open_gateway(url: str, *, tenant_id: str, key: str | None) -> AsyncIte
     Raises InvalidRequest for a key, which no database takes; StoreUnavailable, SchemaMismatch, SettingsError.
     """
     if key is not None:
-        raise InvalidRequest("a key is for a server", hint="To a database the client names its tenant.")
+        raise InvalidRequest("a key is for a server", hint="With a database, name the tenant.")
     async with build(Settings.load(database_url=url)).open_services(works=False) as services:
         yield LocalGateway(services, tenant_id)

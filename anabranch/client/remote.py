@@ -346,12 +346,12 @@ async def open_gateway(url: str, *, tenant_id: str, key: str | None) -> AsyncIte
     Raises InvalidRequest for a URL or a key that cannot be one, or if there is none; SettingsError.
     """
     if tenant_id != DEFAULT_TENANT:
-        raise InvalidRequest("a tenant is named to a database", hint="On a server the key decides the tenant.")
+        raise InvalidRequest("a tenant is for a database", hint="On a server the key decides the tenant.")
     if key is None:
         token = settings.Settings.load().token
         if token is None:
             raise InvalidRequest(
-                "a server wants an API key",
+                "a server needs an API key",
                 hint="Give it as Client(url, key=…), ANABRANCH_TOKEN or ANABRANCH_TOKEN_FILE;"
                 " `anabranch keys create` makes one.",
             )

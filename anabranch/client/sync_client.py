@@ -65,7 +65,7 @@ class SyncClient:
     def __enter__(self) -> Self:
         """Open the connection; see `Client`. Raises InvalidRequest if it is open already."""
         if self._loop is not None:
-            raise InvalidRequest("the client is open already", hint="Make another one, or close it first.")
+            raise InvalidRequest("the client is already open", hint="Make another one, or close it first.")
         self._loop = _LoopThread()
         try:
             self._wait_for(self._client.__aenter__())

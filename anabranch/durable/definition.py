@@ -61,7 +61,7 @@ class Registry:
         """Know it from now on. Raises InvalidDefinition if it is none, or another function has its name and version."""
         if not isinstance(declared, Workflow):
             raise InvalidDefinition(
-                f"{declared!r} is no coded workflow",
+                f"{declared!r} is not a coded workflow",
                 hint='Declare the function with `@workflow(name="…")`, and give what that returns.',
             )
         known = self._workflows.setdefault((declared.name, declared.version), declared)
@@ -167,7 +167,7 @@ def _check(name: object, version: object, options: Mapping[str, Any]) -> None:
         raise InvalidDefinition(f"workflow {name!r}: {refusal}") from None
     for option, length_ms in (("retention", plan.retention_ms), ("deadline", plan.deadline_ms)):
         if length_ms == 0:
-            raise InvalidDefinition(f"workflow {name!r}: {option} must be longer than nothing")
+            raise InvalidDefinition(f"workflow {name!r}: {option} must be longer than 0")
 
 
 def without_timedelta(duration: Duration | None) -> str | int | float | None:

@@ -89,7 +89,7 @@ class StepThreads:
         """Return when no try of this step runs in a thread that was left behind."""
         while (earlier := self._left_behind.get(key)) is not None:
             logger.warning(
-                "step %s%s of run %s waits for an earlier try of it, which goes on in its thread",
+                "step %s%s of run %s waits for an earlier attempt, whose thread is still running",
                 key[1],
                 key[2],
                 key[0],

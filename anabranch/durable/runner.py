@@ -90,7 +90,7 @@ class Runner:
         activation = None if journal is None else journal.function
         # An attempt that was answered while its job was still queued is not called any more: the next one may be.
         if run_access is None or journal is None or activation is None or activation.attempt != helpers.attempt:
-            raise NonRetryable(f"nobody awaits attempt {helpers.attempt} of this function")  # nobody reads this
+            raise NonRetryable(f"attempt {helpers.attempt} of this function is no longer awaited")  # nobody reads this
         return await self._call(found, run_access, journal, helpers)
 
     async def _call(

@@ -298,8 +298,8 @@ class Steps:
         for asked in self._unawaited:
             if inspect.getcoroutinestate(asked.coroutine) == inspect.CORO_CREATED:
                 raise StepNotAwaited(
-                    f"step {asked.name!r} was asked for in {asked.file}, line {asked.line}, and never awaited:"
-                    " it was not called"
+                    f"step {asked.name!r} was asked for in {asked.file}, line {asked.line}, but never awaited:"
+                    " nothing was executed"
                 )
 
     def close(self) -> None:

@@ -199,7 +199,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
                 return asyncio.Handle(callback, args, self, context)  # dropped: nothing runs here any more
             raise NotInWorkflow(
                 f"{self._described}: a step, a thread or another run has touched what the function waits for, such as"
-                " an Event, a Queue or a Future; give it over as the result of a step"
+                " an Event, a Queue or a Future; pass it on as the result of a step"
             )
         handle = asyncio.Handle(callback, args, self, context)
         self._ready.append(handle)
@@ -351,7 +351,10 @@ def _unwound(coroutine: Coroutine[Any, Any, Any], context: contextvars.Context) 
         except BaseException:  # noqa: BLE001 -- whatever it raises instead, nobody hears of it
             return False
     _never_ended.append(coroutine)
-    logger.warning("a task awaits something whenever it is unwound; %d such are kept in memory", len(_never_ended))
+    logger.warning(
+        "a task could not be unwound, because it always awaits something again; %d such tasks are kept in memory",
+        len(_never_ended),
+    )
     return False
 
 

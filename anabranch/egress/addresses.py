@@ -119,7 +119,7 @@ class AllowList:
             elif _ENTRY_HOST.fullmatch(host.lower()) and not host.replace(".", "").isdigit():
                 names.add((host.lower(), port))
             else:
-                raise SettingsError(f"ANABRANCH_EGRESS_ALLOW has the entry {entry!r}, which is no host", hint=_FORMS)
+                raise SettingsError(f"ANABRANCH_EGRESS_ALLOW has the entry {entry!r}, which is not a host", hint=_FORMS)
         return cls(frozenset(names), tuple(networks))
 
     def has_name(self, host: str, port: int) -> bool:

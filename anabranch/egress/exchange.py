@@ -124,7 +124,7 @@ def _only(addresses: Sequence[str]) -> SocketFactoryType:
         """A socket that does not block, for an address that was judged. Raises EgressRefused for any other."""
         family, kind, protocol, _, address = info
         if address[0] not in addresses:
-            raise EgressRefused("the connection was about to go to an address that nobody judged")
+            raise EgressRefused("the connection was about to go to an address that was not checked")
         return socket.socket(family, kind, protocol)
 
     return make_socket
@@ -134,8 +134,8 @@ def _refuse_streams(request: Request, headers: Mapping[str, str]) -> None:
     kind = headers.get("content-type", "").split(";", 1)[0].strip().lower()
     if kind in _ENDLESS:
         raise HttpAnswerInvalid(
-            f"{request.target.origin} answers with a stream ({kind}), which has no end to wait for",
-            hint="Ask for an answer that ends; many servers take `stream: false`.",
+            f"{request.target.origin} answers with a stream ({kind}), which does not end",
+            hint="Ask for a complete response; many servers take `stream: false`.",
         )
 
 
@@ -148,7 +148,7 @@ async def _read_body(request: Request, response: ClientResponse, bytes_max: int)
         if max(read, len(body)) > bytes_max:
             raise ValueTooLarge(f"the answer of {request.target.origin} has more than {bytes_max} bytes")
     if inflate is not None and read and not inflate.complete:
-        raise HttpAnswerInvalid(f"the compressed answer of {request.target.origin} breaks off")
+        raise HttpAnswerInvalid(f"the compressed answer of {request.target.origin} is cut off")
     return bytes(body)
 
 
@@ -179,13 +179,13 @@ class _Inflate:
             self._decompressor = zlib.decompressobj(wbits=-zlib.MAX_WBITS)
         self._begun = True
         if self.complete:
-            raise HttpAnswerInvalid(f"the compressed answer of {self._origin} goes on after its end")
+            raise HttpAnswerInvalid(f"the compressed answer of {self._origin} continues after its end")
         try:
             inflated = self._decompressor.decompress(piece, max(1, bytes_max))
         except zlib.error:
             raise HttpAnswerInvalid(f"the answer of {self._origin} is not compressed as it says") from None
         if self._decompressor.unused_data:
-            raise HttpAnswerInvalid(f"the compressed answer of {self._origin} goes on after its end")
+            raise HttpAnswerInvalid(f"the compressed answer of {self._origin} continues after its end")
         return inflated
 
 

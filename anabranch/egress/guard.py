@@ -83,7 +83,7 @@ class Guard:
             # out of the log: it may come from a secret.
             logger.warning("refused to connect to port %d at %s (%s)", port, text, reason)
             raise EgressRefused(
-                f"{host} port {port} is not reached from here: its address is not public ({reason}),"
+                f"{host} port {port} may not be reached: its address is not public ({reason}),"
                 " and ANABRANCH_EGRESS_ALLOW does not list it"
             )
         return list(found)

@@ -112,7 +112,7 @@ def _redirected(request: Request, status: int, location: str, call: HttpCall) ->
         }
         if body is not None and call.private_body:
             raise EgressRefused(
-                f"{request.target.origin} redirects to {target.origin}, and a body with a secret goes nowhere else",
+                f"{request.target.origin} redirects to {target.origin}; a body with a secret is not sent there",
                 hint="Write the final URL.",
             )
     return replace(request, method=method, target=target, headers=headers, body=body)
@@ -127,7 +127,7 @@ def _next_target(target: Target, location: str) -> Target:
     try:
         joined = str(target.url.join(URL(location)))
     except ValueError:
-        raise EgressRefused("the redirect leads to something that is no URL", hint="Write the final URL.") from None
+        raise EgressRefused("the redirect leads to something that is not a URL", hint="Write the final URL.") from None
     return parse_target(joined)
 
 

@@ -57,7 +57,7 @@ def parse_target(text: str) -> Target:
     if _INVISIBLE.search(text) or text != text.strip():
         raise _refused("it has control or invisible characters in it, or blanks around it")
     if "\\" in text:
-        raise _refused("it has a backslash in it; write / or %5C")
+        raise _refused("it contains a backslash; write / or %5C")
     form = _FORM.fullmatch(text)
     if form is None or form[2] is None:
         raise _refused("write it in full: https://host/path")
@@ -71,9 +71,9 @@ def parse_target(text: str) -> Target:
 
 def _read_authority(authority: str, default_port: int) -> tuple[str, int]:
     if "@" in authority:
-        raise _refused("it has a user name in it; use `auth`")
+        raise _refused("it contains a user name; use `auth`")
     if "%" in authority:
-        raise _refused("it has a percent sign in its host")
+        raise _refused("its host contains a percent sign")
     match = _AUTHORITY.fullmatch(authority)
     if match is None or not match[1]:
         raise _refused("its host and port cannot be read")
@@ -88,7 +88,7 @@ def _host_name(host: str) -> str:
     if host.startswith("["):
         address = parse_address(host[1:-1])
         if address is None or address.version != 6:
-            raise _refused("its host in brackets is no IPv6 address")
+            raise _refused("its host in brackets is not an IPv6 address")
         return str(address)
     name = _ascii_name(host).removesuffix(".")
     labels = name.split(".")
@@ -128,7 +128,7 @@ def _same_to_the_client(scheme: str, host: str, port: int, rest: str) -> URL:
     except ValueError:
         same = False
     if not same:
-        raise _refused("it cannot be read without doubt")
+        raise _refused("it is ambiguous")
     return url
 
 

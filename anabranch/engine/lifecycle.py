@@ -277,12 +277,12 @@ class Engine:
         await self._tasks.stop(patience_s=max(0.0, PART_SHARE * (end_at - loop.time())))
         await self._external.stop()
         await self._reports.stop()
-        await _ended(self.orchestrator.stop(), end_at, PART_SHARE, "what was being committed may not be written")
+        await _ended(self.orchestrator.stop(), end_at, PART_SHARE, "the last commit may be lost")
         await self._leases.stop()
         if self.console is not None:
             await self.console.stop(patience_s=max(0.0, PART_SHARE * (end_at - loop.time())))
         self.loop_watch.stop()
-        await _ended(self._hand_over(), end_at, HANDOVER_SHARE, "leases are not handed over, they lapse by themselves")
+        await _ended(self._hand_over(), end_at, HANDOVER_SHARE, "leases are not handed over; they will expire")
         await _ended(self.hints.stop(), end_at, 1.0, "some hints to other processes were not sent")
 
     async def _hand_over(self) -> None:
@@ -291,7 +291,7 @@ class Engine:
             if self.options.works:
                 await self._reports.forget()
         except StoreUnavailable as failure:
-            logger.warning("leases could not be handed over, they lapse by themselves: %s", failure.message)
+            logger.warning("leases could not be handed over; they will expire: %s", failure.message)
 
 
 async def _ended(part: Awaitable[None], end_at: float, share: float, otherwise: str) -> None:

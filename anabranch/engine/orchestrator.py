@@ -336,7 +336,7 @@ class Orchestrator:
                 if not await self._one_batch():
                     await asyncio.sleep(0)  # nothing was committed: let other tasks run all the same
             except Exception:
-                logger.exception("a commit loop went wrong; it goes on with the next batch")
+                logger.exception("a commit loop failed; it continues with the next batch")
 
     async def _one_batch(self) -> bool:
         """Decide what has piled up, commit it, perform it; was there something to commit?"""
@@ -351,7 +351,7 @@ class Orchestrator:
                 evaluations_max=self._evaluations_max,
             )
         except Exception:
-            logger.exception("a decision went wrong; its runs are taken up again when their leases lapse")
+            logger.exception("a decision failed; its runs are adopted again when their leases expire")
             for owned, _ in taken:
                 self._owned.evict(owned)
             return False
@@ -398,7 +398,7 @@ class Orchestrator:
                     [(owner_of(pending), pending) for pending in batch.pending_transitions]
                 )
         except Exception:
-            logger.exception("a batch went wrong; its runs are taken up again when their leases lapse")
+            logger.exception("a batch failed; its runs are adopted again when their leases expire")
             for owned in batch.owned:
                 self._owned.evict(owned)
         finally:

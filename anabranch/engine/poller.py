@@ -96,7 +96,7 @@ class Poller:
         if task is not None:
             task.cancel()
             if (await asyncio.wait([task], timeout=STOP_S))[1]:
-                logger.warning("%s: what it is at does not end, and is left behind", self._name)
+                logger.warning("%s does not stop, and is left behind", self._name)
 
     async def _poll(self) -> None:
         loop = asyncio.get_running_loop()
@@ -132,7 +132,7 @@ class Poller:
         except Exception as fault:
             self._failures += 1
             if self._is_news(repr(fault)):
-                logger.exception("%s went wrong; tried again", self._name)
+                logger.exception("%s failed; it is tried again", self._name)
             return False
         self._failures, self._told = 0, None
         return bool(has_more)

@@ -84,7 +84,7 @@ class HandlerThreads:
                 call.is_overrun = True
                 self.overrun += 1
                 log().warning(
-                    "%s is over, but its function goes on in a thread; what it returns will be discarded", what
+                    "%s is over, but its function is still running in a thread; its result will be discarded", what
                 )
             raise
         if raised is not None:

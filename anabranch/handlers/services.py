@@ -20,17 +20,17 @@ from anabranch.handlers.types.workflow import Children
 
 class _NoHttp:
     async def fetch(self, *_: Any, **__: Any) -> HttpAnswer:
-        raise NonRetryable("this process has no way out: it was put together without an HTTP client")
+        raise NonRetryable("this process cannot send HTTP requests: it was set up without an HTTP client")
 
 
 class _NoSecrets:
     async def read(self, tenant_id: str, names: Collection[str]) -> Mapping[str, str]:
-        raise NonRetryable("this process has no secrets: it was put together without a place to read them")
+        raise NonRetryable("this process has no secrets: it was set up without a secret store")
 
 
 class _NoChildren:
     async def start(self, *_: Any, **__: Any) -> str:
-        raise NonRetryable("this process starts no other runs: it was put together without a place to start them")
+        raise NonRetryable("this process cannot start other runs: it was set up without a service for them")
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,9 +166,7 @@ class AccessService:
         )
         entry = AuditEntry(tenant_id, actor, "key.created", created.key_id, {"role": role.value})
         if await self._rows.add_key(row, entry=entry, active_max=ACTIVE_KEYS_MAX) is None:
-            raise InvalidRequest(
-                f"tenant {tenant_id} has {ACTIVE_KEYS_MAX} keys already", hint="Revoke those that nobody uses."
-            )
+            raise InvalidRequest(f"tenant {tenant_id} has {ACTIVE_KEYS_MAX} keys already", hint="Revoke unused keys.")
         return created
 
     async def list_keys(self, tenant_id: str | None) -> list[ApiKey]:

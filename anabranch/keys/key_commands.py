@@ -22,11 +22,11 @@ else:
     app = deferred("anabranch.app")
 
 family = typer.Typer(
-    help="API keys: create, list, revoke. They let programs in by REST and socket.", no_args_is_help=True
+    help="API keys: create, list, revoke. They give programs access by REST and socket.", no_args_is_help=True
 )
 
 AnyTenant = Annotated[
-    str | None, typer.Option("--tenant", metavar="TENANT", help="Whose; of all tenants if not given.")
+    str | None, typer.Option("--tenant", metavar="TENANT", help="The tenant; all tenants if not given.")
 ]
 
 T = TypeVar("T")

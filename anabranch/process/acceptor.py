@@ -213,7 +213,7 @@ class _Refusal(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport), "sockets have both directions"
         self._wire = transport
-        transport.write(raw_answer(TooManyConnections("there are as many connections as there may be")))
+        transport.write(raw_answer(TooManyConnections("there are too many connections")))
         if transport.can_write_eof():
             transport.write_eof()
         self._end = asyncio.get_running_loop().call_later(REFUSAL_S, self.end)

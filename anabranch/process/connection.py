@@ -201,7 +201,7 @@ class Connection(web.RequestHandler):
         if self._wire is None:
             return
         if self._request is None:
-            self._refuse(TooManyConnections("there are as many connections as there may be"))
+            self._refuse(TooManyConnections("there are too many connections"))
         else:
             self._wire.abort()
 

@@ -27,7 +27,7 @@ def bind(host: str, port: int) -> socket.socket:
             key=lambda found: found[0] != socket.AF_INET,
         )
     except (OSError, UnicodeError) as unknown:
-        raise AddressUnusable(f"{host!r} is no address: {unknown}", hint=_WHY_ABSENT) from unknown
+        raise AddressUnusable(f"{host!r} is not an address: {unknown}", hint=_WHY_ABSENT) from unknown
     listener = socket.socket(family, kind, protocol)
     try:
         # What a server before us left in TIME_WAIT is not in the way; one that still listens is.
@@ -37,7 +37,9 @@ def bind(host: str, port: int) -> socket.socket:
         listener.close()
         if refusal.errno == errno.EADDRINUSE:
             raise AddressUnusable(f"port {port} of {host} is taken", hint=_WHY_TAKEN) from refusal
-        raise AddressUnusable(f"port {port} of {host} cannot be had: {refusal.strerror}", hint=_WHY_ABSENT) from refusal
+        raise AddressUnusable(
+            f"port {port} of {host} cannot be opened: {refusal.strerror}", hint=_WHY_ABSENT
+        ) from refusal
     return listener
 
 

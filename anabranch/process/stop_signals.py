@@ -76,10 +76,10 @@ class StopSignals:
         further = select.poll()
         further.register(self._heard, select.POLLIN)
         if further.poll(1000 * self._grace.left_s()):
-            _end("stopped at once; what was under way is taken up when its leases lapse")
+            _end("stopped at once; other workers take over its runs when its leases expire")
         if self._in_order:
             os._exit(EXIT_IN_ORDER)
-        _end("stopped after its grace; what was not handed over is taken up when its leases lapse")
+        _end("stopped after its grace; other workers take over the rest when its leases expire")
 
     def _ask(self) -> None:
         self.asked.set()

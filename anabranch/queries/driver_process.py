@@ -120,7 +120,7 @@ class DriverProcess:
         # Until it answers to the contrary: leaving this method early leaves a process in an unknown state.
         self._is_reusable = False
         deadline = time.monotonic() + (self._connect_timeout_ms + _CONNECT_GRACE_MS) / 1000
-        late = unreachable(f"the database has not let us in within {self._connect_timeout_ms} ms")
+        late = unreachable(f"the database did not accept the connection within {self._connect_timeout_ms} ms")
         rows: list[dict[str, Any]] = []
         room = bytes_max + _BESIDE_ROWS_BYTES
         try:

@@ -53,7 +53,7 @@ class QueryEngine:
             raise not_found(f"there is no data query {data_query_id!r}")
         query, source = found
         if source is None:
-            raise not_found(f"the data source of query {query.name!r} is gone")
+            raise not_found(f"the data source of query {query.name!r} no longer exists")
         values = bind(read_parameters(query.params, list(query.params)), args)
         url = await self._urls.take_out(source)
         # Names are resolved and paths followed here, which may take its time: not on the event loop.

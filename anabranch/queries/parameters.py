@@ -192,7 +192,7 @@ def _anything(value: Any) -> Bound:
 
 def _integer(value: int) -> int:
     if not _INTEGER_MIN <= value <= _INTEGER_MAX:
-        raise ValueError("is an integer beyond 64 bit")
+        raise ValueError("is an integer of more than 64 bits")
     return value
 
 

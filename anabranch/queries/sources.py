@@ -149,7 +149,7 @@ def _read(url: str, places: Places) -> SqliteSource | ServerSource:
     parsed = _parsed(url)
     kind = _KINDS.get(parsed.drivername)
     if kind is None:
-        raise source_refused(f"there are no data sources of the form {parsed.drivername[:40]!r}. {FORMS}")
+        raise source_refused(f"unknown kind of data source {parsed.drivername[:40]!r}. {FORMS}")
     strange = sorted(set(parsed.query) - _OPTIONS[kind])
     if strange:
         raise source_refused(f"the URL has the option {strange[0][:40]!r}, which data sources do not take")
@@ -171,7 +171,7 @@ def _file(url: URL, places: Places) -> SqliteSource:
     try:
         path = Path(url.database).resolve()
     except (OSError, ValueError, RuntimeError):  # RuntimeError: links in a circle
-        raise source_refused(f"{url.database} is no path") from None
+        raise source_refused(f"{url.database} is not a path") from None
     allowed = [directory.resolve() for directory in places.data_directories]
     # Before anything else is said about it: whether a file exists elsewhere is nobody's business.
     if not any(path.is_relative_to(directory) for directory in allowed):

@@ -130,7 +130,7 @@ def _form(tokens: Sequence[Token], *, writes: bool) -> list[Refusal]:
         shown = verb.upper() or "nothing that is known"
         refusals.append(Refusal("SQL_REFUSED", f"the SQL begins with {shown}; it may be one of {allowed}{advice}"))
     if any(token.value == ";" and token.kind == "mark" for token in tokens):
-        refusals.append(Refusal("SQL_REFUSED", "the SQL holds several statements; a query is one"))
+        refusals.append(Refusal("SQL_REFUSED", "the SQL has several statements; a query has one"))
     depth = deepest = 0
     for token in tokens:
         if token.kind == "mark" and token.value in "()":
@@ -193,7 +193,9 @@ def _denied(tokens: Sequence[Token], kind: SourceKind) -> list[Refusal]:
         name = token.value.lower()
         is_call = following is not None and following.value == "(" and following.kind == "mark"
         if ((is_call or is_attribute) and _DENIED[kind].fullmatch(name)) or _DENIED_NAMES[kind].fullmatch(name):
-            refusals.append(Refusal("SQL_REFUSED", f"{token.value} is not for saved queries: its effects leave them"))
+            refusals.append(
+                Refusal("SQL_REFUSED", f"{token.value} is not allowed in saved queries: its effects outlast the query")
+            )
     return refusals
 
 

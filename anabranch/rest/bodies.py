@@ -143,7 +143,7 @@ def _message(problem: ErrorDetails, model: type[BaseModel]) -> str:
         return problem["msg"].removeprefix("Value error, ")
     known = [field.alias or name for name, field in model.model_fields.items()]
     meant = did_you_mean(str(problem["loc"][0]), known)
-    return " ".join(("There is no such field.", *([] if meant is None else [meant])))
+    return " ".join(("Unknown field.", *([] if meant is None else [meant])))
 
 
 def _escaped(key: str) -> str:

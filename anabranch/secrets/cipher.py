@@ -83,7 +83,7 @@ class SecretCipher:
             return self._cipher.decrypt(nonce, sealed[_HEAD_BYTES:], _place(tenant, row)).decode()
         except exceptions.InvalidTag:
             raise SecretKeyWrong(
-                f"{row} does not open: it was changed, or copied from another place",
+                f"{row} cannot be decrypted: it was changed, or copied from another place",
                 hint="Store the value again, and find out who changed the database.",
             ) from None
 

@@ -50,5 +50,5 @@ def read_key_file(path: Path) -> str | None:
     except OSError as refusal:
         raise SettingsError(f"{path} cannot be read: {refusal.strerror}") from None
     if open_to_others:
-        logger.warning("others may read the key %s: `chmod 600 %s`", path, path)
+        logger.warning("other users can read the key %s: `chmod 600 %s`", path, path)
     return content.decode("ascii", "replace").strip()

@@ -91,4 +91,4 @@ def _typed(name: str) -> str:
     try:
         return content.decode().removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError:
-        raise InvalidRequest("the value on standard input is no UTF-8 text", hint="Encode bytes as base64.") from None
+        raise InvalidRequest("the value on standard input is not UTF-8 text", hint="Encode bytes as base64.") from None

@@ -108,7 +108,7 @@ def _check_value(value: str) -> None:
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
-        raise InvalidRequest("the value is no UTF-8 text", hint="Encode bytes as base64.") from None
+        raise InvalidRequest("the value is not UTF-8 text", hint="Encode bytes as base64.") from None
     if not value or "\x00" in value:
         raise InvalidRequest("a secret's value is text without NUL, and not empty")
     if size > VALUE_BYTES_MAX:

@@ -47,7 +47,7 @@ def test_mistakes_are_told(anabranch: Command, write: Write) -> None:
     assert anabranch("run", write("big.json", DRAWING), "--input", "1").code == 0
     for arguments, said in (
         (("--status", "RUNNING"), "RUNNING is not an end status"),
-        (("--older-than", "soon"), "is no duration"),
+        (("--older-than", "soon"), "is not a duration"),
         (("--workflow", "nobody"), "there is no workflow nobody"),
     ):
         printed = anabranch("purge", *arguments)

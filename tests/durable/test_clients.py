@@ -290,7 +290,7 @@ async def test_a_client_may_be_opened_again_but_not_twice(reach: Reach) -> None:
                 client.list()
             with client:
                 assert client.list() == []
-                with pytest.raises(InvalidRequest, match="open already"), client:
+                with pytest.raises(InvalidRequest, match="already open"), client:
                     pass
                 assert client.list() == []
 
@@ -298,7 +298,7 @@ async def test_a_client_may_be_opened_again_but_not_twice(reach: Reach) -> None:
     for _ in range(2):
         async with client:
             assert await client.list() == []
-            with pytest.raises(InvalidRequest, match="open already"):
+            with pytest.raises(InvalidRequest, match="already open"):
                 await client.__aenter__()
             assert await client.list() == []
     await asyncio.to_thread(program)
@@ -309,7 +309,7 @@ async def test_who_a_client_is_fits_the_place_that_it_asks(database_url: str, mo
     for client, why in (
         (Client("ftp://somewhere"), "'ftp'"),
         (Client(database_url, key="k"), "a key is for a server"),
-        (Client("http://127.0.0.1:1", tenant="another", key="k"), "a tenant is named to a database"),
+        (Client("http://127.0.0.1:1", tenant="another", key="k"), "a tenant is for a database"),
         (Client("http://127.0.0.1:1"), "wants an API key"),
         (Client("http://user:password@127.0.0.1:1", key="k"), "the URL of a server"),
     ):

@@ -326,7 +326,7 @@ def test_a_function_may_have_more_arguments_that_it_does_not_need() -> None:
 def test_a_worker_refuses_a_function_that_is_not_declared() -> None:
     async def one(ctx: Any, input: Any) -> None: ...
 
-    with pytest.raises(InvalidDefinition, match=r"one at .* is no coded workflow"):
+    with pytest.raises(InvalidDefinition, match=r"one at .* is not a coded workflow"):
         Worker("sqlite://", workflows=[one])  # type: ignore[list-item]
 
 

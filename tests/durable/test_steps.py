@@ -412,7 +412,7 @@ async def test_a_step_that_is_not_awaited_fails_the_run_and_names_the_line(make_
 
     assert (run["status"], calls) == ("FAILED", {"first": 1})
     line = inspect.getsourcelines(forgets.function)[1] + 3
-    message = f"step 'forgotten' was asked for in {__file__}, line {line}, and never awaited: it was not called"
+    message = f"step 'forgotten' was asked for in {__file__}, line {line}, but never awaited: nothing was executed"
     assert (run["error"]["code"], run["error"]["message"]) == ("STEP_NOT_AWAITED", message)
 
 

@@ -95,7 +95,7 @@ def test_a_declaration_that_makes_no_sense_is_refused_at_once() -> None:
         node_type("tests.x", handles=("default", "error"))
     with pytest.raises(ValueError, match="in a tuple"):
         node_type("tests.x", handles="default")
-    with pytest.raises(ValueError, match="no duration"):
+    with pytest.raises(ValueError, match="not a duration"):
         node_type("tests.x", timeout="soon")(Greet)
 
 

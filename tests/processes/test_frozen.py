@@ -149,7 +149,7 @@ def test_a_frozen_database_is_told_and_keeps_no_process_from_ending(
     began = time.monotonic()
     assert server.stop() == 0, "in order: nothing has to end it when its grace is over"
     assert time.monotonic() - began < GRACE_S
-    assert "lapse by themselves" in server.text
+    assert "they will expire" in server.text
 
 
 async def test_an_embedded_worker_closes_within_its_grace_while_the_database_is_frozen(own_server: OwnServer) -> None:

@@ -20,15 +20,20 @@ from anabranch.service.purge import PurgeConditions, PurgeReport
 def purge(
     *,
     older_than: Annotated[
-        str | None, typer.Option("--older-than", metavar="DURATION", help="Ended so long ago: 30d, 12h.")
+        str | None,
+        typer.Option("--older-than", metavar="DURATION", help="Only runs that ended longer ago than this: 30d, 12h."),
     ] = None,
     status: Annotated[
-        list[Status] | None, typer.Option("--status", case_sensitive=False, help="Ended so; may be repeated.")
+        list[Status] | None,
+        typer.Option("--status", case_sensitive=False, help="Only runs with this status; may be repeated."),
     ] = None,
     workflow: Annotated[
-        str | None, typer.Option("--workflow", metavar="WORKFLOW", help="Its runs: a name, or the id of a deleted one.")
+        str | None,
+        typer.Option(
+            "--workflow", metavar="WORKFLOW", help="Only runs of this workflow: its name, or the id of a deleted one."
+        ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Remove nothing, say what would go.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Remove nothing; show what would be removed.")] = False,
     at: DatabaseOptions,
 ) -> None:
     """Delete ended runs now (without conditions those whose retention is over) and free the space.
@@ -68,7 +73,7 @@ def purge(
         print_line(f"{verb}: orphans: {report.orphaned_logs} logs, {report.orphaned_versions} versions")
     if not dry_run:
         freed = report.bytes_before - report.bytes_after
-        print_line(f"given back: {freed:,} bytes; the database takes {report.bytes_after:,}")
+        print_line(f"freed: {freed:,} bytes; the database has {report.bytes_after:,}")
 
 
 def _duration(text: str) -> int:
@@ -76,5 +81,5 @@ def _duration(text: str) -> int:
         return parse_duration(text)
     except ValueError as refusal:
         raise InvalidRequest(
-            f"--older-than {text!r} is no duration: {refusal}", hint="Write 30d, 12h or PT5M."
+            f"--older-than {text!r} is not a duration: {refusal}", hint="Write 30d, 12h or PT5M."
         ) from None

@@ -71,7 +71,7 @@ def run(
     watch: Annotated[bool, typer.Option("--watch", help="Show each node while it runs.")] = False,
     resume: Annotated[
         str | None,
-        typer.Option("--resume", metavar="INSTANCE_ID", help="Go on with this run; takes its lease at once."),
+        typer.Option("--resume", metavar="INSTANCE_ID", help="Continue this run; takes its lease at once."),
     ] = None,
     imports: Imports = None,
     at: DatabaseOptions,
@@ -178,8 +178,8 @@ async def _check_resumed(assignment: _Assignment, service: WorkflowService) -> N
     root_id = row.head.root_id
     if root_id is not None:
         raise InvalidRequest(
-            f"run {resume} was started by a node of another run, and is advanced with its family",
-            hint=f"Resume the topmost one: `anabranch run --resume {root_id}`.",
+            f"run {resume} is the child of another run, and is executed with it",
+            hint=f"Resume the root run: `anabranch run --resume {root_id}`.",
         )
     if not row.status.is_terminal:
         head = row.head

@@ -181,7 +181,7 @@ def export(
     instance_ids: Annotated[list[str] | None, typer.Argument(metavar="[INSTANCE_ID]…", help="These runs.")] = None,
     *,
     workflow: Annotated[str | None, typer.Option("--workflow", metavar="WORKFLOW", help="Or runs of this one.")] = None,
-    last: Annotated[int, typer.Option("--last", metavar="N", min=1, help="The newest so many of them.")] = 100,
+    last: Annotated[int, typer.Option("--last", metavar="N", min=1, help="At most this many, the newest first.")] = 100,
     output: Annotated[
         Path | None,
         typer.Option("--output", metavar="FOLDER", help="A file INSTANCE_ID.json for each, in this folder."),

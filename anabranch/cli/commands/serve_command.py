@@ -153,14 +153,14 @@ async def _save_sample(services: AppServices) -> None:
     """Save a sample workflow in an empty database."""
     if not await services.workflows.get_all_workflows(tenant_id=DEFAULT_TENANT, limit=1):
         await services.workflows.save_workflow(SAMPLE, tenant_id=DEFAULT_TENANT)
-        print_note(f'the workflow {SAMPLE["name"]} is there to try: start it with {{"name": "Ada"}}')
+        print_note(f'the sample workflow {SAMPLE["name"]} is ready: start it with {{"name": "Ada"}}')
 
 
 async def _save(services: AppServices, document: Any) -> None:
     saved, report = await services.workflows.save_workflow(document, tenant_id=DEFAULT_TENANT, actor=CLI_ACTOR)
     for warning in report.warnings:
         print_note(f"warning {problem_line(warning.as_json())}")
-    print_note(f"the workflow {saved.name} is there to try, in version {saved.version}")
+    print_note(f"the workflow {saved.name} is ready, in version {saved.version}")
 
 
 def _print_ready(line: str, document: Mapping[str, str], *, as_json: bool) -> None:

@@ -256,14 +256,14 @@ class Hints:
     def _complain(self, failure: StoreUnavailable) -> None:
         if not self._complained:
             self._complained = True
-            logger.warning("no hints from other processes, polling goes on: %s", failure.message)
+            logger.warning("no hints from other processes; polling continues: %s", failure.message)
 
     def _connected(self) -> None:
         """The line stands. What was said before is lost: look at everything once, and say what is watched here."""
         self._listening = True
         if self._complained:
             self._complained = False
-            logger.info("hints from other processes are heard again")
+            logger.info("hints from other processes arrive again")
         self._look_for_work()
         self._tell_subscribers(list(self._watched_here), ended=True)
         self._say_on_line(Channel.WATCHED, self._watched_here)

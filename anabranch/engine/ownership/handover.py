@@ -49,7 +49,7 @@ class Handover:
             draining.cancel()
         if not self._tasks.is_idle:
             logger.warning(
-                "some handlers did not end within the grace of %.1f s; they are run again elsewhere", grace_s
+                "some handlers did not end within the grace of %.1f s; other workers run them again", grace_s
             )
 
     async def release_idle(self) -> None:

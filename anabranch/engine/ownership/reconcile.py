@@ -117,13 +117,13 @@ class Reconciler:
             self._held.evict(owned)
 
     def drop_defective(self, pending: PendingTransition, defect: Exception | None) -> None:
-        """Let go of a run that deciding or acting went wrong for; it is tried again when its lease lapses."""
+        """Let go of a run that deciding or acting went wrong for; it is tried again when its lease expires."""
         instance_id = pending.leased.instance_id
         results = [each for each in pending.stimuli if isinstance(each, NodeResult | StepReport)]
         about = ", ".join(who_did(each, run_id=instance_id) for each in results[:NAMES_TOLD_MAX])
         extra = {"instance_id": instance_id}
-        logger.error("a decision about %s went wrong", about or f"run {instance_id}", exc_info=defect, extra=extra)
-        self._held.drop(instance_id, "its state cannot be decided; it is tried again when its lease lapses")
+        logger.error("a decision about %s failed", about or f"run {instance_id}", exc_info=defect, extra=extra)
+        self._held.drop(instance_id, "its state cannot be decided; it is tried again when its lease expires")
 
     def _replace_refused(self, pending: PendingTransition, reason: str) -> bool:
         """The database does not take what a transition holds. What is to be decided again?
@@ -195,7 +195,7 @@ class Reconciler:
             raise
         except Exception:
             # One instance's trouble must not become its neighbours'; its lease lapses, and it is taken up again.
-            logger.exception("a run could not be read anew", extra={"instance_id": held.instance_id})
+            logger.exception("a run could not be read again", extra={"instance_id": held.instance_id})
             self._held.evict(held)
 
     async def _read(self, held: OwnedInstance, pending: PendingTransition | None, loaded: Loaded) -> _Read | None:

@@ -201,7 +201,9 @@ class Recovery(Poller):
             self._postponed.append((claimed, asked_at))
         except Exception:
             # It stays claimed until the lease lapses: a pause, so that the next try is not at once.
-            logger.exception("a run could not be taken up; tried again later", extra={"instance_id": head.instance_id})
+            logger.exception(
+                "a run could not be adopted; it is tried again later", extra={"instance_id": head.instance_id}
+            )
             self._not_adopted(head.instance_id)
 
     def _not_adopted(self, instance_id: str) -> None:
@@ -232,7 +234,7 @@ class Recovery(Poller):
                     raise
                 except Exception:
                     logger.exception(
-                        "a run could not be taken up; tried again later", extra={"instance_id": instance_id}
+                        "a run could not be adopted; it is tried again later", extra={"instance_id": instance_id}
                     )
                 self._large.pop(instance_id, None)
                 self._not_adopted(instance_id)

@@ -196,7 +196,7 @@ class TaskQueue(Generic[AnyJob]):
                     await rest
             except Exception:
                 # Its lease lapses in the end; this consumer must not be lost with it.
-                logger.exception("a job went wrong outside its handler", extra={"instance_id": job.instance_id})
+                logger.exception("a job failed outside its handler", extra={"instance_id": job.instance_id})
             finally:
                 self._busy -= 1
                 if self._busy == 0:

@@ -39,7 +39,7 @@ def parse_duration(value: Any) -> int:
     """
     milliseconds = _milliseconds(value)
     if milliseconds is None or not 0 <= milliseconds <= DURATION_MS_MAX:
-        raise ValueError(f"{_shown(value)} is no duration: write {ACCEPTED}")
+        raise ValueError(f"{_shown(value)} is not a duration: write {ACCEPTED}")
     return math.floor(milliseconds + 0.5)
 
 

@@ -153,7 +153,7 @@ def _find_problem(root: Any) -> str | None:
                 return f"text with a lone surrogate {place}"
         elif isinstance(value, int):
             if not -(2**63) <= value < 2**64:
-                return f"an integer beyond 64 bit {place}"
+                return f"an integer of more than 64 bits {place}"
         elif isinstance(value, float):
             if not math.isfinite(value):
                 return f"a number that is not finite ({value}) {place}"

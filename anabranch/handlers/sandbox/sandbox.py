@@ -245,7 +245,7 @@ def _encoded_context(job: CodeJob) -> bytes:
     try:
         context = orjson.dumps(dict(job.context))
     except orjson.JSONEncodeError as refusal:  # among others, more levels than any value has
-        message = f"ctx is no JSON that code could read: {refusal}"
+        message = f"ctx is not JSON that code can read: {refusal}"
         raise NodeFailure("VALUE_NOT_STORABLE", message, type_name="ValueNotStorable", retryable=False) from None
     if len(context) > wire.CONTEXT_BYTES_MAX:
         message = f"ctx has {len(context)} bytes of JSON; code nodes take {wire.CONTEXT_BYTES_MAX}"

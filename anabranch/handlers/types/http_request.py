@@ -115,7 +115,7 @@ class HttpRequestConfig(NodeConfig):
         None,
         alias="okStatuses",
         title="OK statuses",
-        description="Statuses of 400 and more that are no failure.",
+        description="Statuses of 400 and more that are not a failure.",
         json_schema_extra=x_ui(group="Answer", advanced=True),
     )
 

@@ -98,7 +98,7 @@ def evaluate(config: LoopConfig, context: Mapping[str, Any], work: Work) -> tupl
         return None, None
     source = config.source
     if not isinstance(source, list):
-        raise NonRetryable("the source of the loop is no list", code="LOOP_SOURCE_NOT_A_LIST")
+        raise NonRetryable("the source of the loop is not a list", code="LOOP_SOURCE_NOT_A_LIST")
     limit = config.iterations_max or ITERATIONS_MAX_FOR_EACH
     if len(source) > limit:
         raise NonRetryable(f"the source has {len(source)} items, maxIterations is {limit}", code="LOOP_LIMIT")

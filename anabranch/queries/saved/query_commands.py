@@ -27,7 +27,7 @@ def add(
     params: Annotated[
         str | None, typer.Option("--params", metavar="JSON|@FILE", help='Types of the parameters: {"id": "int"}.')
     ] = None,
-    writes: Annotated[bool, typer.Option("--writes", help="It changes rows; else it can only read.")] = False,
+    writes: Annotated[bool, typer.Option("--writes", help="It may change rows; otherwise it can only read.")] = False,
     timeout: Annotated[
         str | None, typer.Option("--timeout", metavar="DURATION", help="How long it may take; 25s if not given.")
     ] = None,

@@ -322,7 +322,7 @@ class _Reader(FieldReader):
         if name is None:
             return None
         if not name.isidentifier() or len(name) > VARIABLE_LENGTH_MAX:
-            problem = f"is no identifier of at most {VARIABLE_LENGTH_MAX} characters"
+            problem = f"is not an identifier of at most {VARIABLE_LENGTH_MAX} characters"
         elif name in RESERVED_VARIABLES or "__" in name:
             problem = f"is reserved, like {', '.join(sorted(RESERVED_VARIABLES))} and every name with '__'"
         else:

@@ -82,7 +82,7 @@ class FieldReader:
             self.error(code, f"{name}: {refusal}", place, node_id=node_id)
             return None
         if milliseconds == 0:
-            self.error(code, f"{name} must be longer than nothing", place, node_id=node_id)
+            self.error(code, f"{name} must be longer than 0", place, node_id=node_id)
             return None
         return milliseconds
 

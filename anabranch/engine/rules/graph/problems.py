@@ -40,16 +40,16 @@ REFUSALS: Mapping[str, str] = {
     "NODE_TYPE_BROKEN": "A node type's own check raised instead of answering.",
     "CYCLE": "Nodes lead back to themselves other than through the body of one loop node.",
     "LOOP_BORDER": "An edge enters or leaves the body of a loop other than through the loop node.",
-    "BAD_OUTPUT_VARIABLE": "An output variable is no identifier, or a reserved one.",
+    "BAD_OUTPUT_VARIABLE": "An output variable is not an identifier, or a reserved one.",
     "RESERVED_BRANCH_ID": "A branch is called `default`, `else` or `error`, which name other handles.",
     "DUPLICATE_BRANCH_ID": "Two branches of a condition have one id.",
     "UNKNOWN_JOIN_MODE": "A join mode other than `all` and `any`.",
     "UNKNOWN_ERROR_HANDLING": "An error handling other than `continue`, `ignore` and `fail_workflow`.",
     "BAD_RETRY": "A retry policy that cannot be read.",
-    "BAD_TIMEOUT": "A `timeout` or `heartbeatTimeout` that is no duration, or zero.",
-    "BAD_RETENTION": "A retention that is no duration, or zero.",
-    "BAD_DEADLINE": "A deadline that is no duration, or zero.",
-    "BAD_INPUT_SCHEMA": "The input schema is no JSON Schema, or refers to other documents.",
+    "BAD_TIMEOUT": "A `timeout` or `heartbeatTimeout` that is not a duration, or zero.",
+    "BAD_RETENTION": "A retention that is not a duration, or zero.",
+    "BAD_DEADLINE": "A deadline that is not a duration, or zero.",
+    "BAD_INPUT_SCHEMA": "The input schema is not a JSON Schema, or refers to other documents.",
 }
 """What a definition is refused for at save: code → sentence."""
 

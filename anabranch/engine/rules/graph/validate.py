@@ -35,7 +35,7 @@ _N8N_TYPE = re.compile(r"(?:@[\w-]+/)?n8n-nodes-[\w-]+\.")
 _N8N_EXPORT = Problem(
     "N8N_WORKFLOW",
     "this is a workflow of n8n, which anabranch does not read",
-    hint="Draw it anew: here nodes have `id`, `type` and `config`, and `edges` connect them by their ids instead of"
+    hint="Draw it again: here nodes have `id`, `type` and `config`, and `edges` connect them by their ids instead of"
     " `connections`; docs/node-types.md has the types.",
 )
 

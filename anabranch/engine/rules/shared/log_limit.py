@@ -61,7 +61,7 @@ def parse_size(text: str | int) -> int:
     """A size as operators write it: `64MB`, or a number of bytes. Raises ValueError."""
     found = _SIZE.fullmatch(str(text).strip())
     if found is None:
-        raise ValueError(f"{str(text).strip()!r} is no size such as 64MB")
+        raise ValueError(f"{str(text).strip()!r} is not a size such as 64MB")
     return int(found[1]) * _UNITS[(found[2] or "b").lower()]
 
 

@@ -56,7 +56,7 @@ class Work:
         """Pay for touching this many bytes of JSON. Raises Refused once the budget is gone."""
         self._spent += units
         if self._spent > WORK_MAX:
-            raise Refused(f"it works through more than {WORK_MAX} bytes of data; prepare them in a node before")
+            raise Refused(f"it processes more than {WORK_MAX} bytes of data; prepare them in an earlier node")
 
     @property
     def spent(self) -> int:
@@ -117,7 +117,7 @@ def encode(value: Any) -> bytes:
     try:
         return orjson.dumps(value)
     except TypeError:
-        raise Refused("it meets a value that JSON cannot hold") from None
+        raise Refused("it contains a value that is not JSON") from None
 
 
 def kind_of(value: Any) -> str:
@@ -143,7 +143,7 @@ def check_number(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         raise Refused("the number is not finite")
     if isinstance(value, int) and not _INTEGER_MIN <= value <= _INTEGER_MAX:
-        raise Refused("the integer is beyond 64 bit")
+        raise Refused("the integer needs more than 64 bits")
     return value
 
 

@@ -71,7 +71,7 @@ def _parse(text: str) -> nodes.Expr:
         parser = Parser(ENVIRONMENT, text, state="variable")
         tree = parser.parse_expression()
         if not parser.stream.eos:
-            raise Refused(f"it goes on after its end, with {parser.stream.current.value!r}")
+            raise Refused(f"it continues after its end, with {parser.stream.current.value!r}")
     except TemplateSyntaxError as refusal:
         raise Refused(f"it cannot be read: {refusal.message}") from None
     except RecursionError:

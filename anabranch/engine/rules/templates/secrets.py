@@ -28,7 +28,7 @@ def check_secrets(tree: nodes.Expr, *, given: bool) -> None:
     `given`: secrets are known at this place. Raises SecretMisplaced.
     """
     if not given:
-        raise SecretMisplaced("secrets are not given here, only to nodes that send them, such as httpRequest")
+        raise SecretMisplaced("secrets are not available here, only in nodes that send them, such as httpRequest")
     stack: list[nodes.Node | None] = [tree]
     while stack:
         node = stack.pop()

@@ -127,7 +127,7 @@ def _literal(piece: str, *, strip_next: bool) -> str:
     forbidden = _FORBIDDEN.search(piece)
     if forbidden is not None:
         raise Refused(
-            f"`{forbidden[0]}` begins a statement or comment, and there are none here; "
-            f"literally it is written `{{{{ '{forbidden[0]}' }}}}`"
+            f"`{forbidden[0]}` begins a statement or comment, which templates do not have; "
+            f"for the literal text write `{{{{ '{forbidden[0]}' }}}}`"
         )
     return piece.lstrip() if strip_next else piece

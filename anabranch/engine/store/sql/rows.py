@@ -336,4 +336,4 @@ def _encode(rows: list[dict[str, Any]]) -> str:
             raise DataRefused("text with a NUL character")
         return text.decode()
     except (TypeError, ValueError) as problem:  # a lone surrogate, or payload bytes that are no UTF-8
-        raise DataRefused(f"text that is no valid Unicode ({problem})") from None
+        raise DataRefused(f"text that is not valid Unicode ({problem})") from None

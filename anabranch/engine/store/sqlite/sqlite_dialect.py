@@ -182,7 +182,7 @@ class SqliteDialect:
             with self.transaction(connection):
                 return commit_transitions(connection, transitions, events, now=self.now(connection))
         except UnicodeError as problem:
-            raise DataRefused(f"text that is no valid Unicode ({problem})") from None
+            raise DataRefused(f"text that is not valid Unicode ({problem})") from None
 
     def claim(self, connection: Connection, wanted: ClaimRequest) -> list[Taken]:
         with self.transaction(connection):

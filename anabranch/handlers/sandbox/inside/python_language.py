@@ -298,10 +298,10 @@ def _scalar_problem(value: Any) -> str | None:
             return "text with a lone surrogate"
         return None
     if type(value) is int:
-        return None if _INTEGER_MIN <= value <= _INTEGER_MAX else "an integer beyond 64 bit"
+        return None if _INTEGER_MIN <= value <= _INTEGER_MAX else "an integer of more than 64 bits"
     if type(value) is float:
         return None if value - value == 0 else f"a number that is not finite ({value})"
-    return f"a value of type {type(value).__name__}, which is no JSON"
+    return f"a value of type {type(value).__name__}, which is not JSON"
 
 
 def _not_storable(reason: str, pointer: str) -> Failure:

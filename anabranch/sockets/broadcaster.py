@@ -21,8 +21,8 @@ from anabranch.engine.rules.shared.left_out import Ranges
 from anabranch.errors import NotFound, StoreUnavailable
 from anabranch.sockets.clients import UPDATES_BEHIND_MAX, Client, Membership
 from anabranch.sockets.messages import Message, Update
-from anabranch.sockets.progress import RunProgress
 from anabranch.sockets.rooms import BATCH_S, SINGLE_UPDATES_PER_S, Room, Timer
+from anabranch.sockets.run_updates import RunProgress
 
 logger = logging.getLogger("anabranch.sockets")
 

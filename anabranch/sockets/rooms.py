@@ -15,7 +15,7 @@ from anabranch.engine.ports import InstanceRow
 from anabranch.engine.rules.events import Event, Status
 from anabranch.sockets.clients import Client, Membership
 from anabranch.sockets.messages import SNAPSHOT, Message, Update
-from anabranch.sockets.progress import RunProgress
+from anabranch.sockets.run_updates import RunProgress
 from anabranch.sockets.token_bucket import TokenBucket
 
 logger = logging.getLogger("anabranch.sockets")

@@ -9,7 +9,7 @@ import pytest
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.evolve import fold
 from anabranch.engine.rules.values import EMPTY, Payload
-from anabranch.sockets.progress import CONTEXT_BYTES_MAX, ITERATION_NODES_MAX, RunProgress
+from anabranch.sockets.run_updates import CONTEXT_BYTES_MAX, ITERATION_NODES_MAX, RunProgress
 from tests.engine.conftest import MakeProcess, Process, fresh_nodes, make_process, process
 from tests.engine.drawing import drawn, node
 from tests.engine.nodes import open_gate

@@ -1,7 +1,7 @@
-"""Progress of a run: folds its events into updates and a snapshot for watchers.
+"""Updates for watchers: fold the events of a run into updates and a snapshot.
 
-Pure. Each room has one, and a replay makes one for itself. It is fed the log of one run in order;
-what it remembers is bounded, however long the log is.
+Pure. Each room has one, and a replay makes one for itself. It reads the log of one run in order; its memory is bounded,
+however long the log is.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ from anabranch.engine.rules.transitions import PARK_AFTER_MS
 from anabranch.engine.rules.values import Payload
 
 Try: TypeAlias = Callable[[int], Awaitable[tuple[StepOutcome, BaseException | None]]]
-"""One attempt of a step: what it came to, and the exception that it failed with."""
+"""One attempt of a step: its outcome, and the exception that it failed with."""
 
 Place: TypeAlias = tuple[str, str]
 
@@ -49,7 +49,7 @@ class Stage(Enum):
 
     ASKED = "the function has asked for it; nothing is done yet"
     TRYING = "a try of it is under way"
-    REPORTED = "what it came to is on its way to the log"
+    REPORTED = "its outcome is being committed"
     WAITING = "it waits for a time, a signal, a child or another try"
     ENDED = "the log has its end"
     OVER = "the function was told, or does not wait any more"
@@ -172,7 +172,7 @@ class Call:
 
 
 class Calls:
-    """The calls of one function that are not over, by their stages, each in the order in which it came to it."""
+    """The calls of one function that are not over, by stage, each in the order of arrival."""
 
     def __init__(self) -> None:
         self._open: dict[Place, Call] = {}

@@ -110,7 +110,7 @@ class FunctionRun:
         self.blocked_at: Place | None = None
         """The step where it does not fit its log."""
         self.has_swallowed = False
-        """It caught the exception that unwinds it, and went on."""
+        """It caught the exception that unwinds it, and continued."""
         self._calls = Calls()
         self._numbers: dict[str, int] = {}
         settled = [step for step in journal.steps.values() if step.seq <= run_access.settled_seq]
@@ -123,7 +123,7 @@ class FunctionRun:
 
     # -- the runner's side ----------------------------------------------------------------
     async def run(self, function: Callable[[], Awaitable[Any]]) -> Any:
-        """What the function returns, or how it came not to. Raises what it raises, and what interrupted it."""
+        """The result of the function, or why it left. Raises what the function raises, and what interrupted it."""
         self._worker_loop.call_soon(self._begin, function, contextvars.copy_context())
         try:
             left = await self._over
@@ -138,11 +138,11 @@ class FunctionRun:
         return self._main.result()
 
     def settled(self) -> None:
-        """Rows were committed: go on with what follows from them, once we may execute."""
+        """Rows were committed: continue as soon as the slot is ours again."""
         self._slot.take_back(self._wake)
 
     def steps_under_way(self) -> list[str]:
-        """The steps that are being done."""
+        """The steps under way."""
         return [call.shown for call in self._calls.of(Stage.TRYING)]
 
     # -- the author's side ----------------------------------------------------------------
@@ -162,7 +162,7 @@ class FunctionRun:
         return call
 
     async def answer(self, call: Call, *, wait: StepOutcome | None = None, attempt_once: Try | None = None) -> Any:
-        """What the step comes to: it waits for something, or is tried until it ends. Raises StepError."""
+        """The result of a step: it waits for something, or is tried until it ends. Raises StepError."""
         call.wait, call.attempt_once = wait, attempt_once
         if attempt_once is not None:
             call.context = contextvars.copy_context()
@@ -199,7 +199,7 @@ class FunctionRun:
         self._cancel_step(timer.owner)
 
     def _cancel_step(self, call: Call) -> None:
-        """The function does not wait any more: nobody is there for what the step comes to."""
+        """The function no longer awaits the step: drop its outcome."""
         if self._has_left or call.stage is Stage.OVER:
             return
         journal = self._run_access.journal
@@ -220,7 +220,7 @@ class FunctionRun:
         self._advance()
 
     def _wake(self) -> None:
-        """Go on soon: never within a task, nor within the commit that has settled something."""
+        """Continue soon: never within a task, nor within the commit that settled something."""
         if not self._is_due:
             self._is_due = True
             self._worker_loop.call_soon(self._advance)
@@ -238,7 +238,7 @@ class FunctionRun:
             self._end_by(failure)
 
     def _take_turn(self) -> bool:
-        """Nothing in the function is ready. What next? False: nothing, until something comes from outside."""
+        """Nothing in the function is ready: take the next step. False: there is none until something arrives."""
         journal = self._journal
         changed = self._look_at_new(journal)
         if changed is not None:
@@ -261,7 +261,7 @@ class FunctionRun:
         return self._only_waits(journal)
 
     def _look_at_new(self, journal: CodedState) -> str | None:
-        """What the log has of the new calls; what is other about one of them than it was."""
+        """Match the new calls with the log; the difference, if one does not match."""
         for call in self._calls.of(Stage.ASKED):
             record = journal.steps.get(call.place)
             if record is None:
@@ -274,7 +274,7 @@ class FunctionRun:
         return None
 
     def _look_at_settled(self, journal: CodedState) -> None:
-        """What was committed of the calls that were reported, or wait."""
+        """Look for commits of calls that were reported, or wait."""
         for call in self._calls.of(Stage.REPORTED):
             record = journal.steps.get(call.place)
             if record is not None and call.reported_seq < record.seq <= self._run_access.settled_seq:
@@ -300,7 +300,7 @@ class FunctionRun:
 
     # -- answers --------------------------------------------------------------------------
     def _tell_next(self, journal: CodedState, row: int, place: Place) -> bool:
-        """Tell the end whose turn it is, if the function has asked for all that stands before it in the log."""
+        """Deliver the next result of the log, if the function has made all calls that stand before it."""
         call, record = self._calls.at(place), journal.steps[place]
         if self._replay.missing(before=row) is not None:
             return self._fire_unrecorded() or self._changed(before=row)
@@ -331,7 +331,7 @@ class FunctionRun:
         self._loop.elapsed_ms = self.now_ms - self._began_at
 
     def _fire_unrecorded(self) -> bool:
-        """A version without workflow loops recorded no timers: the earliest one has come when nothing else can."""
+        """A version without workflow loops recorded no timers: the earliest one is due when nothing else can happen."""
         missing = self._replay.missing()
         since = self._new_rules_since
         if since is not None and (missing is None or missing[0] > since):
@@ -353,7 +353,7 @@ class FunctionRun:
 
     # -- steps ----------------------------------------------------------------------------
     def _begin_new(self) -> None:
-        """Begin, in the order in which they were asked for, what the log has no end of."""
+        """Start, in call order, every call that has not ended in the log."""
         for call in self._calls.of(Stage.ASKED):
             if call.timer is not None:
                 continue  # recorded when there is nothing else to do, or when it has come
@@ -431,7 +431,7 @@ class FunctionRun:
                 self._look_at_unwritten(max(next_s, LEAST_AGE_S))
 
     def _hand_in(self, call: Call, report: StepReport) -> None:
-        """Report it; it goes on when that is committed. With it is written what else is under way."""
+        """Report it; it continues after the commit. What else is under way is written with it."""
         call.tried_at = None
         if self._unwritten is not None:
             self._write_beginnings(LEAST_AGE_S)
@@ -447,7 +447,7 @@ class FunctionRun:
 
     # -- when there is nothing to tell ----------------------------------------------------
     def _wait_for_others(self) -> bool:
-        """Steps or commits are under way: they call us. Meanwhile waits are open, and timers come."""
+        """Steps or commits are under way and will call us. Meanwhile report the waits and set the alarm."""
         for call in self._calls.of(Stage.WAITING):
             if call.asked is not None:
                 self._hand_in(call, call.asked)
@@ -457,7 +457,7 @@ class FunctionRun:
         return False
 
     def _only_waits(self, journal: CodedState) -> bool:
-        """Nothing moves the function but what the log will say."""
+        """The function only waits for events of the log."""
         for timer in sorted((call for call in self._calls.of(Stage.ASKED) if call.timer is not None), key=_due):
             assert timer.wait is not None, "a timer has a time"
             timer.asked = self._report_of(timer, 1, timer.wait)
@@ -486,7 +486,7 @@ class FunctionRun:
             self._alarm = self._worker_loop.call_later(wait_s, self._timers_come, context=contextvars.Context())
 
     def _timers_come(self) -> None:
-        """Let the log say so, before the function is told."""
+        """Record that timers are due; the function is told after the commit."""
         self._alarm = None
         if self._has_left or self._run_access.journal is None:
             return
@@ -497,9 +497,9 @@ class FunctionRun:
         self._set_alarm()
 
     def _stand_still(self) -> bool:
-        """The run is suspended: what is under way is let end, nothing is begun, and then the function is unwound.
+        """The run is suspended: let steps end, start nothing, then unwind the function.
 
-        What it has just asked for it asks for again when it is called again, as soon as the run is resumed.
+        It makes its latest calls again when it is called after the resume.
         """
         if self._alarm is not None:
             self._alarm.cancel()
@@ -524,7 +524,7 @@ class FunctionRun:
         self._worker_loop.call_soon(self._leave)
 
     def _leave(self, *, ended: bool = False) -> None:
-        """Unwind the function, and stop what is done for it."""
+        """Unwind the function, and stop its steps."""
         if self._has_left:
             return
         self._has_left = True
@@ -549,7 +549,7 @@ class FunctionRun:
         self.has_swallowed = bool(swallowed) and not ended
 
     async def _stop_steps(self) -> None:
-        """Return when nothing is done for the function any more, or after some patience."""
+        """Return when no step of the function is running, or after `STOP_PATIENCE_S`."""
         tasks = [call.task for call in self._calls.of(Stage.TRYING) if call.task is not None]
         for task in tasks:
             task.cancel()
@@ -572,7 +572,7 @@ class FunctionRun:
         return self._block(f"{what} without having asked for {name}{scope}, which its log has: the code has changed")
 
     def _what_it_does(self) -> str:
-        """As people are told what a function does instead of what it did."""
+        """What a function does instead of what its log has, for messages."""
         known = self._journal.steps
         new = [call for call in self._calls.of(Stage.ASKED) if call.timer is None and call.place not in known]
         if self._main is not None and self._main.done():
@@ -586,7 +586,7 @@ class FunctionRun:
     # -- within ---------------------------------------------------------------------------
     @property
     def _journal(self) -> CodedState:
-        """What is known of the run, and what is about to be committed. Raises Suspended once we are done with it."""
+        """The journal, including what is about to be committed. Raises Suspended after the function was left."""
         journal = self._run_access.journal
         if self._has_left or journal is None:
             raise Suspended
@@ -601,13 +601,13 @@ class FunctionRun:
 
 
 def _due(call: Call) -> tuple[int, int]:
-    """When a timer is due, and which of those with this time it is."""
+    """The due time of a timer, and its number among those with the same time."""
     assert call.timer is not None and isinstance(call.wait, AwaitsInstant), "a timer"
     return call.wait.due_at, call.timer.number
 
 
 def _how_it_ended(main: asyncio.Task[Any]) -> str:
-    """How a function came to its end, as people are told."""
+    """How a function ended, for messages."""
     failure = None if main.cancelled() else main.exception()
     if failure is None:
         return "it ended"

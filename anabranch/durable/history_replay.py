@@ -47,7 +47,7 @@ class Agreement(StrEnum):
     """How a function and a recorded log agree."""
 
     SAME = "same"
-    """It asks for what the log has, and comes to the same end; of an open run, as far as its log goes."""
+    """It makes the calls of the log and ends in the same way; for an open run, as far as its log goes."""
     DIFFERENT = "different"
     UNKNOWN = "unknown"
     """The log cannot tell."""
@@ -55,7 +55,7 @@ class Agreement(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a replay came to."""
+    """The result of a replay."""
 
     agreement: Agreement
     message: str = ""
@@ -79,7 +79,7 @@ async def replay_function(found: Workflow, plan: CodedPlan, head: InstanceHead, 
         async with asyncio.timeout(REPLAY_S_MAX):
             outcome = await replay.call(found)
     except TimeoutError:
-        return Replayed(Agreement.UNKNOWN, f"its function did not come to an end within {REPLAY_S_MAX:.0f} s")
+        return Replayed(Agreement.UNKNOWN, f"its function did not end within {REPLAY_S_MAX:.0f} s")
     return replay.compared(outcome, ended)
 
 
@@ -128,7 +128,7 @@ class _Replay:
 
     journal: CodedState
     ends: bool
-    """The log has the end that this attempt came to."""
+    """The log has the end of this attempt."""
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
     _beyond: tuple[str, str] | None = None
     """The first thing that it asks for and the log does not have."""
@@ -232,7 +232,7 @@ class _Replay:
 
     # -- comparing ------------------------------------------------------------------------
     def compared(self, outcome: object, ended: Event | None) -> Replayed:
-        """What the function came to against what the log says."""
+        """Compare the outcome of the function with the log."""
         if isinstance(outcome, FunctionBlocked):
             return Replayed(Agreement.DIFFERENT, outcome.message, self._blocked_at)
         if isinstance(outcome, FunctionSuspended):

@@ -387,7 +387,7 @@ class Orchestrator:
             await self._carry_out(batch)
 
     async def _carry_out(self, batch: _Batch, *, may_wait: bool = False, pause_ms: int = LOCKED_PAUSE_MS) -> None:
-        """Commit the transitions of a batch, and act upon what became of them."""
+        """Commit the transitions of a batch, and act on the outcome."""
         locked: Sequence[PendingTransition] = ()
         try:
             try:

@@ -114,7 +114,7 @@ class RunReading:
     end: Event | None
     """The last row, once the run has ended."""
     note: Event | None
-    """What an open coded run says of itself, unless it has come to something since."""
+    """The note of an open coded run, unless it has made progress since."""
     activations: ActivationPage
     suspended: Event | None = None
     """The row that has suspended it, while it is SUSPENDED."""
@@ -227,7 +227,7 @@ class FamilyReopening:
     """Open children whose parents await them again."""
 
 
-# 32 MB of logs a claim: what becomes of them in memory is a few times that, and 500 usual logs stay far below.
+# 32 MB of logs per claim: in memory they take a few times that, and 500 usual logs stay far below.
 CLAIM_WEIGHT_MAX = 32 * 1_048_576
 
 

@@ -131,7 +131,7 @@ class HandlerSpec:
         )
 
     def evaluator(self, config: Mapping[str, Any]) -> Evaluator | None:
-        """What a node with this config comes to, if it is pure. Raises what is wrong with what is written in it."""
+        """The evaluator of a node with this config, if its type is pure. Raises if the config is wrong."""
         evaluate = self.evaluate
         if evaluate is None:
             return None

@@ -1,4 +1,4 @@
-"""Migrations: how a database comes to the schema that this program works with.
+"""Migrations: upgrade a database to the schema that this program works with.
 
 `ensure_schema` is called by whatever starts (serve, worker, dev, run), `upgrade` by
 `anabranch migrate`. Both wait for other migrators, so any number of processes may start at

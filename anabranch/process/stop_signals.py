@@ -88,6 +88,6 @@ class StopSignals:
 
 
 def _end(why: str) -> None:
-    """End without any unwinding, which may be what does not come to its end."""
+    """End the process without unwinding, which might never finish."""
     os.write(2, f"{why}\n".encode())
     os._exit(EXIT_AT_ONCE)

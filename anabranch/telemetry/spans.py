@@ -38,7 +38,7 @@ class Span:
 
 
 class SpanSink(Protocol):
-    """Where spans go. Must neither block nor raise, whatever becomes of them."""
+    """The exporter of spans. Must neither block nor raise."""
 
     def ended(self, span: Span) -> None:
         """Export it, soon."""

@@ -24,7 +24,7 @@ class CurrentAttempts:
         self._head_of: Callable[[str], InstanceHead | None] | None = None
 
     def connect(self, head_of: Callable[[str], InstanceHead | None]) -> None:
-        """Look held runs up here: the engine comes to be later than its handlers."""
+        """Look up owned runs here: the engine is created after its handlers."""
         self._head_of = head_of
 
     def __call__(self, run_id: str, name: str, scope: str, attempt: int) -> AbstractContextManager[None]:

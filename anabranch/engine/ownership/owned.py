@@ -336,7 +336,7 @@ class RunAccess:
         return state
 
     def report(self, report: StepReport) -> None:
-        """Hand in what a step came to; the listener is called once it is settled."""
+        """Report the outcome of a step; the listener is called once it is committed."""
         if self._held.is_held:
             self._held_instances.offer(self._held, report)
 

@@ -82,7 +82,7 @@ class Reconciler:
         self.store_failed_at = self._clock.now()
 
     async def after_failed_commit(self, unclear: Sequence[_Unclear]) -> None:
-        """Read what became of the batch, and let it be tried again.
+        """Read the outcome of the batch, and have it tried again.
 
         The first failure may have been a broken connection, so its batch is tried again at once. A
         store that answers reads but no commits (a full disk) must neither be asked without a

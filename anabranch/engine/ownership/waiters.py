@@ -70,7 +70,7 @@ class Waiters:
             created.set_exception(new_run)
 
     def answer(self, pending: PendingTransition) -> None:
-        """Tell those who asked what became of their signal or cancel."""
+        """Answer the callers of signals and cancels."""
         decided = {
             id(stimulus): decision for stimulus, decision in zip(pending.stimuli, pending.decisions, strict=True)
         }

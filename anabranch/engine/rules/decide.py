@@ -303,7 +303,7 @@ def _take_promise(builder: DrawnDecisionBuilder, wait: Activation) -> None:
 
 
 def _concluded(builder: DrawnDecisionBuilder) -> Decision:
-    """What the decision came to; loops that it left unfinished are to be gone on with."""
+    """The decision; loops that it left unfinished are continued later."""
     if builder.state.unfinished:
         for place, loop in builder.state.unfinished.items():
             if place not in builder.unfinished_before:

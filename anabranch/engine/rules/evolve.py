@@ -146,7 +146,7 @@ def _evolve_suspect(state: AnyState, event: Event, suspicion: Suspicion) -> None
 
 
 def _is_function_answer(state: AnyState, event: Event) -> bool:
-    """It says what a call of the workflow function came to, which may be called again by the same row."""
+    """The row has the outcome of a call of the workflow function, which may be called again under the same dispatch."""
     return isinstance(state, CodedState) and event.type is _WAITING
 
 
@@ -302,7 +302,7 @@ def _end_activation(state: InstanceState, event: Event) -> tuple[Scope, PlanNode
 
 
 def _answered(state: InstanceState, node: PlanNode, event: Event) -> None:
-    """An attempt has come to something, or is not awaited any more."""
+    """An attempt has an outcome, or is no longer awaited."""
     state.running.pop((event.node_id, event.scope), None)
     if node.evaluate is not None:
         state.unevaluated.pop((event.node_id, event.scope), None)

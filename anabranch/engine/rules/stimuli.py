@@ -117,7 +117,7 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class StepCancelled:
-    """The function has cancelled what waited for a coded step, or a timer: nobody is there for what it comes to."""
+    """The function cancelled the task that awaited a step or timer: its outcome is dropped."""
 
 
 StepOutcome: TypeAlias = (
@@ -136,7 +136,7 @@ StepOutcome: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """What a step of a coded run came to, or asks for. Nothing of it is answered before it is committed."""
+    """The outcome or request of a step of a coded run. It is delivered after the commit."""
 
     name: str
     scope: str

@@ -91,7 +91,7 @@ class Transition:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a commit.
+    """The outcome of a commit.
 
     `won` names the instances whose transitions are written. Every other is *unknown*, not lost
     (a lock skipped looks the same as a version moved): re-read before deciding again.
@@ -263,7 +263,7 @@ def _evaluations_allowed(leased: LeasedState, stimuli: Sequence[Stimulus], evalu
 
 
 def apply_outcome(planned: Planned, outcome: Outcome) -> AppliedOutcome:
-    """Sort a batch by what became of it. Winners' holdings get their new version and lease here."""
+    """Sort a batch by outcome. The instances of winners get their new version and lease here."""
     settled = AppliedOutcome([], [], [], [], [], [], [], [])
     for pending in planned.pending_transitions:
         transition = pending.transition

@@ -140,7 +140,7 @@ async def get_why_node(call: Call) -> Reply:
 
 
 async def get_totals(call: Call) -> Reply:
-    """What the activations of each node came to, and how each loop went, as of `seq`."""
+    """The totals of each node and each loop, as of `seq`."""
     return Reply(await call.services.workflows.get_totals(await run_id_of(call), tenant_id=call.tenant_id))
 
 

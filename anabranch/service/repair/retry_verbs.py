@@ -151,7 +151,7 @@ class RetryVerbs(RunVerbs):
     async def _plan_child(
         self, awaited: AwaitedChild, retry: RetryPlan, parent: InstanceRow, family: _Family
     ) -> InstanceRow | None:
-        """What becomes of a run that an open activation has started: its row if it is to go on, too."""
+        """The child run of an open activation: its row, if it has to continue as well."""
         child = await self._store.get_instance(awaited.child_id)
         head = parent.head
         if child is None:

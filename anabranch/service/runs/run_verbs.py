@@ -277,7 +277,7 @@ class RunVerbs(ReadVerbs):
         check_key(event, "an event's name")
         if key is not None:
             check_key(key, "a signal's key")
-        # Never null: that is what a wait comes to when its time is over.
+        # Never null: that is the output of a wait whose timeout is over.
         signal = SignalSent(event, checked_payload({} if payload is None else payload, "the signal's payload"), key)
         row = await self.get_run_status(instance_id, tenant_id=tenant_id)
         if row.status.is_terminal:

@@ -23,7 +23,7 @@ class Change:
     after: InstanceRow | None
     events: Sequence[Event]
     by_family: bool = False
-    """It was woken or cancelled by what became of its child or parent."""
+    """It was woken or cancelled by the end of its child or parent."""
 
 
 @dataclass(frozen=True, slots=True)

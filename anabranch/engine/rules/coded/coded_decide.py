@@ -154,7 +154,7 @@ def _decide(notes: CodedDecisionBuilder, stimulus: Stimulus) -> Decision:
 
 # -- the function --------------------------------------------------------------------------------
 def _function_answered(notes: CodedDecisionBuilder, function: FunctionActivation, outcome: HandlerOutcome) -> None:
-    """The function came to its end, or cannot go on now."""
+    """The function ended, or cannot continue now."""
     match outcome:
         case Completed():
             notes.end_instance(EventType.INSTANCE_COMPLETED, outcome.output)
@@ -214,7 +214,7 @@ def _replay_rules(notes: CodedDecisionBuilder) -> Payload:
 
 # -- steps ---------------------------------------------------------------------------------------
 def _step_reported(notes: CodedDecisionBuilder, report: StepReport) -> None:
-    """A step of the running function came to something, or asks for something."""
+    """A step of the running function has an outcome or a request."""
     state = notes.state
     if state.awaits(*FUNCTION_KEY, report.function_attempt) is None:
         return  # a function that is not the run's any more

@@ -200,7 +200,7 @@ def _end_step(state: CodedState, event: Event) -> Step:
 
 
 def _resume(state: CodedState) -> None:
-    """One of its steps has come to something: a suspended function runs again."""
+    """One of its steps has an outcome: a suspended function runs again."""
     if state.function is not None and state.function.phase is Phase.WAITING:
         _run_function(state, state.function)
 

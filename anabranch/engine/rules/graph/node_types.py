@@ -94,7 +94,7 @@ class NodeType:
     """True if a node with this config may wait for ever (a wait without timeout)."""
     description: NodeTypeDescription = NodeTypeDescription()
     evaluator: Callable[[Mapping[str, Any]], Evaluator | None] = lambda config: None
-    """Of a pure type: what a node with this config comes to. None: its handler has to be executed."""
+    """The evaluator of a pure type for a node with this config. None: its handler has to be executed."""
 
 
 class NodeTypes(Protocol):

@@ -40,7 +40,7 @@ class GivenResult:
 START_OUTPUT_BYTES_MAX = VALUE_BYTES_MAX + 64
 
 Evaluator: TypeAlias = Callable[[Mapping[str, Any], Work], tuple[Any, str | None]]
-"""What a pure node comes to in a context: its output and the handle that it leaves by (None: the default one).
+"""The result of a pure node in a context: its output and its handle (None: the default one).
 
 It has no clock, no randomness, no secrets, no logging, no I/O: called twice, it returns the same. It pays for its
 templates from the budget, and raises what a handler would raise.

@@ -164,7 +164,7 @@ class DecisionBuilder(Generic[State]):
         self.not_before = due_at if self.not_before is None else max(self.not_before, due_at)
 
     def build(self) -> Decision:
-        """What it came to, without what it asked for and took back itself."""
+        """The decision, without commands that it revoked itself."""
         if not self.events:
             return Decision(worked=self.worked) if self.worked else NOTHING
         commands = [command for command in self.commands if self.state.owes(command)]
@@ -370,7 +370,7 @@ def signal_wait(notes: AnyDecisionBuilder, asked: AwaitsSignal | AwaitsAnySignal
 
 
 def taking(wait: OpenActivation) -> tuple[Payload, Payload]:
-    """What NODE_WAITING says of a wait that takes the signal promised to it, and what it comes to."""
+    """The payload of NODE_WAITING for a wait that consumes its signal, and the output of the wait."""
     signal = wait.promised
     assert signal is not None, "only who was promised a signal takes one"
     output = output_of(signal, names_event=wait.names_event)

@@ -16,7 +16,7 @@ from anabranch.errors import RunError
 LOG_BYTES_MAX = 64 * 1_048_576
 LOG_ROWS_MAX = 1_000_000
 
-# What an operator may choose. Below, hardly a run would come to its end; above, no worker could take one over.
+# What an operator may choose. With less, hardly any run would complete; with more, no worker could take one over.
 BYTES_MAX_LEAST, BYTES_MAX_MOST = 65_536, 4 * 1_073_741_824
 ROWS_MAX_LEAST, ROWS_MAX_MOST = 100, 100_000_000
 

@@ -53,7 +53,7 @@ def json_equal(left: Any, right: Any) -> bool:
 
 
 def output_of(signal: KeptSignal, *, names_event: bool) -> Payload:
-    """What a wait that has taken the signal comes to: its payload, or `{"event", "payload"}`."""
+    """The output of a wait that consumed the signal: its payload, or `{"event", "payload"}`."""
     if not names_event:
         return signal.payload
     raw = orjson.dumps({"event": signal.event, "payload": orjson.Fragment(signal.payload.raw)})

@@ -23,7 +23,7 @@ _LOOK_S = 0.1
 
 
 class NoAnswer(psycopg.OperationalError):
-    """A statement was not answered in time; nobody knows what became of it, and its connection is closed."""
+    """A statement got no response in time; its outcome is unknown, and its connection is closed."""
 
 
 class BoundedConnection(psycopg.Connection[Any]):

@@ -96,7 +96,11 @@ CODED_MUTANTS = (
     _coded(
         "workflow-retried-for-ever",
         "the attempts of a workflow are not counted",
-        (f"{_DECIDE}:_function_failed", "notes.state.plan.retry, function.attempt,", "notes.state.plan.retry, 1,"),
+        (
+            f"{_DECIDE}:_function_failed",
+            "notes.state.plan.retry, function.counted_attempt,",
+            "notes.state.plan.retry, 1,",
+        ),
     ),
     _coded(
         "suspended-for-ever",
@@ -108,7 +112,7 @@ CODED_MUTANTS = (
         "what a run has invoked runs on when the run has ended",
         (
             f"{_DECIDE}:CodedDecisionBuilder.end_instance",
-            "            self.cancels.append(child_id(self.state.head.instance_id, *step.place))\n    super()",
+            "            self.cancels.append(step.child_of(self.state.head.instance_id))\n    super()",
             "            pass\n    super(CodedDecisionBuilder, self)",
         ),
     ),

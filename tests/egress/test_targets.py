@@ -55,7 +55,7 @@ def test_the_attack_is_refused(url: str) -> None:
         ("good.test/", "write it in full"),
         ("http://good.test:0/", "port is not 1 to 65535"),
         ("http://[::1/", "host and port cannot be read"),
-        ("http://[good.test]/", "no IPv6 address"),
+        ("http://[good.test]/", "not an IPv6 address"),
         ("http://good..test/", "not a valid DNS name"),
         ("http://good.test/" + "a" * 9_000, "the limit is 8192"),
     ],

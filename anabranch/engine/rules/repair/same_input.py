@@ -50,7 +50,7 @@ def _names_read(code: str, before: Mapping[str, Any], now: Mapping[str, Any]) ->
 
 
 def _equal(text: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Does a template have the same value in both contexts? Secrets count by their names, which are part of the text."""
+    """Does a template have the same value in both contexts? Secrets count by name, which is part of the text."""
     try:
         template = compile_template(text, secrets=True)
     except AnabranchError:

@@ -57,15 +57,13 @@ _EXAMPLE = """{
     {"id": "book", "type": "httpRequest", "joinMode": "any", "outputVariable": "booked", "timeout": "10s",
      "config": {"url": "https://example.org/book", "method": "POST"},
      "retry": {"maxAttempts": 5, "backoff": {"kind": "exp", "base": "1s", "max": "1m", "jitter": 0.2}}},
-    {"id": "end", "type": "end", "config": {"outputParameters": {"booked": "{{ctx.booked.status}}"}}},
-    {"id": "late", "type": "end", "config": {"outputParameters": {"booked": null}}}
+    {"id": "end", "type": "end", "config": {"outputParameters": {"booked": "{{ctx.booked.status}}"}}}
   ],
   "edges": [
     {"upstreamNodeID": "start", "downstreamNodeID": "large"},
     {"upstreamNodeID": "large", "sourceHandle": "yes", "downstreamNodeID": "approval"},
     {"upstreamNodeID": "large", "sourceHandle": "else", "downstreamNodeID": "book"},
     {"upstreamNodeID": "approval", "downstreamNodeID": "book"},
-    {"upstreamNodeID": "approval", "sourceHandle": "timeout", "downstreamNodeID": "late"},
     {"upstreamNodeID": "book", "downstreamNodeID": "end"}
   ]
 }"""

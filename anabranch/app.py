@@ -243,6 +243,7 @@ class App:
             signals=signals,
             around=current,
             system=Registry([bulk] if role.works else []),
+            on_error=settings.on_error,
         )
         feed = Feed(Meters(Names(settings.shown_names)), spans, read_log=store.read_log)
         traced = node_types if current is None else TracedHandlers(node_types, current)

@@ -156,6 +156,10 @@ class Settings(BaseModel):
     crash_limit: int = Field(default=CRASHES_MAX, ge=1, le=1_000)
     """Crashes of a worker after which a run that was the only suspect there is SUSPENDED, 1 to 1,000."""
 
+    on_error: Literal["fail", "suspend"] = "fail"
+    """What becomes of runs whose workflow function has failed for good, unless the workflow says it: `fail` or
+    `suspend`, until somebody resumes them."""
+
     grace_ms: Milliseconds = Field(default=30_000, ge=0, le=3_600_000)
     """How long executions may go on after SIGTERM before they are cancelled and handed over; a duration, 0 to 1 h."""
 

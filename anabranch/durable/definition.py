@@ -7,7 +7,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from anabranch.engine.ports import Store
 from anabranch.engine.rules.coded.coded_plan import coded_plan
@@ -29,6 +29,9 @@ _OF_METHODS = frozenset({"self", "cls"})
 VERSION_MAX = 2**31 - 1
 
 
+OnError: TypeAlias = Literal["fail", "suspend"]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Workflow:
     """A coded workflow in one version. Calling it calls the function, without any durability."""
@@ -38,6 +41,8 @@ class Workflow:
     function: WorkflowFunction
     options: Mapping[str, Any]
     """`retention`, `retry`, `deadline`, as they were written; a timedelta in milliseconds."""
+    on_error: OnError | None = None
+    """Of an error that ends the last attempt: `fail` the run, or `suspend` it; None: as the worker says."""
 
     def __call__(self, ctx: Any, input: Any) -> Awaitable[Any]:
         """What the function itself returns, for tests with a context of their own."""
@@ -107,14 +112,16 @@ def workflow(
     retention: Duration | None = None,
     retry: Mapping[str, Any] | None = None,
     deadline: Duration | None = None,
+    on_error: OnError | None = None,
 ) -> Callable[[WorkflowFunction], Workflow]:
     """Declare an async function `NAME(ctx, input)` as a coded workflow.
 
     `name` has up to 64 characters of `a-z`, `0-9`, `_`, `-`; a changed function gets the next
     `version`. `retention` is how long an ended run is kept, in whole days rounded up, `deadline` how
     long a run may take (both durations, longer than nothing), `retry` (`{"maxAttempts": 3, "backoff": {…}}`)
-    how often the whole function is tried. Raises InvalidDefinition for a declaration that makes no
-    sense, or a version that another function has.
+    how often the whole function is tried. With `on_error="suspend"` a run whose function has failed for good is
+    suspended, until somebody resumes it: then the function is tried once more. Raises InvalidDefinition for a
+    declaration that makes no sense, or a version that another function has.
     """
     if function is not None:  # taken only to be refused with words that help
         raise InvalidDefinition(f'{function!r}: write `@workflow(name="…")`; a workflow needs a name that stays')
@@ -124,10 +131,12 @@ def workflow(
         "deadline": without_timedelta(deadline),
     }
     _check(name, version, options)
+    if on_error not in (None, "fail", "suspend"):
+        raise InvalidDefinition(f"workflow {name!r}: on_error is {on_error!r}; it is 'fail' or 'suspend'")
 
     def declare(function: WorkflowFunction) -> Workflow:
         _check_function(name, function)
-        declared = Workflow(name, version, function, options)
+        declared = Workflow(name, version, function, options, on_error)
         DECLARED.add(declared)
         return declared
 

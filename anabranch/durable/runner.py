@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from anabranch.durable.context import Context
-from anabranch.durable.definition import Registry, Workflow
+from anabranch.durable.definition import OnError, Registry, Workflow
 from anabranch.durable.execution import StepThreads
 from anabranch.durable.function_run import FunctionRun
 from anabranch.durable.step_error import StepError, qualified_name
@@ -53,8 +53,11 @@ class Runner:
         signals: Signals,
         around: AroundAttempt | None = None,
         system: Registry | None = None,
+        on_error: OnError = "fail",
     ) -> None:
+        """`on_error` is for workflows that do not say it themselves."""
         self.registry = registry
+        self._on_error = on_error
         self._system = system or Registry()
         """Workflows of the system's own: known here, and not registered before they are used."""
         self._children = children
@@ -125,7 +128,8 @@ class Runner:
         except BaseException as failure:  # any exception of the function is its outcome
             if ends_us(failure, task):
                 raise
-            return function_failure(failure, helpers)
+            failed = function_failure(failure, helpers)
+            return replace(failed, suspends=(found.on_error or self._on_error) == "suspend")
         finally:
             if run.has_swallowed:
                 self._warn_of_swallowing(found)

@@ -75,3 +75,39 @@ async def test_a_function_that_only_waits_stays_so_and_hears_the_signal_on_resum
     await verbs.resume_run(run_id, tenant_id=TENANT, by="Ada")
 
     assert (await place.ended(run_id))["output"] == "gone"
+
+
+repaired: list[bool] = []
+
+
+async def effect() -> str:
+    calls["effect"] += 1
+    return "done"
+
+
+@workflow(name="has-a-bug", on_error="suspend")
+async def has_a_bug(ctx: Any, input: Any) -> Any:
+    first = await ctx.step.run("effect", effect)
+    if not repaired:
+        raise NameError("name 'amuont' is not defined")
+    return first
+
+
+async def test_a_function_with_an_error_is_suspended_and_tried_once_more_when_it_is_resumed(
+    make_place: MakePlace,
+) -> None:
+    repaired.clear()
+    place = await make_place(has_a_bug)
+    verbs = place.services.workflows
+    run_id = await place.start("has-a-bug")
+
+    broken = await place.until(run_id, lambda run: run["status"] == "SUSPENDED")
+    assert (broken["suspended"]["reason"], broken["worker"]) == ("FUNCTION_ERROR", None)
+    assert broken["suspended"]["message"].endswith("name 'amuont' is not defined")
+    await verbs.resume_run(run_id, tenant_id=TENANT, by="Ada")
+    await place.until(run_id, lambda run: run["status"] == "SUSPENDED" and run["suspended"] != broken["suspended"])
+    repaired.append(True)
+    await verbs.resume_run(run_id, tenant_id=TENANT, by="Ada")
+
+    assert (await place.ended(run_id))["output"] == "done"
+    assert calls == {"effect": 1}, "nothing that has completed is repeated"

@@ -64,6 +64,7 @@ class SuspendReason(StrEnum):
     """Why a run is SUSPENDED, as the column `suspended_for` holds it."""
 
     CRASHED = "CRASHED"
+    FUNCTION_ERROR = "FUNCTION_ERROR"
     PAUSED = "PAUSED"
     UNKNOWN_NODE_TYPE = "UNKNOWN_NODE_TYPE"
     UNKNOWN_WORKFLOW = "UNKNOWN_WORKFLOW"

@@ -126,6 +126,7 @@ class ForkVerbs(TestingVerbs, RetryVerbs):
                     status=state.status,
                     available_at=head.created_at,
                     new_run=head,
+                    needs=state.plan.needs,
                     started_at=head.created_at,
                 )
             ]

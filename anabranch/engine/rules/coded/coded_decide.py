@@ -14,14 +14,16 @@ from anabranch.engine.rules.coded.names import FUNCTION_KEY, FUNCTION_NODE_ID, F
 from anabranch.engine.rules.coded.replaying import replay_rules
 from anabranch.engine.rules.commands import AwaitChild, Dispatch
 from anabranch.engine.rules.drawn.outcomes import CONTEXT_BYTES_MAX
-from anabranch.engine.rules.events import DEFAULT_HANDLE, TIMEOUT_HANDLE, EventType
+from anabranch.engine.rules.events import DEFAULT_HANDLE, TIMEOUT_HANDLE, EventType, SuspendReason
 from anabranch.engine.rules.payloads import (
     ChildAwaited,
     DelayStarted,
     FunctionPaused,
     FunctionPostponed,
     NodeFailed,
+    RetryScheduled,
     RunCancelled,
+    RunSuspended,
 )
 from anabranch.engine.rules.shared.child_ids import child_id
 from anabranch.engine.rules.shared.decisions import (
@@ -75,6 +77,8 @@ from anabranch.engine.rules.stimuli import (
 )
 from anabranch.engine.rules.values import EMPTY, NULL, Payload
 from anabranch.errors import RunError
+
+FUNCTION_ERROR_HINT = "Deploy code without the error, and resume the run: its function is tried once more."
 
 # 10,000 steps: every one of them is read again whenever the function is called again; longer histories
 # belong into several runs that start each other.
@@ -175,13 +179,19 @@ def _function_answered(notes: CodedDecisionBuilder, function: FunctionActivation
 
 def _function_failed(notes: CodedDecisionBuilder, function: FunctionActivation, failed: Failed) -> None:
     note = next_try(notes, notes.state.plan.retry, function.counted_attempt, failed, key="")
+    is_last = note is None
     if note is None:
-        notes.fail_instance(failed.error)
-        return
+        if not failed.suspends:
+            notes.fail_instance(failed.error)
+            return
+        note = RetryScheduled(failed.error, notes.now).payload  # due as soon as the run is resumed
     message = failed.error.message
     notes.append(
         EventType.NODE_ATTEMPT_FAILED, FUNCTION_NODE_ID, FUNCTION_SCOPE, function.attempt, note, error_message=message
     )
+    if is_last and notes.state.suspension is None:
+        said = RunSuspended(SuspendReason.FUNCTION_ERROR, f"{failed.error.code}: {message}", FUNCTION_ERROR_HINT)
+        notes.append(EventType.INSTANCE_SUSPENDED, "", "", 0, said.payload)
     notes.wake(function)
 
 

@@ -278,14 +278,24 @@ def _follow(builder: DrawnDecisionBuilder, scope: Scope, node: PlanNode) -> None
     """What one ended activation decides: its targets, and perhaps the end of its scope."""
     for target, readiness in calculate_next_nodes(scope, node):
         if readiness is _DISPATCH:
-            builder.dispatch(target, scope.path)
+            builder.enter(target, scope.path)
         else:
             builder.skip(target, scope)
     if scope.remaining == 0:
         if scope.owner is not None:
             go_on(builder, scope.owner)
+        elif scope.region is not None:
+            _follow_pass(builder, scope.region)
         else:
             builder.end_instance(EventType.INSTANCE_COMPLETED, Payload.trusted(builder.state.output()))
+
+
+def _follow_pass(builder: DrawnDecisionBuilder, region: Activation) -> None:
+    """A pass is over: there is another one, or the region has ended with it."""
+    if region.scope.open.get(region.node.id) is region:
+        go_on(builder, region)
+    else:
+        builder.todo.append((region.scope, region.node))
 
 
 def _complete_as_given(builder: DrawnDecisionBuilder, node: PlanNode, scope: str) -> None:
@@ -312,9 +322,12 @@ def _concluded(builder: DrawnDecisionBuilder) -> Decision:
 
 
 def calculate_next_nodes(scope: Scope, ended: PlanNode) -> Iterator[tuple[PlanNode, Readiness]]:
-    """Targets of an ended node that its verdicts decide: each once, those still waiting left out."""
-    for edge in ended.edges:
-        target = edge.target
+    """Targets of an ended node or region that its verdicts decide: each once, those still waiting left out."""
+    if ended.region is not None and ended.region.body is not scope.body:
+        targets = [edge.target for edge in ended.region.exits if edge.target is not None]
+    else:
+        targets = [edge.target for edge in ended.edges]
+    for target in targets:
         if target.id not in scope.ended and target.id not in scope.open:
             readiness = is_node_ready(scope, target)
             if readiness is not _WAIT:

@@ -17,9 +17,19 @@ from anabranch.engine.rules.coded.coded_evolve import EVOLVE_CODED, is_reported_
 from anabranch.engine.rules.coded.coded_plan import CodedPlan
 from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.commands import AwaitChild, Command, Dispatch, Wake
-from anabranch.engine.rules.drawn.drawn_state import Activation, InstanceHead, InstanceState, LoopRun, Phase, Scope
+from anabranch.engine.rules.drawn.drawn_state import (
+    NO_CONTEXT,
+    Activation,
+    InstanceHead,
+    InstanceState,
+    LoopRun,
+    Phase,
+    RegionRun,
+    Scope,
+)
+from anabranch.engine.rules.drawn.scopes import place_of
 from anabranch.engine.rules.events import ERROR_HANDLE, Event, EventType
-from anabranch.engine.rules.graph.plan import Plan, PlanNode
+from anabranch.engine.rules.graph.plan import AGAIN, Body, Plan, PlanNode
 from anabranch.engine.rules.payloads import (
     DelayStarted,
     handled_error,
@@ -51,6 +61,7 @@ AnyState: TypeAlias = InstanceState | CodedState
 
 # Looked up once: a member of an enum costs ten times a global before Python 3.12, and these are read for every row.
 _RECOVERED, _WAITING = EventType.INSTANCE_RECOVERED, EventType.NODE_WAITING
+_COMPLETED = EventType.NODE_COMPLETED
 _DISPATCHED = Phase.DISPATCHED
 
 
@@ -150,8 +161,15 @@ def _is_function_answer(state: AnyState, event: Event) -> bool:
     return isinstance(state, CodedState) and event.type is _WAITING
 
 
-def failure_handle(node: PlanNode) -> str | None:
-    """The handle that is live when this node fails for good; None: the failure is unhandled."""
+def failure_handle(node: PlanNode, body: Body) -> str | None:
+    """The handle that is live when this node fails for good in a scope of this body; None: the failure is unhandled.
+
+    A region fails in place of its header, and only an edge that leads out of it can handle that.
+    """
+    if node.region is not None and node.region.body is not body:
+        handle = ERROR_HANDLE if node.error_handling == "continue" else node.ignored_handle
+        leaves = any(edge.source is node and edge.handle == handle for edge in node.region.exits)
+        return handle if leaves and node.error_handling != "fail_workflow" else None
     if node.error_handling == "continue" and node.has_error_edge:
         return ERROR_HANDLE
     if node.error_handling == "ignore":
@@ -209,42 +227,45 @@ def _loop_opened(state: InstanceState, event: Event) -> None:
 
 def _node_completed(state: InstanceState, event: Event) -> None:
     scope, node = _end_activation(state, event)
+    base = scope.base
     output = event.payload
     handle = event.next_handle
-    scope.bytes += len(output.raw)
-    _write(scope, node, event.seq, output.value)
-    if scope.owner is not None:
+    base.bytes += len(output.raw)
+    _write(base, node, event.seq, output.value)
+    if base.owner is not None:
         if handle in node.back_handles:
-            scope.back = output
+            base.back = output
         if node.is_sink:
-            scope.sinks.append((node, output))
-    if node.is_end and (scope.owner is None or node.terminate):
+            base.sinks.pop(node.id, None)
+            base.sinks[node.id] = (node, output)
+    if node.is_end and (base.owner is None or node.terminate):
         state.ends.append((node.end_name, output.value))
-    _leave(state, scope, node, handle)
+    _leave(state, scope, node, handle, event)
 
 
 def _node_failed(state: InstanceState, event: Event) -> None:
     scope, node = _end_activation(state, event)
+    base = scope.base
     error = read_error(event.payload)
-    handle = failure_handle(node)
+    handle = failure_handle(node, scope.body)
+    left = NULL
     if handle is None:
-        scope.error = RunError.from_json(error)
+        base.error = RunError.from_json(error)
     elif handle == ERROR_HANDLE:
         folded = handled_error(error)
-        scope.bytes += len(event.payload.raw)
-        _write(scope, node, event.seq, folded)
-        if handle in node.back_handles:
-            scope.back = Payload.trusted(folded)
+        left = Payload.trusted(folded)
+        base.bytes += len(event.payload.raw)
+        _write(base, node, event.seq, folded)
     else:
-        _write(scope, node, event.seq, None)
-        if handle in node.back_handles:
-            scope.back = NULL
-    _leave(state, scope, node, handle)
+        _write(base, node, event.seq, None)
+    if handle in node.back_handles:
+        base.back = left
+    _leave(state, scope, node, handle, event, left)
 
 
 def _node_skipped(state: InstanceState, event: Event) -> None:
     scope, node = _end_activation(state, event)
-    _leave(state, scope, node, None)
+    _leave(state, scope, node, None, event)
 
 
 _EVOLVE: dict[EventType, Callable[[InstanceState, Event], None]] = {
@@ -270,17 +291,36 @@ _EVOLVE: dict[EventType, Callable[[InstanceState, Event], None]] = {
 
 
 def _open_scope(state: InstanceState, path: str) -> Scope:
-    """Open the iteration that a first event names; its loop is open in the scope around it."""
-    outer, _, name = path.rpartition("/")
-    loop_id, _, index_text = name[:-1].rpartition("[")
-    parent = state.scopes[outer]
-    owner = parent.open[loop_id]
-    assert owner.loop is not None and owner.node.loop is not None, f"{loop_id} has not opened"
-    index = int(index_text)
-    scope = Scope(path, owner.node.loop.body, parent, owner, index)
-    scope.bindings = owner.loop.bindings(index)
-    owner.loop.opened(index, scope)
+    """Open the iteration or the pass that a first event names; its loop is open in the scope around it.
+
+    A region is opened by its first pass, which may be the first thing in an iteration.
+    """
+    place = place_of(path)
+    parent = state.scopes.get(place.scope) or _open_scope(state, place.scope)
+    if place.is_pass:
+        return _open_pass(state, path, parent, state.plan.nodes[place.node_id], place.index)
+    owner = parent.open[place.node_id]
+    assert owner.loop is not None and owner.node.loop is not None, f"{place.node_id} has not opened"
+    scope = Scope(path, owner.node.loop.body, parent, owner, place.index)
+    scope.bindings = owner.loop.bindings(place.index)
+    owner.loop.opened(place.index, scope)
     _note_room(state, owner)
+    state.scopes[path] = scope
+    return scope
+
+
+def _open_pass(state: InstanceState, path: str, parent: Scope, header: PlanNode, number: int) -> Scope:
+    assert header.region is not None, f"{header.id} is the header of no region"
+    owner = parent.open.get(header.id)
+    if owner is None:
+        owner = parent.open[header.id] = Activation(header, parent, NO_CONTEXT)
+        owner.phase, owner.attempt = Phase.LOOPING, 0
+        owner.region = RegionRun(len(header.region.exits))
+    assert owner.region is not None and owner.region.open_pass is None, f"{header.id} runs a pass"
+    scope = Scope(path, header.region.body, parent, owner, number)
+    owner.region.number, owner.region.open_pass, owner.region.is_again = number, scope, False
+    owner.due_at = None
+    state.unfinished.pop(owner.place, None)
     state.scopes[path] = scope
     return scope
 
@@ -295,7 +335,7 @@ def _end_activation(state: InstanceState, event: Event) -> tuple[Scope, PlanNode
             close_wait(state, activation)
         if activation.child_id is not None:
             del state.children[activation.child_id]
-        if activation.loop is not None:
+        if activation.loop is not None or activation.region is not None:
             state.unfinished.pop((event.node_id, event.scope), None)
     scope.ended.add(event.node_id)
     return scope, state.plan.nodes[event.node_id]
@@ -314,19 +354,94 @@ def _write(scope: Scope, node: PlanNode, seq: int, value: Any) -> None:
     scope.entries = entries if node.output_variable is None else entries.set(node.output_variable, entry)
 
 
-def _leave(state: InstanceState, scope: Scope, node: PlanNode, handle: str | None) -> None:
-    """Give every outgoing edge its verdict; close the iteration when its last activation has ended."""
-    live, dead = scope.live, scope.dead
-    for edge in node.edges:
-        verdicts = live if edge.handle == handle else dead
-        target = edge.target.id
-        verdicts[target] = verdicts.get(target, 0) + 1
+def _leave(
+    state: InstanceState, scope: Scope, node: PlanNode, handle: str | None, event: Event, left: Payload = NULL
+) -> None:
+    """Give every outgoing edge its verdict; close the scope when its last activation has ended.
+
+    `left` is what a failed node hands on in place of an output.
+    """
+    if node.region is not None and node.region.body is not scope.body:
+        exits: list[Payload | None] = [None] * len(node.region.exits)
+        if handle is not None:  # it has failed, and an edge handles that
+            exits = [left if each.source is node and each.handle == handle else None for each in node.region.exits]
+        _leave_region(scope, node, exits)
+    else:
+        live, dead = scope.live, scope.dead
+        for edge in node.edges:
+            verdicts = live if edge.handle == handle else dead
+            target = edge.target.id
+            verdicts[target] = verdicts.get(target, 0) + 1
+        if node.leaving:
+            output = event.payload if event.type is _COMPLETED else left
+            _leave_pass(scope, node, handle, output)
     scope.remaining -= 1
-    if scope.remaining == 0 and scope.owner is not None:
-        del state.scopes[scope.path]
-        assert scope.owner.loop is not None
-        scope.owner.loop.closed(scope, state.context_of(scope))
-        _note_room(state, scope.owner)
+    while scope.remaining == 0:
+        if scope.owner is not None:
+            _close_iteration(state, scope, scope.owner)
+            return
+        if scope.region is None or scope.parent is None:
+            return  # the root
+        region, scope = scope.region, scope.parent
+        if not _close_pass(state, region, event):
+            return
+        scope.remaining -= 1
+
+
+def _leave_pass(scope: Scope, node: PlanNode, handle: str | None, output: Payload) -> None:
+    """Remember which edges out of the pass were live."""
+    assert scope.region is not None and scope.region.region is not None
+    run = scope.region.region
+    for edge in node.leaving:
+        if edge.handle != handle:
+            continue
+        if edge.exit == AGAIN:
+            run.is_again = True
+        else:
+            run.exits[edge.exit] = output
+
+
+def _leave_region(scope: Scope, header: PlanNode, exits: list[Payload | None]) -> None:
+    """Give each exit of a region its one verdict, in the scope around it."""
+    assert header.region is not None
+    for leaving, output in zip(header.region.exits, exits, strict=True):
+        if leaving.target is not None:
+            verdicts = scope.dead if output is None else scope.live
+            verdicts[leaving.target.id] = verdicts.get(leaving.target.id, 0) + 1
+        elif output is None:
+            continue
+        elif leaving.returns:
+            scope.base.back = output
+        else:
+            assert scope.region is not None and scope.region.region is not None
+            around = scope.region.region
+            if leaving.outer is None:
+                around.is_again = True
+            else:
+                around.exits[leaving.outer] = output
+
+
+def _close_iteration(state: InstanceState, scope: Scope, loop: Activation) -> None:
+    del state.scopes[scope.path]
+    assert loop.loop is not None
+    loop.loop.closed(scope, state.context_of(scope))
+    _note_room(state, loop)
+
+
+def _close_pass(state: InstanceState, owner: Activation, event: Event) -> bool:
+    """The last activation of a pass has ended: did its region end with it? Otherwise the next pass is to be opened."""
+    run, header = owner.region, owner.node
+    assert run is not None and run.open_pass is not None
+    del state.scopes[run.open_pass.path]
+    run.open_pass = None
+    if run.is_again:
+        owner.due_at, owner.due_seq = event.created_at, 0
+        state.unfinished[owner.place] = owner
+        return False
+    del owner.scope.open[header.id]
+    owner.scope.ended.add(header.id)
+    _leave_region(owner.scope, header, run.exits)
+    return True
 
 
 def _note_room(state: InstanceState, loop: Activation) -> None:

@@ -10,6 +10,10 @@ copies nothing. The latest writer (by `seq`) wins, whichever scope it wrote in. 
 
 An iteration is open from the first event in its scope until its last activation has ended. Its value is derived then
 and never stored, so a recovery derives the same one.
+
+A pass of a region (a loop drawn without a loop node) has a scope of its own for verdicts, and none for names: what its
+nodes write, the next pass sees, and what comes after the region. While a pass is open, or the next one is to be opened,
+the header of the region is open in the scope around it.
 """
 
 from __future__ import annotations
@@ -105,10 +109,14 @@ class Context(Mapping[str, Any]):
         return any(name in names for names in (*self._bindings, *self._maps))
 
 
+NO_CONTEXT = Context(())
+"""Of a region, which resolves nothing itself."""
+
+
 class Activation(OpenActivation):
     """An open activation of a node: dispatched and not ended yet."""
 
-    __slots__ = ("context", "loop", "next_handle", "node", "output", "scope")
+    __slots__ = ("context", "loop", "next_handle", "node", "output", "region", "scope")
 
     def __init__(self, node: PlanNode, scope: Scope, context: Context) -> None:
         OpenActivation.__init__(self)
@@ -120,6 +128,8 @@ class Activation(OpenActivation):
         """Of a delay: what it completes with once it is over."""
         self.next_handle: str | None = None
         self.loop: LoopRun | None = None
+        self.region: RegionRun | None = None
+        """Set where this is no activation of the node, but the region that it is the header of."""
 
     @property
     def place(self) -> tuple[str, str]:
@@ -127,11 +137,27 @@ class Activation(OpenActivation):
         return self.node.id, self.scope.path
 
 
+class RegionRun:
+    """A region under way: its pass, and what the verdicts of the edges that leave it are so far."""
+
+    __slots__ = ("exits", "is_again", "number", "open_pass")
+
+    def __init__(self, exits: int) -> None:
+        self.number = 0
+        """Of the latest pass, from 1 on."""
+        self.open_pass: Scope | None = None
+        self.is_again = False
+        """An again edge was live in the latest pass."""
+        self.exits: list[Payload | None] = [None] * exits
+        """Of each exit that was live in any pass what its source came to the last time; None: dead so far."""
+
+
 class Scope:
-    """The root, or one iteration of a loop: verdict counters, open activations, what was written."""
+    """The root, an iteration of a loop or a pass of a region: verdict counters, open activations, what was written."""
 
     __slots__ = (
         "back",
+        "base",
         "bindings",
         "body",
         "bytes",
@@ -145,16 +171,22 @@ class Scope:
         "owner",
         "parent",
         "path",
+        "region",
         "remaining",
         "sinks",
     )
 
     def __init__(self, path: str, body: Body, parent: Scope | None, owner: Activation | None, index: int) -> None:
+        is_pass = body.header is not None
         self.path = path
         self.body = body
         self.parent = parent
-        self.owner = owner
-        """The loop activation that this is an iteration of; None at the root."""
+        self.owner = None if is_pass else owner
+        """The loop activation that this is an iteration of; None at the root, and in a pass."""
+        self.region = owner if is_pass else None
+        """The region that this is a pass of."""
+        self.base: Scope = parent.base if is_pass and parent is not None else self
+        """The scope that is no pass: where names are written, and what an unhandled failure ends."""
         self.index = index
         self.live: dict[str, int] = {node.id: edges for node, edges in body.entries}
         self.dead: dict[str, int] = {}
@@ -169,7 +201,8 @@ class Scope:
         """The unhandled error that made this iteration fail."""
         self.back: Payload | None = None
         """Output of the node on the latest live back edge: the iteration's value."""
-        self.sinks: list[tuple[PlanNode, Payload]] = []
+        self.sinks: dict[str, tuple[PlanNode, Payload]] = {}
+        """What its nodes without outgoing edges came to, by node id; in a region the last time."""
 
 
 class InstanceState(RunState[Activation, Activation]):
@@ -183,7 +216,10 @@ class InstanceState(RunState[Activation, Activation]):
         self.root = Scope("", plan.root, None, None, 0)
         self.scopes: dict[str, Scope] = {"": self.root}
         self.unfinished: dict[tuple[str, str], Activation] = {}
-        """Loops that may open an iteration at once, by (node id, scope): a decision had worked enough before."""
+        """Loops that may open an iteration at once, and regions the next pass, by (node id, scope).
+
+        They are left like this where a decision had worked enough.
+        """
         self.ends: list[tuple[str | None, Any]] = []
         """What the root End nodes collected, in seq order."""
 
@@ -205,6 +241,7 @@ class InstanceState(RunState[Activation, Activation]):
 
     def context_of(self, scope: Scope) -> Context:
         """A snapshot of what an activation in this scope sees now."""
+        scope = scope.base
         if scope.parent is None:
             return Context((scope.entries,))
         maps, bindings = [], []
@@ -213,7 +250,7 @@ class InstanceState(RunState[Activation, Activation]):
             maps.append(level.entries)
             if level.bindings is not None:
                 bindings.append(level.bindings)
-            level = level.parent
+            level = None if level.parent is None else level.parent.base
         return Context(tuple(maps), tuple(bindings))
 
     def context_bytes(self, scope: Scope) -> int:
@@ -344,11 +381,12 @@ def _value_of(scope: Scope, spec: LoopSpec, context: Context) -> tuple[Payload, 
         return _yielded(spec, scope.owner, context, Work())
     if scope.back is not None:
         return scope.back, None
-    if not scope.sinks:
+    sinks = list(scope.sinks.values())
+    if not sinks:
         return NULL, None
-    if len(scope.sinks) == 1:
-        return scope.sinks[0][1], None
-    return Payload.trusted({(node.output_variable or node.id): output.value for node, output in scope.sinks}), None
+    if len(sinks) == 1:
+        return sinks[0][1], None
+    return Payload.trusted({(node.output_variable or node.id): output.value for node, output in sinks}), None
 
 
 def _yielded(spec: LoopSpec, owner: Activation, context: Context, work: Work) -> tuple[Payload, RunError | None]:

@@ -8,7 +8,8 @@ decision's `todo`; `decide` then handles its edges.
 from __future__ import annotations
 
 from anabranch.engine.rules.commands import AwaitChild, Dispatch
-from anabranch.engine.rules.drawn.drawn_state import Activation, LoopRun, Scope, error_of
+from anabranch.engine.rules.drawn.drawn_state import Activation, LoopRun, RegionRun, Scope, error_of
+from anabranch.engine.rules.drawn.scopes import depth_of, pass_path
 from anabranch.engine.rules.events import DEFAULT_HANDLE, DONE_HANDLE, EventType
 from anabranch.engine.rules.evolve import failure_handle
 from anabranch.engine.rules.payloads import ChildAwaited, DelayStarted, LoopOpened, NodeFailed
@@ -165,26 +166,28 @@ def complete(builder: DrawnDecisionBuilder, activation: Activation, output: Payl
 def fail(builder: DrawnDecisionBuilder, activation: Activation, error: RunError) -> None:
     """The activation fails for good: handled, or the end of its iteration or of the instance."""
     node, scope = activation.node, activation.scope
-    handle = failure_handle(node)
+    handle = failure_handle(node, scope.body)
     if activation.child_id is None:  # else it is the child's end that we hear of
         builder.abandon(activation)
     payload = NodeFailed(error).payload
     builder.emit(EventType.NODE_FAILED, activation, payload=payload, next_handle=handle, error_message=error.message)
-    if handle is None and (node.error_handling == "fail_workflow" or scope.owner is None):
+    if handle is None and (node.error_handling == "fail_workflow" or scope.base.owner is None):
         builder.fail_instance(error)
         return
     if handle is None:
-        abandon(builder, scope)
+        abandon(builder, scope.base)
     builder.todo.append((scope, node))
 
 
 def abandon(builder: DrawnDecisionBuilder, scope: Scope) -> None:
-    """End all that is open or undecided in an iteration, innermost loops first."""
+    """End all that is open or undecided in an iteration, innermost loops and regions first."""
     scopes = [scope]
     for outer in scopes:  # grows while it is walked: breadth first
         for activation in outer.open.values():
             if activation.loop is not None:
                 scopes.extend(activation.loop.open.values())
+            elif activation.region is not None and activation.region.open_pass is not None:
+                scopes.append(activation.region.open_pass)
     for inner in reversed(scopes):
         for node in inner.body.nodes:
             if node.id not in inner.ended:
@@ -193,7 +196,7 @@ def abandon(builder: DrawnDecisionBuilder, scope: Scope) -> None:
 
 def terminate(builder: DrawnDecisionBuilder) -> None:
     """An End with `terminate`: what is open becomes SKIPPED, the instance COMPLETED."""
-    for scope in sorted(builder.state.scopes.values(), key=lambda scope: scope.path.count("["), reverse=True):
+    for scope in sorted(builder.state.scopes.values(), key=lambda scope: depth_of(scope.path), reverse=True):
         for activation in sorted(scope.open.values(), key=lambda activation: activation.loop is not None):
             builder.skip(activation.node, scope)
     builder.end_instance(EventType.INSTANCE_COMPLETED, Payload.trusted(builder.state.output()))
@@ -209,10 +212,13 @@ def open_loop(builder: DrawnDecisionBuilder, activation: Activation, source: Pay
 
 
 def go_on(builder: DrawnDecisionBuilder, activation: Activation) -> None:
-    """Go on with a loop: open further iterations, or end it. Harmless if it has ended already.
+    """Go on with a loop or a region: open further iterations, or end it. Harmless if it has ended already.
 
     Stops where it is once the decision has worked enough: the state then owes a wake-up for it.
     """
+    if activation.region is not None:
+        _pass_again(builder, activation, activation.region)
+        return
     run, spec = activation.loop, activation.node.loop
     if run is None or spec is None or activation.scope.open.get(activation.node.id) is not activation:
         return
@@ -229,13 +235,28 @@ def go_on(builder: DrawnDecisionBuilder, activation: Activation) -> None:
         builder.worked += DISPATCH_UNITS * len(spec.body.first)
         path = f"{prefix}[{run.next_index}]"
         for node in spec.body.first:
-            builder.dispatch(node, path)
+            builder.enter(node, path)
     if run.error is not None:
         for scope in list(run.open.values()):
             abandon(builder, scope)
         fail(builder, activation, run.error)
     elif not run.open:
         complete(builder, activation, run.output(), DONE_HANDLE)
+
+
+def _pass_again(builder: DrawnDecisionBuilder, activation: Activation, run: RegionRun) -> None:
+    """Begin the next pass of a region whose latest one led back to its header."""
+    node, scope = activation.node, activation.scope
+    is_over = run.open_pass is not None or scope.open.get(node.id) is not activation
+    if is_over or builder.has_worked_enough:
+        return
+    assert node.region is not None
+    if run.number >= node.region.passes_max:
+        message = f"the loop at {node.id!r} wants more than its {node.region.passes_max} passes (maxPasses)"
+        fail(builder, activation, error_about(activation, "LOOP_LIMIT", "LoopLimit", message))
+        return
+    builder.worked += ITERATION_UNITS + DISPATCH_UNITS
+    builder.dispatch(node, pass_path(node.id, scope.path, run.number + 1))
 
 
 def _condition_holds(builder: DrawnDecisionBuilder, activation: Activation, run: LoopRun) -> bool:

@@ -17,14 +17,18 @@ from anabranch.engine.rules.graph.loop_config import LOOP_TYPE, concurrency, is_
 from anabranch.engine.rules.graph.node_facts import handles_of
 from anabranch.engine.rules.graph.node_types import BUILTIN_TYPES, NodeTypes
 from anabranch.engine.rules.graph.plan import (
+    AGAIN,
     START_OUTPUT_BYTES_MAX,
     Body,
     Evaluator,
     GivenResult,
+    LeavingEdge,
     LoopSpec,
     Plan,
     PlanEdge,
     PlanNode,
+    PlanRegion,
+    RegionExit,
 )
 from anabranch.engine.rules.graph.structure import Structure, structure_of
 from anabranch.engine.rules.graph.validate import refusal_of
@@ -77,6 +81,8 @@ class _Compiler:
         self._evaluates = evaluates
         self._nodes: dict[str, PlanNode] = {}
         self._bodies: dict[str | None, Body] = {None: Body(loop=None)}
+        self._regions: dict[str, PlanRegion] = {}
+        """By the id of the header."""
         self._outgoing: defaultdict[str, list[GraphEdge]] = defaultdict(list)
         for edge in graph.edges:
             self._outgoing[edge.source].append(edge)
@@ -85,9 +91,11 @@ class _Compiler:
         """The plan: nodes in the order of their loops, edges with their exits, configs with compiled templates."""
         graph = self._graph
         # An outer loop comes before the nodes of its body, so a node's home is there when it is made.
+        # So does the header of a region.
         for node_id in self._structure.order:
             self._nodes[node_id] = self._node(graph.nodes[node_id])
         self._connect()
+        self._connect_regions()
         self._fill_bodies()
         assert graph.start is not None
         return Plan(
@@ -103,6 +111,10 @@ class _Compiler:
     def _node(self, written: GraphNode) -> PlanNode:
         used = {edge.handle for edge in self._outgoing[written.id]}
         handles, default_timeout_ms = self._facts(written, used)
+        home = self._bodies[self._structure.homes[written.id]]
+        around = self._structure.regions.around(written.id)
+        if around and around[0] != written.id:
+            home = self._regions[around[0]].body
         node = PlanNode(
             id=written.id,
             type=written.type,
@@ -115,10 +127,14 @@ class _Compiler:
             heartbeat_ms=written.heartbeat_ms,
             handles=handles,
             exits=handles - {ERROR_HANDLE},
-            home=self._bodies[self._structure.homes[written.id]],
+            home=home,
             has_error_edge=ERROR_HANDLE in used,
             evaluate=self._evaluator(written) if self._evaluates else None,
         )
+        if around and around[0] == written.id:
+            outer = self._regions[around[1]].body if len(around) > 1 else home
+            node.home = Body(loop=None, header=node, outer=outer)
+            node.region = self._regions[written.id] = PlanRegion(node.home, written.max_passes)
         if written.type == "start":
             node.output_bytes_max = START_OUTPUT_BYTES_MAX
         if written.type == LOOP_TYPE:
@@ -169,7 +185,8 @@ class _Compiler:
         structure, nodes = self._structure, self._nodes
         edges: defaultdict[str, list[PlanEdge]] = defaultdict(list)
         back_handles: defaultdict[str, set[str]] = defaultdict(set)
-        staying = {id(edge) for edge in structure.forward}
+        regions = structure.regions
+        staying = {id(edge) for edge in structure.forward if not self._left_by(edge)}
         # In document order, so that equal definitions make equal plans.
         for edge in self._graph.edges:
             if id(edge) in staying:
@@ -177,22 +194,70 @@ class _Compiler:
         for edge in structure.forward + structure.entering:
             nodes[edge.target].in_count += 1
         for edge in structure.returning:
-            back_handles[edge.source].add(edge.handle)
+            if not regions.around(edge.source):
+                back_handles[edge.source].add(edge.handle)
         for node_id, node in nodes.items():
             node.edges = tuple(edges[node_id])
             node.back_handles = frozenset(back_handles[node_id])
             # The `loop` edges of a loop stay inside it: its list is what it hands on, so it may be a sink.
             node.is_sink = not node.edges and not node.back_handles
 
+    def _connect_regions(self) -> None:
+        """Say of each edge that leaves a pass which exit of which regions it is."""
+        if not self._regions:
+            return
+        leaving: defaultdict[str, list[LeavingEdge]] = defaultdict(list)
+        exits: defaultdict[str, list[RegionExit]] = defaultdict(list)
+        structure = self._structure
+        again = {id(edge) for edge in structure.again}
+        returning = {id(edge) for edge in structure.returning}
+        inner = {id(edge) for edge in (*structure.forward, *structure.again, *structure.returning)}
+        for edge in self._graph.edges:
+            if id(edge) not in inner:
+                continue
+            left = self._left_by(edge)
+            source, number = self._nodes[edge.source], AGAIN
+            for header in reversed(left):  # outermost first: each exit knows which one it is of the region around it
+                if header == left[-1]:
+                    found = RegionExit(
+                        source,
+                        edge.handle,
+                        target=self._nodes[edge.target] if id(edge) not in again | returning else None,
+                        returns=id(edge) in returning,
+                    )
+                else:
+                    found = RegionExit(source, edge.handle, outer=number)
+                number = len(exits[header])
+                exits[header].append(found)
+            if left or id(edge) in again:
+                leaving[edge.source].append(LeavingEdge(edge.handle, number))
+        for node_id, edges in leaving.items():
+            self._nodes[node_id].leaving = tuple(edges)
+            self._nodes[node_id].is_sink = False
+        for header, region in self._regions.items():
+            region.exits = tuple(exits[header])
+
+    def _left_by(self, edge: GraphEdge) -> list[str]:
+        """The headers of the regions that an edge leads out of, innermost first."""
+        nodes = self._structure.regions.by_header
+        return [
+            header for header in self._structure.regions.around(edge.source) if edge.target not in nodes[header].nodes
+        ]
+
     def _fill_bodies(self) -> None:
-        members: defaultdict[str | None, list[PlanNode]] = defaultdict(list)
+        members: defaultdict[int, list[PlanNode]] = defaultdict(list)
         for node_id in self._structure.order:
-            members[self._structure.homes[node_id]].append(self._nodes[node_id])
+            node = self._nodes[node_id]
+            members[id(node.home)].append(node)
+            if node.region is not None:
+                members[id(node.home.outer)].append(node)
         entries: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for edge in self._structure.entering:
             entries[edge.source][edge.target] += 1
+        for region in self._regions.values():
+            region.body.nodes = tuple(members[id(region.body)])
         for home, body in self._bodies.items():
-            body.nodes = tuple(members[home])
+            body.nodes = tuple(members[id(body)])
             if home is not None:
                 body.entries = tuple((self._nodes[node_id], count) for node_id, count in entries[home].items())
                 body.first = tuple(node for node, count in body.entries if node.join_any or node.in_count == count)

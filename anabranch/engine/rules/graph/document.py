@@ -61,6 +61,11 @@ VARIABLE_LENGTH_MAX = 255
 JOIN_MODES = ("all", "any")
 ERROR_HANDLINGS = ("continue", "ignore", "fail_workflow")
 
+# 1,000 passes, as rounds of `while`: a condition that never turns false is the usual mistake. At most 100,000, as
+# iterations: each pass leaves rows.
+PASSES_MAX_DEFAULT = 1_000
+PASSES_MAX = 100_000
+
 RESERVED_VARIABLES = frozenset({"input", "output", "item", "index", "count", "results", "secret"})
 """Names of the context that the engine gives; `__` anywhere in a name is reserved too."""
 
@@ -91,6 +96,9 @@ class GraphNode:
     """None: not written; the type's default holds."""
     heartbeat_ms: int | None = None
     """How long an attempt may be silent; None: for ever."""
+    max_passes: int = PASSES_MAX_DEFAULT
+    """How often a loop that begins at the node runs at most."""
+    max_passes_written: bool = False
     disabled: bool = False
     """It completes at once, unexecuted. Never of `start`."""
     disabled_written: Any = None
@@ -312,10 +320,22 @@ class _Reader(FieldReader):
         node.heartbeat_ms = self.duration_ms(
             value, "heartbeatTimeout", node.pointer, code="BAD_TIMEOUT", node_id=node.id
         )
+        self._max_passes(value, node)
         try:
             node.retry = RetryPolicy.parse(value.get("retry"))
         except ValueError as refusal:
             self.error("BAD_RETRY", str(refusal), node.pointer + "/retry", node_id=node.id)
+
+    def _max_passes(self, value: dict[str, Any], node: GraphNode) -> None:
+        given = value.get("maxPasses")
+        if given is None:
+            return
+        node.max_passes_written = True
+        if isinstance(given, int) and not isinstance(given, bool) and 1 <= given <= PASSES_MAX:
+            node.max_passes = given
+            return
+        message = f"maxPasses must be a whole number from 1 to {PASSES_MAX}, not {quoted(given)}"
+        self.error("BAD_MAX_PASSES", message, node.pointer + "/maxPasses", node_id=node.id)
 
     def _output_variable(self, value: dict[str, Any], node: GraphNode) -> str | None:
         name = self.text(value, "outputVariable", node.pointer, node_id=node.id)

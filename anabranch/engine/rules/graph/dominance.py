@@ -7,8 +7,9 @@ size (a ladder of back edges), and a server must not be blocked for so long.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 Vertex = TypeVar("Vertex", bound=Hashable)
 
@@ -26,6 +27,31 @@ def immediate_dominators(successors: Mapping[Vertex, Iterable[Vertex]], start: V
             predecessors[number[successor]].append(index)
     dominators = _dominators(parents, predecessors)
     return {vertex: order[dominators[index]] for index, vertex in enumerate(order) if index}
+
+
+class DominatorTree(Generic[Vertex]):
+    """Which vertices dominate which, asked in constant time; made of the immediate dominators."""
+
+    def __init__(self, parents: Mapping[Vertex, Vertex]) -> None:
+        children: defaultdict[Vertex, list[Vertex]] = defaultdict(list)
+        for vertex, parent in parents.items():
+            children[parent].append(vertex)
+        self.first: dict[Vertex, int] = {}
+        """The number of each vertex; what it dominates has the numbers up to `last`."""
+        self.last: dict[Vertex, int] = {}
+        stack = [(root, False) for root in children if root not in parents]
+        while stack:
+            vertex, is_done = stack.pop()
+            if is_done:
+                self.last[vertex] = len(self.first) - 1
+            else:
+                self.first[vertex] = len(self.first)
+                stack.append((vertex, True))
+                stack.extend((child, False) for child in children[vertex])
+
+    def dominates(self, upper: Vertex, lower: Vertex) -> bool:
+        """Does every way from start to `lower` pass `upper`? Each vertex dominates itself."""
+        return self.first[upper] <= self.first[lower] <= self.last[upper]
 
 
 def _depth_first(successors: Mapping[Vertex, Iterable[Vertex]], start: Vertex) -> tuple[list[Vertex], list[int]]:

@@ -13,7 +13,8 @@ from functools import cached_property
 from typing import TypeAlias
 
 from anabranch.engine.rules.graph.document import Graph, GraphEdge
-from anabranch.engine.rules.graph.structure import Exit, Structure
+from anabranch.engine.rules.graph.regions import Exit
+from anabranch.engine.rules.graph.structure import Structure
 
 NodeSet: TypeAlias = int
 """A set of nodes as a bit mask."""
@@ -30,6 +31,7 @@ class Flow:
         self._outgoing: defaultdict[str, list[GraphEdge]] = defaultdict(list)
         self._incoming: defaultdict[str, list[GraphEdge]] = defaultdict(list)
         self._entering = {id(edge) for edge in structure.entering}
+        self._regions = {header: self.node_set(region.nodes) for header, region in structure.regions.by_header.items()}
         for edge in structure.forward + structure.entering:
             self._outgoing[edge.source].append(edge)
             self._incoming[edge.target].append(edge)
@@ -52,13 +54,16 @@ class Flow:
     def behind(self) -> dict[str, NodeSet]:
         """For each node those that may have ended before it begins: whatever has a way to it.
 
-        A loop is not behind its own body: while that runs, the loop has not ended.
+        A loop is not behind its own body: while that runs, the loop has not ended. In a region everything may have
+        ended, in an earlier pass.
         """
         behind: dict[str, NodeSet] = {}
         for node_id in self._order:
             nodes = 0
             for edge in self._incoming[node_id]:
                 nodes |= behind[edge.source] | self._ended_source(edge)
+            for header in self._structure.regions.around(node_id):
+                nodes |= self._regions[header]
             behind[node_id] = nodes
         return behind
 
@@ -94,7 +99,7 @@ class Flow:
         alive: set[str] = set()
         dead: list[GraphEdge] = []
         returning = defaultdict(list)
-        for edge in self._structure.returning:
+        for edge in (*self._structure.returning, *self._structure.again):
             returning[edge.source].append(edge)
         for node_id in self._order:
             edges = self._outgoing[node_id] + returning[node_id]
@@ -109,7 +114,14 @@ class Flow:
         return dead
 
     def _ended_source(self, edge: GraphEdge) -> NodeSet:
-        return 0 if id(edge) in self._entering else self._bits[edge.source]
+        """What has ended, or will never run, when an edge comes: its source, and the regions that it leads out of."""
+        if id(edge) in self._entering:
+            return 0
+        nodes = self._bits[edge.source]
+        for header in self._structure.regions.around(edge.source) if self._regions else ():
+            if not self._regions[header] & self._bits[edge.target]:
+                nodes |= self._regions[header]
+        return nodes
 
     def _excluded_by(self, edge: GraphEdge) -> NodeSet:
         """Nodes that never run in a run that takes this edge.

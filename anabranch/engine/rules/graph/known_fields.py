@@ -22,6 +22,7 @@ NODE_FIELDS = frozenset(
         "retry",
         "timeout",
         "heartbeatTimeout",
+        "maxPasses",
         "position",
         "disabled",
     }
@@ -41,7 +42,6 @@ NODE_FIELDS_WITHOUT_EFFECT = frozenset(
         "concurrency",
         "onItemError",
         "batchSize",
-        "maxPasses",
         "pool",
     }
 )

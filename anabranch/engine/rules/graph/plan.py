@@ -73,13 +73,59 @@ class LoopSpec:
     body: Body
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class RegionExit:
+    """An edge that leads out of a region: where its verdict goes when the region ends.
+
+    Where none of the three is set, it leads back to the header of the region around it.
+    """
+
+    source: PlanNode
+    handle: str
+    target: PlanNode | None = None
+    """A node of the body around the region."""
+    outer: int | None = None
+    """The exit of the region around it that the same edge is: its number there."""
+    returns: bool = False
+    """It leads back to the loop node whose body the region is in."""
+
+
+@dataclass(slots=True, eq=False)
+class PlanRegion:
+    """A loop without a loop node: its passes run one after the other, while an again edge is live."""
+
+    body: Body
+    """The nodes of a pass."""
+    passes_max: int
+    exits: tuple[RegionExit, ...] = ()
+
+
+AGAIN = -1
+"""In place of the number of an exit: the edge leads back to the header of its region."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LeavingEdge:
+    """An edge by which a node of a region leaves the pass that it runs in."""
+
+    handle: str
+    exit: int
+    """The number of the exit; AGAIN for an again edge."""
+
+
 @dataclass(slots=True, eq=False)
 class Body:
-    """The nodes that live in one kind of scope: the root, or the iterations of one loop."""
+    """The nodes that live in one kind of scope: the root, the iterations of one loop, or the passes of one region."""
 
     loop: PlanNode | None
+    """The loop node; None at the root, and in a region."""
+    header: PlanNode | None = None
+    """The header of the region that this is; None for the root and for loops."""
+    outer: Body | None = None
+    """Of a region: the body around it."""
     nodes: tuple[PlanNode, ...] = ()
-    """Every node directly here (not those of inner loops), in topological order."""
+    """Every node directly here (not those of inner loops and regions), in topological order; the header of an inner
+    region stands for the region."""
     entries: tuple[tuple[PlanNode, int], ...] = ()
     """Targets of the loop's `loop` edges with the number of such edges: live when the scope opens."""
     first: tuple[PlanNode, ...] = ()
@@ -105,17 +151,21 @@ class PlanNode:
     exits: frozenset[str]
     """Those that its handler may name: all but `error`, which only the engine picks."""
     home: Body
-    """The body that this node lives in."""
+    """The body that this node lives in; of the header of a region the region."""
     heartbeat_ms: int | None = None
     """How long an execution may be without a sign of life (`helpers.progress`); None: for ever."""
     output_bytes_max: int = VALUE_BYTES_MAX
     """How large its output may be as JSON."""
     in_count: int = 0
-    """Incoming edges that have a verdict: all but back edges. For entries, `loop` edges count too."""
+    """Incoming edges that have a verdict: all but back and again edges. For entries, `loop` edges count too."""
     edges: tuple[PlanEdge, ...] = ()
     """Outgoing forward edges inside `home`; for a loop node those of `done` and `error`, never of `loop`."""
+    leaving: tuple[LeavingEdge, ...] = ()
+    """Of a node in a region: again edges and exits."""
+    region: PlanRegion | None = None
+    """The region that begins at this node."""
     back_handles: frozenset[str] = frozenset()
-    """Handles with an edge back to the loop that `home` belongs to."""
+    """Handles with an edge back to the loop that `home` belongs to; none in a region, where they are exits."""
     has_error_edge: bool = False
     """An edge (forward or back) leaves by `error`."""
     is_sink: bool = False

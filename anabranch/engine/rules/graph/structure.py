@@ -4,27 +4,22 @@ Pure. `validate` reports its problems, `flow` builds on it, `compile_plan` compi
 edge leaves by is a vertex of its own, between its node and the target of the edge. The body of a loop is then what the
 vertex of its `loop` handle dominates (every path from start passes it), and a node belongs to the innermost such loop.
 An edge stays in its body, enters a body by the `loop` handle, or returns to the loop; any other edge crosses a border.
+Of the edges that stay, some lead back: `regions` has the loops that they close.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
 
 from anabranch.engine.rules.events import DONE_HANDLE, LOOP_HANDLE
 from anabranch.engine.rules.graph.document import Graph, GraphEdge
-from anabranch.engine.rules.graph.dominance import immediate_dominators
+from anabranch.engine.rules.graph.dominance import DominatorTree, immediate_dominators
 from anabranch.engine.rules.graph.loop_config import LOOP_TYPE
 from anabranch.engine.rules.graph.problems import Problem, quoted
+from anabranch.engine.rules.graph.regions import REGION_DEPTH_MAX, Regions, Vertex
 from anabranch.engine.rules.graph.walks import Successors, knots, ordered, reached, shortest_cycle, successors_of
-
-Exit: TypeAlias = tuple[str, str]
-"""A handle that an edge leaves by: (node id, handle)."""
-
-Vertex: TypeAlias = str | Exit
-"""A node (by id) or an exit."""
 
 # 12 nodes of a cycle in a message: enough to find it on the canvas.
 CYCLE_NODES_SHOWN = 12
@@ -41,13 +36,17 @@ class Structure:
     homes: dict[str, str | None] = field(default_factory=dict)
     """The loop whose body a node is directly in; None at the root."""
     forward: list[GraphEdge] = field(default_factory=list)
-    """Edges that stay at home."""
+    """Edges that stay at home and do not lead back."""
+    again: list[GraphEdge] = field(default_factory=list)
+    """Edges that lead back at home: to a node that every way to their source passes."""
     entering: list[GraphEdge] = field(default_factory=list)
     """`loop` edges into the loop's own body."""
     returning: list[GraphEdge] = field(default_factory=list)
     """Edges from a node directly in a body back to its loop node."""
     parents: dict[Vertex, Vertex] = field(default_factory=dict)
     """Immediate dominators: the last vertex that every way from start to this one passes."""
+    regions: Regions = field(default_factory=lambda: Regions([], [], [], {}))
+    """The loops that `again` edges close."""
     problems: list[Problem] = field(default_factory=list)
     """Cycles and crossed borders."""
 
@@ -65,8 +64,13 @@ class Structure:
         return found
 
     def up_to(self, node_id: str) -> Structure:
-        """The structure of a node and all that lead to it alone."""
+        """The structure of a node and all that leads to it alone, whole loops included."""
         kept = self.before(node_id)
+        for region in self.regions.by_header.values():
+            if region.header in kept and node_id not in region.nodes:
+                kept |= region.nodes
+        whole = kept - {node_id, *loops_around(node_id, self.homes)}
+        kept |= {each for each in self.order if not whole.isdisjoint(loops_around(each, self.homes))}
 
         def inside(edges: list[GraphEdge]) -> list[GraphEdge]:
             return [edge for edge in edges if edge.source in kept and edge.target in kept]
@@ -75,9 +79,15 @@ class Structure:
             self,
             order=[each for each in self.order if each in kept],
             forward=inside(self.forward),
+            again=inside(self.again),
             entering=inside(self.entering),
             returning=inside(self.returning),
-        )
+        ).with_regions()
+
+    def with_regions(self) -> Structure:
+        """Find the regions, once all edges are sorted and the forward ones have no cycles."""
+        self.regions = Regions(self.forward, self.again, self.returning, self.parents)
+        return self
 
     @property
     def is_sound(self) -> bool:
@@ -89,18 +99,35 @@ def structure_of(graph: Graph) -> Structure:
     """Work out the structure of a graph. Never raises; edges of handles that do not exist count too."""
     structure = Structure()
     reachable = _reach(graph, structure)
-    structure.problems.extend(_detached_cycles(graph, reachable))
     if graph.start is None:
         return structure
     inner = [edge for edge in graph.edges if edge.source in reachable]
     _find_homes(graph, inner, structure)
     for edge in inner:
         _classify(graph, edge, structure)
-    cycles = _cycles(successors_of((edge.source, edge.target) for edge in structure.forward), graph)
-    structure.problems.extend(cycles)
+    structure.problems.extend(_find_regions(graph, structure))
     if not structure.problems:
         structure.order = _order(graph, reachable, structure)
     return structure
+
+
+def _find_regions(graph: Graph, structure: Structure) -> Iterator[Problem]:
+    """Tell the edges that lead back from the others; yield what makes that impossible."""
+    if not knots(_ways(structure)):
+        return
+    tree = DominatorTree(structure.parents)
+    structure.again = [edge for edge in structure.forward if tree.dominates(edge.target, edge.source)]
+    leading_back = {id(edge) for edge in structure.again}
+    structure.forward = [edge for edge in structure.forward if id(edge) not in leading_back]
+    entangled = list(_entangled(graph, structure, _ways(structure)))
+    yield from entangled
+    if entangled or structure.problems:
+        return
+    too_deep = structure.with_regions().regions.too_deep
+    if too_deep is not None:
+        message = f"the loop that begins at {quoted(too_deep)} has more than {REGION_DEPTH_MAX} loops inside each other"
+        hint = "Move the inner ones into a workflow of their own, or lead back to one node only."
+        yield Problem("LOOPS_TOO_DEEP", message, graph.nodes[too_deep].pointer, too_deep, hint=hint)
 
 
 def loops_around(node_id: str, homes: dict[str, str | None]) -> list[str]:
@@ -119,20 +146,6 @@ def _reach(graph: Graph, structure: Structure) -> set[str]:
     reachable = reached(successors_of((edge.source, edge.target) for edge in graph.edges), graph.start.id)
     structure.unreachable = [node_id for node_id in graph.nodes if node_id not in reachable]
     return reachable
-
-
-def _detached_cycles(graph: Graph, reachable: set[str]) -> list[Problem]:
-    """Cycles among nodes that start does not reach.
-
-    Bodies cannot be told there, for nothing says which node comes first. But every legal cycle
-    uses a `loop` edge: what is cyclic without those is a cycle however the rest gets connected.
-    """
-    ways = successors_of(
-        (edge.source, edge.target)
-        for edge in graph.edges
-        if edge.source not in reachable and not _is_loop_exit(graph, edge)
-    )
-    return _cycles(ways, graph)
 
 
 def _is_loop_exit(graph: Graph, edge: GraphEdge) -> bool:
@@ -200,25 +213,36 @@ def _crossing(edge: GraphEdge, structure: Structure) -> Problem:
     return Problem("LOOP_BORDER", message, edge.pointer, edge.source, edge.id, hint)
 
 
-def _cycles(ways: Successors, graph: Graph) -> list[Problem]:
-    """One problem per knot of nodes that reach each other, naming one cycle in it."""
+def _ways(structure: Structure) -> Successors:
+    return successors_of((edge.source, edge.target) for edge in structure.forward)
+
+
+def _entangled(graph: Graph, structure: Structure, ways: Successors) -> Iterator[Problem]:
+    """One problem per knot of nodes that reach each other and are entered at several of them, with two of these.
+
+    Nothing says which of them comes first, so nobody can tell one pass from the next.
+    """
     position = {node_id: index for index, node_id in enumerate(graph.nodes)}
-    problems = []
-    for knot in knots(ways):
-        cycle = shortest_cycle(ways, knot, min(knot, key=position.__getitem__))
-        problems.append(_cycle(cycle, graph, size=len(knot)))
-    return sorted(problems, key=lambda problem: position[problem.node_id or ""])
+    for knot in sorted(knots(ways), key=lambda knot: min(map(position.__getitem__, knot))):
+        entries = {
+            edge.target: edge
+            for edge in reversed(structure.forward + structure.entering)
+            if edge.target in knot and edge.source not in knot
+        }
+        one, other = sorted(entries.values(), key=lambda edge: position[edge.target])[:2]
+        yield _cycle(shortest_cycle(ways, knot, one.target), (one, other), graph, size=len(knot))
 
 
-def _cycle(cycle: Sequence[str], graph: Graph, *, size: int) -> Problem:
+def _cycle(cycle: Sequence[str], entries: tuple[GraphEdge, GraphEdge], graph: Graph, *, size: int) -> Problem:
     shown = [quoted(node_id) for node_id in (*cycle[:CYCLE_NODES_SHOWN], cycle[0])]
     if len(cycle) > CYCLE_NODES_SHOWN:
         shown.insert(CYCLE_NODES_SHOWN, "…")
-    message = f"the nodes lead back to themselves: {' → '.join(shown)}"
+    entered = " and ".join(f"at {quoted(edge.target)} from {quoted(edge.source)}" for edge in entries)
+    message = f"the nodes lead back to themselves: {' → '.join(shown)}; they are entered {entered}"
     if size > len(cycle):
         message += f" ({size} nodes are entangled)"
     closing = next(edge for edge in graph.edges if edge.source == cycle[-1] and edge.target == cycle[0])
-    hint = "To repeat work, put it into the body of a loop node (mode `while` to poll) and lead back to that node."
+    hint = "A loop begins at one node: lead both edges to one node first."
     return Problem("CYCLE", message, closing.pointer, cycle[0], closing.id, hint)
 
 

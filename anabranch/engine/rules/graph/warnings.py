@@ -11,13 +11,21 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from anabranch.engine.rules.events import ELSE_HANDLE, ERROR_HANDLE, LOOP_HANDLE, TIMEOUT_HANDLE
+from anabranch.engine.rules.events import (
+    DEFAULT_HANDLE,
+    DONE_HANDLE,
+    ELSE_HANDLE,
+    ERROR_HANDLE,
+    LOOP_HANDLE,
+    TIMEOUT_HANDLE,
+)
 from anabranch.engine.rules.graph.document import Graph, GraphEdge, GraphNode
 from anabranch.engine.rules.graph.flow import Flow, NodeSet
 from anabranch.engine.rules.graph.known_fields import did_you_mean, slip_of
 from anabranch.engine.rules.graph.loop_config import LOOP_TYPE, is_while, iterations_max
 from anabranch.engine.rules.graph.plan import ignored_handle
 from anabranch.engine.rules.graph.problems import Problem, quoted
+from anabranch.engine.rules.graph.regions import Region
 from anabranch.engine.rules.graph.structure import Structure, loops_around
 from anabranch.engine.rules.templates.path import Path
 from anabranch.engine.rules.templates.template import compile_template, config_templates
@@ -38,6 +46,12 @@ NODE_OUTPUT_PREFIX = "__node_"
 CODE_FIELD = "code"
 CODE_TYPES = frozenset({"javascript", "python"})
 
+# What waits for time, for others or for another run: a loop with one of these on its way does not spin.
+WAITING_TYPES = frozenset({"delay", "waitForEvent", "workflow"})
+
+# Who leaves by these alone decides nothing.
+_ONLY_HANDLES = frozenset({DEFAULT_HANDLE, DONE_HANDLE, LOOP_HANDLE})
+
 # Every type but these has an `error` handle; asking for an error edge there would be asking for the impossible.
 TYPES_WITHOUT_ERROR = frozenset({"start", "end"})
 
@@ -53,23 +67,23 @@ def warnings_of(graph: Graph, structure: Structure) -> list[Problem]:
         *_parallel_writers(graph, structure, flow),
         *_never_written(graph, structure, flow),
         *_input_not_in_schema(graph, structure),
+        *_regions(graph, structure),
+        *_passes_without_region(graph, structure),
     ]
 
 
 def activations_max(graph: Graph, structure: Structure) -> int | None:
     """How many activations a run can have at most; None if there are too many to say."""
-    members: defaultdict[str | None, list[str]] = defaultdict(list)
+    # A loop and the header of a region come before what is inside them.
+    times: dict[str, int] = {}
     for node_id in structure.order:
-        members[structure.homes[node_id]].append(node_id)
-    bounds: dict[str | None, int] = {}
-    # Inner loops come after their outer ones in topological order, so backwards they are known.
-    homes = [None, *(node_id for node_id in structure.order if graph.nodes[node_id].type == LOOP_TYPE)]
-    for home in reversed(homes):
-        bounds[home] = sum(
-            1 + bounds[node_id] * _iterations_max(graph.nodes[node_id]) if node_id in bounds else 1
-            for node_id in members[home]
-        )
-    return bounds[None] if bounds[None] <= ACTIVATIONS_MAX else None
+        home = structure.homes[node_id]
+        bound = 1 if home is None else times[home] * _iterations_max(graph.nodes[home])
+        for header in structure.regions.around(node_id):
+            bound *= graph.nodes[header].max_passes
+        times[node_id] = bound
+    total = sum(times.values())
+    return total if total <= ACTIVATIONS_MAX else None
 
 
 def _iterations_max(loop: GraphNode) -> int:
@@ -83,7 +97,8 @@ def _unreachable(graph: Graph, structure: Structure) -> Iterator[Problem]:
 
 
 def _error_edges(graph: Graph, structure: Structure) -> Iterator[Problem]:
-    error_edges = {edge.source: edge for edge in structure.forward + structure.returning if edge.handle == ERROR_HANDLE}
+    edges = (*structure.forward, *structure.again, *structure.returning)
+    error_edges = {edge.source: edge for edge in edges if edge.handle == ERROR_HANDLE}
     for node_id in structure.order:
         node = graph.nodes[node_id]
         if node.disabled:
@@ -228,6 +243,54 @@ def _never_written(graph: Graph, structure: Structure, flow: Flow) -> Iterator[P
             message = f"{quoted(node_id)} reads {quoted('ctx.' + variable)}, which no node before it writes"
             hint = f"Set it as the outputVariable of a node that leads to {quoted(node_id)}."
             yield Problem("VARIABLE_NEVER_WRITTEN", message, f"{node.pointer}/config{pointer}", node_id, hint=hint)
+
+
+def _regions(graph: Graph, structure: Structure) -> Iterator[Problem]:
+    """What is odd about loops that are drawn without a loop node."""
+    outgoing: defaultdict[str, list[GraphEdge]] = defaultdict(list)
+    for edge in graph.edges:
+        outgoing[edge.source].append(edge)
+    for header, region in structure.regions.by_header.items():
+        pointer, again = graph.nodes[header].pointer, region.again[0]
+        has_choice = any(edge.handle not in _ONLY_HANDLES for node_id in region.nodes for edge in outgoing[node_id])
+        if not region.exits or not has_choice:
+            message = f"{again.shown} leads back, and nothing in the loop at {quoted(header)} decides to leave it"
+            hint = "Let a condition lead out of the loop by one of its handles."
+            yield Problem("LOOP_NEVER_LEFT", message, pointer, header, again.id, hint)
+        if _spins(graph, region, outgoing):
+            message = f"the loop at {quoted(header)} can run again at once: nothing on the way back waits"
+            hint = f"Put a delay before {again.shown}; the loop ends at {graph.nodes[header].max_passes} passes."
+            yield Problem("LOOP_SPINS", message, pointer, header, again.id, hint)
+        for edge in region.run_once:
+            message = f"{edge.shown} leads out of the loop at {quoted(header)} while that may go on"
+            hint = f"{quoted(edge.target)} runs once, after the loop; in each pass, if only the loop leads there."
+            yield Problem("EXIT_RUNS_ONCE", message, edge.pointer, edge.source, edge.id, hint)
+
+
+def _spins(graph: Graph, region: Region, outgoing: Mapping[str, list[GraphEdge]]) -> bool:
+    """Is there a way from the header back to it without a node that waits for something?"""
+    busy = {
+        node_id
+        for node_id in region.nodes
+        if graph.nodes[node_id].type not in WAITING_TYPES or graph.nodes[node_id].disabled
+    }
+    found, stack = {region.header}, [region.header] if region.header in busy else []
+    while stack:
+        for edge in outgoing[stack.pop()]:
+            if edge.target == region.header:
+                return True
+            if edge.target in busy and edge.target not in found:
+                found.add(edge.target)
+                stack.append(edge.target)
+    return False
+
+
+def _passes_without_region(graph: Graph, structure: Structure) -> Iterator[Problem]:
+    for node_id in structure.order:
+        node = graph.nodes[node_id]
+        if node.max_passes_written and node_id not in structure.regions.by_header:
+            message = f"`maxPasses` has no effect: no edge leads back to {quoted(node_id)}"
+            yield Problem("FIELD_WITHOUT_EFFECT", message, node.pointer + "/maxPasses", node_id)
 
 
 def _input_not_in_schema(graph: Graph, structure: Structure) -> Iterator[Problem]:

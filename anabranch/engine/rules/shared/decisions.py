@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from anabranch.engine.rules.coded.names import Mark
 from anabranch.engine.rules.commands import Command, Dispatch, Wake
 from anabranch.engine.rules.drawn.drawn_state import Activation, InstanceState, Phase, Scope
+from anabranch.engine.rules.drawn.scopes import pass_path
 from anabranch.engine.rules.events import TERMINALS, Event, EventType, Status, SuspendReason
 from anabranch.engine.rules.evolve import AnyState, evolve, outstanding
 from anabranch.engine.rules.graph.plan import PlanNode
@@ -195,8 +196,12 @@ class DrawnDecisionBuilder(DecisionBuilder[InstanceState]):
         self.given: deque[tuple[PlanNode, str]] = deque()
         """Nodes, with their scopes, that complete with a given result as soon as nothing else is to be drawn."""
 
+    def enter(self, node: PlanNode, path: str) -> None:
+        """Dispatch a node that is ready in a scope; the header of a region begins the first pass of it."""
+        self.dispatch(node, path if node.region is None else pass_path(node.id, path, 1))
+
     def dispatch(self, node: PlanNode, path: str, *, attempt: int = 1) -> None:
-        """Queue an attempt; its event opens the iteration if it is the first in it."""
+        """Queue an attempt; its event opens the iteration or the pass if it is the first in it."""
         if node.given is not None:
             self.append(_NODE_DISPATCHED, node.id, path, attempt, node.given.note)
             self.given.append((node, path))
@@ -226,7 +231,7 @@ class DrawnDecisionBuilder(DecisionBuilder[InstanceState]):
 
     def abandon(self, activation: Activation) -> None:
         """An activation is over before its child is, which may be on its way into the world just now."""
-        if activation.node.type == WORKFLOW_TYPE:
+        if activation.node.type == WORKFLOW_TYPE and activation.region is None:
             self.cancels.append(activation.child_of(self.state.head.instance_id))
 
     def emit(

@@ -1,0 +1,57 @@
+"""The scopes of drawn runs as they are written: `each[3]` is an iteration, `ask#2` a pass, and `each[3]/ask#2` both.
+
+Pure. Read by the fold, by the projection of the log and by what explains runs.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_STEP = re.compile(r"(?:(.*)/)?(?:([^/\[\]#]+)\[(\d+)\]|([^/\[\]#]+)#(\d+))", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class ScopePlace:
+    """Where a scope belongs: of `a[1]/b[2]` iteration 2 of the loop `b` in `a[1]`."""
+
+    node_id: str
+    """The loop, or the header of the region."""
+    scope: str
+    """The scope around it."""
+    index: int
+    """Of iterations from 0 on, of passes from 1 on."""
+    is_pass: bool
+
+
+def place_of(path: str) -> ScopePlace:
+    """Where a scope belongs. Raises ValueError for the root, and for what is no scope of a drawn run."""
+    found = _STEP.fullmatch(path)
+    if found is None:
+        raise ValueError(f"{path!r} is no iteration and no pass")
+    outer, loop, index, header, number = found.groups()
+    if loop is not None:
+        return ScopePlace(loop, outer or "", int(index), False)
+    return ScopePlace(header, outer or "", int(number), True)
+
+
+def is_pass(path: str) -> bool:
+    """Is it a pass of a region?"""
+    return "#" in path.rpartition("/")[2]
+
+
+def base_of(path: str) -> str:
+    """The scope itself, or what is around the passes: of `each[3]/ask#2` it is `each[3]`, of `ask#2` the root."""
+    while path and is_pass(path):
+        path = path.rpartition("/")[0]
+    return path
+
+
+def pass_path(header: str, scope: str, number: int) -> str:
+    """The scope of a pass."""
+    return f"{scope}/{header}#{number}" if scope else f"{header}#{number}"
+
+
+def depth_of(path: str) -> int:
+    """How many loops and regions are around what runs in a scope."""
+    return path.count("[") + path.count("#")

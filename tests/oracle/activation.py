@@ -10,6 +10,13 @@ Errors: TypeAlias = tuple[tuple[str, int | None], ...]
 """(code, attempt) of each error it may be; several: whichever happens first. Attempt None: not promised."""
 
 
+def base_of(scope: str) -> str:
+    """The scope itself, or the one around the passes that it is in: names are written there."""
+    while "#" in scope.rpartition("/")[2]:
+        scope = scope.rpartition("/")[0]
+    return scope
+
+
 @dataclass(eq=False)
 class Activation:
     """One node in one scope, as if nothing ever stopped the run."""
@@ -61,3 +68,18 @@ class Iteration:
     """Not empty: the iteration fails with one of these."""
     stuck: bool
     """It never ends by itself, because something in it stops the instance."""
+
+
+@dataclass(eq=False)
+class Passes:
+    """One region in one scope, as a member of what is around it."""
+
+    live: set[tuple[str, str, str]] = field(default_factory=set)
+    """The edges out of it that were live in any pass."""
+    past: frozenset[Activation] = frozenset()
+    is_open: bool = False
+    """It never ends: its edges stay without a verdict."""
+    breaking: list[Activation] = field(default_factory=list)
+    """Failures in it that nobody handles there."""
+    undecided: list[Activation] = field(default_factory=list)
+    """What would be skipped if the iteration around it failed."""

@@ -1,4 +1,4 @@
-"""The node type `flaky`, which fails as its script says, beside the built-in types."""
+"""The node types `flaky`, which fails as its script says, and `pick`, which takes a handle, beside the built-in ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from anabranch.engine.handling import Handler, HandlerRegistry, HandlerResult, Helpers
 from anabranch.engine.rules.graph.node_types import NodeType
 from anabranch.errors import NonRetryable
-from tests.oracle.script import Script, planned_failure, try_fails
+from tests.oracle.script import Script, planned_failure, planned_handle, try_fails
 
 FLAKY = NodeType(
     type="flaky",
@@ -19,8 +19,17 @@ FLAKY = NodeType(
 )
 
 
+PICK = NodeType(
+    type="pick",
+    title="Pick",
+    config_schema={"type": "object", "properties": {"handles": {"type": "array"}}},
+    handles=lambda config: tuple(config["handles"]),
+    check=lambda config: (),
+)
+
+
 class WithFlaky:
-    """A registry with one more type, whose handler plays one script."""
+    """A registry with two more types, whose handlers play one script."""
 
     def __init__(self, others: HandlerRegistry, script: Script) -> None:
         self._others = others
@@ -28,15 +37,27 @@ class WithFlaky:
 
     def get(self, type_name: str) -> NodeType | None:
         """The type, or None if nobody registered it."""
-        return FLAKY if type_name == FLAKY.type else self._others.get(type_name)
+        return _TYPES.get(type_name) or self._others.get(type_name)
 
     def names(self) -> Sequence[str]:
         """Every registered name, sorted."""
-        return sorted([FLAKY.type, *self._others.names()])
+        return sorted([*_TYPES, *self._others.names()])
 
     def handler(self, type_name: str) -> Handler | None:
         """The handler of a type, or None if nobody registered it."""
+        if type_name == PICK.type:
+            return _PICK
         return self._flaky if type_name == FLAKY.type else self._others.handler(type_name)
+
+
+class _Pick:
+    async def execute(self, config: Any, context: Mapping[str, Any], helpers: Helpers) -> HandlerResult:
+        handle = planned_handle(config["handles"], helpers.node_id, helpers.scope)
+        return HandlerResult({"ok": helpers.node_id}, next_handle=handle)
+
+
+_TYPES = {node_type.type: node_type for node_type in (FLAKY, PICK)}
+_PICK = _Pick()
 
 
 class FlakyFailure(Exception):

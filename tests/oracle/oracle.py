@@ -11,14 +11,15 @@ is not in the past of the stop is then uncertain.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from tests.oracle.activation import Activation, Errors, Iteration
+from tests.oracle.activation import Activation, Errors, Iteration, Passes, base_of
 from tests.oracle.expressions import UNKNOWN, Missing, Undetermined, resolve
 from tests.oracle.prediction import ABSENT, AtLeast, Ending, Key, Prediction
-from tests.oracle.script import Script, planned_failure
+from tests.oracle.regions import Edge
+from tests.oracle.script import Script, planned_failure, planned_handle
 from tests.oracle.shape import Shape
 from tests.oracle.values import Values
 
@@ -49,7 +50,7 @@ def _conclude(activations: list[Activation], values: Values) -> Prediction:
             must[key] = Ending("skipped")
         else:
             must[key] = Ending(a.outcome, a.attempt, values.written(a))
-    ends = [a for a in activations if a.node["type"] == "end" and not a.scope and a.outcome == "completed"]
+    ends = [a for a in activations if a.node["type"] == "end" and not base_of(a.scope) and a.outcome == "completed"]
     ends = [a for a in ends if not a.node.get("disabled")]
     output = values.merge(ends) if not stops else UNKNOWN
     if surely_stopped and len(stops) == 1 and stops[0].stops == "COMPLETED":
@@ -73,45 +74,125 @@ class _Walk:
     def run(self, home: str, scope: str, frame: Mapping[str, Any], before: frozenset[Activation]) -> Iteration:
         """Walk one scope: the root, or an iteration of the loop `home`."""
         mark = len(self.activations)
-        here: dict[str, Activation] = {}
-        undecided: list[Activation] = []
-        for name in (name for name in self.shape.order if self.shape.home[name] == home):
-            decision, ready = self._join(name, home, here, before)
-            a = Activation(self.shape.nodes[name], scope, frame, ready)
-            if decision == "undecided":
-                undecided.append(a)
-                continue
-            here[name] = a
-            self.activations.append(a)
-            a.past, a.outcome = a.before | {a}, "skipped"
-            if decision == "dispatch":
-                self._execute(a)
+        walked = self._members(home, scope, frame, before)
+        here, undecided, regions = walked
         breaking = [a for a in here.values() if a.outcome == "failed" and a.has_no_verdicts and not a.stops]
-        stuck = not breaking and (bool(undecided) or any(a.stops or a.outcome == "open" for a in here.values()))
-        past = before.union(*(a.past for a in here.values()))
+        for region in regions.values():
+            breaking += region.breaking
+            undecided = undecided + region.undecided
+        stuck = not breaking and (
+            bool(undecided)
+            or any(a.stops or a.outcome == "open" for a in here.values())
+            or any(region.is_open for region in regions.values())
+        )
+        past = before.union(*(a.past for a in here.values()), *(region.past for region in regions.values()))
         if breaking:  # the iteration fails: what is not in the past of its failure may have been stopped
             past = frozenset.intersection(*(a.past for a in breaking))
             for a in self.activations[mark:]:
                 a.certain = a.certain and a in past
         for a in undecided if scope else ():
-            a.outcome, a.certain, a.past = "skipped", bool(breaking), past | {a}
+            a.outcome, a.certain, a.past = "skipped", bool(breaking) and not a.iterations, past | {a}
             self.activations.append(a)
         errors = tuple(error for a in breaking for error in a.errors)
         ended = past.union(undecided if breaking else ())
         return Iteration(scope, frame, here, self.activations[mark:], ended, errors, stuck)
 
+    def _members(
+        self, container: str, scope: str, frame: Mapping[str, Any], before: frozenset[Activation]
+    ) -> tuple[dict[str, Activation], list[Activation], dict[str, Passes]]:
+        """Walk what is directly in a container: its activations, those that are never decided, its regions."""
+        here: dict[str, Activation] = {}
+        regions: dict[str, Passes] = {}
+        undecided: list[Activation] = []
+        for name in self.shape.members(container):
+            node = name.removeprefix("#")
+            if f"#{node}" == container:  # the header itself: its pass begins with it
+                decision, ready = "dispatch", [before]
+            else:
+                decision, ready = self._join(node, container, here, regions, before)
+            a = Activation(self.shape.nodes[node], scope, frame, ready)
+            if decision == "undecided":
+                undecided.append(a)
+                continue
+            a.past, a.outcome = a.before | {a}, "skipped"
+            if name.startswith("#") and decision == "dispatch":
+                regions[name] = self._passes(a)
+                continue
+            here[name] = a
+            self.activations.append(a)
+            if decision == "dispatch":
+                self._execute(a)
+        return here, undecided, regions
+
+    def _passes(self, outer: Activation) -> Passes:
+        """Run a region: pass after pass, while an edge back to its header is live."""
+        header, scope = outer.node["id"], outer.scope
+        region, found = self.shape.regions[header], Passes()
+        past = outer.before
+        number = 0
+        while True:
+            number += 1
+            path = f"{scope}/{header}#{number}".lstrip("/")
+            here, undecided, inner = self._members(f"#{header}", path, outer.frame, past)
+            past = past.union(*(a.past for a in here.values()), *(each.past for each in inner.values()))
+            live = {edge for each in inner.values() for edge in each.live}
+            live |= {edge for edge in self.shape.edges if edge[0] in here and here[edge[0]].handle == edge[1]
+                     and here[edge[0]].outcome in ("completed", "failed")}  # fmt: skip
+            found.live |= live & {*region.exits}
+            found.undecided += undecided
+            for each in inner.values():
+                found.undecided += each.undecided
+                found.breaking += each.breaking
+            found.breaking += [a for a in here.values() if a.outcome == "failed" and a.has_no_verdicts and not a.stops]
+            is_stuck = any(a.has_no_verdicts for a in here.values()) or any(each.is_open for each in inner.values())
+            found.past = past
+            if undecided or is_stuck:
+                # Whether the region has an ending of its own, if the iteration around it fails, is a matter of timing.
+                found.is_open = True
+                outer.iterations.append(Iteration(path, outer.frame, here, [], past, (), True))
+                found.undecided.append(outer)
+                return found
+            if not live & {*region.again}:
+                return found
+            if number >= self.shape.nodes[header].get("maxPasses", 1_000):
+                found.live.clear()
+                self.activations.append(outer)
+                outer.past, outer.attempt = past | {outer}, None
+                self._fail(outer, (("LOOP_LIMIT", None),), leaves=region.exits)
+                found.past = outer.past
+                found.live = {e for e in region.exits if e[0] == header and e[1] == outer.handle}
+                found.is_open = outer.has_no_verdicts
+                found.breaking = [outer] if outer.has_no_verdicts and not outer.stops else []
+                return found
+
     def _join(
-        self, name: str, home: str, here: Mapping[str, Activation], before: frozenset[Activation]
+        self,
+        name: str,
+        home: str,
+        here: Mapping[str, Activation],
+        regions: Mapping[str, Passes],
+        before: frozenset[Activation],
     ) -> tuple[str, list[frozenset[Activation]]]:
         live, dead, is_open = list[frozenset[Activation]](), list[frozenset[Activation]](), False
-        for source, handle, _ in (edge for edge in self.shape.forward if edge[2] == name):
-            a = here.get(source)
+        for edge in (edge for edge in self.shape.forward if edge[2] == name):
+            source, handle, _ = edge
             if source == home:
                 live.append(before)
-            elif a is None or a.has_no_verdicts:
+                continue
+            inside = [h for h in self.shape.around(source) if name not in self.shape.regions[h].nodes]
+            member = f"#{inside[-1]}" if inside else source
+            skipped = here.get(member)  # the node, or a region that nothing led to
+            region = regions.get(member)
+            if region is not None:
+                if region.is_open:
+                    is_open = True
+                else:
+                    (live if edge in region.live else dead).append(region.past)
+            elif skipped is None or skipped.has_no_verdicts:
                 is_open = True
             else:
-                (live if a.handle == handle else dead).append(a.past)
+                is_live = skipped.handle == handle and not member.startswith("#")
+                (live if is_live else dead).append(skipped.past)
         if live and self.shape.nodes[name].get("joinMode") == "any":
             return "dispatch", live
         if is_open:
@@ -134,6 +215,8 @@ class _Walk:
                     a.handle = next(true, "else")
                 case "flaky":
                     self._flaky(a, planned_failure(self._script, a.node["id"], a.scope))
+                case "pick":
+                    a.handle = planned_handle(config["handles"], a.node["id"], a.scope)
                 case _:
                     resolve(config, partial(self._read, a.frame))
                     a.stops = "COMPLETED" if config.get("terminate") else None
@@ -146,14 +229,17 @@ class _Walk:
         if isinstance(fails, str) or fails >= tries:
             self._fail(a, (("HANDLER_ERROR", a.attempt),))
 
-    def _fail(self, a: Activation, errors: Errors) -> None:
+    def _fail(self, a: Activation, errors: Errors, leaves: Sequence[Edge] | None = None) -> None:
+        """A region fails like its header, and only edges out of it (`leaves`) can handle that."""
         handling = a.node.get("errorHandling", "continue")
         a.outcome, a.errors, a.handle = "failed", errors, None
-        if handling == "ignore":
-            a.handle = _IGNORED.get(a.node["type"], "default")
-        elif handling == "continue" and self.shape.leaves_by(a.node["id"], "error"):
+        edges = self.shape.edges if leaves is None else leaves
+        ignored = _IGNORED.get(a.node["type"], "default")
+        if handling == "ignore" and (leaves is None or any(e[:2] == (a.node["id"], ignored) for e in edges)):
+            a.handle = ignored
+        elif handling == "continue" and any(e[:2] == (a.node["id"], "error") for e in edges):
             a.handle = "error"
-        elif handling == "fail_workflow" or not a.scope:
+        elif handling == "fail_workflow" or not base_of(a.scope):
             a.stops = "FAILED"
 
     def _loop(self, a: Activation, config: Mapping[str, Any]) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+import zlib
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 FATAL = "fatal"
@@ -22,3 +24,15 @@ def try_fails(script: Script, node_id: str, scope: str, attempt: int) -> bool:
     """True if this try fails."""
     fails = planned_failure(script, node_id, scope)
     return isinstance(fails, str) or attempt <= fails
+
+
+# From this pass on, whoever has a choice takes the last of its handles: the loops that are drawn end.
+LAST_CHOICE = 4
+
+
+def planned_handle(handles: Sequence[str], node_id: str, scope: str) -> str:
+    """The handle that a `pick` node leaves by: another one in each pass, always the same in the same scope."""
+    numbers = [int(each) for each in re.findall(r"#(\d+)", scope)]
+    if any(number >= LAST_CHOICE for number in numbers):
+        return handles[-1]
+    return handles[zlib.crc32(f"{node_id} {scope}".encode()) % len(handles)]

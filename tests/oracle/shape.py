@@ -5,12 +5,12 @@ Pure data, computed once per document, straight from the contract's sentences an
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from graphlib import TopologicalSorter
-from typing import Any, TypeAlias
+from typing import Any
 
-Edge: TypeAlias = tuple[str, str, str]
-"""(source, handle, target)."""
+from tests.oracle.regions import Edge, reach, regions_of
 
 
 class Shape:
@@ -26,10 +26,26 @@ class Shape:
         reachable = _reach(start, drawn)
         self.edges = [edge for edge in drawn if edge[0] in reachable]
         self.home = self._homes(start, reachable)
-        self.back = [edge for edge in self.edges if edge[2] in (edge[0], self.home[edge[0]])]
-        self.forward = [edge for edge in self.edges if edge not in self.back]
+        self.back = [edge for edge in self.edges if edge[2] == self.home[edge[0]]]
+        self.regions = {r.header: r for r in regions_of(self.home, start, self.edges, self.back)}
+        self.again = [edge for region in self.regions.values() for edge in region.again]
+        self.forward = [edge for edge in self.edges if edge not in self.back and edge not in self.again]
         sources = {name: {source for source, _, target in self.forward if target == name} for name in reachable}
         self.order = list(TopologicalSorter(sources).static_order())
+        self._members: dict[str, list[str]] = defaultdict(list)
+        for name in self.order:
+            inside = [*(f"#{header}" for header in self.around(name)), self.home[name]]
+            self._members[inside[0]].append(name)
+            if inside[0] == f"#{name}":
+                self._members[inside[1]].append(inside[0])
+
+    def around(self, name: str) -> list[str]:
+        """The headers of the regions around a node, innermost first."""
+        return [header for header, region in self.regions.items() if name in region.nodes]
+
+    def members(self, container: str) -> list[str]:
+        """What is directly in a container, in order: nodes, and `#header` for a region."""
+        return self._members[container]
 
     def leaves_by(self, name: str, handle: str) -> bool:
         """True if an edge leaves the node by this handle."""
@@ -52,10 +68,4 @@ class Shape:
 
 
 def _reach(start: str, edges: Sequence[Edge]) -> set[str]:
-    found, todo = {start}, [start]
-    while todo:
-        name = todo.pop()
-        fresh = {target for source, _, target in edges if source == name} - found
-        found |= fresh
-        todo.extend(fresh)
-    return found
+    return reach([start], edges)

@@ -10,7 +10,7 @@ sources.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias, overload
 
 from anabranch.engine.rules.coded.coded_evolve import EVOLVE_CODED, is_reported_step, leave_out
@@ -315,7 +315,7 @@ def _open_pass(state: InstanceState, path: str, parent: Scope, header: PlanNode,
     if owner is None:
         owner = parent.open[header.id] = Activation(header, parent, NO_CONTEXT)
         owner.phase, owner.attempt = Phase.LOOPING, 0
-        owner.region = RegionRun(len(header.region.exits))
+        owner.region = RegionRun()
     assert owner.region is not None and owner.region.open_pass is None, f"{header.id} runs a pass"
     scope = Scope(path, header.region.body, parent, owner, number)
     owner.region.number, owner.region.open_pass, owner.region.is_again = number, scope, False
@@ -362,10 +362,8 @@ def _leave(
     `left` is what a failed node hands on in place of an output.
     """
     if node.region is not None and node.region.body is not scope.body:
-        exits: list[Payload | None] = [None] * len(node.region.exits)
-        if handle is not None:  # it has failed, and an edge handles that
-            exits = [left if each.source is node and each.handle == handle else None for each in node.region.exits]
-        _leave_region(scope, node, exits)
+        exits = enumerate(node.region.exits) if handle is not None else ()  # it has failed, and an edge handles that
+        _leave_region(scope, node, {n: left for n, each in exits if each.source is node and each.handle == handle})
     else:
         live, dead = scope.live, scope.dead
         for edge in node.edges:
@@ -393,32 +391,33 @@ def _leave_pass(scope: Scope, node: PlanNode, handle: str | None, output: Payloa
     assert scope.region is not None and scope.region.region is not None
     run = scope.region.region
     for edge in node.leaving:
-        if edge.handle != handle:
-            continue
-        if edge.exit == AGAIN:
-            run.is_again = True
-        else:
-            run.exits[edge.exit] = output
+        if edge.handle == handle:
+            _leave_by(run, edge.exit, output)
 
 
-def _leave_region(scope: Scope, header: PlanNode, exits: list[Payload | None]) -> None:
+def _leave_region(scope: Scope, header: PlanNode, live: Mapping[int, Payload]) -> None:
     """Give each exit of a region its one verdict, in the scope around it."""
     assert header.region is not None
-    for leaving, output in zip(header.region.exits, exits, strict=True):
+    for number, leaving in enumerate(header.region.exits):
         if leaving.target is not None:
-            verdicts = scope.dead if output is None else scope.live
+            verdicts = scope.live if number in live else scope.dead
             verdicts[leaving.target.id] = verdicts.get(leaving.target.id, 0) + 1
-        elif output is None:
-            continue
-        elif leaving.returns:
+    for number, output in live.items():
+        leaving = header.region.exits[number]
+        if leaving.returns:
             scope.base.back = output
-        else:
+        elif leaving.target is None:
             assert scope.region is not None and scope.region.region is not None
-            around = scope.region.region
-            if leaving.outer is None:
-                around.is_again = True
-            else:
-                around.exits[leaving.outer] = output
+            _leave_by(scope.region.region, AGAIN if leaving.outer is None else leaving.outer, output)
+
+
+def _leave_by(run: RegionRun, number: int, output: Payload) -> None:
+    """An edge out of a pass was live."""
+    if number == AGAIN:
+        run.is_again = True
+    else:
+        run.exits.pop(number, None)
+        run.exits[number] = output
 
 
 def _close_iteration(state: InstanceState, scope: Scope, loop: Activation) -> None:

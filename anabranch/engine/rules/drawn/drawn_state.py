@@ -142,14 +142,14 @@ class RegionRun:
 
     __slots__ = ("exits", "is_again", "number", "open_pass")
 
-    def __init__(self, exits: int) -> None:
+    def __init__(self) -> None:
         self.number = 0
         """Of the latest pass, from 1 on."""
         self.open_pass: Scope | None = None
         self.is_again = False
         """An again edge was live in the latest pass."""
-        self.exits: list[Payload | None] = [None] * exits
-        """Of each exit that was live in any pass what its source came to the last time; None: dead so far."""
+        self.exits: dict[int, Payload] = {}
+        """By number what the sources of those exits came to that were live in any pass, the latest one last."""
 
 
 class Scope:

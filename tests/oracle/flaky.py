@@ -1,4 +1,4 @@
-"""The node types `flaky`, which fails as its script says, and `pick`, which takes a handle, beside the built-in ones."""
+"""The node types `flaky`, which fails as its script says, and `pick`, which takes a handle as the script says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops that are drawn without a loop node, as the oracle reads them: straight from the contract, with no care for speed.
+"""Loops that are drawn without a loop node, as the oracle reads them: straight from the contract, not fast.
 
 Nothing of the engine is imported. Dominance is asked by taking things away: what cannot be reached any more without
 them passes them.
@@ -114,7 +114,7 @@ def _taken(edge: Edge, region: Region, start: str, edges: Sequence[Edge]) -> dic
 def _counts(
     node: str, handles: tuple[str, str], region: Region, found: list[Region], start: str, edges: Sequence[Edge]
 ) -> bool:
-    """Has the node taken one handle only in a pass of the region? In an inner region, if no exit behind it stays open."""
+    """Has the node taken one handle only? In an inner region it has if no exit behind it stays open."""
     around = [r for r in found if node in r.nodes and r is not region and r.nodes < region.nodes]
     if not around:
         return True

@@ -335,6 +335,7 @@ class History:
         return activation
 
     def _note_iteration(self, scope: str) -> None:
+        scope = base_of(scope)
         if scope.endswith("]"):
             loop = self.open.get(loop_of(scope))
             if loop is not None:
@@ -430,9 +431,8 @@ def loop_of(scope: str) -> tuple[str, str]:
 
 def iteration_of(scope: str) -> tuple[str, str, int]:
     """Of a scope that is an iteration: the loop's node id and scope, and the index. Of `a[1]/b[2]`: `b`, `a[1]`, 2."""
-    outer, _, name = scope.rpartition("/")
-    node_id, _, index = name[:-1].rpartition("[")
-    return node_id, outer, int(index)
+    place = place_of(scope)
+    return place.node_id, place.scope, place.index
 
 
 @dataclass(frozen=True, slots=True)
@@ -443,7 +443,7 @@ class ActivationFilter:
     scope: str | None = None
     """In this scope only."""
     within: str | None = None
-    """In this scope or below it: `each[3]`, or all iterations of a loop, `each`."""
+    """In this scope or below it: `each[3]`, or all iterations of a loop, `each`, or all passes of a region, `ask`."""
     statuses: frozenset[ActivationStatus] = frozenset()
     """With one of these; empty: with any."""
 
@@ -463,7 +463,7 @@ class ActivationFilter:
         return (
             self.node_id in (None, node_id)
             and self.scope in (None, scope)
-            and (within is None or scope == within or scope.startswith((within + "/", within + "[")))
+            and (within is None or scope == within or scope.startswith((within + "/", within + "[", within + "#")))
             and (not self.statuses or (self.takes_open if ending is None else ending in self.ended_by))
         )
 

@@ -7,27 +7,31 @@ cause nothing may be owed (something is missing), and no consequence may come th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from anabranch.engine.rules.events import DEFAULT_HANDLE, ERROR_HANDLE, Event, EventType
-from anabranch.engine.rules.graph.plan import Plan, PlanNode
+from anabranch.engine.rules.drawn.scopes import ScopePlace, pass_path, place_of
+from anabranch.engine.rules.graph.plan import AGAIN, Plan, PlanNode
 from anabranch.engine.rules.payloads import handled_error, read_error, read_input, read_items
 from anabranch.engine.rules.shared.left_out import Ranges
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.shared.signals import json_equal
 from anabranch.engine.rules.templates.budget import Work
-from anabranch.engine.rules.values import Payload
+from anabranch.engine.rules.values import NULL, Payload
 from anabranch.engine.rules.verify.finding import FindingCode, Place
 from anabranch.engine.rules.verify.run_check import Account, RunCheck
 from anabranch.engine.rules.verify.scopes import (
     CheckedContext,
     CheckedLoop,
+    CheckedRegion,
     CheckedScope,
     Derived,
     Edges,
     Readiness,
+    exit_handle,
     failure_handle,
     merged,
+    region_failure_handle,
 )
 
 _DELAY_TYPE = "delay"
@@ -47,6 +51,8 @@ class DrawnCheck(RunCheck):
         self._root = CheckedScope("", plan.root)
         self._scopes: dict[str, CheckedScope] = {"": self._root}
         self._loops: dict[Place, CheckedLoop] = {}
+        self._regions: dict[Place, CheckedRegion] = {}
+        """Those that have begun and not ended, by header and the scope around them."""
         self._owed: dict[Place, Readiness] = {}
         """What has to be dispatched or skipped before anything else happens."""
         self._derived: dict[Place, Derived] = {}
@@ -110,7 +116,7 @@ class DrawnCheck(RunCheck):
         place = (event.node_id, event.scope)
         if self.dispatched(event) is not None or place in self.endings:
             return
-        if event.scope not in self._scopes and not self._open_iteration(event, node):
+        if event.scope not in self._scopes and not self._open_scope(event, event.scope):
             return
         scope = self._scopes[event.scope]
         if scope.body is not node.home:
@@ -125,6 +131,8 @@ class DrawnCheck(RunCheck):
             )
         elif owed is Readiness.SKIP:
             self.note(FindingCode.DISPATCH_UNEXPECTED, event, f"'{node.id}' is dispatched and was to be skipped")
+        elif owed is None and node.region is not None:
+            self.note(FindingCode.DISPATCH_UNEXPECTED, event, f"{event.scope} begins, and nothing leads to it")
         elif owed is None:
             readiness = scope.readiness(node, self._edges)
             if readiness is not Readiness.DISPATCH:
@@ -136,17 +144,43 @@ class DrawnCheck(RunCheck):
         if node.evaluate is not None:
             self._derived[place] = self._evaluate(node, scope)
 
-    def _open_iteration(self, event: Event, node: PlanNode) -> bool:
-        """The first row in an iteration opens it."""
-        outer, _, name = event.scope.rpartition("/")
-        loop_id, _, index_text = name[:-1].rpartition("[")
-        loop = self._loops.get((loop_id, outer))
-        if loop is None or (loop_id, outer) in self.endings or not index_text.isdigit():
-            self.note(FindingCode.ITERATION_UNEXPECTED, event, f"{event.scope} begins while its loop is not open")
+    def _open_scope(self, event: Event, path: str) -> bool:
+        """The first row in an iteration or a pass opens it."""
+        try:
+            place = place_of(path)
+        except ValueError:
+            self.note(FindingCode.ITERATION_UNEXPECTED, event, f"there is no scope {path!r}")
             return False
-        index = int(index_text)
+        if place.is_pass:
+            return self._open_pass(event, path, place)
+        return self._open_iteration(event, path, place)
+
+    def _open_pass(self, event: Event, path: str, place: ScopePlace) -> bool:
+        if place.scope not in self._scopes and not self._open_scope(event, place.scope):
+            return False
+        header, outer = self._plan.nodes.get(place.node_id), self._scopes[place.scope]
+        if header is None or header.region is None or header.home.outer is not outer.body or header.id in outer.handles:
+            self.note(FindingCode.ITERATION_UNEXPECTED, event, f"{path} begins, and is no pass of a loop that is open")
+            return False
+        region = self._regions.setdefault((header.id, outer.path), CheckedRegion(header, outer))
+        if region.open_pass is not None or place.index != region.number + 1:
+            message = f"{path} begins, and the next pass of '{header.id}' is {region.number + 1}"
+            self.note(FindingCode.ITERATION_UNEXPECTED, event, message)
+            return False
+        scope = CheckedScope(path, header.home, outer)
+        region.open_pass, region.number, region.is_again = scope, place.index, False
+        outer.dispatched.add(header.id)
+        self._scopes[path] = scope
+        return True
+
+    def _open_iteration(self, event: Event, path: str, place: ScopePlace) -> bool:
+        loop_id, outer, index = place.node_id, place.scope, place.index
+        loop = self._loops.get((loop_id, outer))
+        if loop is None or (loop_id, outer) in self.endings:
+            self.note(FindingCode.ITERATION_UNEXPECTED, event, f"{path} begins while its loop is not open")
+            return False
         if index != loop.next_index:
-            message = f"{event.scope} begins, and the next iteration of '{loop_id}' is {loop.next_index}"
+            message = f"{path} begins, and the next iteration of '{loop_id}' is {loop.next_index}"
             self.note(FindingCode.ITERATION_UNEXPECTED, event, message)
             if loop.items is not None and index >= len(loop.items):
                 return False
@@ -156,7 +190,7 @@ class DrawnCheck(RunCheck):
                 if loop.items is not None
                 else f"does not go on ({more or 'its condition is false'})"
             )
-            self.note(FindingCode.ITERATION_UNEXPECTED, event, f"{event.scope} begins although '{loop_id}' {why}")
+            self.note(FindingCode.ITERATION_UNEXPECTED, event, f"{path} begins although '{loop_id}' {why}")
             if loop.items is not None:
                 return False
         if len(loop.unfinished) >= loop.spec.concurrency or loop.error is not None:
@@ -165,13 +199,13 @@ class DrawnCheck(RunCheck):
                 if loop.error is None
                 else f"the loop fails ({loop.error})"
             )
-            self.note(FindingCode.ITERATION_UNEXPECTED, event, f"{event.scope} begins although {why}")
-        scope = CheckedScope(event.scope, loop.spec.body, loop.scope, (loop_id, outer), index, loop.bindings(index))
+            self.note(FindingCode.ITERATION_UNEXPECTED, event, f"{path} begins although {why}")
+        scope = CheckedScope(path, loop.spec.body, loop.scope, (loop_id, outer), index, loop.bindings(index))
         loop.next_index = index + 1
-        loop.unfinished[index] = self._scopes[event.scope] = scope
+        loop.unfinished[index] = self._scopes[path] = scope
         for each in scope.body.nodes:
             if scope.readiness(each, self._edges) is Readiness.DISPATCH:
-                self._owed[each.id, scope.path] = Readiness.DISPATCH
+                self._owe(each, scope, Readiness.DISPATCH)
         return True
 
     def _evaluate(self, node: PlanNode, scope: CheckedScope) -> Derived:
@@ -190,14 +224,16 @@ class DrawnCheck(RunCheck):
         if place in self.endings:
             self.answered(event)
             return
-        if scope is None or scope.body is not node.home:
+        is_region = scope is not None and node.region is not None and node.home.outer is scope.body
+        if scope is None or (scope.body is not node.home and not is_region):
             self.note(
                 FindingCode.SKIP_UNEXPECTED, event, f"'{node.id}' is skipped in {event.scope!r}, which is not open"
             )
             return
         account = self.open.get(place)
         owed = self._owed.pop(place, None)
-        is_derived = owed is Readiness.SKIP or (self._is_terminating and account is not None)
+        is_open = place in self._regions if is_region else account is not None
+        is_derived = owed is Readiness.SKIP or (self._is_terminating and is_open)
         if not is_derived and not (account is None and scope.readiness(node, self._edges) is Readiness.SKIP):
             why = "it is open" if account is not None else "not all of its incoming edges are dead"
             self.note(FindingCode.SKIP_UNEXPECTED, event, f"'{node.id}' is skipped although {why}")
@@ -227,15 +263,17 @@ class DrawnCheck(RunCheck):
             self._unwaited.append(event)
         elif event.next_handle not in node.exits and (event.next_handle is not None or node.exits):
             self.note(FindingCode.HANDLE_DIFFERS, event, f"'{node.id}' has no handle {event.next_handle!r}")
-        scope.bytes += len(event.payload.raw)
-        self._write(scope, node, event.seq, event.payload.value)
+        base = scope.base
+        base.bytes += len(event.payload.raw)
+        self._write(base, node, event.seq, event.payload.value)
         if event.next_handle in node.back_handles:
-            scope.back = event.payload
-        if node.is_sink and scope.outer is not None:
-            scope.sinks.append((node, event.payload))
-        if node.is_end and (scope.outer is None or node.terminate):
+            base.back = event.payload
+        if node.is_sink and base.outer is not None:
+            base.sinks.pop(node.id, None)
+            base.sinks[node.id] = (node, event.payload)
+        if node.is_end and (base.outer is None or node.terminate):
             self._ends.append((node.end_name, event))
-        self._leave(event, node, scope, event.next_handle)
+        self._leave(event, node, scope, event.next_handle, event.payload)
         if node.terminate:
             self._is_terminating = True
             self._owed.clear()
@@ -277,6 +315,10 @@ class DrawnCheck(RunCheck):
 
     def _fail(self, event: Event, node: PlanNode) -> None:
         place = (event.node_id, event.scope)
+        region = self._regions.get(place)
+        if region is not None:
+            self._fail_region(event, region)
+            return
         account = self._cause(event)
         if account is None:
             return
@@ -287,29 +329,42 @@ class DrawnCheck(RunCheck):
             self.note(
                 FindingCode.RESULT_DIFFERS, event, f"'{node.id}' fails with {error['code']}, and comes to {comes_to}"
             )
-        handle = failure_handle(node)
+        self._failed(event, node, scope, failure_handle(node))
+
+    def _fail_region(self, event: Event, region: CheckedRegion) -> None:
+        """The region wanted another pass, and has had as many as it may."""
+        node = region.node
+        assert node.region is not None
+        self._owed.pop(region.place, None)
+        if region.open_pass is not None or region.number < node.region.passes_max:
+            message = f"the loop at '{node.id}' fails in pass {region.number} of at most {node.region.passes_max}"
+            self.note(FindingCode.RESULT_UNEXPECTED, event, message)
+        self._failed(event, node, region.scope, region_failure_handle(node))
+
+    def _failed(self, event: Event, node: PlanNode, scope: CheckedScope, handle: str | None) -> None:
+        """What a failure leaves, and what follows from it."""
+        base, error, left = scope.base, read_error(event.payload), NULL
         if event.next_handle != handle:
             self.note(
                 FindingCode.HANDLE_DIFFERS, event, f"'{node.id}' fails by {event.next_handle!r}, not by {handle!r}"
             )
         if handle == ERROR_HANDLE:
             folded = handled_error(error)
-            scope.bytes += len(event.payload.raw)
-            self._write(scope, node, event.seq, folded)
-            if handle in node.back_handles:
-                scope.back = Payload.trusted(folded)
+            left = Payload.trusted(folded)
+            base.bytes += len(event.payload.raw)
+            self._write(base, node, event.seq, folded)
         elif handle is not None:
-            self._write(scope, node, event.seq, None)
-            if handle in node.back_handles:
-                scope.back = Payload.trusted(None)
-        elif node.error_handling == "fail_workflow" or scope.outer is None:
+            self._write(base, node, event.seq, None)
+        elif node.error_handling == "fail_workflow" or base.outer is None:
             self._must_fail = event
             self._owed.clear()
         else:
-            scope.error = error
-        self._leave(event, node, scope, handle)
+            base.error = error
+        if handle in node.back_handles:
+            base.back = left
+        self._leave(event, node, scope, handle, left)
         if handle is None and self._must_fail is None:
-            self._abandon(scope)
+            self._abandon(base)
 
     def _attempt_failed(self, event: Event, node: PlanNode) -> None:
         account = self._cause(event)
@@ -380,21 +435,82 @@ class DrawnCheck(RunCheck):
                 )
         self._owed.clear()
 
-    def _leave(self, event: Event, node: PlanNode, scope: CheckedScope, handle: str | None) -> None:
-        """An activation has ended: decide its targets, and perhaps its iteration."""
+    def _leave(
+        self, event: Event, node: PlanNode, scope: CheckedScope, handle: str | None, left: Payload = NULL
+    ) -> None:
+        """An activation or a region has ended: decide its targets, and perhaps what is around it."""
         place = (event.node_id, event.scope)
         self.close(event, self.open.get(place))
         self._derived.pop(place, None)
         self._forget_iterations(place)
-        scope.handles[node.id] = handle
+        if node.region is not None and node.home is not scope.body:
+            exits = enumerate(node.region.exits) if handle is not None else ()
+            self._end_region(
+                node, scope, {number: left for number, each in exits if (each.source, each.handle) == (node, handle)}
+            )
+            return
+        scope.handles[node.id] = frozenset() if handle is None else frozenset((handle,))
+        if node.leaving:
+            assert scope.outer is not None and scope.body.header is not None
+            region = self._regions[scope.body.header.id, scope.outer.path]
+            for edge in node.leaving:
+                if edge.handle == handle:
+                    region.left_by(edge.exit, left)
+        self._decide([edge.target for edge in node.edges], scope)
+
+    def _decide(self, targets: Iterable[PlanNode], scope: CheckedScope) -> None:
+        """What follows in a scope from new verdicts of edges to these nodes."""
         if self._must_fail is None and not self._is_terminating:
-            for target in dict.fromkeys(edge.target for edge in node.edges):
+            for target in dict.fromkeys(targets):
                 if target.id not in scope.handles and target.id not in scope.dispatched:
                     readiness = scope.readiness(target, self._edges)
-                    if readiness is not Readiness.OPEN and (target.id, scope.path) not in self._owed:
-                        self._owed[target.id, scope.path] = readiness
-        if scope.is_over and scope.loop_place is not None:
+                    if readiness is not Readiness.OPEN:
+                        self._owe(target, scope, readiness)
+        if not scope.is_over:
+            return
+        if scope.loop_place is not None:
             self._close_iteration(scope)
+        elif scope.body.header is not None and scope.outer is not None:
+            self._close_pass(self._regions[scope.body.header.id, scope.outer.path])
+
+    def _owe(self, node: PlanNode, scope: CheckedScope, readiness: Readiness) -> None:
+        """A node has to be dispatched or skipped next; a region begins with the dispatch of its header in a pass."""
+        path = scope.path
+        if readiness is Readiness.DISPATCH and node.region is not None and node.home is not scope.body:
+            path = pass_path(node.id, path, 1)
+        self._owed.setdefault((node.id, path), readiness)
+
+    def _close_pass(self, region: CheckedRegion) -> None:
+        assert region.open_pass is not None and region.node.region is not None
+        del self._scopes[region.open_pass.path]
+        region.open_pass = None
+        if not region.is_again:
+            self._end_region(region.node, region.scope, region.exits)
+        elif self._must_fail is not None or self._is_terminating:
+            return
+        elif region.scope.base.is_abandoned:
+            self._owed[region.place] = Readiness.SKIP
+        elif region.number >= region.node.region.passes_max:
+            self._owed[region.place] = Readiness.OPEN
+        else:
+            self._owed[region.node.id, pass_path(*region.place, region.number + 1)] = Readiness.DISPATCH
+
+    def _end_region(self, header: PlanNode, scope: CheckedScope, live: Mapping[int, Payload]) -> None:
+        """Each exit has its verdict now, in the scope around the region."""
+        assert header.region is not None
+        region = self._regions.pop((header.id, scope.path), None)
+        if region is not None and region.open_pass is not None:
+            del self._scopes[region.open_pass.path]
+        scope.handles[header.id] = frozenset(map(exit_handle, live))
+        for number, output in live.items():
+            leaving = header.region.exits[number]
+            if leaving.returns:
+                scope.base.back = output
+            elif leaving.target is None:
+                assert scope.outer is not None and scope.body.header is not None
+                around = self._regions[scope.body.header.id, scope.outer.path]
+                around.left_by(AGAIN if leaving.outer is None else leaving.outer, output)
+        self._decide([each.target for each in header.region.exits if each.target is not None], scope)
 
     def _forget_iterations(self, place: Place) -> None:
         loop = self._loops.get(place)
@@ -420,8 +536,15 @@ class DrawnCheck(RunCheck):
     def _abandon(self, scope: CheckedScope) -> None:
         """All that is open or undecided in an iteration has to be skipped."""
         for each in self._within(scope):
+            each.is_abandoned = True
             for node in each.undecided():
-                self._owed[node.id, each.path] = Readiness.SKIP
+                region = self._regions.get((node.id, each.path))
+                is_pass = region is not None and node.home is not each.body
+                if region is None or not is_pass:
+                    self._owed[node.id, each.path] = Readiness.SKIP
+                elif region.open_pass is None:  # it is to begin its next pass, which is not to be
+                    self._owed.pop((node.id, pass_path(*region.place, region.number + 1)), None)
+                    self._owed[node.id, each.path] = Readiness.SKIP
 
     def _within(self, scope: CheckedScope) -> Iterator[CheckedScope]:
         yield scope
@@ -429,6 +552,9 @@ class DrawnCheck(RunCheck):
             if outer == scope.path:
                 for inner in list(loop.unfinished.values()):
                     yield from self._within(inner)
+        for (_, outer), region in list(self._regions.items()):
+            if outer == scope.path and region.open_pass is not None:
+                yield from self._within(region.open_pass)
 
     def _write(self, scope: CheckedScope, node: PlanNode, seq: int, value: object) -> None:
         scope.names["__node_" + node.id] = (seq, value)

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any
 
 from anabranch.engine.rules.events import DONE_HANDLE, ERROR_HANDLE, LOOP_HANDLE, Event
-from anabranch.engine.rules.graph.plan import Body, LoopSpec, Plan, PlanNode
+from anabranch.engine.rules.graph.plan import AGAIN, Body, LoopSpec, Plan, PlanNode
 from anabranch.engine.rules.templates.budget import Work
 from anabranch.engine.rules.values import NULL, VALUE_BYTES_MAX, Payload
 from anabranch.errors import AnabranchError, RunError
@@ -37,7 +37,10 @@ class Derived:
 
 
 class Edges:
-    """The incoming edges of every node, from the plan: (source, handle). A loop is a source by its `loop` handle."""
+    """The incoming edges of every node, from the plan: (source, handle).
+
+    A loop is a source by its `loop` handle, a region by its header and the number of the exit.
+    """
 
     def __init__(self, plan: Plan) -> None:
         self.into: dict[str, list[tuple[str, str]]] = defaultdict(list)
@@ -47,11 +50,20 @@ class Edges:
             if node.loop is not None:
                 for target, count in node.loop.body.entries:
                     self.into[target.id] += [(node.id, LOOP_HANDLE)] * count
+            if node.region is not None:
+                for number, leaving in enumerate(node.region.exits):
+                    if leaving.target is not None:
+                        self.into[leaving.target.id].append((node.id, exit_handle(number)))
+
+
+def exit_handle(number: int) -> str:
+    """How an exit of a region is named among handles: no handle of a node holds a `#`."""
+    return f"#{number}"
 
 
 @dataclass(slots=True, eq=False)
 class CheckedScope:
-    """The root, or an iteration that is open."""
+    """The root, or an iteration or a pass that is open."""
 
     path: str
     body: Body
@@ -60,14 +72,21 @@ class CheckedScope:
     index: int = 0
     bindings: Mapping[str, Any] = field(default_factory=dict)
     names: dict[str, tuple[int, Any]] = field(default_factory=dict)
-    handles: dict[str, str | None] = field(default_factory=dict)
-    """Of each node that has ended: the handle that it left by; None: none."""
+    handles: dict[str, frozenset[str]] = field(default_factory=dict)
+    """Of each node that has ended: the handle that it left by, if any; of a region all exits that were live."""
     dispatched: set[str] = field(default_factory=set)
     bytes: int = 0
     error: Mapping[str, Any] | None = None
     """The unhandled error in it."""
     back: Payload | None = None
-    sinks: list[tuple[PlanNode, Payload]] = field(default_factory=list)
+    sinks: dict[str, tuple[PlanNode, Payload]] = field(default_factory=dict)
+    is_abandoned: bool = False
+    """It has failed: what was open in it is skipped."""
+
+    @property
+    def base(self) -> CheckedScope:
+        """Where names are written: the scope itself, or the one around the pass."""
+        return self if self.body.header is None or self.outer is None else self.outer.base
 
     @property
     def is_over(self) -> bool:
@@ -86,7 +105,7 @@ class CheckedScope:
             if handle == LOOP_HANDLE and self.loop_place is not None and source == self.loop_place[0]:
                 live += 1
             elif source in self.handles:
-                if self.handles[source] == handle:
+                if handle in self.handles[source]:
                     live += 1
                 else:
                     dead += 1
@@ -96,7 +115,7 @@ class CheckedScope:
 
     def context_bytes(self) -> int:
         """JSON bytes of what a node in it sees."""
-        return self.bytes + (0 if self.outer is None else self.outer.context_bytes())
+        return self.base.bytes + (0 if self.base.outer is None else self.base.outer.context_bytes())
 
 
 class CheckedContext(Mapping[str, Any]):
@@ -106,11 +125,11 @@ class CheckedContext(Mapping[str, Any]):
         """`bindings`: the loop names of an iteration of a loop in this scope that is not open."""
         self._bindings = [] if bindings is None else [bindings]
         self._names: list[dict[str, tuple[int, Any]]] = []
-        level: CheckedScope | None = scope
+        level: CheckedScope | None = scope.base
         while level is not None:
             self._bindings.append(level.bindings)
             self._names.append(level.names)
-            level = level.outer
+            level = None if level.outer is None else level.outer.base
 
     def __getitem__(self, name: str) -> Any:
         for bindings in self._bindings:
@@ -219,9 +238,10 @@ class CheckedLoop:
             return self._yielded(CheckedContext(scope))
         if scope.back is not None:
             return Derived(scope.back)
-        if len(scope.sinks) == 1:
-            return Derived(scope.sinks[0][1])
-        values = {(node.output_variable or node.id): output.value for node, output in scope.sinks}
+        sinks = list(scope.sinks.values())
+        if len(sinks) == 1:
+            return Derived(sinks[0][1])
+        values = {(node.output_variable or node.id): output.value for node, output in sinks}
         return Derived(Payload.trusted(values)) if values else Derived()
 
     def _yielded(self, context: CheckedContext) -> Derived:
@@ -236,8 +256,47 @@ class CheckedLoop:
             return Derived(error=error.code, error_json=shown)
 
 
+@dataclass(slots=True, eq=False)
+class CheckedRegion:
+    """A region that has begun."""
+
+    node: PlanNode
+    """The header."""
+    scope: CheckedScope
+    """The scope around it."""
+    open_pass: CheckedScope | None = None
+    number: int = 0
+    """Of the latest pass."""
+    is_again: bool = False
+    exits: dict[int, Payload] = field(default_factory=dict)
+    """The exits that were live, with what their sources came to; the latest one last."""
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """The header and the scope around it."""
+        return self.node.id, self.scope.path
+
+    def left_by(self, number: int, output: Payload) -> None:
+        """An edge out of its pass was live."""
+        if number == AGAIN:
+            self.is_again = True
+        else:
+            self.exits.pop(number, None)
+            self.exits[number] = output
+
+
 def _seq_of(entry: tuple[int, Any]) -> int:
     return entry[0]
+
+
+def region_failure_handle(header: PlanNode) -> str | None:
+    """By which handle of its header a failure of a region is handled, if an edge leads out by it; None: it is not."""
+    assert header.region is not None
+    if header.error_handling == "fail_workflow":
+        return None
+    handle = header.ignored_handle if header.error_handling == "ignore" else ERROR_HANDLE
+    leads_out = any(each.source is header and each.handle == handle for each in header.region.exits)
+    return handle if leads_out else None
 
 
 def failure_handle(node: PlanNode) -> str | None:

@@ -327,8 +327,9 @@ def _condition(only: ActivationFilter) -> tuple[str, dict[str, Any]]:
             parts.append(f"l.{column} = :only_{column}")
             parameters[f"only_{column}"] = value
     if only.within is not None:
-        parts.append("(l.scope = :within OR substr(l.scope, 1, length(:within) + 1) IN (:within_scope, :within_loop))")
-        parameters |= {"within": only.within, "within_scope": only.within + "/", "within_loop": only.within + "["}
+        parts.append("(l.scope = :within OR substr(l.scope, 1, length(:within) + 1) IN (:in_scope, :in_loop, :in_region))")
+        within = only.within
+        parameters |= {"within": within, "in_scope": within + "/", "in_loop": within + "[", "in_region": within + "#"}
     if only.statuses:
         types = ", ".join(f"'{type_}'" for type_ in sorted(only.ended_by))
         ways = [f"EXISTS ({ENDING_OF_ACTIVATION} AND e.event_type IN ({types}))"] if types else []

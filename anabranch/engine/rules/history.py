@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 from anabranch.engine.rules.coded.names import FUNCTION_NODE_ID, Mark, StepKind
+from anabranch.engine.rules.drawn.scopes import base_of, place_of
 from anabranch.engine.rules.events import ENDINGS, ERROR_HANDLE, LOOP_HANDLE, Event, EventType, Status
 from anabranch.engine.rules.payloads import (
     ChildAwaited,

@@ -13,10 +13,11 @@ from enum import StrEnum
 from typing import Any
 
 from anabranch.engine.rules.drawn.drawn_state import Context, InstanceState
+from anabranch.engine.rules.drawn.scopes import pass_path, place_of
 from anabranch.engine.rules.events import Event
 from anabranch.engine.rules.evolve import AnyPlan, AnyState, evolve, new_state
 from anabranch.engine.rules.graph.document import GraphEdge
-from anabranch.engine.rules.graph.plan import Body, Plan
+from anabranch.engine.rules.graph.plan import Body, Plan, PlanNode
 from anabranch.engine.rules.history import Activation, ActivationStatus, History, loop_of
 from anabranch.engine.rules.payloads import left_out_by
 from anabranch.engine.rules.shared.run_state import InstanceHead
@@ -58,30 +59,88 @@ class RunAsOf:
         return list(dict.fromkeys(["", *(scope for _, scope in self.activations)]))
 
     def verdict(self, edge: GraphEdge, scope: str) -> Verdict:
-        """Of an edge whose source lives in this scope."""
+        """Of an edge whose source lives in this scope, or in a region that it leads out of into this scope."""
         source = self.activations.get((edge.source, scope))
         if source is None:
-            return Verdict.OPEN
+            header = self._region_left(edge, scope)
+            return Verdict.OPEN if header is None else self._verdict_of_exit(edge, header, scope)
         if edge.handle in source.handles:
             return Verdict.LIVE
         decided = source.has_ended and source.status is not ActivationStatus.CANCELLED
         return Verdict.DEAD if decided else Verdict.OPEN
 
     def incoming(self, node_id: str, scope: str) -> Iterator[tuple[GraphEdge, str]]:
-        """The edges that decide whether a node starts, each with the scope of its source; no back edges."""
+        """The edges that decide whether a node starts, each with the scope of its source; no back edges.
+
+        The header of a region starts its first pass by the edges from outside, any other by those that lead back. An
+        edge out of a region is decided in the scope around it.
+        """
         assert isinstance(self.plan, Plan), "only drawn runs have edges"
         if self.edges and not self._into:
             for edge in self.edges:
                 self._into[edge.target].append(edge)
-        home = self.plan.nodes[node_id].home
+        node, body = self.plan.nodes[node_id], self.body_of(scope)
+        if node.region is not None and body is node.home:
+            place = place_of(scope)
+            if place.index > 1:
+                before = pass_path(node_id, place.scope, place.index - 1)
+                yield from ((edge, before) for edge in self._into[node_id] if self._is_in(edge, body))
+                return
+            scope, body = place.scope, node.home.outer
         for edge in self._into[node_id]:
             source = self.plan.nodes.get(edge.source)
-            if source is None:
+            if source is None or body is None:
                 continue
-            if source.home is home:
-                yield edge, scope
-            elif source is home.loop:
+            if source is body.loop:
                 yield edge, loop_of(scope)[1]
+            elif self._is_in(edge, body) and not (node.region and self._is_in(edge, node.region.body)):
+                yield edge, scope
+
+    def _is_in(self, edge: GraphEdge, body: Body) -> bool:
+        """Is the source of an edge in a region, or in one inside it?"""
+        assert isinstance(self.plan, Plan)
+        source = self.plan.nodes.get(edge.source)
+        level = None if source is None else source.home
+        while level is not None and level is not body:
+            level = level.outer
+        return level is not None
+
+    def _region_left(self, edge: GraphEdge, scope: str) -> PlanNode | None:
+        """The header of the region that an edge leads out of into this scope."""
+        if not isinstance(self.plan, Plan) or edge.source not in self.plan.nodes:
+            return None
+        body, level = self.body_of(scope), self.plan.nodes[edge.source].home
+        while level.header is not None and level.outer is not None:
+            if level.outer is body:
+                return level.header
+            level = level.outer
+        return None
+
+    def scope_of_source(self, edge: GraphEdge, scope: str) -> str:
+        """Where the source of an edge into this scope runs now: in the open pass of a region that the edge leaves."""
+        header = self._region_left(edge, scope)
+        around = self.state.scopes.get(scope) if isinstance(self.state, InstanceState) else None
+        while header is not None and around is not None:
+            region = around.open.get(header.id)
+            run = None if region is None else region.region
+            if run is None or run.open_pass is None:
+                break
+            around = run.open_pass
+            scope = around.path
+            header = self._region_left(edge, scope)
+        return scope
+
+    def _verdict_of_exit(self, edge: GraphEdge, header: PlanNode, scope: str) -> Verdict:
+        """Edges out of a region have one verdict, when it ends: live if they were in any pass."""
+        around = self.state.scopes.get(scope) if isinstance(self.state, InstanceState) else None
+        if around is not None and header.id in around.open:
+            return Verdict.OPEN
+        passes = pass_path(header.id, scope, 1)[:-1]
+        inside = [each for each in self.activations.values() if each.scope.startswith(passes)]
+        if any(each.node_id == edge.source and edge.handle in each.handles for each in inside):
+            return Verdict.LIVE
+        has_ended = bool(inside) or (header.id, scope) in self.activations
+        return Verdict.DEAD if has_ended else Verdict.OPEN
 
     def outgoing(self, scope: str) -> Iterator[GraphEdge]:
         """The edges whose sources live in this scope."""
@@ -97,8 +156,16 @@ class RunAsOf:
         assert isinstance(self.plan, Plan), "only drawn runs have scopes with a body"
         if not scope:
             return self.plan.root
-        loop = self.plan.nodes.get(loop_of(scope)[0])
-        return None if loop is None or loop.loop is None else loop.loop.body
+        try:
+            place = place_of(scope)
+        except ValueError:
+            return None
+        node = self.plan.nodes.get(place.node_id)
+        if node is None:
+            return None
+        if place.is_pass:
+            return None if node.region is None else node.region.body
+        return None if node.loop is None else node.loop.body
 
     def context(self, scope: str) -> Mapping[str, Any] | None:
         """The context of a node in this scope now; None: the scope is closed or was never opened."""

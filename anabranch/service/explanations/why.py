@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 
 from anabranch.engine.rules.drawn.drawn_state import InstanceState
+from anabranch.engine.rules.drawn.scopes import base_of, pass_path
 from anabranch.engine.rules.events import ELSE_HANDLE, Status, SuspendReason
 from anabranch.engine.rules.graph.plan import Plan, PlanNode
 from anabranch.engine.rules.history import Activation, ActivationStatus, loop_of
@@ -155,7 +156,7 @@ def _iteration(run: RunAsOf, scope: str, budget: _Budget, worker: str | None, de
     reasons: list[_Json] = []
     if depth > 1:
         for activation in list(run.activations.values()):
-            if activation.scope == scope and not activation.has_ended:
+            if base_of(activation.scope) == scope and not activation.has_ended:
                 reasons += _reasons_of_open(run, activation, budget, worker, depth - 1)
     return {"kind": "iteration", "nodeID": loop_id, "scope": outer, "iteration": scope, "why": reasons}
 
@@ -212,7 +213,7 @@ def _reasons_of_unreached(
         return _reasons_of_iteration_to_come(run, scope, budget, worker, depth)
     reasons = []
     for source_id, source_scope in dict.fromkeys(
-        (edge.source, source_scope)
+        (edge.source, run.scope_of_source(edge, source_scope))
         for edge, source_scope in run.incoming(node.id, scope)
         if run.verdict(edge, source_scope) is Verdict.OPEN
     ):
@@ -260,8 +261,9 @@ def _reasons_of_iteration_to_come(
 
 
 def _fits(run: RunAsOf, node: PlanNode, scope: str) -> bool:
-    """Does the node live in this scope?"""
-    return run.body_of(scope) is node.home
+    """Does the node live in this scope? The header of a region also stands for that in the scope around it."""
+    body = run.body_of(scope)
+    return body is node.home or (node.region is not None and body is node.home.outer)
 
 
 # -- who decided --------------------------------------------------------------------------------
@@ -392,8 +394,10 @@ def _decision(decider: _Json) -> str:
 def _sentence_of_unreached(run: RunAsOf, node_id: str, node: PlanNode | None, scope: str, answer: _Json) -> str:
     name = f"'{node_id}'"
     if node is not None and not _fits(run, node, scope):
-        loop = node.home.loop
+        loop, header = node.home.loop, node.home.header
         where = "at the root, with an empty scope" if loop is None else f"in the iterations of '{loop.id}'"
+        if header is not None:
+            where = f"in the passes of '{header.id}', such as '{pass_path(header.id, '', 1)}'"
         return f"{name} does not run in the scope {scope!r}: it runs {where}."
     if run.state.is_terminal:
         return f"{name} was not reached: the run ended ({run.state.status.value}) before."

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.engine.ports import InstanceRow, Store
+from anabranch.engine.rules.drawn.scopes import base_of
 from anabranch.engine.rules.events import Event
 from anabranch.engine.rules.history import Activation, ActivationStatus, History
 from anabranch.engine.rules.instants import to_iso
@@ -50,7 +51,7 @@ class _Iteration:
         if activation.has_ended:
             self.open.pop(activation.place, None)
             self.seen.add(activation.status)
-            if activation.scope == self.scope and activation.is_unhandled:
+            if base_of(activation.scope) == self.scope and activation.is_unhandled:
                 self.error = self.error or activation.error
         else:
             self.open[activation.place] = activation

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.engine.ports import InstanceRow, Store
+from anabranch.engine.rules.drawn.scopes import base_of
 from anabranch.engine.rules.events import Event
 from anabranch.engine.rules.history import Activation, ActivationStatus, History, RunEnd, iteration_of
 from anabranch.engine.rules.shared.left_out import Ranges
@@ -95,7 +96,7 @@ class _Totals:
         self._count_time(activation, totals, is_first=is_first)
         loop = self._loop_around(activation.scope) if is_first or activation.status is _ERROR else None
         if loop is not None and is_first:
-            _, _, index = iteration_of(activation.scope)
+            _, _, index = iteration_of(base_of(activation.scope))
             loop.iterations = max(loop.iterations, index + 1)
         if activation.has_ended:
             totals.ended[activation.status.value] += 1
@@ -114,6 +115,7 @@ class _Totals:
             totals.busy_ms += max(activation.at - since, 0)
 
     def _loop_around(self, scope: str) -> _LoopTotals | None:
+        scope = base_of(scope)  # a region is no error boundary: what fails in a pass fails the iteration around it
         if not scope.endswith("]"):
             return None
         node_id, outer, _ = iteration_of(scope)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from anabranch.engine.ports import NO_ACTIVATIONS, ActivationPage, InstanceRow, RunReading
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.coded.names import FUNCTION_NODE_ID
+from anabranch.engine.rules.drawn.scopes import base_of
 from anabranch.engine.rules.events import ENDINGS, Event, EventType
 from anabranch.engine.rules.history import ALL_ACTIVATIONS, ActivationFilter, loop_of
 from anabranch.engine.rules.payloads import SignalAwaited, SignalTaken, read_wait
@@ -64,7 +65,7 @@ def activations_of(
     rows = {mark.latest_row for mark in marks if mark is not None}
     times = {row: record.events[row - 1].created_at for row in rows if row is not None}
     next_seq = firsts[page[-1]].seq if len(page) < len(after) else None
-    iterated = frozenset(loop_of(scope) for _, scope in firsts if scope.endswith("]"))
+    iterated = frozenset(loop_of(base) for _, scope in firsts if (base := base_of(scope)).endswith("]"))
     return ActivationPage([events[seq] for seq in sorted(events)], times, next_seq, iterated)
 
 

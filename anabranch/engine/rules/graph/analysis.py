@@ -80,7 +80,15 @@ def _structure(graph: Graph, structure: Structure) -> dict[str, Any]:
     dead = never_live(graph, Flow(graph, structure)) if structure.is_sound else []
     return {
         "homes": {node_id: home for node_id, home in structure.homes.items() if home is not None},
-        "regions": [],
+        "regions": [
+            {
+                "header": region.header,
+                "members": [node_id for node_id in graph.nodes if node_id in region.nodes],
+                "again": _pointers(graph, region.again),
+                "exits": _pointers(graph, region.exits),
+            }
+            for region in reversed(structure.regions.by_header.values())
+        ],
         "returning": _pointers(graph, structure.returning),
         "unreachable": list(structure.unreachable),
         "neverLive": _pointers(graph, dead),

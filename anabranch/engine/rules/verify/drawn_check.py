@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from anabranch.engine.rules.events import DEFAULT_HANDLE, ERROR_HANDLE, Event, EventType
 from anabranch.engine.rules.drawn.scopes import ScopePlace, pass_path, place_of
+from anabranch.engine.rules.events import DEFAULT_HANDLE, ERROR_HANDLE, Event, EventType
 from anabranch.engine.rules.graph.plan import AGAIN, Plan, PlanNode
 from anabranch.engine.rules.payloads import handled_error, read_error, read_input, read_items
 from anabranch.engine.rules.shared.left_out import Ranges

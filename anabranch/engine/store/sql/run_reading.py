@@ -18,6 +18,7 @@ from sqlalchemy import Connection, TextClause, text
 
 from anabranch.engine.ports import NO_ACTIVATIONS, ActivationPage, InstanceRow, RunReading
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
+from anabranch.engine.rules.drawn.scopes import base_of
 from anabranch.engine.rules.events import DONE_HANDLE, Event, EventType
 from anabranch.engine.rules.history import ALL_ACTIVATIONS, ActivationFilter, loop_of
 from anabranch.engine.rules.shared.left_out import NOTHING_LEFT_OUT, Ranges
@@ -76,10 +77,11 @@ FIRST_ITERATIONS = """
     FROM {given} CROSS JOIN workflow_instance_logs AS l
     WHERE l.instance_id = :instance_id AND l.seq = (
         SELECT x.seq FROM workflow_instance_logs AS x
-        WHERE x.instance_id = :instance_id AND x.scope = p.value ->> 0
+        WHERE x.instance_id = :instance_id
+          AND (x.scope = p.value ->> 0 OR substr(x.scope, 1, length(p.value ->> 0) + 1) = (p.value ->> 0) || '/')
           AND x.seq > CAST(p.value ->> 1 AS integer) AND x.seq < CAST(p.value ->> 2 AS integer)
         ORDER BY x.seq LIMIT 1)"""
-"""The first row of some scopes, each looked for between two rows. Uses the primary key, up to that row."""
+"""The first row in some scopes or below, each looked for between two rows. Uses the primary key, up to that row."""
 
 ROWS_AFTER = f"""
     {_FROM_LOG} AND l.seq > :after_seq ORDER BY l.seq LIMIT :limit"""
@@ -257,7 +259,7 @@ class _Reader:
                 prefix = f"{first.scope}/{first.node_id}" if first.scope else first.node_id
                 asked.append((f"{prefix}[0]", first.seq, last.seq))
         found = self.select(FIRST_ITERATIONS, Payloads.SHOWN, given=_encoded(asked)) if asked else []
-        return frozenset(loop_of(event.scope) for event in found)
+        return frozenset(loop_of(base_of(event.scope)) for event in found)
 
     def _latest_rows(self, firsts: Sequence[Event]) -> dict[tuple[str, str], Event]:
         latest = {_place(event): event for event in firsts}
@@ -327,7 +329,9 @@ def _condition(only: ActivationFilter) -> tuple[str, dict[str, Any]]:
             parts.append(f"l.{column} = :only_{column}")
             parameters[f"only_{column}"] = value
     if only.within is not None:
-        parts.append("(l.scope = :within OR substr(l.scope, 1, length(:within) + 1) IN (:in_scope, :in_loop, :in_region))")
+        parts.append(
+            "(l.scope = :within OR substr(l.scope, 1, length(:within) + 1) IN (:in_scope, :in_loop, :in_region))"
+        )
         within = only.within
         parameters |= {"within": within, "in_scope": within + "/", "in_loop": within + "[", "in_region": within + "#"}
     if only.statuses:

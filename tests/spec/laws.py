@@ -126,12 +126,14 @@ def _scope(scope: Scope, state: InstanceState) -> dict[str, Any]:
         "bytes": state.context_bytes(scope),
         "error": scope.error,
         "back": None if scope.back is None else scope.back.raw,
-        "sinks": [(node.id, output.raw) for node, output in scope.sinks],
+        "sinks": [(node.id, output.raw) for node, output in scope.sinks.values()],
+        "region": None if scope.region is None else _key(scope.region),
+        "base": scope.base.path,
     }
 
 
 def _activation(activation: Activation) -> dict[str, Any]:
-    run = activation.loop
+    run, region = activation.loop, activation.region
     return {
         "phase": activation.phase,
         "attempt": activation.attempt,
@@ -143,6 +145,14 @@ def _activation(activation: Activation) -> dict[str, Any]:
         "events": activation.events,
         "child": activation.child_id,
         "promised": None if activation.promised is None else _signal(activation.promised),
+        "region": None
+        if region is None
+        else {
+            "number": region.number,
+            "again": region.is_again,
+            "pass": None if region.open_pass is None else region.open_pass.path,
+            "exits": [(number, output.raw) for number, output in region.exits.items()],
+        },
         "loop": None
         if run is None
         else {

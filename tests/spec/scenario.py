@@ -110,9 +110,9 @@ def cancel(reason: str = "no longer wanted") -> CancelRequested:
 
 
 def place(address: str) -> tuple[str, str, int]:
-    """(node id, scope, attempt) of an address such as `each[0]/work#2`."""
-    path, _, attempt = address.partition("#")
-    scope, _, node_id = path.rpartition("/")
+    """(node id, scope, attempt) of an address such as `each[0]/work#2`, or `ask#2/look` in the second pass of `ask`."""
+    scope, _, last = address.rpartition("/")
+    node_id, _, attempt = last.partition("#")
     return node_id, scope, int(attempt or 1)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from tests.spec.drawings import condition, drawn
+from tests.spec.drawings import condition, drawn, errors
 
 # 7 nodes a body and two levels of loops: every rule can meet every other one, and a failing
 # shape still fits on a page.
@@ -25,7 +25,23 @@ def random_shape(rng: random.Random) -> dict[str, Any]:
     """A valid document."""
     painter = _Painter(rng)
     painter.body(["start"], depth=0)
-    return drawn(", ".join(painter.edges), **painter.nodes)
+    document = drawn(", ".join(painter.edges), **painter.nodes)
+    for _ in range(rng.choice([0, 0, 1, 2, 3])):
+        document = _with_a_way_back(rng, document)
+    return document
+
+
+def _with_a_way_back(rng: random.Random, document: dict[str, Any]) -> dict[str, Any]:
+    """The same with one more edge, to a node that was there before its source; unchanged if that is no legal loop."""
+    edges = document["edges"]
+    source = rng.choice(edges)
+    targets = [edge["downstreamNodeID"] for edge in edges[: edges.index(source) + 1]]
+    edge = {**source, "id": f"e{len(edges)}", "downstreamNodeID": rng.choice(targets)}
+    nodes = [
+        {**node, "maxPasses": rng.randint(1, 3)} if node["type"] != "start" else node for node in document["nodes"]
+    ]
+    changed = {**document, "nodes": nodes, "edges": [*edges, edge]}
+    return document if errors(changed) else changed
 
 
 class _Painter:

@@ -9,40 +9,71 @@ from anabranch.engine.rules.graph.structure import structure_of
 from tests.spec.drawings import condition, drawn, errors, loop, report, warnings
 
 
+def regions(edges: str, **nodes: object) -> dict[str, list[str]]:
+    structure = structure_of(parse(drawn(edges, **nodes)))
+    assert structure.is_sound, structure.problems
+    return {header: sorted(region.nodes) for header, region in structure.regions.by_header.items()}
+
+
 def homes(edges: str, **nodes: object) -> dict[str, str | None]:
     structure = structure_of(parse(drawn(edges, **nodes)))
     assert structure.is_sound, structure.problems
     return structure.homes
 
 
-def test_a_cycle_is_refused_and_its_nodes_are_named():
-    (problem,) = report(drawn("start>a, a>b, b>c, c>a")).errors
-    assert (problem.code, problem.node_id, problem.edge_id) == ("CYCLE", "a", "e3")
+def test_a_cycle_that_is_entered_at_two_nodes_is_refused_and_both_entries_are_named():
+    (problem,) = report(drawn("start>x, x>a, x>c, a>b, b>c, c>a")).errors
+    assert (problem.code, problem.node_id, problem.edge_id) == ("CYCLE", "a", "e5")
     assert "'a' → 'b' → 'c' → 'a'" in problem.message
-    assert "loop" in (problem.hint or "")
+    assert "at 'a' from 'x' and at 'c' from 'x'" in problem.message
+    assert "one node first" in (problem.hint or "")
 
 
 @pytest.mark.parametrize(
-    "edges",
+    ("edges", "region"),
     [
-        "start>a, a>a",
-        "start>a, a>b, b.error>a",
-        "start>l, l.loop>x, l.done>a, a>l",
-        "start>l, l.done>l",
-        "start>l, l.loop>x, x>y, y>x, y>l",
+        ("start>a, a>b, b>c, c>a", ["a", "b", "c"]),
+        ("start>a, a>a", ["a"]),
+        ("start>a, a>b, b.error>a", ["a", "b"]),
+        ("start>l, l.loop>x, l.done>a, a>l", ["a", "l"]),
+        ("start>l, l.done>l", ["l"]),
+        ("start>l, l.loop>x, x>y, y>x, y>l", ["x", "y"]),
     ],
 )
-def test_every_other_way_back_is_a_cycle(edges: str):
-    assert [code for code, _ in errors(drawn(edges, l=loop()))] == ["CYCLE"]
+def test_a_cycle_that_is_entered_at_one_node_is_a_region(edges: str, region: list[str]):
+    (found,) = regions(edges, l=loop()).values()
+    assert found == region
 
 
-def test_separate_cycles_are_separate_problems():
-    assert [place for _, place in errors(drawn("start>a, a>b, b>a, start>c, c>d, d>c"))] == ["e2", "e5"]
+def test_separate_knots_are_separate_problems():
+    edges = "start>a, start>b, a>b, b>a, start>c, start>d, c>d, d>c"
+    assert [code for code, _ in errors(drawn(edges))] == ["CYCLE", "CYCLE"]
 
 
-def test_entangled_cycles_are_one_problem():
-    (problem,) = report(drawn("start>a, a>b, b>a, b>c, c>b")).errors
-    assert "'a' → 'b' → 'a' (3 nodes are entangled)" in problem.message
+def test_regions_of_two_headers_are_nested_or_side_by_side():
+    assert regions("start>a, a>b, b>a, b>c, c>b") == {"b": ["b", "c"], "a": ["a", "b", "c"]}
+    assert regions("start>a, a>a, a>b, b>b", a=condition("on")) == {"b": ["b"], "a": ["a", "b"]}
+    edges = "start>a, a.again>a, a.on>b, b.again>b"
+    assert regions(edges, a=condition("again", "on"), b=condition("again")) == {"b": ["b"], "a": ["a"]}
+
+
+def test_a_side_branch_is_drawn_into_the_region_that_alone_leads_to_it():
+    edges = "start>ask, ask>look, ask>note, note>tell, look.again>ask, look.else>done"
+    assert regions(edges, look=condition("again"))["ask"] == ["ask", "look", "note", "tell"]
+    # What an exclusive exit leads to as well comes after the loop, and so does all that leads to it.
+    assert regions(edges + ", done>tell", look=condition("again"))["ask"] == ["ask", "look"]
+
+
+def test_an_inner_loop_may_lead_back_to_the_outer_one():
+    edges = "start>a, a>b, b.inner>b, b.outer>a, b.else>end"
+    assert regions(edges, b=condition("inner", "outer"), end={"type": "end"}) == {"b": ["b"], "a": ["a", "b"]}
+
+
+def test_loops_inside_each_other_have_a_limit():
+    names = [f"n{index}" for index in range(60)]
+    ways = ["start>n0", *(f"{one}>{other}" for one, other in zip(names, names[1:], strict=False))]
+    back = [f"n59>{name}" for name in names]
+    assert [code for code, _ in errors(drawn(", ".join(ways + back)))] == ["LOOPS_TOO_DEEP"]
 
 
 def test_the_body_is_what_only_the_loop_handle_reaches():
@@ -103,8 +134,9 @@ def test_a_loop_that_is_not_connected_yet_is_no_cycle():
     assert {code for code, _ in warnings(drawn(edges, l=loop(), m=loop()))} == {"UNREACHABLE_NODE"}
 
 
-def test_a_cycle_that_start_does_not_reach_is_refused_all_the_same():
-    assert errors(drawn("start>a, b>c, c>b")) == [("CYCLE", "e2")]
+def test_a_cycle_that_start_does_not_reach_is_no_error_as_it_never_runs():
+    assert errors(drawn("start>a, b>c, c>b")) == []
+    assert warnings(drawn("start>a, b>c, c>b")) == [("UNREACHABLE_NODE", "b"), ("UNREACHABLE_NODE", "c")]
 
 
 def test_nodes_are_ordered_by_edges_and_else_as_drawn():

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.drawn.outcomes import LOOP_WORK_MAX
+from anabranch.engine.rules.drawn.scopes import base_of, is_pass, place_of
 from anabranch.engine.rules.events import ENDINGS, EventType
 from anabranch.engine.rules.evolve import outstanding
+from anabranch.engine.rules.graph.plan import Body
 from anabranch.engine.rules.stimuli import NodeResult
 from tests.spec import scenario
 from tests.spec.scenario import HANDED_OVER, LAPSED, TAIL, Scenario, asks_for, cancel, completed, failed, signal
@@ -178,11 +180,20 @@ def _unended(run: Scenario) -> list[tuple[str, str]]:
     """Nodes of opened scopes that have no ending."""
     ended = {(event.node_id, event.scope) for event in run.log if event.type in ENDINGS}
     scopes = {event.scope for event in run.log}
-    bodies = {scope: run.plan.nodes[scope.rpartition("/")[2].partition("[")[0]].loop for scope in scopes if scope}
-    expected = {(node.id, "") for node in run.plan.root.nodes}
-    expected |= {(node.id, scope) for scope, loop in bodies.items() if loop for node in loop.body.nodes}
+    scopes |= {base_of(scope) for scope in scopes}
+    begun = {(place.node_id, place.scope) for place in map(place_of, filter(is_pass, scopes))}
+    expected = {(node.id, scope) for scope in scopes for node in _body_of(run, scope).nodes} - begun
     assert not [command for command in outstanding(run.state) if isinstance(command, Dispatch)]
     return sorted(expected - ended)
+
+
+def _body_of(run: Scenario, scope: str) -> Body:
+    if not scope:
+        return run.plan.root
+    node = run.plan.nodes[place_of(scope).node_id]
+    part = node.region if is_pass(scope) else node.loop
+    assert part is not None
+    return part.body
 
 
 def _rows(run: Scenario) -> list[tuple[object, ...]]:

@@ -96,6 +96,10 @@ def _document(schema: Mapping[str, Any]) -> str:
         "A node with several incoming edges waits for all of them (`joinMode` `all`), or runs once when the first arrives (`any`). A"
         " branch that is not taken is skipped, and the edge counts as arrived: a join never waits for it. If all its edges are"
         " skipped, the node is skipped.\n",
+        "### Loops\n",
+        "A [`loop`](../nodes.md#loop) node repeats its body. An edge that leads back to an earlier node repeats what is between,"
+        " as long as it is taken, and at most `maxPasses` times: [loops without a loop"
+        " node](../nodes.md#loops-without-a-loop-node).\n",
         "### Errors\n",
         "An execution that fails is retried. When the last attempt has failed, `errorHandling` decides:\n",
         "| value | what happens |\n|---|---|\n"

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from anabranch.engine.rules.graph.document import TITLE_LENGTH_MAX
+from anabranch.engine.rules.graph.document import PASSES_MAX, TITLE_LENGTH_MAX
 from anabranch.rest.models.base import Answer, OpenAnswer, Page, Query, Request
 from anabranch.run_requests import WHOLE_NUMBER_MAX
 
@@ -59,6 +59,9 @@ class DrawnNode(BaseModel):
     retry: dict[str, Any] | None = None
     timeout: str | int | None = None
     heartbeatTimeout: str | int | None = None
+    maxPasses: int | None = Field(
+        None, ge=1, le=PASSES_MAX, description="Of a node that an edge leads back to: how often the loop runs at most."
+    )
     position: dict[str, Any] | None = None
     disabled: bool | None = Field(None, description="Complete at once, unexecuted, with null. Not of `start`.")
 

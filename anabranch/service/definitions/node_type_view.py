@@ -14,6 +14,8 @@ from anabranch.engine.rules.graph.document import (
     ERROR_HANDLINGS,
     JOIN_MODES,
     NODE_ID_LENGTH_MAX,
+    PASSES_MAX,
+    PASSES_MAX_DEFAULT,
     VARIABLE_LENGTH_MAX,
 )
 from anabranch.engine.rules.graph.node_types import NodeType, NodeTypes
@@ -147,6 +149,15 @@ NODE_FIELDS_SCHEMA: Mapping[str, Any] = {
                 "advanced": True,
                 "template": False,
             },
+        },
+        "maxPasses": {
+            "type": ["integer", "null"],
+            "minimum": 1,
+            "maximum": PASSES_MAX,
+            "title": "Passes at most",
+            "description": "Of a node that an edge leads back to: how often the loop that begins here runs at most.",
+            "default": PASSES_MAX_DEFAULT,
+            "x-ui": {"group": "Flow", "order": 12, "advanced": True, "template": False},
         },
         "disabled": {
             "type": ["boolean", "null"],

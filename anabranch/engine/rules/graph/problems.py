@@ -38,7 +38,9 @@ REFUSALS: Mapping[str, str] = {
     "REFERENCE_NOT_FOUND": "A node names, by id, a workflow or saved query that is not there.",
     "CONFIG_INVALID": "A node's config does not fit the schema of its type.",
     "NODE_TYPE_BROKEN": "A node type's own check raised instead of answering.",
-    "CYCLE": "Nodes lead back to themselves other than through the body of one loop node.",
+    "CYCLE": "Nodes lead back to themselves, and edges from outside lead to more than one of them.",
+    "LOOPS_TOO_DEEP": "More than 50 loops without a loop node are inside each other.",
+    "BAD_MAX_PASSES": "A `maxPasses` that is no whole number from 1 to 100,000.",
     "LOOP_BORDER": "An edge enters or leaves the body of a loop other than through the loop node.",
     "BAD_OUTPUT_VARIABLE": "An output variable is not an identifier, or a reserved one.",
     "RESERVED_BRANCH_ID": "A branch is called `default`, `else` or `error`, which name other handles.",
@@ -65,6 +67,9 @@ WARNINGS: Mapping[str, str] = {
     "TIMEOUT_NOT_WIRED": "A wait has a timeout, but no edge leaves by `timeout`.",
     "ERROR_EDGE_NEVER_TAKEN": "An `error` edge of a node whose failures are ignored or fail the workflow.",
     "EDGE_NEVER_LIVE": "No run can ever take the edge.",
+    "LOOP_NEVER_LEFT": "An edge leads back, and nothing in the loop decides to leave it.",
+    "LOOP_SPINS": "An edge leads back, and nothing on the way back waits.",
+    "EXIT_RUNS_ONCE": "An edge leads out of a loop that may go on: what it leads to runs once, after the loop.",
 }
 """What a definition is warned about at save: code → sentence."""
 

@@ -2,19 +2,51 @@
 
 from __future__ import annotations
 
+import json
 import os
+from typing import Any
 
 import pytest
 
+from tests.oracle.graphs import Case
 from tests.oracle.looping_graphs import looping_case
 from tests.oracle.test_random_graphs import judge
+from tests.oracle.test_real_shapes import CORPUS
 
 # 400 graphs meet every rule of regions, and take seconds; `ANABRANCH_ORACLE_GRAPHS=50000` makes it a soak.
 GRAPHS = int(os.environ.get("ANABRANCH_ORACLE_GRAPHS", "400"))
+
+GOTO = [
+    pytest.param(graph, id=graph["id"])
+    for graph in map(json.loads, CORPUS.read_text().splitlines())
+    if graph["category"] == "goto"
+]
 
 
 @pytest.mark.timeout(900)
 def test_the_engine_does_what_the_oracle_predicts_for_graphs_with_edges_that_lead_back() -> None:
     """Whatever the order of the results, though each may arrive twice, and whoever evaluates pure nodes."""
     for seed in range(GRAPHS):
-        judge(looping_case(seed), order=seed, duplicate=seed % 2 == 1, evaluations_max=(0, 1, 3, 200)[seed // 2 % 4])
+        _judge(looping_case(seed), seed)
+
+
+@pytest.mark.parametrize("graph", GOTO)
+def test_every_real_shape_with_a_way_back_runs_as_the_oracle_predicts(graph: dict[str, Any]) -> None:
+    """Its conditions take another branch in each pass, as `pick` nodes do."""
+    document = graph["workflow"]
+    nodes = [{**_chooser(node, document), "maxPasses": 4} for node in document["nodes"]]
+    for seed in range(2):
+        _judge(Case({**document, "nodes": nodes}, {"seed": 7, "choices": {}}, {}), seed)
+
+
+def _judge(case: Case, seed: int) -> None:
+    evaluations_max = (0, 1, 3, 200)[seed // 2 % 4]
+    judge(case, order=seed, duplicate=seed % 2 == 1, evaluations_max=evaluations_max, is_ordered=False)
+
+
+def _chooser(node: dict[str, Any], document: dict[str, Any]) -> dict[str, Any]:
+    if node["type"] != "condition":
+        return node
+    handles = [branch["id"] for branch in node["config"]["branches"]]
+    used = {edge.get("sourceHandle") for edge in document["edges"] if edge["upstreamNodeID"] == node["id"]}
+    return {**node, "type": "pick", "config": {"handles": [*handles, *({"else"} & used)]}}

@@ -96,6 +96,22 @@ def test_cancelling_twice_is_harmless_and_an_ended_run_cannot_be(
     assert anabranch("runs", "watch", greeted).code == 0
 
 
+def test_a_run_is_paused_and_resumed_by_hand(anabranch: Command, waiting: str, greeted: str) -> None:
+    for _ in range(2):
+        assert anabranch("runs", "pause", waiting, "--json").document["status"] == "SUSPENDED"
+    (listed,) = anabranch("runs", "list", "--status", "SUSPENDED", "--json").document["items"]
+    assert (listed["instanceID"], listed["suspendedFor"]) == (waiting, "PAUSED")
+    shown = anabranch("runs", "show", waiting)
+    assert "SUSPENDED" in shown.out and "PAUSED" in shown.out
+    assert anabranch("runs", "signal", waiting, "go", "--payload", "1").code == 0
+
+    assert anabranch("runs", "resume", waiting, "--json").document["status"] == "PENDING"
+    assert anabranch("run", "--resume", waiting, "--json").document["output"] == {"last": 1}
+    for verb in ("pause", "resume"):
+        refused = anabranch("runs", verb, greeted)
+        assert (refused.code, refused.err.split(":")[0]) == (1, "error RUN_IS_TERMINAL")
+
+
 def test_a_signal_is_kept_until_something_waits(anabranch: Command, waiting: str) -> None:
     assert anabranch("runs", "signal", waiting, "go", "--payload", "1", "--json").document == {"delivered": False}
     assert anabranch("run", "--resume", waiting, "--json").document["output"] == {"last": 1}

@@ -10,7 +10,7 @@ from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.evolve import fold
 from anabranch.engine.rules.values import EMPTY, Payload
 from anabranch.sockets.run_updates import CONTEXT_BYTES_MAX, ITERATION_NODES_MAX, RunProgress
-from tests.engine.conftest import MakeProcess, Process, fresh_nodes, make_process, process
+from tests.engine.conftest import TENANT, MakeProcess, Process, fresh_nodes, make_process, process
 from tests.engine.drawing import drawn, node
 from tests.engine.nodes import open_gate
 
@@ -85,6 +85,19 @@ async def test_a_takeover_is_told_as_a_status_update_that_says_how_often(make_pr
     (recovered,) = [event for event in loaded.events if event.type == "INSTANCE_RECOVERED"]
     assert statuses[1]["seq"] == recovered.seq
     assert {*statuses[1]} == {*statuses[0], "recoveries"}
+
+
+async def test_watchers_are_told_when_a_run_is_paused_and_when_it_goes_on(process: Process) -> None:
+    run_id = await process.run(drawn("stands-still", node("wait", "waitForEvent", config={"event": "go"})))
+    await process.log.saw("NODE_WAITING", "wait")
+    await process.service.pause_run(run_id, tenant_id=TENANT, by="Ada")
+    await process.service.resume_run(run_id, tenant_id=TENANT, by="Ada")
+    await process.service.send_signal(run_id, "go", 1, tenant_id=TENANT)
+    await process.ended(run_id)
+    loaded = (await process.engine.store.load([run_id]))[run_id]
+
+    statuses = [each["status"] for each in told(loaded.events, loaded.row.status) if "nodeID" not in each]
+    assert statuses[1:] == ["SUSPENDED", "RUNNING", "COMPLETED"]
 
 
 def told(events: Any, status: Status) -> list[dict[str, Any]]:

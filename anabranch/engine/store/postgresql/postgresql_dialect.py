@@ -232,6 +232,7 @@ class PostgresqlDialect:
 
     @contextmanager
     def snapshot(self, connection: Connection) -> Iterator[None]:
+        """REPEATABLE READ, read only; the transaction that is open already, or one of its own."""
         if _in_transaction(connection):
             connection.exec_driver_sql(f"SET TRANSACTION {_SNAPSHOT}")
             yield
@@ -240,10 +241,12 @@ class PostgresqlDialect:
             yield
 
     def sever(self, connection: Connection) -> None:
+        """Closes the socket; a connection that the pool has given up has none."""
         if not connection.invalidated:
             _driver(connection).sever()
 
     def check_writable(self, connection: Connection) -> None:
+        """A server that is read-only (a standby) accepts no commit. Raises DatabaseAway."""
         if connection.execute(statements.IS_READ_ONLY).scalar_one() == "on":
             raise DatabaseAway(f"{self.place}: it is read-only")
 
@@ -264,6 +267,7 @@ class PostgresqlDialect:
         return int(connection.execute(statements.OLDEST_WRITER).scalar_one()) - ENDS_SETTLE_MS
 
     def input_condition(self, wanted: WantedInput, number: int) -> TextClause:
+        """By the operators of jsonb: numbers by value, objects in any order of keys."""
         return postgresql_condition(wanted, number)
 
     def commit(self, connection: Connection, transitions: Sequence[Transition]) -> Written:
@@ -334,6 +338,7 @@ class PostgresqlDialect:
         return Written(won, now, existing, rejected)
 
     def claim(self, connection: Connection, wanted: ClaimRequest) -> list[Taken]:
+        """One statement: it locks due rows, skips those that others have locked, and takes the rest."""
         parameters = claim_parameters(wanted) | {"lease_ms": wanted.lease_ms}
         if wanted.only is not None:
             parameters["ids"] = self.ids(wanted.only)
@@ -358,6 +363,7 @@ class PostgresqlDialect:
         return [Taken(*row) for row in rows]
 
     def append_external(self, connection: Connection, event: ExternalEvent, *, signals_max: int) -> InstanceRow | None:
+        """One statement; an end locks parents and children, too, from the top."""
         parameters = {
             **event.parameters,
             "event_type": event.event_type,
@@ -389,6 +395,7 @@ class PostgresqlDialect:
         return instance_row(tuple(values))
 
     def load(self, connection: Connection, instance_ids: Sequence[str], *, after_seq: int) -> dict[str, Loaded]:
+        """One statement, so one snapshot, for all of them."""
         found: dict[str, Loaded] = {}
         heads = len(INSTANCE_COLUMNS)
         for values in connection.execute(statements.LOAD, {"ids": self.ids(instance_ids), "after_seq": after_seq}):
@@ -399,6 +406,7 @@ class PostgresqlDialect:
     def read_log(
         self, connection: Connection, instance_id: str, *, after_seq: int, limit: int, bytes_max: int
     ) -> list[Event]:
+        """The bytes are summed up by a window over the rows of the page."""
         page = {"instance_id": instance_id, "after_seq": after_seq, "limit": limit, "bytes_max": bytes_max}
         notes, payloads = connection.execute(statements.READ_LOG, page).one()
         return _events(notes, payloads)
@@ -422,9 +430,11 @@ class PostgresqlDialect:
         return int(connection.exec_driver_sql("SELECT pg_database_size(current_database())").scalar_one())
 
     def event_list(self, rows: str) -> str:
+        """Notes by json_agg, payloads joined as text."""
         return statements.event_list(rows)
 
     def number_list(self, rows: str) -> str:
+        """By json_agg."""
         return f"SELECT CAST(json_agg(json_build_array(seq, number)) AS text) FROM ({rows}) AS row"  # noqa: S608  # our own statements
 
     def locked_transitions(self, connection: Connection, transitions: Sequence[Transition]) -> set[str]:

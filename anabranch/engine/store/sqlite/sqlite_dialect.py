@@ -173,6 +173,7 @@ class SqliteDialect:
         return self.now(connection) - ENDS_SETTLE_MS
 
     def input_condition(self, wanted: WantedInput, number: int) -> TextClause:
+        """Step by step through json_each: numbers by value, objects in any order of keys."""
         return sqlite_condition(wanted, number)
 
     def commit(self, connection: Connection, transitions: Sequence[Transition]) -> Written:
@@ -185,6 +186,7 @@ class SqliteDialect:
             raise DataRefused(f"text that is not valid Unicode ({problem})") from None
 
     def claim(self, connection: Connection, wanted: ClaimRequest) -> list[Taken]:
+        """Reads what is due and takes it under the write lock, so no other process is skipped or waited for."""
         with self.transaction(connection):
             now = self.now(connection)
             due = {
@@ -216,6 +218,7 @@ class SqliteDialect:
         return found
 
     def append_external(self, connection: Connection, event: ExternalEvent, *, signals_max: int) -> InstanceRow | None:
+        """Moves the run's row under its conditions, then writes the event, under the write lock."""
         with self.transaction(connection):
             now = self.now(connection)
             move = statements.advance_external(
@@ -266,6 +269,7 @@ class SqliteDialect:
     def read_log(
         self, connection: Connection, instance_id: str, *, after_seq: int, limit: int, bytes_max: int
     ) -> list[Event]:
+        """The bytes are summed up by a window over the rows of the page."""
         page = {"instance_id": instance_id, "after_seq": after_seq, "limit": limit, "bytes_max": bytes_max}
         notes, payloads = connection.execute(statements.READ_LOG, page).one()
         return events_from(orjson.loads(notes), payloads or "")
@@ -307,9 +311,11 @@ class SqliteDialect:
             driver.execute(f"PRAGMA busy_timeout = {self._busy_timeout_ms}")
 
     def event_list(self, rows: str) -> str:
+        """Notes by json_group_array, payloads joined as text."""
         return statements.event_list(rows)
 
     def number_list(self, rows: str) -> str:
+        """By json_group_array."""
         return f"SELECT json_group_array(json_array(seq, number)) FROM ({rows})"  # noqa: S608  # our own statements
 
     def locked_transitions(self, connection: Connection, transitions: Sequence[Transition]) -> set[str]:

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, BeforeValidator, Field, WithJsonSchema
 
 from anabranch.engine.rules.duration import parse_duration
-from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.events import Status, SuspendReason
 from anabranch.rest.models.base import Answer, Request
-from anabranch.rest.models.run_forms import AnyCaseReason, AnyCaseStatus, RunState
+from anabranch.rest.models.run_forms import RunState
 from anabranch.run_requests import WHOLE_NUMBER_MAX
 
 
@@ -29,6 +29,19 @@ TimeText = Annotated[
     str, Field(max_length=64), WithJsonSchema({"type": "string", "examples": ["2030-01-31T08:00:00Z", "2030-01-31"]})
 ]
 """ISO 8601 with an offset, or a date."""
+
+
+def _status(value: object) -> object:
+    return Status(value.upper()) if isinstance(value, str) else value
+
+
+def _reason(value: object) -> object:
+    return SuspendReason(value.upper()) if isinstance(value, str) else value
+
+
+# In bodies JSON types are not converted by themselves.
+StatusName = Annotated[Status, BeforeValidator(_status)]
+ReasonName = Annotated[SuspendReason, BeforeValidator(_reason)]
 
 
 class Retry(Request):
@@ -102,12 +115,12 @@ class BulkFilter(Request):
     """Which runs are meant: those that meet every condition. At least one is named."""
 
     workflow: str | None = Field(None, description="Name or id.")
-    status: list[AnyCaseStatus] = Field(
+    status: list[StatusName] = Field(
         default_factory=list,
         description="In one of these; by default those that the action is for: a retry FAILED, a cancel or signal the"
         " open ones, a resume SUSPENDED, a re-run FAILED and CANCELLED.",
     )
-    reason: list[AnyCaseReason] = Field(default_factory=list, description="SUSPENDED for one of these.")
+    reason: list[ReasonName] = Field(default_factory=list, description="SUSPENDED for one of these.")
     since: TimeText | None = Field(None, description="Created then or later; a date begins in UTC.")
     until: TimeText | None = Field(None, description="Created before then; a date begins in UTC.")
     version: int | None = Field(None, ge=1, le=WHOLE_NUMBER_MAX)

@@ -1,0 +1,64 @@
+"""One action on many runs over REST: what is done, what is refused, and that a repeated page does nothing twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.rest.conftest import Served
+from tests.rest.drawing import chain, echo
+
+
+async def bulk(served: Served, action: str, filter: dict[str, Any], **further: Any) -> dict[str, Any]:
+    """Its progress, once it has ended."""
+    asked = {"action": action, "filter": filter, **further}
+    answered = await served.ask("POST", "/v1/runs/bulk", json=asked, role="operator")
+    assert answered.status == 202, answered.text
+    return await served.until(f"/v1/runs/bulk/{answered.json['bulkID']}", lambda found: found["status"] == "COMPLETED")
+
+
+async def test_runs_are_signalled_cancelled_and_run_again_together(served: Served):
+    await served.save(chain("waiting", {"id": "hold", "type": "waitForEvent", "config": {"event": "go"}}))
+    runs = [await served.start("waiting") for _ in range(3)]
+    signalled = await bulk(served, "signal", {"workflow": "waiting"}, options={"event": "go", "payload": 1})
+    assert (signalled["total"], signalled["counts"], signalled["refused"]) == (3, {"DONE": 3}, [])
+    for run in runs:
+        assert (await served.ended(run))["status"] == "COMPLETED"
+
+    for _ in range(2):
+        await served.start("waiting")
+    planned = await bulk(served, "cancel", {"workflow": "waiting"}, dryRun=True)
+    assert (planned["total"], planned["dryRun"]) == (2, True)
+    cancelled = await bulk(served, "cancel", {"workflow": "waiting"}, options={"reason": "enough"})
+    assert (cancelled["total"], cancelled["succeeded"]) == (2, 2)
+    again = await bulk(served, "rerun", {"workflow": "waiting", "status": ["CANCELLED"]})
+    assert again["succeeded"] == 2
+
+
+async def test_a_page_that_is_repeated_does_nothing_twice(served: Served):
+    await served.save(echo())
+    first = await served.start("echo")
+    await served.ended(first)
+    done = await bulk(served, "rerun", {"workflow": "echo", "status": ["COMPLETED"]})
+    run = (await served.ask("GET", f"/v1/runs/{done['bulkID']}")).json
+    repeated = await served.services.bulk._actions.act(done["bulkID"], run["input"], [first])
+    assert repeated["counts"] == {"DONE": 1}
+    reruns = (await served.ask("GET", f"/v1/runs?rerunOf={first}")).json["items"]
+    assert len(reruns) == 1
+
+
+async def test_refusals_are_outcomes_and_requests_that_mean_nothing_are_refused(served: Served):
+    await served.save(echo())
+    await served.ended(await served.start("echo"))
+    refused = await bulk(served, "retry", {"workflow": "echo", "status": ["COMPLETED"]})
+    assert (refused["succeeded"], refused["counts"]) == (0, {"RUN_IS_COMPLETED": 1})
+    assert refused["refused"][0]["code"] == "RUN_IS_COMPLETED"
+
+    async def code(**asked: Any) -> int:
+        return (await served.ask("POST", "/v1/runs/bulk", json=asked)).status
+
+    assert await code(action="retry", filter={}) == 422
+    assert await code(action="explode", filter={"workflow": "echo"}) == 422
+    assert await code(action="signal", filter={"workflow": "echo"}) == 422
+    assert await code(action="retry", filter={"workflow": "nothing"}) == 404
+    assert await code(action="retry", filter={"workflow": "echo", "since": "no time"}) == 422
+    assert (await served.ask("GET", f"/v1/runs/bulk/{await served.start('echo')}")).status == 404

@@ -10,12 +10,12 @@ import pytest
 
 from anabranch.engine.rules.coded.names import Mark, StepKind
 from anabranch.engine.rules.events import Event, EventType
-from anabranch.engine.rules.stimuli import EvaluationDue
+from anabranch.engine.rules.stimuli import EvaluationDue, Failed, ResumeRequested
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.rules.verify.check_log import check_log
 from anabranch.engine.rules.verify.finding import FINDINGS_MAX
 from anabranch.errors import RunError
-from tests.spec.coded import Coded, broken, done, returned, sleeps, suspended
+from tests.spec.coded import Coded, broken, done, function, returned, sleeps, suspended
 from tests.spec.drawings import drawn
 from tests.spec.scenario import HANDED_OVER, Scenario, asks_for, begun, completed, failed, given, signal
 
@@ -292,3 +292,18 @@ def test_each_fault_after_a_reopening_is_found(what: str) -> None:
     run = retried()
     log = [replace(event, seq=seq) for seq, event in enumerate(corrupt(list(run.log)), start=1)]
     assert code in codes(run, log)
+
+
+def mended() -> Coded:
+    """A coded run whose function has an error, and that is resumed with better code."""
+    run = Coded()
+    error = RunError("HANDLER_ERROR", "ValueError", "no")
+    run.then(done("charge", 1), function(Failed(error, retryable=True, suspends=True)))
+    return run.then(ResumeRequested("spec"), returned(1, attempt=2))
+
+
+def test_a_function_that_has_failed_is_tried_once_more_when_the_run_is_resumed() -> None:
+    run = mended()
+    assert (run.status, codes(run, run.log)) == ("COMPLETED", set())
+    log = [event for event in run.log if event.type is not EventType.INSTANCE_SUSPENDED]
+    assert "RETRY_UNEXPECTED" in codes(run, [replace(event, seq=seq) for seq, event in enumerate(log, start=1)])

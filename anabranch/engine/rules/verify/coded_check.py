@@ -8,7 +8,13 @@ from __future__ import annotations
 from anabranch.engine.rules.coded.coded_plan import CodedPlan
 from anabranch.engine.rules.coded.names import FUNCTION_KEY, FUNCTION_NODE_ID, StepKind, is_step_name
 from anabranch.engine.rules.events import Event, EventType
-from anabranch.engine.rules.payloads import FunctionPaused, FunctionPostponed, read_system, read_wait
+from anabranch.engine.rules.payloads import (
+    FunctionPaused,
+    FunctionPostponed,
+    read_retry_time,
+    read_system,
+    read_wait,
+)
 from anabranch.engine.rules.shared.left_out import Ranges
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.verify.finding import FindingCode, Place
@@ -27,7 +33,8 @@ class CodedCheck(RunCheck):
         """The workflow's attempt."""
         self._is_running = False
         """May the function be called now?"""
-        self._retry_due_at: int | None = None
+        self._must_suspend: Event | None = None
+        """A failure of the function after which the run has to be suspended."""
         self._kinds: dict[Place, StepKind] = {}
 
     def passed_over(self, event: Event) -> None:
@@ -72,15 +79,31 @@ class CodedCheck(RunCheck):
                         f"attempt {event.attempt} of the workflow fails, and is not running",
                     )
                     return
-                key = f"{self.head.instance_id}/"
-                tries = event.attempt - account.redone_after
-                earliest = event.created_at + self._plan.retry.delay_ms(tries, key=key)
-                self.attempt_failed(event, account, attempts_max=self._plan.retry.max_attempts, earliest=earliest)
+                self._function_failed(event, account)
                 self._is_running = False
             case _:
                 self.note(
                     FindingCode.ROW_UNEXPECTED, event, f"{event.type.value} of the function: it ends with the run"
                 )
+
+    def _function_failed(self, event: Event, account: Account) -> None:
+        """Another attempt is due by the workflow's retry, or at once when the run is resumed: it is suspended then."""
+        tries, policy = event.attempt - account.redone_after, self._plan.retry
+        delay_ms = policy.delay_ms(tries, key=f"{self.head.instance_id}/")
+        is_due_now = read_retry_time(event.payload) <= event.created_at
+        if is_due_now and (tries >= policy.max_attempts or delay_ms > 0):
+            self.attempt_failed(event, account, attempts_max=None, earliest=None)
+            self._must_suspend = None if self.is_suspended else event
+        else:
+            attempts_max = policy.max_attempts
+            self.attempt_failed(event, account, attempts_max=attempts_max, earliest=event.created_at + delay_ms)
+
+    def _take(self, event: Event) -> None:
+        failed, self._must_suspend = self._must_suspend, None
+        if failed is not None and event.type is not EventType.INSTANCE_SUSPENDED:
+            message = f"attempt {failed.attempt} of the workflow function was the last, and another one is due"
+            self.note(FindingCode.RETRY_UNEXPECTED, failed, message)
+        super()._take(event)
 
     def _function_dispatched(self, event: Event) -> None:
         if self.dispatched(event) is None:

@@ -101,7 +101,7 @@ def test_a_trail_that_somebody_changed_is_noticed(anabranch: Command) -> None:
     with sqlite3.connect(".anabranch/anabranch.db") as connection:
         connection.execute("UPDATE audit_log SET details = replace(details, 'admin', 'viewer')")
     changed = anabranch("audit", "--verify")
-    assert (changed.code, changed.out.split(";")[0]) == (1, "row 2 was changed, or is missing")
+    assert (changed.code, changed.out.split(";")[0]) == (1, "row 2 was changed or is missing")
 
 
 def test_what_commands_change_is_on_record(anabranch: Command, write: Callable[[str, Any], Path]) -> None:

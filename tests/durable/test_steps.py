@@ -487,7 +487,7 @@ async def test_the_next_try_waits_for_a_thread_that_goes_on_after_its_timeout(
     seen.append(slow)
     place = await make_place(hangs_once)
     run_id = await place.start("hangs-once")
-    await place.until(run_id, lambda run: f"step slow of run {run_id} waits for an earlier try" in caplog.text)
+    await place.until(run_id, lambda run: f"step slow of run {run_id} waits for an earlier attempt" in caplog.text)
 
     assert ("NODE_DISPATCHED", "slow", "", 2) in await place.rows(run_id)
     assert calls["slow"] == 1, "the second try has begun, and has not been called"
@@ -509,7 +509,7 @@ async def test_the_next_attempt_of_the_workflow_waits_for_it_too(
     seen.append(slow)
     place = await make_place(hangs_in_an_attempt)
     run_id = await place.start("hangs-in-an-attempt")
-    await place.until(run_id, lambda run: f"run {run_id} waits for an earlier try" in caplog.text)
+    await place.until(run_id, lambda run: f"run {run_id} waits for an earlier attempt" in caplog.text)
     assert ("NODE_DISPATCHED", "", "", 2) in await place.rows(run_id)
     slow.release.set()
 

@@ -67,8 +67,8 @@ def pending(anabranch: Command, write: Write) -> str:
         (("runs", "start", "plain", "--key", "x" * 256), "INVALID_REQUEST", "1 to 255"),
         (("runs", "start", "plain", "--key", NO_UTF_8), "INVALID_REQUEST", "plain text"),
         (("runs", "start", "plain", "--retention-days", "0"), "INVALID_REQUEST", "retentionDays"),
-        (("runs", "start", "plain", "--available-at", "tomorrow"), "INVALID_REQUEST", "no point in time"),
-        (("runs", "start", "plain", "--available-at", "2030-01-01T00:00:00"), "INVALID_REQUEST", "no point in time"),
+        (("runs", "start", "plain", "--available-at", "tomorrow"), "INVALID_REQUEST", "not a point in time"),
+        (("runs", "start", "plain", "--available-at", "2030-01-01T00:00:00"), "INVALID_REQUEST", "not a point in time"),
         (
             ("runs", "start", "plain", "--available-at", "9999-12-31T23:59:59-23:59"),
             "INVALID_REQUEST",

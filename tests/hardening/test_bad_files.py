@@ -17,7 +17,7 @@ MEGABYTE = 1_048_576
 BAD_FILES = {
     "an empty file": (b"", "BAD_JSON", "expecting value at line 1, column 1"),
     "broken JSON": (b'{"nodes": [\n  {"id" 1}]}', "BAD_JSON", "at line 2, column 9"),
-    "a binary file": (bytes(range(256)), "BAD_JSON", "no UTF-8 text: the byte 0x80"),
+    "a binary file": (bytes(range(256)), "BAD_JSON", "not UTF-8 text: the byte 0x80"),
     "invalid UTF-8": (b'{"a":\n "\xff"}', "BAD_JSON", "the byte 0xff at line 2, column 3"),
     "UTF-16": (json.dumps(PLAIN).encode("utf-16"), "BAD_JSON", "the byte 0xff at line 1, column 1"),
     "a repeated key": (b'{"a": {"b": 1, "b": 2}}', "BAD_JSON", "the key 'b' twice at /a"),

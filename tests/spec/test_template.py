@@ -371,7 +371,7 @@ def test_a_secret_is_inserted_where_secrets_are_given(text: str, value: str) -> 
     template = compile_template(text, secrets=True)
     assert template.resolve({"n": 1}, Work({"A": "aaa", "B": "bbb"})) == value
     assert template.secret_names >= {"A"} and not template.is_constant
-    with pytest.raises(SecretNotAllowed, match="not given here"):
+    with pytest.raises(SecretNotAllowed, match="not available here"):
         compile_template(text)
 
 

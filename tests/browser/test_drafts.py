@@ -332,6 +332,8 @@ async def test_imports_2000(page: Page, server: Server, tmp_path: Path) -> None:
     text = json.dumps({"title": "Two thousand", "nodes": nodes, "edges": edges}, indent=1)
     file = tmp_path / "two_thousand.json"
     file.write_text(text)
+    judged: list[str] = []
+    page.on("request", lambda each: judged.append(each.post_data or "") if each.url.endswith("/v1/validate") else None)
     await page.goto(server.entrance)
     await page.get_by_label("File to import").set_input_files(file)
 
@@ -347,6 +349,9 @@ async def test_imports_2000(page: Page, server: Server, tmp_path: Path) -> None:
     await title_of(page).fill("Imported")
     await save(page)
     assert draft_text(server, draft_id) == text.replace('"Two thousand"', '"Imported"')
+    # What the server has as a draft is judged without being sent again.
+    await expect(page.locator(".certificate")).to_contain_text("always ends")
+    assert [json.loads(each)["draftID"] for each in judged] == [draft_id] * len(judged) and len(judged) > 1
 
 
 @pytest.mark.timeout(1_200)

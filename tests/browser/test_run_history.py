@@ -63,6 +63,20 @@ async def test_a_cancelled_run_goes_on_after_it_was_said_with_what(page: Page, s
     await expect(page.locator(".run-status")).to_have_text("completed")
 
 
+async def test_a_run_is_forked_at_a_node_after_its_plan_was_shown(page: Page, server: Server) -> None:
+    run_id = server.start(server.save("Forked", [APPROVAL, LATER]))
+    server.call("POST", f"/runs/{run_id}/signals/approve", {"by": "Grace"})
+    await page.goto(f"{server.entrance}#/runs/{run_id}?node=approval")
+    await expect(page.locator(".run-status")).to_have_text("completed")
+    await page.get_by_role("button", name="Fork from here…").click()
+    dialog = page.get_by_role("dialog", name="Fork from approval")
+    await expect(dialog.get_by_role("region", name="Plan").get_by_role("listitem")).to_contain_text(["approval"])
+    assert await axe.findings(page) == []
+    await dialog.get_by_role("button", name="Fork", exact=True).click()
+    await expect(page).not_to_have_url(re.compile(run_id))
+    await expect(page.locator(".run-status")).to_have_text("waiting")
+
+
 async def test_what_code_prints_is_shown_with_its_node(page: Page, server: Server) -> None:
     code = {"code": "print('counted', ctx['input']['n'])\nreturn None"}
     run_id = server.start(server.save("Printing", [{"id": "count", "type": "python", "config": code}]), {"n": 7})

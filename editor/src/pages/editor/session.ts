@@ -36,6 +36,9 @@ import { useSession } from "../session";
 /** Who types for this long without a pause has the validator's answer late, and none of ours is asked in vain. */
 const VALIDATE_AFTER_MS = 150;
 
+/** Documents of up to 300 kB are sent to be judged at once; larger ones are judged as the draft that they are saved as. */
+const SENT_MAX = 300_000;
+
 /** A drag writes the document once per frame; what is kept of it need not. */
 const KEEP_AFTER_MS = 100;
 
@@ -319,7 +322,9 @@ export class EditorSession {
     let answer = this.#answers.get(hash);
     if (answer === undefined) {
       try {
-        answer = (await call("validate_workflow", { bodyText: withDetails(writeDocument(document)) })) as unknown as ValidateAnswer;
+        const body = this.#validateBody(writeDocument(document));
+        if (body === null) return null;
+        answer = (await call("validate_workflow", { bodyText: body })) as unknown as ValidateAnswer;
       } catch {
         return null; // the server is away or refuses to judge; the next edit asks again
       }
@@ -329,6 +334,15 @@ export class EditorSession {
     }
     if (asked === this.#asked && !this.#isClosed) this.model.judge(verdictOf(document, answer));
     return answer;
+  }
+
+  /** A large document that the server has as a draft is named, not sent again; null while it is being saved: then it is asked again. */
+  #validateBody(text: string): string | null {
+    const { saver } = this;
+    const draft = saver?.draft ?? null;
+    if (saver === null || draft === null || text.length <= SENT_MAX) return withDetails(text);
+    if (saver.base === text) return withDetails(JSON.stringify({ draftID: draft.draftID, revision: draft.revision }));
+    return saver.state.kind === "saving" ? null : withDetails(text);
   }
 
   #keepSoon(): void {
@@ -369,6 +383,7 @@ export class EditorSession {
   #followSaver(saver: DraftSaver<ApiError>): void {
     this.#joinTabs(saver);
     if (saver.state.kind === "saved" && saver.draft !== null) this.#tabs?.saved(saver.draft);
+    if (saver.state.kind === "saved" && this.model.view.getState().verdict?.document !== this.store.document) this.#validateSoon(0);
     if (saver.state.kind !== "conflict") return;
     this.keepNow();
     // Nothing of ours is at stake: what they have is shown. Undo brings back what was here.

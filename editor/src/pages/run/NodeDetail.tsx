@@ -1,9 +1,9 @@
 /** What one activation did: its state, its error, its output. */
 
-import { X } from "lucide-react";
+import { GitFork, X } from "lucide-react";
 import type { ReactElement } from "react";
 
-import { IconButton } from "../../ui/Button";
+import { Button, IconButton } from "../../ui/Button";
 import { withCode } from "../../ui/forms/SchemaForm";
 import { Notice, Problem, Skeleton } from "../../ui/Notice";
 import { Status } from "../../ui/Status";
@@ -20,15 +20,22 @@ interface NodeDetailProps {
   activation: Activation | null;
   onSelect: (place: { nodeID: string; scope: string }) => void;
   onClose: () => void;
+  /** Null: this run cannot be forked, or the key may not. */
+  onFork: (() => void) | null;
 }
 
-export function NodeDetail({ instanceID, place: { nodeID, scope }, activation, onSelect, onClose }: NodeDetailProps): ReactElement {
+export function NodeDetail({ instanceID, place: { nodeID, scope }, activation, onSelect, onClose, onFork }: NodeDetailProps): ReactElement {
   const status = activation?.status ?? null;
   const output = useOutput(instanceID, nodeID, scope, status);
   return (
     <div className="card node-detail">
       <div className="row">
         <h2 className="grow clip">{nodeID}</h2>
+        {onFork !== null && activation !== null && (
+          <Button small onClick={onFork}>
+            <GitFork size={13} /> Fork from here…
+          </Button>
+        )}
         <IconButton label="Close the node" icon={<X size={16} />} small onClick={onClose} />
       </div>
       <div className="row row-wrap">

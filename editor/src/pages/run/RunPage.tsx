@@ -16,6 +16,7 @@ import { ValueViewer } from "../../ui/ValueViewer";
 import { useAsk } from "../data";
 import { useMay } from "../session";
 import { useTitle } from "../title";
+import { ForkDialog } from "./ForkDialog";
 import { NodeDetail } from "./NodeDetail";
 import { RerunDialog } from "./RerunDialog";
 import { RetryDialog } from "./RetryDialog";
@@ -49,6 +50,8 @@ function OneRun({ instanceID }: { instanceID: string }): ReactElement {
   const read = useRunLog(instanceID, ENDED.has(state.status));
   const [params, setParams] = useSearchParams();
   const [isWhyShown, setWhyShown] = useState(false);
+  const [isForking, setForking] = useState(false);
+  const mayEdit = useMay("editor");
   const name = state.data?.run.name;
   useTitle(name === undefined ? "Run" : `${name} ${state.status.toLowerCase()}`);
 
@@ -112,6 +115,7 @@ function OneRun({ instanceID }: { instanceID: string }): ReactElement {
       <Suspense fallback={<div className="run-graph card" />}>
         <RunGraph run={run} asOf={at === null ? null : (asOf.data?.run ?? null)} selected={selected} iteration={iteration} onGo={go} />
       </Suspense>
+      {isForking && selected !== null && <ForkDialog instanceID={run.instanceID} from={selected} onClose={() => setForking(false)} />}
       {last > 0 && <TimeSlider last={last} seq={at} onChange={slide} />}
       <div className="run-columns">
         <section className="card run-tabs" aria-label="Details of the run">
@@ -137,7 +141,7 @@ function OneRun({ instanceID }: { instanceID: string }): ReactElement {
           {at !== null ? (
             <AsOfCard asked={asOf} seq={at} />
           ) : selected ? (
-            <NodeDetail instanceID={run.instanceID} place={selected} activation={chosen} onSelect={select} onClose={() => select(null)} />
+            <NodeDetail instanceID={run.instanceID} place={selected} activation={chosen} onSelect={select} onClose={() => select(null)} onFork={mayEdit && run.kind === "drawn" ? () => setForking(true) : null} />
           ) : (
             <div className="card run-result">
               <h2>Output</h2>

@@ -30,10 +30,18 @@ def _column(place: int, kind: str) -> str:
 
 
 @cache
-def _insert_lines(rows: int, mark: str) -> str:
-    """One statement for so many lines: a driver's call for each would take most of the time, and so would JSON."""
-    values = ", ".join([f"({', '.join([mark] * _LINE_COLUMNS)})"] * rows)
+def _insert_lines_here(rows: int) -> str:
+    """One statement for so many lines, in this process: a driver's call for each would take longer, and JSON too."""
+    values = ", ".join([f"({', '.join(['?'] * _LINE_COLUMNS)})"] * rows)
     return f"INSERT INTO console_lines ({_LINE}) VALUES {values} ON CONFLICT DO NOTHING"
+
+
+@cache
+def _insert_lines_there(given: str) -> TextClause:
+    """One statement for a batch, on a server: thousands of parameters would take this process longer than JSON."""
+    kinds = ("UUID", "BIGINT", "TEXT", "TEXT", "TEXT", "INTEGER", "INTEGER", "TEXT", "BIGINT", "INTEGER")
+    columns = ", ".join(_column(place, kind) for place, kind in enumerate(kinds))
+    return text(f"INSERT INTO console_lines ({_LINE}) SELECT {columns} FROM {given} ON CONFLICT DO NOTHING")
 
 
 @cache
@@ -138,7 +146,6 @@ class ConsoleTable:
         """One transaction; never waits for a lock."""
         dialect = self._store.dialect
         identifier = _identifier(dialect)
-        mark = "%s" if dialect.is_remote else "?"
         last = orjson.dumps(
             [
                 [each.instance_id, each.node_id, each.scope, each.attempt, _report_text(each.progress), each.at]
@@ -148,9 +155,12 @@ class ConsoleTable:
 
         def work(connection: Connection) -> None:
             with dialect.transaction(connection):
-                for part in _parts(lines):
+                if dialect.is_remote and lines:
+                    given = orjson.dumps([[*line, line.size] for line in lines]).decode()
+                    connection.execute(_insert_lines_there(dialect.given_rows), {"given": given})
+                for part in () if dialect.is_remote else _parts(lines):
                     values = tuple(chain.from_iterable((*line, line.size) for line in part))
-                    connection.exec_driver_sql(_insert_lines(len(part), mark), values)
+                    connection.exec_driver_sql(_insert_lines_here(len(part)), values)
                 if reports:
                     connection.execute(_write_progress(dialect.given_rows, identifier), {"given": last})
 

@@ -64,6 +64,8 @@ async def test_others_runs_are_found_behind_those_of_a_tenant_that_has_most(
         held_per_tenant_max=100,
         log_limit=LOG_LIMIT,
         known_code=list,
+        known_types=engine._known_types,
+        crashes_max=engine.options.crashes_max,
     )
 
     claims = [await claiming.claim_once() for _ in range(3)]

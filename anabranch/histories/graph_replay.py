@@ -213,7 +213,8 @@ class _GraphReplay:
 
     def _is_undecided(self) -> bool:
         """Does something stay open that the log has no answer for, so that what lies behind cannot be told?"""
-        return bool(self._state.running)
+        then = self._recording.dispatched
+        return any(place in self._refused or place not in then for place in self._state.running)
 
 
 def _difference(kind: DifferenceKind, place: Place, seq: int | None, message: str) -> Difference:

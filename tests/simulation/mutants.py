@@ -174,20 +174,6 @@ MUTANTS = (
         (f"{_BLAME}:judged", "if crashes >= crashes_max:", "if True:"),
     ),
     mutant(
-        "never-suspended",
-        "what kills its process does so for ever",
-        (f"{_BLAME}:judged", "if crashes >= crashes_max:", "if False:"),
-    ),
-    mutant(
-        "cleared-by-a-signal",
-        "a signal from outside ends a suspicion",
-        (
-            "rules.evolve:_evolve_suspect",
-            "if not suspicion.unanswered:",
-            "if not suspicion.unanswered or event.type == 'SIGNAL_RECEIVED':",
-        ),
-    ),
-    mutant(
         "cleared-by-a-sibling-branch",
         "a healthy branch ends the suspicion of its run",
         (

@@ -33,6 +33,10 @@ NEEDS_A_DATABASE: dict[str, tuple[str, ...]] = {
     "runs signal": ("an-id", "approve"),
     "runs watch": ("an-id",),
     "explain": ("an-id",),
+    "replay": ("--workflow", "greeting", "--version", "1"),
+    "verify": ("an-id",),
+    "runs export": ("an-id",),
+    "runs console": ("an-id",),
     "secrets list": (),
     "secrets delete": ("TOKEN",),
     "sources list": (),
@@ -60,7 +64,7 @@ MAKES_ONE = {
     *("dev", "serve", "worker", "run", "migrate", "workflows import"),
     *("keys create", "secrets set", "sources add"),
 }
-OPENS_NONE = {"validate", "openapi", "version", "doctor"}
+OPENS_NONE = {"validate", "fmt", "schema", "openapi", "version", "doctor"}
 
 
 def test_every_command_is_one_of_the_three_kinds() -> None:

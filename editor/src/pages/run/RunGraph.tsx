@@ -128,8 +128,11 @@ function useSamePlace(model: CanvasModel | null, shown: ShownRun | null, { selec
     if (id === undefined || id === nodeID) return;
     // Not the page's: the address may still be about to follow.
     const focus = shown.focus.getState().scope;
+    const exact = exactScope(model.view.getState(), id, focus);
+    const known = [focus, exact ?? ""].find((each) => shown.store.activation(id, each) !== undefined);
+    // What is in which loop is known once the validator has answered; until then the run says where the node was.
     const summary = summaryAt(shown, model.view.getState(), id);
-    const scope = exactScope(model.view.getState(), id, focus) ?? summary.firstFailure?.scope ?? summary.latest?.scope ?? "";
+    const scope = known ?? summary.firstFailure?.scope ?? summary.latest?.scope ?? exact ?? "";
     onGo({ selected: { nodeID: id, scope }, iteration: focus });
     // Only a selection on the canvas is told here.
   }, [lead]); // eslint-disable-line react-hooks/exhaustive-deps

@@ -106,7 +106,7 @@ def _row(group: _Group) -> list[Any]:
     scope = group.first["scope"] if is_one else _kind_of_scope(group.first["scope"])
     told = group.first["status"] if is_one else ", ".join(f"{count} {status}" for status, count in group.counts.items())
     ended_at = None if group.is_open else group.ended_at
-    waits = wait_text(group.first["waitsFor"]) if is_one else None
+    waits = wait_text(group.first.get("waitsFor")) if is_one else None
     return [group.first["nodeID"], scope or None, told, group.attempt, group.began_at, ended_at, waits]
 
 

@@ -156,8 +156,8 @@ class Scope:
     """The root, an iteration of a loop or a pass of a region: verdict counters, open activations, what was written."""
 
     __slots__ = (
+        "_around",
         "back",
-        "base",
         "bindings",
         "body",
         "bytes",
@@ -185,8 +185,7 @@ class Scope:
         """The loop activation that this is an iteration of; None at the root, and in a pass."""
         self.region = owner if is_pass else None
         """The region that this is a pass of."""
-        self.base: Scope = parent.base if is_pass and parent is not None else self
-        """The scope that is no pass: where names are written, and what an unhandled failure ends."""
+        self._around = parent.base if is_pass and parent is not None else None
         self.index = index
         self.live: dict[str, int] = {node.id: edges for node, edges in body.entries}
         self.dead: dict[str, int] = {}
@@ -203,6 +202,14 @@ class Scope:
         """Output of the node on the latest live back edge: the iteration's value."""
         self.sinks: dict[str, tuple[PlanNode, Payload]] = {}
         """What its nodes without outgoing edges came to, by node id; in a region the last time."""
+
+    @property
+    def base(self) -> Scope:
+        """The scope that is no pass: where names are written, and what an unhandled failure ends.
+
+        Not kept where it is the scope itself: an ended iteration and its values would wait for the garbage collector.
+        """
+        return self if self._around is None else self._around
 
 
 class InstanceState(RunState[Activation, Activation]):

@@ -323,8 +323,8 @@ def test_failures_late_in_a_long_loop_are_listed(anabranch: Command, write: Writ
 
 def test_repeats_of_a_coded_step_are_folded_beside_the_first(capsys: pytest.CaptureFixture[str]) -> None:
     def step(scope: str) -> dict[str, Any]:
-        times = {"startedAt": "t1", "endedAt": "t2"}
-        return {"nodeID": "fetch", "scope": scope, "status": "success", "attempt": 1, "error": None, **times}
+        told = {"startedAt": "t1", "endedAt": "t2", "waitsFor": None}
+        return {"nodeID": "fetch", "scope": scope, "status": "success", "attempt": 1, "error": None, **told}
 
     table = ActivationTable()
     table.add([step(scope) for scope in ("", "#2")])

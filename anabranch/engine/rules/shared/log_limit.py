@@ -31,7 +31,7 @@ ROWS_ALWAYS_TAKEN = 2
 
 @dataclass(frozen=True, slots=True)
 class LogLimit:
-    """How much one log may hold. The row that ends a run is always taken."""
+    """How much one log may hold. The row that ends a run is always taken, and the one by which a store suspends it."""
 
     bytes_max: int = LOG_BYTES_MAX
     """JSON bytes of all payloads."""

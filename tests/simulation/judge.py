@@ -175,8 +175,8 @@ class Judge:
         alone, since = self._left_alone.get(worker_id, (instance_id, 0.0))
         process = self.processes.get(worker_id)
         held = None if process is None else process.engine.orchestrator.held.get(alone)
-        if alone == instance_id or held is None or held.blame is None:
-            return
+        if alone == instance_id or held is None or held.blame is None or held.blame.company != 1:
+            return  # it may have been cleared since, and have come under suspicion with others
         if process is not None and process.clock.monotonic() - since < ALONE_MS / 1000:
             what = f"{worker_id} executes it beside {alone}, which may be what kills"
             self.accuse("nothing else starts beside a suspect that is to be alone", what, instance_id)

@@ -1,0 +1,110 @@
+"""Mistakes in the rules of loops without a loop node: the oracle finds each of them within a few graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from anabranch.engine.rules import evolve as evolving
+from anabranch.engine.rules.drawn import outcomes
+from anabranch.engine.rules.drawn.drawn_state import Activation, InstanceState, RegionRun, Scope
+from anabranch.engine.rules.events import Event
+from anabranch.engine.rules.graph import compile as compiling
+from anabranch.engine.rules.graph.plan import AGAIN, PlanNode
+from anabranch.engine.rules.values import Payload
+from tests import driving
+from tests.oracle.looping_graphs import looping_case
+from tests.oracle.test_random_graphs import judge
+
+# 60 graphs show each mistake several times over.
+GRAPHS = 60
+
+# Some mistakes let a run go round for ever: no graph here takes a tenth of this.
+STEPS_MAX = 20_000
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+def pass_number_not_raised(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(outcomes, "pass_path", lambda header, scope, number: f"{scope}/{header}#1".lstrip("/"))
+
+
+def exit_verdict_at_every_pass(patch: pytest.MonkeyPatch) -> None:
+    closes = evolving._close_pass
+
+    def closed(state: InstanceState, owner: Activation, event: Event) -> bool:
+        has_ended = closes(state, owner, event)
+        if not has_ended and owner.region is not None:
+            evolving._leave_region(owner.scope, owner.node, owner.region.exits)
+        return has_ended
+
+    patch.setattr(evolving, "_close_pass", closed)
+
+
+def dead_exit_lost(patch: pytest.MonkeyPatch) -> None:
+    def left(scope: Scope, header: PlanNode, live: Mapping[int, Payload]) -> None:
+        before = dict(scope.dead)
+        leaves(scope, header, live)
+        scope.dead = before
+
+    leaves = evolving._leave_region
+    patch.setattr(evolving, "_leave_region", left)
+
+
+def again_forgotten(patch: pytest.MonkeyPatch) -> None:
+    leaves_by = evolving._leave_by
+
+    def left_by(run: RegionRun, number: int, output: Payload) -> None:
+        if number != AGAIN:
+            leaves_by(run, number, output)
+
+    patch.setattr(evolving, "_leave_by", left_by)
+
+
+def next_pass_before_a_side_branch_has_ended(patch: pytest.MonkeyPatch) -> None:
+    leaves_by = evolving._leave_by
+
+    def left_by(run: RegionRun, number: int, output: Payload) -> None:
+        leaves_by(run, number, output)
+        if number == AGAIN and run.open_pass is not None:
+            run.open_pass.remaining = 1  # as if nothing else were to end in it
+
+    patch.setattr(evolving, "_leave_by", left_by)
+
+
+def again_edges_counted_in_the_join(patch: pytest.MonkeyPatch) -> None:
+    connects = compiling._Compiler._connect
+
+    def connected(compiler: Any) -> None:
+        connects(compiler)
+        for edge in compiler._structure.again:
+            compiler._nodes[edge.target].in_count += 1
+
+    patch.setattr(compiling._Compiler, "_connect", connected)
+
+
+MISTAKES: tuple[Patch, ...] = (
+    pass_number_not_raised,
+    exit_verdict_at_every_pass,
+    dead_exit_lost,
+    again_forgotten,
+    next_pass_before_a_side_branch_has_ended,
+    again_edges_counted_in_the_join,
+)
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.__name__.replace("_", "-"))
+def test_a_mistake_is_found(mistake: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
+    mistake(monkeypatch)
+    monkeypatch.setattr(driving, "STEPS_MAX", STEPS_MAX)
+    assert any(_is_found(seed) for seed in range(GRAPHS))
+
+
+def _is_found(seed: int) -> bool:
+    try:
+        judge(looping_case(seed), order=seed, duplicate=False, evaluations_max=0, is_ordered=False)
+    except Exception:  # noqa: BLE001 -- the oracle's word, or an assertion of the rules themselves
+        return True
+    return False

@@ -35,6 +35,18 @@ from anabranch.rest.routes.table import ROUTES
 
 logger = logging.getLogger("anabranch.rest")
 
+
+def _methods(route: Route) -> tuple[str, ...]:
+    """HEAD is GET without the body, for caches and probes; it needs the same role."""
+    return ("GET", "HEAD") if route.method == "GET" else (route.method,)
+
+
+# Of paths that are also an id in another route, such as /v1/runs/bulk: what they themselves support.
+_METHODS_OF = {
+    path: {method for route in ROUTES if path in (route.path, *route.aliases) for method in _methods(route)}
+    for path in {path for route in ROUTES for path in (route.path, *route.aliases) if "{" not in path}
+}
+
 METRICS = web.AppKey("metrics", Metrics)
 """The metrics of an application, for the APIs attached to it."""
 
@@ -95,9 +107,7 @@ def _application(
     application.on_response_prepare.append(_sign)
     application.router.add_get("/metrics", partial(_send_metrics, metrics, services.metrics_key))
     for route in routes:
-        # HEAD is GET without the body, for caches and probes; it needs the same role.
-        methods = ("GET", "HEAD") if route.method == "GET" else (route.method,)
-        for path, method in product((route.path, *route.aliases), methods):
+        for path, method in product((route.path, *route.aliases), _methods(route)):
             application.router.add_route(method, path, partial(_serve, services, route, body_patience_s))
     return application
 
@@ -121,7 +131,8 @@ async def _answer_everything(metrics: Metrics, request: web.Request, handler: Ha
             response = response_of(refusal)
         except web.HTTPMethodNotAllowed as refusal:
             response = response_of(MethodNotAllowed(f"{request.path} does not support {request.method}"))
-            response.headers["Allow"] = ", ".join(sorted(refusal.allowed_methods))
+            methods = _METHODS_OF.get(request.path, refusal.allowed_methods)
+            response.headers["Allow"] = ", ".join(sorted(methods))
         except web.HTTPNotFound:
             response = response_of(NotFound(f"there is nothing at {request.path}", hint="/docs lists what there is."))
         except web.HTTPException:

@@ -176,6 +176,8 @@ def _responses(route: Route) -> dict[str, Any]:
             responses[str(status)]["content"] = {route.answers_media: {"schema": schema}}
         elif route.answers_media != "application/json" and status != 204:
             responses[str(status)]["content"] = {route.answers_media: {"schema": {"type": "string"}}}
+        if route.streams_media is not None:
+            responses[str(status)]["content"][route.streams_media] = {"schema": {"type": "string"}}
     for status, codes in _refusals(route).items():
         responses.setdefault(
             str(status),

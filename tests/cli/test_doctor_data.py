@@ -25,8 +25,8 @@ from anabranch.settings import Settings
 from tests.cli.conftest import GREETING, Command
 
 
-@workflow(name="naps")
-async def naps(ctx: Any, input: Any) -> Any:
+@workflow(name="dozes")
+async def dozes(ctx: Any, input: Any) -> Any:
     await ctx.step.sleep("nap", "1h")
 
 
@@ -43,12 +43,12 @@ FAILS = drawn("fails", type="set", config={"values": {"x": "{{ctx.nothing.at.all
 
 async def _filled(url: str) -> dict[str, str]:
     """Runs of every kind: their ids by what they do."""
-    async with Worker(url, workflows=[naps]), Client(url) as client:
+    async with Worker(url, workflows=[dozes]), Client(url) as client:
         async with build(Settings.load(database_url=url)).open_services(works=False) as services:
             for document in (GREETING, WAITS, CALLS, FAILS):
                 await services.workflows.save_workflow(document, tenant_id="default", actor=None)
         runs = {}
-        for name in ("greeting", "waits", "calls", "fails", "naps"):
+        for name in ("greeting", "waits", "calls", "fails", "dozes"):
             runs[name] = (await client.start(name, {"name": "Ada"})).run_id
         paused = runs["paused"] = (await client.start("waits", {})).run_id
         child = child_id(runs["calls"], "node", "")
@@ -134,8 +134,8 @@ CORRUPTIONS: dict[DataFault, dict[str, list[str]]] = {
     DataFault.ENDED_RUN_HELD: {"an ended run that is held": [update("greeting", "worker_id = 'w', available_at = 1")]},
     DataFault.LEASE_ENDLESS: {"a lease of years": [update("waits", "worker_id = 'w', available_at = 99999999999999")]},
     DataFault.RUN_STUCK: {
-        "a timer that nobody wakes": [update("naps", "available_at = NULL")],
-        "a timer that is woken late": [update("naps", "available_at = available_at + 1")],
+        "a timer that nobody wakes": [update("dozes", "available_at = NULL")],
+        "a timer that is woken late": [update("dozes", "available_at = available_at + 1")],
     },
     DataFault.SIGNAL_REPEATED: {
         "a signal is stored twice": ["DROP INDEX ux_log_signal_key", *again("waits", "event_type = 'SIGNAL_RECEIVED'")]

@@ -163,11 +163,14 @@ async def test_what_belongs_to_another_tenant_reads_as_absent(served: Served):
     subscriptions = "/v1/topics/orders.*/subscriptions"
     subscription = (await served.ask("POST", subscriptions, json={"type": "workflow", "name": "waiting"})).json
     draft = (await served.ask("POST", "/v1/drafts", json={"workflow": "echo", "document": echo()})).json["draftID"]
+    choice = {"action": "cancel", "filter": {"workflow": "nothing"}, "dryRun": True}
+    bulk = (await served.ask("POST", "/v1/runs/bulk", json=choice)).json
     tried = 0
     ids = {
         "draft": [draft],
         "workflow": [saved["workflowID"], "echo"],
         "instanceID": [running],
+        "bulkID": [bulk["bulkID"]],
         "event": ["go"],
         "secret": ["TOKEN"],
         "keyID": [key],

@@ -159,7 +159,7 @@ def test_the_time_of_code_is_kept_by_its_handler():
     assert compile_plan(drawn("start>a", a=given), types).nodes["a"].timeout_ms == 5_000
 
 
-@pytest.mark.parametrize("edges", ["start>a, a>a", "a>b", "start>l, l.loop>x, start>x"])
+@pytest.mark.parametrize("edges", ["start>a, start>b, a>b, b>a", "a>b", "start>l, l.loop>x, start>x"])
 def test_what_was_never_valid_does_not_compile(edges: str):
     nodes = {"l": loop()} if "l" in edges else {}
     start = {} if "start" in edges else {"start": {"type": "set"}}

@@ -214,7 +214,7 @@ def test_a_limit_is_reached_before_the_work_that_it_is_there_for(text: str, limi
 def test_a_config_of_many_templates_has_one_budget() -> None:
     config = [["{{ctx.nested == ctx.nested_twin}}"] for _ in range(2_000)]
     started = time.process_time()
-    with pytest.raises(TemplateError, match="works through"):
+    with pytest.raises(TemplateError, match="processes more than"):
         compile_config(config).resolve(CONTEXT)
     assert (time.process_time() - started) * 1_000 < CPU_MS_MAX
 

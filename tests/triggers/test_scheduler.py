@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import subprocess
 import sys
@@ -312,6 +313,7 @@ class Looks:
 async def test_an_outage_is_told_once_each_time_and_a_fault_of_a_look_stops_nothing(
     office: Office, time: HandTime, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.WARNING, "anabranch")
     away = StoreUnavailable("away")
     answers: list[Exception | None] = [away, away, RuntimeError("a fault"), None, away, away, away, None]
 

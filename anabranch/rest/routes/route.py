@@ -122,6 +122,8 @@ class Route:
     aliases: Sequence[str] = ()
     """Further paths of the same route."""
     answers_media: str = "application/json"
+    streams_media: str | None = None
+    """The media type of the answer where it is asked for as a stream."""
 
 
 def data_route(

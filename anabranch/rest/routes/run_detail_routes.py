@@ -83,6 +83,9 @@ async def get_steps(call: Call) -> Reply:
     return Reply(page_of(steps, None if next_seq is None else make_cursor("steps", next_seq)))
 
 
+JSON_LINES = "application/x-ndjson"
+
+
 async def get_console(call: Call) -> Reply:
     """What handlers, steps and code nodes have logged and printed, oldest first; with `follow` as it comes."""
     instance_id, query = await run_id_of(call), call.query
@@ -101,7 +104,7 @@ async def get_console(call: Call) -> Reply:
     pages = workflows.follow_console(
         instance_id, wanted, tenant_id=tenant_id, is_over=lambda: readiness.stopping or call.is_gone()
     )
-    return Reply(stream=_json_lines(pages), content_type="application/x-ndjson")
+    return Reply(stream=_json_lines(pages), content_type=JSON_LINES)
 
 
 async def _json_lines(pages: AsyncIterator[list[dict[str, Any]]]) -> AsyncIterator[bytes]:
@@ -199,6 +202,7 @@ ROUTES = (
         Role.VIEWER,
         {200: ConsolePage},
         query=ConsoleQuery,
+        streams_media=JSON_LINES,
     ),
     about_run(
         "GET", "/steps", get_steps, "Read the activations of a run.", Role.VIEWER, {200: StepPage}, query=StepQuery

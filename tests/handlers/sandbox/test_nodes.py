@@ -104,9 +104,9 @@ async def test_code_and_limits_have_bounds(types: Registry, language: str):
 
 async def test_lines_go_to_the_log_of_the_node_each_as_one(types: Registry, caplog: pytest.LogCaptureFixture):
     body = "console.error('a\\nb\\u001b[31m'); console.log('é 漢')"
-    with caplog.at_level(logging.DEBUG, logger="tests.handlers"):
+    with caplog.at_level(logging.DEBUG, logger="anabranch.handlers"):
         await run("javascript", {"code": body}, types=types)
-    assert [(record.levelname, record.getMessage()) for record in caplog.records if record.name == "tests.handlers"] == [
+    assert [(record.levelname, record.getMessage()) for record in caplog.records if record.name == "anabranch.handlers"] == [
         ("ERROR", r"a\nb\x1b[31m"), ("INFO", "é 漢")
     ]  # fmt: skip
 

@@ -163,8 +163,9 @@ async def test_what_belongs_to_another_tenant_reads_as_absent(served: Served):
     subscriptions = "/v1/topics/orders.*/subscriptions"
     subscription = (await served.ask("POST", subscriptions, json={"type": "workflow", "name": "waiting"})).json
     draft = (await served.ask("POST", "/v1/drafts", json={"workflow": "echo", "document": echo()})).json["draftID"]
-    choice = {"action": "cancel", "filter": {"workflow": "nothing"}, "dryRun": True}
+    choice = {"action": "cancel", "filter": {"workflow": "waiting"}, "dryRun": True}
     bulk = (await served.ask("POST", "/v1/runs/bulk", json=choice)).json
+    assert "bulkID" in bulk, bulk
     tried = 0
     ids = {
         "draft": [draft],
@@ -207,7 +208,9 @@ async def test_what_belongs_to_another_tenant_reads_as_absent(served: Served):
             assert answered.status == 404, f"{method} {concrete}: {answered.text}"
             tried += 1
     assert tried > 20
-    for path in ("/v1/workflows", "/v1/drafts", "/v1/runs", "/v1/secrets", "/v1/keys", "/v1/data-sources",
+    shared = (await served.ask("GET", "/v1/workflows", role="other")).json["items"]
+    assert [found["name"] for found in shared] == ["anabranch-bulk"], "code is everybody's, the system's own as well"
+    for path in ("/v1/drafts", "/v1/runs", "/v1/secrets", "/v1/keys", "/v1/data-sources",
                  "/v1/data-queries", "/v1/schedules", subscriptions):  # fmt: skip
         assert (await served.ask("GET", path, role="other")).json == {"items": [], "nextCursor": None}, path
     assert (await served.ask("GET", f"/v1/runs/{running}")).json["status"] in ("RUNNING", "WAITING")

@@ -27,9 +27,9 @@ from anabranch.rest.models.drafts import Pin
 from anabranch.rest.models.workflow_forms import Graph
 from anabranch.run_requests import WHOLE_NUMBER_MAX
 
-# 1,024 characters: dozens of loops within each other, and three of them fit into the 8 KB of a request's first line,
-# percent-encoded too.
-SCOPE_CHARACTERS_MAX = 1_024
+# 256 characters: a dozen loops inside each other. Two scopes and a node id fit into the 8 KB of a request's first line,
+# percent-encoded, too: that makes twelve bytes of a character.
+SCOPE_CHARACTERS_MAX = 256
 
 
 def _upper(value: Any) -> Any:

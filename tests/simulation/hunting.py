@@ -21,6 +21,9 @@ SEEDS_FILE = Path(__file__).with_name("seeds.txt")
 # A mutant must be found within 200,000 callbacks: some ten worlds.
 HUNT_STEPS_MAX = 200_000
 
+# What stands before the names of mutants beside a seed that was kept for them: others are hunted without it.
+FINDS = "what finds "
+
 # Shrinking runs a world a time: forty of them are a few seconds.
 SHRINK_RUNS_MAX = 40
 
@@ -68,8 +71,22 @@ class Catch:
 
 def known_seeds() -> list[int]:
     """Seeds that once failed: they are run first for ever."""
+    return list(_notes())
+
+
+def _notes() -> dict[int, str]:
+    """What is written beside each known seed."""
     lines = SEEDS_FILE.read_text().splitlines() if SEEDS_FILE.exists() else []
-    return [int(line.split("#")[0]) for line in lines if line.split("#")[0].strip()]
+    parts = (line.partition("#") for line in lines)
+    return {int(seed): note.strip() for seed, _, note in parts if seed.strip()}
+
+
+def _seeds_for(mutant: Mutant) -> list[int]:
+    """The known seeds that a hunt begins with: those that find this mutant, then those that find no certain one."""
+    finds = {seed: note.partition(FINDS)[2].split(", ") for seed, note in _notes().items()}
+    first = [seed for seed, names in finds.items() if mutant.name in names]
+    others = [seed for seed, names in finds.items() if names == [""]]
+    return [seed for seed in (*first, *others) if is_coded(seed) is mutant.coded]
 
 
 def remember_seed(seed: int, why: str) -> None:
@@ -88,8 +105,7 @@ def hunt(mutant: Mutant, *, steps_max: int = HUNT_STEPS_MAX) -> Catch | None:
     """Run worlds with this defect until one shows it; None if none does within the steps."""
     steps = 0
     with patched(mutant.patches):
-        known = [seed for seed in known_seeds() if is_coded(seed) is mutant.coded]
-        for seed in chain(known, count(CODED_FROM if mutant.coded else 1)):
+        for seed in chain(_seeds_for(mutant), count(CODED_FROM if mutant.coded else 1)):
             outcome = simulate(seed)
             steps += outcome.steps
             if outcome.violations:

@@ -47,6 +47,11 @@ def test_a_cycle_that_is_entered_at_one_node_is_a_region(edges: str, region: lis
     assert found == region
 
 
+def test_a_cycle_that_is_entered_across_a_border_is_refused():
+    edges = "start>l, l.loop>a, a>b, b>a, start>b"
+    assert {code for code, _ in errors(drawn(edges, l=loop()))} == {"CYCLE", "LOOP_BORDER"}
+
+
 def test_separate_knots_are_separate_problems():
     edges = "start>a, start>b, a>b, b>a, start>c, start>d, c>d, d>c"
     assert [code for code, _ in errors(drawn(edges))] == ["CYCLE", "CYCLE"]

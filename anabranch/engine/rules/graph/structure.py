@@ -223,14 +223,17 @@ def _entangled(graph: Graph, structure: Structure, ways: Successors) -> Iterator
     Nothing says which of them comes first, so nobody can tell one pass from the next.
     """
     position = {node_id: index for index, node_id in enumerate(graph.nodes)}
-    for knot in sorted(knots(ways), key=lambda knot: min(map(position.__getitem__, knot))):
-        entries = {
-            edge.target: edge
-            for edge in reversed(structure.forward + structure.entering)
-            if edge.target in knot and edge.source not in knot
-        }
-        one, other = sorted(entries.values(), key=lambda edge: position[edge.target])[:2]
-        yield _cycle(shortest_cycle(ways, knot, one.target), (one, other), graph, size=len(knot))
+    found = sorted(knots(ways), key=lambda knot: min(map(position.__getitem__, knot)))
+    knot_of = {node_id: number for number, knot in enumerate(found) for node_id in knot}
+    entries: defaultdict[int, dict[str, GraphEdge]] = defaultdict(dict)
+    for edge in graph.edges:
+        number = knot_of.get(edge.target)
+        if number is not None and edge.source in structure.homes and knot_of.get(edge.source) != number:
+            entries[number].setdefault(edge.target, edge)
+    for number, knot in enumerate(found):
+        if len(entries[number]) > 1:  # otherwise a border that is crossed is all that is wrong
+            one, other = sorted(entries[number].values(), key=lambda edge: position[edge.target])[:2]
+            yield _cycle(shortest_cycle(ways, knot, one.target), (one, other), graph, size=len(knot))
 
 
 def _cycle(cycle: Sequence[str], entries: tuple[GraphEdge, GraphEdge], graph: Graph, *, size: int) -> Problem:

@@ -223,7 +223,7 @@ class Replay:
         self._met = 0
         """How many ends of the log have had their turn."""
         self._late: list[tuple[int, Place]] = []
-        """Ends whose turn was over when they were asked for: they come first."""
+        """Ends that had been passed when they were asked for: they come first."""
 
     @property
     def is_complete(self) -> bool:
@@ -243,7 +243,7 @@ class Replay:
         return self._met > 0 and ended.ended_seq <= endings[self._met - 1].ended_seq
 
     def next(self, endings: Sequence[Step], *, settled_seq: int) -> tuple[int, Place] | None:
-        """Row and place of the end whose turn it is; None: there is none that is committed."""
+        """Row and place of the end that is next; None: no further one is committed."""
         if self._late:
             return self._late[0]
         if self._met < len(endings) and endings[self._met].ended_seq <= settled_seq:
@@ -251,7 +251,7 @@ class Replay:
         return None
 
     def pass_on(self) -> None:
-        """The end whose turn it was has had it."""
+        """The next end has been told."""
         if self._late:
             heappop(self._late)
         else:

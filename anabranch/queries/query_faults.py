@@ -121,7 +121,7 @@ def source_refused(message: str) -> NodeFailure:
 
 
 def egress_refused(message: str) -> NodeFailure:
-    """The host of the data source is none that may be reached from here."""
+    """The host of the data source may not be reached from here."""
     return NodeFailure("EGRESS_REFUSED", message, type_name="EgressRefused", retryable=False)
 
 

@@ -70,7 +70,7 @@ class Hints:
     ) -> None:
         """`touched` and `pending` are called when a run, or whatever may be claimed, should be looked at here.
 
-        `moved` is called when the `watch` has seen a commit, of whomever. `place` names the store for other engines
+        `moved` is called when the `watch` has seen a commit of any process. `place` names the store for other engines
         of this process; None: there are none.
         """
         self._line = line

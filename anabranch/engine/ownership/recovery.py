@@ -207,7 +207,7 @@ class Recovery(Poller):
             self._not_adopted(head.instance_id)
 
     def _not_adopted(self, instance_id: str) -> None:
-        """A claimed run is not owned after all: if it was a suspect, it is none of ours."""
+        """A claimed run is not owned after all: it is no suspect of this process."""
         if not self._orchestrator.holds(instance_id):
             self._orchestrator.held.suspects.note(instance_id, None)
 

@@ -1,6 +1,6 @@
 """Who can run what: the needs of runs against what workers have, and what is said of runs that nobody can run.
 
-Pure. Called by the stores and by whoever starts runs.
+Pure. Called by the stores and by the services that start runs.
 """
 
 from __future__ import annotations

@@ -173,4 +173,8 @@ def test_odd_loops_are_warned_about():
     waits = drawn("start>ask, ask>look, look.again>ask, look.else>end", look=condition("again"), **WAITING)
     assert warnings(waits) == []
     assert ("LOOP_NEVER_LEFT", "e2") in warnings(drawn("start>a, a>b, b>a, b>c"))
+    (found,) = (
+        each for each in report(drawn("start>a, a.again>a", a=condition("again"))).warnings if "LEFT" in each.code
+    )
+    assert "no edge leads out of the loop at 'a'" in found.message
     assert ("FIELD_WITHOUT_EFFECT", "a") in warnings(drawn("start>a, a>b", a={"maxPasses": 3}))

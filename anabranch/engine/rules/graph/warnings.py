@@ -255,6 +255,8 @@ def _regions(graph: Graph, structure: Structure) -> Iterator[Problem]:
         has_choice = any(edge.handle not in _ONLY_HANDLES for node_id in region.nodes for edge in outgoing[node_id])
         if not region.exits or not has_choice:
             message = f"{again.shown} leads back, and nothing in the loop at {quoted(header)} decides to leave it"
+            if has_choice:
+                message = f"{again.shown} leads back, and no edge leads out of the loop at {quoted(header)}"
             hint = "Let a condition lead out of the loop by one of its handles."
             yield Problem("LOOP_NEVER_LEFT", message, pointer, header, again.id, hint)
         if _spins(graph, region, outgoing):

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import orjson
@@ -23,6 +25,28 @@ from anabranch.engine.store.schema import workflow_instance_logs, workflow_insta
 from anabranch.engine.store.sql.faults import DataRefused
 
 INSTANCE_COLUMNS = tuple(column.name for column in workflow_instances.c)
+
+_HEAD_FIELDS = [field.name for field in fields(InstanceHead)]
+_TRUTHS = [_HEAD_FIELDS.index(name) for name in ("test", "parent_waits")]
+_LEFT_OUT = _HEAD_FIELDS.index("left_out")
+_COLUMN_OF = {name: "starts_at" if name == "available_at" else name for name in _HEAD_FIELDS}
+
+NEW_HEAD_COLUMNS = tuple(column for name, column in _COLUMN_OF.items() if name != "left_out")
+"""The columns that the head of a new run writes, in the order of its fields; only reopenings write `left_out`."""
+
+new_head_values = attrgetter(*(name for name in _HEAD_FIELDS if name != "left_out"))
+"""The values of these columns."""
+
+
+def _columns_of(*names: str) -> itemgetter[Any]:
+    return itemgetter(*map(INSTANCE_COLUMNS.index, names))
+
+
+_head_of = _columns_of(*_COLUMN_OF.values())
+_state_of = _columns_of(
+    "status", "version", "last_seq", "worker_id", "available_at", "started_at", "completed_at", "log_bytes"
+)
+_rarely_of = _columns_of("suspended_for", "company", "crashes", "needs")
 
 EVENT_COLUMNS = tuple(column.name for column in workflow_instance_logs.c)
 
@@ -49,7 +73,7 @@ _PAYLOAD_SEPARATOR = PAYLOAD_SEPARATOR.encode()
 
 # An escaped NUL that is not an escaped backslash followed by text. PostgreSQL refuses it;
 # refusing it for every store keeps a database movable from SQLite to PostgreSQL.
-_NUL_IN_JSON = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+NUL_IN_JSON = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
 def encode_transitions(transitions: Iterable[Transition]) -> str:
@@ -112,70 +136,10 @@ def encode_events(transitions: Iterable[Transition]) -> str:
 
 def instance_row(values: Sequence[Any]) -> InstanceRow:
     """An instance from the values of INSTANCE_COLUMNS, in their order."""
-    (
-        instance_id,
-        tenant_id,
-        workflow_id,
-        workflow_name,
-        workflow_version,
-        kind,
-        test,
-        status,
-        version,
-        last_seq,
-        worker_id,
-        available_at,
-        starts_at,
-        deadline_at,
-        retention_days,
-        idempotency_key,
-        parent_id,
-        created_at,
-        started_at,
-        completed_at,
-        parent_node_id,
-        parent_scope,
-        parent_waits,
-        depth,
-        root_id,
-        log_bytes,
-        rerun_of,
-        started_by,
-        suspended_for,
-        generation,
-        left_out,
-        company,
-        crashes,
-        forked_from,
-        needs,
-    ) = values
-    head = InstanceHead(
-        instance_id,
-        tenant_id,
-        workflow_id,
-        workflow_name,
-        workflow_version,
-        created_at,
-        starts_at,
-        deadline_at,
-        retention_days,
-        idempotency_key,
-        parent_id,
-        kind,
-        bool(test),
-        parent_node_id,
-        parent_scope,
-        bool(parent_waits),
-        depth,
-        root_id,
-        rerun_of,
-        started_by,
-        generation,
-        NOTHING_LEFT_OUT if left_out is None else together(orjson.loads(left_out)),
-        forked_from,
-    )
+    status, version, last_seq, worker_id, available_at, started_at, completed_at, log_bytes = _state_of(values)
+    reason, company, crashes, needs = _rarely_of(values)
     return InstanceRow(
-        head,
+        _head(values),
         _STATUS[status],
         version,
         last_seq,
@@ -184,10 +148,19 @@ def instance_row(values: Sequence[Any]) -> InstanceRow:
         started_at,
         completed_at,
         log_bytes,
-        None if suspended_for is None else SuspendReason(suspended_for),
+        None if reason is None else SuspendReason(reason),
         None if company is None else Blame(company, crashes),
         () if needs is None else tuple(orjson.loads(needs)),
     )
+
+
+def _head(values: Sequence[Any]) -> InstanceHead:
+    fields = [*_head_of(values)]
+    for number in _TRUTHS:  # SQLite has numbers for them
+        fields[number] = bool(fields[number])
+    left_out = fields[_LEFT_OUT]
+    fields[_LEFT_OUT] = NOTHING_LEFT_OUT if left_out is None else together(orjson.loads(left_out))
+    return InstanceHead(*fields)
 
 
 def events_from(notes: Sequence[Sequence[Any]], payloads: str) -> list[Event]:
@@ -218,111 +191,21 @@ def events_from(notes: Sequence[Sequence[Any]], payloads: str) -> list[Event]:
     return events
 
 
-def values_of_transitions(transitions: Iterable[Transition], *, now: int) -> list[Any]:
-    """The guarded transitions of a batch, each as guard values and what to write (`TRANSITION_COLUMNS`)."""
-    values: list[Any] = []
-    for transition in transitions:
-        status = transition.status._value_  # `value` is a descriptor, and dearer than the rest of a row
-        ends = status in _ENDS
-        values += (
-            transition.instance_id,
-            transition.expected_version,
-            transition.worker_id,
-            transition.events[0].seq if transition.events else None,
-            transition.not_before,
-            len(transition.events),
-            transition.payload_bytes,
-            status,
-            ends,
-            ends or transition.release,
-            None if ends else transition.available_at,
-            transition.started_at,
-            transition.suspended_for,
-            transition.clears,
-            now,
-        )
-    return values
-
-
-def values_of_new_runs(transitions: Iterable[Transition], *, now: int) -> list[Any]:
-    """The creations of a batch, each as the values of INSTANCE_COLUMNS."""
-    values: list[Any] = []
-    for transition in transitions:
-        if transition.new_run is not None:
-            row = _new_run_row(transition, transition.new_run)
-            row["completed_at"] = now if row["ends"] else None
-            values += (row[name] for name in INSTANCE_COLUMNS)
-    return values
-
-
-def values_of_events(transitions: Iterable[Transition]) -> list[Any]:
-    """The events of a batch, each as the values of EVENT_COLUMNS."""
-    values: list[Any] = []
-    for transition in transitions:
-        for event in transition.events:
-            raw, event_type = event.payload.raw, event.type._value_
-            if b"\\u0000" in raw and _NUL_IN_JSON.search(raw):
-                raise DataRefused("text with a NUL character")
-            values += (
-                transition.instance_id,
-                event.seq,
-                event.node_id,
-                event.scope,
-                event_type,
-                NODE_STATUS.get(event_type),
-                event.next_handle,
-                event.output_variable if event.mark is None else event.mark.text,
-                raw.decode(),
-                event.error_message,
-                event.attempt,
-                event.created_at,
-                event.arguments,
-                transition.generation,
-            )
-    return values
-
-
 _STATUS = {status.value: status for status in Status}
-_ENDS = frozenset(status.value for status in Status if status.is_terminal)
 _EVENT_TYPE = {type_.value: type_ for type_ in EventType}
 
 
 def _new_run_row(transition: Transition, head: InstanceHead) -> dict[str, Any]:
-    ends = transition.status._value_ in _ENDS
-    return {
-        "instance_id": head.instance_id,
-        "tenant_id": head.tenant_id,
-        "workflow_id": head.workflow_id,
-        "workflow_name": head.workflow_name,
-        "workflow_version": head.workflow_version,
-        "kind": head.kind,
-        "test": head.test,
+    ends = transition.status.is_terminal
+    return dict(zip(NEW_HEAD_COLUMNS, new_head_values(head), strict=True)) | {
         "status": transition.status,
         "version": 1,
         "last_seq": len(transition.events),
         "worker_id": None if ends or transition.release else transition.worker_id,
         "available_at": None if ends else transition.available_at,
-        "starts_at": head.available_at,
-        "deadline_at": head.deadline_at,
-        "retention_days": head.retention_days,
-        "idempotency_key": head.idempotency_key,
-        "parent_id": head.parent_id,
-        "created_at": head.created_at,
         "started_at": transition.started_at,
-        "parent_node_id": head.parent_node_id,
-        "parent_scope": head.parent_scope,
-        "parent_waits": head.parent_waits,
-        "depth": head.depth,
-        "root_id": head.root_id,
-        "rerun_of": head.rerun_of,
-        "forked_from": head.forked_from,
-        "started_by": head.started_by,
         "log_bytes": transition.payload_bytes,
         "suspended_for": transition.suspended_for,
-        "generation": head.generation,
-        "left_out": None,
-        "company": None,
-        "crashes": 0,
         "needs": orjson.dumps(list(transition.needs)).decode() if transition.needs else None,
         "ends": ends,
         "only_newest": transition.only_newest,
@@ -332,7 +215,7 @@ def _new_run_row(transition: Transition, head: InstanceHead) -> dict[str, Any]:
 def _encode(rows: list[dict[str, Any]]) -> str:
     try:
         text = orjson.dumps(rows)
-        if b"\\u0000" in text and _NUL_IN_JSON.search(text):
+        if b"\\u0000" in text and NUL_IN_JSON.search(text):
             raise DataRefused("text with a NUL character")
         return text.decode()
     except (TypeError, ValueError) as problem:  # a lone surrogate, or payload bytes that are no UTF-8

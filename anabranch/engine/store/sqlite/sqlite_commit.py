@@ -6,26 +6,24 @@ said there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import orjson
 from sqlalchemy import Connection, TextClause
 
 from anabranch.engine.ports import Transition
+from anabranch.engine.rules.events import NODE_STATUS, Status
 from anabranch.engine.store.sql.dialect import Written
 from anabranch.engine.store.sql.families import cancelled_children, woken_parents
-from anabranch.engine.store.sql.rows import (
-    EVENT_COLUMNS,
-    INSTANCE_COLUMNS,
-    values_of_events,
-    values_of_new_runs,
-    values_of_transitions,
-)
+from anabranch.engine.store.sql.faults import DataRefused
+from anabranch.engine.store.sql.rows import EVENT_COLUMNS, NUL_IN_JSON, new_head_values
 from anabranch.engine.store.sqlite import sqlite_statements as statements
 
 # 1,024 rows a statement: with 25 columns still below the 32,766 parameters that SQLite takes.
 ROWS_PER_STATEMENT = 1_024
+
+_ENDS = frozenset(status.value for status in Status if status.is_terminal)
 
 _Hindered = tuple[str, str | None, bool]
 """A creation that cannot be: its id, who holds its key, and whether its workflow is gone."""
@@ -70,7 +68,7 @@ def _advance(connection: Connection, steps: Sequence[Transition], now: int) -> s
     if not steps:
         return set()
     columns = len(statements.TRANSITION_COLUMNS)
-    transitions = values_of_transitions(steps, now=now)
+    transitions = _values_of_transitions(steps, now=now)
     connection.exec_driver_sql("SAVEPOINT advance")
     if _write(connection, statements.advance, transitions, columns) == len(steps):
         return {transition.instance_id for transition in steps}
@@ -78,7 +76,7 @@ def _advance(connection: Connection, steps: Sequence[Transition], now: int) -> s
     won: set[str] = set()
     for part, rows in _parts(transitions, columns):
         won.update(orjson.loads(connection.exec_driver_sql(statements.guards_held(rows), tuple(part)).scalar_one()))
-    winners = values_of_transitions((transition for transition in steps if transition.instance_id in won), now=now)
+    winners = _values_of_transitions((transition for transition in steps if transition.instance_id in won), now=now)
     _write(connection, statements.advance, winners, columns)
     return won
 
@@ -111,8 +109,8 @@ def _create_run(
 ) -> set[str]:
     """Insert the creations that nothing hinders; notes in `existing` who has a key that is taken."""
     won = _new_runs(new_runs, hindered, existing)
-    rows = values_of_new_runs((transition for transition in new_runs if transition.instance_id in won), now=now)
-    _write(connection, statements.create_run, rows, len(INSTANCE_COLUMNS))
+    rows = _values_of_new_runs((transition for transition in new_runs if transition.instance_id in won), now=now)
+    _write(connection, statements.create_run, rows, len(statements.NEW_RUN_COLUMNS))
     return won
 
 
@@ -136,6 +134,80 @@ def _new_runs(new_runs: Sequence[Transition], hindered: list[_Hindered], existin
         elif transition.instance_id not in hindered_ids:
             won.add(transition.instance_id)
     return won
+
+
+def _values_of_transitions(transitions: Iterable[Transition], *, now: int) -> list[Any]:
+    """The guarded transitions of a batch, each as guard values and what to write (`TRANSITION_COLUMNS`)."""
+    values: list[Any] = []
+    for transition in transitions:
+        status = transition.status._value_  # `value` is a descriptor, and dearer than the rest of a row
+        ends = status in _ENDS
+        values += (
+            transition.instance_id,
+            transition.expected_version,
+            transition.worker_id,
+            transition.events[0].seq if transition.events else None,
+            transition.not_before,
+            len(transition.events),
+            transition.payload_bytes,
+            status,
+            ends,
+            ends or transition.release,
+            None if ends else transition.available_at,
+            transition.started_at,
+            transition.suspended_for,
+            transition.clears,
+            now,
+        )
+    return values
+
+
+def _values_of_new_runs(transitions: Iterable[Transition], *, now: int) -> list[Any]:
+    """The creations of a batch, each as the values of NEW_RUN_COLUMNS."""
+    values: list[Any] = []
+    for transition in transitions:
+        ends = transition.status._value_ in _ENDS
+        values += new_head_values(transition.new_run)
+        values += (
+            transition.status,
+            1,
+            len(transition.events),
+            None if ends or transition.release else transition.worker_id,
+            None if ends else transition.available_at,
+            transition.started_at,
+            now if ends else None,
+            transition.payload_bytes,
+            transition.suspended_for,
+            orjson.dumps(list(transition.needs)).decode() if transition.needs else None,
+        )
+    return values
+
+
+def values_of_events(transitions: Iterable[Transition]) -> list[Any]:
+    """The events of a batch, each as the values of EVENT_COLUMNS."""
+    values: list[Any] = []
+    for transition in transitions:
+        for event in transition.events:
+            raw, event_type = event.payload.raw, event.type._value_
+            if b"\\u0000" in raw and NUL_IN_JSON.search(raw):
+                raise DataRefused("text with a NUL character")
+            values += (
+                transition.instance_id,
+                event.seq,
+                event.node_id,
+                event.scope,
+                event_type,
+                NODE_STATUS.get(event_type),
+                event.next_handle,
+                event.output_variable if event.mark is None else event.mark.text,
+                raw.decode(),
+                event.error_message,
+                event.attempt,
+                event.created_at,
+                event.arguments,
+                transition.generation,
+            )
+    return values
 
 
 def wake(connection: Connection, parents: Sequence[str], now: int) -> dict[str, int]:

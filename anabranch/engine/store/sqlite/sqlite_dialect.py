@@ -36,14 +36,9 @@ from anabranch.engine.store.sql.dialect import (
 )
 from anabranch.engine.store.sql.faults import DataRefused, Fault
 from anabranch.engine.store.sql.input_conditions import sqlite_condition
-from anabranch.engine.store.sql.rows import (
-    LOG_SEPARATOR,
-    events_from,
-    instance_row,
-    values_of_events,
-)
+from anabranch.engine.store.sql.rows import LOG_SEPARATOR, events_from, instance_row
 from anabranch.engine.store.sqlite import sqlite_statements as statements
-from anabranch.engine.store.sqlite.sqlite_commit import cancel, commit_transitions, one_list, wake
+from anabranch.engine.store.sqlite.sqlite_commit import cancel, commit_transitions, one_list, values_of_events, wake
 
 # 10 s: another process's commit takes milliseconds; who waits longer meets a lock that
 # somebody forgot (a shell with an open transaction), and should be told.

@@ -23,6 +23,7 @@ from anabranch.engine.store.sql.rows import (
     EVENT_NOTE_COLUMNS,
     INSTANCE_COLUMNS,
     LOG_SEPARATOR,
+    NEW_HEAD_COLUMNS,
     PAYLOAD_SEPARATOR,
 )
 from anabranch.engine.store.sql.statements import (
@@ -59,6 +60,21 @@ TRANSITION_COLUMNS = (
     "now",
 )
 """A transition as `advance` and `guards_held` take it."""
+
+NEW_RUN_COLUMNS = (
+    *NEW_HEAD_COLUMNS,
+    "status",
+    "version",
+    "last_seq",
+    "worker_id",
+    "available_at",
+    "started_at",
+    "completed_at",
+    "log_bytes",
+    "suspended_for",
+    "needs",
+)
+"""What the creation of a run writes."""
 
 _GUARD = f"""
     instance_id = id
@@ -111,8 +127,8 @@ def guards_held(rows: int) -> str:
 def create_run(rows: int) -> str:
     """Insert so many creations that are known to be new."""
     return f"""
-        INSERT INTO workflow_instances ({_COLUMNS})
-        SELECT * FROM ({_values(len(INSTANCE_COLUMNS), rows)}) WHERE column1 IS NOT NULL"""
+        INSERT INTO workflow_instances ({", ".join(NEW_RUN_COLUMNS)})
+        SELECT * FROM ({_values(len(NEW_RUN_COLUMNS), rows)}) WHERE column1 IS NOT NULL"""
 
 
 @cache

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 from anabranch.handlers.services import NO_SERVICES, Services
 from anabranch.handlers.spec import HandlerSpec
-from anabranch.handlers.types import condition, delay, end, loop, set, start, wait_for_event
+from anabranch.handlers.types import condition, cursor, delay, end, loop, set, start, wait_for_event
 from anabranch.handlers.types.data_query import data_query_spec
 from anabranch.handlers.types.http_request import http_request_spec
 from anabranch.handlers.types.javascript import javascript_spec
 from anabranch.handlers.types.python import python_spec
 from anabranch.handlers.types.workflow import workflow_spec
 
-_FILES = (start, end, condition, delay, loop, set, wait_for_event)
+_FILES = (start, end, condition, cursor, delay, loop, set, wait_for_event)
 
 
 def builtin_specs(services: Services = NO_SERVICES) -> Mapping[str, HandlerSpec]:

@@ -35,6 +35,8 @@ class Activation:
     """What has certainly ended when it has ended, itself included."""
     errors: Errors = ()
     iterations: list[Iteration] = field(default_factory=list)
+    batch: list[Any] = field(default_factory=list)
+    """Of a cursor: what it hands out."""
     certain: bool = True
     """It ends this way unless the whole instance is stopped before."""
     stops: str | None = None

@@ -24,7 +24,7 @@ from tests.oracle.shape import Shape
 from tests.oracle.values import Values
 
 # The exit of a node whose failure is ignored, and of a disabled one; all others leave by `default`.
-_IGNORED = {"loop": "done", "condition": "else"}
+_IGNORED = {"loop": "done", "cursor": "done", "condition": "else"}
 
 
 def predict(document: Mapping[str, Any], given: Any, script: Script) -> Prediction:
@@ -210,6 +210,8 @@ class _Walk:
             match a.node["type"]:
                 case "loop":
                     self._loop(a, config)
+                case "cursor":
+                    self._cursor(a, config)
                 case "condition":
                     true = (b["id"] for b in config["branches"] if self._decide(b["expression"], a.frame) is True)
                     a.handle = next(true, "else")
@@ -222,6 +224,19 @@ class _Walk:
                     a.stops = "COMPLETED" if config.get("terminate") else None
         except Missing:
             self._fail(a, (("TEMPLATE_PATH_MISSING", 1),))
+
+    def _cursor(self, a: Activation, config: Mapping[str, Any]) -> None:
+        """It goes on behind what it has handed out in the passes of the region that it is directly in."""
+        source = self._decide(config["source"], a.frame)
+        if not isinstance(source, list):
+            a.attempt = None
+            return self._fail(a, (("LOOP_SOURCE_NOT_A_LIST", None),))
+        region = a.scope.rpartition("#")[0] if a.scope != base_of(a.scope) else None
+        before = (b for b in self.activations if b.node is a.node and b.scope.rpartition("#")[0] == region)
+        position = sum(len(b.batch) for b in before if b.outcome == "completed" and b is not a)
+        a.batch = source[position : position + config.get("batchSize", 1)]
+        a.handle = "loop" if a.batch else "done"
+        return None
 
     def _flaky(self, a: Activation, fails: int | str) -> None:
         tries = a.node.get("retry", {}).get("maxAttempts", 3)

@@ -43,7 +43,7 @@ def dominates(node: str, other: str, start: str, edges: Sequence[Edge]) -> bool:
 
 def regions_of(home: Mapping[str, str], start: str, edges: Sequence[Edge], back: Sequence[Edge]) -> list[Region]:
     """The regions of a graph, inner ones first. `back`: the edges back to loop nodes."""
-    inner = [e for e in edges if home[e[0]] == home[e[2]] and e not in back and e[1] != "loop"]
+    inner = [e for e in edges if home[e[0]] == home[e[2]] and e not in back]
     again = [e for e in inner if dominates(e[2], e[0], start, edges)]
     if not again:
         return []

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.corpus.test_validation import ENTERED_TWICE
 from tests.oracle.graphs import Case
 from tests.oracle.looping_graphs import looping_case
 from tests.oracle.test_random_graphs import judge
@@ -16,10 +17,13 @@ from tests.oracle.test_real_shapes import CORPUS
 # 400 graphs meet every rule of regions, and take seconds; `ANABRANCH_ORACLE_GRAPHS=50000` makes it a soak.
 GRAPHS = int(os.environ.get("ANABRANCH_ORACLE_GRAPHS", "400"))
 
-GOTO = [
+GRAPHS_OF_PEOPLE = [json.loads(line) for line in CORPUS.read_text().splitlines()]
+
+GOTO = [pytest.param(graph, id=graph["id"]) for graph in GRAPHS_OF_PEOPLE if graph["category"] == "goto"]
+EXIT = [
     pytest.param(graph, id=graph["id"])
-    for graph in map(json.loads, CORPUS.read_text().splitlines())
-    if graph["category"] == "goto"
+    for graph in GRAPHS_OF_PEOPLE
+    if graph["category"] == "exit" and graph["id"] not in ENTERED_TWICE
 ]
 
 
@@ -39,9 +43,26 @@ def test_every_real_shape_with_a_way_back_runs_as_the_oracle_predicts(graph: dic
         _judge(Case({**document, "nodes": nodes}, {"seed": 7, "choices": {}}, {}), seed)
 
 
+@pytest.mark.parametrize("graph", EXIT)
+def test_every_real_shape_whose_loop_body_is_left_runs_with_a_cursor(graph: dict[str, Any]) -> None:
+    """As the oracle predicts, for lists of several lengths."""
+    document = graph["workflow"]
+    for seed in range(4):
+        nodes = [{**_chooser(_cursor(node, seed), document), "maxPasses": 9} for node in document["nodes"]]
+        items = {node["id"]: list(range((0, 1, 3, 5)[seed])) for node in document["nodes"] if node["type"] == "loop"}
+        _judge(Case({**document, "nodes": nodes}, {"seed": 7, "choices": {}, "items": items}, {}), seed)
+
+
 def _judge(case: Case, seed: int) -> None:
     evaluations_max = (0, 1, 3, 200)[seed // 2 % 4]
     judge(case, order=seed, duplicate=seed % 2 == 1, evaluations_max=evaluations_max, is_ordered=False)
+
+
+def _cursor(node: dict[str, Any], seed: int) -> dict[str, Any]:
+    """A cursor in place of a loop node, which hands out two items at a time, or one."""
+    if node["type"] != "loop":
+        return node
+    return {**node, "type": "cursor", "config": {**node["config"], "batchSize": 1 + seed % 2}}
 
 
 def _chooser(node: dict[str, Any], document: dict[str, Any]) -> dict[str, Any]:

@@ -55,6 +55,8 @@ class Values:
                 return {"ok": node["id"]}
             case "condition":
                 return {"branch": activation.handle}
+            case "cursor":
+                return activation.batch
             case "delay":
                 return {"delayedMs": int(config["duration"].removesuffix("ms"))}
             case "set":

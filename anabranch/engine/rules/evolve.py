@@ -191,7 +191,8 @@ def _node_dispatched(state: InstanceState, event: Event) -> None:
     scope = state.scopes.get(event.scope) or _open_scope(state, event.scope)
     activation = scope.open.get(event.node_id)
     if activation is None:
-        activation = Activation(state.plan.nodes[event.node_id], scope, state.context_of(scope))
+        node = state.plan.nodes[event.node_id]
+        activation = Activation(node, scope, state.context_for(node, scope))
         scope.open[event.node_id] = activation
     activation.phase = _DISPATCHED
     activation.attempt = event.attempt
@@ -232,6 +233,8 @@ def _node_completed(state: InstanceState, event: Event) -> None:
     handle = event.next_handle
     base.bytes += len(output.raw)
     _write(base, node, event.seq, output.value)
+    if node.is_cursor:
+        scope.advance(node, output.value)
     if base.owner is not None:
         if handle in node.back_handles:
             base.back = output

@@ -23,6 +23,7 @@ from typing import Any
 
 from immutables import Map
 
+from anabranch.engine.rules.graph.loop_config import CURSOR_POSITION
 from anabranch.engine.rules.graph.plan import Body, LoopSpec, Plan, PlanNode
 from anabranch.engine.rules.shared.run_state import InstanceHead, OpenActivation, Phase, RunState
 from anabranch.engine.rules.templates.budget import Work
@@ -140,7 +141,7 @@ class Activation(OpenActivation):
 class RegionRun:
     """A region under way: its pass, and what the verdicts of the edges that leave it are so far."""
 
-    __slots__ = ("exits", "is_again", "number", "open_pass")
+    __slots__ = ("exits", "is_again", "number", "open_pass", "positions")
 
     def __init__(self) -> None:
         self.number = 0
@@ -150,6 +151,8 @@ class RegionRun:
         """An again edge was live in the latest pass."""
         self.exits: dict[int, Payload] = {}
         """By number what the sources of those exits came to that were live in any pass, the latest one last."""
+        self.positions: dict[str, int] = {}
+        """How many items each cursor in it has handed out, by node id."""
 
 
 class Scope:
@@ -211,6 +214,16 @@ class Scope:
         """
         return self if self._around is None else self._around
 
+    def position_of(self, cursor: PlanNode) -> int:
+        """How many items a cursor has handed out in the passes of its region so far; none outside of a region."""
+        run = None if self.region is None else self.region.region
+        return 0 if run is None else run.positions.get(cursor.id, 0)
+
+    def advance(self, cursor: PlanNode, batch: Any) -> None:
+        """A cursor has handed out a batch."""
+        if self.region is not None and self.region.region is not None and isinstance(batch, list):
+            self.region.region.positions[cursor.id] = self.position_of(cursor) + len(batch)
+
 
 class InstanceState(RunState[Activation, Activation]):
     """Everything that decisions about one drawn instance need to know."""
@@ -259,6 +272,11 @@ class InstanceState(RunState[Activation, Activation]):
                 bindings.append(level.bindings)
             level = None if level.parent is None else level.parent.base
         return Context(tuple(maps), tuple(bindings))
+
+    def context_for(self, node: PlanNode, scope: Scope) -> Context:
+        """The same for an activation of this node: a cursor is told what it has handed out before."""
+        context = self.context_of(scope)
+        return context.within({CURSOR_POSITION: scope.position_of(node)}) if node.is_cursor else context
 
     def context_bytes(self, scope: Scope) -> int:
         """JSON bytes of the context that this scope sees."""

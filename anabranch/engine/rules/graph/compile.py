@@ -13,7 +13,7 @@ from typing import Any
 
 from anabranch.engine.rules.events import ERROR_HANDLE
 from anabranch.engine.rules.graph.document import Graph, GraphEdge, GraphNode, parse
-from anabranch.engine.rules.graph.loop_config import LOOP_TYPE, concurrency, is_while, iterations_max
+from anabranch.engine.rules.graph.loop_config import CURSOR_TYPE, LOOP_TYPE, concurrency, is_while, iterations_max
 from anabranch.engine.rules.graph.node_facts import handles_of
 from anabranch.engine.rules.graph.node_types import BUILTIN_TYPES, NodeTypes
 from anabranch.engine.rules.graph.plan import (
@@ -140,6 +140,8 @@ class _Compiler:
         if written.type == LOOP_TYPE:
             body = self._bodies[written.id] = Body(loop=node)
             node.loop = _loop_spec(written.config, body)
+        elif written.type == CURSOR_TYPE:
+            node.is_cursor = True
         elif written.type == "end":
             node.is_end = True
             node.terminate = written.config.get("terminate") is True

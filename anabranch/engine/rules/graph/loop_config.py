@@ -1,4 +1,4 @@
-"""The config of a loop node, with its defaults.
+"""The config of a loop node, with its defaults; the names of the types that repeat.
 
 Pure. Used by `warnings` (how often can it repeat?) and `compile` (how does it iterate?).
 """
@@ -10,8 +10,17 @@ from typing import Any
 
 LOOP_TYPE = "loop"
 
+CURSOR_TYPE = "cursor"
+"""Hands out the next batch of a list in each pass of the region that it is in."""
+
+CURSOR_POSITION = "__position"
+"""The name in the context of a cursor under which it finds how many items it has handed out in the passes so far."""
+
 # 100,000 items: each iteration leaves rows, and a run of more belongs in children.
 ITERATIONS_MAX_FOR_EACH = 100_000
+
+# 100,000 items: as many as a loop has iterations.
+BATCH_SIZE_MAX = 100_000
 
 # 1,000 rounds: a condition that never turns false is the usual mistake, and should be noticed soon.
 ITERATIONS_MAX_WHILE = 1_000

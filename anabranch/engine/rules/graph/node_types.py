@@ -11,6 +11,7 @@ from anabranch.engine.rules.graph.plan import Evaluator
 BUILTIN_TYPES = frozenset(
     {
         "condition",
+        "cursor",
         "dataQuery",
         "delay",
         "end",

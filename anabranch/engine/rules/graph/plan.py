@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from anabranch.engine.rules.events import DEFAULT_HANDLE, DONE_HANDLE, ELSE_HANDLE
-from anabranch.engine.rules.graph.loop_config import LOOP_TYPE
+from anabranch.engine.rules.graph.loop_config import CURSOR_TYPE, LOOP_TYPE
 from anabranch.engine.rules.shared.retry import RetryPolicy
 from anabranch.engine.rules.templates.budget import Work
 from anabranch.engine.rules.templates.template import Template
@@ -20,8 +20,8 @@ from anabranch.engine.rules.values import VALUE_BYTES_MAX, Payload
 
 
 def ignored_handle(node_type: str) -> str:
-    """Loop `done`, condition `else`, others `default`."""
-    if node_type == LOOP_TYPE:
+    """Loop and cursor `done`, condition `else`, others `default`."""
+    if node_type in (LOOP_TYPE, CURSOR_TYPE):
         return DONE_HANDLE
     return ELSE_HANDLE if node_type == "condition" else DEFAULT_HANDLE
 
@@ -171,6 +171,8 @@ class PlanNode:
     is_sink: bool = False
     """No edge leaves it at all (back edges included): its output may be its iteration's value."""
     loop: LoopSpec | None = None
+    is_cursor: bool = False
+    """It hands out batches of a list, and is told how many items it has handed out before."""
     is_end: bool = False
     terminate: bool = False
     """An `end` with `terminate: true`."""

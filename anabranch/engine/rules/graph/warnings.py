@@ -22,7 +22,7 @@ from anabranch.engine.rules.events import (
 from anabranch.engine.rules.graph.document import Graph, GraphEdge, GraphNode
 from anabranch.engine.rules.graph.flow import Flow, NodeSet
 from anabranch.engine.rules.graph.known_fields import did_you_mean, slip_of
-from anabranch.engine.rules.graph.loop_config import LOOP_TYPE, is_while, iterations_max
+from anabranch.engine.rules.graph.loop_config import CURSOR_TYPE, LOOP_TYPE, is_while, iterations_max
 from anabranch.engine.rules.graph.plan import ignored_handle
 from anabranch.engine.rules.graph.problems import Problem, quoted
 from anabranch.engine.rules.graph.regions import Region
@@ -69,6 +69,7 @@ def warnings_of(graph: Graph, structure: Structure) -> list[Problem]:
         *_input_not_in_schema(graph, structure),
         *_regions(graph, structure),
         *_passes_without_region(graph, structure),
+        *_cursors_without_region(graph, structure),
     ]
 
 
@@ -252,7 +253,7 @@ def _regions(graph: Graph, structure: Structure) -> Iterator[Problem]:
         outgoing[edge.source].append(edge)
     for header, region in structure.regions.by_header.items():
         pointer, again = graph.nodes[header].pointer, region.again[0]
-        has_choice = any(edge.handle not in _ONLY_HANDLES for node_id in region.nodes for edge in outgoing[node_id])
+        has_choice = any(_decides(graph, edge) for node_id in region.nodes for edge in outgoing[node_id])
         if not region.exits or not has_choice:
             message = f"{again.shown} leads back, and nothing in the loop at {quoted(header)} decides to leave it"
             if has_choice:
@@ -269,8 +270,12 @@ def _regions(graph: Graph, structure: Structure) -> Iterator[Problem]:
             yield Problem("EXIT_RUNS_ONCE", message, edge.pointer, edge.source, edge.id, hint)
 
 
+def _decides(graph: Graph, edge: GraphEdge) -> bool:
+    return edge.handle not in _ONLY_HANDLES or graph.nodes[edge.source].type == CURSOR_TYPE
+
+
 def _spins(graph: Graph, region: Region, outgoing: Mapping[str, list[GraphEdge]]) -> bool:
-    """Is there a way from the header back to it without a node that waits for something?"""
+    """Is there a way from the header back to it without a node that waits for something, or a batch of a cursor?"""
     busy = {
         node_id
         for node_id in region.nodes
@@ -279,12 +284,23 @@ def _spins(graph: Graph, region: Region, outgoing: Mapping[str, list[GraphEdge]]
     found, stack = {region.header}, [region.header] if region.header in busy else []
     while stack:
         for edge in outgoing[stack.pop()]:
+            if edge.handle == LOOP_HANDLE and graph.nodes[edge.source].type == CURSOR_TYPE:
+                continue  # it is taken until the list is over
             if edge.target == region.header:
                 return True
             if edge.target in busy and edge.target not in found:
                 found.add(edge.target)
                 stack.append(edge.target)
     return False
+
+
+def _cursors_without_region(graph: Graph, structure: Structure) -> Iterator[Problem]:
+    for node_id in structure.order:
+        node = graph.nodes[node_id]
+        if node.type == CURSOR_TYPE and not node.disabled and not structure.regions.around(node_id):
+            message = f"no edge leads back to {quoted(node_id)}: it hands out the first batch and no other"
+            hint = f"Lead from what its {LOOP_HANDLE!r} handle leads to back to it, or use a loop node."
+            yield Problem("CURSOR_WITHOUT_LOOP", message, node.pointer, node_id, hint=hint)
 
 
 def _passes_without_region(graph: Graph, structure: Structure) -> Iterator[Problem]:

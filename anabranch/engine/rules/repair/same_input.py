@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from anabranch.engine.rules.graph.loop_config import CURSOR_POSITION
 from anabranch.engine.rules.graph.plan import PlanNode
 from anabranch.engine.rules.shared.signals import json_equal
 from anabranch.engine.rules.templates.template import compile_template, texts_in
@@ -21,7 +22,19 @@ _ANY_READ = re.compile(r"\bctx\b")
 
 # Built-in types whose handlers look at their config and at nothing else.
 _READ_CONFIG_ONLY = frozenset(
-    {"condition", "dataQuery", "delay", "end", "httpRequest", "loop", "set", "start", "waitForEvent", "workflow"}
+    {
+        "condition",
+        "cursor",
+        "dataQuery",
+        "delay",
+        "end",
+        "httpRequest",
+        "loop",
+        "set",
+        "start",
+        "waitForEvent",
+        "workflow",
+    }
 )
 
 
@@ -36,6 +49,8 @@ def changed_input(node: PlanNode, before: Mapping[str, Any], now: Mapping[str, A
     for pointer, text in texts_in(dict(node.config)):
         if "{{" in text and not _equal(text, before, now):
             return pointer
+    if node.is_cursor and before.get(CURSOR_POSITION) != now.get(CURSOR_POSITION):
+        return "/source"
     if node.type in _READ_CONFIG_ONLY:
         return None
     return next((f"ctx.{name}" for name in {*before, *now} if not json_equal(before.get(name), now.get(name))), None)

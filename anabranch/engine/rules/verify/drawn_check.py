@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from anabranch.engine.rules.drawn.scopes import ScopePlace, pass_path, place_of
 from anabranch.engine.rules.events import DEFAULT_HANDLE, ERROR_HANDLE, Event, EventType
+from anabranch.engine.rules.graph.loop_config import CURSOR_POSITION
 from anabranch.engine.rules.graph.plan import AGAIN, Plan, PlanNode
 from anabranch.engine.rules.payloads import handled_error, read_error, read_input, read_items
 from anabranch.engine.rules.shared.left_out import Ranges
@@ -211,11 +212,23 @@ class DrawnCheck(RunCheck):
     def _evaluate(self, node: PlanNode, scope: CheckedScope) -> Derived:
         assert node.evaluate is not None
         try:
-            output, handle = node.evaluate(CheckedContext(scope), Work())
+            output, handle = node.evaluate(self._context(node, scope), Work())
             payload = Payload.of(output, bytes_max=node.output_bytes_max)
         except Exception as failure:  # noqa: BLE001 -- as a decision does: whatever it raises is the node's failure
             return Derived(error=getattr(failure, "code", None) or "HANDLER_ERROR")
         return Derived(payload, DEFAULT_HANDLE if handle is None and node.exits else handle)
+
+    def _context(self, node: PlanNode, scope: CheckedScope) -> CheckedContext:
+        region = self._region_of(scope)
+        if not node.is_cursor:
+            return CheckedContext(scope)
+        return CheckedContext(scope, {CURSOR_POSITION: 0 if region is None else region.positions.get(node.id, 0)})
+
+    def _region_of(self, scope: CheckedScope) -> CheckedRegion | None:
+        """The region that a scope is a pass of."""
+        if scope.body.header is None or scope.outer is None:
+            return None
+        return self._regions[scope.body.header.id, scope.outer.path]
 
     # -- skips ----------------------------------------------------------------------------
     def _skip(self, event: Event, node: PlanNode) -> None:
@@ -266,6 +279,9 @@ class DrawnCheck(RunCheck):
         base = scope.base
         base.bytes += len(event.payload.raw)
         self._write(base, node, event.seq, event.payload.value)
+        region = self._region_of(scope) if node.is_cursor else None
+        if region is not None and isinstance(event.payload.value, list):
+            region.positions[node.id] = region.positions.get(node.id, 0) + len(event.payload.value)
         if event.next_handle in node.back_handles:
             base.back = event.payload
         if node.is_sink and base.outer is not None:
@@ -451,8 +467,8 @@ class DrawnCheck(RunCheck):
             return
         scope.handles[node.id] = frozenset() if handle is None else frozenset((handle,))
         if node.leaving:
-            assert scope.outer is not None and scope.body.header is not None
-            region = self._regions[scope.body.header.id, scope.outer.path]
+            region = self._region_of(scope)
+            assert region is not None
             for edge in node.leaving:
                 if edge.handle == handle:
                     region.left_by(edge.exit, left)
@@ -507,8 +523,8 @@ class DrawnCheck(RunCheck):
             if leaving.returns:
                 scope.base.back = output
             elif leaving.target is None:
-                assert scope.outer is not None and scope.body.header is not None
-                around = self._regions[scope.body.header.id, scope.outer.path]
+                around = self._region_of(scope)
+                assert around is not None
                 around.left_by(AGAIN if leaving.outer is None else leaving.outer, output)
         self._decide([each.target for each in header.region.exits if each.target is not None], scope)
 

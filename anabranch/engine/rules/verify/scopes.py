@@ -270,6 +270,8 @@ class CheckedRegion:
     is_again: bool = False
     exits: dict[int, Payload] = field(default_factory=dict)
     """The exits that were live, with what their sources came to; the latest one last."""
+    positions: dict[str, int] = field(default_factory=dict)
+    """How many items each cursor in it has handed out."""
 
     @property
     def place(self) -> tuple[str, str]:

@@ -1,0 +1,59 @@
+"""`cursor`: hands out a list batch by batch, one in each pass of the loop that it is in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field
+
+from anabranch.engine.rules.events import DONE_HANDLE, LOOP_HANDLE
+from anabranch.engine.rules.graph.loop_config import BATCH_SIZE_MAX, CURSOR_POSITION
+from anabranch.engine.rules.templates.budget import Work
+from anabranch.errors import NonRetryable
+from anabranch.handlers.config_fields import x_ui
+from anabranch.handlers.spec import HandlerSpec, NodeConfig
+
+
+class CursorConfig(NodeConfig):
+    """What to hand out, and how much at a time."""
+
+    source: Any = Field(
+        description="The list to hand out. It is read anew in each pass: what was added at its end is handed out, too.",
+        json_schema_extra=x_ui(widget="expression", placeholder="{{ ctx.orders }}"),
+    )
+    batch_size: int | None = Field(
+        None,
+        alias="batchSize",
+        title="Batch size",
+        ge=1,
+        le=BATCH_SIZE_MAX,
+        description="How many items a batch has at most; 1 if not given.",
+        json_schema_extra=x_ui(placeholder="1"),
+    )
+
+
+def evaluate(config: CursorConfig, context: Mapping[str, Any], work: Work) -> tuple[Any, str]:
+    """The items after those that it has handed out in the passes so far; `done` with none once there are no more."""
+    source = config.source
+    if not isinstance(source, list):
+        raise NonRetryable("the source of the cursor is not a list", code="LOOP_SOURCE_NOT_A_LIST")
+    position = context.get(CURSOR_POSITION, 0)
+    batch = source[position : position + (config.batch_size or 1)]
+    return batch, LOOP_HANDLE if batch else DONE_HANDLE
+
+
+SPEC = HandlerSpec(
+    type="cursor",
+    title="Cursor",
+    config=CursorConfig,
+    evaluate=evaluate,
+    handles=(LOOP_HANDLE, DONE_HANDLE),
+    category="flow",
+    icon="list",
+    description="Hands out the next batch of a list each time a loop that is drawn with edges comes to it.",
+    side_effects="none",
+    handle_titles={LOOP_HANDLE: "Batch"},
+    docs="#cursor",
+    output_schema=lambda config: {"type": "array"},
+)

@@ -197,6 +197,39 @@ _FILTERS = {
     "fromjson": ("the value of a JSON text", "{{'[1, 2]' | fromjson}}"),
     "keys": ("the names of the fields of an object", "{{ctx.input | keys}}"),
     "values": ("the values of the fields of an object", "{{ctx.orders[0] | values}}"),
+    "split": (
+        "the parts of a text between the separators, or between blanks; at most `count` cuts",
+        "{{'a,b' | split(',')}}",
+    ),
+    "contains": ("is a text, an item or a field in it", "{{ctx.input.tags | contains('a')}}"),
+    "startswith": ("does a text begin with another", "{{ctx.input.name | startswith('A')}}"),
+    "endswith": ("does a text end with another", "{{ctx.input.name | endswith('A')}}"),
+    "slice": ("a part of a list or text; negative numbers count from the end", "{{ctx.input.name | slice(0, 2)}}"),
+    "regex_find": (
+        "the first match of a pattern ([RE2](https://github.com/google/re2/wiki/Syntax)) or one of its groups, null where nothing matches",
+        "{{'order 4711' | regex_find('[0-9]+')}}",
+    ),
+    "map": ("a field of each item", "{{ctx.orders | map('id')}}"),
+    "where": (
+        "the items whose field is equal, or passes another test: `==` `!=` `<` `<=` `>` `>=` `in` `not in`; without `other`, is true",
+        "{{ctx.orders | where('sum', 20, '>')}}",
+    ),
+    "groupby": ("groups of the items whose field is equal", "{{ctx.orders | groupby('id')}}"),
+    "date_add": (
+        "a point in time moved by whole `seconds`, `minutes`, `hours`, `days`, `weeks`, `months`, `quarters` or `years`",
+        "{{'2026-01-31' | date_add(1, 'month')}}",
+    ),
+    "date_diff": ("how much later it is than another, in a unit", "{{'2026-02-01' | date_diff('2026-01-01', 'days')}}"),
+    "date_format": (
+        "as text, by strftime's letters, in a time zone if one is named",
+        "{{'2026-01-31T08:00:00Z' | date_format('%d.%m.%Y %H:%M', 'Europe/Berlin')}}",
+    ),
+    "date_parse": ("a point in time that is written in another form", "{{'31.01.2026' | date_parse('%d.%m.%Y')}}"),
+    "date_start": (
+        "the beginning of its day, week, month and so on",
+        "{{'2026-01-31T08:00:00Z' | date_start('month')}}",
+    ),
+    "timestamp": ("milliseconds since 1970", "{{'2026-01-31' | timestamp}}"),
 }
 
 
@@ -225,7 +258,8 @@ def _templates() -> str:
         "A filter stands behind `|`. Those with several parameters take them in this order or by name.\n",
         "| filter | what it gives | example | value |\n|---|---|---|---|",
         *_rows((_signature(name), does, example) for name, (does, example) in _FILTERS.items()),
-        "\n`attribute` is a path into each item: `customer.name`. Texts are compared without regard to case unless `case_sensitive` is true.\n",
+        "\n`attribute` is a path into each item: `customer.name`. Texts are compared without regard to case unless `case_sensitive` is true.\n\n"
+        "A point in time is ISO 8601 text with an offset, a date (the beginning of that day in UTC), or milliseconds since 1970.\n",
         "## Limits\n",
         f"A text has at most {TEMPLATE_LENGTH_MAX:,} characters and {EXPRESSIONS_MAX} expressions, an expression {EXPRESSION_LENGTH_MAX:,}"
         f" characters and {EXPRESSION_DEPTH_MAX} levels. Work and result of a resolution are bounded too (`TEMPLATE_ERROR`):"

@@ -124,6 +124,9 @@ AMPLIFIERS = [
     "all of it: {{ ctx }}",
     "{{ ctx | values }}",
     "{{ [[[ctx.s]], [[ctx.s]]] }}",
+    "{{ ctx.objects | map('absent', default=ctx.s) }}",
+    "{{ ctx.s | split('a') | map('0', default=ctx.s) }}",
+    "{{ ctx.objects | groupby('absent', default=ctx.s) | map('key') | join(ctx.s) }}",
 ]
 
 
@@ -146,6 +149,13 @@ EXHAUSTERS = [
     "{{ctx.s | upper | length}}" * 399,
     "{{ctx.ones | tojson | length}}" * 399,
     "{{ctx.lists | fromjson | length}}" * 399,
+    "{{ctx.s | split('a') | length}}" * 399,
+    "{{ctx.ones | slice(1) | length}}" * 399,
+    "{{ctx.objects | where('n', 1, '>') | length}}" * 399,
+    "{{ctx.objects | groupby('n') | length}}" * 399,
+    "{{ctx.ones | contains(9)}}" * 399,
+    "{{ctx.s | regex_find('b')}}" * 399,
+    "{{ctx.s | regex_find('(a|aa)+b', 1)}}",
 ]
 
 

@@ -77,6 +77,33 @@ def resolve(expression: str) -> Any:
         ("ctx.o | keys", ["b", "a"]),
         ("ctx.o | values", [1, [2]]),
         ("ctx | keys", ["rows", "o"]),
+        ("'a, b,c' | split(',')", ["a", " b", "c"]),
+        ("' a  b\nc ' | split", ["a", "b", "c"]),
+        ("'a-b-c' | split('-', 1)", ["a", "b-c"]),
+        ("'abc' | contains('b')", True),
+        ("[1, 2] | contains(3)", False),
+        ("ctx.o | contains('b')", True),
+        ("ctx | contains('rows')", True),
+        ("'abc' | startswith('ab')", True),
+        ("'abc' | endswith('ab')", False),
+        ("[1, 2, 3] | slice(1)", [2, 3]),
+        ("'abcd' | slice(-3, -1)", "bc"),
+        ("[1, 2, 3] | slice(0, 99)", [1, 2, 3]),
+        ("'order 4711, 4712' | regex_find('[0-9]+')", "4711"),
+        ("'2026-01-31' | regex_find('([0-9]+)-([0-9]+)', 2)", "01"),
+        ("'a@b.c' | regex_find('(?P<host>[^@]+)$', 'host')", "b.c"),
+        ("'abc' | regex_find('x')", None),
+        ("'abc' | regex_find('a(x)?', 1)", None),
+        ("ctx.rows | map('who.name')", ["B", "a", "b"]),
+        ("ctx.rows | map(attribute='absent', default=0)", [0, 0, 0]),
+        ("ctx.rows | where('n', 2) | length", 2),
+        ("ctx.rows | where('n', 1, '>') | map('who.name')", ["B", "b"]),
+        ("ctx.rows | where('who.name', ['a', 'B'], 'in') | length", 2),
+        ("ctx.rows | where('absent', 1)", []),
+        ("[{'a': 0}, {'a': 1}] | where('a')", [{"a": 1}]),
+        ("ctx.rows | groupby('n') | map('key')", [2, 1]),
+        ("ctx.rows | groupby('n') | first", {"key": 2, "items": [ROWS[0], ROWS[2]]}),
+        ("[{'a': true}, {'a': 1}, {}] | groupby('a', none) | map('key')", [True, 1, None]),
     ],
 )
 def test_a_filter_does_what_its_name_says(expression: str, value: Any) -> None:
@@ -88,7 +115,8 @@ def test_a_filter_does_what_its_name_says(expression: str, value: Any) -> None:
 def test_there_are_exactly_the_promised_filters() -> None:
     promised = (
         "length upper lower trim replace round int float string join first last sort unique "
-        "sum min max tojson fromjson keys values"
+        "sum min max tojson fromjson keys values split contains startswith endswith slice regex_find map where groupby "
+        "date_add date_diff date_format date_parse date_start timestamp"
     )
     assert sorted(FILTERS) == sorted(promised.split())
 
@@ -135,6 +163,35 @@ def test_what_is_not_there_is_missing_and_may_have_a_default(expression: str) ->
         "'a' | replace(1, 2)",
         "ctx.rows | sum(attribute=1)",
         "{} | first",
+        "'a' | split('')",
+        "1 | split",
+        "'a' | contains(1)",
+        "1 | contains(1)",
+        "'a' | startswith(1)",
+        "{} | slice(1)",
+        "'a' | slice('1')",
+        "'a' | regex_find('(?=a)')",
+        "'a' | regex_find('(')",
+        "'a' | regex_find('a', 1)",
+        "'a' | regex_find('a', 'x')",
+        "1 | regex_find('a')",
+        "ctx.rows | map('')",
+        "ctx.rows | where('n', 1, '~')",
+        "ctx.rows | where('n', 'a', '<')",
+        "'2026-01-31' | date_add('1', 'days')",
+        "'2026-01-31' | date_add(1, 'fortnights')",
+        "'2026-01-31' | date_add(9999, 'years')",
+        "'2026-01-31T08:00:00' | timestamp",
+        "'today' | timestamp",
+        "none | timestamp",
+        "1e300 | timestamp",
+        "'2026-01-31' | date_format('%Q')",
+        "'2026-01-31' | date_format('%Y', 'Europe/Atlantis')",
+        "'2026-01-31' | date_format('%Y', '/etc/passwd')",
+        "'31.02.2026' | date_parse('%d.%m.%Y')",
+        "'x' | date_parse('%d')",
+        "'1' | date_parse('%d%d')",
+        "'0001-01-01' | date_format('%Y', 'America/New_York')",
     ],
 )
 def test_what_a_filter_does_not_take_is_a_template_error(expression: str) -> None:
@@ -163,3 +220,51 @@ def test_a_filter_pays_for_what_it_runs_over(expression: str, times: int):
     weight = measured.weigh(ctx["rows"] if "rows" in expression else numbers)
     compile_template(f"{{{{ {expression} }}}}").resolve(ctx, work)
     assert work.spent >= measured.spent + times * weight
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("'2026-01-31' | date_add(1, 'months')", "2026-02-28T00:00:00.000Z"),
+        ("'2026-01-31T08:00:00+01:00' | date_add(-90, 'minutes')", "2026-01-31T06:30:00.000+01:00"),
+        ("0 | date_add(1, 'day')", "1970-01-02T00:00:00.000Z"),
+        ("'2024-02-29' | date_add(-1, 'years')", "2023-02-28T00:00:00.000Z"),
+        # The clocks change in between: a day later is the same time on the wall, 24 hours later is not.
+        ("'2026-03-28T12:00:00+01:00' | date_add(1, 'day', 'Europe/Berlin')", "2026-03-29T12:00:00.000+02:00"),
+        ("'2026-03-28T12:00:00+01:00' | date_add(24, 'hours', 'Europe/Berlin')", "2026-03-29T13:00:00.000+02:00"),
+        ("'2026-03-01' | date_diff('2026-02-01', 'days')", 28.0),
+        ("'2026-03-01' | date_diff('2026-02-01')", 28 * 86_400_000),
+        ("'2026-02-28' | date_diff('2025-12-31', 'months')", 2),
+        ("'2025-12-31' | date_diff('2026-02-28', 'months')", -2),
+        ("'2026-02-01T06:00:00Z' | date_diff('2026-02-01', 'hours')", 6.0),
+        ("'2026-01-31T08:05:09.5Z' | date_format('%Y/%m/%d %H:%M:%S.%f %j %a %B %p %I %%')",
+         "2026/01/31 08:05:09.500000 031 Sat January AM 08 %"),
+        ("'2026-07-01T12:00:00Z' | date_format('%H:%M %z %Z', 'Europe/Berlin')", "14:00 +0200 CEST"),
+        ("'2027-01-01' | date_format('%G-W%V-%u')", "2026-W53-5"),
+        ("'31.12.2026 5:07 pm' | date_parse('%d.%m.%Y %I:%M %p', 'Europe/Berlin')", "2026-12-31T17:07:00.000+01:00"),
+        ("'Jan 5, 69' | date_parse('%b %d, %y')", "1969-01-05T00:00:00.000Z"),
+        ("'05/Mar/2026:10:00:00 +0200' | date_parse('%d/%b/%Y:%H:%M:%S %z')", "2026-03-05T10:00:00.000+02:00"),
+        ("'2026-08-19T13:14:15.678Z' | date_start('quarter')", "2026-07-01T00:00:00.000Z"),
+        ("'2026-08-19T13:14:15.678Z' | date_start('week')", "2026-08-17T00:00:00.000Z"),
+        ("'2026-08-19T13:14:15.678Z' | date_start('minute')", "2026-08-19T13:14:00.000Z"),
+        ("'2026-08-18T23:30:00Z' | date_start('day', 'Europe/Berlin')", "2026-08-19T00:00:00.000+02:00"),
+        ("'1970-01-01T00:00:01Z' | timestamp", 1_000),
+    ],
+)  # fmt: skip
+def test_a_date_filter_follows_the_calendar(expression: str, value: Any) -> None:
+    found = resolve(expression)
+    assert found == value
+    assert type(found) is type(value)
+
+
+def test_a_pattern_never_takes_longer_than_its_text() -> None:
+    for pattern, text in [
+        ("(a+)+$", "a" * 100_000 + "b"),
+        ("(a|aa)*(b|bb)*c", "ab" * 40_000),
+        ("a{1,300}", "a" * 3_000),
+    ]:
+        template = compile_template(f"{{{{ ctx.text | regex_find('{pattern}') }}}}")
+        template.resolve({"text": text})
+    for pattern, text in [("[ab]*a[ab]{200}x", "ab" * 50_000), ("\\\\pL{400}", "a"), ("a" * 600, "a")]:
+        with pytest.raises(TemplateError, match="regex_find"):
+            compile_template(f"{{{{ ctx.text | regex_find('{pattern}') }}}}").resolve({"text": text})

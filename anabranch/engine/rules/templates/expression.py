@@ -24,7 +24,8 @@ from anabranch.engine.rules.templates.budget import (
     kind_of,
     look_up,
 )
-from anabranch.engine.rules.templates.filters import FILTERS, Filter
+from anabranch.engine.rules.templates.filter_arguments import Filter
+from anabranch.engine.rules.templates.filters import FILTERS
 from anabranch.engine.rules.templates.operators import BINARY, COMPARISONS, UNARY, Binary
 from anabranch.engine.rules.templates.path import (
     MISSING,

@@ -1,0 +1,95 @@
+"""What template filters are made of: their form, and checks of the value and the arguments that they take.
+
+Pure. Used by `filters` and the modules with the filters themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.engine.rules.templates.budget import ITEM_UNITS, Refused, Work, check_size, kind_of, look_up
+from anabranch.errors import TemplatePathMissing
+
+# 256 characters for the path of an attribute: it is walked for each item.
+ATTRIBUTE_LENGTH_MAX = 256
+
+# What one item costs where C code alone walks over the items.
+PASS_UNITS = 12
+
+ABSENT: Any = object()
+"""Stands for what is not there: an argument that was not given, a field that an item lacks."""
+
+REQUIRED: Any = object()
+"""Stands for a default where none is given: what is missing is an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A filter: its parameters after the value, in order, and what it does."""
+
+    name: str
+    run: Callable[..., Any]
+    parameters: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
+    takes_view: bool = False
+    """It can work on the context itself, without a copy of it."""
+
+
+def text_argument(value: Any, name: str, work: Work) -> str:
+    """The value of the filter `name`, if it is text; paid for. Raises Refused."""
+    if not isinstance(value, str):
+        raise Refused(f"`{name}` takes text, not {kind_of(value)}; `| string` makes text of it")
+    work.spend(len(value))
+    return value
+
+
+def within_size(text: str) -> str:
+    """The text, unless it is too large for a result. Raises Refused."""
+    check_size(len(text))
+    return text
+
+
+def items_argument(value: Any, name: str, work: Work) -> list[Any]:
+    """The value of the filter `name`, if it is a list; paid for. Raises Refused."""
+    if not isinstance(value, list):
+        raise Refused(f"`{name}` takes a list, not {kind_of(value)}")
+    work.spend(len(value) * PASS_UNITS)
+    return value
+
+
+def whole_argument(value: Any, name: str, parameter: str) -> int:
+    """An argument, if it is a whole number. Raises Refused."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise Refused(f"`{name}`: {parameter} must be a whole number, not {kind_of(value)}")
+    return value
+
+
+def picked(items: list[Any], attribute: Any, work: Work, *, default: Any = REQUIRED) -> list[Any]:
+    """What a dotted path finds in each item, `default` where it finds nothing; the items themselves without a path.
+
+    Raises TemplatePathMissing where nothing is found and there is no default.
+    """
+    if attribute is None:
+        return items
+    if not isinstance(attribute, str) or len(attribute) > ATTRIBUTE_LENGTH_MAX:
+        raise Refused(f"`attribute` takes the name of a field, at most {ATTRIBUTE_LENGTH_MAX} characters")
+    names = attribute.split(".")
+    work.spend(len(items) * len(names) * ITEM_UNITS)
+    return [_pick(item, names, default) for item in items]
+
+
+def _pick(item: Any, names: list[str], default: Any) -> Any:
+    for name in names:
+        item = look_up(item, int(name) if isinstance(item, list) and name.isdecimal() else name, ABSENT)
+        if item is ABSENT:
+            if default is not REQUIRED:
+                return default
+            raise TemplatePathMissing(f"the attribute `{'.'.join(names)}` is missing in an item")
+    return item
+
+
+def kinds_of(items: list[Any]) -> set[type]:
+    """The types in a list, found in one pass of C code."""
+    return set(map(type, items))

@@ -5,26 +5,25 @@ The theory on one page.
 *Events are facts.* An instance is its log: immutable events, numbered by `seq`. `evolve` folds
 one event into an `InstanceState`; `fold` does so for a whole log. Nothing else changes a state.
 
-*Decisions are functions.* `decide(state, stimulus, now)` says which events follow from what
-arrived: a handler's result, a due timer, a signal, a cancel, a takeover. Each event passes
-through `evolve` at once, so that the next decision sees it. A stimulus that makes no sense any
-more (a duplicate, a late result) yields nothing.
+*Decisions are functions.* `decide(state, stimulus, now)` returns the events that follow from what arrived: a handler's
+result, a due timer, a signal, a cancel, a takeover. `evolve` applies each event at once, so that the next decision sees
+it. A stimulus that no longer applies (a duplicate, a late result) yields nothing.
 
-*Commands are derived.* A decision names the commands that its events call for (run this
-attempt, wake me then). `outstanding(state)` derives the same ones from a folded log, so a
-worker that takes an instance over knows what is owed without anybody having stored it.
+*Commands are derived.* A decision returns the commands that its events require (run this attempt, wake me then).
+`outstanding(state)` derives the same commands from a folded log, so a worker that takes over an instance knows what is
+left to do, although no command is stored.
 
-*Every edge gets a verdict.* When a node ends, each of its edges becomes live or dead and is
-counted at its target. A target is dispatched when its join says so, or SKIPPED when all its
-edges are dead; a skip kills its edges in turn, in the same transaction. So every node of every
-scope ends, no join hangs, and an instance is done when its root has nothing left to end.
+*Every edge gets a verdict.* When a node ends, each of its edges becomes live or dead and is counted at its target. A
+target is dispatched when its join is satisfied, or SKIPPED when all its edges are dead; a skip makes its own edges
+dead, in the same transaction. So every node of every scope ends, no join hangs, and an instance is done when nothing in
+its root scope is left to end.
 
 *Loops are scopes.* An iteration is a scope with its own verdicts, variables and end. It opens
 with the first event in it and closes with its last ending; its value is derived then.
 
-*A commit carries transitions.* `plan_transitions` decides many instances' stimuli in memory, one guarded
-transition each; `apply_outcome` sorts them by what the store answered. Between the two lies the only await.
+*A commit carries transitions.* `plan_transitions` decides many instances' stimuli in memory, one guarded transition
+each; `apply_outcome` sorts them by the store's answer. The only await is between the two.
 
-Where to change what: a join mode in `decide`, a loop rule in `drawn.outcomes`, a new event in `events`, `payloads`
-and `evolve`, what a template may do in `templates`, what is refused at save in `graph.validate`.
+Where to change what: a join mode in `decide`, a loop rule in `drawn.outcomes`, a new event in `events`, `payloads` and
+`evolve`, template functions in `templates`, validation at save in `graph.validate`.
 """

@@ -22,7 +22,7 @@ class Dispatch(NamedTuple):
 class Wake(NamedTuple):
     """Offer the instance a `TimersDue` stimulus at this time (ms): a delay, retry, wait or deadline is due then.
 
-    For a loop that a decision left unfinished it is the past: it goes on at once.
+    A loop that a decision left unfinished uses a time in the past, so that it continues at once.
     """
 
     node_id: str

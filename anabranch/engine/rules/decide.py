@@ -5,8 +5,8 @@ them. `evolve` folds each event into the state at once, so the next decision see
 here. A stimulus that no longer makes sense changes nothing.
 
 This module dispatches on the stimulus and decides joins: add a new join mode here and in `tests/spec`. `drawn.outcomes`
-handles answers of handlers, ends of activations, loops and child runs; all write into one `DrawnDecisionBuilder`.
-`coded_decide` does the same for coded runs; `shared.decisions` is what both share.
+handles results of handlers, ends of activations, loops and child runs; all add to one `DrawnDecisionBuilder`.
+`coded_decide` does the same for coded runs; `shared.decisions` is shared by both.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ __all__ = ["NOTHING", "Decision", "decide"]
 
 
 class Readiness(Enum):
-    """What the verdicts of a node's incoming edges say."""
+    """What a join does, given the verdicts of its incoming edges."""
 
     WAIT = "wait"
     DISPATCH = "dispatch"
@@ -101,16 +101,15 @@ def decide(
 ) -> Decision:
     """What follows from a stimulus at `now` (ms): events, commands, what to stop. Evolves `state` by those events.
 
-    Once loops have cost `work_max` they open no more iterations: the state owes a wake-up that is
-    due at once, and the next `TimersDue` (or takeover) goes on. Pure nodes are evaluated here and now,
-    `evaluations_max` of them at most: what is left is in `state.unevaluated`, and `EvaluationDue` goes on. A start
-    evaluates none, so that it is answered once it is stored. A run whose log has no room for what follows ends
-    FAILED, `LOG_TOO_LARGE`.
+    Once loops have cost `work_max` they open no more iterations: a wake-up that is due at once becomes outstanding, and
+    the next `TimersDue` (or takeover) continues. At most `evaluations_max` pure nodes are evaluated; the rest stays in
+    `state.unevaluated` until `EvaluationDue`. A start evaluates none, so that it returns once it is stored. If the
+    events do not fit into the log, the run ends FAILED with `LOG_TOO_LARGE`.
     """
     if state.terminal is not None:
         return NOTHING  # late results are not an error: someone finished first
     if isinstance(stimulus, Started) and state.last_seq > 0:
-        return NOTHING  # an earlier try to be created, decision to be lost, has reached the store after all
+        return NOTHING  # an earlier attempt to create it was written after all
     if not isinstance(state, InstanceState):
         return decide_coded(state, stimulus, now)
     builder = DrawnDecisionBuilder(state, now, work_max, evaluations_max)
@@ -123,7 +122,7 @@ def decide(
             case NodeResult():
                 activation = state.awaits(stimulus.node_id, stimulus.scope, stimulus.attempt)
                 if activation is None:
-                    return NOTHING  # a duplicate, or an attempt that was given up
+                    return NOTHING  # a duplicate, or an attempt that was cancelled
                 _answer(builder, activation, stimulus.outcome)
             case TimersDue():
                 _catch_up(builder)
@@ -132,7 +131,7 @@ def decide(
             case ChildEnded():
                 wait = state.children.get(stimulus.child_id)
                 if wait is None:
-                    return NOTHING  # heard of before, or nobody waits any more
+                    return NOTHING  # a duplicate, or the wait is over
                 close_child_wait(builder, wait, stimulus)
                 _propagate(builder)
             case LogReloaded() | EvaluationDue():
@@ -164,7 +163,7 @@ def _start(builder: DrawnDecisionBuilder, started: Started) -> None:
 
 
 def _catch_up(builder: DrawnDecisionBuilder) -> None:
-    """Whatever became due or arrived meanwhile; nothing while the run is suspended."""
+    """Handle whatever became due or arrived meanwhile. Does nothing while the run is suspended."""
     if builder.state.suspension is None:
         _begin_if_due(builder)
         _fire_timers(builder)
@@ -172,7 +171,7 @@ def _catch_up(builder: DrawnDecisionBuilder) -> None:
 
 
 def _answer(builder: DrawnDecisionBuilder, activation: Activation, outcome: HandlerOutcome) -> None:
-    """An attempt's outcome."""
+    """Handle the result of an attempt."""
     match outcome:
         case Completed():
             returned(builder, activation, outcome)
@@ -183,12 +182,12 @@ def _answer(builder: DrawnDecisionBuilder, activation: Activation, outcome: Hand
         case Failed():
             attempt_failed(builder, activation, outcome)
         case FunctionSuspended() | FunctionBlocked():
-            return  # nodes have no bodies
+            return  # nodes have no workflow function
     _propagate(builder)
 
 
 def _receive(builder: DrawnDecisionBuilder, signal: SignalSent) -> Decision:
-    """Keep a signal, and feed it to the wait that it fits."""
+    """Keep a signal, and pass it to the wait that it matches."""
     known = signal_known_or_refused(builder, signal)
     if known is not None:
         return known
@@ -204,7 +203,8 @@ def _begin_if_due(builder: DrawnDecisionBuilder) -> None:
 
 
 def _fire_timers(builder: DrawnDecisionBuilder) -> None:
-    """Fire whatever is due, oldest due time first; a signal that is in the log already beats its timeout."""
+    """Fire whatever is due, oldest due time first. A signal that is already in the log takes precedence over its
+    timeout."""
     _propagate(builder)
     while not builder.state.is_terminal:
         activation = builder.state.next_timer()
@@ -222,7 +222,7 @@ def _fire_timers(builder: DrawnDecisionBuilder) -> None:
 
 
 def _sweep(builder: DrawnDecisionBuilder) -> None:
-    """Draw what a decision that ended a run, since reopened, has left undrawn: it stopped where it failed."""
+    """Complete what the decision that ended a reopened run left undone, because it stopped at the failure."""
     if not builder.state.head.generation or builder.state.suspension is not None:
         return
     for scope in list(builder.state.scopes.values()):
@@ -242,7 +242,7 @@ def _sweep(builder: DrawnDecisionBuilder) -> None:
 
 
 def _finish_loops(builder: DrawnDecisionBuilder) -> None:
-    """Go on with loops that an earlier decision left unfinished, one after the other."""
+    """Continue loops that an earlier decision left unfinished, one after the other."""
     for loop in list(builder.state.unfinished.values()):
         if builder.has_worked_enough or builder.state.is_terminal:
             return
@@ -251,12 +251,12 @@ def _finish_loops(builder: DrawnDecisionBuilder) -> None:
 
 
 def _propagate(builder: DrawnDecisionBuilder) -> None:
-    """Walk from every ended activation to what its verdicts decide, until nothing more follows.
+    """Follow every ended activation to the targets that its verdicts decide, until nothing more follows.
 
-    Waits whose signal has arrived are served here too, since ending one activation may hand
-    its signal to another: after a decision no signal lies beside a wait that it fits. Pure nodes come last, one
-    by one: what follows from one is decided before the next is evaluated, as if each had been executed. While the
-    run is suspended no wait is served and no node evaluated.
+    Waits also take their signals here, since the end of one activation may free its signal for another: after a
+    decision, no kept signal matches an open wait. Pure nodes come last, one by one: what follows from one is decided
+    before the next is evaluated, as if each had been executed. While the run is suspended, no wait takes a signal and
+    no node is evaluated.
     """
     stands_still = builder.state.suspension is not None
     promises = _NOTHING if stands_still else builder.state.promises
@@ -275,7 +275,7 @@ def _propagate(builder: DrawnDecisionBuilder) -> None:
 
 
 def _follow(builder: DrawnDecisionBuilder, scope: Scope, node: PlanNode) -> None:
-    """What one ended activation decides: its targets, and perhaps the end of its scope."""
+    """Apply one ended activation: dispatch or skip its targets, and perhaps end its scope."""
     for target, readiness in calculate_next_nodes(scope, node):
         if readiness is _DISPATCH:
             builder.enter(target, scope.path)
@@ -291,7 +291,7 @@ def _follow(builder: DrawnDecisionBuilder, scope: Scope, node: PlanNode) -> None
 
 
 def _follow_pass(builder: DrawnDecisionBuilder, region: Activation) -> None:
-    """A pass is over: there is another one, or the region has ended with it."""
+    """End a pass: open the next one, or end the region."""
     if region.scope.open.get(region.node.id) is region:
         go_on(builder, region)
     else:
@@ -299,7 +299,7 @@ def _follow_pass(builder: DrawnDecisionBuilder, region: Activation) -> None:
 
 
 def _complete_as_given(builder: DrawnDecisionBuilder, node: PlanNode, scope: str) -> None:
-    """A disabled or pinned node completes in the decision that dispatches it, unless its iteration is over by then."""
+    """Complete a disabled or pinned node in the decision that dispatches it, unless its iteration is over."""
     activation = builder.state.activation(node.id, scope)
     if activation is not None and node.given is not None:
         complete(builder, activation, node.given.output, node.given.handle)
@@ -322,7 +322,7 @@ def _concluded(builder: DrawnDecisionBuilder) -> Decision:
 
 
 def calculate_next_nodes(scope: Scope, ended: PlanNode) -> Iterator[tuple[PlanNode, Readiness]]:
-    """Targets of an ended node or region that its verdicts decide: each once, those still waiting left out."""
+    """The targets of an ended node or region that are now decided, each once. Targets that still wait are left out."""
     if ended.region is not None and ended.region.body is not scope.body:
         targets = [edge.target for edge in ended.region.exits if edge.target is not None]
     else:
@@ -335,7 +335,8 @@ def calculate_next_nodes(scope: Scope, ended: PlanNode) -> Iterator[tuple[PlanNo
 
 
 def is_node_ready(scope: Scope, node: PlanNode) -> Readiness:
-    """`all`: when every edge has a verdict, dispatched if one is live. `any`: by the first live one."""
+    """Apply the join mode. `all`: decided when every edge has a verdict, dispatched if one of them is live. `any`:
+    dispatched by the first live edge."""
     live = scope.live.get(node.id, 0)
     if live and node.join_any:
         return _DISPATCH

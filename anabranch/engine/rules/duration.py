@@ -1,6 +1,6 @@
-"""Durations: parse what people write for a length of time into milliseconds.
+"""Parse durations into milliseconds. Pure.
 
-Pure. Used wherever a duration enters: node timeouts, delays, backoffs, retention, deadlines, settings. Add a new
+Used for every duration in the input: node timeouts, delays, backoffs, retention, deadlines, settings. Add a new
 notation here and in `tests/spec`.
 """
 
@@ -10,10 +10,10 @@ import math
 import re
 from typing import Any
 
-# 5 years: the longest wait that a person plans; anything beyond it is a slip of the unit.
+# 5 years: anything longer is almost certainly a mistake in the unit.
 DURATION_MS_MAX = 5 * 366 * 86_400_000
 
-# 64 characters hold every sensible duration; longer text is refused before a pattern looks at it.
+# 64 characters hold every sensible duration; longer text is refused before a pattern is matched against it.
 DURATION_TEXT_MAX = 64
 
 ACCEPTED = (

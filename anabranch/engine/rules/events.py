@@ -1,7 +1,7 @@
 """Events: the immutable rows of an instance's log.
 
-An event is stored; it happened; it is never changed. `decide` makes them, `evolve` folds
-them, stores write and read them. The table of types is section 3 of the contract.
+An event is stored; it happened; it is never changed. `decide` makes them, `evolve` folds them, stores write and read
+them. The names and payloads of the types are stable: stored logs contain them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Status(StrEnum):
 
     @property
     def is_terminal(self) -> bool:
-        """True for COMPLETED, FAILED and CANCELLED: final."""
+        """True for COMPLETED, FAILED and CANCELLED."""
         return self in _TERMINAL_STATUSES
 
 
@@ -71,7 +71,7 @@ class SuspendReason(StrEnum):
 
     @property
     def ends_by_itself(self) -> bool:
-        """Does the run go on as soon as a worker takes it that can?"""
+        """Whether the run resumes by itself as soon as a suitable worker claims it."""
         return self in _ENDS_BY_ITSELF
 
 
@@ -97,12 +97,11 @@ NODE_STATUS = {
 
 @dataclass(slots=True, eq=False)
 class Event:
-    """One row of the log. Never changed once it is made.
+    """One row of the log. Never changed once created.
 
-    (Not `frozen`: freezing triples the cost of making one, and two are made for every node.)
-    `seq` counts 1, 2, 3… per instance. `node_id` and `scope` are "" where the event is not
-    about a node or is at the root; `attempt` is 0 where there is none. `created_at` is in
-    milliseconds since the epoch, by the store-adjusted clock of the deciding process.
+    (Not `frozen`: that would triple the cost of creating one, and every node needs two.) `seq` counts 1, 2, 3… per
+    instance. `node_id` and `scope` are "" where the event is not about a node or is at the root; `attempt` is 0 where
+    there is none. `created_at` is in milliseconds since the epoch, by the store-adjusted clock of the deciding process.
     """
 
     seq: int

@@ -1,8 +1,8 @@
 """Folding: how each event changes the state of an instance.
 
-`evolve` folds one event into a state; `fold` does so from nothing. Nothing else changes a
-state: `decide` lets every event that it emits pass through `evolve` at once, so what is in
-memory and what a recovery folds from the log are the same by construction.
+`evolve` folds one event into a state; `fold` does so from nothing. Nothing else changes a state: `decide` applies every
+event that it emits with `evolve` at once, so the state in memory and the state that a recovery folds from the log are
+equal by construction.
 
 Work per event is O(out-degree): edges count verdicts at their target, no join rescans its
 sources.
@@ -97,9 +97,9 @@ def fold(plan: AnyPlan, head: InstanceHead, events: Iterable[Event]) -> AnyState
 
 
 def outstanding(state: AnyState) -> set[Command]:
-    """What the log still owes an answer to: unanswered dispatches, due times, children. Empty once terminal.
+    """The commands without a result in the log: open dispatches, due times, awaited children. Empty once terminal.
 
-    While the run is suspended nothing is to be performed for it, and only its deadline counts.
+    While the run is suspended, only its deadline is outstanding.
     """
     if state.terminal is not None or state.last_seq == 0:
         return set()
@@ -137,9 +137,9 @@ def evolve(state: AnyState, event: Event) -> None:
 
 
 def _evolve_suspect(state: AnyState, event: Event, suspicion: Suspicion) -> None:
-    """The same for a run under suspicion, which may be over by this event.
+    """The same for a suspect, which this event may clear.
 
-    What is not about an activation of then (signals, healthy branches, timers) says nothing of whether the run kills.
+    Events that do not concern an activation open at the takeover (signals, other branches, timers) prove nothing.
     """
     if isinstance(state, InstanceState):
         _EVOLVE[event.type](state, event)
@@ -157,14 +157,14 @@ def _evolve_suspect(state: AnyState, event: Event, suspicion: Suspicion) -> None
 
 
 def _is_function_answer(state: AnyState, event: Event) -> bool:
-    """The row has the outcome of a call of the workflow function, which may be called again under the same dispatch."""
+    """Whether the row ends a call of the workflow function, which may be called again under the same dispatch."""
     return isinstance(state, CodedState) and event.type is _WAITING
 
 
 def failure_handle(node: PlanNode, body: Body) -> str | None:
     """The handle that is live when this node fails for good in a scope of this body; None: the failure is unhandled.
 
-    A region fails in place of its header, and only an edge that leads out of it can handle that.
+    If it is the header of a region, the region fails, and only an edge out of the region can handle that.
     """
     if node.region is not None and node.region.body is not body:
         handle = ERROR_HANDLE if node.error_handling == "continue" else node.ignored_handle
@@ -294,9 +294,9 @@ _EVOLVE: dict[EventType, Callable[[InstanceState, Event], None]] = {
 
 
 def _open_scope(state: InstanceState, path: str) -> Scope:
-    """Open the iteration or the pass that a first event names; its loop is open in the scope around it.
+    """Open the iteration or pass in which this event is the first; its loop is open in the enclosing scope.
 
-    A region is opened by its first pass, which may be the first thing in an iteration.
+    The first pass opens a region, and may also be the first event of an iteration.
     """
     place = place_of(path)
     parent = state.scopes.get(place.scope) or _open_scope(state, place.scope)
@@ -345,7 +345,7 @@ def _end_activation(state: InstanceState, event: Event) -> tuple[Scope, PlanNode
 
 
 def _answered(state: InstanceState, node: PlanNode, event: Event) -> None:
-    """An attempt has an outcome, or is no longer awaited."""
+    """Note that an attempt has ended or is no longer awaited."""
     state.running.pop((event.node_id, event.scope), None)
     if node.evaluate is not None:
         state.unevaluated.pop((event.node_id, event.scope), None)
@@ -362,10 +362,10 @@ def _leave(
 ) -> None:
     """Give every outgoing edge its verdict; close the scope when its last activation has ended.
 
-    `left` is what a failed node hands on in place of an output.
+    `left` is what a failed node passes on in place of an output.
     """
     if node.region is not None and node.region.body is not scope.body:
-        exits = enumerate(node.region.exits) if handle is not None else ()  # it has failed, and an edge handles that
+        exits = enumerate(node.region.exits) if handle is not None else ()  # an edge handles its failure
         _leave_region(scope, node, {n: left for n, each in exits if each.source is node and each.handle == handle})
     else:
         live, dead = scope.live, scope.dead
@@ -415,7 +415,7 @@ def _leave_region(scope: Scope, header: PlanNode, live: Mapping[int, Payload]) -
 
 
 def _leave_by(run: RegionRun, number: int, output: Payload) -> None:
-    """An edge out of a pass was live."""
+    """Note that an edge out of a pass was live."""
     if number == AGAIN:
         run.is_again = True
     else:
@@ -431,7 +431,7 @@ def _close_iteration(state: InstanceState, scope: Scope, loop: Activation) -> No
 
 
 def _close_pass(state: InstanceState, owner: Activation, event: Event) -> bool:
-    """The last activation of a pass has ended: did its region end with it? Otherwise the next pass is to be opened."""
+    """Close a pass after its last activation: the region ends, or its next pass becomes due."""
     run, header = owner.region, owner.node
     assert run is not None and run.open_pass is not None
     del state.scopes[run.open_pass.path]
@@ -447,10 +447,10 @@ def _close_pass(state: InstanceState, owner: Activation, event: Event) -> bool:
 
 
 def _note_room(state: InstanceState, loop: Activation) -> None:
-    """Remember whether a loop could open an iteration now: if it is left at that, it is due until it has."""
+    """Note whether a loop could open another iteration; while it could, it is due."""
     assert loop.loop is not None and loop.node.loop is not None
     key = (loop.node.id, loop.scope.path)
-    loop.due_seq = 0  # it is no timer's: one that it had before it opened must not be taken for it
+    loop.due_seq = 0  # not a timer: a due time from before the loop opened must not count
     if loop.loop.may_open(loop.node.loop):
         state.unfinished[key] = loop
         loop.due_at = loop.loop.opened_at

@@ -1,8 +1,8 @@
-"""The history of a run: its log folded into activations, for all that show or count what happened.
+"""The history of a run: its log folded into activations, for views, metrics and notifications.
 
 Pure. `History` takes the events of one run in log order, drawn or coded, from the first one or any later one, or only
-the first and latest row of each activation. The run view, the sockets, telemetry and the command line format it. What
-happens next is decided on another fold, `evolve`.
+the first and latest row of each activation. The run view, the sockets, telemetry and the command line format it.
+Decisions use another fold, `evolve`.
 """
 
 from __future__ import annotations
@@ -135,28 +135,29 @@ class Activation:
 
     @property
     def place(self) -> tuple[str, str]:
-        """Node id and scope: which activation of its run it is."""
+        """Node id and scope: the key of the activation within its run."""
         return self.node_id, self.scope
 
     @property
     def has_ended(self) -> bool:
-        """True once nothing follows."""
+        """True once it has ended."""
         return self.status in ENDED
 
     @property
     def is_unhandled(self) -> bool:
-        """It failed, and no exit takes that: its iteration, or its run, fails with it."""
+        """Whether it failed without an exit that handles the failure: its iteration or its run then fails, too."""
         return self.status is _ERROR and self.next_handle is None
 
     @property
     def handles(self) -> list[str]:
-        """Its live exits, once it has ended: none of a skipped one. A loop with iterations has left by `loop`, too."""
+        """The exits that it left by, once it has ended; none if it was skipped. A loop with iterations also left by
+        `loop`."""
         taken = [] if self.next_handle is None else [self.next_handle]
         return [LOOP_HANDLE, *taken] if self.has_iterated else taken
 
     @property
     def activity(self) -> Activity:
-        """What its present attempt does, or its last one did."""
+        """What its current or last attempt does."""
         if self.mark is not None:
             return _ACTIVITY_OF_STEP[self.mark.kind]
         match self.waits_for:
@@ -170,7 +171,7 @@ class Activation:
 
     @property
     def leaves_value(self) -> bool:
-        """Does it leave a value in the context?"""
+        """Whether it leaves a value in the context."""
         return self.status is _SUCCESS or (self.status is _ERROR and self.next_handle is not None)
 
 
@@ -206,7 +207,7 @@ Change: TypeAlias = (
 
 
 class History:
-    """The activations of one run that are open, and its status, after the events that were taken."""
+    """The open activations and the status of one run, after the events taken so far."""
 
     __slots__ = (
         "_has_begun",
@@ -227,9 +228,9 @@ class History:
         iterated: frozenset[tuple[str, str]] = frozenset(),
         left_out: Ranges = NOTHING_LEFT_OUT,
     ) -> None:
-        """`times`: when rows that are not taken were written, by seq; `iterated`: loops that opened an iteration.
+        """`times`: write times of rows that are not taken, by seq; `iterated`: loops that opened an iteration.
 
-        `left_out`: the rows that reopenings of the run have left out; they change nothing.
+        `left_out`: rows that reopenings of the run left out; they change nothing.
         """
         self._left_out = left_out
         self.open: dict[tuple[str, str], Activation] = {}
@@ -246,7 +247,7 @@ class History:
         self._iterated = iterated
 
     def take(self, event: Event) -> Change | None:
-        """What the next event changes: its activation as it is from now on, or the run. None: nothing that is shown."""
+        """Fold the next event and return the changed activation or run; None if nothing visible changed."""
         if self._left_out and is_left_out(self._left_out, event.seq):
             return None
         type_ = event.type  # compared, not looked up: an enum hashes its name in Python
@@ -274,7 +275,7 @@ class History:
         return end
 
     def end(self, status: Status, seq: int, at: int) -> None:
-        """The run has ended with the row at `seq`; what was open is cancelled."""
+        """Apply the end of the run, at the row `seq`: open activations become cancelled."""
         self.status, self.suspension = status, None
         self.left_open = list(self.open.values())
         self.open.clear()
@@ -396,7 +397,7 @@ def activations_of(
 
 
 def run_end(event: Event) -> RunEnd | None:
-    """How a run ended with this row; None: it is not the last one of a run."""
+    """How the run ended with this row; None if the row does not end a run."""
     if event.type is EventType.INSTANCE_COMPLETED:
         return RunEnd(Status.COMPLETED, output=event.payload)
     if event.type is EventType.INSTANCE_FAILED:
@@ -407,12 +408,12 @@ def run_end(event: Event) -> RunEnd | None:
 
 
 def shown_status(event_type: str) -> ActivationStatus | None:
-    """The status that a row of this type gives its activation; None: it is about none."""
+    """The status that a row of this type gives its activation; None if it concerns no activation."""
     return _SHOWS.get(event_type)  # type: ignore[call-overload, no-any-return]
 
 
 def is_loop_opening(event_type: str) -> bool:
-    """Does a row of this type say no more than that a running loop has its items?"""
+    """Whether a row of this type only says that a running loop has its items."""
     return event_type == _LOOP_OPENED
 
 
@@ -426,19 +427,19 @@ def value_left(activation: Activation) -> Any:
 
 
 def loop_of(scope: str) -> tuple[str, str]:
-    """Node id and scope of the loop that an iteration belongs to: of `a[1]/b[2]` it is `b` in `a[1]`."""
+    """Node id and scope of the loop that an iteration belongs to: for `a[1]/b[2]`, `b` in `a[1]`."""
     return iteration_of(scope)[:2]
 
 
 def iteration_of(scope: str) -> tuple[str, str, int]:
-    """Of a scope that is an iteration: the loop's node id and scope, and the index. Of `a[1]/b[2]`: `b`, `a[1]`, 2."""
+    """The loop's node id, its scope and the index of an iteration: for `a[1]/b[2]`, `b`, `a[1]`, 2."""
     place = place_of(scope)
     return place.node_id, place.scope, place.index
 
 
 @dataclass(frozen=True, slots=True)
 class ActivationFilter:
-    """Which activations of a run are asked for."""
+    """Which activations of a run are requested."""
 
     node_id: str | None = None
     scope: str | None = None
@@ -455,11 +456,11 @@ class ActivationFilter:
 
     @property
     def takes_open(self) -> bool:
-        """Are activations asked for that have no such row?"""
+        """Whether open activations, which have no such row, are requested."""
         return bool(self.statuses - {_SUCCESS, _ERROR, ActivationStatus.SKIPPED})
 
     def may_take(self, node_id: str, scope: str, ending: EventType | None) -> bool:
-        """Is it asked for, as far as its place and the row that ended it (None: it is open) can tell?"""
+        """Whether it may be requested, judging by its key and the type of the row that ended it (None: it is open)."""
         within = self.within
         return (
             self.node_id in (None, node_id)
@@ -469,7 +470,7 @@ class ActivationFilter:
         )
 
     def takes(self, activation: Activation) -> bool:
-        """Has it one of these statuses?"""
+        """Whether it has one of the requested statuses."""
         return not self.statuses or activation.status in self.statuses
 
 

@@ -16,9 +16,8 @@ def to_iso(at_ms: int) -> str:
 
 
 def from_iso(text: str) -> int:
-    """Milliseconds since the epoch. Raises ValueError unless the text is ISO 8601 with an offset (or Z).
-
-    What `to_iso` could not write again (an offset may lead out of the years 1 to 9999) is refused too.
+    """Milliseconds since the epoch. Raises ValueError unless the text is ISO 8601 with an offset (or Z) and lies in the
+    years 1 to 9999 UTC, which `to_iso` can write.
     """
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
@@ -32,5 +31,5 @@ def from_iso(text: str) -> int:
 
 
 def from_iso_or_date(text: str) -> int:
-    """The same, where a date alone is the beginning of that day in UTC."""
+    """The same; a date alone means the beginning of that day in UTC."""
     return from_iso(f"{text}T00:00:00Z" if _DATE.fullmatch(text) else text)

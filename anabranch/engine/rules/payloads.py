@@ -2,7 +2,7 @@
 
 Pure. Decisions write them; `evolve`, `history` and readers of logs read them. Some rows need none: the payload of
 NODE_COMPLETED and INSTANCE_COMPLETED is an output, any JSON; NODE_SKIPPED and the dispatch of an executed node have
-none. The stored JSON must stay readable for every version: a form may gain an optional field, and loses none.
+none. The stored JSON must stay readable for every later version: a form may gain optional fields, but never lose one.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class DefinitionSet:
 
 @dataclass(frozen=True, slots=True)
 class FunctionPostponed:
-    """No worker could go on with a workflow function; it is offered again when `due_at` (ms) has come."""
+    """No worker could continue a workflow function; it is offered again at `due_at` (ms)."""
 
     code: str
     message: str
@@ -75,13 +75,13 @@ class FunctionPostponed:
         return Payload.trusted(self.as_json())
 
     def as_json(self) -> dict[str, Any]:
-        """What a run says of itself: its note."""
+        """The note, as runs show it."""
         return {"code": self.code, "message": self.message, "dueAt": to_iso(self.due_at)}
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayRules:
-    """The rules by which the event loop of a workflow function orders things (also in its NODE_DISPATCHED)."""
+    """What determines the order of callbacks in the event loop of a workflow function (also in its NODE_DISPATCHED)."""
 
     loop: int
     """The version of the rules."""
@@ -101,7 +101,7 @@ DEFINITION_SEQ = 2
 
 
 def read_definition(created: Sequence[Event]) -> Any | None:
-    """The definition in the first events of a test run; None: it is not there."""
+    """The definition in the first events of a test run; None if there is none."""
     for event in created:
         if event.seq == DEFINITION_SEQ and event.type is EventType.SYSTEM_SET:
             return event.payload.value.get(_DEFINITION)
@@ -109,7 +109,7 @@ def read_definition(created: Sequence[Event]) -> Any | None:
 
 
 def read_test_run(created: Sequence[Event]) -> TestRunPlan:
-    """How a test run differs from a run of its definition, from its first events."""
+    """The pins and limits of a test run, from its first events."""
     for event in created:
         if event.seq == DEFINITION_SEQ and event.type is EventType.SYSTEM_SET:
             return read_test_run_plan(event.payload.value.get(_TEST_RUN))
@@ -117,7 +117,7 @@ def read_test_run(created: Sequence[Event]) -> TestRunPlan:
 
 
 def read_system(payload: Payload) -> DefinitionSet | FunctionPostponed | ReplayRules | None:
-    """What a SYSTEM_SET says; None: an older version's note, or a payload that was not read."""
+    """The content of a SYSTEM_SET; None: a note of an older version, or a payload that was not read."""
     value = payload.value
     if "loop" in value:
         return ReplayRules(value["loop"], value["python"], value["seed"])
@@ -129,7 +129,7 @@ def read_system(payload: Payload) -> DefinitionSet | FunctionPostponed | ReplayR
 
 
 def read_rules(payload: Payload) -> ReplayRules | None:
-    """What the NODE_DISPATCHED of a workflow function says; None: an older version dispatched it."""
+    """The content of a workflow function's NODE_DISPATCHED; None: an older version wrote it."""
     rules = read_system(payload)
     return rules if isinstance(rules, ReplayRules) else None
 
@@ -142,7 +142,7 @@ NODE_DISABLED = Payload.trusted({"disabled": True})
 
 
 def is_pinned(payload: Payload) -> bool:
-    """Does a NODE_DISPATCHED say that the node is pinned?"""
+    """Whether a NODE_DISPATCHED is of a pinned node."""
     return "pinned" in payload.value
 
 
@@ -221,7 +221,7 @@ class ChildAwaited:
 
 @dataclass(frozen=True, slots=True)
 class FunctionPaused:
-    """A workflow function waits for its steps alone; `ready`: it is called again at once, since one has ended."""
+    """A workflow function only waits for its steps; `ready`: it is called again at once, because one has ended."""
 
     ready: bool
 
@@ -298,13 +298,13 @@ class NodeFailed:
 
 
 def read_error(payload: Payload) -> dict[str, Any]:
-    """The error of an attempt or an activation as it is shown, from NODE_ATTEMPT_FAILED or NODE_FAILED."""
+    """The error of an attempt or an activation in the form for views, from NODE_ATTEMPT_FAILED or NODE_FAILED."""
     error: dict[str, Any] = payload.value["error"]
     return error
 
 
 def handled_error(error: Mapping[str, Any]) -> dict[str, Any]:
-    """What a failed node whose `error` exit is taken leaves in the context."""
+    """What a failed node leaves in the context when its `error` exit handles the failure."""
     return {"error": {key: error[key] for key in ("type", "message", "code", "attempt")}}
 
 
@@ -335,7 +335,7 @@ class RunCancelled:
 # -- INSTANCE_SUSPENDED, INSTANCE_RESUMED ----------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class RunSuspended:
-    """A run stands still until it is resumed."""
+    """A run is suspended until it is resumed."""
 
     reason: SuspendReason
     message: str
@@ -349,7 +349,7 @@ class RunSuspended:
 
 @dataclass(frozen=True, slots=True)
 class RunResumed:
-    """A suspended run goes on, because somebody asked for it."""
+    """A suspended run was resumed."""
 
     by: str
 
@@ -373,7 +373,7 @@ def read_resumed(payload: Payload) -> RunResumed:
 # -- INSTANCE_REOPENED -----------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Redo:
-    """An activation that is tried once more: the next attempt is due at once, with a full budget of attempts."""
+    """An activation that a reopening repeats: its next attempt is due at once, with a full budget of attempts."""
 
     node_id: str
     scope: str
@@ -390,7 +390,7 @@ class Redo:
 
 @dataclass(frozen=True, slots=True)
 class RunReopened:
-    """A run that had ended badly goes on."""
+    """A run that failed or was cancelled is reopened."""
 
     generation: int
     """How often it was reopened, with this time."""
@@ -445,7 +445,7 @@ def read_reopened(payload: Payload) -> RunReopened:
 
 @dataclass(frozen=True, slots=True)
 class ForkedFrom:
-    """All rows before are what another run had come to (FORKED_FROM)."""
+    """The rows before this one were copied from another run (FORKED_FROM)."""
 
     instance_id: str
     generation: int
@@ -471,7 +471,7 @@ class ForkedFrom:
 
 
 def reopenings_in(events: Iterable[Event]) -> Iterator[tuple[int, RunReopened]]:
-    """The reopenings among these events, each with when it was written (ms)."""
+    """The reopenings among these events, each with its time (ms)."""
     for event in events:
         if event.type is EventType.INSTANCE_REOPENED:
             yield event.created_at, read_reopened(event.payload)
@@ -485,7 +485,7 @@ def left_out_by(events: Iterable[Event]) -> Ranges:
 # -- LOOP_OPENED, SIGNAL_RECEIVED, INSTANCE_RECOVERED ----------------------------------------------
 @dataclass(frozen=True, slots=True)
 class LoopOpened:
-    """A loop has its items; a loop with a condition has none and does not know how many iterations come."""
+    """A loop has its items. A loop with a condition has no items, and its number of iterations is unknown."""
 
     items: Payload | None
 
@@ -532,7 +532,7 @@ def read_signal(payload: Payload) -> SignalReceived:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """A run was taken over from a lost worker for the so-many-eth time since it was last above suspicion."""
+    """A run was taken over from a lost worker, with the number of takeovers since it was last cleared of suspicion."""
 
     recoveries: int
     company: int | None = None

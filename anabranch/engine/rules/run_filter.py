@@ -1,7 +1,5 @@
-"""Filters of run lists: one class for command line, clients, service and stores.
-
-Pure. SQL stores turn the input filters into conditions; the memory store calls `matches`. Add a new comparison here and
-in the conditions of both databases.
+"""Filters of run lists, used by command line, clients, service and stores. Pure. SQL stores turn the input filters into
+conditions; the memory store calls `matches`. Add a new comparison here and in the conditions of both databases.
 """
 
 from __future__ import annotations
@@ -21,13 +19,14 @@ from anabranch.errors import ValueNotStorable, ValueTooLarge
 InputFilter: TypeAlias = tuple[tuple[str, ...], str]
 """A path into the input (keys of objects, indexes of lists as text), and the text that the value there must equal."""
 
-# 9 digits: no list that may be stored is longer, and every database takes such a number.
+# 9 digits: no stored list is longer, and every database accepts such a number.
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilter:
-    """Runs that meet every condition; without any, all but test runs. Times are milliseconds since the epoch."""
+    """Conditions that a run must all meet; without any, all runs but test runs. Times are milliseconds since the
+    epoch."""
 
     workflow: str | None = None
     """Its id; everybody but a store takes its name, too."""
@@ -54,7 +53,7 @@ ALL_RUNS = RunFilter()
 
 @dataclass(frozen=True, slots=True)
 class WantedInput:
-    """A filter as it was read: a run matches if the value at the path equals one of these."""
+    """A parsed input filter: a run matches if the value at the path equals one of these."""
 
     path: tuple[str, ...]
     values: tuple[Payload, ...]
@@ -62,7 +61,7 @@ class WantedInput:
 
 
 def read_filters(filters: Iterable[InputFilter]) -> list[WantedInput]:
-    """What the filters ask for. Text that no log can hold is no value of any run."""
+    """Parse input filters. Text that cannot be stored matches no run."""
     return [WantedInput(path, tuple(_readings(text)) if _is_storable(list(path)) else ()) for path, text in filters]
 
 
@@ -72,7 +71,7 @@ def matches(input_: Any, wanted: Sequence[WantedInput]) -> bool:
 
 
 def index_of(step: str) -> int | None:
-    """The index that a step of a path means in a list; None if it can only be a key."""
+    """The list index that a path step means; None if it can only be a key."""
     return int(step) if _INDEX.fullmatch(step) else None
 
 
@@ -99,7 +98,7 @@ def _is_storable(value: Any) -> bool:
 
 
 def _found(value: Any, path: Sequence[str]) -> list[Any]:
-    """The value at a path, alone in a list; an empty list if there is none."""
+    """A list with the value at a path, or an empty list."""
     for step in path:
         if isinstance(value, dict) and step in value:
             value = value[step]

@@ -1,10 +1,9 @@
 """Stimuli: what arrives at an instance and may change it.
 
-A stimulus is not stored; the events that follow from it are. One that no longer makes sense (a duplicate, a stray or
+A stimulus is not stored; the events that follow from it are. A stimulus that no longer applies (a duplicate, a stray or
 late result) changes nothing.
 
-A stimulus never changes once it is made. (Those that are made for every node are not `frozen`, for the reason that
-`Event` gives.)
+Stimuli are immutable. (Those created for every node are not `frozen`, for the reason given at `Event`.)
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from anabranch.errors import RunError
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The instance is created with this input. Only ever the first stimulus.
+    """The instance is created with this input. Always the first stimulus.
 
-    `begin` is False when its creator has no room to run it: it stays PENDING for any worker. A test
-    run brings the `definition` that it follows; other runs are pinned to a stored version. With
-    `only_newest` it is not created if that is not the workflow's newest version any more.
+    `begin` is False when its creator has no room to run it: it stays PENDING for any worker. A test run carries its
+    `definition`; other runs are pinned to a stored version. With `only_newest` it is not created if the workflow has a
+    newer version by then.
     """
 
     input: Payload
@@ -40,9 +39,9 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class LeaseAcquired:
-    """A worker took the instance over, which is under suspicion if its row has a `blame`.
+    """A worker took over the instance, which is a suspect if its row has a `blame`.
 
-    A handover, a due timer or a store outage puts nobody under suspicion.
+    A handover, a due timer or a store outage makes no suspects.
     """
 
     blame: Blame | None = None
@@ -68,7 +67,7 @@ class AwaitsSignal:
 
 @dataclass(frozen=True, slots=True)
 class AwaitsAnySignal:
-    """A coded step asks for the first signal that fits one of these, each by the name of its event."""
+    """A coded step asks for the first signal that matches one of these, by event name."""
 
     events: Mapping[str, Payload | None]
     timeout_ms: int | None
@@ -95,7 +94,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class AwaitsTime:
-    """A coded step sleeps for so long, counted from the decision."""
+    """A coded step sleeps for this duration, counted from the decision."""
 
     duration_ms: int
 
@@ -109,12 +108,13 @@ class AwaitsInstant:
 
 @dataclass(frozen=True, slots=True)
 class LegacyReplayed:
-    """A function has replayed all that a version without workflow loops recorded: what comes now has the new rules."""
+    """A function has replayed everything that a version without workflow loops recorded; from now on it follows the new
+    rules."""
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A coded step is about to do what must be in the log before it is done: starting a child."""
+    """A coded step is about to start a child; that must be in the log first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,8 @@ class StepReport:
 
 @dataclass(frozen=True, slots=True)
 class FunctionSuspended:
-    """The workflow function only waits, and has been unwound: for these places, of which it just asked for some."""
+    """The workflow function only waits and has been unwound. It waits for these keys, some of which it has just asked
+    for."""
 
     awaited: Sequence[tuple[str, str]]
     asked: Sequence[StepReport] = ()
@@ -164,7 +165,7 @@ class FunctionSuspended:
 
 @dataclass(frozen=True, slots=True)
 class FunctionBlocked:
-    """The function cannot go on here: it is unknown, or its code no longer matches its log."""
+    """The function cannot continue on this worker: it is unknown here, or its code no longer matches its log."""
 
     code: str
     message: str
@@ -187,7 +188,7 @@ class NodeResult:
 
 @dataclass(frozen=True, slots=True)
 class TimersDue:
-    """The clock moved: whatever is due now fires, oldest due time first; then unfinished loops go on."""
+    """Whatever is due now fires, oldest due time first; then unfinished loops continue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +202,7 @@ class SignalSent:
 
 @dataclass(frozen=True, slots=True)
 class ChildEnded:
-    """A run that a node has started is over."""
+    """A child run has ended."""
 
     child_id: str
     status: Status
@@ -211,31 +212,32 @@ class ChildEnded:
 
 @dataclass(frozen=True, slots=True)
 class LogReloaded:
-    """Something was found out (rows that another process appended, children that run on): do what follows from it."""
+    """The log was read again (another process appended rows) or children were checked: decide what follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationDue:
-    """Pure nodes are dispatched and not evaluated yet: after a start, a takeover, or a decision that did enough."""
+    """Pure nodes are dispatched but not evaluated yet: after a start, a takeover, or a decision that reached its
+    bound."""
 
 
 @dataclass(frozen=True, slots=True)
 class CancelRequested:
-    """Somebody asked for the end of the instance."""
+    """A caller cancels the instance."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class PauseRequested:
-    """Somebody asked that the run stands still; `why` is for people. What is being done for it is let end."""
+    """A caller pauses the run; `why` is shown to people. Executions under way may end."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class ResumeRequested:
-    """Somebody asked that a suspended run goes on."""
+    """A caller resumes a suspended run."""
 
     by: str
 

@@ -17,7 +17,7 @@ PINS_BYTES_MAX = 4 * 1_048_576
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """What a node puts out in a test run, without being executed."""
+    """The output of a node in a test run, in place of executing it."""
 
     output: Any
     handle: str | None = None
@@ -30,7 +30,7 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class TestRunPlan:
-    """How a test run differs from a run of its graph."""
+    """The pins of a test run and where it ends."""
 
     __test__ = False
 
@@ -41,7 +41,7 @@ class TestRunPlan:
 
     @property
     def is_whole(self) -> bool:
-        """It does not differ."""
+        """Whether the test run has no pins and runs the whole graph."""
         return not self.pins and self.until is None
 
     @property

@@ -23,12 +23,12 @@ from anabranch.engine.rules.shared.decisions import Decision
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.stimuli import EvaluationDue, LeaseAcquired, NodeResult, Started, Stimulus
 
-# 256 transitions or 4 MB a commit: throughput stops growing between 100 and 500 transitions a batch, and
-# a bigger batch only makes everybody in it wait longer.
+# 256 transitions or 4 MB per commit: throughput stops growing between 100 and 500 transitions per batch, and a larger
+# batch only delays everything in it.
 BATCH_TRANSITIONS_MAX = 256
 BATCH_BYTES_MAX = 4_194_304
 
-# 2,000 rows a commit: pure nodes make hundreds of rows of one stimulus.
+# 2,000 rows per commit: with pure nodes, one stimulus can lead to hundreds of rows.
 BATCH_ROWS_MAX = 2_000
 
 # Waits longer than a second are parked (the instance leaves memory); shorter ones would cost
@@ -93,16 +93,13 @@ class Transition:
 class Outcome:
     """The outcome of a commit.
 
-    `won` names the instances whose transitions are written. Every other is *unknown*, not lost
-    (a lock skipped looks the same as a version moved): re-read before deciding again.
-    `existing` maps a creation that met its idempotency key to the instance that has it.
-    `refused` names transitions whose data the database does not take, with its reason: they stood
-    alone and still failed; their neighbours are not harmed. `rejected` names creations whose
-    workflow is not there any more, or not at the version that must be its newest, or that no
-    activation of their parent asks for any more.
-    `woken` has the versions of the parents that were woken by a child's end, `cancelled` the
-    children that were cancelled. `locked` names transitions that were not written because somebody else
-    has locked what they need: they may win later, as they are.
+    `won` names the instances whose transitions are written. Every other one is *unknown*, not lost (a skipped lock
+    looks the same as a changed version): re-read before deciding again. `existing` maps a creation with a used
+    idempotency key to the instance that has it. `refused` names transitions whose data the database refuses even alone,
+    with its reason; the others in the batch are not affected. `rejected` names creations whose workflow is deleted or
+    has a newer version, or whose parent's activation has ended. `woken` has the versions of parents that a child's end
+    woke, `cancelled` the cancelled children. `locked` names transitions that were not written because other sessions
+    lock their rows; they may win later, unchanged.
     """
 
     won: frozenset[str] | set[str]
@@ -117,7 +114,7 @@ class Outcome:
 
 @dataclass(slots=True, eq=False)
 class LeasedState:
-    """An instance that this worker holds: its state in memory and the row's guard values."""
+    """An instance that this worker owns: its state in memory and the guard values of its row."""
 
     state: AnyState
     version: int
@@ -145,7 +142,7 @@ class LeasedState:
 
 @dataclass(slots=True, eq=False)
 class PendingTransition:
-    """What one instance wants to do in a commit: the stimuli, the decisions, the transition they add up to."""
+    """One instance's part of a planned commit: stimuli, decisions, and the resulting transition."""
 
     leased: LeasedState
     stimuli: Sequence[Stimulus]
@@ -171,7 +168,7 @@ class Planned:
 
 @dataclass(slots=True, eq=False)
 class Won:
-    """A committed pending transition and what must be performed because of it."""
+    """A committed transition and what must be performed because of it."""
 
     pending: PendingTransition
     events: Sequence[Event]
@@ -215,12 +212,12 @@ def plan_transitions(
     transitions_max: int = BATCH_TRANSITIONS_MAX,
     evaluations_max: int = EVALUATIONS_MAX,
 ) -> Planned:
-    """Decide the stimuli of each holding in order, until the batch is full.
+    """Decide the stimuli of each instance in order, until the batch is full.
 
-    Takes from `work` only what fits: at most `transitions_max` transitions, and no further one once 4 MB or
-    2,000 rows are reached, or loops and pure nodes have worked for `LOOP_WORK_MAX`. Each transition evaluates
-    `evaluations_max` pure nodes at most. Each holding may appear once; its state is evolved at once and must be
-    thrown away if its transition does not win.
+    Takes from `work` only what fits: at most `transitions_max` transitions, and no further one once 4 MB or 2,000 rows
+    are reached, or loops and pure nodes have worked for `LOOP_WORK_MAX`. Each transition evaluates `evaluations_max`
+    pure nodes at most. Each instance may appear once. Its state is evolved at once and must be discarded if its
+    transition does not win.
     """
     planned = Planned([], [])
     size = rows = 0
@@ -249,10 +246,10 @@ def plan_transitions(
 
 
 def _evaluations_allowed(leased: LeasedState, stimuli: Sequence[Stimulus], evaluations_max: int) -> int:
-    """How many pure nodes these stimuli may have evaluated.
+    """How many pure nodes these stimuli may evaluate.
 
-    What a worker was perhaps lost over, or a database refused, is tried again by `EvaluationDue` alone: what else has
-    arrived, such as the result of a handler, is stored before that.
+    An evaluation that may have killed a worker, or that the database refused, is repeated only by `EvaluationDue`, so
+    that other stimuli, such as a handler's result, are stored first.
     """
     is_suspect = leased.state.suspicion is not None or leased.evaluates_singly
     if not is_suspect and not any(isinstance(each, LeaseAcquired) and each.blame is not None for each in stimuli):
@@ -287,10 +284,9 @@ def apply_outcome(planned: Planned, outcome: Outcome) -> AppliedOutcome:
 
 
 def was_written(transition: Transition, log: Sequence[Event]) -> bool:
-    """Is a transition of unknown fate in this log? `log` must reach back to the transition's first event.
+    """Whether a transition of unknown outcome is in this log. `log` must reach back to the transition's first event.
 
-    Seqs are given under the version check, so the winner of the version wrote these seqs: if
-    the rows there are ours, we did.
+    Seqs are assigned under the version check, so if the rows at these seqs are ours, the transition was written.
     """
     stored = {event.seq: event for event in log}
     return all(_same_row(event, stored.get(event.seq)) for event in transition.events)
@@ -369,10 +365,9 @@ def _is_takeover(stimuli: Sequence[Stimulus]) -> bool:
 
 
 def _is_idle(leased: LeasedState, stimuli: Sequence[Stimulus], now: int) -> bool:
-    """Nothing runs and nothing is due soon: the instance is parked, by a transition without events if need be.
-
-    (One that was woken by a signal which fits no wait has nothing to say, and shall not stay in memory.)
-    A suspended one stays only until what is under way for it has been answered; that may be by these stimuli.
+    """Whether nothing runs and nothing is due soon, so that the instance can be parked, by a transition without events
+    if need be. (An instance woken by a signal that matches no wait has no events, but must leave memory.) A suspended
+    instance stays until its executions have ended, which may be by these stimuli.
     """
     state = leased.state
     if state.suspension is not None:
@@ -384,7 +379,7 @@ def _is_idle(leased: LeasedState, stimuli: Sequence[Stimulus], now: int) -> bool
 
 
 def _set_lease(transition: Transition, leased: LeasedState, *, parks: bool, now: int, lease_ms: int) -> None:
-    """Keep, extend, park or give up the instance with this very transition."""
+    """Keep, extend, park or release the instance as part of this transition."""
     state = leased.state
     if state.terminal is not None:
         transition.release = True
@@ -398,7 +393,7 @@ def _set_lease(transition: Transition, leased: LeasedState, *, parks: bool, now:
         transition.release, transition.available_at = True, state.next_due()
         return
     if transition.new_run is not None or leased.lease_until - now < lease_ms // 2:
-        # Extending only when half is gone keeps most updates off the available_at index (HOT).
+        # Extending only when half of the lease is gone keeps most updates off the available_at index (HOT).
         transition.available_at = now + lease_ms
     if transition.status is _WAITING:
         transition.status = _RUNNING  # a wait under a second keeps its worker
@@ -427,5 +422,5 @@ def _won(pending: PendingTransition, transition: Transition) -> Won:
 
 
 def answered(stimuli: Iterable[Stimulus]) -> list[Dispatch]:
-    """The attempts whose results these are, as far as they are results."""
+    """The attempts that end with these stimuli."""
     return [Dispatch(each.node_id, each.scope, each.attempt) for each in stimuli if isinstance(each, NodeResult)]

@@ -17,8 +17,8 @@ import orjson
 
 from anabranch.errors import ValueNotStorable, ValueTooLarge
 
-# 1 MB for the input and for each output: a value travels through memory, one log row and
-# sockets; bigger ones belong in a file or object store with a reference in the run.
+# 1 MB for the input and for each output: a value passes through memory, one log row and sockets. Keep larger data in a
+# file or object store, with a reference in the run.
 VALUE_BYTES_MAX = 1_048_576
 
 # 64 levels: deeper JSON is an attack or an accident, and parsers recurse.
@@ -28,7 +28,7 @@ _ESCAPED_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 _NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 _STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 
-# Exactly these: what only looks like one of them (a text enum, a named tuple) would come back as another thing.
+# Exactly these types: a subclass (a text enum, a named tuple) would be read back as another type.
 _SCALARS = frozenset({type(None), bool, int, float, str})
 _LISTS = frozenset({list, tuple})
 _PLAIN = _SCALARS | _LISTS | {dict}
@@ -57,10 +57,9 @@ class Payload:
     def of(cls, value: Any, *, bytes_max: int = VALUE_BYTES_MAX) -> Payload:
         """Check a value that comes from outside and encode it.
 
-        Plain JSON is taken: None, bool, int, float, str, list, tuple, and dict with str keys,
-        none of their subclasses. What you get holds the value as it will be read back (tuples
-        became lists) and shares nothing with what was given. Raises ValueNotStorable,
-        naming the place, or ValueTooLarge.
+        Plain JSON is taken: None, bool, int, float, str, list, tuple, and dict with str keys, none of their subclasses.
+        The result has the value as it will be read back (tuples become lists) and shares nothing with the argument.
+        Raises ValueNotStorable with the JSON pointer, or ValueTooLarge.
         """
         try:
             raw = orjson.dumps(value, option=_OPTIONS)
@@ -85,7 +84,7 @@ class Payload:
 
     @classmethod
     def trusted(cls, value: Any) -> Payload:
-        """Encode a value of our own making (already checked parts in a small shell)."""
+        """Encode a value that the engine built from parts that are already checked."""
         return cls(value, orjson.dumps(value))
 
 
@@ -93,8 +92,8 @@ EMPTY = Payload({}, b"{}")
 NULL = Payload(None, b"null")
 
 
-# The checks are a few passes in C over the encoded text, or over one level of the value at a time:
-# a megabyte costs milliseconds, where a walk from value to value would hold up the event loop.
+# The checks are a few passes in C over the encoded text, or over one level of the value at a time: a megabyte takes
+# milliseconds. A walk from value to value would block the event loop.
 
 
 def _has_nul(raw: bytes) -> bool:
@@ -102,7 +101,8 @@ def _has_nul(raw: bytes) -> bool:
 
 
 def is_plain(root: Any) -> bool:
-    """Of the types of JSON only? orjson writes enums and UUIDs too, and they would come back as text or numbers."""
+    """Whether the value has JSON types only. orjson also encodes enums and UUIDs, which would be read back as text or
+    numbers."""
     level = [root]
     while level:
         types = set(map(type, level))
@@ -117,7 +117,8 @@ def is_plain(root: Any) -> bool:
 
 
 def _is_not_finite(value: Any, raw: bytes) -> bool:
-    """orjson writes NaN and Infinity as null; only a text with a null in it may hide one."""
+    """Whether the value contains NaN or Infinity. orjson writes them as null, so only a text with a null can hide
+    one."""
     if b"null" not in raw:
         return False
     try:
@@ -137,7 +138,7 @@ def _is_deep(raw: bytes) -> bool:
 
 
 def _find_problem(root: Any) -> str | None:
-    """The first thing in a value that cannot be stored, with its JSON pointer; None if all is well."""
+    """The first part of a value that cannot be stored, with its JSON pointer; None if there is none."""
     stack: list[tuple[Any, str, int]] = [(root, "", 1)]
     while stack:
         value, pointer, depth = stack.pop()

@@ -1,4 +1,4 @@
-"""Arguments of steps: kept with the first row of a step, so that a replay with other arguments is found.
+"""Arguments of steps: noted with the first row of a step, so that a replay with other arguments is detected.
 
 Pure. `durable.steps` notes the arguments of each call, `durable.function_run` compares them with the log. A note is a
 hash of the arguments' JSON and the beginning of that JSON for people: `9f86d081884c7d65 ["salt"]`. Values that are not
@@ -19,10 +19,10 @@ import orjson
 
 from anabranch.engine.rules.values import is_plain
 
-# 200 characters: enough to tell two calls apart; they are written with the first row of every step.
+# 200 characters tell two calls apart; every first row of a step has them.
 SHOWN_CHARACTERS_MAX = 200
 
-# 64 bits: nobody is to be kept from making two that are equal, and by chance two of 10,000 steps are not.
+# 64 bits: two of 10,000 steps do not collide by chance. No protection against deliberate collisions is needed.
 _HASH_BYTES = 8
 
 # 64 levels, as for every JSON value: what is nested deeper counts by its type.
@@ -47,17 +47,17 @@ _OPTIONS = (
 
 
 def note_of(arguments: Any) -> str:
-    """The note of these arguments, a JSON value but for what counts by its type."""
+    """The note of these arguments. Values that are not JSON are represented by the names of their types."""
     raw = _json(arguments)
     hashed = blake2b(raw, digest_size=_HASH_BYTES).hexdigest()
-    # A character has at most four bytes; of the last one, some may be missing.
+    # A character has at most four bytes; the last one may be cut.
     return f"{hashed} {raw[: 4 * SHOWN_CHARACTERS_MAX].decode(errors='ignore')[:SHOWN_CHARACTERS_MAX]}"
 
 
 def note_of_call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     """The note of `function(*args, **kwargs)`: a list, or an object with `args` and `kwargs`.
 
-    An argument whose parameter is called like a secret is one, though its call does not name it.
+    An argument counts as a secret if its parameter is named like one, even when it is passed by position.
     """
     code = getattr(function, "__code__", None)
     if isinstance(code, CodeType) and (hidden := _secret_parameters(code)):
@@ -67,7 +67,8 @@ def note_of_call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapp
 
 
 def differ(recorded: str | None, asked: str | None) -> bool:
-    """Are these notes of other arguments? Rows of older versions, and steps without arguments, have none."""
+    """Whether the notes are of different arguments. Rows of older versions, and steps without arguments, have no
+    note."""
     if recorded is None or asked is None or recorded == asked:
         return False
     return recorded.partition(" ")[0] != asked.partition(" ")[0]
@@ -85,7 +86,7 @@ def _secret_parameters(code: CodeType) -> frozenset[int]:
 
 
 def _json(arguments: Any) -> bytes:
-    """The JSON that is hashed: at once where it is JSON already and nothing in it may be a secret."""
+    """The JSON that is hashed. Fast path: the value is JSON already and cannot contain a secret."""
     try:
         raw = orjson.dumps(arguments, option=_OPTIONS)
     except (TypeError, orjson.JSONEncodeError):
@@ -97,7 +98,7 @@ def _json(arguments: Any) -> bytes:
 
 
 def _plain(value: Any, depth: int) -> Any:
-    """The value as JSON: what is none as the name of its type, secrets as a mask."""
+    """The value as JSON, with type names for values that are not JSON and a mask for secrets."""
     kind = type(value)
     if kind is str:
         return _text(value)

@@ -1,7 +1,7 @@
 """Decisions about coded runs: what follows from the outcome of a function or step, from timers, signals and children.
 
-Pure. Called by `rules.decide`, which has already dropped what comes too late. `shared.decisions` has what drawn runs
-need, too.
+Pure. Called by `rules.decide`, which has already dropped stimuli that come too late. `shared.decisions` is shared with
+drawn runs.
 """
 
 from __future__ import annotations
@@ -80,20 +80,20 @@ from anabranch.errors import RunError
 
 FUNCTION_ERROR_HINT = "Deploy code without the error, and resume the run: its function is tried once more."
 
-# 10,000 steps: every one of them is read again whenever the function is called again; longer histories
-# belong into several runs that start each other.
+# 10,000 steps: each call of the function reads all of them again; split longer histories into several runs that start
+# each other.
 STEPS_MAX = 10_000
 
-# A function that nobody can run is offered again after 5 s, then after twice as long, up to 5 min: a
-# deployment takes seconds, a forgotten one shall cost next to nothing.
+# A function that no worker can run is offered again after 5 s, then after twice as long, up to 5 min: a deployment
+# takes seconds, and a forgotten run must cost next to nothing.
 OFFER_AGAIN_MS = RetryPolicy(kind="exp", base_ms=5_000, max_ms=300_000)
 
 
 class CodedDecisionBuilder(DecisionBuilder[CodedState]):
-    """One decision about a coded run in the making."""
+    """Collects the events and commands of one decision about a coded run."""
 
     def end_instance(self, event_type: EventType, payload: Payload, message: str | None = None) -> None:
-        """The run ends: children that its steps still await, or were about to start, have nobody any more."""
+        """End the run; also cancel children that its steps still await or were about to start."""
         for step in self.state.steps.values():
             if step.kind is StepKind.CHILD and not step.has_ended:
                 self.cancels.append(step.child_of(self.state.head.instance_id))
@@ -121,7 +121,7 @@ def _decide(notes: CodedDecisionBuilder, stimulus: Stimulus) -> Decision:
         case NodeResult():
             function = state.awaits(stimulus.node_id, stimulus.scope, stimulus.attempt)
             if function is None:
-                return NOTHING  # a duplicate, or an attempt that was given up
+                return NOTHING  # a duplicate, or an attempt that was cancelled
             _function_answered(notes, function, stimulus.outcome)
             was_running = not notes.events  # its job is done: if it still runs after this, it needs another one
         case StepReport():
@@ -227,7 +227,7 @@ def _step_reported(notes: CodedDecisionBuilder, report: StepReport) -> None:
     """A step of the running function has an outcome or a request."""
     state = notes.state
     if state.awaits(*FUNCTION_KEY, report.function_attempt) is None:
-        return  # a function that is not the run's any more
+        return  # from a call that is over
     step = state.steps.get((report.name, report.scope))
     if isinstance(report.outcome, LegacyReplayed):
         if state.function is not None and state.function.loop_since is None:
@@ -239,7 +239,7 @@ def _step_reported(notes: CodedDecisionBuilder, report: StepReport) -> None:
     if step is not None and (step.has_ended or step.attempt != report.attempt or step.phase is not Phase.DISPATCHED):
         return  # a duplicate
     if isinstance(report.outcome, Begun) and (step is not None or _is_only_told(state, report)):
-        return  # a duplicate, from a commit that was taken for lost: it has begun
+        return  # a duplicate: a commit that seemed lost has begun it
     if step is None and len(state.steps) >= STEPS_MAX:
         message = f"the run asks for more than {STEPS_MAX} steps; let it start other runs for parts of its work"
         notes.fail_instance(RunError("STEP_LIMIT", "StepLimit", message, report.name, report.scope))
@@ -265,12 +265,14 @@ def _step_reported(notes: CodedDecisionBuilder, report: StepReport) -> None:
 
 
 def _is_only_told(state: CodedState, report: StepReport) -> bool:
-    """Is it under way in any case, while nothing may begin in the log of a suspended run? Its end is taken."""
+    """Whether this reports the end of a step that is already executing: such an end is recorded although the run is
+    suspended."""
     return report.mark.kind is StepKind.RUN and state.suspension is not None
 
 
 def _cancel_step(notes: CodedDecisionBuilder, report: StepReport, step: Step | None) -> None:
-    """Nobody waits for the step any more: no signal, timer or child is to be its, and no replay begins it again."""
+    """The function no longer waits for the step: no signal, timer or child is assigned to it, and no replay begins it
+    again."""
     if step is not None and step.has_ended:
         return
     if step is not None and step.kind is StepKind.CHILD:
@@ -279,9 +281,8 @@ def _cancel_step(notes: CodedDecisionBuilder, report: StepReport, step: Step | N
 
 
 def _open_timer(notes: CodedDecisionBuilder, report: StepReport, due_at: int) -> None:
-    """A timer outlives what the function can do now, or has come: then its row is its end.
-
-    While the run is suspended none comes.
+    """Open a timer that the function still waits for, or complete one that has fired. No timer fires while the run is
+    suspended.
     """
     if due_at > notes.now or notes.state.suspension is not None:
         _wait(notes, report, DelayStarted(due_at).payload)
@@ -291,7 +292,7 @@ def _open_timer(notes: CodedDecisionBuilder, report: StepReport, due_at: int) ->
 
 
 def _open_wait(notes: CodedDecisionBuilder, report: StepReport, asked: AwaitsSignal | AwaitsAnySignal) -> None:
-    """A step asks for a signal: one that was kept completes it at once, as does no time to wait for one."""
+    """A step waits for a signal. A kept signal completes it at once, and so does a timeout of zero."""
     note, signal = signal_wait(notes, asked)
     _wait(notes, report, note)
     step = notes.state.steps[report.name, report.scope]
@@ -307,13 +308,13 @@ def _wait(notes: CodedDecisionBuilder, report: StepReport, note: Payload) -> Non
 
 
 def _attempt_failed(notes: CodedDecisionBuilder, report: StepReport, failed: Failed) -> None:
-    """A try failed: another is due later, or that was the last."""
+    """An attempt failed: schedule the next one, or fail the step."""
     step = notes.state.steps.get((report.name, report.scope))
     attempt = report.attempt if step is None else step.counted_attempt
     note = next_try(notes, report.retry, attempt, failed, key=f"{report.scope}/{report.name}")
     if note is None:
         if report.mark.kind is StepKind.CHILD:
-            # It may have been created, and the answer lost.
+            # The child may have been created although the response was lost.
             instance_id = notes.state.head.instance_id
             own = child_id(instance_id, report.name, report.scope) if step is None else step.child_of(instance_id)
             notes.cancels.append(own)
@@ -326,7 +327,7 @@ def _attempt_failed(notes: CodedDecisionBuilder, report: StepReport, failed: Fai
 def _complete(
     notes: CodedDecisionBuilder, step: Step | StepReport, output: Payload, *, handle: str | None = None
 ) -> None:
-    """The step ends well, unless its output would overfill the run."""
+    """Complete the step, or fail it if its output would exceed the run's limit."""
     if notes.state.bytes + len(output.raw) > CONTEXT_BYTES_MAX:
         message = f"with this output the steps of the run would pass {CONTEXT_BYTES_MAX} bytes"
         error = RunError("CONTEXT_TOO_LARGE", "ContextTooLarge", message, step.name, step.scope, step.attempt)
@@ -364,9 +365,9 @@ def _append(
 
 # -- what arrives by itself ----------------------------------------------------------------------
 def _catch_up(notes: CodedDecisionBuilder) -> None:
-    """Begin if it is time, then fire whatever is due, oldest due time first; a signal in the log beats its timeout.
+    """Begin if it is time, then fire whatever is due, oldest due time first.
 
-    Nothing while the run is suspended.
+    A signal that is in the log takes precedence over its timeout. Does nothing while the run is suspended.
     """
     if notes.state.suspension is not None:
         return
@@ -401,7 +402,7 @@ def _step_due(notes: CodedDecisionBuilder, step: Step) -> None:
 
 
 def _serve_promises(notes: CodedDecisionBuilder) -> None:
-    """Waits whose signal has arrived take it, unless the run is suspended."""
+    """Let waits take the signals assigned to them, unless the run is suspended."""
     promises = notes.state.promises
     while promises and notes.state.suspension is None and not notes.state.is_terminal:
         wait = next(iter(promises.values()))
@@ -414,7 +415,7 @@ def _serve_promises(notes: CodedDecisionBuilder) -> None:
 def _child_ended(notes: CodedDecisionBuilder, ended: ChildEnded) -> None:
     step = notes.state.children.get(ended.child_id)
     if not isinstance(step, Step):
-        return  # heard of before, or nobody waits any more
+        return  # a duplicate, or the wait is over
     worth = child_result(ended)
     if isinstance(worth, Payload):
         _complete(notes, step, worth, handle=DEFAULT_HANDLE)

@@ -38,7 +38,7 @@ def _input_set(state: CodedState, event: Event) -> None:
 
 
 def _system_set(state: CodedState, event: Event) -> None:
-    """A function that was postponed is offered again when it is due; other notes change nothing but its rules."""
+    """A blocked function gets its next due time. Other notes change nothing but the replay rules."""
     said, function = read_system(event.payload), state.function
     if function is None:
         return
@@ -86,7 +86,7 @@ def _waiting(state: CodedState, event: Event) -> None:
 
 
 def _function_waiting(state: CodedState, *, ready: bool) -> None:
-    """It was suspended; `ready`: and is to run again at once."""
+    """The function was suspended; `ready` means that it runs again at once."""
     assert state.function is not None, "a function waits after it was dispatched"
     if ready:
         _run_function(state, state.function)
@@ -126,13 +126,14 @@ def _skipped(state: CodedState, event: Event) -> None:
 
 
 def leave_out(state: CodedState, event: Event) -> None:
-    """A failure of a step that is tried again: the step stays known, although it may have no other row."""
+    """Leave out the failure of a step that is executed again. The step stays known although it may have no other
+    row."""
     if event.type is EventType.NODE_FAILED:
         _step_of(state, event).attempt = event.attempt
 
 
 def _reopened(state: CodedState, event: Event) -> None:
-    """What had failed and is not tried again fails once more where the next call of the function asks for it."""
+    """Failed steps that are not executed again fail as recorded when the next call of the function asks for them."""
     instance_reopened(state, event)
     function = state.function
     if function is not None and function.phase is Phase.RETRYING and function.due_seq == event.seq:
@@ -163,7 +164,8 @@ EVOLVE_CODED: dict[EventType, Callable[[CodedState, Event], None]] = {
 
 
 def is_reported_step(state: CodedState, event: Event) -> bool:
-    """Does this row, not folded yet, have a step from the running function, and not from a timer, signal or child?"""
+    """Whether this row, not folded yet, was reported by the running function and not caused by a timer, signal or
+    child."""
     if event.node_id == FUNCTION_NODE_ID:
         return False
     step = state.steps.get((event.node_id, event.scope))
@@ -171,7 +173,7 @@ def is_reported_step(state: CodedState, event: Event) -> bool:
 
 
 def _step_of(state: CodedState, event: Event) -> Step:
-    """The step that a row is about; its first row makes it."""
+    """The step that a row is about; created by its first row."""
     step = state.steps.get((event.node_id, event.scope))
     if step is None:
         created_in = 0 if state.function is None else state.function.attempt
@@ -200,7 +202,7 @@ def _end_step(state: CodedState, event: Event) -> Step:
 
 
 def _resume(state: CodedState) -> None:
-    """One of its steps has an outcome: a suspended function runs again."""
+    """Make a suspended function run again, because one of its steps has ended."""
     if state.function is not None and state.function.phase is Phase.WAITING:
         _run_function(state, state.function)
 

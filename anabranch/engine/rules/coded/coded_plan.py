@@ -1,4 +1,4 @@
-"""The compiled form of a coded definition: what the database knows of it. The function itself is in the workers.
+"""The compiled form of a coded definition: the options that the database stores. The function itself is in the workers.
 
 Pure. A server without the code reads it from the definition that a worker has registered, so that a start applies
 deadline, retention and retry there as well.
@@ -43,7 +43,7 @@ class CodedPlan:
 def coded_plan(name: str, version: int, options: Mapping[str, Any], *, python: str = "") -> CodedPlan:
     """The plan of a workflow with these options: `{"retry", "deadline", "retention"}`, null or absent by default.
 
-    Raises ValueError naming the one that is wrong.
+    Raises ValueError that names the invalid option.
     """
     retry = options.get("retry")
     return CodedPlan(

@@ -1,7 +1,7 @@
 """The journal: the state of one coded run, folded from its log.
 
-Plain objects that only `evolve` changes. Steps stay in it when they have ended: a function that is
-called again asks for them all over again.
+Plain objects that only `evolve` changes. Ended steps stay in it, because the next call of the function asks for all of
+them again.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Step(OpenActivation):
 
     @property
     def place(self) -> tuple[str, str]:
-        """Name and scope: which activation of its run it is."""
+        """Name and scope: the key of the step's activation within the run."""
         return self.name, self.scope
 
     @property
@@ -76,7 +76,7 @@ class Step(OpenActivation):
 
 
 class FunctionActivation(OpenActivation):
-    """The function of a coded run, in its present attempt."""
+    """The workflow function of a coded run, in its current attempt."""
 
     __slots__ = (
         "began_at",
@@ -114,7 +114,7 @@ class FunctionActivation(OpenActivation):
 
     @property
     def place(self) -> tuple[str, str]:
-        """Where the function is."""
+        """The key of the function's activation."""
         return FUNCTION_KEY
 
 
@@ -122,7 +122,7 @@ OpenInCode: TypeAlias = Step | FunctionActivation
 
 
 class CodedState(RunState[OpenInCode, FunctionActivation]):
-    """Everything that decisions about one coded run need to know, and what its function is answered with."""
+    """Everything that decisions about one coded run need, and the results for its function."""
 
     __slots__ = ("bytes", "endings", "function", "input", "plan", "steps")
 
@@ -147,9 +147,10 @@ class CodedState(RunState[OpenInCode, FunctionActivation]):
         return None if step is None or step.has_ended else step
 
     def scope_for(self, name: str, scope: str, *, attempt: int) -> str:
-        """Under which scope a call is recorded in this attempt of the workflow.
+        """The scope that a call is recorded under in this attempt of the workflow.
 
-        What had failed or was given up runs anew; what completed is found where it is, in whatever attempt it did.
+        Steps that failed or were cancelled in an earlier attempt run again under a new scope; completed ones are found
+        under their old one.
         """
         found, latest = scope, self.steps.get((name, scope))
         for number in range(2, attempt + 1):

@@ -21,7 +21,7 @@ FUNCTION_KEY = (FUNCTION_NODE_ID, FUNCTION_SCOPE)
 Rows: TypeAlias = frozenset[int]
 """Rows of a log, by their seq."""
 
-# 16 rows: a mark is written with every row of its step.
+# 16 rows: every row of a step repeats its mark.
 ROWS_LISTED_MAX = 16
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,128}")
@@ -54,7 +54,7 @@ def scope_of_call(number: int) -> str:
 def scope_of_timer(due_at: int, number: int) -> str:
     """The scope of the first, second, … timer of an attempt with this due time: `#1700000005000`, `#1700000005000.2`.
 
-    By content, not by order: a timer that is added elsewhere in the function shifts none.
+    Named by due time, not by order, so that a timer added elsewhere in the function renames no other.
     """
     return f"#{due_at}" if number == 1 else f"#{due_at}.{number}"
 
@@ -65,13 +65,14 @@ def scope_of_attempt(scope: str, attempt: int) -> str:
 
 
 def scope_of_first_attempt(scope: str) -> str:
-    """The scope without the attempt of the workflow: that of the call, in every attempt."""
+    """The scope without the attempt of the workflow: it is the same in every attempt."""
     return scope.partition("@")[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What every row of a step says beside its outcome: its kind, and the last rows known when it was asked for."""
+    """The kind of a step, and the last rows that the function knew when it asked for the step. Part of every row of
+    it."""
 
     kind: StepKind
     after: str
@@ -86,12 +87,12 @@ class Mark:
 
     @property
     def text(self) -> str:
-        """As it is stored: `run:7`."""
+        """The stored form: `run:7`."""
         return f"{self.kind.value}:{self.after}"
 
     @property
     def rows(self) -> range | tuple[int, ...]:
-        """The rows; of a range, all that may be meant."""
+        """The rows; for a range, every row in it."""
         first, dash, last = self.after.partition("-")
         if dash:
             return range(int(first), int(last) + 1)
@@ -99,7 +100,7 @@ class Mark:
 
     @property
     def latest_row(self) -> int | None:
-        """The latest row that the step followed: its function could ask for it then."""
+        """The latest row that the step followed; the function could ask for it from then on."""
         rows = self.rows
         return rows[-1] if rows else None
 
@@ -111,7 +112,7 @@ _KINDS = {kind.value: kind for kind in StepKind}
 
 
 def variable_and_mark(stored: str | None) -> tuple[str | None, Mark | None]:
-    """What the column `output_variable` of a row has: the variable that a node writes, or the mark of a step.
+    """The variable and the mark in the column `output_variable`: nodes store a variable there, steps a mark.
 
     Variables are identifiers, and every mark has a colon.
     """

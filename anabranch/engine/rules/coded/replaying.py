@@ -17,13 +17,15 @@ _SEED_BYTES = 6
 
 
 def replay_rules(run_id: str, *, python: str, seed: int | None = None) -> ReplayRules:
-    """What the row says. Another `python` may order otherwise what asyncio leaves open.
+    """The replay rules in the row. Another version of Python may order callbacks differently where asyncio leaves it
+    open.
 
-    `seed` is what hashes and random numbers begin with; None: it is made of the run's id.
+    Hashes and random numbers start at `seed`; None: the seed is derived from the run's id.
     """
     return ReplayRules(LOOP_VERSION, python, seed_of(run_id) if seed is None else seed)
 
 
 def seed_of(run_id: str) -> int:
-    """A number of the run's own: with equal ones the tasks of many runs would meet in the same buckets of a hash."""
+    """A seed derived from the run's id. With equal seeds the tasks of many runs would collide in the same hash
+    buckets."""
     return int.from_bytes(blake2b(run_id.encode(), digest_size=_SEED_BYTES).digest())

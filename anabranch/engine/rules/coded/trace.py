@@ -16,7 +16,7 @@ from anabranch.engine.rules.history import Activation
 # 1,000 steps: what a canvas can show; the log has them all.
 TRACED_MAX = 1_000
 
-# No step can be called so: names have no @.
+# No step can have this name: step names contain no @.
 START_ID = "@start"
 
 
@@ -24,7 +24,8 @@ START_ID = "@start"
 class TracedStep:
     """A step as a node of the graph.
 
-    Two kinds are no steps: `start` is where the function began, `join` where many branches met before others began.
+    Two kinds are not steps: `start` is where the function began, `join` is where several branches met before others
+    began.
     """
 
     id: str
@@ -35,7 +36,7 @@ class TracedStep:
 
 @dataclass(slots=True)
 class Trace:
-    """Nodes, the start first, and edges (from, to); what followed from no step followed from the start."""
+    """Nodes, the start first, and edges (from, to). Steps without a predecessor follow from the start."""
 
     steps: list[TracedStep]
     edges: list[tuple[str, str]]
@@ -60,7 +61,7 @@ def trace(activations: Iterable[Activation]) -> Trace:
 
 
 def _connect(graph: Trace, rows: str, followers: list[str], ended: dict[int, str]) -> None:
-    """What ended by these rows comes before all of these steps."""
+    """Connect the steps that ended with these rows to all of these steps."""
     known = Mark(StepKind.RUN, rows).rows
     before = [ended[row] for row in known if row in ended] or [START_ID]
     if len(before) > 1 and len(followers) > 1:

@@ -1,6 +1,6 @@
 """The state of a drawn run: scopes, open activations, running loops, and what templates can read.
 
-Plain objects that only `evolve` changes. A state belongs to its owner. When a commit is lost it is thrown away, never
+Plain objects that only `evolve` changes. A state has one owner. When a commit loses, the state is discarded, never
 rolled back.
 
 A context is a cheap snapshot of what `{{ctx.…}}` reads. Each scope keeps one persistent map of name → (seq, value). A
@@ -11,9 +11,9 @@ copies nothing. The latest writer (by `seq`) wins, whichever scope it wrote in. 
 An iteration is open from the first event in its scope until its last activation has ended. Its value is derived then
 and never stored, so a recovery derives the same one.
 
-A pass of a region (a loop drawn without a loop node) has a scope of its own for verdicts, and none for names: what its
-nodes write, the next pass sees, and what comes after the region. While a pass is open, or the next one is to be opened,
-the header of the region is open in the scope around it.
+A pass of a region (a loop drawn without a loop node) has its own scope for verdicts, but not for names: the next pass
+and the nodes after the region see what its nodes write. While a pass is open, or the next one is to be opened, the
+header of the region is open in the scope around it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MISSING: Any = object()
 
 
 class Prefix:
-    """The first items of a list that goes on growing: copied when somebody looks, not when it is bound."""
+    """The first items of a list that still grows: copied when read, not when bound."""
 
     __slots__ = ("_items", "_length")
 
@@ -58,7 +58,7 @@ class Prefix:
         return f"Prefix({self.copy()!r})"
 
     def copy(self) -> list[Any]:
-        """The items there were when this was made."""
+        """A copy of the items that existed when this was created."""
         return self._items[: self._length]
 
 
@@ -134,12 +134,12 @@ class Activation(OpenActivation):
 
     @property
     def place(self) -> tuple[str, str]:
-        """Node id and scope: which activation of its run it is."""
+        """Node id and scope: the key of the activation within its run."""
         return self.node.id, self.scope.path
 
 
 class RegionRun:
-    """A region under way: its pass, and what the verdicts of the edges that leave it are so far."""
+    """An open region: its current pass, and the verdicts so far of the edges that leave it."""
 
     __slots__ = ("exits", "is_again", "number", "open_pass", "positions")
 
@@ -208,9 +208,10 @@ class Scope:
 
     @property
     def base(self) -> Scope:
-        """The scope that is no pass: where names are written, and what an unhandled failure ends.
+        """The nearest scope that is not a pass: names are written there, and an unhandled failure ends it.
 
-        Not kept where it is the scope itself: an ended iteration and its values would wait for the garbage collector.
+        Not stored if it is the scope itself: the reference cycle would keep an ended iteration alive until a garbage
+        collection.
         """
         return self if self._around is None else self._around
 
@@ -226,7 +227,7 @@ class Scope:
 
 
 class InstanceState(RunState[Activation, Activation]):
-    """Everything that decisions about one drawn instance need to know."""
+    """Everything that decisions about one drawn instance need."""
 
     __slots__ = ("ends", "plan", "root", "scopes", "unfinished")
 
@@ -260,7 +261,7 @@ class InstanceState(RunState[Activation, Activation]):
         return min(times if due is None else [due, *times], default=None)
 
     def context_of(self, scope: Scope) -> Context:
-        """A snapshot of what an activation in this scope sees now."""
+        """A snapshot of the context of an activation in this scope."""
         scope = scope.base
         if scope.parent is None:
             return Context((scope.entries,))
@@ -293,7 +294,7 @@ class InstanceState(RunState[Activation, Activation]):
 
 
 def merged_ends(ends: Sequence[tuple[str | None, Any]]) -> Any:
-    """The merge of what End nodes collected under their names, in seq order; None if no End was reached."""
+    """The merged results of End nodes that collect under a name, in seq order; None if no End was reached."""
     if not ends:
         return None
     merged: dict[str, Any] = {}
@@ -331,7 +332,7 @@ class LoopRun:
 
     @property
     def results_count(self) -> int:
-        """How many results a round of `while` can see."""
+        """How many results an iteration of `while` can see."""
         return len(self._results)
 
     def output(self) -> Payload:
@@ -340,20 +341,19 @@ class LoopRun:
         return Payload.list_of([outcome for outcome in outcomes if outcome is not None])
 
     def opened(self, index: int, scope: Scope) -> None:
-        """An iteration has begun."""
+        """Note that an iteration has begun."""
         self.open[index] = scope
         self.next_index = index + 1
 
     def closed(self, scope: Scope, context: Context) -> None:
-        """An iteration's last activation has ended: derive what it adds to the list."""
+        """Close an iteration after its last activation, and derive its value."""
         assert scope.owner is not None and scope.owner.node.loop is not None
         del self.open[scope.index]
         self.record(scope.owner, scope.index, *_value_of(scope, scope.owner.node.loop, context))
 
     def pass_through(self, owner: Activation, outer: Context, work: Work) -> None:
-        """Run the next iteration of a loop without body nodes: nothing in it can wait, so it leaves no rows.
-
-        Without rows there is nothing to fold: the next owner runs them all again.
+        """Run the next iteration of a loop without body nodes. Nothing in it can wait, so it leaves no rows, and the
+        next owner of the run computes all of them again.
         """
         spec, index = owner.node.loop, self.next_index
         assert spec is not None
@@ -361,7 +361,7 @@ class LoopRun:
         self.record(owner, index, *_yielded(spec, owner, outer.within(self.bindings(index)), work))
 
     def record(self, owner: Activation, index: int, value: Payload, error: RunError | None) -> None:
-        """Enter the outcome of an iteration as `onItemError` wants it."""
+        """Record the outcome of an iteration according to `onItemError`."""
         spec = owner.node.loop
         assert spec is not None
         outcome: Payload | None = value

@@ -1,6 +1,6 @@
-"""Decisions about drawn runs: an answer of a handler, the end of an activation, the next iterations of a loop.
+"""Decisions about drawn runs: results of handlers, ends of activations, iterations of loops.
 
-Pure. `decide` calls it for an activation that awaits this answer, or for one that is over. Loops continue when an
+Pure. `decide` calls it for an activation that awaits the result, or for one that has ended. Loops continue when an
 iteration has ended, or when a decision had to stop before they were finished. Each ended activation is added to the
 decision's `todo`; `decide` then handles its edges.
 """
@@ -26,7 +26,7 @@ from anabranch.engine.rules.templates.budget import WORK_MAX, Work
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import AnabranchError, RunError
 
-# 16 MB of context a run: it lives in memory while the run is held, and every adoption reads it.
+# 16 MB of context per run: it is in memory while a worker owns the run, and every adoption reads it.
 CONTEXT_BYTES_MAX = 16_777_216
 
 # Looked up once: a member of an enum costs ten times a global before Python 3.12.
@@ -35,20 +35,20 @@ _NODE_DISPATCHED = EventType.NODE_DISPATCHED
 
 _NOTHING_UNFINISHED: frozenset[tuple[str, str]] = frozenset()
 
-# 16 MB: what one template may work through is what all loops of a batch of decisions may, about
-# a tenth of a second in which nobody else is served. What is left is done by the next ones.
+# 16 MB: all loops in a batch of decisions together may do as much work as one template, about a tenth of a second in
+# which the event loop serves nothing else. Later decisions do the rest.
 LOOP_WORK_MAX = WORK_MAX
 
-# What a microsecond or two, a dispatch and a small template take, measured against the budget's
-# 160 bytes a microsecond: 10,000 iterations of one node still open at once.
+# The cost of a dispatch and a small template (one to two µs), in the budget's unit of 160 bytes per µs: 10,000
+# iterations of one node can still open at once.
 ITERATION_UNITS = 250
 DISPATCH_UNITS = 1_250
 TEMPLATE_UNITS = 3_000
 
-# What evaluating a node takes beside its templates and deciding about it, some 12 µs.
+# The cost of evaluating a node and deciding about it, apart from its templates: some 12 µs.
 EVALUATION_UNITS = 2_000
 
-# 200 nodes or 1 MB of outputs a decision: more of them gain nothing, and make the others wait longer.
+# 200 nodes or 1 MB of outputs per decision: larger decisions are no faster and delay other instances.
 EVALUATIONS_MAX = 200
 EVALUATED_BYTES_MAX = 1_048_576
 
@@ -77,7 +77,7 @@ def returned(builder: DrawnDecisionBuilder, activation: Activation, outcome: Com
 
 
 def may_evaluate(builder: DrawnDecisionBuilder) -> bool:
-    """May this decision evaluate another pure node? What it leaves is evaluated by the next ones."""
+    """Whether this decision may evaluate another pure node. Later decisions evaluate the rest."""
     return (
         len(builder.evaluated) < builder.evaluations_max
         and builder.evaluated_bytes < EVALUATED_BYTES_MAX
@@ -86,9 +86,8 @@ def may_evaluate(builder: DrawnDecisionBuilder) -> bool:
 
 
 def evaluate(builder: DrawnDecisionBuilder, activation: Activation) -> None:
-    """Evaluate a pure node that is dispatched: what it comes to is answered as what a handler reports.
-
-    Whatever goes wrong in it is its failure: what it follows from must be written all the same.
+    """Evaluate a dispatched pure node and apply its result like a handler's. Any exception becomes the failure of the
+    node, so that the events before it are still written.
     """
     node, path, attempt = activation.node, activation.scope.path, activation.attempt
     assert node.evaluate is not None, "only pure nodes are left to decisions"
@@ -110,7 +109,7 @@ def evaluate(builder: DrawnDecisionBuilder, activation: Activation) -> None:
 
 
 def open_wait(builder: DrawnDecisionBuilder, activation: Activation, asked: AwaitsSignal) -> None:
-    """A node asks for a signal: one that was kept completes it at once."""
+    """A node waits for a signal; a kept one completes it at once."""
     note, signal = signal_wait(builder, asked)
     builder.emit(EventType.NODE_WAITING, activation, payload=note)
     if signal is None:
@@ -122,15 +121,14 @@ def open_wait(builder: DrawnDecisionBuilder, activation: Activation, asked: Awai
 def open_child_wait(builder: DrawnDecisionBuilder, activation: Activation, asked: AwaitsChild) -> None:
     """A node has started its child and waits for its end, which may have come already.
 
-    The shell finds out that it has ended; cancelling it when nobody waits any more is the store's share of a
-    transition (`Transition.cancels`).
+    The engine reports that end; the store cancels the child if the wait ends first (`Transition.cancels`).
     """
     builder.emit(EventType.NODE_WAITING, activation, payload=ChildAwaited(asked.child_id).payload)
     builder.commands.append(AwaitChild(activation.node.id, activation.scope.path, asked.child_id))
 
 
 def close_child_wait(builder: DrawnDecisionBuilder, activation: Activation, ended: ChildEnded) -> None:
-    """The child's output is the node's; a bad end is the node's failure, and no other try is made."""
+    """End the node with the child's output. If the child failed or was cancelled, the node fails without a retry."""
     worth = child_result(ended)
     if isinstance(worth, Payload):
         complete(builder, activation, worth, DEFAULT_HANDLE)
@@ -139,7 +137,7 @@ def close_child_wait(builder: DrawnDecisionBuilder, activation: Activation, ende
 
 
 def attempt_failed(builder: DrawnDecisionBuilder, activation: Activation, failed: Failed) -> None:
-    """A try failed: another is due later, or that was the last."""
+    """An attempt failed: schedule the next one, or fail the activation."""
     key = f"{activation.scope.path}/{activation.node.id}"
     note = next_try(builder, activation.node.retry, activation.counted_attempt, failed, key=key)
     if note is None:
@@ -150,7 +148,7 @@ def attempt_failed(builder: DrawnDecisionBuilder, activation: Activation, failed
 
 
 def complete(builder: DrawnDecisionBuilder, activation: Activation, output: Payload, handle: str | None) -> None:
-    """The activation ends well, unless its output would overfill the context."""
+    """Complete the activation, or fail it if its output would exceed the context limit."""
     node, scope = activation.node, activation.scope
     if builder.state.context_bytes(scope) + len(output.raw) > CONTEXT_BYTES_MAX:
         message = f"with this output the context of the run would pass {CONTEXT_BYTES_MAX} bytes"
@@ -167,7 +165,7 @@ def fail(builder: DrawnDecisionBuilder, activation: Activation, error: RunError)
     """The activation fails for good: handled, or the end of its iteration or of the instance."""
     node, scope = activation.node, activation.scope
     handle = failure_handle(node, scope.body)
-    if activation.child_id is None:  # else it is the child's end that we hear of
+    if activation.child_id is None:  # else this is the end of the child itself
         builder.abandon(activation)
     payload = NodeFailed(error).payload
     builder.emit(EventType.NODE_FAILED, activation, payload=payload, next_handle=handle, error_message=error.message)
@@ -212,9 +210,9 @@ def open_loop(builder: DrawnDecisionBuilder, activation: Activation, source: Pay
 
 
 def go_on(builder: DrawnDecisionBuilder, activation: Activation) -> None:
-    """Go on with a loop or a region: open further iterations, or end it. Harmless if it has ended already.
+    """Continue a loop or a region: open further iterations, or end it. Does nothing if it has ended.
 
-    Stops where it is once the decision has worked enough: the state then owes a wake-up for it.
+    Stops when the decision's budget is used up; a wake-up is then outstanding.
     """
     if activation.region is not None:
         _pass_again(builder, activation, activation.region)
@@ -260,7 +258,7 @@ def _pass_again(builder: DrawnDecisionBuilder, activation: Activation, run: Regi
 
 
 def _condition_holds(builder: DrawnDecisionBuilder, activation: Activation, run: LoopRun) -> bool:
-    """Does a `while` loop go on? It is asked before each iteration; forEach always does while it has items."""
+    """Whether a `while` loop has another iteration. A forEach loop has one for each item."""
     spec = activation.node.loop
     if spec is None or spec.condition is None:
         return True
@@ -281,7 +279,7 @@ def _condition_holds(builder: DrawnDecisionBuilder, activation: Activation, run:
 
 
 def _pass_through(builder: DrawnDecisionBuilder, activation: Activation, run: LoopRun) -> None:
-    """The next iteration of a loop without a body: all there is to it is its `yield`."""
+    """Run the next iteration of a loop without a body, which consists of its `yield` only."""
     work = Work()
     run.pass_through(activation, builder.state.context_of(activation.scope), work)
     if activation.node.loop is not None and activation.node.loop.yields is not None:
@@ -289,5 +287,5 @@ def _pass_through(builder: DrawnDecisionBuilder, activation: Activation, run: Lo
 
 
 def _count(builder: DrawnDecisionBuilder, run: LoopRun, work: Work) -> None:
-    """Count a resolved template into what this decision has cost."""
+    """Add a resolved template to the cost of this decision."""
     builder.worked += TEMPLATE_UNITS + work.spent + run.results_count // RESULTS_COPIED_PER_UNIT

@@ -1,4 +1,4 @@
-"""The scopes of drawn runs as they are written: `each[3]` is an iteration, `ask#2` a pass, and `each[3]/ask#2` both.
+"""The text form of scopes in drawn runs: `each[3]` is an iteration, `ask#2` a pass, and `each[3]/ask#2` both.
 
 Pure. Read by the fold, by the projection of the log and by what explains runs.
 """
@@ -13,7 +13,7 @@ _STEP = re.compile(r"(?:(.*)/)?(?:([^/\[\]#]+)\[(\d+)\]|([^/\[\]#]+)#(\d+))", re
 
 @dataclass(frozen=True, slots=True)
 class ScopePlace:
-    """Where a scope belongs: of `a[1]/b[2]` iteration 2 of the loop `b` in `a[1]`."""
+    """The position of a scope: `a[1]/b[2]` is iteration 2 of the loop `b` in `a[1]`."""
 
     node_id: str
     """The loop, or the header of the region."""
@@ -25,7 +25,7 @@ class ScopePlace:
 
 
 def place_of(path: str) -> ScopePlace:
-    """Where a scope belongs. Raises ValueError for the root, and for what is no scope of a drawn run."""
+    """The position of a scope. Raises ValueError for the root and for text that is not a scope of a drawn run."""
     found = _STEP.fullmatch(path)
     if found is None:
         raise ValueError(f"{path!r} is no iteration and no pass")
@@ -36,12 +36,12 @@ def place_of(path: str) -> ScopePlace:
 
 
 def is_pass(path: str) -> bool:
-    """Is it a pass of a region?"""
+    """Whether the scope is a pass of a region."""
     return "#" in path.rpartition("/")[2]
 
 
 def base_of(path: str) -> str:
-    """The scope itself, or what is around the passes: of `each[3]/ask#2` it is `each[3]`, of `ask#2` the root."""
+    """The scope without its innermost passes: of `each[3]/ask#2` it is `each[3]`, of `ask#2` the root."""
     while path and is_pass(path):
         path = path.rpartition("/")[0]
     return path
@@ -53,5 +53,5 @@ def pass_path(header: str, scope: str, number: int) -> str:
 
 
 def depth_of(path: str) -> int:
-    """How many loops and regions are around what runs in a scope."""
+    """How many loops and regions enclose a scope."""
     return path.count("[") + path.count("#")

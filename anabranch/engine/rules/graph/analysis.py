@@ -1,7 +1,7 @@
 """Analysis of a graph for an editor: handles, variables, references, structure.
 
-Pure. Called while somebody draws. It puts what the rest of this package finds out into the wire format. For a graph
-with errors it returns what it can. Edges are named by pointer, because their ids are optional.
+Pure. Called while a user draws. Formats the results of the other modules of this package for the wire. For a graph with
+errors it returns what it can. Edges are named by pointer, because their ids are optional.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ ASPECTS = ("handles", "variables", "references", "structure")
 
 _ALWAYS, _MAYBE = "always", "maybe"
 
-# What a loop gives its iterations; `item` is whatever its source holds.
+# The names that a loop provides to its iterations; `item` may be any value.
 _INDEX = {"type": "integer", "minimum": 0}
 _COUNT = {"type": ["integer", "null"]}
 
 
 def analysis_of(graph: Graph, facts: NodeFacts, structure: Structure, aspects: Collection[str]) -> dict[str, Any]:
-    """What is asked for of a graph, by aspect."""
+    """The requested aspects of the analysis of a graph."""
     nodes: dict[str, dict[str, Any]] = {node_id: {} for node_id in graph.nodes}
     if "handles" in aspects:
         for node_id, node_type in facts.types.items():
@@ -61,7 +61,7 @@ def _ordered(node: GraphNode, node_type: NodeType, handles: frozenset[str]) -> l
 
 # -- references ---------------------------------------------------------------------------
 def _references(node: GraphNode) -> Iterator[dict[str, Any]]:
-    """Every mention of a name of the context in the node's templates; places count as JavaScript counts characters."""
+    """Every reference to a name of the context in the node's templates; positions in UTF-16 units, as in JavaScript."""
     config = node.config
     if node.type in CODE_TYPES:
         config = {name: value for name, value in config.items() if name != CODE_FIELD}
@@ -96,14 +96,14 @@ def _structure(graph: Graph, structure: Structure) -> dict[str, Any]:
 
 
 def _pointers(graph: Graph, edges: Collection[GraphEdge]) -> list[str]:
-    """Where these edges are, in document order."""
+    """The pointers of these edges, in document order."""
     wanted = {id(edge) for edge in edges}
     return [edge.pointer for edge in graph.edges if id(edge) in wanted]
 
 
 # -- variables ----------------------------------------------------------------------------
 class _Variables:
-    """What each node can read: who may have written it, and whether somebody certainly has."""
+    """The names that each node can read: which nodes may have written them, and whether one certainly has."""
 
     def __init__(self, graph: Graph, facts: NodeFacts, structure: Structure) -> None:
         self._graph = graph
@@ -122,7 +122,7 @@ class _Variables:
         self._dominators = self._find_dominators()
 
     def of(self, node_id: str) -> dict[str, Any]:
-        """`variables` of a node; of a loop also `iteration`: what its `while` and `yield` can read."""
+        """`variables` of a node; for a loop also `iteration`: what its `while` and `yield` can read."""
         loops = loops_around(node_id, self._structure.homes)
         found = {"variables": self._given(loops) | self._written(node_id)}
         node = self._graph.nodes[node_id]
@@ -152,7 +152,7 @@ class _Variables:
         return {"certain": certain, "writers": writers, "schema": schema if all(schemas) else {}}
 
     def _output_schema(self, node_id: str) -> Mapping[str, Any]:
-        """What is known of an output; nothing where a handled or ignored failure may stand in its place."""
+        """The schema of an output; empty if the value may be that of a handled or ignored failure instead."""
         node, node_type = self._graph.nodes[node_id], self._facts.types.get(node_id)
         fails_well = node.error_handling == "ignore" or any(
             edge.source == node_id and edge.handle == ERROR_HANDLE for edge in self._graph.edges
@@ -165,7 +165,7 @@ class _Variables:
             return {}
 
     def _given(self, loops: list[str]) -> dict[str, Any]:
-        """What the engine gives: the input, and inside loops what the innermost of each kind gives."""
+        """The names that the engine provides: the input, and inside loops those of the innermost loop of each kind."""
         given = {"input": _given(self._graph.input_schema or {}, [])}
         for loop in reversed(loops):
             repeats = is_while(self._graph.nodes[loop].config)
@@ -174,7 +174,7 @@ class _Variables:
         return given
 
     def _find_dominators(self) -> dict[str, frozenset[str]]:
-        """For each node those that every way from start passes, without itself."""
+        """For each node the nodes on every path from start to it, without itself."""
         found: dict[str, frozenset[str]] = {}
         for node_id in self._structure.order:
             parent = self._structure.parents.get(node_id)

@@ -1,8 +1,8 @@
 """Compilation: turn a valid definition into the `Plan` that the rules walk.
 
-Pure. Called once per workflow version in a process. It does not validate again and does not need the node types of the
-day when the workflow was saved: a type that no longer exists still has the handles that its edges use, and its node
-fails when it is reached.
+Pure. Called once per workflow version in a process. It does not validate again, and does not need the node types that
+existed when the workflow was saved: a missing type has the handles that its edges use, and its node fails when it is
+reached.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ from anabranch.engine.rules.templates.template import Template, compile_template
 from anabranch.engine.rules.test_runs import WHOLE, Pin, TestRunPlan
 from anabranch.engine.rules.values import NULL, Payload
 
-# 30 seconds, as for every type that names no other bound of one execution.
+# 30 seconds, the timeout of every type that sets no other.
 DEFAULT_TIMEOUT_MS = 30_000
 
-# `config.timeout` replaces the node's timeout for the types whose code has a clock of its own, started
-# when the code is: what waits for a free process has not begun.
+# For these types `config.timeout` replaces the node's timeout. It counts from the start of the code, without the wait
+# for a free process.
 CODE_TYPES = frozenset({"javascript", "python"})
 
 
 def compile_plan(
     document: Mapping[str, Any], node_types: NodeTypes, test_run: TestRunPlan = WHOLE, *, evaluates: bool = True
 ) -> Plan:
-    """The plan of a definition that was valid when it was saved, and of how a test run differs from it.
+    """The plan of a definition that was valid when it was saved, with the pins of a test run.
 
-    With `evaluates` decisions evaluate its pure nodes; without, these are executed as jobs like all others.
-    Raises InvalidWorkflow if its form or structure is not: then it was never saved by these rules.
+    With `evaluates`, decisions evaluate its pure nodes; without, they are executed as jobs. Raises InvalidWorkflow if
+    its form or structure is invalid.
     """
     graph = parse(document)
     structure = structure_of(graph)
@@ -63,7 +63,7 @@ def compile_plan(
 
 
 class _Compiler:
-    """Builds one plan: bodies first, then the nodes in topological order, then what connects them."""
+    """Builds one plan: bodies first, then the nodes in topological order, then the edges."""
 
     def __init__(
         self,
@@ -90,8 +90,8 @@ class _Compiler:
     def compile(self) -> Plan:
         """The plan: nodes in the order of their loops, edges with their exits, configs with compiled templates."""
         graph = self._graph
-        # An outer loop comes before the nodes of its body, so a node's home is there when it is made.
-        # So does the header of a region.
+        # An outer loop comes before the nodes of its body, so the body of a node exists when the node is created. So
+        # does the header of a region.
         for node_id in self._structure.order:
             self._nodes[node_id] = self._node(graph.nodes[node_id])
         self._connect()
@@ -153,7 +153,8 @@ class _Compiler:
         return node
 
     def _given(self, written: GraphNode, node: PlanNode) -> GivenResult | None:
-        """What the node completes with without being executed. A disabled End collects nothing and ends nothing."""
+        """The result of a disabled or pinned node, which is not executed. A disabled End collects nothing and ends
+        nothing."""
         handle = node.ignored_handle if node.exits else None
         if written.disabled:
             node.is_end = node.terminate = False
@@ -164,14 +165,14 @@ class _Compiler:
         return GivenResult(Payload.of(pin.output), handle if pin.handle is None else pin.handle, NODE_PINNED)
 
     def _facts(self, written: GraphNode, used: set[str]) -> tuple[frozenset[str], int | None]:
-        """The handles and the default timeout that the node's type gives it today."""
+        """The handles and the default timeout that the current node type defines."""
         node_type = self._node_types.get(written.type)
         if node_type is None:
             return frozenset(used | {ERROR_HANDLE}), DEFAULT_TIMEOUT_MS
         try:
             return handles_of(written, node_type), node_type.default_timeout_ms
         except Exception:  # noqa: BLE001 - other people's code
-            # Somebody's type no longer understands a config that it once accepted: like a type that is gone.
+            # A custom type no longer accepts a config that it once accepted: treated like a missing type.
             return frozenset(used | {ERROR_HANDLE}), node_type.default_timeout_ms
 
     def _evaluator(self, written: GraphNode) -> Evaluator | None:
@@ -205,7 +206,7 @@ class _Compiler:
             node.is_sink = not node.edges and not node.back_handles
 
     def _connect_regions(self) -> None:
-        """Say of each edge that leaves a pass which exit of which regions it is."""
+        """Record for each edge that leaves a pass which exit of which region it is."""
         if not self._regions:
             return
         leaving: defaultdict[str, list[LeavingEdge]] = defaultdict(list)
@@ -219,7 +220,7 @@ class _Compiler:
                 continue
             left = self._left_by(edge)
             source, number = self._nodes[edge.source], AGAIN
-            for header in reversed(left):  # outermost first: each exit knows which one it is of the region around it
+            for header in reversed(left):  # outermost first: each exit refers to the exit of the enclosing region
                 if header == left[-1]:
                     found = RegionExit(
                         source,
@@ -284,5 +285,5 @@ def _template(text: Any) -> Template | None:
 
 def _timeout_ms(node: GraphNode, default_ms: int | None) -> int | None:
     if node.type in CODE_TYPES and node.config.get("timeout") is not None:
-        return None  # the handler keeps it: only the code's own time counts, and it ends with an error of its own
+        return None  # enforced by the handler: only the time of the code counts, and it ends with its own error
     return default_ms if node.timeout_ms is None else node.timeout_ms

@@ -36,33 +36,33 @@ if TYPE_CHECKING:
 else:
     json_schema = deferred("anabranch.engine.rules.schema.json_schema")
 
-# 2,000 nodes and 10,000 edges: more than anybody can draw or read; programs that generate
-# graphs should loop or start children instead.
+# 2,000 nodes and 10,000 edges are more than a person can draw or read. Programs that generate graphs should use loops
+# or child runs instead.
 NODES_MAX = 2_000
 EDGES_MAX = 10_000
 
-# 4 MB: as much as one commit takes, for the definition of a test run is in its log. A graph of 2,000 nodes as
-# people draw it has a quarter of that.
+# 4 MB: the limit of one commit, because the definition of a test run is in its log. A typical graph of 2,000 nodes has
+# a quarter of that.
 DOCUMENT_BYTES_MAX = 4 * 1_048_576
 
-# 16 MB: what was saved before there was that limit still runs; no request was ever larger.
+# 16 MB: documents saved before there was a limit still run; no request could be larger.
 STORED_BYTES_MAX = 16 * 1_048_576
 
 # 255 characters: a title is one line of a list.
 TITLE_LENGTH_MAX = 255
 
-# 64 and 128 characters: they stand in paths, in log rows and on the canvas.
+# 64 and 128 characters: they appear in paths, in log rows and on the canvas.
 NAME_LENGTH_MAX = 64
 NODE_ID_LENGTH_MAX = 128
 
-# 255 characters, as for every other key that a row is found by.
+# 255 characters, as for every other indexed key.
 VARIABLE_LENGTH_MAX = 255
 
 JOIN_MODES = ("all", "any")
 ERROR_HANDLINGS = ("continue", "ignore", "fail_workflow")
 
-# 1,000 passes, as rounds of `while`: a condition that never turns false is the usual mistake. At most 100,000, as
-# iterations: each pass leaves rows.
+# 1,000 passes, as for `while`: the usual mistake is a condition that never turns false. At most 100,000, as iterations:
+# each pass leaves rows.
 PASSES_MAX_DEFAULT = 1_000
 PASSES_MAX = 100_000
 
@@ -107,7 +107,7 @@ class GraphNode:
 
 @dataclass(slots=True, eq=False)
 class GraphEdge:
-    """An edge whose two ends exist, and whose end is not the start node."""
+    """An edge between two existing nodes that does not lead to the start node."""
 
     source: str
     handle: str
@@ -117,14 +117,14 @@ class GraphEdge:
 
     @property
     def shown(self) -> str:
-        """How a message names the edge."""
+        """The name of the edge in messages."""
         by = "" if self.handle == DEFAULT_HANDLE else f" by {quoted(self.handle)}"
         return f"edge {quoted(self.source)} → {quoted(self.target)}{by}"
 
 
 @dataclass(slots=True, eq=False)
 class Graph:
-    """A definition as far as it can be read."""
+    """The readable parts of a definition."""
 
     title: str | None = None
     name: str | None = None
@@ -143,13 +143,12 @@ class Graph:
 def parse(document: Any, node_types: NodeTypes | None = None, *, bytes_max: int = STORED_BYTES_MAX) -> Graph:
     """The graph of a definition, with the problems of its form in `errors` and `warnings`.
 
-    Takes any value whatsoever and raises nothing. Beyond a limit of size or depth, only that
-    is reported: the rest is not looked at. With `node_types` a field that belongs in a node's
-    config is said to.
+    Accepts any value and raises nothing. If a limit of size or depth is exceeded, only that is reported. With
+    `node_types`, a warning says which unknown fields belong in the node's config.
     """
     graph = Graph()
     try:
-        # The check and the copy in one: what follows may recurse and trust its keys and texts.
+        # Check and copy in one: the code below may recurse, and may rely on keys and texts.
         values = Payload.of(plain(document), bytes_max=bytes_max).value
         refuse_large_texts(document, bytes_max)
         document = values
@@ -175,7 +174,7 @@ def derive_name(title: str) -> str:
 
 
 def is_name(text: str) -> bool:
-    """Has it the form of a workflow name?"""
+    """Whether the text has the form of a workflow name."""
     return _NAME.fullmatch(text) is not None
 
 
@@ -279,7 +278,7 @@ class _Reader(FieldReader):
         self._behaviour(value, node)
 
     def _config_fields(self, type_name: Any) -> Collection[str]:
-        """The fields that a node of this type has in its config, as far as that is known."""
+        """The known config fields of a node type."""
         node_type = self._node_types.get(type_name) if self._node_types and isinstance(type_name, str) else None
         return () if node_type is None else config_fields(node_type)
 

@@ -1,8 +1,8 @@
 """Immediate dominators: for each vertex, the last one that every path from start passes.
 
 Pure. Called by `structure`. Lengauer and Tarjan's algorithm with path compression: O(edges · log vertices) for any
-graph. Iterating to a fixed point is as fast on graphs that people draw, but takes 15 seconds on a hostile one of legal
-size (a ladder of back edges), and a server must not be blocked for so long.
+graph. Iterating to a fixed point is as fast on graphs that people draw, but takes 15 seconds on a hostile graph within
+the limits (a ladder of back edges), and would block a server.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Vertex = TypeVar("Vertex", bound=Hashable)
 
 
 def immediate_dominators(successors: Mapping[Vertex, Iterable[Vertex]], start: Vertex) -> dict[Vertex, Vertex]:
-    """The immediate dominator of every vertex that start reaches, start itself excepted.
+    """The immediate dominator of every vertex that start reaches, except start itself.
 
     Dominators come before what they dominate. A vertex without successors may be absent from the mapping.
     """
@@ -30,7 +30,7 @@ def immediate_dominators(successors: Mapping[Vertex, Iterable[Vertex]], start: V
 
 
 class DominatorTree(Generic[Vertex]):
-    """Which vertices dominate which, asked in constant time; made of the immediate dominators."""
+    """Answers in constant time whether one vertex dominates another; built from the immediate dominators."""
 
     def __init__(self, parents: Mapping[Vertex, Vertex]) -> None:
         children: defaultdict[Vertex, list[Vertex]] = defaultdict(list)
@@ -50,12 +50,12 @@ class DominatorTree(Generic[Vertex]):
                 stack.extend((child, False) for child in children[vertex])
 
     def dominates(self, upper: Vertex, lower: Vertex) -> bool:
-        """Does every way from start to `lower` pass `upper`? Each vertex dominates itself."""
+        """Whether every path from start to `lower` passes `upper`. Each vertex dominates itself."""
         return self.first[upper] <= self.first[lower] <= self.last[upper]
 
 
 def _depth_first(successors: Mapping[Vertex, Iterable[Vertex]], start: Vertex) -> tuple[list[Vertex], list[int]]:
-    """Vertices in the order in which a depth-first search meets them, with the number of each one's parent."""
+    """Vertices in depth-first order, with the number of each one's parent."""
     order: list[Vertex] = []
     parents: list[int] = []
     met: set[Vertex] = set()

@@ -1,7 +1,7 @@
-"""Read fields of a definition, or report why one cannot be read.
+"""Read the fields of a definition, and report those that are invalid.
 
-Pure. `document` reads every object of a workflow with it. It knows kinds of fields (text, list, choice, duration) and
-how to report a problem, but not what fields mean.
+Pure. `document` reads every object of a workflow with it. Handles kinds of fields (text, list, choice, duration), not
+their meaning.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from anabranch.engine.rules.graph.problems import Problem, kind_of, pointer_to, 
 
 
 class FieldReader:
-    """Reads fields and collects problems. `pointer` is always the place of the object that has the field."""
+    """Reads fields and collects problems. `pointer` is always that of the object with the field."""
 
     def __init__(self, errors: list[Problem], warnings: list[Problem]) -> None:
         self._errors = errors
@@ -32,7 +32,7 @@ class FieldReader:
         node_id: str | None = None,
         edge_id: str | None = None,
     ) -> str | None:
-        """The text of a field; None (reported where it must not be) if there is none."""
+        """The text of a field; None if there is none, which is reported for a required field."""
         text = value.get(name)
         place = pointer + pointer_to(name)
         if isinstance(text, str):
@@ -58,7 +58,7 @@ class FieldReader:
     def choice(
         self, value: dict[str, Any], name: str, pointer: str, *, among: Sequence[str], code: str, node_id: str
     ) -> str | None:
-        """The chosen word; None if nothing is chosen or it is not `among` the words (reported)."""
+        """The value of a choice; None if absent, or not `among` the allowed values (reported)."""
         chosen = value.get(name)
         if chosen is None:
             return None
@@ -71,7 +71,7 @@ class FieldReader:
     def duration_ms(
         self, value: dict[str, Any], name: str, pointer: str, *, code: str, node_id: str | None = None
     ) -> int | None:
-        """A length of time in milliseconds, longer than nothing; None if there is none or it is wrong (reported)."""
+        """A positive duration in milliseconds; None if absent or invalid (reported)."""
         written = value.get(name)
         if written is None:
             return None
@@ -103,7 +103,7 @@ class FieldReader:
         edge_id: str | None = None,
         hint: str | None = None,
     ) -> None:
-        """Report a problem that the definition is refused for."""
+        """Report an error; the definition is refused."""
         self._errors.append(Problem(code, message, pointer, node_id, edge_id, hint))
 
     def note_unknown(
@@ -118,9 +118,8 @@ class FieldReader:
         config_fields: Collection[str] = (),
         node_id: str | None = None,
     ) -> None:
-        """Warn of fields that have no effect, once per kind of object: an editor that adds one adds it everywhere.
-
-        Not of those that are `passed_over`, nor of extensions. `without_effect` are known, but do nothing yet.
+        """Warn about fields without effect, once per kind of object, because a tool that adds one adds it everywhere.
+        Fields in `passed_over` and extensions are left out; fields in `without_effect` are known but do nothing yet.
         """
         for name in sorted(value.keys() - known - passed_over):
             if (owner, name) in self._unknown or is_extension(name):

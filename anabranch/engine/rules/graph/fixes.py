@@ -1,6 +1,6 @@
 """Quick fixes: changes that solve a problem of a document, as JSON patches (RFC 6902).
 
-Pure. Called by `analysis`. A fix is offered only if it needs no question; the problem's hint says more.
+Pure. Called by `analysis`. A fix is offered only if there is nothing to ask; the problem's hint explains more.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from anabranch.engine.rules.graph.node_facts import NodeFacts
 from anabranch.engine.rules.graph.node_types import config_fields
 from anabranch.engine.rules.graph.problems import Problem, pointer_to
 
-# 5 handles of a node are offered where none is near what was written: more are no help.
+# Offer at most 5 handles of a node if none is similar to the written one.
 CHOICES_MAX = 5
 
 Patch: TypeAlias = list[dict[str, Any]]
@@ -24,7 +24,7 @@ Patch: TypeAlias = list[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A problem with what is known around it."""
+    """A problem and its context in the document."""
 
     problem: Problem
     document: Any
@@ -43,7 +43,7 @@ class _Place:
         return pointer_to(*self.steps[:2])
 
     def value(self, *steps: str) -> Any:
-        """What stands at a place of the document; None if nothing does."""
+        """The value at the pointer; None if there is none."""
         found = self.document
         for step in steps or self.steps:
             if isinstance(found, Mapping):
@@ -56,7 +56,7 @@ class _Place:
 
 
 def fixes_of(problem: Problem, document: Any, graph: Graph, facts: NodeFacts) -> list[dict[str, Any]]:
-    """`{title, patch}` of each change that would mend it; empty where only the author can know."""
+    """`{title, patch}` of each change that would fix it; empty if only the author can decide."""
     make = _FIXES.get(problem.code)
     if make is None:
         return []
@@ -155,7 +155,7 @@ def _choice(words: tuple[str, ...]) -> Callable[[_Place], _Fixes]:
 
 
 def _nearest(place: _Place, known: list[str], count: int = CHOICES_MAX) -> _Fixes:
-    """Another value at the place: the nearest known one, or else the first few."""
+    """Replace the value: by the most similar known one, or else offer the first few."""
     written = place.value()
     near = get_close_matches(written, known, n=1, cutoff=CLOSE) if isinstance(written, str) else []
     for each in near or (known if len(known) <= count else []):
@@ -163,7 +163,7 @@ def _nearest(place: _Place, known: list[str], count: int = CHOICES_MAX) -> _Fixe
 
 
 def _renamed(place: _Place, known: frozenset[str]) -> _Fixes:
-    """Another name for the field, if one is near that is not there yet."""
+    """Rename the field to a similar known name that is not in use."""
     *above, name = place.steps
     near = get_close_matches(name.lower(), {each.lower(): each for each in sorted(known)}, n=1, cutoff=CLOSE)
     meant = next((each for each in sorted(known) if near and each.lower() == near[0]), None)

@@ -1,4 +1,4 @@
-"""Reachability in a sound graph: what may, must and cannot happen before what.
+"""Reachability in a sound graph: which nodes may, must or cannot end before others begin.
 
 Pure. Used by `warnings` only. Sets of nodes are bit masks (one bit per node, in topological order): with 2,000 nodes a
 set is an integer of 250 bytes, and a union is one machine loop. So each question costs one pass over the graph, and
@@ -21,7 +21,7 @@ NodeSet: TypeAlias = int
 
 
 class Flow:
-    """The order of events in a graph whose structure is sound."""
+    """What may happen in which order in a graph whose structure is sound."""
 
     def __init__(self, graph: Graph, structure: Structure) -> None:
         self._graph = graph
@@ -52,10 +52,9 @@ class Flow:
 
     @cached_property
     def behind(self) -> dict[str, NodeSet]:
-        """For each node those that may have ended before it begins: whatever has a way to it.
+        """For each node the nodes that may have ended before it begins: all that have a path to it.
 
-        A loop is not behind its own body: while that runs, the loop has not ended. In a region everything may have
-        ended, in an earlier pass.
+        A loop does not end before its own body. In a region all nodes may have ended, in an earlier pass.
         """
         behind: dict[str, NodeSet] = {}
         for node_id in self._order:
@@ -69,14 +68,13 @@ class Flow:
 
     @cached_property
     def settled(self) -> dict[str, NodeSet]:
-        """For each node those that have certainly ended, or will never run, once it begins.
+        """For each node the nodes that have certainly ended, or will never run, once it begins.
 
-        It begins because an edge came: whichever it was, the edge's source had run, and what
-        excludes that edge will not run. An `all` join has also waited for its other edges,
-        whose sources may have run or been skipped.
+        It begins because an edge became live: whichever it was, the edge's source has run, and nodes that exclude that
+        edge will not run. An `all` join has also waited for its other edges, whose sources have run or were skipped.
         """
         ran: dict[str, NodeSet] = {}
-        ended: dict[str, NodeSet] = {}  # the same, but once the node has ended in any way: run or skipped
+        ended: dict[str, NodeSet] = {}  # the same, once the node has ended in any way: run or skipped
         everyone = (1 << len(self._order)) - 1
         for node_id in self._order:
             edges = self._incoming[node_id]
@@ -91,11 +89,11 @@ class Flow:
         return ran
 
     def may_run_together(self, node_id: str, others: NodeSet) -> NodeSet:
-        """Those of `others`, up to this node in topological order, that may be running when it runs."""
+        """The nodes of `others` that may run at the same time as this node, up to it in topological order."""
         return others & (self._bits[node_id] - 1) & ~self.settled[node_id]
 
     def edges_never_live(self, is_possible: Callable[[str, str], bool]) -> list[GraphEdge]:
-        """Edges that no run takes if nodes never complete by handles that are not possible for them."""
+        """Edges that no run takes, given the handles that nodes can never complete by."""
         alive: set[str] = set()
         dead: list[GraphEdge] = []
         returning = defaultdict(list)
@@ -114,7 +112,8 @@ class Flow:
         return dead
 
     def _ended_source(self, edge: GraphEdge) -> NodeSet:
-        """What has ended, or will never run, when an edge comes: its source, and the regions that it leads out of."""
+        """The nodes that have ended, or will never run, when an edge becomes live: its source, and the regions that it
+        leads out of."""
         if id(edge) in self._entering:
             return 0
         nodes = self._bits[edge.source]
@@ -126,8 +125,8 @@ class Flow:
     def _excluded_by(self, edge: GraphEdge) -> NodeSet:
         """Nodes that never run in a run that takes this edge.
 
-        A node completes by one handle: below a node that all ways pass, what this handle does
-        not lead to would need another one. Entering a body excludes nothing: the loop goes on.
+        A node completes by one handle. So the nodes that it dominates and that this handle does not lead to are
+        excluded. Entering a body excludes nothing, since the loop continues.
         """
         if id(edge) in self._entering:
             return 0
@@ -135,7 +134,7 @@ class Flow:
 
     @cached_property
     def _beyond(self) -> dict[Exit, NodeSet]:
-        """For each exit all nodes that it has a way to."""
+        """For each exit all nodes that it leads to."""
         beyond: defaultdict[Exit, NodeSet] = defaultdict(int)
         ahead: dict[str, NodeSet] = {}
         for node_id in reversed(self._order):
@@ -148,7 +147,7 @@ class Flow:
 
     @cached_property
     def _below(self) -> dict[str, NodeSet]:
-        """For each node those that it dominates, without itself."""
+        """For each node the nodes that it dominates, without itself."""
         below: defaultdict[str, NodeSet] = defaultdict(int)
         # A node's dominators come before it in topological order, so backwards each is complete when added.
         for node_id in reversed(self._order):

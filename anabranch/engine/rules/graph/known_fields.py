@@ -50,12 +50,12 @@ NODE_FIELDS_WITHOUT_EFFECT = frozenset(
 EXTENSION_PREFIX = "x-"
 """Fields of editors and other tools begin with it, at every level; nobody else reads them."""
 
-# As `difflib` measures it: 0.6 finds what was meant among names of which one must be meant; at 0.8 a name of five
-# letters differs in one, and `firstName` and `lastName` are two names.
+# Ratios of `difflib`: 0.6 finds the intended name if it must be one of the known ones. At 0.8 a name of five letters
+# differs in one letter, and `firstName` is not a misspelt `lastName`.
 CLOSE = 0.6
 A_SLIP = 0.8
 
-# How other tools spell the ends of an edge.
+# Names of other tools for the ends of an edge.
 _EDGE_SPELLINGS = {
     **dict.fromkeys(("source", "sourceNodeID", "from"), "upstreamNodeID"),
     **dict.fromkeys(("target", "targetNodeID", "to"), "downstreamNodeID"),
@@ -71,14 +71,14 @@ _OWNERS = (
 
 
 def is_extension(name: str) -> bool:
-    """Does the field belong to another tool?"""
+    """Whether the field belongs to another tool."""
     return name.startswith(EXTENSION_PREFIX)
 
 
 def advice_on(name: str, known: Set[str], *, config_fields: Collection[str] = ()) -> str | None:
-    """What the author of an unknown field probably meant: where it belongs, or how it is spelled.
+    """A hint about an unknown field: where it belongs, or its correct spelling.
 
-    `known` are the fields of the object that it stands in, `config_fields` those of the node's config.
+    `known` are the fields of its object, `config_fields` those of the node's config.
     """
     if name in config_fields:
         return f"{name!r} belongs in the node's config."
@@ -91,14 +91,14 @@ def advice_on(name: str, known: Set[str], *, config_fields: Collection[str] = ()
 
 
 def did_you_mean(name: str, known: Collection[str], *, closeness: float = CLOSE) -> str | None:
-    """`Did you mean 'x'?` with the known name that is nearest, upper and lower case aside; None if none is near."""
+    """`Did you mean 'x'?` with the most similar known name, ignoring case; None if none is similar."""
     by_lower_case = {each.lower(): each for each in sorted(known, reverse=True)}
     near = get_close_matches(name.lower(), by_lower_case, n=1, cutoff=closeness)
     return f"Did you mean {by_lower_case[near[0]]!r}?" if near else None
 
 
 def slip_of(name: str, known: Collection[str]) -> str | None:
-    """The same, where one letter or two are wrong and no digit: `emial`, and neither `lastName` nor `line2`."""
+    """The same, only if one or two letters and no digit are wrong: `emial`, but neither `lastName` nor `line2`."""
     digits = _without_letters(name)
     return did_you_mean(name, [each for each in known if _without_letters(each) == digits], closeness=A_SLIP)
 

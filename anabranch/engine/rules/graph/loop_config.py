@@ -16,18 +16,18 @@ CURSOR_TYPE = "cursor"
 CURSOR_POSITION = "__position"
 """The name in the context of a cursor under which it finds how many items it has handed out in the passes so far."""
 
-# 100,000 items: each iteration leaves rows, and a run of more belongs in children.
+# 100,000 items: each iteration leaves rows; split larger work into child runs.
 ITERATIONS_MAX_FOR_EACH = 100_000
 
 # 100,000 items: as many as a loop has iterations.
 BATCH_SIZE_MAX = 100_000
 
-# 1,000 rounds: a condition that never turns false is the usual mistake, and should be noticed soon.
+# 1,000 iterations: a condition that never turns false is the usual mistake, and should be noticed soon.
 ITERATIONS_MAX_WHILE = 1_000
 
 
 def is_while(config: Mapping[str, Any]) -> bool:
-    """Does a loop with this config repeat while a condition holds (else: for each item)?"""
+    """Whether a loop with this config is a `while` loop (else: forEach)."""
     mode = config.get("mode")
     return mode == "while" if mode is not None else config.get("while") is not None
 
@@ -43,6 +43,6 @@ def concurrency(config: Mapping[str, Any]) -> int:
 
 
 def whole_number(config: Mapping[str, Any], name: str, default: int) -> int:
-    """The number of a field; the default where the field is absent, or holds no whole number."""
+    """The integer in a field; the default if the field is absent or not an integer."""
     value = config.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) else default

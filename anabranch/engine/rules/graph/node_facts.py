@@ -1,7 +1,7 @@
-"""Ask the type of a node about its handles and config, and survive whatever the type does.
+"""Ask node types about handles and configs, and contain their exceptions.
 
-Pure, apart from what a registered type does when asked: types are user code. `validate` asks everything, `compile` only
-for handles. If a type raises, that is a problem of the node.
+Pure, apart from the code of registered types, which is user code. `validate` asks about everything, `compile` only
+about handles. If a type raises, that is a problem of the node.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RESERVED_BRANCHES = frozenset({DEFAULT_HANDLE, ELSE_HANDLE, ERROR_HANDLE})
 
 @dataclass(slots=True)
 class NodeFacts:
-    """What is known of the nodes of a graph, by node id."""
+    """Facts about the nodes of a graph, by node id."""
 
     types: dict[str, NodeType] = field(default_factory=dict)
     """Only nodes whose type is registered."""
@@ -41,7 +41,7 @@ class NodeFacts:
 
 
 def facts_of(graph: Graph, node_types: NodeTypes) -> NodeFacts:
-    """Ask the types about every node of a graph; whatever is wrong with a config is in `problems`."""
+    """Ask the types about every node of a graph. Invalid configs are reported in `problems`."""
     facts = NodeFacts(known_types=node_types.names())
     schemas: dict[str, json_schema.ValueSchema] = {}
     for node in graph.nodes.values():
@@ -59,13 +59,13 @@ def facts_of(graph: Graph, node_types: NodeTypes) -> NodeFacts:
         problems = list(_config_problems(node, node_type, schemas[node.type]))
         facts.problems.extend(problems)
         if any(problem.code in ("CONFIG_INVALID", "NODE_TYPE_BROKEN") for problem in problems):
-            continue  # a type need not understand a config that does not fit its own schema
+            continue  # a type need not handle a config that violates its own schema
         _ask_about(node, node_type, facts)
     return facts
 
 
 def handles_of(node: GraphNode, node_type: NodeType) -> frozenset[str]:
-    """Every handle the node has, with `error` where the type has it. Raises whatever the type raises."""
+    """All handles of the node, with `error` if the type has it. Passes on exceptions of the type."""
     handles = frozenset(node_type.handles(node.config))
     return handles | {ERROR_HANDLE} if node_type.has_error_handle else handles
 
@@ -133,7 +133,7 @@ def _ask_about(node: GraphNode, node_type: NodeType, facts: NodeFacts) -> None:
 
 
 def _attempt(node: GraphNode, question: Callable[[], None]) -> Problem | None:
-    """Ask; a type's exception becomes a problem, for one bad type must not hide every other problem."""
+    """Call the type. Its exception becomes a problem, so that one faulty type does not hide all other problems."""
     try:
         question()
     except Exception as error:  # noqa: BLE001 - other people's code

@@ -1,4 +1,4 @@
-"""What the rules know about node types: names, handles, checks. Handlers provide them, the validator uses them."""
+"""Node types as the rules see them: names, handles, checks. Handlers provide them, the validator uses them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class HandleDescription:
 
 @dataclass(frozen=True, slots=True)
 class NodeTypeDescription:
-    """What an editor shows of a node type, beside its config. The rules read none of it."""
+    """The description of a node type for editors, beside its config. The rules do not use it."""
 
     category: str = "custom"
     icon: str | None = None
@@ -79,7 +79,7 @@ class NodeTypeDescription:
 
 @dataclass(frozen=True, slots=True)
 class NodeType:
-    """What the validator, the editor and the task worker know of a node type (the SPEC of a handler)."""
+    """A node type for the validator, the editor and the task worker (the SPEC of a handler)."""
 
     type: str
     title: str
@@ -102,7 +102,7 @@ class NodeTypes(Protocol):
     """The registry as the rules see it: types by name."""
 
     def get(self, type_name: str) -> NodeType | None:
-        """The type, or None if nobody registered it."""
+        """The type, or None if it is not registered."""
 
     def names(self) -> Sequence[str]:
         """Every registered name, sorted."""

@@ -28,7 +28,7 @@ def ignored_handle(node_type: str) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GivenResult:
-    """What a node completes with at once, without being executed."""
+    """The result of a node that completes at once, without being executed."""
 
     output: Payload
     handle: str | None
@@ -36,7 +36,7 @@ class GivenResult:
     """What its NODE_DISPATCHED says: why it is not executed."""
 
 
-# `start` repeats the input, which may be as large as any value, inside an object of its own.
+# `start` wraps the input, which may have the maximum size, in an object.
 START_OUTPUT_BYTES_MAX = VALUE_BYTES_MAX + 64
 
 Evaluator: TypeAlias = Callable[[Mapping[str, Any], Work], tuple[Any, str | None]]
@@ -75,9 +75,9 @@ class LoopSpec:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RegionExit:
-    """An edge that leads out of a region: where its verdict goes when the region ends.
+    """An edge that leads out of a region: the target of its verdict when the region ends.
 
-    Where none of the three is set, it leads back to the header of the region around it.
+    If none of the three is set, it leads back to the header of the enclosing region.
     """
 
     source: PlanNode

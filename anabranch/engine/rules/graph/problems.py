@@ -74,7 +74,7 @@ WARNINGS: Mapping[str, str] = {
 }
 """What a definition is warned about at save: code → sentence."""
 
-# 120 characters of somebody's text are enough to recognize it in a message.
+# 120 characters of a user's text are enough to recognize it in a message.
 QUOTED_MAX = 120
 
 
@@ -96,7 +96,7 @@ class Problem:
     """In a text of several lines: line and column, from 1."""
 
     def as_json(self) -> dict[str, Any]:
-        """The public form; what is not known is left out."""
+        """The public form, without unknown fields."""
         fields = {
             "code": self.code,
             "message": self.message,
@@ -115,13 +115,13 @@ def pointer_to(*steps: str | int) -> str:
 
 
 def quoted(value: object) -> str:
-    """Somebody's value in a message: recognizable, on one line, never long."""
+    """A user's value for a message: recognizable, on one line, shortened."""
     text = repr(value) if isinstance(value, (str, int, float, bool, type(None))) else f"a JSON {kind_of(value)}"
     return text if len(text) <= QUOTED_MAX else text[:QUOTED_MAX] + "…"
 
 
 def kind_of(value: object) -> str:
-    """What JSON calls this kind of value."""
+    """The JSON name of the value's type."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -1,12 +1,12 @@
-"""Natural loops: edges that lead back to a node which every way to them passes, and the regions that they close.
+"""Natural loops: edges that lead back to a node that dominates them, and the regions that they close.
 
 Pure. Called by `structure`. A *region* is a loop that is drawn without a loop node: its *header*, and every node from
-which the header is reached again. It is entered at its header alone, so each pass through it is a graph without
-cycles. An edge that leads from inside to the header is an *again edge*, one that leads outside an *exit*.
+which the header is reached again. It is entered at its header alone, so each pass through it is a graph without cycles.
+An edge that leads from inside to the header is an *again edge*, one that leads outside an *exit*.
 
-An exit is *exclusive* if it is never live in a pass in which an again edge is live: what it leads to comes after the
-loop. Any other is a *side branch*: what it leads to runs once in each pass, and is drawn into the region, if nothing
-but the region leads there; otherwise it stays outside and runs once, after the loop (the warning EXIT_RUNS_ONCE).
+An exit is *exclusive* if it is never live in a pass in which an again edge is live: its target comes after the loop.
+Any other exit is a *side branch*: the nodes behind it run once in each pass and become part of the region, if only the
+region leads to them; otherwise they stay outside and run once, after the loop (the warning EXIT_RUNS_ONCE).
 
 The regions are found as in Havlak, "Nesting of reducible and irreducible loops" (1997), inner ones first.
 """
@@ -28,7 +28,7 @@ Exit: TypeAlias = tuple[str, str]
 Vertex: TypeAlias = str | Exit
 """A node (by id) or a handle that an edge leaves it by."""
 
-# 50 loops inside each other: nobody draws that many, and each of them makes scopes longer and checks slower.
+# 50 nested loops: more than a person draws; each level makes scopes longer and checks slower.
 REGION_DEPTH_MAX = 50
 
 
@@ -147,7 +147,7 @@ class Regions:
         region.height = max(region.height, inner.height + 1)
 
     def _draw_in(self, region: Region, leaving: Mapping[str, list[GraphEdge]]) -> None:
-        """Draw the side branches of a region into it that it alone leads to."""
+        """Add to a region the side branches that only it leads to."""
         exits = list(_exits(region, leaving))
         exclusive = self._exclusive(exits, region)
         side = [edge for edge in exits if id(edge) not in exclusive]
@@ -158,7 +158,7 @@ class Regions:
         stack = [
             node_id for node_id in reached if node_id in outside or not self._tree.dominates(region.header, node_id)
         ]
-        # What leads to something outside is outside, and with it all that it leads to.
+        # A node with a predecessor outside is outside, and so is everything behind it.
         stays: set[str] = set()
         while stack:
             node_id = stack.pop()
@@ -179,10 +179,10 @@ class Regions:
                 self._nest(inner, region)
 
     def _exclusive(self, exits: Sequence[GraphEdge], region: Region) -> set[int]:
-        """Those exits (by `id`) that are never live in a pass in which an again edge is.
+        """The exits (by `id`) that are never live in a pass in which an again edge is live.
 
-        They must part from each again edge at a node that is left by one handle for this one, and by another for that
-        one: in the tree of dominators, where their ways up meet.
+        Such an exit and each again edge branch off at a node by different handles: where their paths meet in the
+        dominator tree.
         """
         again = sorted(self._tree.first[edge.source, edge.handle] for edge in region.again)
         known: dict[Vertex, bool] = {region.header: True}
@@ -205,24 +205,24 @@ class Regions:
         }
 
     def _parts(self, upper: Vertex, lower: Vertex, region: Region, again: list[int]) -> bool:
-        """Do the again edges that part from a way here, from `upper` down to `lower`, exclude what is below `lower`?"""
+        """Whether the again edges that branch off between `upper` and `lower` exclude what is below `lower`."""
         count = self._count(again, upper)
         if count == self._count(again, lower):
             return True
         if not isinstance(upper, str) or isinstance(lower, str):
-            return False  # both may be live: of one handle, or behind a join
+            return False  # both may be live: they leave by one handle, or are behind a join
         handles: list[Vertex] = [(upper, handle) for handle in self._handles[upper]]
         if sum(self._count(again, handle) for handle in handles) != count:
             return False
         if self._innermost[upper] == region.header:
             return True
-        # A node of an inner region takes one handle in each of its passes. Only the last one counts, if all the ways
-        # out of that region are exclusive.
+        # A node of an inner region takes one handle in each of its passes. Only the last pass counts if all exits of
+        # that region are exclusive.
         taken = [handle for handle in handles if handle == lower or self._count(again, handle)]
         return not any(self._count(self._run_once, handle) for handle in taken)
 
     def _count(self, numbers: list[int], vertex: Vertex) -> int:
-        """How many of these (sorted) are dominated by a vertex."""
+        """How many of these (sorted) vertices a vertex dominates."""
         return bisect_right(numbers, self._tree.last[vertex]) - bisect_left(numbers, self._tree.first[vertex])
 
 
@@ -236,7 +236,7 @@ def _exits(region: Region, leaving: Mapping[str, list[GraphEdge]]) -> Iterator[G
 def _reached(
     targets: Iterable[str], leaving: Mapping[str, list[GraphEdge]]
 ) -> tuple[set[str], defaultdict[str, list[str]]]:
-    """All that these lead to, themselves included, and from where each of it is reached."""
+    """All nodes that these lead to, including themselves, each with its predecessors."""
     found: set[str] = set()
     sources: defaultdict[str, list[str]] = defaultdict(list)
     stack = list(targets)

@@ -1,8 +1,8 @@
 """Source text of unknown top-level fields: kept as the JSON that came in.
 
 Pure. Used where documents are parsed (`json_input`, the store, the client of a server) and where values are needed
-(`document`, `service.definitions`). The spelling of a number and the whitespace in a value belong to the tool that
-wrote them. In a document such a value is an `orjson.Fragment`, which `orjson.dumps` writes unchanged.
+(`document`, `service.definitions`). So the spelling of numbers and the whitespace survive for the tool that wrote them.
+In a document such a value is an `orjson.Fragment`, which `orjson.dumps` writes unchanged.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _WHITESPACE = re.compile(r"[ \t\n\r]*")
 
 
 def parse_document(text: str | bytes) -> Any:
-    """The document in a JSON text that is known to be good."""
+    """Parse a document from JSON text that is known to be valid."""
     return keep_source_texts(orjson.loads(text), text)
 
 
 def keep_source_texts(document: Any, text: str | bytes) -> Any:
-    """The document that was parsed from this text, with the source text of each field that nobody reads.
+    """The document that was parsed from this text, with the source text of each unknown field.
 
-    null stays None: it means that the field is to be removed.
+    null stays None: it removes the field.
     """
     if not isinstance(document, dict):
         return document
@@ -46,17 +46,17 @@ def keep_source_texts(document: Any, text: str | bytes) -> Any:
 
 
 def has_source_texts(document: Any) -> bool:
-    """Does it hold any?"""
+    """Whether the document has source texts."""
     return isinstance(document, Mapping) and any(isinstance(value, orjson.Fragment) for value in document.values())
 
 
 def plain(document: Any) -> Any:
-    """The document as values; itself, if it holds no source texts."""
+    """The document with values in place of source texts; the same object if it has none."""
     return {field: _value(value) for field, value in document.items()} if has_source_texts(document) else document
 
 
 def refuse_large_texts(document: Any, bytes_max: int) -> None:
-    """Raises ValueTooLarge where whitespace makes a document larger than its values are."""
+    """Raise ValueTooLarge for a document that exceeds the limit because of whitespace."""
     if has_source_texts(document) and (size := len(orjson.dumps(document))) > bytes_max:
         raise ValueTooLarge(f"the value has {size} bytes of JSON, the limit is {bytes_max}")
 
@@ -66,7 +66,7 @@ def _value(value: Any) -> Any:
 
 
 def texts_of_fields(text: str) -> dict[str, str]:
-    """Field → the source text of its value, in a text that was parsed as an object before."""
+    """Field → source text of its value. The text must be a valid JSON object."""
     texts: dict[str, str] = {}
     decoder = JSONDecoder()
     position = _after_whitespace(text, text.index("{") + 1)

@@ -1,10 +1,10 @@
 """The structure of a graph: reachability, loop bodies, cycles, borders, order.
 
-Pure. `validate` reports its problems, `flow` builds on it, `compile_plan` compiles it. The idea: every handle that an
-edge leaves by is a vertex of its own, between its node and the target of the edge. The body of a loop is then what the
-vertex of its `loop` handle dominates (every path from start passes it), and a node belongs to the innermost such loop.
-An edge stays in its body, enters a body by the `loop` handle, or returns to the loop; any other edge crosses a border.
-Of the edges that stay, some lead back: `regions` has the loops that they close.
+Pure. `validate` reports its problems, `flow` builds on it, `compile_plan` compiles it. The idea: every handle with an
+edge is a vertex of its own, between its node and the target of the edge. The body of a loop is then what the vertex of
+its `loop` handle dominates (every path from start passes it), and a node belongs to the innermost such loop. An edge
+stays in its body, enters a body by the `loop` handle, or returns to the loop; any other edge crosses a border. Of the
+edges that stay, some lead back: `regions` has the loops that they close.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from anabranch.engine.rules.graph.problems import Problem, quoted
 from anabranch.engine.rules.graph.regions import REGION_DEPTH_MAX, Regions, Vertex
 from anabranch.engine.rules.graph.walks import Successors, knots, ordered, reached, shortest_cycle, successors_of
 
-# 12 nodes of a cycle in a message: enough to find it on the canvas.
+# At most At most 12 nodes of a cycle in a message: enough to find it on the canvas.
 CYCLE_NODES_SHOWN = 12
 
 
 @dataclass(slots=True, eq=False)
 class Structure:
-    """What follows from the edges alone. All of it is about reachable nodes, `unreachable` apart."""
+    """What follows from the edges alone. Covers reachable nodes only, except `unreachable`."""
 
     unreachable: list[str] = field(default_factory=list)
     """In document order; empty where there is no start to reach them from."""
@@ -51,7 +51,7 @@ class Structure:
     """Cycles and crossed borders."""
 
     def before(self, node_id: str) -> set[str]:
-        """A node and all that lead to it; a loop does not come after its own body. Of a sound structure."""
+        """A node and all nodes before it; a loop does not come after its own body. Requires a sound structure."""
         sources: defaultdict[str, list[str]] = defaultdict(list)
         for edge in self.forward + self.entering:
             sources[edge.target].append(edge.source)
@@ -64,7 +64,7 @@ class Structure:
         return found
 
     def up_to(self, node_id: str) -> Structure:
-        """The structure of a node and all that leads to it alone, whole loops included."""
+        """The structure restricted to a node and all nodes before it, with whole loops."""
         kept = self.before(node_id)
         for region in self.regions.by_header.values():
             if region.header in kept and node_id not in region.nodes:
@@ -96,7 +96,7 @@ class Structure:
 
 
 def structure_of(graph: Graph) -> Structure:
-    """Work out the structure of a graph. Never raises; edges of handles that do not exist count too."""
+    """Compute the structure of a graph. Never raises; edges of unknown handles count too."""
     structure = Structure()
     reachable = _reach(graph, structure)
     if graph.start is None:
@@ -112,7 +112,7 @@ def structure_of(graph: Graph) -> Structure:
 
 
 def _find_regions(graph: Graph, structure: Structure) -> Iterator[Problem]:
-    """Tell the edges that lead back from the others; yield what makes that impossible."""
+    """Separate the edges that lead back from the forward ones; yield the problems that prevent it."""
     if not knots(_ways(structure)):
         return
     tree = DominatorTree(structure.parents)
@@ -201,7 +201,8 @@ def _crossing_entry(edge: GraphEdge) -> Problem:
 
 
 def _crossing(edge: GraphEdge, structure: Structure) -> Problem:
-    """An edge whose source is in a body that its target is not in; the other way round dominance does not allow."""
+    """The problem of an edge from inside a body to a node outside it. (The other direction is impossible, by
+    dominance.)"""
     source_home, target_home = structure.homes[edge.source], structure.homes[edge.target]
     if edge.target in loops_around(edge.source, structure.homes):
         message = f"{edge.shown} returns to an outer loop from inside the loop {quoted(source_home)}"
@@ -218,9 +219,9 @@ def _ways(structure: Structure) -> Successors:
 
 
 def _entangled(graph: Graph, structure: Structure, ways: Successors) -> Iterator[Problem]:
-    """One problem per knot of nodes that reach each other and are entered at several of them, with two of these.
+    """One problem per cycle that is entered at several nodes; it names two of them.
 
-    Nothing says which of them comes first, so nobody can tell one pass from the next.
+    Since none of them comes first, passes cannot be told apart.
     """
     position = {node_id: index for index, node_id in enumerate(graph.nodes)}
     found = sorted(knots(ways), key=lambda knot: min(map(position.__getitem__, knot)))
@@ -231,7 +232,7 @@ def _entangled(graph: Graph, structure: Structure, ways: Successors) -> Iterator
         if number is not None and edge.source in structure.homes and knot_of.get(edge.source) != number:
             entries[number].setdefault(edge.target, edge)
     for number, knot in enumerate(found):
-        if len(entries[number]) > 1:  # otherwise a border that is crossed is all that is wrong
+        if len(entries[number]) > 1:  # otherwise only the crossed border is reported
             one, other = sorted(entries[number].values(), key=lambda edge: position[edge.target])[:2]
             yield _cycle(shortest_cycle(ways, knot, one.target), (one, other), graph, size=len(knot))
 

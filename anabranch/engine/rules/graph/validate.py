@@ -1,8 +1,8 @@
 """Validation: all errors and warnings of a drawn workflow, and whether its runs end.
 
-Pure. Called when a workflow is saved, by `anabranch validate`, and by the editor while somebody draws. It combines what
-other modules find: `document` (form), `node_facts` (types and configs), `structure` (cycles, borders), `warnings`. It
-never executes anything.
+Pure. Called when a workflow is saved, by `anabranch validate`, and by the editor while a user draws. It combines the
+results of other modules: `document` (form), `node_facts` (types and configs), `structure` (cycles, borders),
+`warnings`. It never executes anything.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from anabranch.engine.rules.templates.text import (
 )
 from anabranch.errors import InvalidWorkflow
 
-# 3 problems in the message of the exception; all of them are in its details.
+# At most At most 3 problems in the message of the exception; all of them are in its details.
 PROBLEMS_SHOWN = 3
 
 _N8N_TYPE = re.compile(r"(?:@[\w-]+/)?n8n-nodes-[\w-]+\.")
@@ -75,14 +75,14 @@ class Report:
 def validate(document: Any, node_types: NodeTypes) -> Report:
     """Check a definition against the rules and the registered node types.
 
-    Takes any value whatsoever and raises nothing. All problems are reported at once, except
-    where one makes the rest meaningless (not an object, too large, too many nodes).
+    Accepts any value and raises nothing. All problems are reported at once, unless one makes the others meaningless
+    (not an object, too large, too many nodes).
     """
     return _validated(document, node_types)[0]
 
 
 def analyze(document: Any, node_types: NodeTypes, aspects: Collection[str]) -> tuple[Report, Analysis]:
-    """The same, and what an editor asks about the graph."""
+    """The same, with the analysis that an editor needs."""
     report, found = _validated(document, node_types)
     if found is None:
         return report, Analysis({}, lambda problem: [])
@@ -94,7 +94,7 @@ def analyze(document: Any, node_types: NodeTypes, aspects: Collection[str]) -> t
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """What an editor asks about a graph beside its problems."""
+    """The analysis of a graph for an editor, beside its problems."""
 
     aspects: Mapping[str, Any]
     """`nodes` and `structure`, as far as they were asked for."""
@@ -102,12 +102,12 @@ class Analysis:
 
 
 def _validated(document: Any, node_types: NodeTypes) -> tuple[Report, tuple[Graph, NodeFacts, Structure] | None]:
-    """The report, and what it was made of; None where the graph was not looked at."""
+    """The report and the data that it is based on; None if the graph was not analysed."""
     if is_n8n_export(document):
         return Report((_N8N_EXPORT,), (), False, (), None), None
     graph = parse(document, node_types, bytes_max=DOCUMENT_BYTES_MAX)
     excess = _excess_of_expressions(graph)
-    if excess is not None:  # to look at each would take as long as the limit is there to prevent
+    if excess is not None:  # checking each of them would take the time that the limit prevents
         return Report((*graph.errors, excess), tuple(graph.warnings), False, (), None), None
     facts = facts_of(graph, node_types)
     structure = structure_of(graph)
@@ -136,9 +136,9 @@ def _validated(document: Any, node_types: NodeTypes) -> tuple[Report, tuple[Grap
 
 
 def is_n8n_export(document: Any) -> bool:
-    """Is it a workflow as n8n exports it, or a list of them?
+    """Whether it is an n8n export, or a list of them.
 
-    Its edges are in an object `connections`, its nodes have `parameters` and types such as `n8n-nodes-base.set`.
+    Those have edges in an object `connections`, and nodes with `parameters` and types such as `n8n-nodes-base.set`.
     """
     if isinstance(document, list):
         return bool(document) and all(isinstance(each, dict) and is_n8n_export(each) for each in document)
@@ -167,9 +167,9 @@ def refusal_of(errors: tuple[Problem, ...]) -> InvalidWorkflow:
 
 
 def _document_problems(document: Any) -> Iterator[Problem]:
-    """What is refused of the document as a whole.
+    """Problems of the document as a whole.
 
-    Asked at save alone: what was saved before these limits were there is compiled all the same.
+    Checked at save only, since documents saved before these limits still compile.
     """
     if not isinstance(document, dict):
         return
@@ -183,7 +183,7 @@ def _document_problems(document: Any) -> Iterator[Problem]:
 
 
 def _disabled_problems(graph: Graph) -> Iterator[Problem]:
-    """What is refused of `disabled`. Asked at save alone: what older versions hold is compiled all the same."""
+    """Problems of `disabled`. Checked at save only, since older saved versions still compile."""
     for node in graph.nodes.values():
         written, place = node.disabled_written, node.pointer + "/disabled"
         if written not in (None, True, False):

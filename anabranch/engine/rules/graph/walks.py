@@ -24,7 +24,7 @@ def successors_of(edges: Iterable[tuple[str, str]]) -> dict[str, dict[str, None]
 
 
 def reached(successors: Successors, start: str) -> set[str]:
-    """A node and all that it leads to."""
+    """A node and all nodes that it leads to."""
     found, stack = {start}, [start]
     while stack:
         for successor in successors.get(stack.pop(), ()):
@@ -35,10 +35,7 @@ def reached(successors: Successors, start: str) -> set[str]:
 
 
 def knots(successors: Successors) -> list[set[str]]:
-    """The sets of nodes that lead to each other, and those that lead to themselves: no order, no node twice.
-
-    Tarjan's algorithm: a node that leads back to nothing older than itself closes the set of what is above it.
-    """
+    """The strongly connected components with a cycle, in no particular order (Tarjan's algorithm)."""
     number: dict[str, int] = {}
     oldest: dict[str, int] = {}
     """The smallest number that a node leads back to, among those that are not in a closed set."""
@@ -75,7 +72,7 @@ def knots(successors: Successors) -> list[set[str]]:
 
 
 def shortest_cycle(successors: Successors, knot: Collection[str], first: str) -> list[str]:
-    """One of the shortest ways from a node of a knot back to itself: its nodes, that one first."""
+    """The nodes of one of the shortest cycles through a node of a component, that node first."""
     came_from: dict[str, str] = {}
     waiting = deque([first])
     while first not in came_from:
@@ -92,7 +89,8 @@ def shortest_cycle(successors: Successors, knot: Collection[str], first: str) ->
 
 
 def ordered(nodes: Iterable[str], successors: Successors, *, key: Callable[[str], int]) -> list[str]:
-    """Nodes without cycles, each after those that lead to it; among those that may come next the least by `key`."""
+    """A topological order of nodes without cycles; of several possible next nodes, the smallest by `key` comes
+    first."""
     leading = dict.fromkeys(nodes, 0)
     for targets in successors.values():
         for target in targets:

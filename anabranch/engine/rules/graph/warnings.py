@@ -1,7 +1,7 @@
-"""Warnings: what is odd about a valid workflow, and how far its runs can go.
+"""Warnings about a valid workflow, and the maximum size of its runs. Pure.
 
-Pure. Called by `validate` once the structure is sound. A warning claims something about every possible run; if the
-rules are not sure, there is none.
+Called by `validate` once the structure is sound. A warning holds for every possible run; in case of doubt there is
+none.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from anabranch.engine.rules.templates.path import Path
 from anabranch.engine.rules.templates.template import compile_template, config_templates
 from anabranch.errors import TemplateError
 
-# Integers above 2^53 - 1 change silently in JavaScript: "too many to say" is the honest answer there.
+# Above 2^53 - 1 JavaScript rounds integers silently, so no number is given.
 ACTIVATIONS_MAX = 2**53 - 1
 
 # 5 names in a message: enough to see which variable is meant.
@@ -42,17 +42,17 @@ LOOP_VARIABLES = frozenset({"item", "index", "count"})
 WHILE_VARIABLES = frozenset({"results"})
 NODE_OUTPUT_PREFIX = "__node_"
 
-# The code of these types is not a template, even where it holds braces.
+# The code of these types is not a template, even if it contains braces.
 CODE_FIELD = "code"
 CODE_TYPES = frozenset({"javascript", "python"})
 
-# What waits for time, for others or for another run: a loop with one of these on its way does not spin.
+# Types that wait for a time, a signal or another run: a loop through one of these does not spin.
 WAITING_TYPES = frozenset({"delay", "waitForEvent", "workflow"})
 
-# Who leaves by these alone decides nothing.
+# A node that only leaves by these handles makes no choice.
 _ONLY_HANDLES = frozenset({DEFAULT_HANDLE, DONE_HANDLE, LOOP_HANDLE})
 
-# Every type but these has an `error` handle; asking for an error edge there would be asking for the impossible.
+# Every type but these has an `error` handle; an error edge is impossible there.
 TYPES_WITHOUT_ERROR = frozenset({"start", "end"})
 
 
@@ -74,7 +74,7 @@ def warnings_of(graph: Graph, structure: Structure) -> list[Problem]:
 
 
 def activations_max(graph: Graph, structure: Structure) -> int | None:
-    """How many activations a run can have at most; None if there are too many to say."""
+    """The maximum number of activations of a run; None if it is too large."""
     # A loop and the header of a region come before what is inside them.
     times: dict[str, int] = {}
     for node_id in structure.order:
@@ -142,7 +142,7 @@ def _never_live(graph: Graph, flow: Flow) -> Iterator[Problem]:
     for edge in never_live(graph, flow):
         source = graph.nodes[edge.source]
         if edge.handle == ERROR_HANDLE and source.error_handling != "continue" and not source.disabled:
-            continue  # said better by ERROR_EDGE_NEVER_TAKEN
+            continue  # reported as ERROR_EDGE_NEVER_TAKEN
         yield Problem("EDGE_NEVER_LIVE", f"{edge.shown} is never taken", edge.pointer, edge.source, edge.id)
 
 
@@ -161,7 +161,7 @@ def _impossible_handles(node: GraphNode, used: set[str]) -> set[str]:
 
 
 def _impossible_branches(node: GraphNode) -> set[str]:
-    """Branches that are false, or stand behind one that is true, in so many words."""
+    """Branches that are literally false, or come after a literally true one."""
     branches = node.config.get("branches")
     possible: set[str] = set()
     seen: set[str] = set()
@@ -182,7 +182,7 @@ def _impossible_branches(node: GraphNode) -> set[str]:
 
 
 def _literal_truth(expression: Any) -> bool | None:
-    """What an expression is in every run; None if that depends, or is no boolean."""
+    """The constant boolean value of an expression; None if it is not constant or not boolean."""
     value = expression
     if isinstance(expression, str):
         try:
@@ -235,7 +235,7 @@ def _never_written(graph: Graph, structure: Structure, flow: Flow) -> Iterator[P
         for pointer, variable in _reads(node):
             before, around = flow.behind[node_id], loops
             if node.type == LOOP_TYPE and pointer in ("/while", "/yield"):
-                # A loop evaluates these within its iterations, `yield` when the body has ended.
+                # A loop evaluates these within its iterations; `yield` when the body has ended.
                 around = [node, *loops]
                 before |= bodies[node_id] if pointer == "/yield" else 0
             if variable in told or variable in _given(around) or writers.get(variable, 0) & before:
@@ -247,7 +247,7 @@ def _never_written(graph: Graph, structure: Structure, flow: Flow) -> Iterator[P
 
 
 def _regions(graph: Graph, structure: Structure) -> Iterator[Problem]:
-    """What is odd about loops that are drawn without a loop node."""
+    """Warnings about loops that are drawn without a loop node."""
     outgoing: defaultdict[str, list[GraphEdge]] = defaultdict(list)
     for edge in graph.edges:
         outgoing[edge.source].append(edge)
@@ -312,7 +312,7 @@ def _passes_without_region(graph: Graph, structure: Structure) -> Iterator[Probl
 
 
 def _input_not_in_schema(graph: Graph, structure: Structure) -> Iterator[Problem]:
-    """Templates that read a field of the input which the input schema rules out, or spells in another way."""
+    """Warnings about templates that read an input field that the input schema does not allow, or spells differently."""
     schema = graph.input_schema
     if schema is None:
         return
@@ -331,10 +331,10 @@ def _input_not_in_schema(graph: Graph, structure: Structure) -> Iterator[Problem
 
 
 def _outside(schema: Any, path: Path) -> tuple[Path, str] | None:
-    """Where a path leaves the fields that a schema has, and what was probably meant; None if that is not sure.
+    """Where a path leaves the fields of a schema, and what was probably meant; None if it may be valid.
 
-    It is sure where the schema takes no further fields, and as good as sure where the name is that of one of its
-    fields but for a slip.
+    It is invalid if the schema allows no other fields, and probably invalid if the name is a misspelling of one of its
+    fields.
     """
     for count, step in enumerate(path, start=1):
         if not isinstance(schema, Mapping):
@@ -354,14 +354,14 @@ def _outside(schema: Any, path: Path) -> tuple[Path, str] | None:
     return None
 
 
-# Keywords by which a schema may have fields that its `properties` do not name.
+# Keywords that may allow fields beyond `properties`.
 _MORE_FIELDS = frozenset(
     {"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "then", "else", "dependentSchemas", "additionalProperties"}
 )
 
 
 def _given(loops: list[GraphNode]) -> frozenset[str]:
-    """Names that the engine gives inside these loops."""
+    """Names that the engine provides inside these loops."""
     if not loops:
         return ALWAYS_GIVEN
     in_while = any(is_while(loop.config) for loop in loops)
@@ -375,9 +375,9 @@ def _reads(node: GraphNode) -> Iterator[tuple[str, str]]:
 
 
 def _paths(node: GraphNode) -> Iterator[tuple[str, Path]]:
-    """(pointer inside config, path in ctx) of everything that the node's templates need of the context."""
+    """(pointer inside config, path in ctx) of everything that the node's templates read from the context."""
     if node.disabled:
-        return  # nothing of it is evaluated
+        return  # it is not evaluated
     config = node.config
     if node.type in CODE_TYPES:
         config = {name: value for name, value in config.items() if name != CODE_FIELD}

@@ -1,1 +1,1 @@
-"""Repair: what of an ended run goes on, and what is tried again."""
+"""Repair: plans of retries and forks of runs."""

@@ -1,8 +1,8 @@
-"""The plan of a fork: a new run that begins where the recorded outcomes of another one still hold.
+"""The plan of a fork: a new run that reuses recorded results of another run as far as they still apply.
 
-Pure. Called by the service. A new state of the new plan is started. While an activation waits for an answer that the
-recorded run has and that is good for it, the one that ended first there is answered, by the real rules; the rows that
-come of it *are* the log of the new run. What has no answer stays open, and is executed once the run is stored.
+Pure. Called by the service. A new state of the new plan is started. While an activation waits for a result that the
+recorded run has and that it may reuse, the one that ended first there gets its result, by the real rules; the resulting
+rows *are* the log of the new run. Activations without such a result stay open, and are executed once the run is stored.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class ForkCut:
 
 @dataclass(slots=True)
 class ForkPlan:
-    """The log of the new run, and what it says of each activation."""
+    """The log of the new run, and what was decided about each activation."""
 
     events: list[Event]
     state: InstanceState
@@ -89,7 +89,7 @@ class ForkPlan:
 
     @property
     def digest(self) -> str:
-        """The same for the same plan."""
+        """A digest; equal plans have equal digests."""
         shown = [self.reuse, self.run, self.undecided, self.drop, self.signals]
         return hashlib.blake2b(orjson.dumps(shown, option=orjson.OPT_SORT_KEYS), digest_size=16).hexdigest()
 
@@ -104,7 +104,7 @@ class Source:
 
 
 def plan_fork(source: Source, plan: Plan, head: InstanceHead, started: Started, *, cut: ForkCut, now: int) -> ForkPlan:
-    """The plan of a run with this head and plan that reuses what `cut` lets it. Raises ForkRefused, RunTooLarge."""
+    """The plan of a run with this head and plan that reuses what `cut` allows. Raises ForkRefused, RunTooLarge."""
     return _Fork(source, plan, head, cut, now).made(started)
 
 
@@ -178,7 +178,7 @@ class _Fork:
         self._kept = [SignalSent(each.event, each.content, each.key) for each in received]
 
     def _old_place(self, place: Place) -> Place:
-        """Where the recorded run had this activation."""
+        """The key of this activation in the recorded run."""
         renames = self._cut.renames
         if not renames:
             return place
@@ -197,7 +197,8 @@ class _Fork:
             raise RunTooLarge(f"the fork would copy more than {FORK_ROWS_MAX:,} rows or {FORK_BYTES_MAX:,} bytes")
 
     def _answer_next(self) -> bool:
-        """Answer the open activation that ended first in the recorded run, if one may be."""
+        """Give a recorded result to the open activation that ended first in the recorded run; False if none can be
+        reused."""
         found: list[tuple[int, Activation, Event]] = []
         for place, activation in self._plan.state.running.items():
             if place in self._why:
@@ -224,7 +225,7 @@ class _Fork:
         return True
 
     def _why_not(self, activation: Activation, old: Place, ending: Event | None) -> dict[str, Any] | None:
-        """Why the recorded outcome is not good for this activation; None: it is."""
+        """Why this activation cannot reuse the recorded result; None if it can."""
         node, was = activation.node, self._source.plan.nodes.get(old[0])
         if was is None or (ending is None and old not in self._dispatched and self._cut.seq is None):
             return {"because": Because.NEW}
@@ -253,14 +254,14 @@ class _Fork:
         return Because.AFTER_CUT if later else Because.NOT_ENDED
 
     def _ended_run(self, old: Place) -> bool:
-        """Is it the failure that the recorded run ended with?"""
+        """Whether it is the failure that ended the recorded run."""
         end = self._source.log[-1]
         if end.type is not EventType.INSTANCE_FAILED:
             return False
         error = RunError.from_json(end.payload.value)
         return (error.node_id, error.scope) == old
 
-    # -- saying what comes of it ----------------------------------------------------------
+    # -- the plan ---------------------------------------------------------------
     def _describe(self) -> None:
         plan, state = self._plan, self._plan.state
         plan.reuse = [_at(place, seq=seq) for place, seq in self._reused.items()]
@@ -284,11 +285,11 @@ class _Fork:
                 plan.undecided.append(_at(old, effect="none" if is_pure else "again"))
 
     def _old_places(self, type_: EventType) -> set[Place]:
-        """Which activations have such a row in the new log, by where the recorded run had them."""
+        """The activations with such a row in the new log, by their keys in the recorded run."""
         return {self._old_place((event.node_id, event.scope)) for event in self._plan.events if event.type is type_}
 
     def _may_come(self, old: Place) -> bool:
-        """Is the scope that it was in still open, or one that may be opened yet?"""
+        """Whether its scope is open, or may still be opened."""
         scope = old[1]
         return scope not in {event.scope for event in self._plan.events} or scope in self._plan.state.scopes
 

@@ -1,7 +1,7 @@
-"""The plan of a retry: which rows of an ended run are left out, and what is tried again.
+"""The plan of a retry: which rows of an ended run are left out, and what is executed again.
 
-Pure. Called by the service with the row and the whole log of a run. What an ending was decided with are its last rows:
-from the failure that the run's error names to the end, or the end alone. Nobody has acted upon them, so that the fold
+Pure. Called by the service with the row and the whole log of a run. The end of a run is its last rows: from the failure
+that the run's error names to the last row, or the last row alone. Nothing was performed because of them, so the fold
 without them is the run as it was before.
 """
 
@@ -21,10 +21,10 @@ from anabranch.engine.rules.shared.left_out import Ranges, is_left_out, together
 from anabranch.engine.rules.shared.run_state import InstanceHead, OpenActivation, Phase
 from anabranch.errors import RetryRefused, RetryWouldRepeat, RunError
 
-# Ends that no activation is the cause of: what was under way goes on.
+# Ends that no activation caused: whatever was executing continues.
 _FROM_OUTSIDE = frozenset({"DEADLINE_EXCEEDED", "RECOVERY_LIMIT"})
 
-# Ends that follow from the run's own data: with the same data they follow again.
+# Ends caused by the run's own data: the same data leads to the same end.
 _OF_DATA = frozenset({"CONTEXT_TOO_LARGE", "LOG_TOO_LARGE", "LOOP_LIMIT", "STEP_LIMIT"})
 
 _OF_ENDING = frozenset({EventType.NODE_FAILED, EventType.NODE_SKIPPED, *TERMINALS})
@@ -47,7 +47,7 @@ class AwaitedChild:
 
 @dataclass(slots=True)
 class RetryPlan:
-    """What of one run is left out and what is tried again."""
+    """The rows of one run to leave out, and the activations to execute again."""
 
     left_out: Ranges
     """By this reopening."""
@@ -62,7 +62,7 @@ def plan_retry(
 ) -> RetryPlan:
     """The plan for a run that ended FAILED or CANCELLED with the last of these events, which are its whole log.
 
-    With `all_failed_steps` every failed step of a coded run is tried again, not only those that it failed with.
+    With `all_failed_steps` every failed step of a coded run is executed again, not only the causes of its failure.
     Raises RetryWouldRepeat, RetryRefused.
     """
     end = events[-1]
@@ -85,7 +85,7 @@ def plan_retry(
 def _of_node(
     plan: AnyPlan, head: InstanceHead, events: Sequence[Event], error: RunError
 ) -> tuple[RetryPlan, AnyState, set[Place]]:
-    """A drawn run failed because a node did."""
+    """Plan the retry of a drawn run that failed because a node did."""
     place = (error.node_id, error.scope)
     cause = _last_failure(head, events, place)
     if cause is None:
@@ -111,7 +111,8 @@ def _of_node(
 def _of_function(
     plan: AnyPlan, head: InstanceHead, events: Sequence[Event], error: RunError, *, all_failed_steps: bool
 ) -> tuple[RetryPlan, AnyState, set[Place]]:
-    """A coded run failed because its function did: it is called again, and so are the steps that it failed with."""
+    """Plan the retry of a coded run whose function failed: the function is called again, and the steps that caused the
+    failure are executed again."""
     end = events[-1].seq
     state = _before(plan, head, events, ((end, end),))
     assert isinstance(state, CodedState), "a coded run has the state of one"
@@ -136,7 +137,8 @@ def _of_function(
 
 
 def _is_cause(step: Step, error: RunError, attempt: int) -> bool:
-    """Was this failure among those that the function failed with? Older logs do not say: all of its last attempt."""
+    """Whether this failure is among the causes of the function's failure. For older logs, which do not record that: all
+    failures of its last attempt."""
     if error.steps is None:
         return step.undone_in == attempt
     return step.place in error.steps
@@ -150,7 +152,7 @@ def _last_failure(head: InstanceHead, events: Sequence[Event], place: Place) -> 
 
 
 def _before(plan: AnyPlan, head: InstanceHead, events: Sequence[Event], left_out: Ranges) -> AnyState:
-    """The state without these rows and those that were left out before."""
+    """The state without these rows and without those that were left out before."""
     state = new_state(plan, replace(head, left_out=together(head.left_out, left_out)))
     for event in events:
         evolve(state, event)

@@ -1,7 +1,7 @@
-"""Is an activation given the same as a recorded one? Then what the recorded one came to is good for it, too.
+"""Compare the input of an activation with a recorded one. If it is equal, the recorded result can be reused.
 
-Pure. Called by forks and by replays on another graph. Templates are resolved in both contexts; of code the names count
-that it reads for certain, of node types that are not ours all that they can see.
+Pure. Called by forks and by replays on another graph. Templates are resolved in both contexts. For code nodes the names
+count that they certainly read, for custom node types everything that they can see.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CODE_TYPES = frozenset({"javascript", "python"})
 _NAMES_READ = re.compile(r"\bctx\s*(?:\.\s*([A-Za-z_]\w*)|\[\s*[\"']([A-Za-z_]\w*)[\"']\s*\])")
 _ANY_READ = re.compile(r"\bctx\b")
 
-# Built-in types whose handlers look at their config and at nothing else.
+# Built-in types whose handlers read only their config.
 _READ_CONFIG_ONLY = frozenset(
     {
         "condition",
@@ -39,7 +39,8 @@ _READ_CONFIG_ONLY = frozenset(
 
 
 def changed_input(node: PlanNode, before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """What an activation would be given otherwise: a place in its config, or a name that its code reads."""
+    """The first difference in the input of an activation: a path in its config, or a name that its code reads; None if
+    equal."""
     code = node.config.get("code") if node.type in _CODE_TYPES else None
     if isinstance(code, str):
         for name in _names_read(code, before, now):
@@ -57,7 +58,7 @@ def changed_input(node: PlanNode, before: Mapping[str, Any], now: Mapping[str, A
 
 
 def _names_read(code: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """The names that a code reads for certain; if it may read others, all that it can see."""
+    """The names that code certainly reads; if it may read others, all that it can see."""
     found = [first or second for first, second in _NAMES_READ.findall(code)]
     if len(found) == len(_ANY_READ.findall(code)):
         return sorted(set(found))
@@ -65,11 +66,12 @@ def _names_read(code: str, before: Mapping[str, Any], now: Mapping[str, Any]) ->
 
 
 def _equal(text: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Does a template have the same value in both contexts? Secrets count by name, which is part of the text."""
+    """Whether a template has the same value in both contexts. Secrets are compared by name, which is part of the
+    text."""
     try:
         template = compile_template(text, secrets=True)
     except AnabranchError:
-        return True  # no template: text with braces
+        return True  # not a template: text with braces
     if template.secret_names:
         return all(_at(path, before) == _at(path, now) for path in template.needs)
     return json_equal(_resolved(template, before), _resolved(template, now))

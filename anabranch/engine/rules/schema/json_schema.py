@@ -20,7 +20,7 @@ from anabranch.engine.rules.graph.problems import pointer_to
 from anabranch.engine.rules.schema.keywords import STEPS_MAX, BoundedKeywords, TooMuchWork
 from anabranch.engine.rules.schema.patterns import Pattern
 
-# 20 problems of one value: past it the first ones explain the rest.
+# 20 problems of one value: more are rarely independent.
 PROBLEMS_MAX = 20
 
 # 300 characters: the library quotes the whole offending value in its messages.
@@ -32,7 +32,8 @@ PATTERNS_MAX = 32
 # 10,000 fields in one schema: the library checks a schema under the schema of schemas, and takes 0.1 ms for each.
 FIELDS_MAX = 10_000
 
-# What of a value has been seen already is found by walking the schema again, past every bound.
+# These keywords need to know which parts were evaluated, which the library finds by walking the schema again, beyond
+# every bound.
 _REWALKING = ("unevaluatedItems", "unevaluatedProperties")
 _NOT_BESIDE_REWALKING = ("$ref", "$dynamicRef", "patternProperties")
 
@@ -42,22 +43,22 @@ _NOTHING_ELSE: Registry[Any] = Registry()
 
 
 class ValueSchema:
-    """A schema made ready to check many values, one at a time. Raises nothing for any JSON value."""
+    """A prepared schema that checks many values, one at a time. Raises nothing for any JSON value."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
-        """`schema` must have passed `schema_problems`, or be our own."""
+        """`schema` must have passed `schema_problems`, or be a built-in one."""
         self._keywords = BoundedKeywords()
         self._validator = self._keywords.validator_class(schema, registry=_NOTHING_ELSE)
 
     def problems(self, value: Any) -> list[tuple[str, str]]:
-        """(JSON pointer, message) of what does not fit; empty when all does. At most `PROBLEMS_MAX`."""
+        """(JSON pointer, message) of each violation, at most `PROBLEMS_MAX`; empty if the value is valid."""
         found = self.problems_within(value, STEPS_MAX)
         if found is None:
             return [("", f"to check this value under the schema takes more than {STEPS_MAX} steps")]
         return found
 
     def problems_within(self, value: Any, steps: int) -> list[tuple[str, str]] | None:
-        """The same; None if so many steps are not enough to tell."""
+        """The same; None if the check takes more than this many steps."""
         found: list[tuple[str, str]] = []
         self._keywords.begin(steps)
         try:
@@ -75,7 +76,7 @@ class ValueSchema:
 
 
 def schema_problems(schema: Any) -> list[tuple[str, str]]:
-    """(JSON pointer, message) of what makes this no usable JSON Schema (draft 2020-12)."""
+    """(JSON pointer, message) of everything that makes this unusable as a JSON Schema (draft 2020-12)."""
     if isinstance(schema, bool):
         return []
     if not isinstance(schema, Mapping):
@@ -95,14 +96,14 @@ def schema_problems(schema: Any) -> list[tuple[str, str]]:
 
 
 def _references(schema: Any) -> Iterator[tuple[str, Any]]:
-    """Every reference in a schema, wherever it stands."""
+    """Every reference in a schema, at any depth."""
     for place, key, child in _fields(schema):
         if key in ("$ref", "$dynamicRef") and not isinstance(child, (Mapping, list)):
             yield place, child
 
 
 def _pattern_problems(schema: Any) -> list[tuple[str, str]]:
-    """The first pattern that cannot be used, or that there are too many: to try them all could take long."""
+    """The first unusable pattern, or a problem that there are too many, since trying all could take long."""
     patterns: list[tuple[str, str]] = []
     for place, key, child in _fields(schema):
         if key == "pattern" and isinstance(child, str):

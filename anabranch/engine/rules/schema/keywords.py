@@ -19,8 +19,8 @@ from anabranch.engine.rules.schema.patterns import Pattern
 # 400,000 steps, of about 3 µs: enough for a megabyte of small objects, and about a second of work.
 STEPS_MAX = 400_000
 
-# What takes longer than a step. A reference is looked up by its text each time it is met. Of alternatives each one is
-# tried; what does not fit is an error that is built, and then passes through every keyword around it.
+# Keywords that cost more than a step. A reference is looked up by its text each time. Every alternative is tried; for
+# each that fails, an error is built that passes through all enclosing keywords.
 _WEIGHTS = {
     "$ref": 3,
     "$dynamicRef": 3,
@@ -33,10 +33,10 @@ _WEIGHTS = {
 }
 ERROR_STEPS = 3
 
-# A keyword that holds a list (`enum`, `required`) goes through it for every value it checks.
+# Keywords with a list (`enum`, `required`) walk it for every value.
 PARTS_PER_STEP = 20
 
-# Keywords that go through the parts of a value, whatever their schema is, and how many parts a step pays for.
+# Keywords that walk the parts of a value, and how many parts one step pays for.
 _WALKING = {
     "items": 5,
     "additionalProperties": 5,
@@ -46,18 +46,18 @@ _WALKING = {
     "uniqueItems": 4,
 }
 
-# The library walks the whole schema again for each part of the value, and looks for each among all the others.
+# For each part of the value the library walks the whole schema again, and compares the part with all others.
 _REWALKING = frozenset({"unevaluatedItems", "unevaluatedProperties"})
 FIELDS_PER_STEP = 5
 COMPARED_PARTS_PER_STEP = 300
 
-# A value that is compared as a whole: a part is made ready in less than a microsecond.
+# Values compared as a whole: each part takes less than a microsecond.
 FROZEN_PARTS_PER_STEP = 4
 
-# 250 characters of a message: to quote a megabyte takes 12 ms.
+# 250 characters of a message: quoting a megabyte takes 12 ms.
 MESSAGE_CHARACTERS_PER_STEP = 250
 
-# 1,000 characters of a message are kept: there may be thousands of them, each with a megabyte in it.
+# 1,000 characters of each message: there may be thousands of messages with a megabyte each.
 MESSAGE_KEPT = 1_000
 
 # A letter of a text costs at worst what a thousandth of a step does, in each state a matcher may be in.
@@ -79,7 +79,7 @@ class BoundedKeywords:
     def __init__(self) -> None:
         self._steps_left = 0
         self._patterns: dict[str, Pattern] = {}
-        # What `const` and `enum` want, made ready to compare, by identity: the schema lives as long as this.
+        # The prepared values of `const` and `enum`, by identity; the schema lives as long as this object.
         self._wanted: dict[int, Any] = {}
         self._sizes: dict[int, int] = {}
         keywords: dict[str, Keyword] = {
@@ -96,14 +96,15 @@ class BoundedKeywords:
         )
 
     def begin(self, steps: int) -> None:
-        """Give the next check its budget."""
+        """Reset the budget for the next check."""
         self._steps_left = steps
 
     def _counted(self, name: str, keyword: Keyword) -> Keyword:
         weight, parts_per_step = _WEIGHTS.get(name, 1), _WALKING.get(name)
 
         def check(validator: Any, wanted: Any, value: Any, schema: Any) -> Errors:
-            """The errors of the keyword, after its steps were taken off the budget. Raises what a spent budget does."""
+            """The errors of a keyword; its steps count against the budget. Raises TooMuchWork once the budget is
+            spent."""
             self._spend(weight + (len(wanted) // PARTS_PER_STEP if isinstance(wanted, (list, dict)) else 0))
             if parts_per_step is not None and isinstance(value, (list, dict)):
                 walks = len(wanted) if name == "patternProperties" else 1
@@ -196,7 +197,7 @@ class BoundedKeywords:
         return self._wanted[id(wanted)]
 
     def _frozen(self, value: Any) -> Any:
-        """A value that can be put into a set; equal where JSON values are, so true is not 1."""
+        """A hashable form of a value, equal where JSON values are equal, so true is not 1."""
         if isinstance(value, bool):
             return (_BOOLEAN, value)
         if isinstance(value, (list, dict)):

@@ -1,7 +1,7 @@
 """Regular expressions of JSON Schemas: matched in time linear in the text, whatever the pattern.
 
 Pure. Used by `json_schema` and `keywords`. Python's engine backtracks: `(a+)+$` takes years on forty letters. So
-patterns of tenants run on the Rust engine behind pydantic, which does not backtrack. It has no look-around and no
+patterns of tenants run on pydantic's Rust engine, which does not backtrack. It supports neither look-around nor
 back-references.
 """
 
@@ -14,7 +14,7 @@ from pydantic_core import SchemaError, SchemaValidator, core_schema
 # 256 characters: longer than any pattern a person can still read.
 PATTERN_CHARACTERS_MAX = 256
 
-# 10,000,000 letters times states: at worst a fifth of a second, in which nothing else runs.
+# 10,000,000 letters times states: at worst a fifth of a second of the event loop.
 MATCH_WORK_MAX = 10_000_000
 
 _REPETITION = re.compile(r"\{(\d+)(?:,(\d*))?\}")
@@ -28,7 +28,7 @@ class Pattern:
     __slots__ = ("_validator", "weight")
 
     def __init__(self, text: str) -> None:
-        """Raises ValueError, saying what is not possible."""
+        """Raises ValueError that names the unsupported construct."""
         if len(text) > PATTERN_CHARACTERS_MAX:
             raise ValueError(f"a pattern has at most {PATTERN_CHARACTERS_MAX} characters, this one has {len(text)}")
         schema = core_schema.str_schema(pattern=text, regex_engine="rust-regex", strict=True)
@@ -40,14 +40,14 @@ class Pattern:
         """About how many states a matcher may be in at once: what a letter costs at worst."""
 
     def matches(self, text: str) -> bool:
-        """Is it in this text? Raises ValueError for a text that is too long for this pattern."""
+        """Whether the text contains a match. Raises ValueError for a text that is too long for this pattern."""
         if len(text) * self.weight > MATCH_WORK_MAX:
             raise ValueError(f"a text of {len(text)} characters is too long for this pattern; set a `maxLength`")
         return self._validator.isinstance_python(text)
 
 
 def _reason(refusal: SchemaError) -> str:
-    """What the engine says, without the picture it draws of the pattern."""
+    """The engine's message, without its drawing of the pattern."""
     return str(refusal).rpartition("rror: ")[2].strip()[:_REASON_CHARACTERS_MAX]
 
 

@@ -1,1 +1,1 @@
-"""What drawn and coded runs have in common: their state, signals, retries, failures, limits."""
+"""Rules that drawn and coded runs share: state, signals, retries, failures, limits."""

@@ -1,14 +1,13 @@
-"""Blame for crashes: which runs are suspected of having killed their process, and what that leads to.
+"""Suspicion after crashes: which runs may have killed their process, and how they are isolated.
 
-Pure. Called by the stores, which judge the runs of a lost worker before anybody reads their logs, and by the folds,
-which say when a suspicion is over.
+Pure. Called by the stores, which judge the runs of a lost worker before their logs are read, and by the folds, which
+end a suspicion.
 
-A process may die of one of the runs that it executes, and nobody can tell which. So all of them become suspects, at
-most so many of which one process takes at once: their *company*. Each time that a suspect's process dies again its
-company is halved. Who is left as the only suspect of its process, and whose process dies then, is counted; nobody else
-ever is. A suspicion is over as soon as everything has been answered that was unanswered when the run was taken over.
-One poisonous run among n that executed is suspended after 1 + floor(log2 n) + `CRASHES_MAX` crashes, and the others go
-on.
+One of the runs that a process executes may kill it, and nothing shows which. So all of them become suspects, and one
+process takes only a limited number of suspects at once: their *company*. Each further crash halves the company. A crash
+counts against a run only if the run was the only suspect in its process. A suspicion ends when everything that was
+executing at the takeover has ended. If one of n executing runs kills its process, it is suspended after 1 + floor(log2
+n) + `CRASHES_MAX` crashes, and the others continue.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from typing import NamedTuple
 from anabranch.engine.rules.events import SuspendReason
 from anabranch.engine.rules.payloads import RunSuspended
 
-# 3 crashes as the only suspect: one may still be an accident, and each takes the other work of its process down.
+# 3 crashes as the only suspect: one may still be an accident, but each one interrupts the other work of its process.
 CRASHES_MAX = 3
 
-# 64 runs, as many as a worker executes by default: of a worker that never said how many it executes.
+# 64 runs, the default concurrency: assumed of a worker that never reported how many it executes.
 EXECUTING_UNKNOWN = 64
 
 # 1, 10, 100 s until a run that has crashed alone is due again: time for the process to come back and do other work.
 CRASH_DELAYS_MS = (1_000, 10_000, 100_000)
 
-# 30 s in which a process starts nothing besides a run that is its only suspect: most handlers have answered by then.
+# For 30 s a process starts nothing beside a run that is its only suspect: most handlers have returned by then.
 ALONE_MS = 30_000
 
 
@@ -59,7 +58,7 @@ ANY_ROOM = SuspectRoom()
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What follows from a crash for a run of the lost process."""
+    """What a crash means for one run of the lost process."""
 
     blame: Blame
     suspends: bool = False
@@ -69,9 +68,9 @@ class Judgement:
 
 
 def judged(blame: Blame | None, *, executing: int, crashes_max: int, suspended: bool = False) -> Judgement:
-    """The run was held by a process that was lost, and which executed so many runs.
+    """Judge a run of a lost process that executed this many runs.
 
-    A run that is `suspended` already has nothing begun for it, so no crash is counted.
+    For a `suspended` run nothing is started, so no crash is counted.
     """
     if blame is None:
         return Judgement(Blame(max(1, executing)))
@@ -86,7 +85,7 @@ def judged(blame: Blame | None, *, executing: int, crashes_max: int, suspended: 
 
 
 def crashed(crashes: int) -> RunSuspended:
-    """What the log says of a run that has crashed alone too often."""
+    """The suspension of a run that has crashed alone too often."""
     times = "once" if crashes == 1 else f"{crashes} times"
     return RunSuspended(
         SuspendReason.CRASHED,
@@ -96,7 +95,7 @@ def crashed(crashes: int) -> RunSuspended:
 
 
 def may_join(room: SuspectRoom, companies: Collection[int]) -> bool:
-    """May a process with this room take suspects of these companies, all of them together?"""
+    """Whether a process with this room may take suspects with these companies together."""
     limit = min(companies, default=None)
     if limit is None:
         return True
@@ -106,7 +105,7 @@ def may_join(room: SuspectRoom, companies: Collection[int]) -> bool:
 
 @dataclass(slots=True)
 class Suspicion:
-    """What the log says of a run under suspicion."""
+    """The suspicion against a run, as the log records it."""
 
     recoveries: int
     """Takeovers since it was last above suspicion."""

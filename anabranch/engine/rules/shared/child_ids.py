@@ -11,13 +11,13 @@ import hashlib
 WORKFLOW_TYPE = "workflow"
 """The node type whose activations start children."""
 
-# Of a UUID's 128 bits: version 8 (RFC 9562: made in a way of one's own) and the usual variant.
+# UUID version 8 (RFC 9562: custom content) and the usual variant.
 _VERSION_BITS, _VERSION = 0xF << 76, 0x8 << 76
 _VARIANT_BITS, _VARIANT = 0x3 << 62, 0x2 << 62
 
 
 def child_id(instance_id: str, node_id: str, scope: str, generation: int = 0) -> str:
-    """The id of the child that this activation starts: a UUID, the same whenever it is asked for.
+    """The id of the child that this activation starts: always the same UUID.
 
     With a `generation` of the parent: the id of the child that replaces one whose rows were removed.
     """

@@ -61,7 +61,7 @@ State = TypeVar("State", bound=AnyState)
 
 @dataclass(slots=True, eq=False)
 class Decision:
-    """What follows from one stimulus. Never changed once it is made (not `frozen`: see `Event`)."""
+    """The events and commands that follow from one stimulus. Never changed once created (not `frozen`: see `Event`)."""
 
     events: Sequence[Event] = ()
     commands: Sequence[Command] = ()
@@ -86,7 +86,7 @@ NOTHING = Decision()
 
 
 class DecisionBuilder(Generic[State]):
-    """What one decision about one state writes, which each of its rows evolves."""
+    """Collects the events and commands of one decision; each appended event evolves the state."""
 
     def __init__(self, state: State, now: int) -> None:
         self.state = state
@@ -116,9 +116,9 @@ class DecisionBuilder(Generic[State]):
         arguments: str | None = None,
         mark: Mark | None = None,
     ) -> None:
-        """Append an event, numbered and stamped; it is folded into the state at once.
+        """Append an event with the next seq and the time, and fold it into the state at once.
 
-        Raises LogFull for a row that the log has no room for; the row that ends the run always has.
+        Raises LogFull if the row does not fit into the log; the row that ends the run always fits.
         """
         state = self.state
         seq, limit = state.last_seq + 1, state.log_limit
@@ -146,7 +146,7 @@ class DecisionBuilder(Generic[State]):
         self.events.append(event)
 
     def fail_instance(self, error: RunError) -> None:
-        """The instance ends FAILED, with everything in flight told to stop."""
+        """End the instance FAILED, and stop everything in flight."""
         self.end_instance(EventType.INSTANCE_FAILED, RunFailed(error).payload, error.message)
 
     def end_instance(self, event_type: EventType, payload: Payload, message: str | None = None) -> None:
@@ -161,7 +161,7 @@ class DecisionBuilder(Generic[State]):
             self.commands.append(Wake(*activation.place, activation.attempt, activation.due_at))
 
     def fired(self, due_at: int) -> None:
-        """Remember the latest due time that this decision rests on."""
+        """Note the latest due time that this decision depends on."""
         self.not_before = due_at if self.not_before is None else max(self.not_before, due_at)
 
     def build(self) -> Decision:
@@ -176,13 +176,13 @@ class DecisionBuilder(Generic[State]):
         )
 
     def log_full(self) -> Decision:
-        """The log has no room for what follows: the run has failed then."""
+        """Fail the run, because its log is full."""
         self.fail_instance(self.state.log_limit.error())
         return self.build()
 
 
 class DrawnDecisionBuilder(DecisionBuilder[InstanceState]):
-    """One decision about a drawn run in the making."""
+    """Collects the events and commands of one decision about a drawn run."""
 
     def __init__(self, state: InstanceState, now: int, work_max: int, evaluations_max: int) -> None:
         super().__init__(state, now)
@@ -197,11 +197,11 @@ class DrawnDecisionBuilder(DecisionBuilder[InstanceState]):
         """Nodes, with their scopes, that complete with a given result as soon as nothing else is to be drawn."""
 
     def enter(self, node: PlanNode, path: str) -> None:
-        """Dispatch a node that is ready in a scope; the header of a region begins the first pass of it."""
+        """Dispatch a ready node in a scope. The header of a region opens its first pass."""
         self.dispatch(node, path if node.region is None else pass_path(node.id, path, 1))
 
     def dispatch(self, node: PlanNode, path: str, *, attempt: int = 1) -> None:
-        """Queue an attempt; its event opens the iteration or the pass if it is the first in it."""
+        """Dispatch an attempt; as the first event of an iteration or pass, this opens it."""
         if node.given is not None:
             self.append(_NODE_DISPATCHED, node.id, path, attempt, node.given.note)
             self.given.append((node, path))
@@ -210,7 +210,7 @@ class DrawnDecisionBuilder(DecisionBuilder[InstanceState]):
         self.commands.append(Dispatch(node.id, path, attempt))
 
     def skip(self, node: PlanNode, scope: Scope) -> None:
-        """End an activation that will not happen, or is not awaited any more."""
+        """Skip an activation that will not run or is no longer awaited."""
         activation = scope.open.get(node.id)
         attempt = 0
         if activation is not None:
@@ -230,7 +230,7 @@ class DrawnDecisionBuilder(DecisionBuilder[InstanceState]):
         super().end_instance(event_type, payload, message)
 
     def abandon(self, activation: Activation) -> None:
-        """An activation is over before its child is, which may be on its way into the world just now."""
+        """Cancel the child of an activation that ended first; the child may just be in creation."""
         if activation.node.type == WORKFLOW_TYPE and activation.region is None:
             self.cancels.append(activation.child_of(self.state.head.instance_id))
 
@@ -260,12 +260,12 @@ class DrawnDecisionBuilder(DecisionBuilder[InstanceState]):
 
     @property
     def has_worked_enough(self) -> bool:
-        """Loops wait for the next decision, so that other instances get their turn."""
+        """Whether loops must wait for the next decision, so that other instances get their turn."""
         return self.worked >= self.work_max
 
 
 def error_about(activation: Activation, code: str, type_name: str, message: str) -> RunError:
-    """An error of the rules' own making, about an activation."""
+    """An error that the rules raise, with the activation named."""
     return RunError(code, type_name, message, activation.node.id, activation.scope.path, activation.attempt)
 
 
@@ -273,7 +273,7 @@ AnyDecisionBuilder: TypeAlias = DecisionBuilder[Any]
 
 
 def created(notes: AnyDecisionBuilder, started: Started) -> bool:
-    """A start: the input. True if the run begins at once: its time has come and its creator has room."""
+    """Record the input of a new run. True if the run begins at once: its time has come and its creator has room."""
     head = notes.state.head
     notes.append(EventType.INPUT_SET, "", "", 0, InputSet(started.input).payload)
     if started.definition is not None:
@@ -281,8 +281,8 @@ def created(notes: AnyDecisionBuilder, started: Started) -> bool:
     if head.deadline_at is not None:
         notes.commands.append(Wake("", "", 0, head.deadline_at))
     overdue = head.deadline_at is not None and head.deadline_at <= notes.now
-    # A time that was asked for is a timer, also when it has come while the creation was on its way: only
-    # a timer's transition is held against the store's own clock.
+    # A requested start time is a timer even if it passed during the creation: only transitions of timers are checked
+    # against the store's clock.
     if started.begin and head.available_at <= head.created_at and not overdue:
         return True
     notes.commands.append(Wake("", "", 0, head.available_at))
@@ -299,7 +299,7 @@ def may_begin(notes: AnyDecisionBuilder) -> bool:
 
 
 def deadline_passed(notes: AnyDecisionBuilder) -> bool:
-    """Fail the instance if its deadline has come; nothing else happens then."""
+    """Fail the instance if its deadline has come; True if it has."""
     deadline = notes.state.head.deadline_at
     if deadline is None or deadline > notes.now or notes.state.last_seq == 0:
         return False
@@ -310,9 +310,9 @@ def deadline_passed(notes: AnyDecisionBuilder) -> bool:
 
 
 def taken_over(notes: AnyDecisionBuilder, acquired: LeaseAcquired) -> bool:
-    """A takeover, noted if a worker was lost since the log last heard of it.
+    """Record a takeover if a worker was lost since the last record.
 
-    False: the run is suspended, so nothing goes on; its owner has to watch its deadline.
+    False: the run is suspended and nothing continues; its owner only watches its deadline.
     """
     state, blame = notes.state, acquired.blame
     if state.suspension is not None and not state.suspension.reason.ends_by_itself:
@@ -330,14 +330,14 @@ PAUSED_HINT = "Resume it when it is to go on."
 
 
 def suspend(notes: AnyDecisionBuilder, asked: PauseRequested) -> None:
-    """The run stands still from now on, if it does not already."""
+    """Suspend the run, unless it is suspended already."""
     if notes.state.suspension is None:
         suspended = RunSuspended(SuspendReason.PAUSED, asked.why, PAUSED_HINT)
         notes.append(EventType.INSTANCE_SUSPENDED, "", "", 0, suspended.payload)
 
 
 def resumed(notes: AnyDecisionBuilder, asked: ResumeRequested) -> bool:
-    """A suspended run goes on: all that it owes is to be performed again. False: it was not suspended."""
+    """Resume a suspended run: everything outstanding is performed again. False: it was not suspended."""
     if notes.state.suspension is None:
         return False
     owed_meanwhile = outstanding(notes.state)
@@ -347,7 +347,8 @@ def resumed(notes: AnyDecisionBuilder, asked: ResumeRequested) -> bool:
 
 
 def signal_known_or_refused(notes: AnyDecisionBuilder, signal: SignalSent) -> Decision | None:
-    """The answer to a signal that is not taken: its key has arrived before, or too many are kept. None: take it."""
+    """The answer for a signal whose key has arrived before, or that exceeds the limit of kept signals; None: accept
+    it."""
     state = notes.state
     if signal.key is not None and signal.key in state.signal_answers:
         return Decision(delivered=state.signal_answers[signal.key])
@@ -357,7 +358,7 @@ def signal_known_or_refused(notes: AnyDecisionBuilder, signal: SignalSent) -> De
 
 
 def accept_signal(notes: AnyDecisionBuilder, signal: SignalSent) -> bool:
-    """Record a signal; was a fitting wait open?"""
+    """Record a signal. True if a matching wait was open."""
     waited_for = notes.state.oldest_wait(signal.event, signal.payload) is not None
     arrived = SignalReceived(signal.event, signal.payload, signal.key)
     notes.append(EventType.SIGNAL_RECEIVED, "", "", 0, arrived.payload)
@@ -365,7 +366,7 @@ def accept_signal(notes: AnyDecisionBuilder, signal: SignalSent) -> bool:
 
 
 def signal_wait(notes: AnyDecisionBuilder, asked: AwaitsSignal | AwaitsAnySignal) -> tuple[Payload, KeptSignal | None]:
-    """What NODE_WAITING says of a wait for a signal, and the kept signal that it takes at once, if one fits."""
+    """The payload of NODE_WAITING for a signal, and the kept signal that the wait takes at once, if one matches."""
     names_event = isinstance(asked, AwaitsAnySignal)
     events = asked.events if isinstance(asked, AwaitsAnySignal) else {asked.event: asked.match}
     due_at = None if asked.timeout_ms is None else notes.now + asked.timeout_ms
@@ -385,7 +386,7 @@ def taking(wait: OpenActivation) -> tuple[Payload, Payload]:
 def next_try(
     notes: AnyDecisionBuilder, policy: RetryPolicy, attempt: int, failed: Failed, *, key: str
 ) -> Payload | None:
-    """What NODE_ATTEMPT_FAILED says of a failed try; None: that was the last one."""
+    """The payload of NODE_ATTEMPT_FAILED; None if it was the last attempt."""
     if not failed.retryable or attempt >= policy.max_attempts:
         return None
     delay_ms = policy.delay_ms(attempt, key=f"{notes.state.head.instance_id}/{key}")
@@ -395,12 +396,12 @@ def next_try(
 
 
 def child_result(ended: ChildEnded) -> Payload | tuple[str, str, str]:
-    """The output that a child hands on, or code, type and message of the error that its end is."""
+    """The output of a completed child, or code, type and message of the error for any other end."""
     if ended.status is Status.COMPLETED:
         size = len(ended.outcome.raw)
         if size <= VALUE_BYTES_MAX:
             return ended.outcome
-        # several End nodes may have made it larger than any one output
+        # merged from several End nodes it may be larger than one output may be
         message = f"the output of the child run {ended.child_id} has {size} bytes of JSON, a node's {VALUE_BYTES_MAX}"
         return "VALUE_TOO_LARGE", "ValueTooLarge", message
     if ended.status is Status.FAILED:

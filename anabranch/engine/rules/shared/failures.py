@@ -29,19 +29,19 @@ from anabranch.errors import (
     ValueTooLarge,
 )
 
-# 4,096 characters of an error's message: enough to read why; a megabyte of HTML is not a reason.
+# 4,096 characters of an error's message: enough to see the reason; a megabyte of HTML does not help.
 MESSAGE_CHARACTERS_MAX = 4_096
 
 # 8,192 characters of a traceback: some twenty frames with long paths and their source lines, and causes.
 TRACEBACK_CHARACTERS_MAX = 8_192
 
-# The form of an error's code: a handler may bring codes of its own.
+# The form of an error code; handlers may use their own codes.
 _CODE = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 
 # As large as the column of attempts.
 ATTEMPT_MAX = 2**31 - 1
 
-# Errors of ours that another try cannot mend: the same config and context give the same again.
+# Errors that another attempt cannot fix: the same config and context give the same result.
 _FINAL_ERRORS = (
     EgressRefused,
     HttpAnswerInvalid,
@@ -65,7 +65,7 @@ class _Place(Protocol):
 
 
 def bare_name(kind: type) -> str:
-    """The name of an exception's class, as nodes show it."""
+    """The name of an exception's class, as errors of nodes show it."""
     return kind.__name__
 
 
@@ -79,9 +79,10 @@ def failed_by(
     traceback: str = "",
     who: str = "",
 ) -> Failed:
-    """The outcome that an exception is. `name_of` gives its class the name that the log keeps.
+    """The failed outcome for an exception. `name_of` returns the class name for the log.
 
-    `who` names step or node, and run, in messages about values that cannot be kept: they know only the value.
+    `who` names step or node and run in messages about values that cannot be stored, since those errors know only the
+    value.
     """
 
     def error(code: object, type_name: object, message: object, traceback: str = traceback) -> RunError:
@@ -110,7 +111,7 @@ def kept_error(
     attempt: object = 1,
     traceback: str = "",
 ) -> RunError:
-    """An error as the log can keep it, whatever the handler put into its fields."""
+    """An error that the log can store, whatever the handler put into its fields."""
     word = _readable(code)
     word = word if _CODE.fullmatch(word) else "HANDLER_ERROR"
     number = int(attempt) if isinstance(attempt, int) and 0 <= attempt <= ATTEMPT_MAX else 1
@@ -122,33 +123,33 @@ def kept_error(
 
 
 def silence(message: str, origin: _Place) -> Failed:
-    """The outcome of an attempt that gave no sign of life for too long."""
+    """The outcome of an attempt that missed its heartbeat timeout."""
     error = RunError("HEARTBEAT_TIMEOUT", "HeartbeatTimeout", message, origin.node_id, origin.scope, origin.attempt)
     return Failed(error, retryable=True)
 
 
 def who_did(result: NodeResult | StepReport, *, run_id: str) -> str:
-    """Whose result it is, as messages name it."""
+    """The owner of a result, for messages."""
     if isinstance(result, StepReport):
         return f"step {result.name}{result.scope} of run {run_id}"
     return who_is(run_id, result.node_id, result.scope)
 
 
 def who_is(run_id: str, node_id: str, scope: str) -> str:
-    """A node, or the function of a coded run (which has no node id), as messages name it."""
+    """The name of a node, or of the workflow function (which has no node id), for messages."""
     if not node_id:
         return f"the function of run {run_id}"
     return f"node {node_id} in {scope} of run {run_id}" if scope else f"node {node_id} of run {run_id}"
 
 
 def storable(message: str, characters_max: int = MESSAGE_CHARACTERS_MAX) -> str:
-    """Text that every database takes: no NUL, no lone surrogates, not endless."""
+    """Text that every database accepts: no NUL, no lone surrogates, limited length."""
     text = message[:characters_max].replace("\x00", "\ufffd")
     return text.encode("utf-8", "replace").decode()
 
 
 def as_refused(result: NodeResult | StepReport, reason: str, *, run_id: str) -> NodeResult | StepReport:
-    """A result that the database does not take, as a failure that says so."""
+    """The failure for a result that the database refused."""
     node_id = result.name if isinstance(result, StepReport) else result.node_id
     message = f"{who_did(result, run_id=run_id)}: the database does not take its output: {reason}"
     error = RunError(ValueNotStorable.code, "ValueNotStorable", message, node_id, result.scope, result.attempt)

@@ -1,4 +1,4 @@
-"""Who can run what: the needs of runs against what workers have, and what is said of runs that nobody can run.
+"""Which worker can run which run: node types and code. And the suspension of runs that no worker can run.
 
 Pure. Called by the stores and by the services that start runs.
 """
@@ -17,7 +17,7 @@ from anabranch.errors import RunError
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a run asks of a worker."""
+    """What a run needs of a worker."""
 
     kind: str
     workflow: str
@@ -25,14 +25,14 @@ class Needs:
     node_types: Sequence[str] = ()
 
     def met_by(self, *, code: Collection[tuple[str, int]], node_types: Collection[str]) -> bool:
-        """Has a worker with this code and these types of its own all of it?"""
+        """Whether a worker with this code and these custom node types can run it."""
         if self.kind == CODED_KIND:
             return (self.workflow, self.version) in code
         return all(each in node_types for each in self.node_types)
 
 
 def nobody_fits(needs: Needs) -> RunSuspended:
-    """What the log says of a run that no worker can run."""
+    """The suspension of a run that no worker can run."""
     if needs.kind == CODED_KIND:
         message = f"no worker knows version {needs.version} of the coded workflow {needs.workflow!r}"
         hint = "Start a worker that imports it (`--import`): the run goes on by itself."
@@ -44,7 +44,7 @@ def nobody_fits(needs: Needs) -> RunSuspended:
 
 
 def deadline_passed_unfit(deadline_at: int) -> RunFailed:
-    """How a run ends whose deadline passes while nobody can run it."""
+    """The failure of a run whose deadline passes while no worker can run it."""
     return RunFailed(
         RunError("DEADLINE_EXCEEDED", "DeadlineExceeded", f"the run was not done by {to_iso(deadline_at)}")
     )

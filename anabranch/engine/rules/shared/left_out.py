@@ -1,7 +1,7 @@
-"""Rows that a reopening has left out: they stay in the log, and no fold reads them any more.
+"""Rows that a reopening left out: they stay in the log, but folds skip them.
 
-Pure. Called by the folds and by all who read a log in another way. A reopening (INSTANCE_REOPENED) names rows before
-it; the run's row has those of all its reopenings, so that they are known before the first event is folded.
+Pure. Called by the folds and all other readers of logs. A reopening (INSTANCE_REOPENED) names earlier rows; the row of
+the run has those of all its reopenings, so that they are known before the first event is folded.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _LAST = 2**63
 
 
 def is_left_out(ranges: Ranges, seq: int) -> bool:
-    """Is this row left out?"""
+    """Whether this row is left out."""
     place = bisect_right(ranges, (seq, _LAST)) - 1
     return place >= 0 and ranges[place][1] >= seq
 
 
 def together(*parts: Iterable[Sequence[int]]) -> Ranges:
-    """All of these stretches, in order, neighbours as one."""
+    """The ranges in order, with adjacent ones merged."""
     merged: list[tuple[int, int]] = []
     for first, last in sorted((each[0], each[1]) for part in parts for each in part):
         if merged and first <= merged[-1][1] + 1:

@@ -16,7 +16,7 @@ from anabranch.errors import RunError
 LOG_BYTES_MAX = 64 * 1_048_576
 LOG_ROWS_MAX = 1_000_000
 
-# What an operator may choose. With less, hardly any run would complete; with more, no worker could take one over.
+# Bounds of the setting. With less, hardly any run would complete; with more, no worker could take one over.
 BYTES_MAX_LEAST, BYTES_MAX_MOST = 65_536, 4 * 1_073_741_824
 ROWS_MAX_LEAST, ROWS_MAX_MOST = 100, 100_000_000
 
@@ -25,13 +25,14 @@ LOG_TOO_LARGE = "LOG_TOO_LARGE"
 # A row takes some 512 bytes in memory beside its payload.
 ROW_WEIGHT = 512
 
-# The first two rows, the input and a test run's definition, are bounded by themselves: every run has them.
+# The first two rows, the input and a test run's definition, have limits of their own.
 ROWS_ALWAYS_TAKEN = 2
 
 
 @dataclass(frozen=True, slots=True)
 class LogLimit:
-    """How much one log may hold. The row that ends a run is always taken, and the one by which a store suspends it."""
+    """The size limit of one log. The row that ends a run, and the row by which a store suspends it, are always
+    written."""
 
     bytes_max: int = LOG_BYTES_MAX
     """JSON bytes of all payloads."""
@@ -41,7 +42,7 @@ class LogLimit:
         return f"{self.bytes_max} bytes of payloads or {self.rows_max} rows"
 
     def is_passed(self, *, log_bytes: int, rows: int) -> bool:
-        """Is this more than a log may hold?"""
+        """Whether this exceeds the limit."""
         return log_bytes > self.bytes_max or rows > self.rows_max
 
     def error(self) -> RunError:
@@ -68,7 +69,7 @@ def parse_size(text: str | int) -> int:
 def parse_log_limit(text: str | int) -> LogLimit:
     """A limit as operators write it: `64MB`, a number of bytes, `1000000 rows`, or both with a comma between.
 
-    Of what is left out the default stays. Raises ValueError.
+    A part left out keeps its default. Raises ValueError.
     """
     sizes: list[int] = []
     rows: list[int] = []
@@ -92,4 +93,4 @@ def parse_log_limit(text: str | int) -> LogLimit:
 
 
 class LogFull(Exception):
-    """A row does not fit into its run's log any more: nothing was written or folded of it."""
+    """A row does not fit into its run's log; it was neither written nor folded."""

@@ -15,11 +15,11 @@ from typing import Any
 from anabranch.engine.rules.duration import parse_duration
 from anabranch.engine.rules.graph.known_fields import did_you_mean
 
-# 1000 tries: with any sensible backoff more of them outlive every deadline; it is a slip.
+# 1000 attempts: with any sensible backoff, more would outlive every deadline, so a larger number is a mistake.
 ATTEMPTS_MAX = 1_000
 
-# A day: quotas that are renewed daily are waited for; a server that asks for more must not park
-# a run for years, so the next try finds out.
+# A day covers quotas that are renewed daily. A server that asks for more must not park a run for years, so the next
+# attempt comes after a day.
 RETRY_AFTER_MS_MAX = 86_400_000
 
 KINDS = ("exp", "linear", "fixed")
@@ -33,7 +33,7 @@ _JITTER_STEPS = 2**32
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How many tries an activation has, and the waits between them (milliseconds)."""
+    """How many attempts an activation has, and the waits between them (milliseconds)."""
 
     max_attempts: int = 3
     kind: str = "exp"
@@ -47,8 +47,8 @@ class RetryPolicy:
     def parse(cls, value: Any, *, default: RetryPolicy | None = None) -> RetryPolicy:
         """The policy of `{"maxAttempts": 3, "backoff": {"kind", "base", "max", "jitter"}}`, for nodes and steps alike.
 
-        `attempts` is another name of `maxAttempts`. What is left out, and null, has the `default`, which is that of
-        nodes unless another is given. Raises ValueError naming the field that is wrong.
+        `attempts` is another name of `maxAttempts`. Fields that are left out or null come from `default`, which is that
+        of nodes unless given. Raises ValueError that names the invalid field.
         """
         default = DEFAULT_RETRY if default is None else default
         if value is None:
@@ -71,7 +71,7 @@ class RetryPolicy:
         )
 
     def delay_ms(self, attempt: int, *, key: str) -> int:
-        """The wait after the failed try number `attempt` (1, 2, …), never negative.
+        """The wait in milliseconds after failed attempt number `attempt` (1, 2, …), never negative.
 
         `key` names what is retried; with jitter, different keys spread out, and the same key
         and attempt always wait equally long. Jitter may pass `max_ms` by its fraction.
@@ -126,6 +126,6 @@ def _fraction(value: Any) -> float:
 
 
 def _dice(key: str, attempt: int) -> float:
-    """A number in [-1, 1) that depends on nothing but its arguments."""
+    """A number in [-1, 1) that depends only on its arguments."""
     digest = hashlib.blake2b(f"{attempt}:{key}".encode(errors="surrogatepass"), digest_size=4).digest()
     return int.from_bytes(digest, "big") / _JITTER_STEPS * 2 - 1

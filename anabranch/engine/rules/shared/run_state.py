@@ -1,7 +1,7 @@
 """The state that all runs share, drawn or coded: head, open activations, timers, signals, children.
 
-`drawn_state` and `coded_state` build on it; code that needs only this does not have to know which of the two it has.
-Plain objects that only `evolve` changes.
+`drawn_state` and `coded_state` build on it; code that needs only this works for both. Plain objects that only `evolve`
+changes.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class InstanceHead:
     """The run whose outcomes it began with."""
 
 
-# 64 entries: in a smaller heap, sorting out what does not hold any more costs more than it frees.
+# 64 entries: in a smaller heap, removing stale entries costs more than it frees.
 TIMERS_KEPT_MIN = 64
 
 _NO_SIGNALS: dict[int, KeptSignal] = {}
@@ -87,7 +87,7 @@ _PENDING, _RUNNING, _WAITING, _SUSPENDED = Status.PENDING, Status.RUNNING, Statu
 
 @dataclass(frozen=True, slots=True)
 class Redone:
-    """What an activation that a reopening has let try again differs in."""
+    """What a reopening changes in an activation that it repeats."""
 
     attempts: int
     """The attempts before: they do not count against its budget."""
@@ -121,21 +121,21 @@ class OpenActivation(ABC):
 
     @property
     def counted_attempt(self) -> int:
-        """The number of the present attempt, as far as its budget of attempts is concerned."""
+        """The current attempt, counted against its budget of attempts."""
         return self.attempt if self.redone is None else self.attempt - self.redone.attempts
 
     def __lt__(self, other: OpenActivation) -> bool:
-        """The order of those that one row has set due at one time."""
+        """The order of activations that one row made due at the same time."""
         return self.place < other.place
 
     def child_of(self, instance_id: str) -> str:
-        """The id of the run that it starts, or has started, in this run."""
+        """The id of the child run that it starts or has started."""
         return child_id(instance_id, *self.place, 0 if self.redone is None else self.redone.child_generation)
 
     @property
     @abstractmethod
     def place(self) -> tuple[str, str]:
-        """Node id and scope: which activation of its run it is."""
+        """Node id and scope: the key of the activation within its run."""
 
 
 Open = TypeVar("Open", bound=OpenActivation)
@@ -143,7 +143,8 @@ Runs = TypeVar("Runs", bound=OpenActivation)
 
 
 class RunState(ABC, Generic[Open, Runs]):
-    """What decisions about any run need to know; `Open` may be open in it, of these `Runs` get jobs."""
+    """The state that decisions about any run need. `Open` is the type of its open activations, `Runs` of those that get
+    jobs."""
 
     __slots__ = (
         "children",
@@ -205,7 +206,7 @@ class RunState(ABC, Generic[Open, Runs]):
 
     @property
     def blame(self) -> Blame | None:
-        """What the row of the run says of crashes, as far as the log knows."""
+        """The suspicion against the run, as far as the log knows."""
         return None if self.suspicion is None else self.suspicion.blame
 
     @property
@@ -215,7 +216,7 @@ class RunState(ABC, Generic[Open, Runs]):
 
     @property
     def status(self) -> Status:
-        """The status that the log implies (WAITING where the shell may still say RUNNING for short waits)."""
+        """The status that the log implies (WAITING, where the engine may still show RUNNING for short waits)."""
         if self.terminal is not None:
             return self.terminal
         if self.suspension is not None:
@@ -234,7 +235,7 @@ class RunState(ABC, Generic[Open, Runs]):
         return activation if activation is not None and activation.attempt == attempt else None
 
     def owes(self, command: Command) -> bool:
-        """Is this command still outstanding? While the run is suspended only its deadline is."""
+        """Whether this command is still outstanding. While the run is suspended only its deadline is."""
         if self.terminal is not None:
             return False
         if self.suspension is not None:
@@ -260,7 +261,7 @@ class RunState(ABC, Generic[Open, Runs]):
         return min(times, default=None)
 
     def add_timer(self, activation: Open, due_at: int, seq: int) -> None:
-        """Note a due time; the heap stays within twice of what held when it was last cleared, and a bit."""
+        """Note a due time. The heap is cleaned when it is about twice as large as after the last cleaning."""
         heapq.heappush(self.timers, (due_at, seq, activation))
         if len(self.timers) > self.timers_max:
             self.timers = [
@@ -279,7 +280,7 @@ class RunState(ABC, Generic[Open, Runs]):
         return None
 
     def oldest_wait(self, event: str, payload: Payload) -> Open | None:
-        """The oldest open wait that this signal fits and that no other signal was promised to."""
+        """The oldest open wait that this signal matches and that has no other signal assigned."""
         for wait in self.waits.get(event, {}).values():
             assert wait.events is not None, "what waits for a signal has a name for it"
             if fits(wait.events[event], payload):
@@ -287,7 +288,7 @@ class RunState(ABC, Generic[Open, Runs]):
         return None
 
     def oldest_signal(self, events: Mapping[str, Payload | None]) -> KeptSignal | None:
-        """The oldest kept signal that fits a wait for these."""
+        """The oldest kept signal that matches a wait for these."""
         oldest = None
         for event, match in events.items():
             for signal in self.kept.get(event, _NO_SIGNALS).values():
@@ -299,7 +300,7 @@ class RunState(ABC, Generic[Open, Runs]):
         return oldest
 
     def own_due_times(self) -> Iterator[int]:
-        """Due times of the instance itself: its deadline, and its beginning while that lies ahead and may come."""
+        """Due times of the instance itself: its deadline, and its start time while it has not begun."""
         if self.head.deadline_at is not None:
             yield self.head.deadline_at
         if not self.started and self.suspension is None:

@@ -32,7 +32,7 @@ AnyRun: TypeAlias = RunState[Any, Any]
 
 
 def signal_received(state: AnyRun, event: Event) -> None:
-    """A signal is promised to the oldest open wait that it fits, or kept."""
+    """Assign a signal to the oldest open wait that it matches, or keep it."""
     arrived = read_signal(event.payload)
     signal = KeptSignal(event.seq, arrived.event, arrived.content)
     wait = state.oldest_wait(arrived.event, arrived.content)
@@ -45,19 +45,19 @@ def signal_received(state: AnyRun, event: Event) -> None:
 
 
 def instance_recovered(state: AnyRun, event: Event) -> None:
-    """It is under suspicion until everything has been answered that is unanswered now."""
+    """Make the run a suspect until everything that is executing now has ended."""
     said = read_recovered(event.payload)
     blame = None if said.company is None else Blame(said.company, said.crashes)
     state.suspicion = Suspicion(said.recoveries, blame, set(state.running)) if state.running else None
 
 
 def instance_suspended(state: AnyRun, event: Event) -> None:
-    """Nothing begins any more until it is resumed."""
+    """Suspend the run: nothing begins until it is resumed."""
     state.suspension = read_suspension(event.payload)
 
 
 def instance_resumed(state: AnyRun, event: Event) -> None:
-    """It goes on; what has crashed alone too often may crash as often again."""
+    """Resume the run, with a full budget of crashes."""
     suspended, state.suspension = state.suspension, None
     suspicion = state.suspicion
     if suspended is not None and suspended.reason is SuspendReason.CRASHED and suspicion is not None:
@@ -65,7 +65,7 @@ def instance_resumed(state: AnyRun, event: Event) -> None:
 
 
 def instance_reopened(state: AnyRun, event: Event) -> None:
-    """It goes on as if the rows that are left out had never been; what its end was caused by is tried again now."""
+    """Reopen the run as if the rows left out did not exist; what caused its end is due again now."""
     said = read_reopened(event.payload)
     state.suspicion = None
     for each in said.redo:
@@ -96,13 +96,13 @@ def _redo(state: AnyRun, activation: OpenActivation, redo: Redo, said: RunReopen
 
 
 def instance_ended(state: AnyRun, event: Event) -> None:
-    """The last event: nothing is owed any more."""
+    """Apply the last event: nothing is outstanding any more."""
     state.terminal = _TERMINAL_OF[event.type]
     state.outcome = event.payload
 
 
 def wait(state: RunState[Open, Any], activation: Open, said: Waiting, seq: int) -> None:
-    """The activation waits for its time, a signal or a child; or its wait has taken the signal that it was for."""
+    """Make the activation wait for a time, a signal or a child; or note that its wait has taken a signal."""
     taken = signal_taken(said)
     if taken is not None:
         take_signal(state, activation, taken)
@@ -131,7 +131,7 @@ def set_timer(state: RunState[Open, Any], activation: Open, due_at: int, seq: in
 
 
 def take_signal(state: RunState[Open, Any], activation: Open, taken: SignalTaken) -> None:
-    """The wait takes the signal that this row brought: promised to it, or kept until now."""
+    """Let the wait take the signal, which was assigned to it or kept until now."""
     if activation.promised is not None and activation.promised.seq == taken.seq:
         activation.promised = None
         del state.promises[taken.seq]
@@ -144,7 +144,7 @@ def take_signal(state: RunState[Open, Any], activation: Open, taken: SignalTaken
 
 
 def close_wait(state: RunState[Open, Any], activation: Open) -> None:
-    """Forget an ended wait; a signal promised to it and not taken goes to the next wait or is kept."""
+    """Forget an ended wait. A signal assigned to it but not taken goes to the next wait, or is kept."""
     _stop_waiting(state, activation)
     signal, activation.promised = activation.promised, None
     if signal is not None:
@@ -160,12 +160,12 @@ def _keep(state: AnyRun, signal: KeptSignal) -> None:
     signals = state.kept.setdefault(signal.event, {})
     signals[signal.seq] = signal
     state.kept_count += 1
-    if signal.seq != state.last_seq:  # handed back by a wait that ended: it is older than its neighbours
+    if signal.seq != state.last_seq:  # returned by a wait that ended: it is older than its neighbours
         state.kept[signal.event] = dict(sorted(signals.items()))
 
 
 def _promise(state: RunState[Open, Any], signal: KeptSignal, wait: Open) -> None:
-    """Set a signal aside for a wait, which waits for no other then: thousands may be promised before one is served."""
+    """Assign a signal to a wait, which then waits for no other: thousands may be assigned before the first is taken."""
     wait.promised = signal
     state.promises[signal.seq] = wait
     _stop_waiting(state, wait)
@@ -202,9 +202,8 @@ class SignalWait(OpenActivation):
 
 
 class SignalWaits(RunState[SignalWait, SignalWait]):
-    """The waits for signals of one run, and which signal is promised to which: folded from the rows about these alone.
-
-    For callers without the state of a run: did a signal meet an open wait? The rest of its log need not be read.
+    """The waits for signals of one run and the signals assigned to them, folded from the rows about signals alone.
+    Tells whether a signal met an open wait, without reading the rest of the log.
     """
 
     __slots__ = ("open",)
@@ -215,13 +214,13 @@ class SignalWaits(RunState[SignalWait, SignalWait]):
         """Waits that have not ended, those with a promised signal too."""
 
     def activation(self, node_id: str, scope: str) -> SignalWait | None:
-        """The wait that is open there, if there is one."""
+        """The open wait with this key, if there is one."""
         return self.open.get((node_id, scope))
 
     def evolve(self, event: Event) -> bool | None:
-        """Fold the next row that is about signals or their waits; others may be missing.
+        """Fold the next row about signals or their waits; other rows may be missing.
 
-        Of a signal: is a wait open that it fits, and that no earlier one is promised to?
+        For a signal, return whether a matching wait is open that has no earlier signal assigned.
         """
         self.last_seq = event.seq
         place = (event.node_id, event.scope)
@@ -230,7 +229,7 @@ class SignalWaits(RunState[SignalWait, SignalWait]):
             delivered = self.oldest_wait(signal.event, signal.content) is not None
             signal_received(self, event)
             if event.seq in self.kept.get(signal.event, {}):
-                # It is taken by its seq: nobody compares its payload any more.
+                # It is taken by its seq; its payload is no longer compared.
                 self.kept[signal.event][event.seq] = KeptSignal(event.seq, signal.event, NULL)
             return delivered
         if event.type is EventType.NODE_WAITING:

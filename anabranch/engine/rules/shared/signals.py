@@ -1,7 +1,7 @@
 """Signal matching: which signal a wait consumes, and which signals an instance keeps.
 
 Pure. Called by the folds, and by decisions about a new wait. One signal goes to one wait: the oldest open one of its
-event whose `match` fits. A wait takes the oldest kept signal that fits.
+event whose `match` matches. A wait takes the oldest matching kept signal.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ import orjson
 
 from anabranch.engine.rules.values import Payload
 
-# 10,000 signals nobody waits for: enough for any backlog a person would want, small enough
-# to fold in a moment; the sender is told to come back (429).
+# 10,000 kept signals: enough for any sensible backlog, and quick to fold. Beyond it the sender gets 429.
 SIGNALS_KEPT_MAX = 10_000
 
 
@@ -28,7 +27,7 @@ class KeptSignal:
 
 
 def fits(match: Payload | None, payload: Payload) -> bool:
-    """True if a signal's payload satisfies a wait's `match`; no match takes everything."""
+    """True if a signal's payload satisfies a wait's `match`; a wait without `match` takes every payload."""
     return match is None or is_superset(payload.value, match.value)
 
 

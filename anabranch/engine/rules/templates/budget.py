@@ -15,7 +15,7 @@ import orjson
 
 from anabranch.engine.rules.values import VALUE_BYTES_MAX
 
-# What a template makes becomes a config value or an output, and those end at 1 MB.
+# The result of a template becomes a config value or an output, which are limited to 1 MB.
 RESULT_BYTES_MAX = VALUE_BYTES_MAX
 
 # 16 MB of JSON touched per resolution: sixteen passes over the largest value there is. On a
@@ -25,19 +25,19 @@ WORK_MAX = 16 * 1_048_576
 # An item that Python handles one by one takes as long as some 32 bytes that C code runs over.
 ITEM_UNITS = 32
 
-# What a number, boolean or null counts for: the size does not matter, only that it is not nothing.
+# The size that a number, boolean or null counts for; it only has to be more than 0.
 _SCALAR_BYTES = 8
 
-# Integers are those that JSON stores can keep.
+# The range of integers that can be stored.
 _INTEGER_MIN, _INTEGER_MAX = -(2**63), 2**64 - 1
 
 
 class Refused(Exception):
-    """An expression asks for what is not possible; the template adds which expression it was."""
+    """An expression is invalid or too expensive; the template adds which one."""
 
 
 class SecretMisplaced(Refused):
-    """An expression reads a secret where none are given, or does more with it than insert it."""
+    """An expression reads a secret where secrets are not available, or does more with it than insert it."""
 
 
 class Work:
@@ -46,10 +46,10 @@ class Work:
     __slots__ = ("_spent", "_weights", "secrets")
 
     def __init__(self, secrets: Mapping[str, str] | None = None) -> None:
-        # Not in the context: what is there can be listed, logged and handed on.
+        # Separate from the context, because the context can be listed, logged and passed on.
         self.secrets: Mapping[str, str] = {} if secrets is None else secrets
         self._spent = 0
-        # The value stays beside its weight: an id is only good while its object lives.
+        # The value is kept beside its weight, because an id is only valid while its object lives.
         self._weights: dict[int, tuple[Any, int]] = {}
 
     def spend(self, units: int) -> None:
@@ -60,11 +60,11 @@ class Work:
 
     @property
     def spent(self) -> int:
-        """What the resolution has cost so far."""
+        """The cost of the resolution so far."""
         return self._spent
 
     def note(self, other: Work) -> None:
-        """Count what a template with a budget of its own has cost; nothing is refused for that."""
+        """Add the cost of a template with its own budget; this refuses nothing."""
         self._spent += other.spent
 
     def weigh(self, value: Any) -> int:
@@ -82,10 +82,10 @@ class Work:
         return weight
 
     def built(self, value: Any, weight: int) -> Any:
-        """Accept a list or object that was put together from parts, if its weight may be.
+        """Accept a list or object built from parts if its weight is within the limit.
 
-        The same part may stand in it many times, so its weight is the sum of theirs: encoding
-        it to find out is what must not happen.
+        A part may occur in it many times, so the weight is the sum of all parts; encoding it to measure could exhaust
+        the memory.
         """
         check_size(weight)
         self._weights[id(value)] = (value, weight)
@@ -121,7 +121,7 @@ def encode(value: Any) -> bytes:
 
 
 def kind_of(value: Any) -> str:
-    """What people call the kind of a JSON value, for messages that must not show the value."""
+    """The name of a JSON type, for messages that must not show the value."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -139,7 +139,7 @@ def is_number(value: Any) -> bool:
 
 
 def check_number(value: Any) -> Any:
-    """The value, if it is no number or one that stores can keep: finite, and integers within 64 bit."""
+    """The value, unless it is a number that cannot be stored: not finite, or an integer beyond 64 bits."""
     if isinstance(value, float) and not math.isfinite(value):
         raise Refused("the number is not finite")
     if isinstance(value, int) and not _INTEGER_MIN <= value <= _INTEGER_MAX:
@@ -148,7 +148,7 @@ def check_number(value: Any) -> Any:
 
 
 def look_up(value: Any, key: Any, default: Any) -> Any:
-    """What a path finds in a value: entries of objects by text, of lists by whole number, nothing else."""
+    """Look up a path in a value: entries of objects by text, entries of lists by integer, nothing else."""
     if isinstance(value, dict):
         return value.get(key, default) if isinstance(key, str) else default
     if isinstance(value, list) and isinstance(key, int) and not isinstance(key, bool):

@@ -2,7 +2,7 @@
 
 Pure. Used by `template` only. Jinja2's parser reads the text. Of its syntax tree only the nodes in `_COMPILERS` are
 accepted, and they are evaluated here on dicts, lists and scalars: no attribute of a Python object can be reached, and
-nothing can be called. To allow another form, add its compiler here and its attack in
+nothing can be called. To allow another form, add its compiler here and its attacks in
 `tests/spec/test_template_attacks`.
 """
 
@@ -42,17 +42,17 @@ from anabranch.engine.rules.templates.path import (
 from anabranch.engine.rules.templates.secrets import check_secrets, secret_name
 from anabranch.errors import TemplatePathMissing
 
-# 24 levels: people's expressions have five or six; each level costs stack when it is evaluated.
+# 24 levels: usual expressions have five or six; each level costs stack during evaluation.
 EXPRESSION_DEPTH_MAX = 24
 
 
 class Expression:
-    """A compiled expression: `evaluate(ctx, work)`, the paths it cannot do without, and the secrets that it reads."""
+    """A compiled expression: `evaluate(ctx, work)`, the paths that it requires, and the secrets that it reads."""
 
     __slots__ = ("evaluate", "needs", "reads_context", "secret_names", "text")
 
     def __init__(self, text: str, *, secrets: bool = False) -> None:
-        """`secrets`: `secret.NAME` is known here. Raises Refused, saying what is not possible."""
+        """`secrets`: `secret.NAME` is available here. Raises Refused with the reason."""
         compiler = _Compiler()
         self.text = text
         tree = _parse(text)
@@ -81,7 +81,7 @@ def _parse(text: str) -> nodes.Expr:
 
 
 class _Compiler:
-    """Compiles one expression and remembers what it reads."""
+    """Compiles one expression and collects what it reads."""
 
     def __init__(self) -> None:
         self.needs: set[Path] = set()
@@ -101,7 +101,7 @@ class _Compiler:
         return compiler(self, node, depth)
 
     def defaulted(self, node: nodes.Node, depth: int) -> Evaluate:
-        """Like `compile`, for what a `default` stands behind: nothing in it needs to be there."""
+        """Like `compile`, for the operand of `default`: none of its paths is required."""
         self._defaults += 1
         try:
             return self.compile(node, depth)
@@ -109,12 +109,12 @@ class _Compiler:
             self._defaults -= 1
 
     def reads(self, names: Path) -> None:
-        """Note a path that the expression reads, if it fails without."""
+        """Note a path that the expression requires."""
         if names and not self._defaults:
             self.needs.add(names)
 
     def operand(self, node: nodes.Node, depth: int) -> Evaluate:
-        """Like `compile`, but a bare `ctx` stays the view that it is: good for `in`, `length` and `keys`."""
+        """Like `compile`, but a bare `ctx` stays a view, which suffices for `in`, `length` and `keys`."""
         if isinstance(node, nodes.Name) and node.name == ROOT:
             self.reads_context = True
             return lambda ctx, work: ctx

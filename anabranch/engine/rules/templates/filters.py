@@ -1,4 +1,4 @@
-"""Template filters: what may follow a `|`, except `default`, which `expression` compiles.
+"""Template filters (after a `|`), except `default`, which `expression` compiles.
 
 Pure. Where Jinja2 has a filter of the same name, these follow it, on plain data: `attribute` is a dotted path into
 objects and lists, never an attribute of a Python object. Each pays for what it reads and checks the size of its result

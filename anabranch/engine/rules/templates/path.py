@@ -1,7 +1,7 @@
 """Template paths such as `ctx.orders[0].id`: read from the syntax tree and looked up in plain data.
 
-Pure. Used by `expression`. A path finds entries of objects and lists only; everything else is missing, also where
-Python would find an attribute.
+Pure. Used by `expression`. A path finds entries of objects and lists only; everything else is missing, including
+attributes of Python objects.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def unwind(node: nodes.Expr) -> tuple[nodes.Expr, list[nodes.Expr | str]]:
 
 
 def static_key(step: nodes.Expr | str) -> Any:
-    """The key of a step that is written out; `MISSING` where it has to be computed."""
+    """The key of a literal step; `MISSING` if it has to be computed."""
     if isinstance(step, str):
         return step
     if isinstance(step, nodes.Neg) and isinstance(step.node, nodes.Const) and type(step.node.value) is int:
@@ -74,12 +74,12 @@ def leading_names(keys: Sequence[Any]) -> Path:
 
 
 def path_text(keys: Sequence[Any], *, from_context: bool) -> str:
-    """A path as people write it, for messages."""
+    """The source form of a path, for messages."""
     return (ROOT if from_context else "(…)") + "".join(map(_key_text, keys))
 
 
 def missing_path(shown: str, keys: Sequence[Any], *, from_context: bool) -> TemplatePathMissing:
-    """The error of a path; `keys` go up to and with the one that is not there."""
+    """The error for a missing path; the last of `keys` is the missing one."""
     prefix = path_text(keys, from_context=from_context)
     return TemplatePathMissing(f"`{shown}` is missing" + (f": there is no `{prefix}`" if prefix != shown else ""))
 
@@ -93,7 +93,7 @@ def _key_text(key: Any) -> str:
 
 
 def _present(ctx: Mapping[str, Any], keys: Sequence[Any]) -> Sequence[Any]:
-    """The keys up to and with the first that is not there."""
+    """The keys up to and including the first missing one."""
     value = ctx.get(keys[0], MISSING)
     for index, key in enumerate(keys[1:], start=1):
         if value is MISSING:

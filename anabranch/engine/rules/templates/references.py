@@ -21,7 +21,7 @@ _BLANK = ("whitespace",)
 
 @dataclass(frozen=True, slots=True)
 class ContextReference:
-    """One mention of a name of the context."""
+    """One reference to a name of the context."""
 
     start: int
     end: int
@@ -31,7 +31,7 @@ class ContextReference:
 
 
 def context_references(text: str) -> Iterator[ContextReference]:
-    """Every mention in a text, in order; none in one that does not compile."""
+    """Every reference in a text, in order; none if it does not compile."""
     if "{{" not in text:
         return
     try:
@@ -43,7 +43,7 @@ def context_references(text: str) -> Iterator[ContextReference]:
 
 
 def utf16_place(text: str, place: int) -> int:
-    """A place in a text as JavaScript counts it."""
+    """An offset in a text in UTF-16 units, as JavaScript counts."""
     return place if text.isascii() else len(text[:place].encode("utf-16-le", "surrogatepass")) // 2
 
 
@@ -59,7 +59,7 @@ def _in_expression(source: str, offset: int) -> Iterator[ContextReference]:
 
 
 def _steps(tokens: list[tuple[str, str, int]], index: int) -> Iterator[tuple[int, int, str]]:
-    """(start, end, name) of the steps behind `ctx`, up to the first that is no name."""
+    """(start, end, name) of the steps after `ctx`, up to the first that is not a name."""
     while index + 1 < len(tokens):
         kind, value, place = tokens[index + 1]
         if tokens[index][1] == "." and kind == "name":
@@ -73,8 +73,8 @@ def _steps(tokens: list[tuple[str, str, int]], index: int) -> Iterator[tuple[int
 
 
 def _tokens(source: str) -> Iterator[tuple[str, str, int]]:
-    """(kind, text, place) of every token but blanks."""
-    # The lexer makes one character of each line end: as many characters must stay as many.
+    """(kind, text, offset) of every token except blanks."""
+    # The lexer turns each line end into one character; offsets must not change.
     plain = source.replace("\r\n", " \n").replace("\r", "\n")
     place = 0
     for _, kind, value in get_lexer(ENVIRONMENT).tokeniter(plain, None, state="variable"):

@@ -1,7 +1,6 @@
 """Secrets in expressions: allowed only alone and unchanged.
 
-Pure. Used by `expression`. The result of a filter or operator on a secret could not be recognized where it must be
-masked; whole values can.
+Pure. Used by `expression`. Masking recognizes whole values, not the result of a filter or operator on a secret.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ def secret_name(keys: Sequence[Any]) -> str:
 def check_secrets(tree: nodes.Expr, *, given: bool) -> None:
     """Refuse secrets that are not inserted: alone, joined to text with `~`, or chosen by an inline if.
 
-    `given`: secrets are known at this place. Raises SecretMisplaced.
+    `given`: secrets are available at this place. Raises SecretMisplaced.
     """
     if not given:
         raise SecretMisplaced("secrets are not available here, only in nodes that send them, such as httpRequest")

@@ -19,13 +19,12 @@ from anabranch.engine.rules.templates.text import WORKFLOW_EXPRESSIONS_MAX, Expr
 from anabranch.engine.rules.values import VALUE_DEPTH_MAX
 from anabranch.errors import SecretNotAllowed, TemplateError, TemplatePathMissing
 
-# Plans keep their own compiled templates; this is for those that are looked up by text, again
-# and again: the rules that look at a workflow one after the other compile each of its texts once. Short
-# texts only, so that the whole cache stays within a few tens of megabytes.
+# Plans keep their compiled templates. This cache serves validation rules that look up the same texts one after the
+# other, so that each text is compiled once. Short texts only: the cache stays within a few tens of megabytes.
 _CACHE_SIZE = WORKFLOW_EXPRESSIONS_MAX
 _CACHE_LENGTH_MAX = 1_024
 
-# An error names its expression, but it is a line to read, not a page.
+# An error quotes its expression, shortened to a readable line.
 _SHOWN_LENGTH_MAX = 120
 
 
@@ -35,7 +34,7 @@ class Template:
     __slots__ = ("_only", "_parts", "has_expressions", "is_constant", "is_expression", "needs", "secret_names", "text")
 
     def __init__(self, text: str, *, secrets: bool = False) -> None:
-        """Raises TemplateError, naming the expression; prefer `compile_template`."""
+        """Raises TemplateError that names the expression; prefer `compile_template`."""
         self.text = text
         self._parts = _compile_parts(text, secrets=secrets)
         expressions = [part for part in self._parts if isinstance(part, Expression)]
@@ -56,10 +55,9 @@ class Template:
     def resolve(self, ctx: Mapping[str, Any], work: Work | None = None) -> Any:
         """The value in this context; parts of the context are shared, not copied.
 
-        One expression alone keeps its type. In longer text, text stands as it is and any other
-        value as JSON (`true`, `null`, `[1,2]`). `work` is a budget to share among several
-        templates. Raises TemplatePathMissing, or TemplateError for everything else that goes
-        wrong; both name the expression and never a value.
+        One expression alone keeps its type. In longer text, text values are inserted as they are and other values as
+        JSON (`true`, `null`, `[1,2]`). `work` is a budget shared by several templates. Raises TemplatePathMissing, or
+        TemplateError for every other failure; both name the expression, never a value.
         """
         work = Work() if work is None else work
         if self._only is not None:
@@ -71,9 +69,9 @@ class Template:
 
 
 def compile_template(text: str, *, secrets: bool = False) -> Template:
-    """The compiled form of a text, in which `secret.NAME` is known if `secrets` says so.
+    """The compiled form of a text; `secrets` makes `secret.NAME` available.
 
-    Raises TemplateError, naming the expression that does not compile; SecretNotAllowed.
+    Raises TemplateError that names the expression, or SecretNotAllowed.
     """
     if len(text) <= _CACHE_LENGTH_MAX:
         return _compile_cached(text, secrets)
@@ -94,22 +92,22 @@ class CompiledConfig:
         """There is nothing to resolve in it."""
 
     def resolve(self, ctx: Mapping[str, Any], secrets: Mapping[str, str] | None = None) -> Any:
-        """The value with every template resolved, leaf by leaf, in order; the very value if it has none.
+        """The value with every template resolved; the same object if it has none.
 
-        `secrets` brings what `secret_names` asks for. Raises TemplateError or TemplatePathMissing,
-        naming the expression and its place.
+        `secrets` has the values for `secret_names`. Raises TemplateError or TemplatePathMissing, which name the
+        expression and its pointer.
         """
         return self.resolve_within(Work(secrets), ctx)
 
     def resolve_within(self, work: Work, ctx: Mapping[str, Any]) -> Any:
-        """The same, of a budget that somebody counts."""
+        """The same, with the caller's budget."""
         return self._value if self._resolve is None else self._resolve(ctx, work)
 
 
 def compile_config(value: Any, *, unresolved: frozenset[str] = frozenset(), secrets: bool = False) -> CompiledConfig:
     """Compile every text in a config, except in its top-level fields named `unresolved`.
 
-    Raises TemplateError, naming expression and place, at the first text that does not compile.
+    Raises TemplateError, with expression and pointer, for the first text that does not compile.
     """
     resolve = _compile_value(value, "", unresolved, secrets=secrets)
     names = frozenset(name for _, template in config_templates(value) for name in template.secret_names)
@@ -120,7 +118,7 @@ def config_templates(value: Any) -> Iterator[tuple[str, Template]]:
     """Every text with expressions in a config, with its JSON pointer; those that do not compile are left out."""
     for pointer, text in texts_in(value):
         try:
-            # Whether secrets are given at the place is for `config_problems` to say.
+            # `config_problems` reports secrets in the wrong place.
             template = compile_template(text, secrets=True)
         except TemplateError:
             continue
@@ -137,12 +135,13 @@ def count_expressions(value: Any, count: ExpressionCount) -> None:
 
 
 def has_expressions(value: Any) -> bool:
-    """Is this a text with `{{ … }}` in it? Raises TemplateError for one that does not compile."""
+    """Whether the text contains `{{ … }}`. Raises TemplateError if it does not compile."""
     return isinstance(value, str) and compile_template(value).has_expressions
 
 
 def config_problems(value: Any, *, secrets: bool = False) -> Iterator[tuple[str, TemplateError]]:
-    """Every text in a config that does not compile, with its JSON pointer; `secrets`: `secret.NAME` is known in it."""
+    """Every text in a config that does not compile, with its JSON pointer; `secrets`: `secret.NAME` is available in
+    it."""
     for pointer, text in texts_in(value):
         try:
             compile_template(text, secrets=secrets)
@@ -197,7 +196,7 @@ _Resolve: TypeAlias = Callable[[Mapping[str, Any], Work], Any]
 def _compile_value(
     value: Any, pointer: str, unresolved: frozenset[str] = frozenset(), *, secrets: bool
 ) -> _Resolve | None:
-    """How to resolve a part of a config; None where there is nothing to resolve."""
+    """A function that resolves a part of a config; None if there is nothing to resolve."""
     if isinstance(value, str):
         return _compile_leaf(value, pointer, secrets=secrets)
     if not isinstance(value, (dict, list)):

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from anabranch.engine.rules.templates.budget import Refused
 from anabranch.engine.rules.templates.expression import EXPRESSION_DEPTH_MAX
 
-# 64 KiB of text with expressions in it: a long letter or prompt. Text without any is not limited here.
+# 64 KiB of text with expressions: a long letter or prompt. Text without expressions is not limited here.
 TEMPLATE_LENGTH_MAX = 65_536
 
 # 400 expressions of 2 KiB: more than a page of text needs, and a second of compiling at worst.
 EXPRESSIONS_MAX = 400
 EXPRESSION_LENGTH_MAX = 2_048
 
-# Of all templates of a workflow together: to compile an expression takes some 90 µs, so these take half a second. The
+# The limit for all templates of a workflow: compiling an expression takes some 90 µs, so these take half a second. The
 # largest of 2,000 real workflows has a few hundred.
 WORKFLOW_EXPRESSIONS_MAX = 5_000
 WORKFLOW_EXPRESSION_CHARACTERS_MAX = 262_144
@@ -45,11 +45,11 @@ class ExpressionCount:
 
     @property
     def is_too_much(self) -> bool:
-        """Are there more than a workflow may have?"""
+        """Whether there are more than a workflow may have."""
         return self.expressions > WORKFLOW_EXPRESSIONS_MAX or self.characters > WORKFLOW_EXPRESSION_CHARACTERS_MAX
 
     def add(self, text: str) -> None:
-        """Count those of a text. One that is no template counts as far as it is one; it is refused elsewhere."""
+        """Count the expressions of a text. An invalid template counts up to its error; it is refused elsewhere."""
         if "{{" not in text:
             return
         try:
@@ -62,7 +62,7 @@ class ExpressionCount:
 
 
 def split(text: str) -> Iterator[str | Source]:
-    """The literal pieces and the expressions of a text, in order. Raises Refused where it is no template."""
+    """The literal pieces and the expressions of a text, in order. Raises Refused for an invalid template."""
     position, count, strip_next = 0, 0, False
     while (opening := text.find("{{", position)) >= 0:
         count += 1
@@ -86,7 +86,7 @@ def split(text: str) -> Iterator[str | Source]:
 
 
 def expressions_in(text: str) -> Iterator[tuple[int, int]]:
-    """(begin, end) of what stands between the braces of each expression. Raises Refused where it is no template."""
+    """(begin, end) of the text between the braces of each expression. Raises Refused for an invalid template."""
     position = 0
     while (opening := text.find("{{", position)) >= 0:
         closing = _find_closing(text, opening + 2)
@@ -95,7 +95,7 @@ def expressions_in(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _find_closing(text: str, start: int) -> int:
-    """Where the `}}` stands that ends the expression starting here."""
+    """The position of the `}}` that ends the expression starting here."""
     limit, depth = start + EXPRESSION_LENGTH_MAX + 2, 0
     for token in _TOKEN.finditer(text, start, limit):
         mark = token[0]
@@ -118,7 +118,7 @@ def _find_closing(text: str, start: int) -> int:
 def _strips_before(inner: str) -> bool:
     """True for `{{- x`, which takes away the blanks before it, as in Jinja2."""
     if inner.startswith("-") and not inner[1:2].isspace():
-        # Jinja2 takes the sign for its mark here and computes with the number unsigned.
+        # Jinja2 takes the minus sign here as its whitespace mark, and uses the number unsigned.
         raise Refused("write a blank between `{{` and the sign `-`")
     return inner.startswith("-")
 

@@ -1,4 +1,4 @@
-"""`check_log`: what is wrong with the log of a run."""
+"""`check_log`: find faults in the log of a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from anabranch.engine.rules.verify.finding import Finding
 
 
 def check_log(plan: AnyPlan, head: InstanceHead, events: Sequence[Event]) -> list[Finding]:
-    """Every difference between a whole log and what its definition says, in log order; at most `FINDINGS_MAX`."""
+    """Every difference between a whole log and the log that its definition implies, in log order; at most
+    `FINDINGS_MAX`."""
     left_out = left_out_by(events)
     check = CodedCheck(plan, head, left_out) if isinstance(plan, CodedPlan) else DrawnCheck(plan, head, left_out)
     for event in events:

@@ -1,6 +1,6 @@
-"""The log of a coded run: what every log promises, and what its function's calls must look like.
+"""Check the log of a coded run: what holds for every log, and the order of its function's calls.
 
-What the function would do next only its code can say: `durable.history_replay` calls it with this log.
+Only the code knows what the function does next: `durable.history_replay` calls it with this log.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class CodedCheck(RunCheck):
         self._kinds: dict[Place, StepKind] = {}
 
     def passed_over(self, event: Event) -> None:
-        """A step that failed and is tried again stays known, although it may have no other row."""
+        """Take a row that was left out: a failed step that is repeated stays known, although it may have no other
+        row."""
         place = (event.node_id, event.scope)
         if event.type is EventType.NODE_FAILED and place not in self.open:
             self._first_row(event, place)
@@ -87,7 +88,7 @@ class CodedCheck(RunCheck):
                 )
 
     def _function_failed(self, event: Event, account: Account) -> None:
-        """Another attempt is due by the workflow's retry, or at once when the run is resumed: it is suspended then."""
+        """Another attempt is due: by the workflow's retry, or, if the run is suspended, at once on resume."""
         tries, policy = event.attempt - account.redone_after, self._plan.retry
         delay_ms = policy.delay_ms(tries, key=f"{self.head.instance_id}/")
         is_due_now = read_retry_time(event.payload) <= event.created_at
@@ -162,16 +163,16 @@ class CodedCheck(RunCheck):
         return account is not None and account.is_retrying
 
     def finish(self) -> None:
-        """Nothing: what its function owes only its code can say."""
+        """Do nothing: only the code knows what the function still has to do."""
 
     # -- the end --------------------------------------------------------------------------
     def check_completed(self, event: Event) -> None:
-        """The function has returned: it must have been running."""
+        """Check that the function, which has returned, was running."""
         if not self._is_running:
             self.note(FindingCode.END_UNEXPECTED, event, "the run completes while its function is not running")
 
     def check_failed(self, event: Event) -> None:
-        """The function has raised, or asked for too many steps."""
+        """Check that the function has raised, or asked for too many steps."""
         if not self._is_running:
             code = event.payload.value["code"]
             self.note(FindingCode.END_UNEXPECTED, event, f"the run fails with {code} while its function is not running")

@@ -1,8 +1,8 @@
 """The log of a drawn run against its graph: every dispatch, skip and ending is derived again.
 
 A row is either a *cause* (a handler has answered, a time has come, a signal has arrived) or a *consequence*: a
-dispatch, a skip, the end of a loop or of the run. What a cause decides must be the next rows; so before the next
-cause nothing may be owed (something is missing), and no consequence may come that is not (it is early, or double).
+dispatch, a skip, the end of a loop or of the run. The consequences of a cause must be the next rows. So at the next
+cause no consequence may be missing, and no row may be an unexpected consequence (early, or a duplicate).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from anabranch.engine.rules.verify.scopes import (
 _DELAY_TYPE = "delay"
 _WAIT_TYPE = "waitForEvent"
 
-# Failures that the engine itself adds to what a node came to.
+# Failures that the engine adds to the result of a node.
 _ADDED_FAILURES = frozenset({"CONTEXT_TOO_LARGE", "VALUE_TOO_LARGE", "VALUE_NOT_STORABLE"})
 
 
@@ -66,7 +66,7 @@ class DrawnCheck(RunCheck):
         """Delays and waits that completed at once: right only where their outcomes were copied by a fork."""
 
     def passed_over(self, event: Event) -> None:
-        """It changes nothing."""
+        """Do nothing: a row that was left out changes nothing."""
 
     # -- rows -----------------------------------------------------------------------------
     def begin(self, event: Event) -> None:
@@ -101,7 +101,7 @@ class DrawnCheck(RunCheck):
                 self._open_loop(event, node)
 
     def finish(self) -> None:
-        """Nothing may be owed at the end of the log: what a cause decides is committed with it."""
+        """Check that nothing is missing at the end of the log: consequences are committed with their cause."""
         for event in self._unwaited:
             self.note(FindingCode.RESULT_UNEXPECTED, event, f"'{event.node_id}' completes without having waited")
         self.findings.sort(key=lambda finding: finding.seq)
@@ -146,7 +146,7 @@ class DrawnCheck(RunCheck):
             self._derived[place] = self._evaluate(node, scope)
 
     def _open_scope(self, event: Event, path: str) -> bool:
-        """The first row in an iteration or a pass opens it."""
+        """Open the iteration or pass in which this row is the first."""
         try:
             place = place_of(path)
         except ValueError:
@@ -295,7 +295,7 @@ class DrawnCheck(RunCheck):
             self._owed.clear()
 
     def _compare(self, event: Event, node: PlanNode, derived: Derived) -> None:
-        """What is recorded of a node against what it comes to."""
+        """Compare the recorded result of a node with the derived one."""
         if derived.error is not None:
             self.note(FindingCode.RESULT_DIFFERS, event, f"'{node.id}' completes, and comes to {derived.error}")
         elif not json_equal(derived.output.value, event.payload.value):
@@ -306,7 +306,7 @@ class DrawnCheck(RunCheck):
             self.note(FindingCode.HANDLE_DIFFERS, event, message)
 
     def _loop_result(self, event: Event, place: Place) -> Derived:
-        """What a loop comes to now, if it is over."""
+        """The result of a loop, if it is over."""
         loop = self._loops[place]
         if not loop.spec.body.nodes:
             loop.run_empty()
@@ -348,7 +348,7 @@ class DrawnCheck(RunCheck):
         self._failed(event, node, scope, failure_handle(node))
 
     def _fail_region(self, event: Event, region: CheckedRegion) -> None:
-        """The region wanted another pass, and has had as many as it may."""
+        """Fail a region that needs another pass beyond its limit."""
         node = region.node
         assert node.region is not None
         self._owed.pop(region.place, None)
@@ -358,7 +358,7 @@ class DrawnCheck(RunCheck):
         self._failed(event, node, region.scope, region_failure_handle(node))
 
     def _failed(self, event: Event, node: PlanNode, scope: CheckedScope, handle: str | None) -> None:
-        """What a failure leaves, and what follows from it."""
+        """Apply a failure and derive what follows."""
         base, error, left = scope.base, read_error(event.payload), NULL
         if event.next_handle != handle:
             self.note(
@@ -423,7 +423,7 @@ class DrawnCheck(RunCheck):
 
     # -- what follows ---------------------------------------------------------------------
     def _cause(self, event: Event) -> Account | None:
-        """A result that stands in the log: what was decided before it must have been written before."""
+        """Take a cause: everything that was due before it must have been written."""
         place = (event.node_id, event.scope)
         if self._owed.get(place) is Readiness.OPEN:
             del self._owed[place]
@@ -454,7 +454,7 @@ class DrawnCheck(RunCheck):
     def _leave(
         self, event: Event, node: PlanNode, scope: CheckedScope, handle: str | None, left: Payload = NULL
     ) -> None:
-        """An activation or a region has ended: decide its targets, and perhaps what is around it."""
+        """End an activation or a region: decide its targets, and perhaps the enclosing scope."""
         place = (event.node_id, event.scope)
         self.close(event, self.open.get(place))
         self._derived.pop(place, None)
@@ -490,7 +490,7 @@ class DrawnCheck(RunCheck):
             self._close_pass(self._regions[scope.body.header.id, scope.outer.path])
 
     def _owe(self, node: PlanNode, scope: CheckedScope, readiness: Readiness) -> None:
-        """A node has to be dispatched or skipped next; a region begins with the dispatch of its header in a pass."""
+        """Expect a dispatch or skip of a node; a region begins with the dispatch of its header in a pass."""
         path = scope.path
         if readiness is Readiness.DISPATCH and node.region is not None and node.home is not scope.body:
             path = pass_path(node.id, path, 1)
@@ -512,7 +512,7 @@ class DrawnCheck(RunCheck):
             self._owed[region.node.id, pass_path(*region.place, region.number + 1)] = Readiness.DISPATCH
 
     def _end_region(self, header: PlanNode, scope: CheckedScope, live: Mapping[int, Payload]) -> None:
-        """Each exit has its verdict now, in the scope around the region."""
+        """Give each exit of a region its verdict, in the enclosing scope."""
         assert header.region is not None
         region = self._regions.pop((header.id, scope.path), None)
         if region is not None and region.open_pass is not None:
@@ -550,7 +550,7 @@ class DrawnCheck(RunCheck):
             self._owed.setdefault(scope.loop_place, Readiness.OPEN)
 
     def _abandon(self, scope: CheckedScope) -> None:
-        """All that is open or undecided in an iteration has to be skipped."""
+        """Expect a skip of everything open or undecided in an iteration."""
         for each in self._within(scope):
             each.is_abandoned = True
             for node in each.undecided():
@@ -558,7 +558,7 @@ class DrawnCheck(RunCheck):
                 is_pass = region is not None and node.home is not each.body
                 if region is None or not is_pass:
                     self._owed[node.id, each.path] = Readiness.SKIP
-                elif region.open_pass is None:  # it is to begin its next pass, which is not to be
+                elif region.open_pass is None:  # its next pass was due, and is dropped
                     self._owed.pop((node.id, pass_path(*region.place, region.number + 1)), None)
                     self._owed[node.id, each.path] = Readiness.SKIP
 
@@ -579,7 +579,7 @@ class DrawnCheck(RunCheck):
 
     # -- the end --------------------------------------------------------------------------
     def check_completed(self, event: Event) -> None:
-        """Everything in the root has ended, or an End has terminated the run."""
+        """Check that everything in the root has ended, or that an End has terminated the run."""
         self._nothing_is_owed(event)
         if self._must_fail is not None:
             self.note(
@@ -597,7 +597,7 @@ class DrawnCheck(RunCheck):
         try:
             output = merged(self._ends)
         except TypeError:
-            return  # the rows of its End nodes have been noted
+            return  # the rows of its End nodes were noted before
         if not json_equal(output, event.payload.value):
             self.note(
                 FindingCode.OUTPUT_DIFFERS,
@@ -606,7 +606,7 @@ class DrawnCheck(RunCheck):
             )
 
     def check_failed(self, event: Event) -> None:
-        """It must be the unhandled failure right before."""
+        """Check that the error is the unhandled failure right before."""
         failed = self._must_fail
         if failed is None or not json_equal(read_error(failed.payload), event.payload.value):
             code = event.payload.value["code"]

@@ -1,4 +1,4 @@
-"""What a check of a log finds wrong."""
+"""Findings of a check of a log."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class FindingCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong with a log."""
+    """One fault in a log."""
 
     code: FindingCode
     seq: int
@@ -62,5 +62,5 @@ class Finding:
         }
 
 
-# 20: what follows from a first fault would drown it otherwise.
+# 20 findings: more are mostly consequences of the first fault.
 FINDINGS_MAX = 20

@@ -1,7 +1,7 @@
-"""What holds for the log of every run, drawn or coded: numbering, attempts, timers, signals, children, the end.
+"""Checks for the log of every run, drawn or coded: numbering, attempts, timers, signals, children, the end.
 
-The base of `drawn_check` and `coded_check`, which derive what follows from what. It keeps its own account of what is
-open and does not use the engine's folded state.
+The base of `drawn_check` and `coded_check`, which derive consequences. It keeps its own record of open activations and
+does not use the engine's folded state.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from anabranch.engine.rules.shared.signals import KeptSignal, fits, json_equal, 
 from anabranch.engine.rules.values import NULL, Payload
 from anabranch.engine.rules.verify.finding import FINDINGS_MAX, Finding, FindingCode, Place
 
-# Ends that no node brings about.
+# Ends of a run that no node causes.
 _OWN_FAILURES = frozenset({"RECOVERY_LIMIT", LOG_TOO_LARGE})
 
 
 @dataclass(slots=True, eq=False)
 class Account:
-    """An open activation: what its rows say so far."""
+    """An open activation, as its rows describe it so far."""
 
     place: Place
     attempt: int
@@ -61,7 +61,7 @@ class Account:
 
 @dataclass(slots=True, eq=False)
 class _Signals:
-    """Signals that no wait has taken, and the waits that they are meant for."""
+    """Signals that no wait has taken, and the waits that they are assigned to."""
 
     arrived: dict[int, KeptSignal] = field(default_factory=dict)
     kept: dict[int, KeptSignal] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class _Signals:
     keys: set[str] = field(default_factory=set)
 
     def offer(self, signal: KeptSignal) -> None:
-        """To the oldest wait that it fits, otherwise it is kept."""
+        """Assign a signal to the oldest matching wait, or keep it."""
         for place, wait in self.waits.items():
             if (
                 wait.events is not None
@@ -94,7 +94,7 @@ class _Signals:
         return next(fitting, None)
 
     def forget_wait(self, place: Place) -> None:
-        """It is over; a signal that was meant for it goes to the next wait, or is kept."""
+        """Drop an ended wait; a signal assigned to it goes to the next wait, or is kept."""
         self.waits.pop(place, None)
         for seq in [seq for seq, wait in self.promised.items() if wait == place]:
             del self.promised[seq]
@@ -120,7 +120,7 @@ class RunCheck(ABC):
 
     # -- reading --------------------------------------------------------------------------
     def take(self, event: Event) -> None:
-        """Check the next row and take it into account."""
+        """Check the next row and record what it changes."""
         expected = 1 if self.last is None else self.last.seq + 1
         if event.seq != expected:
             self.note(FindingCode.SEQ_BROKEN, event, f"row {event.seq} follows row {expected - 1}")
@@ -141,7 +141,7 @@ class RunCheck(ABC):
 
     @abstractmethod
     def finish(self) -> None:
-        """The log ends here: is anything missing that the last rows decided?"""
+        """Check at the end of the log that no consequence of the last rows is missing."""
 
     def note(self, code: FindingCode, event: Event, message: str, place: Place | None = None) -> None:
         """Keep a finding about this row, or about another activation."""
@@ -170,10 +170,11 @@ class RunCheck(ABC):
 
     @abstractmethod
     def passed_over(self, event: Event) -> None:
-        """A row that a reopening has left out."""
+        """Take a row that a reopening left out."""
 
     def _reopened(self, event: Event) -> None:
-        """What is to be tried again is due now; waits for signals time out later by how long the run was closed."""
+        """Apply a reopening: repeated activations are due now, and waits for signals time out later by the time that
+        the run was closed."""
         said = read_reopened(event.payload)
         self.awaits_turn = True
         for each in said.redo:
@@ -201,15 +202,16 @@ class RunCheck(ABC):
 
     @abstractmethod
     def check_completed(self, event: Event) -> None:
-        """Was the run to complete now, with this output?"""
+        """Check that the run completes now, with this output."""
 
     @abstractmethod
     def check_failed(self, event: Event) -> None:
-        """Was the run to fail now, with this error of a node or function?"""
+        """Check that the run fails now, with this error of a node or function."""
 
     # -- attempts -------------------------------------------------------------------------
     def dispatched(self, event: Event, *, begins_with: int = 1) -> Account | None:
-        """A further attempt of an open activation, or None: its first row, which the caller has to justify."""
+        """Check a further attempt and return its activation; None for the first row of an activation, which the caller
+        checks."""
         place = (event.node_id, event.scope)
         self._check_begin(event)
         account = self.open.get(place)
@@ -241,7 +243,7 @@ class RunCheck(ABC):
         self.has_started = True
 
     def _check_due(self, event: Event, account: Account) -> None:
-        """A row that rests on a due time."""
+        """Check a row that depends on a due time."""
         if account.due_at is not None and event.created_at < account.due_at:
             early_ms = account.due_at - event.created_at
             message = f"{event.type.value} of {_name(account.place)} comes {early_ms} ms before it is due"
@@ -369,7 +371,7 @@ class RunCheck(ABC):
 
     # -- endings --------------------------------------------------------------------------
     def close(self, event: Event, account: Account | None) -> None:
-        """An activation has ended with this row: forget what it waited for."""
+        """Close the activation that ends with this row."""
         place = (event.node_id, event.scope)
         self.endings.setdefault(place, event)
         self.open.pop(place, None)
@@ -424,7 +426,7 @@ class RunCheck(ABC):
 
 
 def _name(place: Place) -> str:
-    """A place as messages name it."""
+    """The name of an activation in messages."""
     node_id, scope = place
     if not node_id:
         return "the workflow function"

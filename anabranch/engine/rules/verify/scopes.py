@@ -1,4 +1,4 @@
-"""The scopes of a drawn run as its log tells them: verdicts, what was written, the value of an iteration.
+"""The scopes of a drawn run, derived from its log: verdicts, written names, values of iterations.
 
 Used by `drawn_check` alone.
 """
@@ -19,7 +19,7 @@ from anabranch.errors import AnabranchError, RunError
 
 
 class Readiness(Enum):
-    """What its incoming edges say of a node."""
+    """What a join does, given the verdicts of its incoming edges."""
 
     OPEN = "open"
     DISPATCH = "dispatch"
@@ -28,7 +28,7 @@ class Readiness(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """What a node or an iteration comes to: an output and a handle, or the code of an error."""
+    """The derived result of a node or an iteration: an output and a handle, or the code of an error."""
 
     output: Payload = field(default_factory=lambda: NULL)
     handle: str | None = None
@@ -57,7 +57,7 @@ class Edges:
 
 
 def exit_handle(number: int) -> str:
-    """How an exit of a region is named among handles: no handle of a node holds a `#`."""
+    """The handle for an exit of a region; handles of nodes contain no `#`."""
     return f"#{number}"
 
 
@@ -85,12 +85,12 @@ class CheckedScope:
 
     @property
     def base(self) -> CheckedScope:
-        """Where names are written: the scope itself, or the one around the pass."""
+        """The scope that names are written to: itself, or the one around the pass."""
         return self if self.body.header is None or self.outer is None else self.outer.base
 
     @property
     def is_over(self) -> bool:
-        """Has everything in it ended?"""
+        """Whether everything in it has ended."""
         return len(self.handles) == len(self.body.nodes)
 
     def undecided(self) -> Iterator[PlanNode]:
@@ -98,7 +98,7 @@ class CheckedScope:
         return (node for node in self.body.nodes if node.id not in self.handles)
 
     def readiness(self, node: PlanNode, edges: Edges) -> Readiness:
-        """By the rule of its join, from the endings of its sources."""
+        """Apply the join mode of a node, from the ends of its sources."""
         live = dead = 0
         incoming = edges.into[node.id]
         for source, handle in incoming:
@@ -179,7 +179,7 @@ class CheckedLoop:
         return {"item": self.items[index], "index": index, "count": len(self.items)}
 
     def goes_on(self) -> bool | str:
-        """Is there another iteration? The code of an error: it fails instead."""
+        """Whether there is another iteration; an error code if the loop fails instead."""
         if self.items is not None:
             return self.next_index < len(self.items)
         assert self.spec.condition is not None, "a loop has a source or a condition"
@@ -191,7 +191,7 @@ class CheckedLoop:
         return "LOOP_LIMIT" if holds and self.next_index >= self.spec.iterations_max else holds
 
     def run_empty(self) -> None:
-        """The iterations of a loop without a body leave no rows: all there is to them is `yield`."""
+        """Compute the iterations of a loop without a body, which leave no rows and consist of `yield` only."""
         while self.error is None:
             more = self.goes_on()
             if isinstance(more, str):
@@ -204,12 +204,12 @@ class CheckedLoop:
                 return
 
     def closed(self, scope: CheckedScope) -> None:
-        """An iteration is over."""
+        """Close an iteration."""
         del self.unfinished[scope.index]
         self.record(scope.index, self._value(scope))
 
     def record(self, index: int, derived: Derived) -> None:
-        """Enter what an iteration has come to."""
+        """Record the result of an iteration."""
         outcome: Payload | None = derived.output
         if derived.error is not None:
             if self.spec.on_item_error == "fail":
@@ -225,7 +225,7 @@ class CheckedLoop:
                 self.error = self.error or "VALUE_TOO_LARGE"
 
     def derived(self) -> Derived:
-        """What the loop comes to."""
+        """The result of the loop."""
         if self.error is not None:
             return Derived(error=self.error)
         values = (self.outcomes.get(index) for index in range(self.next_index))
@@ -279,7 +279,7 @@ class CheckedRegion:
         return self.node.id, self.scope.path
 
     def left_by(self, number: int, output: Payload) -> None:
-        """An edge out of its pass was live."""
+        """Note that an edge out of its pass was live."""
         if number == AGAIN:
             self.is_again = True
         else:
@@ -292,7 +292,7 @@ def _seq_of(entry: tuple[int, Any]) -> int:
 
 
 def region_failure_handle(header: PlanNode) -> str | None:
-    """By which handle of its header a failure of a region is handled, if an edge leads out by it; None: it is not."""
+    """The handle of the header that handles a failure of the region, if an edge leads out by it; None: unhandled."""
     assert header.region is not None
     if header.error_handling == "fail_workflow":
         return None
@@ -302,7 +302,7 @@ def region_failure_handle(header: PlanNode) -> str | None:
 
 
 def failure_handle(node: PlanNode) -> str | None:
-    """By which handle a failure of this node is handled; None: it is not."""
+    """The handle that handles a failure of this node; None: unhandled."""
     if node.error_handling == "ignore":
         return node.ignored_handle
     return ERROR_HANDLE if node.error_handling == "continue" and node.has_error_edge else None

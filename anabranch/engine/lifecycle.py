@@ -144,7 +144,7 @@ class Engine:
             store=store,
             task_worker=task_worker,
             clock=self.clock,
-            observer=self.observers,
+            observers=self.observers,
             worker_id=self.worker_id,
             lease_ms=options.lease_ms,
             batch_transitions_max=options.batch_transitions_max,

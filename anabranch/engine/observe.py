@@ -1,18 +1,36 @@
-"""Observers: pass on what was committed, in this process and to those who count or send hints."""
+"""Observers: pass on what was committed, in this process and to those who count or send hints.
+
+What follows from a commit begins first: handlers do not wait until everybody has been told.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from anabranch.engine.hints.hint_line import Notices
 from anabranch.engine.ports import Clock, InstanceRow, Observer
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.shared.log_limit import LOG_TOO_LARGE
-from anabranch.engine.telemetry import Telemetry
+from anabranch.engine.telemetry import RunTelemetry, Telemetry
 
 logger = logging.getLogger("anabranch.engine")
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """Rows of a run that are in the log now."""
+
+    instance_id: str
+    events: Sequence[Event]
+    status: Status
+    written: Sequence[Event] = ()
+    """Those that this process has written."""
+    telemetry: RunTelemetry | None = None
+    """Counts them; None: nobody does."""
 
 
 class Observers:
@@ -30,6 +48,17 @@ class Observers:
     def remove(self, observer: Observer) -> None:
         """Tell this one no longer."""
         self._observers.remove(observer)
+
+    def tell_soon(self, news: Sequence[News]) -> None:
+        """Tell of these at the next turn of the event loop, in the order of the calls."""
+        if news:
+            asyncio.get_running_loop().call_soon(self._tell, news)
+
+    def _tell(self, news: Sequence[News]) -> None:
+        for one in news:
+            if one.telemetry is not None:
+                one.telemetry.wrote(one.written)
+            self.committed(one.instance_id, one.events, one.status)
 
     def committed(self, instance_id: str, events: Sequence[Event], status: Status) -> None:
         """Pass on what is in the log now; in log order per instance."""

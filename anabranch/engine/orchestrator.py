@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from anabranch.engine.children import AwaitedChildren
+from anabranch.engine.observe import News, Observers
 from anabranch.engine.ownership.owned import Adoption, Mailbox, OwnedInstance, OwnedInstances, owner_of
 from anabranch.engine.ownership.reconcile import Reconciler
 from anabranch.engine.ownership.waiters import Answer, StartResult, Waiters
-from anabranch.engine.ports import Clock, Loaded, Observer, Outcome, Store
+from anabranch.engine.ports import Clock, Loaded, Outcome, Store
 from anabranch.engine.rules.commands import Dispatch
-from anabranch.engine.rules.events import Event
 from anabranch.engine.rules.evolve import AnyPlan, new_state
 from anabranch.engine.rules.shared.log_limit import LogLimit
 from anabranch.engine.rules.shared.run_state import InstanceHead
@@ -125,7 +125,7 @@ class Orchestrator:
         store: Store,
         task_worker: TaskWorker,
         clock: Clock,
-        observer: Observer,
+        observers: Observers,
         worker_id: str,
         lease_ms: int,
         batch_transitions_max: int,
@@ -136,7 +136,7 @@ class Orchestrator:
         self._store = store
         self._task_worker = task_worker
         self._clock = clock
-        self._observer = observer
+        self._observers = observers
         self._lease_ms = lease_ms
         self._batch_transitions_max = batch_transitions_max
         self._evaluations_max = evaluations_max
@@ -148,7 +148,7 @@ class Orchestrator:
             held=self._owned,
             task_worker=task_worker,
             clock=clock,
-            observer=observer,
+            observers=observers,
             worker_id=worker_id,
             lease_ms=lease_ms,
         )
@@ -439,10 +439,12 @@ class Orchestrator:
         if outcome.cancelled:
             self._cancelled.update(filter(self.holds, outcome.cancelled))
         self._tell_parents(applied, outcome)
+        news = [self._news_of(won) for won in applied.won if won.events]
         for won in applied.won:
             self._guarded(self._perform, won.pending, won, batch.asked_at)
         for pending in applied.idle:
             self._guarded(self._settle_idle, pending, pending)
+        self._observers.tell_soon(news)
         if len(applied.won) + len(applied.idle) + len(applied.locked) < len(planned.pending_transitions):
             await self._reconciler.settle_others(applied)
         return applied.locked
@@ -476,15 +478,18 @@ class Orchestrator:
         self._cancelled.difference_update(ids)
         await self.refresh(ids)
 
+    def _news_of(self, won: Won) -> News:
+        """What is told of a transition; asked before it is performed, because that may let the run go."""
+        owned, transition = owner_of(won.pending), won.pending.transition
+        assert transition is not None, "what is won was committed"
+        telemetry = owned.telemetry or self._owned.telemetry_of(owned.state.head, owned.state.plan)
+        return News(owned.instance_id, won.events, transition.status, written=won.events, telemetry=telemetry)
+
     def _perform(self, won: Won, asked_at: float) -> None:
-        """Do what a committed transition asks for, and tell who wants to know."""
+        """Do what a committed transition asks for."""
         pending, transition = won.pending, won.pending.transition
         assert transition is not None
-        owned = pending.leased
-        assert isinstance(owned, OwnedInstance), "this process decides for what it owns"
-        if won.events:
-            self._observer.committed(transition.instance_id, won.events, transition.status)
-            self._tell_written(owned, won.events)
+        owned = owner_of(pending)
         if not owned.is_held:
             return
         if transition.available_at is not None:
@@ -530,12 +535,6 @@ class Orchestrator:
             self._owned.schedule(owned, next_due)
         if owned.unchecked:
             self._children.look_at(owned)
-
-    def _tell_written(self, owned: OwnedInstance, events: Sequence[Event]) -> None:
-        if owned.telemetry is not None:
-            owned.telemetry.wrote(events)
-        else:
-            self._owned.tell_written(owned, events)
 
     def _dispatch(self, owned: OwnedInstance, dispatches: Sequence[Dispatch]) -> None:
         state = owned.state

@@ -179,12 +179,6 @@ class OwnedInstances:
             owned.blame = blame
             self.suspects.note(owned.instance_id, blame)
 
-    def tell_written(self, owned: OwnedInstance, events: Sequence[Event]) -> None:
-        """Who counts is told of a transition that was written, also of a run that was let go meanwhile."""
-        telemetry = owned.telemetry or self.telemetry_of(owned.state.head, owned.state.plan)
-        if telemetry is not None:
-            telemetry.wrote(events)
-
     # -- the mailboxes --------------------------------------------------------------------
     def receive(self, instance_id: str, result: NodeResult | StepReport) -> None:
         """A result has come. Duplicates and strays are harmless; what is for a run that is not held is dropped."""

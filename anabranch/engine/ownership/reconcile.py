@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from anabranch.engine.log_pages import pages_of
+from anabranch.engine.observe import News, Observers
 from anabranch.engine.ownership.owned import NAMES_TOLD_MAX, OwnedInstance, OwnedInstances, owner_of
 from anabranch.engine.ownership.waiters import StartResult, why_rejected
-from anabranch.engine.ports import CLAIM_WEIGHT_MAX, Clock, InstanceRow, Loaded, Observer, Store
+from anabranch.engine.ports import CLAIM_WEIGHT_MAX, Clock, InstanceRow, Loaded, Store
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.evolve import AnyState, evolve, new_state
 from anabranch.engine.rules.shared.failures import as_refused, who_did
@@ -58,7 +59,7 @@ class Reconciler:
         held: OwnedInstances,
         task_worker: TaskWorker,
         clock: Clock,
-        observer: Observer,
+        observers: Observers,
         worker_id: str,
         lease_ms: int,
     ) -> None:
@@ -66,7 +67,7 @@ class Reconciler:
         self._held = held
         self._task_worker = task_worker
         self._clock = clock
-        self._observer = observer
+        self._observers = observers
         self._worker_id = worker_id
         self._lease_ms = lease_ms
         self.commits_failed = 0
@@ -217,11 +218,9 @@ class Reconciler:
         return _Read(row, state, tail) if read_up_to == row.last_seq else None
 
     def _refold(self, held: OwnedInstance, pending: PendingTransition | None, read: _Read | None) -> None:
-        written = False
-        if pending is not None and pending.transition is not None and read is not None:
-            written = was_written(pending.transition, read.tail)
-        if pending is not None and pending.transition is not None and written:
-            self._held.tell_written(held, pending.transition.events)
+        transition = None if pending is None else pending.transition
+        written = transition is not None and read is not None and was_written(transition, read.tail)
+        if pending is not None and written:
             held.waiters.answer(pending)
             held.performing.difference_update(answered(pending.stimuli))
         elif pending is not None:
@@ -234,10 +233,13 @@ class Reconciler:
                 self._held.evict(held)  # its rows were removed
             return
         row = read.row
-        if (
-            read.tail
-        ):  # observers here see the rows that they have not seen: a transition found written, an external write
-            self._observer.committed(row.head.instance_id, read.tail, row.status)
+        # Observers here see the rows that they have not seen: a transition found written, an external write.
+        if read.tail:
+            news = News(held.instance_id, read.tail, row.status)
+            if transition is not None and written:
+                telemetry = held.telemetry or self._held.telemetry_of(row.head, held.state.plan)
+                news = replace(news, written=transition.events, telemetry=telemetry)
+            self._observers.tell_soon([news])
         if held.is_new:
             held.waiters.tell_new_run(StartResult(row.head.instance_id, row.status, created=True))
         if read.state is None:

@@ -1,1 +1,1 @@
-"""The engine: pure rules, the stores that keep their events, and the shell that moves data between them."""
+"""The engine: pure rules, stores for their events, and the shell around both (queues, clocks, leases, commits)."""

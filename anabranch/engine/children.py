@@ -1,8 +1,8 @@
 """Awaited children: find those that ended before their parent's owner was watching.
 
 Called by the orchestrator after each settlement. When a child ends, its transaction raises the version of its parent.
-So the owner asks once about each child; after that it cannot miss an end. Until it has asked, it must not park the
-parent (`LeasedState.unchecked`).
+So the owner reads each child's status once; after that it cannot miss the end. Until then it must not park the parent
+(`LeasedState.unchecked`).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from anabranch.engine.poller import Poller
 from anabranch.engine.ports import Clock, Store
 from anabranch.engine.rules.stimuli import LogReloaded
 
-# 64 children a question: their outputs, of up to 1 MB each, are in memory at once.
+# 64 children per query: their outputs, up to 1 MB each, are in memory at once.
 CHILDREN_ASKED_MAX = 64
 
 
 class AwaitedChildren(Poller):
-    """Asks the store about the children that held instances have begun to wait for, and offers what it says."""
+    """Reads the status of children that owned instances have begun to await, and offers the ends as stimuli."""
 
     def __init__(self, *, store: Store, held: OwnedInstances, clock: Clock) -> None:
         super().__init__(self._look_at_waiting, name="looking for the ends of children", every_ms=None, apart_ms=0,
@@ -28,12 +28,12 @@ class AwaitedChildren(Poller):
         """Instances with unchecked children, in the order in which they came."""
 
     def look_at(self, held: OwnedInstance) -> None:
-        """Find out soon about the unchecked children of this instance."""
+        """Read the status of the unchecked children of this instance soon."""
         self._waiting[held.instance_id] = None
         self.soon()
 
     async def _look_at_waiting(self) -> None:
-        """One question for as many instances as fit into it, and again until nobody waits."""
+        """Query as many instances at once as fit, until none is left."""
         while self._waiting:
             asked: dict[str, OwnedInstance] = {}
             for instance_id in list(self._waiting):
@@ -55,10 +55,10 @@ class AwaitedChildren(Poller):
             self._waiting.update(dict.fromkeys(held.instance_id for held in states))
             raise
         for held, state in states.items():
-            # Folded anew meanwhile, everything is unchecked again: it was asked too early.
+            # It was folded anew meanwhile, so its children are unchecked again.
             if held.is_held and held.state is state:
                 held.unchecked.difference_update(asked)
                 for child in ended:
                     if asked[child.child_id] is held:
                         self._held.offer(held, child)
-                self._held.offer(held, LogReloaded())  # though none has ended, it may be parked now
+                self._held.offer(held, LogReloaded())  # even if none has ended, the parent may be parked now

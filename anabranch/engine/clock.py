@@ -1,9 +1,9 @@
 """The clock of the engine: monotonic, and corrected by the store's time.
 
-The only place in the engine that reads a clock. The store's clock decides about leases, parked timers and due times, so
-every commit returns its time and updates our offset. Our reading is always a little late (by the way of the response),
-so no timer fires early. Responses arrive unevenly, which would make readings jump by milliseconds; `now` never goes
-back, so a run never starts before it was created.
+The only place in the engine that reads a clock. Leases, parked timers and due times use the store's clock, so every
+commit returns the store's time and updates our offset. Our reading is always slightly late (by the response time), so
+no timer fires early. Response times vary, which would make readings jump by milliseconds; `now` never goes back by
+that, so a run never starts before it was created.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import time
 
-# 1 s back is the unevenness of answers' ways under load, and is waited out; more is a clock that somebody has set.
+# Up to 1 s back is the variation of response times under load: `now` stands still until it has caught up. More means
+# that the clock was set back.
 STEP_BACK_MS = 1_000
 
 
@@ -24,7 +25,7 @@ class SystemClock:
         """The latest time that was told: no later answer is earlier, unless the store's clock was set back."""
 
     def now(self) -> int:
-        """Milliseconds since the epoch, as the store counts them; never earlier than before by its unevenness."""
+        """Milliseconds since the epoch by the store's clock; never goes back because of varying response times."""
         if self._offset_ms is None:
             self._offset_ms = time.time() * 1000 - self.monotonic() * 1000
         now = int(self.monotonic() * 1000 + self._offset_ms)
@@ -37,13 +38,12 @@ class SystemClock:
         return asyncio.get_running_loop().time()
 
     def adjust(self, store_now: int) -> None:
-        """Take the store's time from an answer that has just arrived."""
+        """Update the clock offset from a store response that has just arrived."""
         self._offset_ms = store_now - self.monotonic() * 1000
 
     async def sleep(self, milliseconds: int) -> None:
-        """Return after so long by the monotonic clock, wherever `now()` is moved meanwhile.
+        """Sleep by the monotonic clock, whatever happens to `now()` meanwhile.
 
-        What looks again and again (leases, recovery, external changes) must go on looking while the
-        store's clock is set back by an hour.
+        Pollers (leases, recovery, external changes) must continue while the store's clock is set back by an hour.
         """
         await asyncio.sleep(milliseconds / 1000)

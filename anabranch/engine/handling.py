@@ -1,7 +1,7 @@
 """The handler contract: what the handler of a node receives and returns.
 
-Handlers, built-in ones and those declared with `@node_type`, know this module and nothing else of the engine. The task
-worker calls them through it.
+Handlers, built-in or declared with `@node_type`, import only this module of the engine. The task worker calls them
+through it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from anabranch.engine.threads import HandlerThreads
 class HandlerResult:
     """What a handler returns.
 
-    `output` is a JSON value of at most 1 MB. `next_handle` names the exit to follow (None: the
-    default one; never `error`, which only the engine picks). `queue_delay` in milliseconds keeps
-    the node WAITING with its output stored until then, durably, for 10 ms and for 10 months alike.
+    `output` is a JSON value of at most 1 MB. `next_handle` names the exit to follow (None: the default one; never
+    `error`, which only the engine picks). `queue_delay` in milliseconds keeps the node WAITING with its output stored
+    until then, durably, for 10 ms or for 10 months.
     """
 
     output: Any = None
@@ -37,7 +37,7 @@ class HandlerResult:
 
 
 class Helpers:
-    """What a handler knows about the attempt it runs, and what it may ask for."""
+    """What a handler knows about its attempt: ids, logger, progress, cancellation, templates."""
 
     __slots__ = (
         "_cancelled",
@@ -61,7 +61,7 @@ class Helpers:
     )
 
     is_step = False
-    """Steps have origins of their own."""
+    """Each step has its own origin."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Helpers:
         self._log: ActivationLog | None = None
         self._cancelled = cancelled
 
-    # Made when they are asked for: most handlers ask for none of them.
+    # Created on first use: most handlers use none of them.
 
     @property
     def now_ms(self) -> int:
@@ -116,23 +116,22 @@ class Helpers:
         return self._log
 
     def progress(self, done: float, total: float | None = None, text: str = "") -> None:
-        """Tell how far this attempt is: watchers see it, and its heartbeat timeout begins anew. From any thread.
-
-        Raises ValueError for what is no number from 0.
+        """Report the progress of this attempt to watchers, and restart its heartbeat timeout. Thread-safe. Raises
+        ValueError unless the numbers are 0 or more.
         """
         report_progress(self, done, total, text)
 
     def beat(self) -> None:
-        """It lives."""
+        """Restart the heartbeat timeout."""
 
     @property
     def is_function(self) -> bool:
-        """Is it a workflow function?"""
+        """Whether it is a workflow function."""
         return self.node_id == FUNCTION_NODE_ID
 
     @property
     def cancelled(self) -> asyncio.Event:
-        """Set when nobody awaits the result any more: the run was cancelled, failed, or taken over."""
+        """Set when the result is no longer needed: the run was cancelled, failed, or taken over."""
         if self._cancelled is None:
             self._cancelled = asyncio.Event()
             if self.is_cancelled:
@@ -140,7 +139,7 @@ class Helpers:
         return self._cancelled
 
     def about(self, node_id: str, scope: str, redone: Redone | None = None) -> Helpers:
-        """The same for another activation of the run, which this one begins."""
+        """The helpers for another activation of the run, which this one begins."""
         return Helpers(
             instance_id=self.instance_id,
             tenant_id=self.tenant_id,
@@ -157,16 +156,15 @@ class Helpers:
         )
 
     def cancel(self) -> None:
-        """Say so."""
+        """Set `cancelled`."""
         self.is_cancelled = True
         if self._cancelled is not None:
             self._cancelled.set()
 
     @property
     def idempotency_key(self) -> str:
-        """One per activation, the same in every attempt and after every crash: safe to send in a header.
-
-        Another one only after a retry that asked for it (`newKeys`).
+        """One per activation, the same in every attempt and after every crash; safe to send in a header. It changes
+        only by a retry of the run with `newKeys`.
         """
         parts = [self.instance_id, self.node_id, self.scope]
         if self.redone is not None and self.redone.key_generation:
@@ -175,9 +173,10 @@ class Helpers:
         return hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=16).hexdigest()
 
     async def in_thread(self, function: Callable[..., Any], /, *args: Any) -> Any:
-        """What a function that blocks returns, called in a thread. Raises what it raises.
+        """Call a blocking function in a thread and return its result or raise its exception. A thread cannot be
+        stopped:
 
-        A thread cannot be stopped: once this attempt is over, its result is discarded.
+        when this attempt is over, the result is discarded.
         """
         what = f"attempt {self.attempt} of node {self.node_id!r}"
         return await self.threads.run(
@@ -193,7 +192,7 @@ class Helpers:
 
 
 HandlerReturn: TypeAlias = HandlerResult | AwaitsSignal | AwaitsChild | FunctionSuspended | FunctionBlocked | Failed
-"""What handlers return; the last three only a workflow function."""
+"""What handlers return; the last three are for workflow functions only."""
 
 
 class Handler(Protocol):
@@ -207,14 +206,14 @@ class HandlerRegistry(NodeTypes, Protocol):
     """Node types with their handlers."""
 
     def handler(self, type_name: str) -> Handler | None:
-        """The handler of a type, or None if nobody registered it."""
+        """The handler of a type, or None if it is not registered."""
 
 
 def ends_us(failure: BaseException, task: asyncio.Task[Any] | None) -> bool:
-    """Is it we who are to end, rather than what we awaited that has failed?
+    """Whether the caller itself is being ended, as opposed to an awaited call that raised.
 
-    `task` is the one that we began in: what is closed (its loop is gone, or nobody awaits it any more) is not
-    called by its task, which is what tells a close from somebody's own GeneratorExit.
+    `task` is the task that the caller began in: a coroutine that is closed (its loop is gone, or it was dropped) does
+    not run in its task, which distinguishes a close from a GeneratorExit that user code raised.
     """
     if isinstance(failure, GeneratorExit):
         return _present_task() is not task
@@ -226,5 +225,5 @@ def ends_us(failure: BaseException, task: asyncio.Task[Any] | None) -> bool:
 def _present_task() -> asyncio.Task[Any] | None:
     try:
         return asyncio.current_task()
-    except RuntimeError:  # no loop runs
+    except RuntimeError:  # no running loop
         return None

@@ -1,8 +1,8 @@
-"""Housekeeping: background work that every working process does at intervals.
+"""Housekeeping: background work of every process that runs work.
 
 It folds run counts, removes runs after their retention and deleted workflows that no run needs, trims the audit trail,
-frees space, and cancels the runs that an interrupted forced delete left open. Started by `lifecycle`. The store makes
-sure that two processes never do the same work. The service also uses `cancel_runs_of_deleted_workflows`.
+frees space, and cancels the runs that an interrupted forced delete left open. Started by `lifecycle`. The store ensures
+that only one process at a time does it. The service also uses `cancel_runs_of_deleted_workflows`.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from anabranch.engine.ports import Clock, Store
 
 logger = logging.getLogger("anabranch.engine")
 
-# 10 s: what a count has to add up anew then stays some thousand runs, and an idle database is hardly asked.
+# 10 s: a count then has to add up only some thousand runs, and an idle database is rarely queried.
 COUNT_EVERY_MS = 10_000
 
-# 10,000 ended runs a transaction: some 20 ms of reading an index.
+# 10,000 ended runs per transaction: some 20 ms of reading an index.
 COUNTED_MAX = 10_000
 
-# 1,000 runs a statement, with their logs: on SQLite every commit waits for it.
+# 1,000 runs with their logs per statement: on SQLite every commit waits for it.
 REMOVED_MAX = 1_000
 
-# 60 s: a deployment is over by then, and a worker that can run it would have taken it.
+# 60 s: a deployment is over by then, and a suitable worker would have claimed the run.
 UNFIT_AFTER_MS = 60_000
 
-# 90 s, three leases: a worker that has not reported for so long is not there.
+# 90 s, three leases: a worker that has not reported for so long is gone.
 WORKER_SEEN_MS = 90_000
 
-# 100 runs a look: each is a transaction of its own.
+# 100 runs per look: each takes a transaction.
 UNFIT_MAX = 100
 
-# 100 workflows, or 10,000 rows of the audit trail, a transaction: as short as the removal of runs.
+# 100 workflows, or 10,000 rows of the audit trail, per transaction: as short as a removal of runs.
 WORKFLOWS_REMOVED_MAX = 100
 AUDIT_ROWS_REMOVED_MAX = 10_000
 
-# 20 ms between two steps of giving space back, each of which takes some 10 ms: commits go in between.
+# 20 ms between two steps of freeing space, each of which takes some 10 ms: commits run in between.
 GIVE_BACK_PAUSE_MS = 20
 
-# 1,000 ids a page, 16 cancels under way at once: enough to keep the store's threads busy without a queue for others.
+# 1,000 ids per page, 16 cancels at once: keeps the store's threads busy without delaying others.
 CANCELS_PAGE = 1_000
 CANCELS_AT_ONCE = 16
 
@@ -49,9 +49,9 @@ REASON_DELETED = "its workflow was deleted"
 
 
 async def cancel_runs_of_deleted_workflows(store: Store, *, workflow_id: str | None = None) -> int:
-    """Cancel whatever still runs of deleted workflows, or of this one; how many. Raises StoreUnavailable.
+    """Cancel the open runs of deleted workflows, or of this one; returns how many. Raises StoreUnavailable.
 
-    Ends, because nothing is created on a deleted workflow.
+    Terminates, because no run is created on a deleted workflow.
     """
     cancelled = 0
     while runs := await store.runs_of_deleted_workflows(limit=CANCELS_PAGE, workflow_id=workflow_id):
@@ -89,12 +89,12 @@ class Housekeeping(Poller):
         """Ended runs that this process has removed since it began."""
 
     async def count(self) -> None:
-        """Fold everything that can be counted for good. Raises StoreUnavailable."""
+        """Fold all ended runs that can be counted for good. Raises StoreUnavailable."""
         while await self._store.fold_counts(limit=COUNTED_MAX):
             pass
 
     async def sweep(self) -> bool:
-        """Remove everything whose time is over, and give its space back; False if another process is at it.
+        """Remove everything past its retention, and free its space; False if another process is doing it.
 
         Raises StoreUnavailable.
         """
@@ -118,7 +118,7 @@ class Housekeeping(Poller):
         return True
 
     async def suspend_unfit(self) -> None:
-        """Suspend what nobody can run, so that people are told. Raises StoreUnavailable."""
+        """Suspend runs that no worker can run, so that operators notice. Raises StoreUnavailable."""
         while await self._store.suspend_unfit(overdue_ms=self._unfit_after_ms, seen_ms=WORKER_SEEN_MS, limit=UNFIT_MAX):
             pass
 

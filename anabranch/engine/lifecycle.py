@@ -1,8 +1,8 @@
 """Start and stop the engine, in the right order.
 
-Start: database threads, then workers, then adoption of runs. Stop: refuse new work, let executions use their grace (and
-hand over everything else meanwhile), commit the last batch, hand over the remaining leases. So other workers need not
-wait until a lease expires.
+Start: database threads, then workers, then adoption of runs. Stop: refuse new work, give executions their grace while
+everything else is handed over, commit the last batch, hand over the remaining leases. So other workers need not wait
+until leases expire.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ from anabranch.grace import COMMAND_S
 
 logger = logging.getLogger("anabranch.engine")
 
-# Half of what is left at most for handlers that do not end, and again for the last commits: neither must cost the
-# handover its time. That has most of the rest; hints to others have what it leaves.
+# At most half of the remaining time for handlers that do not end, and half of the rest for the last commits, so that
+# the handover keeps most of the remainder. Hints get what is left.
 PART_SHARE = 0.5
 HANDOVER_SHARE = 0.8
 
@@ -58,13 +58,13 @@ class EngineOptions:
     """How one engine behaves. Times in milliseconds."""
 
     lease_ms: int = 30_000
-    """30 s: a crash is noticed soon, and a pause of a few seconds loses nothing."""
+    """30 s: short enough to notice a crash soon, long enough to survive a pause of a few seconds."""
     concurrency: int = 64
-    """Executions at once: handlers mostly wait for others."""
+    """Concurrent executions: handlers mostly wait for other systems."""
     held_max: int = 10_000
     """Instances in memory: some kilobytes each."""
     held_per_tenant_max: int | None = None
-    """Of these, instances of one tenant; None: as many as there may be."""
+    """Of these, instances of one tenant; None: no separate limit."""
     crashes_max: int = CRASHES_MAX
     """Crashes of its process after which a run that was the only suspect there is suspended."""
     batch_transitions_max: int = BATCH_TRANSITIONS_MAX
@@ -72,25 +72,26 @@ class EngineOptions:
     evaluations_max: int = EVALUATIONS_MAX
     """Pure nodes that one transition evaluates; 0: they are executed as jobs."""
     log_limit: LogLimit = LOG_LIMIT
-    """How large the log of one run may become; a run whose log is full ends."""
+    """The size limit of one log; a run whose log is full ends."""
     poll_ms: int = POLL_MS
-    """How far apart the looks for due work and for external changes are; hints shorten them."""
+    """The interval of polling for due work and for external changes; hints shorten it."""
     sweep_interval_ms: int = 300_000
-    """5 min between two looks for runs whose retention, counted in days, is over."""
+    """5 min between two sweeps; retention is counted in days."""
     audit_retention_days: int = 400
-    """A year, and the weeks in which it is looked at once it is over."""
+    """A year, plus some weeks to review it."""
     blocked_max_ms: int = 60_000
-    """60 s: leases are kept so long for an event loop that a handler blocks. What hangs for longer hangs."""
+    """60 s: how long leases are extended while a handler blocks the event loop. After that the process counts as
+    hanging."""
     watches_loop: bool = True
-    """False: nobody notices a blocked event loop; for loops whose time is not that of the machine."""
+    """False: a blocked event loop is not detected; for loops with simulated time."""
     works: bool = True
-    """False: accepts starts, signals and cancels, and leaves the running to other workers."""
+    """False: accepts starts, signals and cancels, but executes nothing."""
     only: Sequence[str] | None = None
     """Adopt only these instances."""
 
 
 class Engine:
-    """One process's share of the work on one store."""
+    """One process's engine on one store: commit loop, task worker, recovery, leases, hints."""
 
     def __init__(
         self,
@@ -109,13 +110,13 @@ class Engine:
         gates: Mapping[str, Gate] | None = None,
         console: Console | None = None,
     ) -> None:
-        """`line` or `watch` joins it with the other processes of the store; the store is to be told of `notices`.
+        """`line` or `watch` connects it with the other processes of the store; pass `notices` to the store.
 
-        `place` names the store: the engines of this process that give the same one tell each other at once.
+        `place` identifies the store: engines of this process with the same place notify each other directly.
 
-        `functions` calls workflow functions, and `known_code` gives name and version of those that it knows;
-        `telemetry` is told of every row that this process writes; `gates` are those of node types that need
-        something scarce, by the type's name; `console` keeps what user code says.
+        `functions` calls workflow functions, and `known_code` returns the name and version of those that it knows.
+        `telemetry` receives every row that this process writes. `gates` limit node types that need something scarce, by
+        type name. `console` keeps the output of user code.
         """
         self._known_code = known_code
         self._handlers = handlers
@@ -215,22 +216,22 @@ class Engine:
         self._stopped = False
 
     def may_hold(self, head: InstanceHead, plan: AnyPlan) -> bool:
-        """May this instance be created here? There must be room, and what it needs."""
+        """Whether this process may own a new instance: it needs room, and the code or node types."""
         if not self.has_room(head.tenant_id):
             return False
         node_types = plan.needs if isinstance(plan, Plan) else ()
         return self.can_run(Needs(head.kind, head.workflow_name, head.workflow_version, node_types))
 
     def can_run(self, needs: Needs) -> bool:
-        """Is what a run needs here? A coded one needs its function, in this version."""
+        """Whether this process can execute the run. A coded run needs its function in this version."""
         return needs.met_by(code=self._known_code(), node_types=self._known_types())
 
     def _known_types(self) -> Sequence[str]:
-        """The node types that are here and not with every worker."""
+        """The node types here that are not built in."""
         return [name for name in self._handlers.names() if name not in BUILTIN_TYPES]
 
     def has_room(self, tenant_id: str) -> bool:
-        """May another instance of this tenant be created here?"""
+        """Whether there is room for another instance of this tenant."""
         held = self.orchestrator.held
         return (
             self.options.works
@@ -258,10 +259,10 @@ class Engine:
         await self.hints.start()
 
     async def stop(self, *, grace_s: float = 0.0, within_s: float | None = None) -> None:
-        """Return when all is done and handed over; what executes has `grace_s` to end. Twice is harmless.
+        """Return when everything has ended or is handed over; executions have `grace_s` to end. May be called twice.
 
-        Everything together takes `within_s` at most (default: the grace and `COMMAND_S`), whatever the
-        database does: what is not written by then is known to the log, and leases lapse.
+        Takes at most `within_s` in total (default: the grace plus `COMMAND_S`), whatever the database does: what is not
+        committed by then can be recovered from the log, and leases expire.
         """
         if self._stopped:
             return
@@ -295,7 +296,8 @@ class Engine:
 
 
 async def _ended(part: Awaitable[None], end_at: float, share: float, otherwise: str) -> None:
-    """Wait for a part of stopping, for that share of what is left until `end_at`; else say what that means."""
+    """Wait for a part of stopping, for that share of the time until `end_at`; log the consequence if it takes
+    longer."""
     try:
         async with asyncio.timeout(max(0.0, share * (end_at - asyncio.get_running_loop().time()))):
             await part

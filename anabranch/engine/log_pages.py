@@ -1,6 +1,6 @@
-"""Reading a log page by page, so that no more of it than a page is in memory at once.
+"""Read a log page by page, so that only one page is in memory at once.
 
-Called where a whole log is needed: recovery and re-reads to fold it, sockets and people to be shown it.
+Called where a whole log is needed: recovery and re-reads, sockets, and views.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ async def log_pages(
 
 
 async def pages_of(store: Store, loaded: Loaded, *, after_seq: int = 0) -> AsyncIterator[Sequence[Event]]:
-    """The events of a row that was loaded after that seq, up to its last one: those it came with, or page by page."""
+    """The events of a loaded row after that seq, up to its last one: those already loaded, or page by page."""
     if loaded.events:
         yield loaded.events
     elif loaded.row.last_seq > after_seq:

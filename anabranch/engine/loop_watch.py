@@ -1,8 +1,8 @@
-"""The watchdog: a thread that notices when the event loop is blocked, says by what, and has leases extended.
+"""The watchdog: a thread that detects a blocked event loop, logs what blocks it, and keeps leases extended.
 
 Started by `lifecycle`; all engines on one event loop share it. While a handler blocks the loop nothing else runs: no
-lease would be extended, and other workers would take over all runs of this process. So the thread has them extended,
-for at most `keep_ms`: a process that hangs for longer loses its runs.
+lease would be extended, and other workers would take over all runs of this process. So the thread extends them, for at
+most `keep_ms`; a process that hangs for longer loses its runs.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from anabranch.engine.handling import Helpers
 
 logger = logging.getLogger("anabranch.engine")
 
-# 1 s: a pause that nobody explains by a busy machine alone.
+# 1 s: longer than a busy machine alone would explain.
 BLOCKED_AFTER_S = 1.0
 
-# A look four times a second, and more often where leases are so short that a later one would lose them.
+# A look four times a second, more often for short leases.
 LOOK_S = 0.25
 LOOKS_PER_LEASE = 12
 
-# 4 calls at the inner end, where it is stuck, and 8 at the outer, the author's own; what is between is left out.
+# 4 frames at the inner end, where it is stuck, and 8 at the outer end, the author's own; the rest is left out.
 INNER_FRAMES_MAX = 4
 OUTER_FRAMES_MAX = 8
 
 
 class LoopWatch:
-    """What one engine has of the watchdog of its event loop: its leases are kept, and what happened is counted."""
+    """One engine's part of the watchdog of its event loop: keeps its leases and counts blocks."""
 
     def __init__(self, *, lease_ms: int, keep_ms: int, keep_leases: Callable[[], None]) -> None:
-        """`keep_leases` is called in the thread, again and again while the loop is blocked; it may raise."""
+        """`keep_leases` is called repeatedly in the thread while the loop is blocked; it may raise."""
         self.look_s = min(LOOK_S, lease_ms / 1000 / LOOKS_PER_LEASE)
         """How often the loop is looked at, at least."""
         self.blockings = 0
@@ -51,18 +51,18 @@ class LoopWatch:
         self._watchdog: _Watchdog | None = None
 
     def start(self) -> None:
-        """Watch the running loop from now on, together with the other engines on it."""
+        """Begin to watch the running loop, together with the other engines on it."""
         self._watchdog = _watchdog_of(asyncio.get_running_loop())
         self._watchdog.add(self)
 
     def stop(self) -> None:
-        """Watch no more; may be called twice, or before start."""
+        """Stop watching; may be called twice, or before start."""
         watchdog, self._watchdog = self._watchdog, None
         if watchdog is not None:
             watchdog.remove(self)
 
     def keep(self, blocked_s: float, now: float) -> None:
-        """Called in the thread while the loop is blocked: keep the leases, if it is time to."""
+        """Extend the leases if it is time to. Called in the thread while the loop is blocked."""
         if not self._keep_every_s <= blocked_s <= self._keep_s or now - self._kept_at < self._keep_every_s:
             return
         self._kept_at = now
@@ -73,7 +73,7 @@ class LoopWatch:
 
 
 class _Watchdog:
-    """A thread that watches one event loop, for every engine on it: a blocking is told once."""
+    """A thread that watches one event loop for all engines on it, and logs each block once."""
 
     def __init__(self) -> None:
         self._watches: tuple[LoopWatch, ...] = ()  # replaced as a whole: the thread reads it
@@ -85,7 +85,7 @@ class _Watchdog:
 
     # -- in the loop ----------------------------------------------------------------------
     def add(self, watch: LoopWatch) -> None:
-        """Watch for this engine, too."""
+        """Add an engine."""
         is_first = not self._watches
         self._change((*self._watches, watch))
         if is_first:
@@ -94,7 +94,7 @@ class _Watchdog:
             threading.Thread(target=self._watch, args=(self._stopping,), name="loop-watch", daemon=True).start()
 
     def remove(self, watch: LoopWatch) -> None:
-        """Watch for this engine no more; without engines the thread ends."""
+        """Remove an engine; the thread ends with the last one."""
         self._change(tuple(other for other in self._watches if other is not watch))
         if not self._watches:
             self._stopping.set()
@@ -122,7 +122,7 @@ class _Watchdog:
         looked_at = time.monotonic()
         while not stopping.wait(self._look_s):
             now, beaten_at = time.monotonic(), self._beaten_at
-            stood_still = now - looked_at > self._look_s + BLOCKED_AFTER_S / 2  # the whole process: nobody's fault
+            stood_still = now - looked_at > self._look_s + BLOCKED_AFTER_S / 2  # the whole process was stopped
             looked_at = now
             blocked_s = now - beaten_at - self._look_s
             if stood_still or blocked_s < self._look_s:
@@ -136,7 +136,7 @@ class _Watchdog:
                 watch.keep(blocked_s, now)
 
     def _tell(self, blocked_s: float) -> None:
-        """One line: for how long, by whom, and where it is."""
+        """Log one line: how long, which attempt, and where it is stuck."""
         frames = list(_frames(sys._current_frames().get(self._watched)))
         helpers, step, calls = _culprit(frames)
         node = (helpers.node_id if step is None else step) if helpers is not None else None
@@ -165,9 +165,10 @@ def _frames(innermost: FrameType | None) -> Iterator[FrameType]:
 
 
 def _culprit(frames: list[FrameType]) -> tuple[Helpers | None, str | None, int]:
-    """Whose attempt the innermost frames belong to, the step's name if it is one of a coded run, and how many they are.
+    """The attempt that the innermost frames belong to, the name of its step in a coded run, and the number of these
+    frames.
 
-    Every execution has its helpers at hand, so finding them costs the executions nothing.
+    Found through the helpers in their local variables, so executions need no bookkeeping for it.
     """
     for calls, frame in enumerate(frames, start=1):
         names = frame.f_locals

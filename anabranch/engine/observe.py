@@ -1,4 +1,4 @@
-"""Observers: pass on what was committed, in this process and to those who count or send hints.
+"""Observers: pass on committed events within this process, to telemetry and to hints.
 
 What follows from a commit begins first: handlers do not wait until everybody has been told.
 """
@@ -34,7 +34,7 @@ class News:
 
 
 class Observers:
-    """A list of observers that is itself one. An observer that raises is logged and left out of nothing."""
+    """A list of observers that is itself an observer. If one raises, that is logged, and it stays in the list."""
 
     def __init__(self) -> None:
         self._observers: list[Observer] = []
@@ -42,11 +42,11 @@ class Observers:
         """How many events of each type were told."""
 
     def add(self, observer: Observer) -> None:
-        """Tell this one, too, from now on."""
+        """Add an observer."""
         self._observers.append(observer)
 
     def remove(self, observer: Observer) -> None:
-        """Tell this one no longer."""
+        """Remove an observer."""
         self._observers.remove(observer)
 
     def tell_soon(self, news: Sequence[News]) -> None:
@@ -61,10 +61,10 @@ class Observers:
             self.committed(one.instance_id, one.events, one.status)
 
     def committed(self, instance_id: str, events: Sequence[Event], status: Status) -> None:
-        """Pass on what is in the log now; in log order per instance."""
+        """Pass on committed events, in log order per instance."""
         written = self.written
         for event in events:
-            written[event.type._value_] += 1  # `value` is a descriptor that costs more than all the rest
+            written[event.type._value_] += 1  # the descriptor `value` would cost more than everything else here
         for observer in self._observers:
             try:
                 observer.committed(instance_id, events, status)
@@ -73,9 +73,10 @@ class Observers:
 
 
 class StoreNews:
-    """What a store has just written (`Notices`): hinted to other processes; what it appended past the engine, counted.
+    """Passes on what a store has just written (`Notices`): as hints to other processes, and to telemetry if it was
+    appended without the engine.
 
-    What the engine commits itself it tells who counts by itself, run by run.
+    The engine reports its own commits to telemetry itself.
     """
 
     def __init__(self, *, hints: Notices, clock: Clock, telemetry: Telemetry | None) -> None:
@@ -86,7 +87,7 @@ class StoreNews:
         """A commit of transitions was answered."""
 
     def appended(self, row: InstanceRow, *, signal: str | None) -> None:
-        """A signal of that name, or else the end of a run, was appended to it, held or not."""
+        """A signal of that name, or else the end of the run, was appended, owned or not."""
         self._hints.appended(row, signal=signal)
         if self._telemetry is None:
             return
@@ -97,5 +98,5 @@ class StoreNews:
             self._telemetry.ended(row.head, row.status, code=code, at_ms=row.completed_at)
 
     def released(self) -> None:
-        """Runs were handed over to the worker that claims them."""
+        """Runs were released for any worker to claim."""
         self._hints.released()

@@ -1,9 +1,9 @@
 """The commit loop: collect stimuli, decide in memory, commit, then act.
 
 Everything about an owned instance (a result, a due timer, a signal, a cancel, its creation) arrives here as a stimulus.
-Commit loops take what has collected, decide it, commit it in one transaction, and act only after that. Transitions that
-involve parents or children have loops of their own, because they may wait for locks. No other module changes the state
-of an owned instance: `recovery` adopts, `leases` extends and drops, `external_changes` refreshes, all through the
+Commit loops take the collected stimuli, decide them, commit in one transaction, and act only after that. Transitions
+that involve parents or children have loops of their own, because they may wait for locks. No other module changes the
+state of an owned instance: `recovery` adopts, `leases` extends and drops, `external_changes` refreshes, all through the
 methods here.
 """
 
@@ -53,17 +53,17 @@ from anabranch.errors import StoreUnavailable
 
 logger = logging.getLogger("anabranch.engine")
 
-# 30 s: as long as an absent database is waited for at start. Then a caller that starts, signals or
-# cancels a run hears that it is not known to be stored, instead of waiting for the database with it.
+# 30 s, like the wait for an unavailable database at start. After that, the caller of a start, signal or cancel gets an
+# error that the outcome is unknown.
 REQUEST_PATIENCE_S = 30.0
 
-# 100 ms until a transition that met another's lock is tried again, then twice as long each time, up to a second: as
-# soon as a frozen process has lost its lock the transition is written, and until then the tries cost next to nothing.
+# 100 ms until a transition that met a lock of another session is tried again, then twice as long each time, up to a
+# second: cheap, and soon enough after a frozen process has lost its lock.
 LOCKED_PAUSE_MS = 100
 LOCKED_PAUSE_MAX_MS = 1_000
 
 Asked: TypeAlias = SignalSent | CancelRequested | PauseRequested | ResumeRequested
-"""What is asked of a run from outside."""
+"""Requests of callers to a run."""
 
 _ASKED = {CancelRequested: "the cancel", PauseRequested: "the pause", ResumeRequested: "the resume"}
 
@@ -72,26 +72,26 @@ NO_OUTCOME = Outcome(won=frozenset(), store_now=0)
 
 @dataclass(slots=True)
 class _Batch:
-    """What was decided for owned instances, on its way through a commit."""
+    """Decided transitions of owned instances, on their way through a commit."""
 
     pending_transitions: list[PendingTransition]
     asked_at: float
-    """Monotonic seconds just before it was decided: the leases that it extends count from there."""
+    """Monotonic seconds just before the decisions: the leases that the batch extends count from there."""
 
     @property
     def owned(self) -> list[OwnedInstance]:
-        """Whose transitions they are."""
+        """The owned instances in the batch."""
         return [owner_of(pending) for pending in self.pending_transitions]
 
     def planned(self) -> Planned:
-        """As `Store.commit` and `apply_outcome` want it."""
+        """The batch in the form for `Store.commit` and `apply_outcome`."""
         return Planned(
             self.pending_transitions,
             [pending.transition for pending in self.pending_transitions if pending.transition is not None],
         )
 
     def has_room_for(self, other: _Batch, *, transitions_max: int) -> bool:
-        """May the other, which must not be empty, be committed together with this one?"""
+        """Whether the other batch, which must not be empty, fits into one commit with this one."""
         transitions = len(self.pending_transitions) + len(other.pending_transitions)
         return (
             bool(other.pending_transitions)
@@ -100,7 +100,7 @@ class _Batch:
         )
 
     def with_more(self, other: _Batch) -> _Batch:
-        """Both in one."""
+        """Both batches as one."""
         return _Batch(self.pending_transitions + other.pending_transitions, min(self.asked_at, other.asked_at))
 
     def _size(self) -> int:
@@ -109,15 +109,15 @@ class _Batch:
 
 
 def _concerns_family(pending: PendingTransition) -> bool:
-    """A transition that may wait for a parent's or a child's lock; or that of a parent: its children's ends raise its
-    version, so it is committed together with them, or it would lose against them again and again.
+    """Whether a transition may wait for the lock of a parent or child, or is that of a parent. Ends of children raise a
+    parent's version, so it is committed together with them; otherwise it would keep losing against them.
     """
     transition = pending.transition
     return transition is not None and (transition.concerns_family or bool(pending.leased.state.children))
 
 
 class Orchestrator:
-    """Advances the instances it holds. `start` before use; `stop` finishes the commits under way."""
+    """Advances owned instances. `start` before use; `stop` finishes the commits under way."""
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class Orchestrator:
 
     # -- life -----------------------------------------------------------------------------
     async def start(self) -> None:
-        """Begin to commit: one loop for each commit that the store takes at once, and as many for families."""
+        """Begin to commit: one loop for each concurrent commit of the store, and as many for families."""
         await self._owned.delays.start()
         await self._children.start()
         numbers = range(self._store.commits_in_flight_max)
@@ -184,7 +184,7 @@ class Orchestrator:
             ]
 
     def stop_evaluating(self) -> None:
-        """Leave pure nodes that are not evaluated yet to the next owner."""
+        """Evaluate no more pure nodes; the next owner of the run continues."""
         self._evaluates = False
 
     async def stop(self) -> None:
@@ -198,53 +198,53 @@ class Orchestrator:
             await asyncio.gather(*loops, return_exceptions=True)
             family_loops, self._family_loops = self._family_loops, []
             for _ in family_loops:
-                self._families.append(_Batch([], 0.0))  # after what has arrived: the word that nothing follows
+                self._families.append(_Batch([], 0.0))  # after everything that has arrived: the end marker
             self._family_arrived.set()
             await asyncio.gather(*family_loops, return_exceptions=True)
         finally:
             self._abandon()
 
     def _abandon(self) -> None:
-        """Let go of everything: what is not committed by now is decided again by the next owner."""
+        """Drop everything: the next owners decide again what is not committed by now."""
         for task in self._locked:
             task.cancel()
         for owned in filter(None, map(self._owned.get, self._owned.ids)):
             self._owned.evict(owned)
 
-    # -- what is held ---------------------------------------------------------------------
+    # -- owned instances ------------------------------------------------------------------
     @property
     def held(self) -> OwnedInstances:
-        """The held instances, for the module that extends their leases."""
+        """The owned instances, for `leases`."""
         return self._owned
 
     @property
     def held_ids(self) -> list[str]:
-        """Ids of the held instances."""
+        """Ids of the owned instances."""
         return self._owned.ids
 
     def holds(self, instance_id: str) -> bool:
-        """Is this instance advanced here?"""
+        """Whether this process owns the instance."""
         return self._owned.get(instance_id) is not None
 
     def head_of(self, instance_id: str) -> InstanceHead | None:
-        """What a held instance was created with; None: it is not advanced here."""
+        """The head of an owned instance; None if this process does not own it."""
         owned = self._owned.get(instance_id)
         return None if owned is None else owned.state.head
 
     @property
     def store_failed_at(self) -> int | None:
-        """When the store last did not answer (ms)."""
+        """When the store was last unavailable (ms)."""
         return self._reconciler.store_failed_at
 
     def note_failure(self, failure: StoreUnavailable) -> None:
-        """The store did not answer: leases that lapse meanwhile tell nothing about their workers."""
+        """Note that the store is unavailable: leases that expire meanwhile make no suspects."""
         self._reconciler.note_failure(failure)
 
     # -- stimuli --------------------------------------------------------------------------
     async def create_run(self, head: InstanceHead, plan: AnyPlan, started: Started) -> StartResult:
-        """Create an instance, held here if it is to `begin`.
+        """Create an instance, owned here if `begin`.
 
-        Raises StoreUnavailable; NotFound if its workflow is gone, or not at the version that it must be at.
+        Raises StoreUnavailable, or NotFound if its workflow is deleted or, with `only_newest`, has a newer version.
         """
         if self._stopping:
             raise StoreUnavailable(f"run {head.instance_id} was not started: this process is stopping")
@@ -268,7 +268,7 @@ class Orchestrator:
             raise StoreUnavailable(message, hint="Start it again with the same idempotency key.") from None
 
     def begin_adoption(self, claimed: Loaded, plan: AnyPlan) -> Adoption:
-        """An instance that a claim has just given us, to be taken over once its log is folded."""
+        """Begin to take over a claimed instance, whose log is still to be folded."""
         head = claimed.row.head
         state = new_state(plan, head, log_limit=self._log_limit)
         return Adoption(claimed, state, self._owned.telemetry_of(head, plan))
@@ -278,7 +278,7 @@ class Orchestrator:
         row = adoption.claimed.row
         known = self._owned.get(row.head.instance_id)
         if known is not None and known.version >= row.version:
-            return  # our own lease had run out, and a re-read has met this claim before its answer came: it goes on
+            return  # our own lease had expired, and a re-read found this claim before its response arrived: nothing to do
         lease_until = row.available_at or self._clock.now() + self._lease_ms
         self._owned.add(
             OwnedInstance(
@@ -295,9 +295,9 @@ class Orchestrator:
         )
 
     async def ask(self, instance_id: str, stimulus: Asked) -> Answer:
-        """Offer what was asked for to a held instance and wait until what follows is committed.
+        """Offer a request to an owned instance and wait until its outcome is committed.
 
-        Raises StoreUnavailable if that is not known to have happened in time.
+        Raises StoreUnavailable if the outcome is not known in time.
         """
         owned = self._owned.get(instance_id)
         if owned is None or owned.is_new:
@@ -313,7 +313,7 @@ class Orchestrator:
             raise StoreUnavailable(message, hint="Send it again; a signal with the same key.") from None
 
     async def refresh(self, instance_ids: Sequence[str]) -> None:
-        """Another process wrote to these held instances: fold what it appended, or let them go."""
+        """Re-read owned instances that another process wrote to: fold the new rows, or drop them."""
         known = [owned for owned in map(self._owned.get, instance_ids) if owned is not None]
         settled = [owned for owned in known if not owned.mailbox.in_flight]
         for owned in settled:
@@ -334,12 +334,12 @@ class Orchestrator:
                 continue
             try:
                 if not await self._one_batch():
-                    await asyncio.sleep(0)  # nothing was committed: let other tasks run all the same
+                    await asyncio.sleep(0)  # nothing was committed: let other tasks run
             except Exception:
                 logger.exception("a commit loop failed; it continues with the next batch")
 
     async def _one_batch(self) -> bool:
-        """Decide what has piled up, commit it, perform it; was there something to commit?"""
+        """Decide the collected stimuli, commit and perform; False if there was nothing to commit."""
         now, asked_at = self._clock.now(), self._clock.monotonic()
         taken = self._owned.take(self._batch_transitions_max)
         try:
@@ -364,7 +364,7 @@ class Orchestrator:
         return bool(planned.transitions)
 
     def _set_families_apart(self, batch: _Batch) -> _Batch:
-        """Leave what concerns parents and children to the loops for it; returns the rest."""
+        """Pass transitions about parents and children to the family loops; returns the others."""
         families = [pending for pending in batch.pending_transitions if _concerns_family(pending)]
         if not families:
             return batch
@@ -374,7 +374,7 @@ class Orchestrator:
         return _Batch(rest, batch.asked_at)
 
     async def _family_loop(self) -> None:
-        """Commit what concerns parents and children, until there is a batch of nothing."""
+        """Commit transitions about parents and children, until an empty batch ends the loop."""
         while True:
             while not self._families:
                 self._family_arrived.clear()
@@ -410,7 +410,7 @@ class Orchestrator:
             await self._refresh_cancelled()
 
     def _put_back_around(self, batch: _Batch, locked: Sequence[PendingTransition], *, pause_ms: int) -> None:
-        """What is decided is in flight no more; what has met a lock stays so until that is gone."""
+        """Put settled instances back; transitions that met a lock stay in flight until it is gone."""
         of_locked = {id(pending) for pending in locked}
         for pending in batch.pending_transitions:
             if id(pending) not in of_locked:
@@ -422,14 +422,14 @@ class Orchestrator:
             task.add_done_callback(self._locked.discard)
 
     async def _commit_later(self, batch: _Batch, pause_ms: int) -> None:
-        """Commit a transition as it is once more, if it is ours to make then."""
+        """Commit a transition unchanged once more, if we still own the instance then."""
         await self._clock.sleep(pause_ms)
         async with self._one_locked:
             if all(owned.is_held for owned in batch.owned):
                 await self._carry_out(batch, may_wait=True, pause_ms=min(2 * pause_ms, LOCKED_PAUSE_MAX_MS))
 
     async def _commit(self, batch: _Batch, *, may_wait: bool) -> Sequence[PendingTransition]:
-        """Commit a batch and act upon it; returns the pending transitions that have met somebody else's lock."""
+        """Commit a batch and act on its outcome; returns the transitions that met a lock of another session."""
         planned, outcome = batch.planned(), NO_OUTCOME
         if planned.transitions:
             outcome = await self._store.commit(planned.transitions, may_wait=may_wait)
@@ -450,7 +450,7 @@ class Orchestrator:
         return applied.locked
 
     def _guarded(self, act: Callable[..., None], pending: PendingTransition, *arguments: Any) -> None:
-        """Act upon a transition; what goes wrong over it must not become its neighbours' trouble."""
+        """Act on a transition; an exception must not affect the others in the batch."""
         try:
             act(*arguments)
         except Exception as defect:  # noqa: BLE001 -- whatever it is, it is this run's
@@ -458,10 +458,10 @@ class Orchestrator:
 
     # -- after the commit -----------------------------------------------------------------
     def _tell_parents(self, applied: AppliedOutcome, outcome: Outcome) -> None:
-        """Children have ended here: their parents, where they are held here too, need not read that anew.
+        """Pass ends of children to parents that are owned here, too, without a re-read. The commit raised the parent's
+        version, so that decisions made without knowing of the end lose.
 
-        The commit has raised a parent's version, so that nobody who decided without knowing of the
-        end can win. We know: where nothing else has happened to the parent, we go on from there.
+        We know of it: unless something else happened to the parent, we continue from the new version.
         """
         for won in applied.won:
             transition, state = won.pending.transition, won.pending.leased.state
@@ -473,7 +473,7 @@ class Orchestrator:
             self._owned.offer(parent, ChildEnded(state.head.instance_id, state.terminal, state.outcome))
 
     async def _refresh_cancelled(self) -> None:
-        """Let go of what our own commits have cancelled; what has a transition in flight, after that."""
+        """Re-read the instances that our own commits have cancelled; those with a transition in flight after it."""
         ids = [instance_id for instance_id in sorted(self._cancelled) if not self._owned.is_in_flight(instance_id)]
         self._cancelled.difference_update(ids)
         await self.refresh(ids)
@@ -510,7 +510,8 @@ class Orchestrator:
         self._go_on(owned, pending, won.dispatches, won.next_due)
 
     def _settle_idle(self, pending: PendingTransition) -> None:
-        """Stimuli that changed nothing: answer who asked, and perform what an adoption owes."""
+        """Settle stimuli that changed nothing: answer their callers, and perform what is outstanding after an
+        adoption."""
         owned = owner_of(pending)
         if owned.is_held:
             owned.performing.difference_update(answered(pending.stimuli))
@@ -519,7 +520,7 @@ class Orchestrator:
     def _go_on(
         self, owned: OwnedInstance, pending: PendingTransition, dispatches: Sequence[Dispatch], next_due: int | None
     ) -> None:
-        """What was decided is settled: perform what follows, and be told of what is due."""
+        """Continue after a commit: perform commands, and schedule due times."""
         if owned.waiters.asked:
             owned.waiters.answer(pending)
         self._dispatch(owned, dispatches)
@@ -527,7 +528,7 @@ class Orchestrator:
             if self._evaluates and owned.state.suspension is None:
                 self._owned.offer_evaluation(owned)
         elif owned.evaluates_singly:
-            owned.evaluates_singly = False  # what the database had refused has failed by now
+            owned.evaluates_singly = False  # the node whose output the database refused has failed by now
         owned.settled_seq = owned.state.last_seq
         if owned.listener is not None:
             owned.listener()
@@ -547,14 +548,14 @@ class Orchestrator:
         for dispatch in dispatches:
             activation = state.awaits(dispatch.node_id, dispatch.scope, dispatch.attempt)
             if activation is None or activation.node.evaluate is not None or dispatch in owned.performing:
-                continue  # pure nodes are evaluated by the next decision
+                continue  # the next decision evaluates pure nodes
             owned.performing.add(dispatch)
             self._task_worker.execute(
                 state.head, dispatch, activation.node, activation.context, redone=activation.redone
             )
 
     def _begin_nothing(self, owned: OwnedInstance) -> None:
-        """The run is suspended: what has begun is let end, and once it is resumed all the rest is owed."""
+        """The run is suspended: executions may end, and after the resume everything else is outstanding again."""
         owned.owes_all = True
         queued = self._task_worker.withdraw(owned.instance_id)
         if queued:

@@ -27,7 +27,7 @@ PLANS_KEPT_MAX = 1_000
 VERSIONS_KEPT_MAX = 1_000
 
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
-"""The version that workflow functions are called with in this process."""
+"""The version number of coded plans in this process."""
 
 # Stored versions are numbered from 1.
 TEST_VERSION = 0
@@ -48,9 +48,9 @@ class PlanCache:
         self._reading: dict[tuple[str, int], asyncio.Event] = {}
 
     async def plan_of(self, head: InstanceHead) -> AnyPlan:
-        """The plan that an instance is pinned to, or for a test run that of the definition in its log.
+        """The plan of an instance's version, or of the definition in a test run's log.
 
-        Raises NotFound if that is gone, StoreUnavailable.
+        Raises NotFound if it was removed, StoreUnavailable.
         """
         if head.workflow_id is None:
             return await self.plan(head.instance_id, TEST_VERSION)
@@ -61,14 +61,14 @@ class PlanCache:
         return compile_plan(definition, self._node_types, test_run, evaluates=self._evaluates)
 
     async def plan(self, workflow_id: str, version: int) -> AnyPlan:
-        """The plan of a workflow version, or with `TEST_VERSION` that of the test run of this id."""
+        """The plan of a workflow version, or with `TEST_VERSION` that of the test run with this id."""
         key = (workflow_id, version)
         while key not in self._plans:
             under_way = self._reading.get(key)
             if under_way is None:
                 await self._read(key)
             else:
-                await under_way.wait()  # a thousand starts at once read and compile once
+                await under_way.wait()  # a thousand concurrent starts read and compile once
         self._plans.move_to_end(key)
         return self._plans[key]
 
@@ -115,7 +115,7 @@ class NewestVersions:
         return found
 
     def note(self, tenant_id: str, workflow: str, found: WorkflowVersion) -> None:
-        """Store what was just read."""
+        """Remember a version that was just read."""
         self._versions[tenant_id, workflow] = replace(found, definition={})
         self._versions.move_to_end((tenant_id, workflow))
         if len(self._versions) > VERSIONS_KEPT_MAX:

@@ -1,7 +1,7 @@
-"""Poller: a task that looks again at an interval, or soon when asked, and later and later while it fails.
+"""Poller: a task that repeats a look at an interval, soon on request, and with growing pauses while it fails.
 
-Used by leases, recovery, hints and housekeeping. It knows neither store nor clock: its function and its way to sleep
-are arguments, so that simulation and tests bring their own time.
+Used by leases, recovery, hints and housekeeping. It knows neither store nor clock: the look and the sleep are
+arguments, so that simulation and tests use their own time.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from anabranch.errors import StoreUnavailable
 
 logger = logging.getLogger("anabranch.engine")
 
-# A look that was asked for owes a pause of four times what it took, 50 ms at most and 1 ms at least: however many
-# requests follow, looking takes a fifth of the time. A database that is slow to answer is asked at most twenty times a
-# second. Pauses of 50 ms may be owed before one is made, so that a few requests are answered at once: one run after
-# the other, each started when the last has ended, is a look every few milliseconds.
+# A requested look adds a pause of four times its duration, at least 1 ms and at most 50 ms: however many requests
+# follow, looks take at most a fifth of the time, and a slow database is queried at most twenty times a second. The
+# pause is made only once 50 ms have added up, so that a few requests are served at once: runs started one after the
+# other need a look every few milliseconds.
 REST_PER_LOOK = 4.0
 APART_MS = 50
 APART_MS_MIN = 1
 OWED_MS_MAX = 50
 
-# A look that failed is tried again as it would have been anyway, or after 250 ms; then twice as long each time, up to
-# 2 s: a database that is back is noticed soon, one that stays away is hardly asked.
+# A failed look is repeated after the interval or 250 ms, then after twice as long each time, up to 2 s: a recovered
+# database is noticed soon, an unavailable one is rarely queried.
 RETRY_FIRST_MS = 250
 RETRY_LAST_MS = 2_000
 
-# 1 s for a look that is cancelled: it only has to give way. A process that stops does not wait longer for it.
+# 1 s for a cancelled look to end; a stopping process does not wait longer.
 STOP_S = 1.0
 
 
 class Poller:
     """Calls `look` every `every_ms` milliseconds, and soon after each `soon`; one call at a time.
 
-    A look that answers True has left something to do: the next follows at once. One that raises is told in the log,
-    once until another one succeeds or fails otherwise, and is tried again later and later.
+    If a look returns True, there is more to do and the next follows at once. If it raises, that is logged, once until a
+    look succeeds or fails differently, and it is repeated with growing pauses.
     """
 
     def __init__(
@@ -50,11 +50,12 @@ class Poller:
         retry_last_ms: int = RETRY_LAST_MS,
         unavailable: Callable[[StoreUnavailable], None] | None = None,
     ) -> None:
-        """`every_ms` None: only when asked; a function is asked before each pause. `sleep` takes milliseconds.
+        """`every_ms` may be a function, which is called before each pause; None: only on request. `sleep` takes
+        milliseconds.
 
-        A look owes a pause of `REST_PER_LOOK` times what it took, `apart_ms` at most, before the next one that `soon`
-        asks for; `OWED_MS_MAX` of pauses may be owed. Pauses after failures grow up to `retry_last_ms`, or stay at
-        `every_ms` where that is longer. `unavailable` is told of each StoreUnavailable, in place of the log.
+        A look adds a pause of `REST_PER_LOOK` times its duration, `apart_ms` at most, before the next look that `soon`
+        requests; up to `OWED_MS_MAX` of pauses are postponed. Pauses after failures grow up to `retry_last_ms`, or stay
+        at `every_ms` if that is longer. `unavailable` is called with each StoreUnavailable instead of logging it.
         """
         self._look = look
         self._name = name
@@ -73,17 +74,18 @@ class Poller:
         """The trouble that the log has; None once a look has succeeded."""
 
     async def start(self) -> None:
-        """Begin, with a pause unless somebody has asked by now; returns at once. May be started once."""
+        """Begin, with a pause first unless a look was requested; returns at once. May be started once."""
         self._task = asyncio.create_task(self._poll(), name=self._name)
 
     def soon(self) -> None:
-        """Look soon: now, if the last look is long enough ago. Before `start` it is kept, after `stop` ignored."""
+        """Request a look: at once, if the last one is long enough ago. Before `start` it is remembered, after `stop`
+        ignored."""
         self._wanted = True
         if self._pause is not None:
             self._pause.cancel()
 
     async def finish(self) -> None:
-        """Return when everything that was asked for is looked at, or has failed once more; then look no more."""
+        """Return when all requested looks are done, or have failed once more; then stop."""
         self._finishing = True
         if self._task is not None:
             if self._pause is not None:
@@ -91,7 +93,7 @@ class Poller:
             await self._task
 
     async def stop(self) -> None:
-        """Look no more, now; returns within `STOP_S`. May be called twice, or before `start`."""
+        """Stop now; returns within `STOP_S`. May be called twice, or before `start`."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -101,7 +103,7 @@ class Poller:
     async def _poll(self) -> None:
         loop = asyncio.get_running_loop()
         await self._rest()
-        paid_at = loop.time()  # when no pause would be owed any more
+        paid_at = loop.time()  # when no postponed pause would be left
         while self._wanted or not self._finishing:
             owed_ms = (paid_at - loop.time()) * 1000
             if self._wanted and not self._finishing and owed_ms > OWED_MS_MAX:
@@ -114,12 +116,12 @@ class Poller:
             if self._failures:
                 await self._back_off()
             elif has_more:
-                await asyncio.sleep(0)  # a look that need not wait must not keep others from their turn
+                await asyncio.sleep(0)  # a look that need not wait must still let other tasks run
             else:
                 await self._rest()
 
     def _pause_after(self, took_s: float) -> float:
-        """How long a look that took so long is followed by no other that is only asked for, in seconds."""
+        """How long requested looks must wait after a look of this duration, in seconds."""
         return min(max(REST_PER_LOOK * took_s * 1000, APART_MS_MIN), self._apart_ms) / 1000
 
     async def _look_once(self) -> bool:
@@ -138,7 +140,7 @@ class Poller:
         return bool(has_more)
 
     async def _back_off(self) -> None:
-        """Asking for it does not shorten this pause: a database that is away must not be asked more often for it."""
+        """Requests do not shorten this pause, so that an unavailable database is not queried more often."""
         if not self._finishing:
             longest_doubling = 16  # beyond that every pause is the longest
             pause_ms = self._retry_first_ms << min(self._failures - 1, longest_doubling)
@@ -148,7 +150,7 @@ class Poller:
         if self._wanted or self._finishing:
             return
         milliseconds = self._every_ms() if callable(self._every_ms) else self._every_ms
-        # A future of its own: asking ends the pause, never a look.
+        # A separate future: a request ends the pause, never a look.
         forever = asyncio.get_running_loop().create_future
         self._pause = forever() if milliseconds is None else asyncio.ensure_future(self._sleep(milliseconds))
         try:
@@ -162,6 +164,6 @@ class Poller:
             logger.warning("%s waits for the database: %s", self._name, failure.message)
 
     def _is_news(self, trouble: str) -> bool:
-        """Is this trouble another one than the last?"""
+        """Whether this failure differs from the last one."""
         told, self._told = self._told, trouble
         return told != trouble

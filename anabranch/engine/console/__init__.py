@@ -1,1 +1,2 @@
-"""What code of users says while it runs: `lines` is its side, `console` collects, keeps and tells it."""
+"""Console output of user code: `lines` is the API for handlers and steps, `console` collects, stores and announces
+it."""

@@ -1,8 +1,8 @@
-"""The console: collects what code of users says, and keeps it, bounded, beside the log.
+"""The console: collects the output of user code and stores it, within limits, beside the log.
 
-One per process, made by the composition root. It writes in batches, off the path of transitions: lines that a crash
-cuts off are lost, transitions never wait for them. What a workflow function says again on replay is told by its
-position: a line that is stored is not stored, printed or told again.
+One per process, made by the composition root. It writes in batches, independently of transitions: transitions never
+wait for lines, and a crash loses the last ones. Lines that a workflow function repeats on replay are recognized by
+their position, and are not stored, printed or announced again.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ logger = logging.getLogger("anabranch.console")
 # 4,096 characters of a line, as code nodes may send.
 LINE_CHARACTERS_MAX = 4_096
 
-# What a line takes beside its text, about: ids, place, indexes.
+# The approximate size of a line beside its text: ids, scope, indexes.
 LINE_BYTES = 128
 
-# 250 ms: a write costs less a line the more lines it has; who reads along in this process does not wait for it.
+# 250 ms: larger writes cost less per line, and watchers in this process do not wait for the write.
 WRITE_EVERY_S = 0.25
 
-# 50 ms between two messages of lines to those who read along: the first comes at once.
+# 50 ms between two messages of lines to watchers; the first is sent at once.
 TELL_EVERY_S = 0.05
 
-# 20,000 lines that are not written yet, some megabytes; further ones are dropped, and how many is told.
+# 20,000 unwritten lines, some megabytes; further ones are dropped and counted.
 WAITING_MAX = 20_000
 
-# 2,000 lines a statement.
+# 2,000 lines per statement.
 LINES_WRITTEN_MAX = 2_000
 
-# 1 s before lines are offered again to a database that did not take them.
+# 1 s before a failed write is repeated.
 RETRY_S = 1.0
 
-# 10,000 runs, as many as a worker holds: of these it is known how much they have said.
+# 10,000 runs, as many as a worker owns: for these the stored sizes are cached.
 RUNS_KNOWN_MAX = 10_000
 
-# Another process may have had a run before: once it has said a sixteenth of the bound here, the rest is looked up.
+# Another process may have written lines of the run before: after a sixteenth of the limit, the stored size is read.
 UNKNOWN_SHARE = 16
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
-"""Names of levels, as answers and settings have them."""
+"""Names of levels in responses and settings."""
 
 _DAY_US = 86_400_000_000
 
@@ -62,11 +62,11 @@ FULL = "the console of this run is full; further lines are dropped"
 
 
 class Line(NamedTuple):
-    """A line that somebody's code said."""
+    """A line that user code logged or printed."""
 
     instance_id: str
     number: int
-    """Microseconds since the epoch, and no two of a process alike: the order of the lines of a run."""
+    """Microseconds since the epoch, unique within a process: the order of the lines of a run."""
     tenant_id: str
     node_id: str
     scope: str
@@ -74,15 +74,15 @@ class Line(NamedTuple):
     level: int
     text: str
     position: int
-    """Of a workflow function: its attempt and which of its lines; 0 for what is not said again on replay."""
+    """For a workflow function: its attempt and the number of the line; 0 for lines that are not repeated on replay."""
 
     @property
     def size(self) -> int:
-        """Bytes, about."""
+        """Approximate size in bytes."""
         return LINE_BYTES + len(self.text)
 
     def as_json(self) -> dict[str, Any]:
-        """As it is listed and told."""
+        """The JSON form for lists and watchers."""
         return {
             "number": self.number,
             "at": _iso(self.number // 1000),
@@ -105,7 +105,7 @@ class ProgressReport(NamedTuple):
     progress: Progress
 
     def as_json(self) -> dict[str, Any]:
-        """As nodes show it."""
+        """The JSON form in the nodes of a run."""
         return {**self.progress.as_json(), "at": to_iso(self.at)}
 
 
@@ -123,51 +123,51 @@ class LinesWanted:
 
 
 class Said(NamedTuple):
-    """How much a run has said so far."""
+    """How many lines and bytes a run has written so far."""
 
     size: int
     position: int
 
 
 class ConsoleRows(Protocol):
-    """Where lines are kept. Everything may raise StoreUnavailable."""
+    """The storage of lines. Every method may raise StoreUnavailable."""
 
     async def write(self, lines: Sequence[Line], reports: Sequence[ProgressReport]) -> None:
-        """Keep these; twice is once."""
+        """Store these lines; idempotent."""
 
     async def said(self, instance_ids: Sequence[str]) -> Mapping[str, Said]:
-        """How much these runs have said; those that said nothing are absent."""
+        """The sizes of these runs; runs without lines are absent."""
 
     async def sizes(self) -> Mapping[str, int]:
         """How many bytes of lines each tenant has."""
 
     async def remove(self, *, tenant_id: str, before: int, limit: int, spares_open: bool) -> int:
-        """Remove at most so many lines with a smaller number; how many.
+        """Remove at most `limit` lines with a smaller number; returns how many.
 
-        `spares_open` spares what workflow functions of open runs have said, which would say it again.
+        `spares_open` keeps lines of workflow functions of open runs, which would write them again on replay.
         """
 
     async def read_lines(self, instance_id: str, wanted: LinesWanted) -> Sequence[Line]:
         """The next lines of a run, oldest first."""
 
     async def read_since(self, places: Mapping[str, int], *, limit: int) -> Sequence[Line]:
-        """The next lines of these runs, each after a number of its own."""
+        """The next lines of these runs, for each after its own number."""
 
     async def last_numbers(self, instance_ids: Sequence[str]) -> Mapping[str, int]:
         """The number of the newest line of each of these runs; those without lines are absent."""
 
     async def read_progress(self, instance_ids: Sequence[str]) -> Sequence[ProgressReport]:
-        """The last progress of each activation of these runs that has told any."""
+        """The last progress of each activation of these runs that has reported any."""
 
     async def number_to_keep(self, *, tenant_id: str, size: int) -> int | None:
-        """The number of the first line to keep, so that `size` bytes of the newest stay; None: all may stay."""
+        """The number of the first line to keep so that the newest `size` bytes stay; None: keep all."""
 
 
 class ConsoleObserver(Protocol):
-    """Is told what is said while it is said."""
+    """Receives lines and progress at once, before they are stored. Must not block or raise."""
 
     def follows(self, instance_id: str) -> bool:
-        """Does anybody watch this run?"""
+        """Whether this run is watched."""
 
     def lines_said(self, instance_id: str, lines: Sequence[Line]) -> None:
         """New lines, in order."""
@@ -176,12 +176,12 @@ class ConsoleObserver(Protocol):
         """A step of a watched run begins."""
 
     def progress_made(self, reports: Sequence[ProgressReport]) -> None:
-        """How far activations of watched runs are."""
+        """New progress of activations of watched runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsoleOptions:
-    """What is kept, and how long."""
+    """Limits and retention of the console."""
 
     level: int = LEVELS["info"]
     run_bytes_max: int = 1_048_576
@@ -189,28 +189,28 @@ class ConsoleOptions:
     tenant_bytes_max: int = 268_435_456
     """256 MB of one tenant."""
     retention_days: int = 7
-    """7 days: who looks for why looks soon; the log of the run stays longer."""
+    """7 days: causes are usually investigated soon, and the log of the run stays longer."""
     stream: TextIO | None = None
-    """Where lines go as JSON, too; None: nowhere."""
+    """A stream that also receives the lines as JSON; None: no stream."""
 
 
 @dataclass(slots=True)
 class _Run:
-    """What is known of what a run has said."""
+    """Cached counts for one run."""
 
     size: int = 0
     position: int = 0
     is_known: bool = False
-    """`size` counts what other processes have written, too."""
+    """`size` includes lines of other processes."""
     is_full: bool = False
 
     def says_anew(self, position: int) -> bool:
-        """Is it certain that a function has not said this line before?"""
+        """Whether this line of a function is certainly new."""
         return self.is_known and position > self.position
 
 
 class Console:
-    """Collects lines and progress of one process. `start` before work, `stop` after it."""
+    """Collects lines and progress in one process. Call `start` before work begins and `stop` after it."""
 
     def __init__(self, *, rows: ConsoleRows, options: ConsoleOptions) -> None:
         self.level = options.level
@@ -236,19 +236,19 @@ class Console:
 
     @property
     def rows(self) -> ConsoleRows:
-        """Where it is kept, for readers."""
+        """The storage, for readers."""
         return self._rows
 
     def add(self, observer: ConsoleObserver) -> None:
-        """Tell this one from now on."""
+        """Add an observer."""
         self._observers.append(observer)
 
     def remove(self, observer: ConsoleObserver) -> None:
-        """Tell this one no longer."""
+        """Remove an observer."""
         self._observers.remove(observer)
 
     async def start(self) -> None:
-        """Write from now on what is said. Raises StoreUnavailable."""
+        """Begin to write lines. Raises StoreUnavailable."""
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         self._stopping = asyncio.Event()
         self._tenants = dict(await self._rows.sizes())
@@ -256,7 +256,7 @@ class Console:
         self._prints.__enter__()
 
     async def stop(self, *, patience_s: float = 1.0) -> None:
-        """Write what is left, for so long at most; may be called twice, or before start."""
+        """Write the remaining lines, for at most `within_s`; may be called twice, or before start."""
         if self._loop is None:
             return
         self._prints.__exit__(None, None, None)
@@ -275,7 +275,7 @@ class Console:
 
     # -- what is said ---------------------------------------------------------------------
     def take_line(self, origin: Origin, level: int, text: str) -> None:
-        """Keep a line; from any thread. It is cut at `LINE_CHARACTERS_MAX`."""
+        """Add a line; thread-safe. Cut at `LINE_CHARACTERS_MAX`."""
         known = self._runs.get(origin.instance_id)
         if level < self.level or self._loop is None or (known is not None and known.is_full):
             return
@@ -303,7 +303,7 @@ class Console:
             text,
             position,
         )
-        # What a function says may be a repetition: that is known once its run is.
+        # A line of a function may be a repetition; that is known once the counts of its run are.
         is_new = not position or origin.is_first_call or (known is not None and known.says_anew(position))
         tells = is_new and self._is_followed(origin.instance_id)
         self._waiting.append((line, tells))
@@ -315,13 +315,13 @@ class Console:
             self._soon(self._begin_writing)
 
     def take_beginning(self, origin: Origin) -> None:
-        """Tell watchers at once that a step has begun; nothing is kept of it."""
+        """Announce at once that a step has begun; nothing is stored."""
         for observer in self._observers:
             if observer.follows(origin.instance_id):
                 observer.step_began(origin.instance_id, (origin.node_id, origin.scope), origin.attempt)
 
     def take_progress(self, origin: Origin, progress: Progress) -> None:
-        """Keep how far an attempt is: the last value; from any thread."""
+        """Keep the last progress of an attempt; thread-safe."""
         if self._loop is None:
             return
         key = origin.instance_id, origin.node_id, origin.scope
@@ -335,7 +335,7 @@ class Console:
             self._soon(self._begin_writing)
 
     def tell_now(self) -> None:
-        """Tell observers at once what was said so far: before they hear of an end. On the event loop's thread."""
+        """Announce all lines so far at once, before an end is announced. Call it on the event loop's thread."""
         self._tells_soon = False
         if self._loop is not None:
             self._told_at = self._loop.time()
@@ -355,7 +355,8 @@ class Console:
 
     # -- keeping --------------------------------------------------------------------------
     async def remove_old(self) -> None:
-        """Remove lines whose time is over, and the oldest of tenants that have too many. Raises StoreUnavailable."""
+        """Remove lines past their retention, and the oldest lines of tenants above their limit. Raises
+        StoreUnavailable."""
         sizes = await self._rows.sizes()
         self._tenants = dict(sizes)
         before = _now_us() - self._options.retention_days * _DAY_US
@@ -415,10 +416,10 @@ class Console:
                 self._is_due = False
                 if not self._waiting and not self._reports:
                     return
-                self._is_due = True  # a thread has said something between the two looks
+                self._is_due = True  # a thread has added lines in between
 
     async def _pause(self, seconds: float) -> None:
-        """Return after so long, or as soon as the console is stopped."""
+        """Wait, or return as soon as the console is stopped."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()
@@ -446,7 +447,7 @@ class Console:
         for line, is_told in some:
             if line.position:
                 if line.position <= positions.get(line.instance_id, 0):
-                    continue  # said again within this batch
+                    continue  # repeated within this batch
                 positions[line.instance_id] = line.position
             fitting = self._fitting(line, sizes)
             if fitting is not None:
@@ -470,7 +471,7 @@ class Console:
             self.tell_now()
 
     async def _learn(self, lines: Iterable[Line]) -> None:
-        """Know of each run what must be known before more of it is kept."""
+        """Read the stored counts of runs, which are needed before more of their lines are written."""
         unknown: set[str] = set()
         for line in lines:
             run = self._runs.get(line.instance_id)
@@ -487,7 +488,7 @@ class Console:
                 run.size, run.position, run.is_known = found.size, found.position, True
 
     def _fitting(self, line: Line, sizes: Mapping[str, int]) -> Line | None:
-        """The line as it is kept beside others of these sizes; None: it was said before, or there is no room."""
+        """The line to store; None if it was stored before or exceeds a limit."""
         run = self._runs[line.instance_id]
         room = self._options.run_bytes_max - run.size - sizes[line.instance_id]
         if (line.position and line.position <= run.position) or room < 0:
@@ -504,7 +505,7 @@ class Console:
         try:
             stream.write(b"".join([orjson.dumps(each, option=orjson.OPT_APPEND_NEWLINE) for each in told]).decode())
             stream.flush()
-        except (OSError, ValueError):  # nobody reads it any more
+        except (OSError, ValueError):  # too old to be read
             return
 
 
@@ -516,10 +517,10 @@ def _iso(at_ms: int) -> str:
 
 @lru_cache(maxsize=256)
 def level_name(level: int) -> str:
-    """The name of a level of `logging`: the nearest one below it."""
+    """The name of a `logging` level: the nearest known one below it."""
     return next((name for name, number in reversed(LEVELS.items()) if level >= number), "debug")
 
 
 def _now_us() -> int:
-    # The machine's clock: lines come from any thread, and need no more than an order.
+    # The machine's clock: lines come from any thread and only need an order.
     return time.time_ns() // 1000

@@ -1,7 +1,7 @@
 """The side of user code: its logger, its `print`, and its progress, each with the activation that it belongs to.
 
-Used by handlers and steps through `helpers` and `ctx`. Nothing here waits: lines are handed to a `Sink`, which writes
-them later. Safe in threads.
+Used by handlers and steps through `helpers` and `ctx`. Nothing here waits: a `Sink` writes the lines later.
+Thread-safe.
 """
 
 from __future__ import annotations
@@ -21,41 +21,41 @@ from anabranch.engine.tracebacks import lines_of_the_author
 PROGRESS_CHARACTERS_MAX = 200
 
 _parent = logging.getLogger("anabranch.handlers")
-"""What user code logs goes through it, too: programs that configure `logging` hear of it there."""
+"""User code's lines also go to this logger, for programs that configure `logging`."""
 
 _print = builtins.print
 
 
 class Progress(NamedTuple):
-    """How far an attempt is, in its own words."""
+    """Progress that an attempt has reported."""
 
     done: float
     total: float | None
     text: str
 
     def as_json(self) -> dict[str, Any]:
-        """As it is stored and told."""
+        """The JSON form for storage and watchers."""
         return {"done": self.done, "total": self.total, "text": self.text}
 
 
 class Sink(Protocol):
-    """Takes what is said."""
+    """Receives lines and progress."""
 
     level: int
-    """Lines below this level of `logging` are not wanted."""
+    """Lines below this level of `logging` are dropped."""
 
     def take_line(self, origin: Origin, level: int, text: str) -> None:
-        """Keep a line; from any thread."""
+        """Add a line; thread-safe."""
 
     def take_beginning(self, origin: Origin) -> None:
-        """A step begins; the log may say so later, or only how it ended. On the event loop's thread."""
+        """A step begins; the log may record that later, or only its end. Call it on the event loop's thread."""
 
     def take_progress(self, origin: Origin, progress: Progress) -> None:
-        """Keep how far it is now; from any thread."""
+        """Keep the current progress; thread-safe."""
 
 
 class Origin(Protocol):
-    """An attempt of an activation: who says something."""
+    """The attempt of an activation that a line comes from."""
 
     tenant_id: str
     instance_id: str
@@ -64,26 +64,26 @@ class Origin(Protocol):
     attempt: int
     mask: Callable[[str], str]
     console: Sink | None
-    """None: nothing is kept, as in tests of a handler alone."""
+    """None: lines are dropped, as in tests of a single handler."""
     lines_said: int
-    """Of a workflow function, by this call of it: what it said in the calls before, it says again on replay."""
+    """For a workflow function: how many lines this call has written. A replay repeats the lines of earlier calls."""
     is_first_call: bool
-    """Of a workflow function: it has said nothing before this call."""
+    """For a workflow function: no earlier call has written lines."""
 
     @property
     def is_function(self) -> bool:
-        """Is it a workflow function, which is called again and again?"""
+        """Whether it is a workflow function, which is called repeatedly."""
 
     @property
     def is_step(self) -> bool:
-        """Is it a step of one?"""
+        """Whether it is a step of a workflow function."""
 
     def beat(self) -> None:
-        """It lives: its heartbeat timeout begins anew. From any thread."""
+        """Restart the heartbeat timeout; thread-safe."""
 
 
 present: ContextVar[Origin | None] = ContextVar("present_origin", default=None)
-"""Whose code is running here."""
+"""The attempt whose code is running in this context."""
 
 
 class ActivationLog(logging.Logger):
@@ -105,7 +105,7 @@ class ActivationLog(logging.Logger):
         stack_info: bool = False,  # noqa: FBT001, FBT002 -- as in `logging`
         stacklevel: int = 1,
     ) -> None:
-        """Keep the line, and hand it to the program's own logging where that is set up."""
+        """Add the line, and pass it to the program's own logging if that is configured."""
         here = present.get()
         origin = self._origin
         if here is not None and here.instance_id == origin.instance_id:
@@ -127,10 +127,10 @@ class ActivationLog(logging.Logger):
 
 @contextmanager
 def prints_kept() -> Iterator[None]:
-    """Within this context what handlers and steps `print` is also kept with their activations."""
+    """A context in which `print` of handlers and steps is also kept with their activations."""
     before = builtins.print
     if before is _print_and_keep:
-        yield  # another engine of this process does it
+        yield  # another engine of this process does it already already
         return
     builtins.print = _print_and_keep
     try:
@@ -140,7 +140,7 @@ def prints_kept() -> Iterator[None]:
 
 
 def read_progress(done: float, total: float | None, text: str) -> Progress:
-    """Progress as it is reported. Raises ValueError for what is no number."""
+    """Validate reported progress. Raises ValueError for values that are not numbers from 0."""
     given: Any
     for name, given in (("done", done), ("total", 0 if total is None else total)):
         is_number = isinstance(given, int | float) and not isinstance(given, bool)
@@ -150,7 +150,7 @@ def read_progress(done: float, total: float | None, text: str) -> Progress:
 
 
 def report_progress(origin: Origin, done: float, total: float | None, text: str) -> None:
-    """Tell how far an attempt is. Raises ValueError."""
+    """Report the progress of an attempt. Raises ValueError."""
     progress = read_progress(done, total, text)
     origin.beat()
     if origin.console is not None:

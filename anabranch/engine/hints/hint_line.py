@@ -14,64 +14,65 @@ from anabranch.engine.ports import InstanceRow, Outcome, Transition
 
 
 class Channel(StrEnum):
-    """What a hint is about. The names are those of the PostgreSQL channels."""
+    """The subject of a hint, with the name of its PostgreSQL channel."""
 
     TOUCHED = "anabranch_touched"
-    """Somebody who does not hold these runs wrote to them: their holder looks at once."""
+    """A process that does not own these runs wrote to them: their owner looks at once."""
     PENDING = "anabranch_pending"
-    """Something may be claimed by any worker. Carries no ids."""
+    """There are runs to claim for any worker. Carries no ids."""
     WATCHED = "anabranch_watched"
-    """Somebody watches these runs in another process: tell it when they change. Said again every few seconds."""
+    """These runs are watched in another process, which wants hints about changes. Repeated every few seconds."""
     CHANGED = "anabranch_changed"
     """These watched runs have changed."""
     ENDED = "anabranch_ended"
-    """These watched runs have ended: who waits for that looks at once."""
+    """These watched runs have ended: waiting callers look at once."""
 
 
 Heard = Callable[[Channel, Sequence[str]], None]
-"""Told what came over the line. Must not block or raise."""
+"""Receives the hints from the line. Must not block or raise."""
 
 
 class HintLine(Protocol):
-    """Short messages between the processes of one store; says nothing to the process that sent them."""
+    """Short messages between the processes of one store; a sender does not receive its own."""
 
     async def send(self, hints: Mapping[Channel, Collection[str]]) -> None:
-        """Send this to all listeners; it is not kept. Raises StoreUnavailable: some of it may be lost."""
+        """Send to all current listeners. Raises StoreUnavailable; some of it may then be lost."""
 
     async def listen(self, channels: Collection[Channel], heard: Heard, *, connected: Callable[[], None]) -> None:
-        """Tell `heard` what others say, from `connected` on, until cancelled.
+        """Pass messages of others to `heard`, from `connected` on, until cancelled.
 
-        Raises StoreUnavailable when the connection is lost, or carries no messages.
+        Raises StoreUnavailable when the connection is lost or cannot carry messages.
         """
 
     async def close(self) -> None:
-        """Let the sending connection go; may be called twice, or before anything was sent."""
+        """Close the sending connection; may be called twice, or before anything was sent."""
 
 
 class VersionWatch(Protocol):
-    """Shows that somebody has committed, where the processes of one store have no line between them."""
+    """Detects commits of any process, for stores without a hint line."""
 
     async def open(self) -> None:
-        """Begin to watch; what was committed before does not count. Raises StoreUnavailable."""
+        """Begin to watch; earlier commits do not count. Raises StoreUnavailable."""
 
     def moved(self) -> bool:
-        """Has anybody committed since the last call, this process included? Waits for nothing, and costs microseconds.
+        """Whether any process, including this one, has committed since the last call. Takes microseconds and never
+        waits.
 
-        What is said False because of somebody's lock is said True by a later call. Raises StoreUnavailable.
+        A commit hidden by a lock is reported by a later call. Raises StoreUnavailable.
         """
 
     def close(self) -> None:
-        """Watch no more; may be called twice, or before `open`."""
+        """Stop watching; may be called twice, or before `open`."""
 
 
 class Notices(Protocol):
-    """Told by a store what it has just written, so that others can be told to look. Must not block or raise."""
+    """Receives from a store what it has just written, to send hints about it. Must not block or raise."""
 
     def committed(self, transitions: Sequence[Transition], outcome: Outcome) -> None:
-        """A commit of transitions was answered."""
+        """A commit of transitions has returned."""
 
     def appended(self, row: InstanceRow, *, signal: str | None) -> None:
-        """A signal of that name, or else the end of a run, was appended to it, held or not; its row after that."""
+        """A signal of that name, or else the end of the run, was appended, owned or not; with the new row."""
 
     def released(self) -> None:
-        """Runs were handed over to the worker that claims them."""
+        """Runs were released for any worker to claim."""

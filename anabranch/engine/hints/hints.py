@@ -1,4 +1,4 @@
-"""Hints: shorten the time until a process notices what another one wrote. The log stays the truth.
+"""Hints: shorten the time until a process notices what another one wrote.
 
 Made by `lifecycle`. A store reports what was written (`Notices`), APIs report which runs are watched
 (`ports.ChangeHints`), and the line (`HintLine`) carries hints between processes. A hint may be lost, repeated, late or
@@ -21,40 +21,41 @@ from anabranch.errors import StoreUnavailable
 
 logger = logging.getLogger("anabranch.engine")
 
-# Who watches says so every 5 s; who was told remembers it for three times as long, so that two
-# lost hints in a row matter to nobody.
+# A watching process repeats its hints every 5 s; others remember them three times as long, so that two lost hints in a
+# row do no harm.
 ANNOUNCE_MS = 5_000
 WATCHED_TTL_S = 15.0
 
-# 100,000 runs that others watch, or that wait to be told of: some megabytes. Beyond that nothing
-# is remembered, and who watches finds out by polling.
+# 100,000 runs that are watched elsewhere or wait to be announced: some megabytes. Beyond that nothing is remembered,
+# and watchers depend on polling.
 REMEMBERED_MAX = 100_000
 
-# The length of a run's id. Anything else on a channel is not from us.
+# The length of a run's id. Other messages on a channel are not ours.
 ID_CHARACTERS = 36
 
-# A lost line is tried again later and later, up to a minute: a
-# database that restarts is back soon, a pooler without LISTEN never is.
+# A lost line is reconnected with growing pauses, up to a minute: a restarting database is back soon, but a pooler never
+# supports LISTEN.
 RETRY_LAST_MS = 60_000
 
-# 1 s without sending after a failure: whatever is said in that time is forgotten, not queued.
+# 1 s without sending after a failure: hints in that time are dropped, not queued.
 SILENCE_AFTER_FAILURE_S = 1.0
 
-# 2 ms between two looks at the version of the database while something happens: one run after the other is awaited
-# at that pace. Then an eighth of the time since anything last happened, up to 50 ms, and 100 ms after ten seconds:
-# waking an idle process is most of what it costs, and all of it is to stay below a hundredth of a processor.
+# 2 ms between two looks at the version of the database while there is activity, since callers await one run after the
+# other at that pace. Then an eighth of the time since the last activity, up to 50 ms, and 100 ms after ten seconds:
+# wake-ups of an idle process must cost less than a hundredth of a processor.
 WATCH_MS_MIN = 2
 WATCH_MS_MAX = 50
 WATCH_SHARE = 8
 WATCH_IDLE_MS_MAX = 100
 WATCH_IDLE_SHARE = 100
 
-# 1 s for what was said last: a process that ends does not wait longer for the sake of a hint.
+# 1 s for the last hints: a stopping process does not wait longer for them.
 LAST_WORDS_S = 1.0
 
 
 class Hints:
-    """One engine's end of the line. Without a line it hears its neighbours in this process, and the version watch."""
+    """One engine's end of the hint line. Without a line it receives hints from other engines in this process and from
+    the version watch."""
 
     def __init__(
         self,
@@ -68,10 +69,10 @@ class Hints:
         pending: Callable[[], None],
         moved: Callable[[], None],
     ) -> None:
-        """`touched` and `pending` are called when a run, or whatever may be claimed, should be looked at here.
+        """`touched` and `pending` are called when runs should be compared, or may be claimed, here.
 
-        `moved` is called when the `watch` has seen a commit of any process. `place` names the store for other engines
-        of this process; None: there are none.
+        `moved` is called when the `watch` has seen a commit of any process. `place` identifies the store for other
+        engines of this process; None: no other engines.
         """
         self._line = line
         self._watch = watch
@@ -115,7 +116,7 @@ class Hints:
 
     # -- life -----------------------------------------------------------------------------
     async def start(self) -> None:
-        """Listen from now on, if this process works or somebody has subscribed; returns at once."""
+        """Begin to listen if this process works or has subscribers; returns at once."""
         self._neighbours.join()
         if self._works:
             self._listener.soon()
@@ -128,7 +129,7 @@ class Hints:
             await self._watching.start()
 
     async def stop(self) -> None:
-        """Hear nothing more, say what is still to be said, and hang up; may be called twice, or before start."""
+        """Stop listening, send the remaining hints, and close; may be called twice, or before start."""
         self._neighbours.leave()
         await self._watching.stop()
         if self._watch is not None:
@@ -144,12 +145,12 @@ class Hints:
 
     @property
     def listening(self) -> bool:
-        """Is this process told when others commit? False where polling has to do without."""
+        """Whether this process receives hints about commits of others. False: it depends on polling."""
         return self._listening or self._watch_is_open
 
-    # -- for who watches (ports.ChangeHints) ----------------------------------------------
+    # -- for watchers (ports.ChangeHints) --------------------------------------------------
     def watch(self, instance_id: str) -> None:
-        """Be told when this run may have changed elsewhere, until each `watch` is undone by an `unwatch`."""
+        """Receive hints about changes of this run, until an `unwatch` for each `watch`."""
         self._watched_here[instance_id] += 1
         if self._watched_here[instance_id] == 1:
             self._say_on_line(Channel.WATCHED, [instance_id])
@@ -166,13 +167,13 @@ class Hints:
             del self._watched_here[instance_id]
 
     def subscribe(self, subscriber: ChangeSubscriber) -> None:
-        """Tell this one of watched runs from now on."""
+        """Add a subscriber for hints about watched runs."""
         self._subscribers.append(subscriber)
         self._listener.soon()
 
     # -- from the store (hint_line.Notices) -----------------------------------------------
     def committed(self, transitions: Sequence[Transition], outcome: Outcome) -> None:
-        """Tell of what our commit did to runs that others hold, wait for, or watch."""
+        """Send hints about the runs in our commit that other processes own, wait for, or watch."""
         if any(transition.new_run is not None and transition.worker_id is None for transition in transitions):
             self._offer_work()
         if outcome.woken or outcome.cancelled:
@@ -185,17 +186,17 @@ class Hints:
             self._tell_watchers(Channel.ENDED, [each.instance_id for each in won if each.status.is_terminal])
 
     def appended(self, row: InstanceRow, *, signal: str | None) -> None:
-        """Tell its holder; without one, tell a worker to claim it. An end may free a parent, too."""
+        """Send a hint to its owner, or to workers if there is none. An end may also free a parent."""
         parent_id = row.head.parent_id if row.status.is_terminal else None
         self._touch([row.head.instance_id] if parent_id is None else [row.head.instance_id, parent_id])
         if row.worker_id is None:
             self._offer_work()
 
     def released(self) -> None:
-        """Tell all that there is something to claim."""
+        """Send a hint that there are runs to claim."""
         self._say(Channel.PENDING, [""])
 
-    # -- within: saying -------------------------------------------------------------------
+    # -- within: sending ------------------------------------------------------------------
     def _touch(self, instance_ids: Sequence[str]) -> None:
         self._say(Channel.TOUCHED, instance_ids)
         self._tell_subscribers(instance_ids, ended=True)
@@ -222,7 +223,7 @@ class Hints:
         self._sender.soon()
 
     async def _send(self) -> None:
-        """Everything that is to be said, once each: what comes while one message is on its way goes with the next."""
+        """Send all pending hints, each once; hints that arrive during a message go with the next one."""
         outbox, self._outbox = self._outbox, {}
         if not outbox or self._line is None or self._clock.monotonic() < self._silent_until:
             return
@@ -233,14 +234,14 @@ class Hints:
             raise
 
     async def _announce(self) -> None:
-        """Say again what is watched here, and forget what nobody watches elsewhere any more."""
+        """Repeat which runs are watched here, and forget runs that are no longer watched elsewhere."""
         self._say_on_line(Channel.WATCHED, self._watched_here)
         now = self._clock.monotonic()
         self._watched_elsewhere = {each: until for each, until in self._watched_elsewhere.items() if until > now}
 
     # -- within: listening ----------------------------------------------------------------
     async def _listen(self) -> bool:
-        """Hear the line until it is lost; True if it had been well for a while: then it is tried again at once."""
+        """Listen until the line is lost; True if it had worked for a while, so that it is reconnected at once."""
         assert self._line is not None, "started only with a line"
         asked_at = self._clock.monotonic()
         try:
@@ -259,7 +260,7 @@ class Hints:
             logger.warning("no hints from other processes; polling continues: %s", failure.message)
 
     def _connected(self) -> None:
-        """The line stands. What was said before is lost: look at everything once, and say what is watched here."""
+        """The line is connected. Earlier hints are lost: look at everything once, and announce what is watched here."""
         self._listening = True
         if self._complained:
             self._complained = False
@@ -300,7 +301,7 @@ class Hints:
 
     # -- within: the version watch --------------------------------------------------------
     async def _watch_version(self) -> bool:
-        """Tell of the next commit; True: there may be another."""
+        """Report the next commit; True: there may be another."""
         assert self._watch is not None, "started only with a watch"
         if self._watch_is_open:
             try:
@@ -310,7 +311,7 @@ class Hints:
                 raise
         else:
             await self._watch.open()
-            self._watch_is_open = True  # what was committed before is not known: look
+            self._watch_is_open = True  # earlier commits are unknown: look
         self._news_at = self._clock.monotonic()
         self._look_at_all()
         if self._watched_here:
@@ -319,7 +320,8 @@ class Hints:
         return True
 
     async def _next_commit(self) -> None:
-        """Return when the watch has moved. A timer asks: a task that sleeps would cost five times as much."""
+        """Return when the watch has seen a commit. Uses a timer, because a sleeping task would cost five times as
+        much."""
         commit = self._commit = asyncio.get_running_loop().create_future()
         self._ask_later()
         try:
@@ -352,7 +354,7 @@ class Hints:
             self._commit.set_exception(failure)
 
     def _watch_pause_ms(self) -> int | None:
-        """None where nobody wants to know."""
+        """The pause before the next look; None if nothing depends on the watch."""
         if not self._works and not self._watched_here:
             return None
         quiet_ms = round((self._clock.monotonic() - self._news_at) * 1000)
@@ -361,14 +363,15 @@ class Hints:
 
 
 class Neighbours:
-    """The other engines of this process on one store, as one of them sees them. Told without the database.
+    """The other engines of this process on one store, as seen by one engine. A worker and a client in one program are
+    two engines.
 
-    A worker and a client in one program are two engines. What one says the others hear at the next turn of their event
-    loops, which may be those of other threads. As with every hint, nothing but a look follows from it.
+    Hints go from one to the others without the database, at the next turn of their event loops, which may run in other
+    threads. Like every hint, they only cause a look.
     """
 
     def __init__(self, place: str | None, *, heard: Heard, watches: Callable[[str], bool]) -> None:
-        """`place` names the store; None: it has no neighbours. `watches`: is this run watched here?"""
+        """`place` identifies the store; None: no neighbours. `watches` tells whether a run is watched here."""
         self._place = place
         self._heard = heard
         self._watches = watches
@@ -377,26 +380,26 @@ class Neighbours:
         """Are there any others? Kept, not computed: it is read for every commit."""
 
     def join(self) -> None:
-        """Hear the others from now on, on the loop that runs, and be heard."""
+        """Begin to exchange hints, on the running loop."""
         if self._place is not None:
             self._loop = asyncio.get_running_loop()
             with _changing:
                 _change(self._place, (*_of_place.get(self._place, ()), self))
 
     def leave(self) -> None:
-        """Hear nothing more; may be called twice, or before `join`."""
+        """Stop receiving hints; may be called twice, or before `join`."""
         if self._place is not None:
             with _changing:
                 _change(self._place, tuple(each for each in _of_place.get(self._place, ()) if each is not self))
                 self.present = False
 
     def say(self, channel: Channel, instance_ids: Collection[str]) -> None:
-        """Tell all others."""
+        """Send a hint to all others."""
         for other in self._others():
             other._hear(channel, list(instance_ids))
 
     def say_to_watchers(self, channel: Channel, instance_ids: Collection[str]) -> None:
-        """Tell the others of those runs that they watch."""
+        """Send hints to the others about runs that they watch."""
         for other in self._others():
             if watched := [each for each in instance_ids if other._watches(each)]:
                 other._hear(channel, watched)
@@ -407,7 +410,7 @@ class Neighbours:
 
     def _hear(self, channel: Channel, instance_ids: list[str]) -> None:
         assert self._loop is not None, "who is present has joined"
-        with suppress(RuntimeError):  # its loop has been closed: it hears nothing more
+        with suppress(RuntimeError):  # its loop is closed
             self._loop.call_soon_threadsafe(self._heard, channel, instance_ids)
 
 

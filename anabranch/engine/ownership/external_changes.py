@@ -1,7 +1,7 @@
 """External changes: notice within half a second that another process wrote to an instance that we own.
 
-A cancel or signal from another process raises the version. Our next commit would fail and tell us; this poll finds
-instances that have no next commit.
+A cancel or signal from another process raises the version. Our next commit would lose and reveal it; this poll covers
+instances without a next commit.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from anabranch.engine.ports import Clock, Store
 # With a commit after it, an external signal or cancel takes effect within the promised second.
 LOOK_MS = 500
 
-# 10 times as rarely while the version of the database is watched: then a look that nobody asked for finds nothing.
+# A tenth as often while the version of the database is watched: the watch triggers looks when needed.
 WATCHED_LOOKS = 10
 
 
 class ExternalChanges:
-    """Compares the versions of all held instances with the store's, in one statement."""
+    """Compares the versions of all owned instances with the store's, in one statement."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class ExternalChanges:
     ) -> None:
         """`others_wrote` is called when another process has written something; only for stores that can tell.
 
-        `watched`: will `soon` be called after every commit?
+        `watched`: whether `soon` is called after every commit.
         """
         self._store = store
         self._orchestrator = orchestrator
@@ -52,20 +52,20 @@ class ExternalChanges:
         """Owned instances that another process is said to have written to."""
 
     async def start(self) -> None:
-        """Begin to look."""
+        """Begin to poll."""
         await self._looking.start()
         await self._hinted.start()
 
     async def stop(self) -> None:
-        """Look no more; may be called twice, or before start."""
+        """Stop polling; may be called twice, or before start."""
         await self._hinted.stop()
         await self._looking.stop()
 
     async def look(self) -> None:
-        """Refresh every held instance whose version is not the one we know.
+        """Re-read every owned instance whose version has changed.
 
-        An instance with a transition in flight cannot be compared, and the store may not answer: what was
-        not compared since something may have changed is compared at the next look.
+        Instances with a transition in flight cannot be compared, and the store may be unavailable: the next look
+        compares what this one could not.
         """
         held = self._orchestrator.held
         if await self._store.external_changes_possible():
@@ -76,21 +76,21 @@ class ExternalChanges:
         await self._compare(self._uncompared)
 
     def soon(self) -> None:
-        """Somebody has committed to the store, perhaps this process itself: look soon."""
+        """Look soon, because some process, perhaps this one, has committed."""
         self._looking.soon()
 
     def touched(self, instance_ids: Collection[str]) -> None:
-        """Another process is said to have written to these: look soon at those that are held here."""
+        """Look soon at those of these instances that are owned here, because of a hint."""
         held = [instance_id for instance_id in instance_ids if self._orchestrator.holds(instance_id)]
         if held:
             self._touched.update(held)
             self._hinted.soon()
 
     async def _look_at_touched(self) -> None:
-        """Refresh those of the touched instances whose version is not the one we know.
+        """Re-read the touched instances whose version has changed.
 
-        One with a transition in flight is left to that transition, which loses if it does not know of the
-        write, and to the next `look`.
+        One with a transition in flight is left to that transition, which loses if it missed the write, and to the next
+        `look`.
         """
         touched, self._touched = self._touched, set()
         self._uncompared.update(touched)

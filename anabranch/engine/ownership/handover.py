@@ -2,7 +2,7 @@
 
 Called by `lifecycle` during a stop. A run with a handler under way keeps its lease and its grace. All others, and each
 of those when its handler has ended, can be claimed by another worker immediately. Without this, one slow handler would
-hold up ten thousand runs.
+delay ten thousand runs.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from anabranch.errors import StoreUnavailable
 
 logger = logging.getLogger("anabranch.engine")
 
-# 100 ms between two looks for runs whose handlers have ended: they wait no longer than for a timer.
+# 100 ms between two looks for runs whose handlers have ended.
 LOOK_S = 0.1
 
 
 class Handover:
-    """Lets go of idle runs while executions end."""
+    """Releases idle runs while executions end."""
 
     def __init__(
         self, *, store: Store, orchestrator: Orchestrator, task_worker: TaskWorker, tasks: TaskQueue[Execution]
@@ -34,7 +34,7 @@ class Handover:
         self._tasks = tasks
 
     async def finish(self, grace_s: float) -> None:
-        """Return when no execution is under way, or after `grace_s`; the queue takes no jobs any more."""
+        """Return when no execution is under way, or after `grace_s`. The queue takes no more jobs."""
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + grace_s
         draining = loop.create_task(self._tasks.drain(), name="handover-drain")
@@ -53,7 +53,7 @@ class Handover:
             )
 
     async def release_idle(self) -> None:
-        """Hand over every held run that nothing is decided, committed or executed for."""
+        """Hand over every owned run without a decision, commit or execution under way."""
         held = self._orchestrator.held
         idle = [each for each in held.idle_ids() if not self._task_worker.executes(each)]
         for instance_id in idle:
@@ -62,4 +62,4 @@ class Handover:
             try:
                 await self._store.release(worker_id=self._orchestrator.worker_id, instance_ids=idle)
             except StoreUnavailable as failure:
-                self._orchestrator.note_failure(failure)  # handed over with the rest, or by their leases
+                self._orchestrator.note_failure(failure)  # handed over with the rest, or when their leases expire

@@ -1,8 +1,8 @@
-"""Leases: extend those of owned instances, and drop in time what could not be extended.
+"""Leases: extend those of owned instances, and drop instances in time if that fails.
 
 Leases avoid double work; safety comes from the version check. A worker whose lease has expired must not run handlers
-beside its successor. So what was not extended for two thirds of the lease is dropped, before another worker may adopt
-it.
+beside its successor. So an instance whose lease was not extended for two thirds of its length is dropped, before
+another worker may adopt it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from anabranch.engine.orchestrator import Orchestrator
 from anabranch.engine.poller import Poller
 from anabranch.engine.ports import Clock, Store
 
-# Six looks in a lease: extension starts with half of it left and has two more tries before the
-# two thirds are over.
+# Six looks per lease: extension starts with half of it left, and can be tried twice more before two thirds are over.
 LOOKS_PER_LEASE = 6
 
 
 class Leases:
-    """Extends idle leases (commits extend the busy ones) and drops what could not be extended."""
+    """Extends leases of idle instances (commits extend the busy ones), and drops those that could not be extended."""
 
     def __init__(self, *, store: Store, orchestrator: Orchestrator, clock: Clock, lease_ms: int) -> None:
         self._store = store
@@ -36,7 +35,7 @@ class Leases:
             retry_last_ms=look_ms,
             unavailable=orchestrator.note_failure,
         )
-        # Apart from extending, which may hang as long as the database does.
+        # Separate from extending, which may hang as long as the database does.
         self._guarding = Poller(
             self._guard,
             name="dropping what could not be extended",
@@ -48,24 +47,24 @@ class Leases:
         """What the watch has extended while the event loop was blocked, with the times when it asked."""
 
     async def start(self) -> None:
-        """Begin to look after leases."""
+        """Begin to extend leases."""
         await self._extending.start()
         await self._guarding.start()
 
     async def stop(self) -> None:
-        """Look no more; may be called twice, or before start."""
+        """Stop; may be called twice, or before start."""
         await self._extending.stop()
         await self._guarding.stop()
 
     def keep_from_thread(self) -> None:
         """Extend every lease, from a thread while the event loop is blocked. Raises StoreUnavailable.
 
-        Nothing that the event loop has is changed here: it learns of this at its next look, before it drops what was
-        not extended. A lease's end is no part of the version check, so no transition that is under way loses by it.
+        Changes no state of the event loop, which learns of it at its next look, before it drops anything. The end of a
+        lease is not part of the version check, so no transition under way loses by this.
         """
         held_ids = self._orchestrator.held_ids
         if held_ids:
-            asked_at = time.monotonic()  # what the event loop's clock counts by, too
+            asked_at = time.monotonic()  # the event loop's clock, too
             kept = self._store.extend_blocking(
                 worker_id=self._orchestrator.worker_id,
                 instance_ids=held_ids,
@@ -93,7 +92,7 @@ class Leases:
             await self._orchestrator.refresh(lost)
 
     def drop_unextended(self) -> None:
-        """Drop what was not extended for two thirds of its lease."""
+        """Drop instances whose lease was not extended for two thirds of its length."""
         self._note_kept()
         latest = self._clock.monotonic() - self._lease_ms / 1000 * 2 / 3
         for instance_id, extended_at in self._orchestrator.held.extensions():

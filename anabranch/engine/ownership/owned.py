@@ -1,8 +1,8 @@
-"""Owned instances: the state and mailbox of each, and which of them have something to decide.
+"""Owned instances: their states, mailboxes and ready queue.
 
-The memory of the orchestrator. A result is put into the mailbox of its run, taken out to be decided, and after the
-commit the run is put back. `orchestrator` decides, commits and performs; `reconcile` reads again what may have changed;
-`leases` and `external_changes` only look. Nothing here talks to the store.
+A result is put into the mailbox of its run, taken out for a decision, and after the commit the run is put back.
+`orchestrator` decides, commits and performs; `reconcile` reads again what may have changed; `leases` and
+`external_changes` only read. Nothing here calls the store.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from anabranch.engine.telemetry import RunTelemetry, Telemetry
 
 logger = logging.getLogger("anabranch.engine")
 
-# 8 nodes or steps are named in a line of the log: enough to find the one that is to blame.
+# At most 8 nodes or steps in a log line: enough to find the cause.
 NAMES_TOLD_MAX = 8
 
 
 class Mailbox:
-    """What has arrived for one instance and is not decided yet."""
+    """Stimuli of one instance that are not decided yet."""
 
     __slots__ = ("in_flight", "one_at_a_time", "queued", "stimuli")
 
@@ -49,7 +49,7 @@ class Mailbox:
         """The store refused a transition: its stimuli are decided one by one, to find out which it does not take."""
 
     def take(self) -> list[Stimulus]:
-        """What is to be decided next; the rest stays."""
+        """Take the stimuli to decide next; the rest stays."""
         if self.one_at_a_time and len(self.stimuli) > 1:
             return [self.stimuli.pop(0)]
         self.one_at_a_time = False
@@ -59,40 +59,40 @@ class Mailbox:
 
 @dataclass(slots=True, eq=False)
 class OwnedInstance(LeasedState):
-    """An instance that is advanced here: what the rules know of it, what has arrived, and what we perform for it."""
+    """An owned instance: its state, its mailbox, its timer and its executions."""
 
     mailbox: Mailbox = field(default_factory=Mailbox)
     waiters: Waiters = field(default_factory=Waiters)
     is_held: bool = False
-    """It was neither let go nor replaced since it was added."""
+    """It is still owned and was not replaced since it was added."""
     owes_all: bool = False
     """After adoption or a re-read: the next settlement performs everything outstanding, not only what is new."""
     settled_seq: int = 0
-    """The last row of the state that is known to be committed; later ones are on their way."""
+    """The last row of the state that is known to be committed; later ones are in flight."""
     due_at: int | None = None
-    """When the delay queue is to tell of it."""
+    """When the delay queue calls for it."""
     listener: Callable[[], None] | None = None
-    """The call of a workflow function, while it runs: told whenever what it reported is settled."""
+    """The current call of the workflow function: notified whenever its reports are settled."""
     steps_under_way: Callable[[], Sequence[str]] = tuple
-    """The steps of a coded run that are being done, while its function is called."""
+    """The steps that the current call of the function is executing."""
     extended_at: float = 0.0
     """Monotonic seconds just before the last request that extended the lease."""
     telemetry: RunTelemetry | None = None
-    """Told what is written of it here; None where nobody counts."""
+    """Receives the rows written here; None without telemetry."""
 
     @property
     def is_new(self) -> bool:
-        """It is not known to be stored yet."""
+        """Whether it is not known to be stored yet."""
         return self.waiters.created is not None
 
     def replace_state(self, state: AnyState, *, version: int, worker_id: str | None, lease_until: int) -> None:
-        """Go on from a state that was folded anew: what was decided on the one before does not count."""
+        """Continue from a newly folded state; decisions on the old one are void."""
         self.state, self.version, self.worker_id, self.lease_until = state, version, worker_id, lease_until
         self.unchecked = set(state.children)
 
     @property
     def under_way(self) -> str:
-        """The nodes and steps that are being done, for people."""
+        """The executing nodes and steps, for log lines."""
         nodes = [f"{each.node_id} {each.scope}".strip() for each in self.performing if each.node_id]
         names = [*nodes, *self.steps_under_way()]
         more = [f"{len(names) - NAMES_TOLD_MAX} more"] if len(names) > NAMES_TOLD_MAX else []
@@ -100,13 +100,13 @@ class OwnedInstance(LeasedState):
 
 
 def owner_of(pending: PendingTransition) -> OwnedInstance:
-    """Whose transition it is."""
+    """The owned instance of a pending transition."""
     assert isinstance(pending.leased, OwnedInstance), "this process decides for what it owns"
     return pending.leased
 
 
 class OwnedInstances:
-    """Owned instances by id, and which of them have something to decide, in the order in which it arrived."""
+    """Owned instances by id, and those with stimuli to decide, in order of arrival."""
 
     def __init__(self, clock: Clock, task_worker: TaskWorker, telemetry: Telemetry | None = None) -> None:
         self._task_worker = task_worker
@@ -124,12 +124,12 @@ class OwnedInstances:
         return len(self._owned)
 
     def count_of(self, tenant_id: str) -> int:
-        """How many are held of this tenant."""
+        """How many instances of this tenant are owned."""
         return self._of_tenant[tenant_id]
 
     @property
     def by_tenant(self) -> Mapping[str, int]:
-        """How many are held of each tenant of whom any is."""
+        """How many instances of each tenant are owned."""
         return self._of_tenant
 
     @property
@@ -138,30 +138,30 @@ class OwnedInstances:
         return list(self._owned)
 
     def run_access_of(self, instance_id: str) -> RunAccess | None:
-        """What a workflow function has of its run; None: it is not advanced here any more."""
+        """The access of a workflow function to its run; None if it is no longer owned."""
         held = self.get(instance_id)
         return None if held is None else RunAccess(self, held)
 
     def get(self, instance_id: str) -> OwnedInstance | None:
-        """The owned instance, or None: it is not advanced here."""
+        """The owned instance, or None."""
         return self._owned.get(instance_id)
 
     def is_in_flight(self, instance_id: str) -> bool:
-        """Is it owned, with a transition that is not settled?"""
+        """Whether it is owned and has a transition in flight."""
         owned = self._owned.get(instance_id)
         return owned is not None and owned.mailbox.in_flight
 
     @property
     def heads(self) -> list[InstanceHead]:
-        """What the owned instances were created with. Any thread may ask."""
+        """The heads of the owned instances. Thread-safe."""
         return [owned.state.head for owned in list(self._owned.values())]
 
     def telemetry_of(self, head: InstanceHead, plan: AnyPlan) -> RunTelemetry | None:
-        """Who is to be told of a run that is about to be owned; None where nobody counts."""
+        """The telemetry for a run that is about to be owned; None without telemetry."""
         return None if self._telemetry is None else self._telemetry.of_run(head, plan)
 
     def add(self, owned: OwnedInstance) -> None:
-        """Hold it, in place of what was held under its id."""
+        """Add an instance, replacing the one with the same id."""
         stale = self._owned.get(owned.instance_id)
         if stale is not None:
             self.evict(stale)
@@ -174,32 +174,33 @@ class OwnedInstances:
         self.enqueue(owned)
 
     def note_blame(self, owned: OwnedInstance, blame: Blame | None) -> None:
-        """It is under this suspicion from now on, or above any."""
+        """Record the suspicion against it, or None if it was cleared."""
         if owned.blame is not None or blame is not None:
             owned.blame = blame
             self.suspects.note(owned.instance_id, blame)
 
     # -- the mailboxes --------------------------------------------------------------------
     def receive(self, instance_id: str, result: NodeResult | StepReport) -> None:
-        """A result has come. Duplicates and strays are harmless; what is for a run that is not held is dropped."""
+        """Put a result into its run's mailbox. Duplicates and strays are harmless; results for other runs are
+        dropped."""
         owned = self._owned.get(instance_id)
         if owned is not None:
             self.offer(owned, result)
 
     def offer(self, owned: OwnedInstance, stimulus: Stimulus) -> None:
-        """Put a stimulus into its mailbox."""
+        """Put a stimulus into the instance's mailbox."""
         mailbox = owned.mailbox
         mailbox.stimuli.append(stimulus)
         if not mailbox.queued:
             self.enqueue(owned)
 
     def offer_evaluation(self, owned: OwnedInstance) -> None:
-        """Let its pure nodes be evaluated by the next decision."""
+        """Let the next decision evaluate the instance's pure nodes."""
         if not any(isinstance(each, EvaluationDue) for each in owned.mailbox.stimuli):
             self.offer(owned, EvaluationDue())
 
     def enqueue(self, owned: OwnedInstance) -> None:
-        """Let a commit loop decide what is in its mailbox, if that is not arranged already."""
+        """Queue the instance for a commit loop, unless it is queued."""
         mailbox = owned.mailbox
         if mailbox.stimuli and not mailbox.queued and not mailbox.in_flight and owned.is_held:
             mailbox.queued = True
@@ -207,13 +208,13 @@ class OwnedInstances:
             self.arrived.set()
 
     def take(self, count: int) -> list[tuple[OwnedInstance, Sequence[Stimulus]]]:
-        """At most so many ready instances with their stimuli, marked in flight."""
+        """Take at most `limit` ready instances with their stimuli, and mark them in flight."""
         taken: list[tuple[OwnedInstance, Sequence[Stimulus]]] = []
         while self.ready and len(taken) < count:
             owned = self.ready.popleft()
             mailbox = owned.mailbox
             if not mailbox.queued:
-                continue  # let go meanwhile
+                continue  # dropped meanwhile
             mailbox.queued = False
             if mailbox.in_flight:
                 continue  # being refreshed: it is queued again after that
@@ -222,7 +223,7 @@ class OwnedInstances:
         return taken
 
     def return_undecided(self, taken: Sequence[tuple[OwnedInstance, Sequence[Stimulus]]]) -> None:
-        """There was no room for these: they come first the next time."""
+        """Put back instances that did not fit into the batch; they come first next time."""
         for owned, stimuli in reversed(taken):
             mailbox = owned.mailbox
             mailbox.stimuli[:0] = stimuli
@@ -230,15 +231,15 @@ class OwnedInstances:
             self.ready.appendleft(owned)
 
     def put_back(self, taken: Sequence[OwnedInstance]) -> None:
-        """No transition of these is in flight any more."""
+        """Note that these have no transition in flight any more."""
         for owned in taken:
             owned.mailbox.in_flight = False
             if owned.mailbox.stimuli:
                 self.enqueue(owned)
 
-    # -- letting go -----------------------------------------------------------------------
+    # -- dropping -------------------------------------------------------------------------
     def evict(self, owned: OwnedInstance) -> None:
-        """Forget an instance: its handlers are stopped, its timers cleared, who still asks is told to ask the store."""
+        """Forget an instance: stop its handlers, clear its timers, and refer its waiters to the store."""
         instance_id = owned.instance_id
         if owned.is_held:
             owned.is_held = False
@@ -249,16 +250,16 @@ class OwnedInstances:
             if not self._of_tenant[tenant_id]:
                 del self._of_tenant[tenant_id]
             self.schedule(owned, None)
-            # A function is called again under one dispatch: a late repeat of what its first call came to takes the
-            # second out of `performing`, and it must not run on.
+            # A function may be called twice under one dispatch: a late repeat of the first call's report removes the
+            # second call from `performing`, so it is stopped here as well.
             if owned.performing or owned.state.head.kind == CODED_KIND:
                 self._task_worker.stop_instance(instance_id)
         owned.mailbox.queued = False
-        owned.telemetry = None  # what is unwound may keep `owned` for a while
+        owned.telemetry = None  # an unwinding call may refer to `owned` for a while
         owned.waiters.fail(instance_id)
 
     def drop(self, instance_id: str, why: str) -> None:
-        """Stop the handlers of an instance and forget it: it is, or may soon be, another worker's."""
+        """Stop the handlers of an instance and forget it, because another worker owns it or soon may."""
         owned = self._owned.get(instance_id)
         if owned is not None:
             extra = {"instance_id": instance_id}
@@ -266,7 +267,7 @@ class OwnedInstances:
             self.evict(owned)
 
     def idle_ids(self) -> list[str]:
-        """Those that nothing is to be decided for, and that have no transition in flight."""
+        """Ids of instances without stimuli and without a transition in flight."""
         return [
             instance_id
             for instance_id, owned in self._owned.items()
@@ -274,14 +275,14 @@ class OwnedInstances:
         ]
 
     def release(self, instance_id: str) -> None:
-        """Forget an instance that is handed over: its queued jobs are its next holder's."""
+        """Forget an instance that is handed over; the next owner dispatches its queued jobs."""
         owned = self._owned.get(instance_id)
         if owned is not None:
             self.evict(owned)
 
     # -- leases ---------------------------------------------------------------------------
     def settled_leases(self) -> Iterator[tuple[str, int, int]]:
-        """(id, version, lease end ms) of those that are stored and have no transition in flight."""
+        """(id, version, lease end in ms) of stored instances without a transition in flight."""
         for instance_id, owned in self._owned.items():
             if not owned.mailbox.in_flight and not owned.is_new:
                 yield instance_id, owned.version, owned.lease_until
@@ -291,7 +292,7 @@ class OwnedInstances:
         return [(instance_id, owned.extended_at) for instance_id, owned in self._owned.items() if not owned.is_new]
 
     def lease_extended(self, instance_id: str, *, until: int, asked_at: float) -> None:
-        """Note that an owned instance's lease now runs until then."""
+        """Note the new end of an owned instance's lease."""
         owned = self._owned.get(instance_id)
         if owned is not None:
             owned.lease_until = max(owned.lease_until, until)
@@ -299,7 +300,7 @@ class OwnedInstances:
 
     # -- timers ---------------------------------------------------------------------------
     def schedule(self, owned: OwnedInstance, due_at: int | None) -> None:
-        """Offer it `TimersDue` at that time; None: at none."""
+        """Offer `TimersDue` at that time; None clears it."""
         if owned.due_at != due_at:
             owned.due_at = due_at
             self.delays.schedule(owned.instance_id, due_at)
@@ -312,9 +313,9 @@ class OwnedInstances:
 
 
 class RunAccess:
-    """How a workflow function reads its journal and reports to the engine; made anew for each call of a function.
+    """The access of one call of a workflow function to its run:
 
-    All of it ends by itself when the run is not advanced here any more.
+    reads the journal and reports results. Has no effect once the run is no longer owned.
     """
 
     def __init__(self, held_instances: OwnedInstances, held: OwnedInstance) -> None:
@@ -323,36 +324,36 @@ class RunAccess:
 
     @property
     def journal(self) -> CodedState | None:
-        """What is known of the run, and what is about to be committed. None: it is not advanced here any more."""
+        """The state of the run, including rows in flight. None: it is no longer owned."""
         state = self._held.state
         if not self._held.is_held or not isinstance(state, CodedState):
             return None
         return state
 
     def report(self, report: StepReport) -> None:
-        """Report the outcome of a step; the listener is called once it is committed."""
+        """Report the outcome of a step; the listener is called after the commit."""
         if self._held.is_held:
             self._held_instances.offer(self._held, report)
 
     @property
     def settled_seq(self) -> int:
-        """The last row of the journal that is committed: nothing may be done because of a later one."""
+        """The last committed row of the journal; later rows must have no effects yet."""
         return self._held.settled_seq
 
     def listen(self, settled: Callable[[], None], steps_under_way: Callable[[], Sequence[str]]) -> None:
-        """Be told whenever something is settled; on release the caller may ask which steps are under way."""
+        """Set the listener for settled reports. `under_way` returns the executing steps, for log lines."""
         self._held.listener = settled
         self._held.steps_under_way = steps_under_way
 
     def stop_listening(self, settled: Callable[[], None]) -> None:
-        """Be told no more, unless another call listens by now."""
+        """Remove the listener, unless another call has set its own."""
         if self._held.listener == settled:
             self._held.listener = None
             self._held.steps_under_way = tuple
 
 
 class Adoption:
-    """A claimed run on its way into memory: its log is folded page by page as it is read, and only then it is held."""
+    """A claimed run whose log is being folded, page by page; it is owned when that is complete."""
 
     def __init__(self, claimed: Loaded, state: AnyState, telemetry: RunTelemetry | None) -> None:
         self.claimed = claimed
@@ -361,7 +362,7 @@ class Adoption:
 
     @property
     def is_complete(self) -> bool:
-        """Is the log folded as far as it went when the run was claimed?"""
+        """Whether the log is folded up to the row that was last at the claim."""
         return self.state.last_seq == self.claimed.row.last_seq
 
     def read(self, events: Sequence[Event]) -> None:

@@ -1,4 +1,5 @@
-"""Reconciler: what a commit did not write, and instances read again after a lost answer or a write from outside.
+"""Reconciler: re-reads instances after a lost response or an external write, and settles transitions that were not
+written.
 
 Called by the orchestrator. If a pending transition is found in the log, it was written; everything else is decided
 again on the stored state.
@@ -30,8 +31,8 @@ from anabranch.errors import AnabranchError, StoreUnavailable, ValueNotStorable
 
 logger = logging.getLogger("anabranch.engine")
 
-# 250 ms between tries while the store is away: soon enough to lose no lease over a short
-# restart, rare enough not to disturb one.
+# 250 ms between retries while the store is unavailable: soon enough to lose no lease over a short restart, rare enough
+# not to disturb it.
 STORE_RETRY_MS = 250
 
 
@@ -40,17 +41,17 @@ _Unclear: TypeAlias = tuple[OwnedInstance, PendingTransition | None]
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What the store has of a run now."""
+    """The stored state of a run."""
 
     row: InstanceRow
     state: AnyState | None
-    """None: the run is not advanced here any more."""
+    """None: the run is no longer owned."""
     tail: Sequence[Event]
-    """What nobody here has seen yet, or is not known to be written."""
+    """Events that observers here have not seen."""
 
 
 class Reconciler:
-    """Folds held instances anew from the store, waiting for it if it is away."""
+    """Folds owned instances anew from the store; waits while it is unavailable."""
 
     def __init__(
         self,
@@ -78,28 +79,27 @@ class Reconciler:
         """When the store last did not answer (ms): leases that ended before were lost with it, not with a worker."""
 
     def note_failure(self, failure: StoreUnavailable) -> None:
-        """Remember that the store was away: leases that lapse meanwhile tell nothing about their workers."""
+        """Note that the store was unavailable: leases that expire meanwhile make no suspects."""
         logger.warning("%s", failure.message)
         self.store_failed_at = self._clock.now()
 
     async def after_failed_commit(self, unclear: Sequence[_Unclear]) -> None:
-        """Read the outcome of the batch, and have it tried again.
+        """Read the outcome of the batch and repeat what was not written.
 
-        The first failure may have been a broken connection, so its batch is tried again at once. A
-        store that answers reads but no commits (a full disk) must neither be asked without a
-        pause nor keep a stopping process for ever.
+        After the first failure, which may be a broken connection, at once. A store that answers reads but no commits (a
+        full disk) must not be queried without pauses, nor delay a stopping process for ever.
         """
         self.commits_failed += 1
         if self.commits_failed > 1:
             if self.stopping:
                 for held, _ in unclear:
-                    self._held.evict(held)  # the next owner continues from the committed state
+                    self._held.evict(held)  # the next owner continues from the stored state
                 return
             await self._clock.sleep(STORE_RETRY_MS)
         await self.reread(unclear)
 
     async def settle_others(self, applied: AppliedOutcome) -> None:
-        """What was neither written nor had nothing to write."""
+        """Settle the transitions that were not written."""
         for pending, existing_id in applied.existing:
             self._answer_creation(pending, StartResult(existing_id, Status.PENDING, created=False))
         for pending in applied.rejected:
@@ -111,14 +111,14 @@ class Reconciler:
         await self.reread([(owned, pending) for owned, pending in pairs if owned.is_held])
 
     def _answer_creation(self, pending: PendingTransition, answer: StartResult | AnabranchError) -> None:
-        """The run is not created: tell its caller why, or which run already exists."""
+        """Answer the caller of a start that created no run: the reason, or the existing run."""
         owned = owner_of(pending)
         if owned.is_held and owned.is_new:
             owned.waiters.tell_new_run(answer)
             self._held.evict(owned)
 
     def drop_defective(self, pending: PendingTransition, defect: Exception | None) -> None:
-        """Let go of a run that deciding or acting went wrong for; it is tried again when its lease expires."""
+        """Drop a run whose decision or action raised; it is adopted again when its lease expires."""
         instance_id = pending.leased.instance_id
         results = [each for each in pending.stimuli if isinstance(each, NodeResult | StepReport)]
         about = ", ".join(who_did(each, run_id=instance_id) for each in results[:NAMES_TOLD_MAX])
@@ -127,11 +127,11 @@ class Reconciler:
         self._held.drop(instance_id, "its state cannot be decided; it is tried again when its lease expires")
 
     def _replace_refused(self, pending: PendingTransition, reason: str) -> bool:
-        """The database does not take what a transition holds. What is to be decided again?
+        """Replace the stimuli of a transition whose data the database refused. Evaluated pure nodes are left out, and
+        evaluated one by one after the rest is written; one that was alone fails.
 
-        Pure nodes that were evaluated are left out, and evaluated one by one once the rest is written: one that stood
-        alone fails. Several stimuli are decided again one by one, to harm only the bad one. A result that stood
-        alone becomes a failure; a signal is refused; a start is answered with the reason.
+        Several stimuli are decided again one by one, to affect only the bad one. A single result becomes a failure, a
+        signal is refused, a start gets the reason as its answer.
         """
         instance_id = pending.leased.instance_id
         logger.error("the store refused data: %s", reason, extra={"instance_id": instance_id})
@@ -161,7 +161,7 @@ class Reconciler:
         return False
 
     async def reread(self, unclear: Sequence[_Unclear]) -> None:
-        """Go on from what is stored, each with its pending transition of unknown fate, if there is one."""
+        """Continue from the stored state, each instance with its transition of unknown outcome, if any."""
         for some in _by_weight(unclear):
             await self._reread_together(some)
 
@@ -195,14 +195,14 @@ class Reconciler:
         except StoreUnavailable:
             raise
         except Exception:
-            # One instance's trouble must not become its neighbours'; its lease lapses, and it is taken up again.
+            # An exception for one instance must not affect the others; its lease expires, and it is adopted again.
             logger.exception("a run could not be read again", extra={"instance_id": held.instance_id})
             self._held.evict(held)
 
     async def _read(self, held: OwnedInstance, pending: PendingTransition | None, loaded: Loaded) -> _Read | None:
-        """Fold the log, if the run is ours to go on with; None if its rows were removed meanwhile."""
+        """Fold the log, if we still own the run; None if its rows were removed meanwhile."""
         row = loaded.row
-        # A creation that was offered twice may be stored as the first one was decided, by a plan that is not ours.
+        # A creation that was repeated may be stored as first decided, with another plan.
         has_our_plan = row.head.workflow_version == held.state.head.workflow_version
         is_ours = row.worker_id == self._worker_id and not row.status.is_terminal and has_our_plan
         state = _anew(held.state, row.head) if is_ours else None
@@ -250,16 +250,15 @@ class Reconciler:
         self._held.note_blame(held, row.blame)
         held.extended_at = max(held.extended_at, self._extended_at(lease_until))
         held.owes_all = True
-        # Children are asked for anew: one that has ended may have been reopened since.
+        # Children are checked again: an ended one may have been reopened.
         held.mailbox.stimuli[:] = [each for each in held.mailbox.stimuli if not isinstance(each, ChildEnded)]
         held.mailbox.stimuli.insert(0, LogReloaded())
         self._stop_unawaited(held)
 
     def _extended_at(self, lease_until: int) -> float:
-        """When a lease that ends then was extended, by the monotonic clock; never later than now.
+        """When a lease with this end was extended, by the monotonic clock; never later than now.
 
-        A commit that was written without our hearing of it may have extended the lease: the guard
-        would drop a run whose lease has just begun.
+        A commit whose response was lost may have extended it, and a run with a new lease must not be dropped.
         """
         left_s = (lease_until - self._clock.now()) / 1000
         return self._clock.monotonic() - max(0.0, self._lease_ms / 1000 - left_s)
@@ -273,19 +272,19 @@ class Reconciler:
 
 
 def _anew(state: AnyState, head: InstanceHead) -> AnyState:
-    """The state that a run of this head begins with, decided about as this one was."""
+    """A new state for a run with this head, with the plan and kind of this one."""
     return new_state(state.plan, head, log_limit=state.log_limit)
 
 
 def _seen(leased: LeasedState, pending: PendingTransition | None) -> int:
-    """The last row that observers here were told of."""
+    """The last row that observers here have seen."""
     if pending is not None and pending.transition is not None and pending.transition.events:
         return pending.transition.events[0].seq - 1
     return leased.state.last_seq
 
 
 def _by_weight(unclear: Sequence[_Unclear]) -> Iterator[Sequence[_Unclear]]:
-    """In parts whose logs together are not too large to be read at once."""
+    """Split into parts whose logs are small enough to be read at once."""
     part: list[_Unclear] = []
     weight = 0
     for held, pending in unclear:

@@ -23,10 +23,10 @@ from anabranch.errors import StoreUnavailable
 
 logger = logging.getLogger("anabranch.engine")
 
-# Parked timers are looked for at most this far apart; half the promised second of lateness.
+# The interval of looking for parked timers: half of the promised second of lateness.
 POLL_MS = 500
 
-# 500 instances a claim, with 32 MB of logs (`CLAIM_WEIGHT_MAX`): one aggregate query reads them, and the next claim
+# 500 instances per claim, with 32 MB of logs (`CLAIM_WEIGHT_MAX`): one aggregate query reads them, and the next claim
 # follows at once.
 CLAIM_MAX = 500
 
@@ -40,7 +40,7 @@ class _Leases:
 
 
 class Recovery(Poller):
-    """Claims and adopts, within the number of instances that this worker may hold."""
+    """Claims and adopts, within the limit of owned instances."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Recovery(Poller):
         only: Sequence[str] | None = None,
         poll_ms: int = POLL_MS,
     ) -> None:
-        """`only` restricts what is adopted to these instances (`anabranch run`)."""
+        """`only` restricts adoption to these instances (`anabranch run`)."""
         super().__init__(self.claim_due, name="claiming", every_ms=poll_ms, sleep=clock.sleep,
                          unavailable=orchestrator.note_failure)  # fmt: skip
         self._store = store
@@ -87,16 +87,16 @@ class Recovery(Poller):
         self._reading: asyncio.Task[None] | None = None
 
     def restrict(self, instance_ids: Sequence[str]) -> None:
-        """From now on adopt only these instances."""
+        """Adopt only these instances from now on."""
         self._only = list(instance_ids)
 
     async def start(self) -> None:
-        """Begin to claim, now."""
+        """Begin to claim at once."""
         self.soon()
         await super().start()
 
     async def stop(self) -> None:
-        """Claim no more; may be called twice, or before start."""
+        """Stop claiming; may be called twice, or before start."""
         await super().stop()
         reading, self._reading = self._reading, None
         if reading is not None:
@@ -104,15 +104,16 @@ class Recovery(Poller):
             await asyncio.gather(reading, return_exceptions=True)
 
     async def claim_once(self, *, steal: bool = False) -> int:
-        """Claim what may be claimed and there is room for; how many were claimed. Raises StoreUnavailable.
+        """Claim due instances within the available room; returns how many. Raises StoreUnavailable.
 
-        All of them are adopted when this returns, but those with large logs.
+        All but those with large logs are adopted when this returns.
         """
         async with self._claiming:
             return await self._claim_within_room(steal=steal)
 
     async def claim_due(self) -> bool:
-        """Claim what may be claimed and there is room for; may the next claim find more? Raises StoreUnavailable."""
+        """Claim due instances within the available room; True if the next claim may find more. Raises
+        StoreUnavailable."""
         await self.claim_once()
         return self._may_find_more
 
@@ -143,7 +144,9 @@ class Recovery(Poller):
         )
         self._plan_next(claimed, limit=room, sat_out=sat_out)
         for one in claimed:
-            suspects.note(one.row.head.instance_id, one.row.blame)  # before it is read: that alone may kill
+            suspects.note(
+                one.row.head.instance_id, one.row.blame
+            )  # before its log is read, which may already crash the process
         for one in claimed:
             row = one.row
             if one.events or row.last_seq == 0:
@@ -155,7 +158,7 @@ class Recovery(Poller):
         return len(claimed)
 
     def _rooms_left(self, *, without: str | None) -> dict[str, int]:
-        """How many more runs of those tenants are taken that have some here already."""
+        """How many more runs may be taken of each tenant that has some here."""
         held = self._orchestrator.held.by_tenant
         rooms = {tenant_id: max(0, self._held_per_tenant_max - count) for tenant_id, count in held.items()}
         if without is not None:
@@ -163,10 +166,10 @@ class Recovery(Poller):
         return rooms
 
     def _plan_next(self, claimed: Sequence[Loaded], *, limit: int, sat_out: str | None) -> None:
-        """Is another claim due at once, and who is left out of it?
+        """Plan whether another claim follows at once, and which tenants it leaves out.
 
-        Runs are claimed by how long they are overdue: without this, a tenant with ten thousand of them would be
-        served first however few the others have.
+        Claims take the most overdue runs first, so without this a tenant with ten thousand of them would delay all
+        others.
         """
         taken = Counter(one.row.head.tenant_id for one in claimed)
         held = self._orchestrator.held
@@ -179,7 +182,8 @@ class Recovery(Poller):
         self._may_find_more = is_full or was_cut or sat_out is not None
 
     async def _adopt_postponed(self) -> None:
-        """What was claimed and could not be taken up since the store went away, while its lease is young."""
+        """Adopt claimed instances that could not be read because the store became unavailable, while their leases
+        last."""
         postponed, self._postponed = self._postponed, []
         for claimed, asked_at in postponed:
             if self._clock.monotonic() - asked_at < self._lease_ms / 1000 / 2:
@@ -200,19 +204,19 @@ class Recovery(Poller):
             self._orchestrator.note_failure(failure)
             self._postponed.append((claimed, asked_at))
         except Exception:
-            # It stays claimed until the lease lapses: a pause, so that the next try is not at once.
+            # It stays claimed until the lease expires, so that the next attempt is not at once.
             logger.exception(
                 "a run could not be adopted; it is tried again later", extra={"instance_id": head.instance_id}
             )
             self._not_adopted(head.instance_id)
 
     def _not_adopted(self, instance_id: str) -> None:
-        """A claimed run is not owned after all: it is no suspect of this process."""
+        """A claimed run is not owned after all, so it is not a suspect of this process."""
         if not self._orchestrator.holds(instance_id):
             self._orchestrator.held.suspects.note(instance_id, None)
 
     async def _begin(self, claimed: Loaded) -> Adoption | None:
-        """Where to fold its log into; None if that is larger than it may be: the run has ended then."""
+        """The adoption to fold the log into; None if the log exceeds its limit, which ends the run."""
         row = claimed.row
         if self._log_limit.is_passed(log_bytes=row.log_bytes, rows=row.last_seq):
             head = row.head
@@ -223,7 +227,7 @@ class Recovery(Poller):
         return self._orchestrator.begin_adoption(claimed, await self._plans.plan_of(row.head))
 
     async def _adopt_large(self, asked_at: float) -> None:
-        """Adopt what has a large log, one after the other; meanwhile their leases are extended."""
+        """Adopt runs with large logs, one after the other, while their leases are extended."""
         leases = _Leases(asked_at)
         try:
             while self._large:
@@ -239,7 +243,7 @@ class Recovery(Poller):
                 self._large.pop(instance_id, None)
                 self._not_adopted(instance_id)
         except StoreUnavailable as failure:
-            self._orchestrator.note_failure(failure)  # their leases lapse, and they are claimed again
+            self._orchestrator.note_failure(failure)  # their leases expire, and they are claimed again
         finally:
             left, self._large = list(self._large), {}
             for instance_id in left:
@@ -254,12 +258,12 @@ class Recovery(Poller):
             adoption.read(page)
             await self._extend_large(leases)
             if row.head.instance_id not in self._large:
-                return  # it is another worker's by now
-        if adoption.is_complete:  # else its rows were removed meanwhile
+                return  # another worker owns it by now
+        if adoption.is_complete:  # otherwise its rows were removed meanwhile
             self._orchestrator.adopt(adoption, asked_at=leases.extended_at)
 
     async def _extend_large(self, leases: _Leases) -> None:
-        """Extend the leases of runs whose logs are read, once a third of them is over; forget those that were lost."""
+        """Extend the leases of runs whose logs are being read when a third has passed; forget lost ones."""
         asked_at = self._clock.monotonic()
         if asked_at - leases.extended_at < self._lease_ms / 1000 / 3:
             return

@@ -1,6 +1,7 @@
 """Waiters: callers that wait until their start, signal or cancel is committed.
 
-No caller is answered before the commit. If the commit will not happen in this process, the caller is sent to the store.
+No caller is answered before the commit. If the commit will not happen in this process, the caller is referred to the
+store.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from anabranch.errors import AnabranchError, NotFound, StoreUnavailable
 
 @dataclass(frozen=True, slots=True)
 class StartResult:
-    """How a start ended: the instance that stands for it, and whether this call made it."""
+    """The result of a start: the instance, and whether this call created it."""
 
     instance_id: str
     status: Status
@@ -26,12 +27,12 @@ class StartResult:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How a signal or cancel offered to a held instance ended; `held` False: it is not ours any more."""
+    """The result of a signal or cancel offered to an owned instance; `held` False: it is no longer owned."""
 
     held: bool
     status: Status = Status.RUNNING
     delivered: bool | None = False
-    """For a signal: was a fitting wait open? None: the run ended before it, so it was not kept."""
+    """For a signal: whether a matching wait was open. None: the run ended first, so the signal was not kept."""
     refused: str | None = None
 
 
@@ -54,13 +55,13 @@ class Waiters:
         """The callers of signals and cancels, each with its request."""
 
     def ask(self, stimulus: Stimulus) -> asyncio.Future[Answer]:
-        """What will become of a stimulus that is about to be offered."""
+        """A future for the outcome of a stimulus that is about to be offered."""
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self.asked.append((stimulus, answer))
         return answer
 
     def tell_new_run(self, new_run: StartResult | AnabranchError) -> None:
-        """Answer the caller of the start, unless it has stopped waiting. The creation is over."""
+        """Answer the caller of the start, unless it has stopped waiting."""
         created, self.created = self.created, None
         if created is None or created.done():
             return
@@ -87,14 +88,14 @@ class Waiters:
         self.asked = waiting
 
     def refuse(self, stimulus: Stimulus, code: str) -> None:
-        """Tell the caller that this was refused."""
+        """Raise the refusal to the caller."""
         for asked, future in self.asked:
             if asked is stimulus and not future.done():
                 future.set_result(Answer(held=True, refused=code))
         self.asked = [(asked, future) for asked, future in self.asked if asked is not stimulus]
 
     def fail(self, instance_id: str) -> None:
-        """Tell callers that still wait to ask the store."""
+        """Refer the remaining callers to the store."""
         for _, future in self.asked:
             if not future.done():
                 future.set_result(Answer(held=False))

@@ -1,4 +1,4 @@
-"""Reports of a working process: what it executes, for the case that it is lost, and what it can run.
+"""Reports of a working process: how many runs it executes (for blame after a crash), and what it can run.
 
 Written every third of a lease, so that the last one is recent when the leases of a lost process expire. They do not
 decide whether a worker is alive: leases do.
@@ -16,7 +16,7 @@ REPORTS_PER_LEASE = 3
 
 
 class WorkerReports(Poller):
-    """Reports how many runs this process executes, and what it knows."""
+    """Reports how many runs this process executes, and its code and node types."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class WorkerReports(Poller):
         known_types: Callable[[], Sequence[str]],
         unavailable: Callable[[StoreUnavailable], None],
     ) -> None:
-        """`executing` answers with the most executions at once since it was last asked."""
+        """`executing` returns the maximum of concurrent executions since its last call."""
         super().__init__(
             self.report,
             name="reporting this worker",
@@ -45,12 +45,12 @@ class WorkerReports(Poller):
         self._known_types = known_types
 
     async def start(self) -> None:
-        """Say that this process is there. Raises StoreUnavailable."""
+        """Write the first report. Raises StoreUnavailable."""
         await self._report(None)
         await super().start()
 
     async def report(self) -> None:
-        """Say what it executes. Raises StoreUnavailable."""
+        """Write a report. Raises StoreUnavailable."""
         await self._report(self._executing())
 
     async def _report(self, executing: int | None) -> None:
@@ -64,5 +64,5 @@ class WorkerReports(Poller):
         )
 
     async def forget(self) -> None:
-        """It is gone, and has handed over everything. Raises StoreUnavailable."""
+        """Remove the report of a process that has handed over everything. Raises StoreUnavailable."""
         await self._store.forget_worker(self._worker_id)

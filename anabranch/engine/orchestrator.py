@@ -278,7 +278,7 @@ class Orchestrator:
         row = adoption.claimed.row
         known = self._owned.get(row.head.instance_id)
         if known is not None and known.version >= row.version:
-            return  # our own lease had expired, and a re-read found this claim before its response arrived: nothing to do
+            return  # our lease had expired, and a re-read has found this claim already
         lease_until = row.available_at or self._clock.now() + self._lease_ms
         self._owned.add(
             OwnedInstance(

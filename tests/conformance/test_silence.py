@@ -21,7 +21,7 @@ from sqlalchemy import Connection, text
 from anabranch.engine.ports import Transition
 from anabranch.engine.rules.events import Status
 from anabranch.engine.store.opening import open_store
-from anabranch.engine.store.postgresql.postgresql_dialect import PostgresqlDialect
+from anabranch.engine.store.postgresql.postgresql_dialect import COMMITTING, PostgresqlDialect
 from anabranch.engine.store.postgresql.timeouts import Timeouts
 from anabranch.engine.store.sql.faults import LocksHeld
 from anabranch.engine.store.sql.store import SqlStore
@@ -87,8 +87,8 @@ def frozen(*backends: int) -> Iterator[None]:
             os.kill(pid, signal.SIGCONT)
 
 
-async def committing_backends(store: SqlStore) -> set[int]:
-    """The processes that serve its committing connections: all of them, so their calls overlap."""
+async def committing_threads(store: SqlStore) -> set[int]:
+    """The processes of the server that serve its committing threads: all of them, so their calls overlap."""
     everybody = threading.Barrier(store.commits_in_flight_max)
 
     def pid(connection: Connection) -> int:
@@ -97,6 +97,21 @@ async def committing_backends(store: SqlStore) -> set[int]:
 
     count = range(store.commits_in_flight_max)
     return set(await asyncio.gather(*(store.commit_transitions(pid, may_wait=False) for _ in count)))
+
+
+async def committing_backends(store: SqlStore) -> set[int]:
+    """Those, and the one that small commits use."""
+    threads = await committing_threads(store)
+    await created(store)
+    backends = await backends_named(store, COMMITTING)
+    assert len(backends) == len(threads) + 1
+    return backends
+
+
+async def backends_named(store: SqlStore, name: str) -> set[int]:
+    """The processes of the server that serve connections of this database with this name."""
+    ours = text("SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = :name")
+    return await store.read(lambda connection: set(connection.execute(ours, {"name": name}).scalars()))
 
 
 async def creation(store: SqlStore, **head: object) -> Transition:
@@ -126,7 +141,7 @@ async def test_a_frozen_backend_costs_a_statement_its_deadline_and_its_connectio
         async with asyncio.timeout(SOON_S):
             outcome = await store.commit([transition(rows[2], dispatched("a"))])
         assert outcome.won == {rows[2].head.instance_id}, "new connections have taken the place of the frozen ones"
-        assert not backends & await committing_backends(store)
+        assert not backends & await committing_threads(store)
 
 
 async def test_a_proxy_that_falls_silent_is_an_outage_after_the_deadline(postgres_url: str) -> None:

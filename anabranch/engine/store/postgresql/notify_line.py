@@ -103,10 +103,7 @@ class PostgresqlHintLine:
             await connection.close()
 
     async def _connect(self) -> BoundedAsyncConnection:
-        arguments = {**self._dialect.connect_arguments(), "application_name": "anabranch hints"}
-        connection = await BoundedAsyncConnection.connect(autocommit=True, **arguments)
-        connection.answer_within_s = self._dialect.timeouts.client_s
-        return connection
+        return await self._dialect.connect_asynchronously(application_name="anabranch hints")
 
 
 async def _hears(connection: BoundedAsyncConnection, word: str) -> bool:

@@ -6,6 +6,7 @@ differs from a slow one only in the time it takes. After that time the connectio
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import threading
@@ -15,6 +16,7 @@ from typing import Any, TypeVar
 
 import psycopg
 from psycopg.abc import PQGen
+from psycopg.waiting import wait_async
 
 Answer = TypeVar("Answer")
 
@@ -55,13 +57,8 @@ class BoundedConnection(psycopg.Connection[Any]):
 
     def sever(self) -> None:
         """Shut the socket down, from any thread: the waiting thread is woken by an error. Waits for nothing itself."""
-        with (
-            self._closing,
-            suppress(OSError, psycopg.Error),
-            # A descriptor of our own: nobody may close it, and give its number away, meanwhile.
-            socket.socket(fileno=os.dup(self.pgconn.socket)) as line,
-        ):
-            line.shutdown(socket.SHUT_RDWR)
+        with self._closing, suppress(OSError, psycopg.Error):
+            _shut_down(self.pgconn.socket)
 
     def close(self) -> None:
         """Close it; not while another thread severs it."""
@@ -82,16 +79,30 @@ class BoundedAsyncConnection(psycopg.AsyncConnection[Any]):
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> Answer:
         """Consume a generator of the driver: every statement passes here. Raises NoAnswer, unless the driver gives
-        a `timeout` of its own.
+        a `timeout` of its own. Who is cancelled meanwhile does not wait for the server to cancel the statement.
         """
         limit_s = self.answer_within_s
         if limit_s is None or timeout is not None:
             return await super().wait(gen, interval, timeout)
         began = time.monotonic()
         try:
-            return await super().wait(gen, interval, limit_s)
+            return await wait_async(gen, self.pgconn.socket, interval, limit_s)
         except psycopg.OperationalError:
             if self.closed or time.monotonic() - began < limit_s:
                 raise
             await self.close()
             raise NoAnswer(f"a statement had no answer within {limit_s:.1f} s") from None
+        except asyncio.CancelledError:
+            await self.close()  # in the middle of a statement: nobody knows what comes next on it
+            raise
+
+    def sever(self) -> None:
+        """Shut the socket down: who waits for an answer is woken by an error."""
+        with suppress(OSError, psycopg.Error):
+            _shut_down(self.pgconn.socket)
+
+
+def _shut_down(descriptor: int) -> None:
+    # A descriptor of our own: nobody may close it, and give its number away, meanwhile.
+    with socket.socket(fileno=os.dup(descriptor)) as line:
+        line.shutdown(socket.SHUT_RDWR)

@@ -26,13 +26,16 @@ from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.run_filter import WantedInput
 from anabranch.engine.store.postgresql import postgresql_statements as statements
 from anabranch.engine.store.postgresql.password_file import usable_password_file
-from anabranch.engine.store.postgresql.postgresql_connections import BoundedConnection
+from anabranch.engine.store.postgresql.postgresql_commit import writing
+from anabranch.engine.store.postgresql.postgresql_connections import BoundedAsyncConnection, BoundedConnection
+from anabranch.engine.store.postgresql.small_commits import SmallCommits
 from anabranch.engine.store.postgresql.timeouts import Timeouts
 from anabranch.engine.store.schema import metadata, set_postgresql_options
 from anabranch.engine.store.sql.component import transaction
 from anabranch.engine.store.sql.dialect import (
     ENDS_SETTLE_MS,
     ExternalEvent,
+    Outages,
     Taken,
     Written,
     claim_parameters,
@@ -43,9 +46,7 @@ from anabranch.engine.store.sql.faults import Fault
 from anabranch.engine.store.sql.input_conditions import postgresql_condition
 from anabranch.engine.store.sql.rows import (
     INSTANCE_COLUMNS,
-    encode_events,
     encode_new_runs,
-    encode_transitions,
     events_from,
     instance_row,
 )
@@ -76,6 +77,9 @@ _MIGRATION_LOCK = 0x616E616272616E63
 _MIGRATING = {"statement_timeout": 0, "lock_timeout": 0, "idle_in_transaction_session_timeout": 0}
 
 _SNAPSHOT = "ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+# What the server calls connections that commit runs.
+COMMITTING = "anabranch commits"
 
 _IS_POOLED = (
     "a pooler lends connections by the transaction: nothing is prepared, settings hold for one transaction,"
@@ -173,10 +177,7 @@ class PostgresqlDialect:
         """A connection of the driver's, in autocommit; with these settings where the session is our own."""
         arguments = {"application_name": application_name, **self.connect_arguments()}
         connection = BoundedConnection.connect(autocommit=True, **arguments)
-        connection.answer_within_s = self.timeouts.client_s
-        # Ids and payloads are text to us; decoding them would only have to be undone.
-        connection.adapters.register_loader("uuid", TextLoader)
-        connection.adapters.register_loader("json", TextLoader)
+        self._make_ours(connection)
         if settings and not self.pooled:
             try:
                 connection.execute(_statements("SET", settings))
@@ -185,9 +186,30 @@ class PostgresqlDialect:
                 raise
         return connection
 
+    async def connect_asynchronously(
+        self, *, application_name: str, settings: Mapping[str, object] | None = None
+    ) -> BoundedAsyncConnection:
+        """The same for coroutines."""
+        arguments = {"application_name": application_name, **self.connect_arguments()}
+        connection = await BoundedAsyncConnection.connect(autocommit=True, **arguments)
+        self._make_ours(connection)
+        if settings and not self.pooled:
+            try:
+                await connection.execute(_statements("SET", settings))
+            except BaseException:
+                await connection.close()
+                raise
+        return connection
+
+    def _make_ours(self, connection: BoundedConnection | BoundedAsyncConnection) -> None:
+        connection.answer_within_s = self.timeouts.client_s
+        # Ids and payloads are text to us; decoding them would only have to be undone.
+        connection.adapters.register_loader("uuid", TextLoader)
+        connection.adapters.register_loader("json", TextLoader)
+
     def engine(self, *, commits: bool) -> Engine:
         """Those for commits have their planner held to the indexes."""
-        name = "anabranch commits" if commits else "anabranch"
+        name = COMMITTING if commits else "anabranch"
         settings = self._settings(commits=commits)
         return create_engine(
             self._url,
@@ -196,11 +218,21 @@ class PostgresqlDialect:
             creator=lambda: self.connect(application_name=name, settings=settings),
         )
 
+    def small_commits(self, outages: Outages) -> SmallCommits:
+        """One round trip each, and no thread."""
+        settings = self._settings(commits=True)
+        return SmallCommits(
+            self,
+            outages,
+            connect=lambda: self.connect_asynchronously(application_name=COMMITTING, settings=settings),
+            beginning=lambda: _beginning(settings) if self.pooled else None,
+        )
+
     @contextmanager
     def migration(self, connection: Connection) -> Iterator[None]:
         """A lock of its own, because two transactions may both find no table."""
         driver = _driver(connection)
-        with transaction(connection, "BEGIN; " + _statements("SET LOCAL", _MIGRATING), driver_error=psycopg.Error):
+        with transaction(connection, _beginning(_MIGRATING), driver_error=psycopg.Error):
             bounded, driver.answer_within_s = driver.answer_within_s, None
             try:
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")
@@ -221,8 +253,7 @@ class PostgresqlDialect:
         """Where sessions are not ours, settings hold for one transaction, so there must be one."""
         if not self.pooled:
             return nullcontext()
-        begin = "BEGIN; " + _statements("SET LOCAL", self._settings(commits=commits))
-        return transaction(connection, begin, driver_error=psycopg.Error)
+        return transaction(connection, _beginning(self._settings(commits=commits)), driver_error=psycopg.Error)
 
     def transaction(self, connection: Connection) -> AbstractContextManager[None]:
         """Within `whole` there is one already."""
@@ -319,23 +350,14 @@ class PostgresqlDialect:
 
     def _write(self, connection: Connection, transitions: Sequence[Transition]) -> Written:
         """Write the transitions whose guards hold."""
-        new_runs = [transition for transition in transitions if transition.new_run is not None]
-        batch = {
-            "transitions": encode_transitions(transition for transition in transitions if transition.new_run is None),
-            "new_runs": encode_new_runs(new_runs),
-            "events": encode_events(transitions),
-        }
-        winners, now = connection.execute(statements.COMMIT, batch).one()
-        won = set(winners or ())
-        uncreated = [transition for transition in new_runs if transition.instance_id not in won]
-        existing: dict[str, str] = {}
-        rejected: set[str] = set()
-        if uncreated:
-            # Only a new statement sees the rows of a batch that this one has waited for.
-            asked = {"new_runs": encode_new_runs(uncreated)}
-            existing = {row[0]: row[1] for row in connection.execute(statements.KEY_HOLDERS, asked)}
-            rejected = set(connection.execute(statements.ORPHANS, asked).scalars()) - existing.keys()
-        return Written(won, now, existing, rejected)
+        questions = writing(transitions)
+        question = next(questions)
+        while True:
+            rows = connection.execute(*question).all()
+            try:
+                question = questions.send(rows)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
 
     def claim(self, connection: Connection, wanted: ClaimRequest) -> list[Taken]:
         """One statement: it locks due rows, skips those that others have locked, and takes the rest."""
@@ -510,6 +532,11 @@ def _backend(connection: Connection) -> int:
 def _statements(verb: str, settings: Mapping[str, object]) -> str:
     """All settings in one message to the server."""
     return "; ".join(f"{verb} {name} = {value}" for name, value in settings.items())
+
+
+def _beginning(settings: Mapping[str, object]) -> str:
+    """How a transaction with these settings begins."""
+    return "BEGIN; " + _statements("SET LOCAL", settings)
 
 
 def _in_transaction(connection: Connection) -> bool:

@@ -11,15 +11,17 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TypeVar
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 
-from anabranch.engine.store.sql.dialect import Dialect
+from anabranch.engine.ports import Transition
+from anabranch.engine.store.sql.dialect import Dialect, Outages, SmallCommits, Written
 from anabranch.engine.store.sql.faults import DataRefused, DuplicateRefused, Fault, LocksHeld
 from anabranch.errors import DatabaseAway, StoreUnavailable
 
@@ -53,6 +55,7 @@ class SqlComponent:
         """For what is no commit and may wait for a lock."""
         self._families: DatabaseThreads | None = None
         """For commits that may wait for a lock."""
+        self._small: SmallCommits | None = None
 
     async def read(self, work: Callable[[Connection], Answer]) -> Answer:
         """Run one reading statement."""
@@ -71,6 +74,11 @@ class SqlComponent:
         threads = self._started(self._reading if self.dialect.writing_threads else self._committing)
         return threads.run_blocking(work, patience_s=patience_s)
 
+    async def commit_few(self, transitions: Sequence[Transition]) -> Written | None:
+        """Commit transitions that concern no family without a thread, as such a one would; None: they need one."""
+        small = self._small
+        return await small.commit(transitions) if small is not None and small.takes(transitions) else None
+
     async def commit_transitions(self, work: Callable[[Connection], Answer], *, may_wait: bool) -> Answer:
         """Run a commit of transitions, apart from the others if it may wait for a lock. Raises LocksHeld at once."""
         return await self._started(self._families if may_wait else self._committing).run(work, lock_patience_s=0)
@@ -80,6 +88,7 @@ class SqlComponent:
         dialect = self.dialect
         self._reading = DatabaseThreads(dialect, count=dialect.reading_threads, commits=False, name="store-read")
         self._committing = DatabaseThreads(dialect, count=dialect.commit_threads, commits=True, name="store-commit")
+        self._small = dialect.small_commits(self._committing.outages)
         self._writing = self._families = self._committing
         if dialect.writing_threads:
             self._writing = DatabaseThreads(dialect, count=dialect.writing_threads, commits=False, name="store-write")
@@ -95,9 +104,10 @@ class SqlComponent:
 
         What is not finished within `patience_s` is left behind.
         """
-        threads = self._all()
-        self._reading = self._committing = self._writing = self._families = None
-        await asyncio.gather(*(asyncio.to_thread(pool.close, patience_s=patience_s) for pool in threads))
+        threads, small = self._all(), self._small
+        self._reading = self._committing = self._writing = self._families = self._small = None
+        closing = [asyncio.to_thread(pool.close, patience_s=patience_s) for pool in threads]
+        await asyncio.gather(*closing, *([small.close(patience_s=patience_s)] if small is not None else []))
 
     def _all(self) -> set[DatabaseThreads]:
         threads = (self._reading, self._committing, self._writing, self._families)
@@ -119,7 +129,7 @@ class DatabaseThreads:
         self._threads = ThreadPoolExecutor(max_workers=count, thread_name_prefix=f"anabranch-{name}")
         self._own = threading.local()
         self._open: set[Connection] = set()
-        self._outages = 0
+        self.outages = Outages()
 
     async def run(
         self,
@@ -162,7 +172,7 @@ class DatabaseThreads:
 
     def renew(self) -> None:
         """Let every thread replace its connection before it is used again."""
-        self._outages += 1
+        self.outages.count += 1
 
     def close(self, *, patience_s: float | None = None) -> None:
         """Wait for what is under way, then close the connections. Blocks; may be called twice.
@@ -191,18 +201,13 @@ class DatabaseThreads:
                 with self._dialect.whole(connection, commits=self._commits):
                     return work(connection)
             except DBAPIError as error:
-                fault = self._dialect.fault_of(error)
-                if fault is Fault.BUG:
-                    raise
-                if fault is Fault.REFUSED:
-                    refusal = DuplicateRefused if self._dialect.is_duplicate(error) else DataRefused
-                    raise refusal(self._dialect.describe(error)) from error
-                if fault is Fault.LOCKED:
-                    raise LocksHeld(self._dialect.describe(error)) from error
-                if fault is Fault.UNAVAILABLE or fault is Fault.STALE:
+                verdict = verdict_on(error, self._dialect, tries_left=tries_left, may_be_stale=may_be_stale)
+                if verdict.is_lost:
                     self._drop_connections()
-                if not tries_left or (fault is Fault.UNAVAILABLE and not may_be_stale):
-                    raise DatabaseAway(self._dialect.describe(error)) from error
+                if verdict.told is error:
+                    raise
+                if verdict.told is not None:
+                    raise verdict.told from error
             except StatementError:
                 raise  # a statement or value that never reached the driver: a fault of ours
             except SQLAlchemyError as error:
@@ -212,13 +217,13 @@ class DatabaseThreads:
 
     def _connection(self) -> Connection:
         connection: Connection | None = getattr(self._own, "connection", None)
-        if connection is not None and (connection.invalidated or self._own.outage != self._outages):
+        if connection is not None and (connection.invalidated or self._own.outage != self.outages.count):
             self._close_own()
             connection = None
         if connection is None:
             connection = self._engine.connect()
             self._own.connection = connection
-            self._own.outage = self._outages
+            self._own.outage = self.outages.count
             self._open.add(connection)
         return connection
 
@@ -238,6 +243,32 @@ class DatabaseThreads:
             self._open.discard(connection)
             connection.invalidate()
             connection.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What an error of the driver means for a call."""
+
+    told: Exception | None
+    """What its caller is told; None: it is tried again."""
+    is_lost: bool
+    """Is its connection to be replaced, with those beside it?"""
+
+
+def verdict_on(error: Exception, dialect: Dialect, *, tries_left: int, may_be_stale: bool = False) -> Verdict:
+    """`may_be_stale`: a connection that turns out to be broken only means that it has not been used for a while."""
+    fault = dialect.fault_of(error)
+    told: Exception | None = None
+    if fault is Fault.BUG:
+        told = error
+    elif fault is Fault.REFUSED:
+        refusal = DuplicateRefused if dialect.is_duplicate(error) else DataRefused
+        told = refusal(dialect.describe(error))
+    elif fault is Fault.LOCKED:
+        told = LocksHeld(dialect.describe(error))
+    elif not tries_left or (fault is Fault.UNAVAILABLE and not may_be_stale):
+        told = DatabaseAway(dialect.describe(error))
+    return Verdict(told, is_lost=fault in (Fault.UNAVAILABLE, Fault.STALE))
 
 
 class CommitProgress:

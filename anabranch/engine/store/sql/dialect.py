@@ -51,6 +51,26 @@ class Taken:
     """Of a suspect: see `blame.Blame`."""
 
 
+@dataclass(slots=True)
+class Outages:
+    """How often connections that fail together have failed: one that is older than the last time is replaced."""
+
+    count: int = 0
+
+
+class SmallCommits(Protocol):
+    """Commits of few transitions without a thread."""
+
+    def takes(self, transitions: Sequence[Transition]) -> bool:
+        """May these be committed here now? They concern no family."""
+
+    async def commit(self, transitions: Sequence[Transition]) -> Written:
+        """As `Dialect.commit`. Raises StoreUnavailable, LocksHeld or DataRefused, as the threads do."""
+
+    async def close(self, *, patience_s: float | None = None) -> None:
+        """Finish what is under way and disconnect; what takes longer than `patience_s` is cut off."""
+
+
 @dataclass(frozen=True, slots=True)
 class ExternalEvent:
     """An event that is appended whether the instance is held or not; `ends` closes it in that status.
@@ -147,6 +167,9 @@ class Dialect(Protocol):
 
     def engine(self, *, commits: bool) -> Engine:
         """Opens connections; those for commits have what the commit statement needs."""
+
+    def small_commits(self, outages: Outages) -> SmallCommits | None:
+        """What commits few transitions on the event loop, beside threads with these `outages`; None: threads do."""
 
     def apply_outcome(self, connection: Connection) -> bool:
         """Find out about the database what the URL does not say; called once, before anything else.

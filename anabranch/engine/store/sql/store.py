@@ -140,9 +140,11 @@ class SqlStore(Reads, RunReader, Definitions, Purging, Reopenings, DataChecks):
 
     async def _commit(self, transitions: Sequence[Transition], *, may_wait: bool) -> Outcome:
         try:
-            written = await self.commit_transitions(
-                partial(self.dialect.commit, transitions=transitions), may_wait=may_wait
-            )
+            written = None if may_wait else await self.commit_few(transitions)
+            if written is None:
+                written = await self.commit_transitions(
+                    partial(self.dialect.commit, transitions=transitions), may_wait=may_wait
+                )
             return Outcome(
                 written.won,
                 written.now,

@@ -29,6 +29,7 @@ from anabranch.engine.store.sql.component import transaction
 from anabranch.engine.store.sql.dialect import (
     ENDS_SETTLE_MS,
     ExternalEvent,
+    Outages,
     Taken,
     Written,
     claim_parameters,
@@ -111,6 +112,9 @@ class SqliteDialect:
         )
         engine_events.listen(engine, "connect", _prepare_connection)
         return engine
+
+    def small_commits(self, outages: Outages) -> None:
+        """A file is written by whoever asks, and the event loop must not wait for the disk."""
 
     def apply_outcome(self, connection: Connection) -> bool:
         """There is nothing to find out about a file."""

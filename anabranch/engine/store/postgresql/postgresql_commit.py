@@ -1,0 +1,48 @@
+"""What is asked of PostgreSQL to write transitions that concern neither parents nor children.
+
+Called by the dialect, in a thread, and by `small_commits`, on the event loop: both ask the same questions in the same
+order. Knows no connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any, TypeAlias
+
+from sqlalchemy import TextClause
+
+from anabranch.engine.ports import Transition
+from anabranch.engine.store.postgresql import postgresql_statements as statements
+from anabranch.engine.store.sql.dialect import Written
+from anabranch.engine.store.sql.rows import encode_events, encode_new_runs, encode_transitions
+
+Rows: TypeAlias = Sequence[Sequence[Any]]
+
+Question: TypeAlias = tuple[TextClause, dict[str, str]]
+"""A statement and its parameters."""
+
+
+def writing(transitions: Sequence[Transition]) -> Generator[Question, Rows, Written]:
+    """Write the transitions whose guards hold: yields statements, is sent their rows, and returns what was written.
+
+    One statement; more only if a creation did not win.
+    """
+    new_runs = [transition for transition in transitions if transition.new_run is not None]
+    batch = {
+        "transitions": encode_transitions(transition for transition in transitions if transition.new_run is None),
+        "new_runs": encode_new_runs(new_runs),
+        "events": encode_events(transitions),
+    }
+    [(winners, now)] = yield statements.COMMIT, batch
+    won = set(winners or ())
+    uncreated = [transition for transition in new_runs if transition.instance_id not in won]
+    existing: dict[str, str] = {}
+    rejected: set[str] = set()
+    if uncreated:
+        # Only a new statement sees the rows of a batch that this one has waited for.
+        asked = {"new_runs": encode_new_runs(uncreated)}
+        holders = yield statements.KEY_HOLDERS, asked
+        existing = {row[0]: row[1] for row in holders}
+        orphans = yield statements.ORPHANS, asked
+        rejected = {row[0] for row in orphans} - existing.keys()
+    return Written(won, now, existing, rejected)

@@ -1,0 +1,149 @@
+"""Commits of few transitions, on a connection of the event loop's own.
+
+Made by `postgresql_dialect`, used by `sql.store`. A run alone waits for one small commit after the other; to hand each
+to a thread and back takes longer than to send it. What an error means is the same as in the threads
+(`component.verdict_on`), and so is what a lost connection does: its neighbours are replaced, too. A second small commit
+at the same time goes to a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import cache
+
+import psycopg
+from sqlalchemy import TextClause
+from sqlalchemy.dialects.postgresql import psycopg as sqlalchemy_psycopg
+
+from anabranch.engine.ports import Transition
+from anabranch.engine.store.postgresql.postgresql_commit import Question, Rows, writing
+from anabranch.engine.store.postgresql.postgresql_connections import BoundedAsyncConnection
+from anabranch.engine.store.sql.component import TRIES_MAX, verdict_on
+from anabranch.engine.store.sql.dialect import Dialect, Outages, Written
+from anabranch.errors import DatabaseAway
+
+# 4 transitions, and 64 kB of payloads: to encode more would keep the event loop from others, and where there is more
+# nobody waits for the way to a thread and back.
+TRANSITIONS_MAX = 4
+BYTES_MAX = 65_536
+
+
+class SmallCommits:
+    """One connection, connected when it is first used, and anew after a failure."""
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        outages: Outages,
+        *,
+        connect: Callable[[], Awaitable[BoundedAsyncConnection]],
+        beginning: Callable[[], str | None],
+    ) -> None:
+        """`outages` are those of the threads that commit; each transaction begins with `beginning`, if there is one."""
+        self._dialect = dialect
+        self._outages = outages
+        self._connect = connect
+        self._beginning = beginning
+        self._outages_met = 0
+        self._connection: BoundedAsyncConnection | None = None
+        self._busy = asyncio.Lock()
+        self._closing = False
+
+    def takes(self, transitions: Sequence[Transition]) -> bool:
+        """Are these so few, and is the connection free?"""
+        return (
+            len(transitions) <= TRANSITIONS_MAX
+            and not self._busy.locked()
+            and sum(transition.payload_bytes for transition in transitions) <= BYTES_MAX
+        )
+
+    async def commit(self, transitions: Sequence[Transition]) -> Written:
+        """As `Dialect.commit`, for transitions that concern no family.
+
+        Raises StoreUnavailable (it may have happened or not), LocksHeld or DataRefused (nothing happened).
+        """
+        async with self._busy:
+            tries_left = TRIES_MAX
+            while True:
+                tries_left -= 1
+                try:
+                    return await self._write(transitions)
+                except psycopg.Error as error:
+                    verdict = verdict_on(error, self._dialect, tries_left=tries_left)
+                    if verdict.is_lost:
+                        self._outages.count += 1
+                    if verdict.told is error:
+                        raise
+                    if verdict.told is not None:
+                        raise verdict.told from error
+
+    async def close(self, *, patience_s: float | None = None) -> None:
+        """Disconnect once what is under way is finished; what takes longer than `patience_s` is cut off."""
+        self._closing = True
+        try:
+            async with asyncio.timeout(patience_s), self._busy:
+                await self._disconnect()
+        except TimeoutError:
+            if self._connection is not None:
+                self._connection.sever()
+
+    # -- within ---------------------------------------------------------------------------
+    async def _write(self, transitions: Sequence[Transition]) -> Written:
+        connection = await self._connected()
+        beginning = self._beginning()
+        if beginning is None:
+            return await _answer(connection, transitions)
+        await connection.execute(beginning.encode())
+        try:
+            written = await _answer(connection, transitions)
+            await connection.execute("COMMIT")
+        except BaseException:
+            with suppress(psycopg.Error):
+                await connection.rollback()
+            raise
+        return written
+
+    async def _connected(self) -> BoundedAsyncConnection:
+        connection = self._connection
+        if connection is not None and (connection.closed or self._outages_met != self._outages.count):
+            await self._disconnect()
+            connection = None
+        if connection is None:
+            outages = self._outages.count
+            connection = await self._connect()
+            self._connection, self._outages_met = connection, outages
+            if self._closing:
+                await self._disconnect()
+                raise DatabaseAway(f"{self._dialect.place}: the store has been stopped")
+        return connection
+
+    async def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+
+async def _answer(connection: BoundedAsyncConnection, transitions: Sequence[Transition]) -> Written:
+    """Ask what `writing` asks."""
+    questions = writing(transitions)
+    question = next(questions)
+    while True:
+        rows = await _ask(connection, question)
+        try:
+            question = questions.send(rows)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+
+async def _ask(connection: BoundedAsyncConnection, question: Question) -> Rows:
+    statement, parameters = question
+    cursor = await connection.execute(_words(statement), parameters)
+    return await cursor.fetchall()
+
+
+@cache
+def _words(statement: TextClause) -> bytes:
+    """The statement as the driver takes it."""
+    return str(statement.compile(dialect=sqlalchemy_psycopg.dialect())).encode()  # type: ignore[no-untyped-call]

@@ -1,0 +1,217 @@
+"""Small commits on PostgreSQL: on a connection of the event loop's own, with the answers of the threads.
+
+The other files commit few transitions, too, directly and behind a pooler; this one looks at what is different.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, cast
+
+import psycopg
+import pytest
+from sqlalchemy import Connection, text
+
+from anabranch.engine.ports import Transition
+from anabranch.engine.store.opening import dialect_of
+from anabranch.engine.store.postgresql.postgresql_connections import BoundedAsyncConnection
+from anabranch.engine.store.postgresql.postgresql_dialect import COMMITTING, PostgresqlDialect
+from anabranch.engine.store.postgresql.small_commits import BYTES_MAX, TRANSITIONS_MAX, SmallCommits
+from anabranch.engine.store.sql.component import TRIES_MAX
+from anabranch.engine.store.sql.dialect import Outages
+from anabranch.engine.store.sql.faults import DuplicateRefused, LocksHeld
+from anabranch.engine.store.sql.store import SqlStore
+from anabranch.errors import DatabaseAway, StoreUnavailable
+from tests.conformance.building import born_many, completed, created, dispatched, row_of, transition
+from tests.conformance.locking import lock, waiting_backend
+from tests.conformance.test_pooling import opened
+from tests.conformance.test_silence import SOON_S, backends_named, committing_threads, creation, frozen
+
+
+async def test_few_transitions_need_no_thread(postgres_url: str) -> None:
+    async with opened(postgres_url) as store:
+        rows = await born_many(store, TRANSITIONS_MAX)
+        with frozen(*await committing_threads(store)):
+            async with asyncio.timeout(SOON_S):
+                outcome = await store.commit([transition(row, dispatched("a")) for row in rows])
+                assert outcome.won == {row.head.instance_id for row in rows}
+
+
+async def small_backend(store: SqlStore) -> int:
+    """The process of the server that serves small commits, which has served none yet."""
+    threads = await backends_named(store, COMMITTING)
+    await created(store)
+    [backend] = await backends_named(store, COMMITTING) - threads
+    return backend
+
+
+async def test_more_of_them_larger_ones_and_a_second_commit_meanwhile_go_to_threads(postgres_url: str) -> None:
+    async with opened(postgres_url) as store:
+        rows = await born_many(store, TRANSITIONS_MAX + 4)
+        many, (large, first, second) = rows[: TRANSITIONS_MAX + 1], rows[TRANSITIONS_MAX + 1 :]
+        with frozen(await small_backend(store)):
+            async with asyncio.timeout(SOON_S):
+                assert (await store.commit([transition(row, dispatched("a")) for row in many])).won
+                assert (await store.commit([transition(large, completed("a", output="x" * BYTES_MAX))])).won
+            waiting = asyncio.create_task(store.commit([transition(first, dispatched("a"))]))
+            await asyncio.sleep(0)
+            async with asyncio.timeout(SOON_S):
+                assert (await store.commit([transition(second, dispatched("a"))])).won
+            assert not waiting.done()
+        assert (await waiting).won
+
+
+@pytest.mark.parametrize("url", ["postgres_url", "pooled_url"])
+async def test_what_an_administrator_has_set_is_overridden(
+    postgres_url: str, url: str, request: pytest.FixtureRequest
+) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as administrator:
+        name = administrator.info.dbname
+        administrator.execute(f"ALTER DATABASE \"{name}\" SET lock_timeout = '60s'")
+        try:
+            async with (
+                opened(request.getfixturevalue(url)) as store,
+                await psycopg.AsyncConnection.connect(postgres_url) as locker,
+            ):
+                await locker.execute("LOCK TABLE workflow_instance_logs")
+                async with asyncio.timeout(10):
+                    outcome = await store.commit([transition(await created_with(locker, store), dispatched("a"))])
+                assert outcome.locked, "after our own limit of half a second"
+        finally:
+            administrator.execute(f'ALTER DATABASE "{name}" RESET lock_timeout')
+
+
+async def created_with(locker: psycopg.AsyncConnection, store: SqlStore) -> Any:
+    """A run that was made while the log was not locked."""
+    await locker.rollback()
+    row = await created(store)
+    await locker.execute("LOCK TABLE workflow_instance_logs")
+    return row
+
+
+async def test_a_lost_connection_is_an_outage_and_replaced_with_those_of_the_threads(postgres_url: str) -> None:
+    async with opened(postgres_url) as store:
+        row, other, *many = await born_many(store, TRANSITIONS_MAX + 3)
+        threads, small = await committing_threads(store), await small_backend(store)
+        await ended(store, small)
+        with pytest.raises(StoreUnavailable, match=r"terminating connection|closed"):
+            await store.commit([transition(row, dispatched("a"))])
+        renewed = await committing_threads(store)
+        assert not threads & renewed
+        small = await small_backend(store)
+        await ended(store, *renewed)
+        with pytest.raises(StoreUnavailable):
+            await store.commit([transition(one, dispatched("a")) for one in many])
+        assert (await store.commit([transition(other, dispatched("a"))])).won
+        assert small not in await backends_named(store, COMMITTING)
+
+
+async def ended(store: SqlStore, *backends: int) -> None:
+    """End processes of the server, and wait until they are gone."""
+    words = text("SELECT pg_terminate_backend(:pid, 10000)")
+
+    def end(connection: Connection) -> bool:
+        return all(connection.execute(words, {"pid": backend}).scalar_one() for backend in backends)
+
+    assert await store.read(end)
+
+
+async def test_who_is_cancelled_in_the_middle_of_a_commit_leaves_no_answer_behind(
+    postgres_url: str, locker: psycopg.AsyncConnection
+) -> None:
+    async with opened(postgres_url) as store:
+        row, other = await born_many(store, 2)
+        await locker.execute("LOCK TABLE workflow_instance_logs")
+        commit = asyncio.create_task(store.commit([transition(row, dispatched("a"))]))
+        await waiting_backend(locker)
+        commit.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await commit
+        await locker.rollback()
+        outcome = await store.commit([transition(other, dispatched("a"))])
+        assert outcome.won == {other.head.instance_id}
+
+
+async def test_a_key_that_is_just_being_written_is_a_lock(postgres_url: str, locker: psycopg.AsyncConnection) -> None:
+    async with opened(postgres_url) as store:
+        row = await created(store)
+        taken = await creation(store, idempotency_key="k")
+        await lock(locker, row.head.instance_id)
+        outcome = await store.commit([transition(row, dispatched("a"))])
+        assert not outcome.won, "a row that is locked is passed over at once"
+        await locker.rollback()
+        assert (await store.commit([taken])).won
+        again = await creation(store, idempotency_key="k")
+        outcome = await store.commit([again])
+        assert outcome.existing == {again.instance_id: taken.instance_id}
+        assert (await row_of(store, row.head.instance_id)) == row
+
+
+# -- what an error means, without a server ------------------------------------------------------------
+class Failing:
+    """Stands for a connection whose statements fail in this way."""
+
+    closed = False
+
+    def __init__(self, error: psycopg.Error) -> None:
+        self.error = error
+        self.statements = 0
+
+    async def execute(self, *_: object) -> None:
+        self.statements += 1
+        raise self.error
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+def small_commits_on(connect: Callable[[], Awaitable[object]], url: str) -> tuple[SmallCommits, Outages]:
+    dialect, outages = dialect_of(url, pooled=False), Outages()
+    assert isinstance(dialect, PostgresqlDialect)
+    connecting = cast("Callable[[], Awaitable[BoundedAsyncConnection]]", connect)
+    return SmallCommits(dialect, outages, connect=connecting, beginning=lambda: None), outages
+
+
+@pytest.mark.parametrize(
+    ("error", "told", "statements", "outages"),
+    [
+        (psycopg.errors.DeadlockDetected(), DatabaseAway, TRIES_MAX, 0),
+        (psycopg.errors.LockNotAvailable(), LocksHeld, 1, 0),
+        (psycopg.errors.UniqueViolation(), DuplicateRefused, 1, 0),
+        (psycopg.errors.AdminShutdown(), DatabaseAway, 1, 1),
+        (psycopg.OperationalError("the connection is closed"), DatabaseAway, 1, 1),
+        (psycopg.errors.UndefinedColumn(), psycopg.errors.UndefinedColumn, 1, 0),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+async def test_errors_mean_what_they_mean_in_a_thread(
+    error: psycopg.Error, told: type[Exception], statements: int, outages: int
+) -> None:
+    connection = Failing(error)
+
+    async def connect() -> Failing:
+        return connection
+
+    small, counted = small_commits_on(connect, "postgresql://nobody@nowhere/none")
+    with pytest.raises(told):
+        await small.commit(cast("Sequence[Transition]", []))
+    assert (connection.statements, counted.count) == (statements, outages)
+
+
+async def test_a_connection_that_comes_after_the_end_is_closed_again() -> None:
+    arrives, connection = asyncio.Event(), Failing(psycopg.errors.AdminShutdown())
+
+    async def connect() -> Failing:
+        await arrives.wait()
+        return connection
+
+    small, _ = small_commits_on(connect, "postgresql://nobody@nowhere/none")
+    commit = asyncio.create_task(small.commit([]))
+    await asyncio.sleep(0)
+    assert not small.takes([])
+    await small.close(patience_s=0.01)
+    arrives.set()
+    with pytest.raises(StoreUnavailable, match="has been stopped"):
+        await commit
+    assert connection.closed and not connection.statements

@@ -5,7 +5,6 @@ Imported when a database is opened. The service makes all decisions.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -23,7 +22,7 @@ from anabranch.run_requests import RETRY, SAME_INPUT, START_NOW, RetryOptions, S
 from anabranch.service.cursors import cut, read_run_cursor, run_cursor
 from anabranch.service.definitions.workflow_view import saved_summary
 from anabranch.service.runs.read_verbs import no_run
-from anabranch.service.runs.run_view import NODES_SHOWN_MAX
+from anabranch.service.runs.run_view import NODES_SHOWN_MAX, run_outcome
 from anabranch.settings import Settings
 
 # 500 workflows a statement: a list is read to its end.
@@ -107,18 +106,13 @@ class LocalGateway:
         return await self._service.get_run(instance_id, tenant_id=self._tenant_id)
 
     async def wait_for_end(self, instance_id: str, *, timeout_s: float | None = None) -> dict[str, Any]:
-        """How it ended: woken by what this process commits, and by looks at what others do; then two small reads."""
-        until = None if timeout_s is None else asyncio.get_running_loop().time() + timeout_s
-        row = await self._service.get_run_status(instance_id, tenant_id=self._tenant_id)
-        if not row.status.is_terminal:
-            async with asyncio.timeout_at(until):
-                ended = await self._waits.ended(instance_id, tenant_id=self._tenant_id)
-            if ended is None:
-                raise no_run(instance_id)
-            row = ended
-        if row.status is Status.CANCELLED:  # the whole run says why
+        """How it ended: woken by what this process commits, and by looks at what others do."""
+        end = await self._waits.ended(instance_id, tenant_id=self._tenant_id, timeout_s=timeout_s)
+        if end is None:
+            raise no_run(instance_id)
+        if end.status is Status.CANCELLED:  # the whole run says why
             return await self.get_run(instance_id)
-        return await self._service.outcome_of(row)
+        return run_outcome(instance_id, end.status, end.outcome)
 
     async def explain_run(self, instance_id: str, node_id: str | None = None, *, scope: str = "") -> dict[str, Any]:
         """Why a run, or one of its nodes in a scope, is where it is. Raises NotFound, RunTooLarge."""

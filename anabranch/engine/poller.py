@@ -17,8 +17,9 @@ logger = logging.getLogger("anabranch.engine")
 # A requested look adds a pause of four times its duration, at least 1 ms and at most 50 ms: however many requests
 # follow, looks take at most a fifth of the time, and a slow database is queried at most twenty times a second. The
 # pause is made only once 50 ms have added up, so that a few requests are served at once: runs started one after the
-# other need a look every few milliseconds.
+# other need a look every few milliseconds. A look that found something adds no more than its own duration.
 REST_PER_LOOK = 4.0
+REST_PER_FIND = 1.0
 APART_MS = 50
 APART_MS_MIN = 1
 OWED_MS_MAX = 50
@@ -53,9 +54,10 @@ class Poller:
         """`every_ms` may be a function, which is called before each pause; None: only on request. `sleep` takes
         milliseconds.
 
-        A look adds a pause of `REST_PER_LOOK` times its duration, `apart_ms` at most, before the next look that `soon`
-        requests; up to `OWED_MS_MAX` of pauses are postponed. Pauses after failures grow up to `retry_last_ms`, or stay
-        at `every_ms` if that is longer. `unavailable` is called with each StoreUnavailable instead of logging it.
+        A look adds a pause of `REST_PER_LOOK` times its duration (`REST_PER_FIND` if it `found` something), `apart_ms`
+        at most, before the next look that `soon` requests; up to `OWED_MS_MAX` of pauses are postponed. Pauses after
+        failures grow up to `retry_last_ms`, or stay at `every_ms` if that is longer. `unavailable` is called with each
+        StoreUnavailable instead of logging it.
         """
         self._look = look
         self._name = name
@@ -69,6 +71,8 @@ class Poller:
         self._pause: asyncio.Future[None] | None = None
         """The pause that `soon` ends; None while it looks, or must wait."""
         self._wanted = self._finishing = False
+        self.found = False
+        """Was the last look worth it? Said by a look that knows."""
         self._failures = 0
         self._told: str | None = None
         """The trouble that the log has; None once a look has succeeded."""
@@ -122,7 +126,8 @@ class Poller:
 
     def _pause_after(self, took_s: float) -> float:
         """How long requested looks must wait after a look of this duration, in seconds."""
-        return min(max(REST_PER_LOOK * took_s * 1000, APART_MS_MIN), self._apart_ms) / 1000
+        rest = REST_PER_FIND if self.found else REST_PER_LOOK
+        return min(max(rest * took_s * 1000, APART_MS_MIN), self._apart_ms) / 1000
 
     async def _look_once(self) -> bool:
         try:

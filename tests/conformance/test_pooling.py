@@ -152,11 +152,9 @@ async def test_nobody_listens_behind_a_pooler_and_what_is_said_there_is_heard_el
         saying, hearing = open_hint_line(pooled), open_hint_line(direct)
         assert saying is not None and hearing is not None
         with pytest.raises(StoreUnavailable, match="none can listen"):
-            await saying.listen(list(Channel), lambda *_: None, connected=lambda: None)
+            await saying.listen(lambda *_: None, connected=lambda: None)
         connected, heard = asyncio.Event(), asyncio.Event()
-        listening = asyncio.create_task(
-            hearing.listen([Channel.PENDING], lambda *_: heard.set(), connected=connected.set)
-        )
+        listening = asyncio.create_task(hearing.listen(lambda *_: heard.set(), connected=connected.set))
         await connected.wait()
         await saying.send({Channel.PENDING: [""]})
         async with asyncio.timeout(10):

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from anabranch.engine.hints.hint_line import Channel, HintLine
+from anabranch.engine.hints.hints import Neighbours
 from anabranch.engine.store.opening import open_hint_line, open_store
 from anabranch.errors import StoreUnavailable
 from tests.engine import nodes
@@ -212,39 +213,49 @@ async def test_many_ids_travel_in_as_few_messages_as_they_fit_into(database_url:
     ids = {f"{number:036d}" for number in range(1_000)}
     sender, listener = line_to(database_url), line_to(database_url)
     assert sender is not None and listener is not None
-    heard: list[str] = []
+    heard: list[tuple[Channel, str]] = []
     connected = asyncio.Event()
     listening = asyncio.create_task(
-        listener.listen([Channel.CHANGED], lambda _, words: heard.extend(words), connected=connected.set)
+        listener.listen(lambda channel, words: heard.extend((channel, word) for word in words), connected=connected.set)
     )
     await connected.wait()
 
     await sender.send({Channel.CHANGED: ids, Channel.WATCHED: ids})
 
-    await until(lambda: len(heard) >= len(ids))
-    assert set(heard) == ids and len(heard) == len(ids)
+    await until(lambda: len(heard) >= 2 * len(ids))
+    assert sorted(heard) == sorted((channel, each) for channel in (Channel.CHANGED, Channel.WATCHED) for each in ids)
     listening.cancel()
     await sender.close()
 
 
-async def test_a_process_does_not_hear_itself(database_url: str) -> None:
-    line, other = line_to(database_url), line_to(database_url)
-    assert line is not None and other is not None
+async def test_an_engine_hears_neither_itself_nor_twice_those_that_tell_it_without_the_database(
+    database_url: str,
+) -> None:
+    line, beside, other = line_to(database_url), line_to(database_url), line_to(database_url)
+    assert line is not None and beside is not None and other is not None
+    here, neighbour = (
+        Neighbours("a place", heard=lambda *_: None, watches=lambda _: False, line=each) for each in (line, beside)
+    )
+    here.join()
+    neighbour.join()
     heard: list[str] = []
     connected = asyncio.Event()
     listening = asyncio.create_task(
-        line.listen(list(Channel), lambda _, words: heard.extend(words), connected=connected.set)
+        line.listen(lambda _, words: heard.extend(words), connected=connected.set, ignores=here.speaks_as)
     )
     await connected.wait()
 
     await line.send({Channel.TOUCHED: ["own"]})
+    await beside.send({Channel.TOUCHED: ["told-at-once"]})
     await other.send({Channel.TOUCHED: ["external"]})
 
     await until(lambda: heard)
     assert heard == ["external"]
     listening.cancel()
-    await line.close()
-    await other.close()
+    for each in (line, beside, other):
+        await each.close()
+    here.leave()
+    neighbour.leave()
 
 
 async def test_a_line_without_a_server_says_so(postgres_server: object) -> None:
@@ -254,7 +265,7 @@ async def test_a_line_without_a_server_says_so(postgres_server: object) -> None:
     with pytest.raises(StoreUnavailable):
         await line.send({Channel.PENDING: [""]})
     with pytest.raises(StoreUnavailable):
-        await line.listen(list(Channel), lambda *_: None, connected=lambda: None)
+        await line.listen(lambda *_: None, connected=lambda: None)
 
 
 def test_sqlite_has_no_line(tmp_path: object) -> None:

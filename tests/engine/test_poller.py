@@ -119,6 +119,27 @@ def test_a_flood_of_requests_leaves_four_fifths_of_the_time_and_the_last_one_is_
 
 
 @virtual_time
+async def test_a_look_that_found_something_owes_as_much_as_it_took() -> None:
+    looked_ms: list[int] = []
+
+    async def look() -> None:
+        looked_ms.append(round(asyncio.get_running_loop().time() * 1000))
+        poller.found = True
+        await sleep_ms(5)
+        poller.soon()
+
+    poller = Poller(look, name="looking", every_ms=None, sleep=sleep_ms)
+    await poller.start()
+    poller.soon()
+    await sleep_ms(1_000)
+    await poller.stop()
+
+    pauses = [later - earlier for earlier, later in itertools.pairwise(looked_ms)]
+    assert set(pauses[: OWED_MS_MAX // 5]) == {5}
+    assert set(pauses[OWED_MS_MAX // 5 + 1 :]) == {10}
+
+
+@virtual_time
 async def test_who_asks_after_a_while_is_answered_at_once() -> None:
     looks = Looks()
     poller = polling(looks, every_ms=None)

@@ -100,6 +100,36 @@ async def test_a_run_that_ends_in_another_process_is_noticed(served: Served, els
     assert (await asked).json["status"] == "CANCELLED"
 
 
+async def test_an_end_is_read_once_where_it_is_awaited(elsewhere: AppServices, served: Served):
+    await served.save(waiting())
+    run = await served.start("waiting")
+    reads: list[str] = []
+    for name in ("get_instance", "ended_children", "read_log", "versions"):
+        read = getattr(elsewhere.engine.store, name)
+
+        def noted(*arguments: Any, _name: str = name, _read: Any = read, **options: Any) -> Any:
+            reads.append(_name)
+            return _read(*arguments, **options)
+
+        setattr(elsewhere.engine.store, name, noted)
+    waiting_for = asyncio.create_task(elsewhere.waits.ended(run, tenant_id=TENANT))
+    await until(lambda: elsewhere.waits.waiters_count == 1)
+    await served.ask("POST", f"/v1/runs/{run}/signals/go", json=1)
+    end = await waiting_for
+    assert end is not None and (end.status, end.outcome.value) == ("COMPLETED", {"went": 1})
+    assert reads[0] == "get_instance" and set(reads[1:]) == {"ended_children"}
+
+
+async def test_it_is_looked_at_once_however_short_the_time_is(served: Served):
+    await served.save(echo())
+    done = await served.ask("POST", f"/v1/workflows/echo/runs?wait={LONG}", json={"input": 7})
+    end = await served.services.waits.ended(done.json["instanceID"], tenant_id=TENANT, timeout_s=0)
+    assert end is not None and end.outcome.value == {"said": 7}
+    run = await open_run(served)
+    with pytest.raises(TimeoutError):
+        await served.services.waits.ended(run, tenant_id=TENANT, timeout_s=0)
+
+
 async def test_a_run_that_is_not_there_is_not_waited_for(served: Served):
     run = await open_run(served)
     for path, role in (("0190a5e0-0000-7000-8000-000000000000", "admin"), (run, "other")):

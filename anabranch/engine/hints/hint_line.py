@@ -35,13 +35,19 @@ Heard = Callable[[Channel, Sequence[str]], None]
 class HintLine(Protocol):
     """Short messages between the processes of one store; a sender does not receive its own."""
 
+    speaker: int | None
+    """What identifies the sender of its messages, once it has sent one."""
+
     async def send(self, hints: Mapping[Channel, Collection[str]]) -> None:
         """Send to all current listeners. Raises StoreUnavailable; some of it may then be lost."""
 
-    async def listen(self, channels: Collection[Channel], heard: Heard, *, connected: Callable[[], None]) -> None:
+    async def listen(
+        self, heard: Heard, *, connected: Callable[[], None], ignores: Callable[[int], bool] = lambda _: False
+    ) -> None:
         """Pass messages of others to `heard`, from `connected` on, until cancelled.
 
-        Raises StoreUnavailable when the connection is lost or cannot carry messages.
+        Those of speakers that `ignores` names are left out. Raises StoreUnavailable when the connection is lost or
+        cannot carry messages.
         """
 
     async def close(self) -> None:

@@ -76,7 +76,7 @@ class Hints:
         """
         self._line = line
         self._watch = watch
-        self._neighbours = Neighbours(place, heard=self._heard, watches=self._watches)
+        self._neighbours = Neighbours(place, heard=self._heard, watches=self._watches, line=line)
         self._clock = clock
         self._works = works
         self._look_at = touched
@@ -245,7 +245,7 @@ class Hints:
         assert self._line is not None, "started only with a line"
         asked_at = self._clock.monotonic()
         try:
-            await self._line.listen(list(Channel), self._heard, connected=self._connected)
+            await self._line.listen(self._heard, connected=self._connected, ignores=self._neighbours.speaks_as)
         except StoreUnavailable as failure:
             if self._clock.monotonic() - asked_at <= RETRY_LAST_MS / 1000:
                 raise
@@ -370,9 +370,15 @@ class Neighbours:
     threads. Like every hint, they only cause a look.
     """
 
-    def __init__(self, place: str | None, *, heard: Heard, watches: Callable[[str], bool]) -> None:
-        """`place` identifies the store; None: no neighbours. `watches` tells whether a run is watched here."""
+    def __init__(
+        self, place: str | None, *, heard: Heard, watches: Callable[[str], bool], line: HintLine | None = None
+    ) -> None:
+        """`place` identifies the store; None: no neighbours. `watches` tells whether a run is watched here.
+
+        `line` is where this engine tells other processes the same.
+        """
         self._place = place
+        self._line = line
         self._heard = heard
         self._watches = watches
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -403,6 +409,10 @@ class Neighbours:
         for other in self._others():
             if watched := [each for each in instance_ids if other._watches(each)]:
                 other._hear(channel, watched)
+
+    def speaks_as(self, speaker: int) -> bool:
+        """Is this one of the others, on the line between processes? Then we know already."""
+        return any(other._line is not None and other._line.speaker == speaker for other in self._others())
 
     def _others(self) -> tuple[Neighbours, ...]:
         present = _of_place.get(self._place, ()) if self._place is not None else ()

@@ -114,7 +114,7 @@ class Recovery(Poller):
     async def claim_due(self) -> bool:
         """Claim due instances within the available room; True if the next claim may find more. Raises
         StoreUnavailable."""
-        await self.claim_once()
+        self.found = await self.claim_once() > 0
         return self._may_find_more
 
     async def _claim_within_room(self, *, steal: bool) -> int:

@@ -98,14 +98,11 @@ class ReadVerbs(DefinitionVerbs):
 
     async def get_outcome(self, instance_id: str, *, tenant_id: str) -> dict[str, Any]:
         """A run's id and status, and its output and error, which are null while it is open. Raises NotFound."""
-        return await self.outcome_of(await self.get_run_status(instance_id, tenant_id=tenant_id))
-
-    async def outcome_of(self, row: InstanceRow) -> dict[str, Any]:
-        """The same of a run that was read: one row of its log more."""
-        last: Sequence[Event] = []
-        if row.status.is_terminal:
-            last = await self._store.read_log(row.head.instance_id, after_seq=row.last_seq - 1, limit=1)
-        return run_outcome(row, last)
+        row = await self.get_run_status(instance_id, tenant_id=tenant_id)
+        ended = await self._store.ended_children([instance_id]) if row.status.is_terminal else []
+        for each in ended:
+            return run_outcome(instance_id, each.status, each.outcome)
+        return run_outcome(instance_id, row.status)
 
     async def list_runs(
         self, wanted: RunFilter = ALL_RUNS, *, tenant_id: str, limit: int, before: tuple[int, str] | None = None

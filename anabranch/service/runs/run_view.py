@@ -6,7 +6,7 @@ are ISO 8601 with an offset.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from anabranch.engine.ports import ActivationPage, InstanceRow, RunReading
@@ -83,14 +83,13 @@ def started_by(head: InstanceHead) -> dict[str, Any] | None:
     return {"kind": "key", "keyID": head.started_by}
 
 
-def run_outcome(row: InstanceRow, last: Sequence[Event]) -> dict[str, Any]:
-    """The end of a run; `last` holds the last event of its log, or nothing while it is open."""
-    end = (run_end(last[-1]) if last else None) or _OPEN
+def run_outcome(instance_id: str, status: Status, outcome: Payload | None = None) -> dict[str, Any]:
+    """The end of a run, with what its last event holds; an open run has none."""
     return {
-        "instanceID": row.head.instance_id,
-        "status": row.status.value,
-        "output": None if end.output is None else end.output.value,
-        "error": end.error,
+        "instanceID": instance_id,
+        "status": status.value,
+        "output": outcome.value if outcome is not None and status is Status.COMPLETED else None,
+        "error": outcome.value if outcome is not None and status is Status.FAILED else None,
     }
 
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.poller import Poller
-from anabranch.engine.ports import InstanceRow
 from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.stimuli import ChildEnded
 from anabranch.errors import ShuttingDown, StoreUnavailable
 
 # 60 s: the default timeout of proxies and clients. To wait longer, repeat the request.
@@ -29,17 +29,19 @@ WAIT_S_MAX = 60.0
 WAITERS_MAX = 1_000
 WAITERS_OF_TENANT_MAX = 500
 
-# 500 ms, as for all changes by other processes. Without hints or a version watch the first polls come sooner: 50 ms
-# after the wait began and then after twice as long each time, because many runs end quickly.
+# 500 ms, as for all changes by other processes. The first polls come sooner: 20 ms after a wait began and then after
+# twice as long each time, because many runs end quickly, and sooner than others have heard that somebody waits.
 LOOK_MS = 500
-FIRST_LOOK_MS = 50
+FIRST_LOOK_MS = 20
 
 
 @dataclass(slots=True, eq=False)
 class _Waiter:
     is_gone: Callable[[], bool]
-    row: InstanceRow | None = None
-    """The run when the waiter last read it."""
+    exists: bool = False
+    """Has the waiter found its run?"""
+    end: ChildEnded | None = None
+    """How it ended."""
     woken: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -76,15 +78,15 @@ class RunWaits:
                 await self._wait(instance_id, tenant_id, is_gone)
         return True
 
-    async def ended(self, instance_id: str, *, tenant_id: str) -> InstanceRow | None:
-        """Return the run when it has ended, or None if it does not exist, for a caller in this process.
+    async def ended(self, instance_id: str, *, tenant_id: str, timeout_s: float | None = None) -> ChildEnded | None:
+        """Return how the run has ended, or None if it does not exist, for a caller in this process.
 
-        Raises ShuttingDown.
+        It is looked at once, however short the time is. Raises ShuttingDown, TimeoutError.
         """
-        row = await self._wait(instance_id, tenant_id, lambda: False)
+        waiter = await self._wait(instance_id, tenant_id, lambda: False, timeout_s=timeout_s)
         if self._stopping:
             raise ShuttingDown(f"this process stops and no longer waits for run {instance_id}", hint="The run goes on.")
-        return row
+        return waiter.end
 
     def release(self) -> None:
         """Wake all waiters and accept no new ones: the process is stopping."""
@@ -126,38 +128,51 @@ class RunWaits:
                 if waiter.is_gone():
                     waiter.woken.set()
         # Who has not read yet will do so anyway.
-        waiting = [each for each, those in self._waiters.items() if any(one.row is not None for one in those)]
+        waiting = [each for each, those in self._waiters.items() if any(one.exists for one in those)]
         elsewhere = [each for each in waiting if not self._engine.orchestrator.holds(each)]
         if not elsewhere:
             return
-        stored = await self._engine.store.versions(elsewhere)
-        for instance_id in elsewhere:
-            version, _ = stored.get(instance_id, (None, None))
-            for waiter in self._waiters.get(instance_id, ()):
-                if version is None or waiter.row is None or version != waiter.row.version:
-                    waiter.woken.set()
+        for end in await self._engine.store.ended_children(elsewhere):
+            for waiter in self._waiters.get(end.child_id, ()):
+                waiter.end = end
+                waiter.woken.set()
 
     # -- within ---------------------------------------------------------------------------
-    async def _wait(self, instance_id: str, tenant_id: str, is_gone: Callable[[], bool]) -> InstanceRow | None:
-        """The run as it was last read."""
+    async def _wait(
+        self, instance_id: str, tenant_id: str, is_gone: Callable[[], bool], *, timeout_s: float | None = None
+    ) -> _Waiter:
+        """The waiter, with what it found."""
+        until = None if timeout_s is None else asyncio.get_running_loop().time() + timeout_s
         await self._begin_looking()
         waiter = self._enter(instance_id, tenant_id, is_gone)
         try:
-            while not await self._is_over(waiter, instance_id, tenant_id):
-                await waiter.woken.wait()
+            is_over = await self._is_over(waiter, instance_id, tenant_id)
+            async with asyncio.timeout_at(until):
+                while not is_over:
+                    await waiter.woken.wait()
+                    is_over = await self._is_over(waiter, instance_id, tenant_id)
         finally:
             self._leave(waiter, instance_id, tenant_id)
-        return waiter.row
+        return waiter
 
     async def _is_over(self, waiter: _Waiter, instance_id: str, tenant_id: str) -> bool:
         waiter.woken.clear()  # before reading: later changes wake it again
-        if self._stopping or waiter.is_gone():
+        if self._stopping or waiter.is_gone() or waiter.end is not None:
             return True
+        store = self._engine.store
         try:
-            waiter.row = await self._engine.store.get_instance(instance_id, tenant_id=tenant_id)
+            if not waiter.exists:
+                row = await store.get_instance(instance_id, tenant_id=tenant_id)
+                if row is None:
+                    return True
+                waiter.exists = True
+                if not row.status.is_terminal:
+                    return False
+            for end in await store.ended_children([instance_id]):
+                waiter.end = end
         except StoreUnavailable:
             return False  # the database may be back in time; keep polling
-        return waiter.row is None or waiter.row.status.is_terminal
+        return waiter.end is not None
 
     async def _begin_looking(self) -> None:
         if not self._subscribed and not self._stopping:
@@ -195,6 +210,6 @@ class RunWaits:
         """Until the next look; None where nobody waits."""
         if not self._waiters:
             return None
-        pause_ms = LOOK_MS if self._engine.hints.listening else self._look_in_ms
+        pause_ms = self._look_in_ms
         self._look_in_ms = min(2 * self._look_in_ms, LOOK_MS)
         return pause_ms

@@ -30,6 +30,7 @@ ECHO_PATIENCE_S = 5.0
 # proxy has forgotten it.
 SILENCE_S = 30.0
 
+_CHANNELS = frozenset(Channel)
 _ECHO = "anabranch_echo"
 
 # A hint need not outlive a crash of the server: nobody waits for the disk. For this transaction alone, because a
@@ -46,6 +47,8 @@ class PostgresqlHintLine:
         self._dialect = dialect
         self._place = dialect.place
         self._sending: BoundedAsyncConnection | None = None
+        self.speaker: int | None = None
+        """The process of the server that serves the connection that sends."""
 
     async def send(self, hints: Mapping[Channel, Collection[str]]) -> None:
         """One statement, however many messages it takes."""
@@ -53,6 +56,7 @@ class PostgresqlHintLine:
         try:
             if self._sending is None:
                 self._sending = await self._connect()
+                self.speaker = self._sending.info.backend_pid
             await self._sending.execute(_NOTIFY, [[m[0].value for m in messages], [m[1] for m in messages]])
         except (psycopg.Error, OSError) as failure:
             await self.close()
@@ -61,16 +65,18 @@ class PostgresqlHintLine:
             await self.close()  # in the middle of a statement: nobody knows what comes next on it
             raise
 
-    async def listen(self, channels: Collection[Channel], heard: Heard, *, connected: Callable[[], None]) -> None:
-        """Hand on what other processes say, until the connection is lost: that raises StoreUnavailable."""
+    async def listen(
+        self, heard: Heard, *, connected: Callable[[], None], ignores: Callable[[int], bool] = lambda _: False
+    ) -> None:
+        """Hand on what others say, until the connection is lost: that raises StoreUnavailable."""
         if self._dialect.pooled:
             raise StoreUnavailable(f"{self._place}: a pooler lends connections by the transaction, so none can listen")
         try:
-            async with self._listening(channels) as connection:
+            async with self._listening() as connection:
                 connected()
                 while True:
                     async for message in connection.notifies(timeout=SILENCE_S):
-                        if not self._is_ours(message) and message.channel in channels:
+                        if message.pid != self.speaker and message.channel in _CHANNELS and not ignores(message.pid):
                             heard(Channel(message.channel), message.payload.split())
                     await connection.execute("SELECT 1")
         except (psycopg.Error, OSError) as failure:
@@ -78,20 +84,17 @@ class PostgresqlHintLine:
 
     async def close(self) -> None:
         """Close the connection that sends; may be called twice."""
-        connection, self._sending = self._sending, None
+        connection, self._sending, self.speaker = self._sending, None, None
         if connection is not None:
             await connection.close()
 
     # -- within ---------------------------------------------------------------------------
-    def _is_ours(self, message: psycopg.Notify) -> bool:
-        return self._sending is not None and message.pid == self._sending.info.backend_pid
-
     @asynccontextmanager
-    async def _listening(self, channels: Collection[Channel]) -> AsyncIterator[BoundedAsyncConnection]:
+    async def _listening(self) -> AsyncIterator[BoundedAsyncConnection]:
         """A connection that listens, and has shown that it hears. Raises StoreUnavailable if it does not."""
         connection = await self._connect()
         try:
-            for channel in (*channels, _ECHO):
+            for channel in (*_CHANNELS, _ECHO):
                 await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
             word = secrets.token_hex(8)
             await connection.execute(_NOTIFY, [[_ECHO], [word]])

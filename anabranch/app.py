@@ -32,6 +32,8 @@ from anabranch.engine.store.sql.store import SqlStore
 from anabranch.engine.store.sqlite.sqlite_dialect import SqliteDialect
 from anabranch.engine.telemetry import Telemetry
 from anabranch.errors import SettingsError
+from anabranch.forks.fork_check import SystemCode
+from anabranch.forks.fork_service import ForkService
 from anabranch.grace import Grace
 from anabranch.handlers import Services
 from anabranch.handlers.registry import load_types
@@ -209,6 +211,7 @@ class App:
                 node_types=runs.node_types,
                 workflows=runs.workflows,
                 bulk=runs.bulk,
+                forks=runs.forks,
                 drafts=drafting.DraftService(saved=draft_table.DraftTable(store), workflows=runs.workflows),
                 data=components.data,
                 secrets=components.secrets,
@@ -237,12 +240,14 @@ class App:
         current = None if spans is None else CurrentAttempts(spans)
         bulk_actions = BulkActions()
         bulk = bulk_workflow(bulk_actions)
+        code = role.code if role.works else Registry()
+        forks = ForkService(code)
         runner = Runner(
-            role.code if role.works else Registry(),
+            code,
             children=children,
             signals=signals,
             around=current,
-            system=Registry([bulk] if role.works else []),
+            system=SystemCode([bulk], code, forks.check) if role.works else None,
             on_error=settings.on_error,
         )
         feed = Feed(Meters(Names(settings.shown_names)), spans, read_log=store.read_log)
@@ -262,6 +267,7 @@ class App:
         children.connect(engine, service)
         signals.connect(service)
         bulk_actions.connect(service, store)
+        forks.connect(service, store)
         runner.connect(engine)
         await register(store, runner.registry)
         await engine.start()
@@ -270,7 +276,7 @@ class App:
         readiness.when_stopping(waits.release)
         try:
             bulk_service = BulkService(workflows=service, store=store, actions=bulk_actions, system=bulk)
-            yield RunServices(engine, node_types, service, waits, readiness, feed.meters, bulk_service)
+            yield RunServices(engine, node_types, service, waits, readiness, feed.meters, bulk_service, forks)
         finally:
             grace.begin()
             await waits.stop()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from anabranch.audit.audit_log import AuditLog
     from anabranch.bulk.bulk_service import BulkService
     from anabranch.drafts.draft_service import DraftService
+    from anabranch.forks.fork_service import ForkService
     from anabranch.keys.access import AccessService
     from anabranch.queries.saved.data_service import DataService
     from anabranch.secrets.secret_store import SecretStore
@@ -41,6 +42,7 @@ class RunServices:
     readiness: Readiness
     meters: Meters
     bulk: BulkService
+    forks: ForkService
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,6 +53,7 @@ class AppServices:
     node_types: NodeTypes
     workflows: WorkflowService
     bulk: BulkService
+    forks: ForkService
     drafts: DraftService
     data: DataService
     secrets: SecretStore

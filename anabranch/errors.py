@@ -215,7 +215,7 @@ class ParentHasMovedOn(AnabranchError):
 
 
 class ForkRefused(AnabranchError):
-    """Nothing would come of the fork: nothing would run, it would fail at once, or the run is coded."""
+    """Nothing would come of the fork: nothing would run, it would fail at once, or drawn and coded differ."""
 
     code = "FORK_REFUSED"
     hint = "A `dryRun` says what would be reused and what would run, and why."

@@ -40,6 +40,7 @@ class LocalGateway:
         self._service = services.workflows
         self._waits = services.waits
         self._bulk = services.bulk
+        self._forks = services.forks
         self._explanations = services.explanations
         self._tenant_id = tenant_id
         self._actor = actor
@@ -166,9 +167,9 @@ class LocalGateway:
 
     async def fork_run(self, instance_id: str, request: Mapping[str, Any], *, key: str | None = None) -> dict[str, Any]:
         """Start a run with the outcomes of this one, or answer with the plan."""
-        options, input_ = read_fork(request)
+        options, _ = read_fork(request)
         options = replace(options, idempotency_key=key, started_by=_US)
-        return await self._service.fork_run(instance_id, options, tenant_id=self._tenant_id, input_=input_)
+        return await self._forks.fork(instance_id, request, options, tenant_id=self._tenant_id, waits=self._waits)
 
     async def start_bulk(self, request: Mapping[str, Any], *, key: str | None = None) -> dict[str, Any]:
         """Do the same to many runs; a worker on this database does it."""

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
@@ -61,6 +61,8 @@ class Replayed:
     message: str = ""
     step: tuple[str, str] | None = None
     """Name and scope of the step where it goes another way, or where the log ends."""
+    ends: Literal["returns", "raises"] | None = None
+    """How it ends where the log has an open run."""
 
 
 async def replay_function(found: Workflow, plan: CodedPlan, head: InstanceHead, log: Sequence[Event]) -> Replayed:
@@ -257,9 +259,12 @@ class _Replay:
 
     def _ended(self, outcome: object, ended: Event | None) -> Replayed:
         if ended is None or ended.type is EventType.INSTANCE_CANCELLED:
-            does = "raises" if isinstance(outcome, RunError) else "returns"
-            message = f"it {does} where its log has an open run" if ended is None else ""
-            return Replayed(Agreement.SAME if ended is not None else Agreement.DIFFERENT, message)
+            if ended is not None:
+                return Replayed(Agreement.SAME)
+            if isinstance(outcome, RunError):
+                message = f"it raises {outcome.type} ({outcome.message}) where its log has an open run"
+                return Replayed(Agreement.DIFFERENT, message, ends="raises")
+            return Replayed(Agreement.DIFFERENT, "it returns where its log has an open run", ends="returns")
         was = ended.payload.value
         if isinstance(outcome, RunError):
             if ended.type is EventType.INSTANCE_FAILED and (was["code"], was["type"]) == (outcome.code, outcome.type):

@@ -174,7 +174,7 @@ class _GraphReplay:
             return f"it left by {ending.next_handle!r}, which it does not have any more"
         before = self._recording.contexts.get(activation.place)
         changed = None if before is None else changed_input(node, before, activation.context)
-        return None if changed is None else f"its input is another one: {changed}"
+        return None if changed is None else f"its input is another one: {changed.path}"
 
     # -- comparing ------------------------------------------------------------------------
     def _compared(self) -> Iterator[Difference]:

@@ -93,6 +93,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # -- the composition root, and the APIs -----------------------------------------------
     "app": (
         "bulk",
+        "forks",
         "app_services",
         "audit",
         "drafts",
@@ -172,6 +173,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "app_services": (
         "bulk",
+        "forks",
         "audit",
         "drafts",
         "engine",
@@ -230,6 +232,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "histories": ("durable", "engine.rules", "errors"),
     # one action on many runs: a coded workflow of the system's own
     "bulk": ("durable", "engine.ports", "engine.rules", "errors", "run_requests", "service"),
+    # forks; the dry run of a coded one calls its function, here or in a run of the system's own
+    "forks": ("durable", "engine.ports", "engine.rules", "errors", "run_requests", "service"),
     # what is asked about runs: the same for clients and for the service
     "run_requests": ("engine.rules", "errors"),
     "durable": (
@@ -349,7 +353,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "schema of side concerns",
         "ports of side concerns",
     ),
-    "workflows and runs": ("service", "bulk", "histories", "durable", "durable.step_error", "run_requests"),
+    "workflows and runs": ("service", "bulk", "forks", "histories", "durable", "durable.step_error", "run_requests"),
     "node types": ("handlers", "handlers.sandbox.inside", "egress", "handlers.types.http_port", "json_input"),
     "engine": (
         "telemetry",

@@ -35,6 +35,7 @@ MAY_LOOK_AT_EVENT_TYPES = {
     "anabranch.service.data_check.run_consistency",
     # which outcomes another run may begin with
     f"{RULES}.repair.fork_plan",
+    f"{RULES}.repair.coded_fork",
     # the number of committed events by type
     "anabranch.rest.metrics",
 }

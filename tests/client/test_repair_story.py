@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,6 +101,27 @@ async def test_a_bug_is_mended_and_all_runs_finish_with_each_order_charged_once(
         with pytest.raises(RunIsCompleted):
             await by_client.retry()
         assert dict(CHARGED) == {f"order {number}": 1 for number in range(RUNS)}, "no effect is repeated"
+
+        at_charge = {"at": {"nodeID": "charge"}}
+        editor = {"Authorization": f"Bearer {server.keys['editor']}"}
+        async with ClientSession(headers=editor) as session:
+            forks = f"{server.url}/v1/runs/{by_rest.run_id}/fork"
+            async with session.post(forks, json={**at_charge, "dryRun": True}) as answered:
+                plan = await answered.json()
+                assert (answered.status, plan["agreement"]) == (200, "same"), plan
+            async with session.post(forks, json={"dryRun": True}) as answered:
+                assert (await answered.json())["error"]["code"] == "FORK_REFUSED", "nothing would run"
+        place = ("--url", server.url, "--token", server.keys["editor"])
+        command = ("runs", "fork", by_rest.run_id, "--redo", "charge", "--if-plan", plan["plan"], *place)
+        printed = await asyncio.to_thread(anabranch, *command, "--dry-run")
+        assert "runs: charge (CHOSEN, effect again)" in printed.out, printed
+        printed = await asyncio.to_thread(anabranch, *command, "--json")
+        assert printed.code == 0, printed
+        assert await client.result(json.loads(printed.out)["instanceID"], timeout=30) == "charged order 0, shipped"
+        async with Client(server.url, key=server.keys["editor"]) as person:
+            forked = await person.fork(by_client.run_id, at_charge)
+            assert await person.result(forked["instanceID"], timeout=30) == "charged order 1, shipped"
+        assert {order: times for order, times in CHARGED.items() if times > 1} == {"order 0": 2, "order 1": 2}
 
 
 async def failed(client: Client, run_id: str) -> dict[str, Any]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 from tests.rest.conftest import Served
@@ -62,3 +65,50 @@ async def test_what_cannot_be_forked_says_why(served: Served):
     assert (await fork(served, done, at={"seq": 10_000})).status == 422
     assert (await fork(served, done, version=9)).status == 404
     assert (await fork(served, done, nonsense=1)).status == 422
+
+
+async def test_a_saved_query_that_has_changed_runs_again(served: Served, tmp_path: Path):
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as shop:
+        shop.execute("CREATE TABLE orders (id INTEGER)")
+    shop_url = f"sqlite:///{tmp_path / 'shop.db'}"
+    source = (await served.ask("POST", "/v1/data-sources", json={"name": "shop", "url": shop_url})).json
+    query = {"name": "orders", "dataSourceID": source["dataSourceID"], "sql": "SELECT 1 AS n"}
+    assert (await served.ask("POST", "/v1/data-queries", json=query)).status == 201
+    ask = {"id": "ask", "type": "dataQuery", "config": {"dataQueryID": "orders"}}
+    other = {"id": "other", "type": "httpRequest", "config": {"url": "https://x.test/{{secret.token}}"}}
+    wrong = {"id": "call", "type": "workflow", "config": {"workflow": "wrong"}}
+    await served.save(chain("reports", ask, {**other, "errorHandling": "ignore", "retry": {"maxAttempts": 1}}, wrong))
+    run = await failed(served, "reports")
+
+    planned = (await fork(served, run, dryRun=True)).json
+    assert [each["nodeID"] for each in planned["reuse"]] == ["ask", "other"]
+    assert (planned["secrets"], planned["warnings"]) == (["token"], [])
+    assert planned["run"] == [{"nodeID": "call", "scope": "", "because": "FAILED", "effect": "again"}]
+    await served.ask("PUT", "/v1/data-queries/orders", json={**query, "sql": "SELECT 2 AS n"})
+    planned = (await fork(served, run, dryRun=True)).json
+    assert planned["run"] == [{"nodeID": "ask", "scope": "", "because": "QUERY_CHANGED", "effect": "again"}]
+    assert [(each["nodeID"], each["effect"]) for each in planned["undecided"]] == [
+        ("other", "again"),
+        ("call", "again"),
+    ]
+    await served.ask("DELETE", "/v1/data-queries/orders")
+    assert (await fork(served, run, dryRun=True)).json["run"][0]["because"] == "QUERY_CHANGED", "it is gone"
+
+
+async def test_a_plan_says_what_has_changed_and_what_was_never_done(served: Served):
+    note = {"id": "note", "type": "httpRequest", "config": {"url": "https://x.test/{{ctx.input.n}}"}}
+    last = {"id": "last", "type": "httpRequest", "config": {"url": "https://x.test"}}
+    ignored = {"errorHandling": "ignore", "retry": {"maxAttempts": 1}}
+    wrong = {"id": "call", "type": "workflow", "config": {"workflow": "wrong"}}
+    await served.save(chain("notes", {**note, **ignored}, wrong, last))
+    run = await served.ended(await served.start("notes", input={"n": 1}))
+    planned = (await fork(served, run, dryRun=True, input={"n": [2] * 3_000})).json
+    log = (await served.ask("GET", f"/v1/runs/{run['instanceID']}/log")).json["items"]
+    assert (planned["at"], planned["version"]) == (log[-1]["seq"], 1)
+    assert (planned["reuse"], planned["drop"], planned["signals"]) == ([], [], {"copied": 0, "left": 0})
+    (first,) = planned["run"]
+    assert (first["because"], first["path"], first["before"]) == ("INPUT_CHANGED", "/url", "https://x.test/1")
+    assert first["after"]["truncated"] is True
+    effects = [(each["nodeID"], each["effect"]) for each in planned["undecided"]]
+    assert effects == [("call", "again"), ("last", "first")]
+    assert (planned["rows"] > 0, planned["bytes"] > 0) == (True, True)

@@ -111,8 +111,8 @@ ALL_BROKEN = (
     broken(
         "reuse despite changed input",
         f"{_FORK}._why_not",
-        "return None if path is None else",
-        "return None if True else",
+        "if changed is None:",
+        "if True:",
         forking.test_changed_config_and_changed_input_run_again,
     ),
     broken(

@@ -400,8 +400,11 @@ def retry(
 def fork(
     instance_id: RunId,
     *,
-    node: Annotated[str | None, typer.Option("--node", metavar="NODE", help="This node runs again.")] = None,
+    node: Annotated[str | None, typer.Option("--node", metavar="NODE", help="This node or step runs again.")] = None,
     scope: Annotated[str | None, typer.Option("--scope", help="Of the node; else all of its activations.")] = None,
+    redo: Annotated[
+        list[str] | None, typer.Option("--redo", metavar="[SCOPE/]NODE", help="This one runs again, too; repeatable.")
+    ] = None,
     seq: Annotated[int | None, typer.Option("--seq", help="Reuse what had ended by this row of the log.")] = None,
     version: Annotated[int | None, typer.Option("--version", metavar="N", help="Else the run's own.")] = None,
     graph: Annotated[
@@ -409,6 +412,10 @@ def fork(
     ] = None,
     input_: Input = None,
     redo_failed: Annotated[bool, typer.Option("--redo-failed", help="Handled failures run again, too.")] = False,
+    rename: Annotated[
+        list[str] | None, typer.Option("--rename", metavar="NEW=OLD", help="A node that was renamed; repeatable.")
+    ] = None,
+    no_signals: Annotated[bool, typer.Option("--no-signals", help="Signals that nothing has taken stay.")] = False,
     if_plan: Annotated[str | None, typer.Option("--if-plan", help="Only if the plan has this digest.")] = None,
     key: Key = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan, and start nothing.")] = False,
@@ -421,7 +428,10 @@ def fork(
         "version": version,
         "graph": read_value(graph, what="--graph", default=None),
         "ifPlan": if_plan,
+        "redo": [_place_of(each) for each in redo or ()] or None,
         "redoFailed": redo_failed or None,
+        "renames": dict(_rename_of(each) for each in rename or ()) or None,
+        "signals": "none" if no_signals else None,
         "dryRun": dry_run or None,
     }
     request = {name: value for name, value in asked.items() if value is not None}
@@ -431,6 +441,8 @@ def fork(
     answer = target.ask(lambda gateway: gateway.fork_run(instance_id, request, key=key))
     if at.as_json:
         print_document(answer)
+    elif dry_run and "plan" not in answer:
+        print_line(f"no worker has called the function yet: the plan will be the output of run {answer['instanceID']}")
     elif dry_run:
         print_line(f"plan {answer['plan']}: {len(answer['reuse'])} outcomes are reused")
         for each in answer["run"]:
@@ -440,8 +452,26 @@ def fork(
             print_line(f"  may run again: {shown_name(each['nodeID'], each['scope'])}")
         for each in answer["drop"]:
             print_line(f"  dropped: {shown_name(each['nodeID'], each['scope'])} ({each['because']})")
+        for warning in answer["warnings"]:
+            print_line(f"  {warning}")
     else:
         print_line(f"run {answer['instanceID']} is {answer['status']}")
+
+
+def _place_of(text: str) -> dict[str, str]:
+    """`each[3]/review` as `{nodeID, scope}`; of a step `fetch#2`; without a scope all activations."""
+    scope, slash, node_id = text.rpartition("/")
+    if slash:
+        return {"nodeID": node_id, "scope": scope}
+    name, number, call = text.partition("#")
+    return {"nodeID": name, "scope": f"#{call}"} if number else {"nodeID": text}
+
+
+def _rename_of(text: str) -> tuple[str, str]:
+    new, equals, old = text.partition("=")
+    if not (new and equals and old):
+        raise typer.BadParameter(f"{text!r} is not NEW=OLD", param_hint="--rename")
+    return new, old
 
 
 @family.command("bulk")

@@ -22,6 +22,7 @@ from anabranch.errors import RunError
 
 _DEFINITION = "__workflowDefinition"
 _TEST_RUN = "testRun"
+_LEFT_BEHIND = "leftBehind"
 
 
 # -- INPUT_SET -------------------------------------------------------------------------------------
@@ -96,6 +97,18 @@ class ReplayRules:
         return Payload.trusted({"loop": self.loop, "python": self.python, "seed": self.seed})
 
 
+@dataclass(frozen=True, slots=True)
+class LeftBehind:
+    """A row of another run that its fork does not have: this one keeps its place."""
+
+    event_type: EventType
+
+    @property
+    def payload(self) -> Payload:
+        """As it is stored."""
+        return Payload.trusted({_LEFT_BEHIND: self.event_type.value})
+
+
 DEFINITION_SEQ = 2
 """The row that has the definition of a test run: the creation writes it right after the input."""
 
@@ -116,9 +129,11 @@ def read_test_run(created: Sequence[Event]) -> TestRunPlan:
     return WHOLE
 
 
-def read_system(payload: Payload) -> DefinitionSet | FunctionPostponed | ReplayRules | None:
+def read_system(payload: Payload) -> DefinitionSet | FunctionPostponed | LeftBehind | ReplayRules | None:
     """The content of a SYSTEM_SET; None: a note of an older version, or a payload that was not read."""
     value = payload.value
+    if _LEFT_BEHIND in value:
+        return LeftBehind(EventType(value[_LEFT_BEHIND]))
     if "loop" in value:
         return ReplayRules(value["loop"], value["python"], value["seed"])
     if _DEFINITION in value:

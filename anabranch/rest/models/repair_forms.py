@@ -10,6 +10,7 @@ from pydantic import AwareDatetime, BeforeValidator, Field, WithJsonSchema
 
 from anabranch.engine.rules.duration import parse_duration
 from anabranch.engine.rules.events import Status, SuspendReason
+from anabranch.engine.rules.repair.fork_plan import Because
 from anabranch.rest.models.base import Answer, Request
 from anabranch.rest.models.run_forms import RunState
 from anabranch.run_requests import WHOLE_NUMBER_MAX
@@ -23,6 +24,9 @@ def _duration_ms(value: object) -> object:
 
 DurationMs = Annotated[int, BeforeValidator(_duration_ms), WithJsonSchema({"type": "string", "examples": ["2h"]})]
 """Milliseconds, written as a duration with its unit."""
+
+
+Effect = Literal["none", "first", "again"]
 
 
 TimeText = Annotated[
@@ -65,7 +69,7 @@ class Place(Request):
 
 
 class ForkAt(Request):
-    """Where a fork begins: after a row, or at a node that runs again."""
+    """Where a fork begins: after a row, or at a node or step that runs again."""
 
     seq: int | None = Field(None, ge=1)
     nodeID: str | None = None
@@ -87,22 +91,67 @@ class Fork(Request):
     dryRun: bool = Field(False, description="Answer with the plan, and start nothing.")
 
 
+class Reused(Answer):
+    """An activation whose outcome is reused."""
+
+    nodeID: str
+    scope: str
+    seq: int = Field(description="The row of the outcome, in the log of the recorded run.")
+
+
+class ForkRuns(Answer):
+    """An activation that the fork executes first."""
+
+    nodeID: str
+    scope: str
+    because: Because
+    effect: Effect = Field(description="Outside: none, for the first time, or again.")
+    path: str | None = Field(None, description="Of INPUT_CHANGED: where, `/url` of the config or `ctx.NAME`.")
+    before: Any = Field(None, description="What it was there; of a long value `{truncated, bytes}`.")
+    after: Any = None
+
+
+class Undecided(Answer):
+    """An activation behind those that run: what comes of them decides."""
+
+    nodeID: str
+    scope: str
+    effect: Effect
+
+
+class Dropped(Answer):
+    """An activation that was done before and is no part of the fork."""
+
+    nodeID: str
+    scope: str
+    because: Literal["NODE_REMOVED", "NOT_REACHED"]
+
+
+class ForkSignals(Answer):
+    """Signals that nothing had taken by the cut."""
+
+    copied: int
+    left: int
+
+
 class ForkPlan(Answer):
-    """What a fork would reuse and run; each place with `nodeID` and `scope`."""
+    """What a fork would reuse and run."""
 
     plan: str = Field(description="A digest; give it as `ifPlan`.")
     at: int
     version: int
-    reuse: list[dict[str, Any]] = Field(description="With the row of the outcome, `seq`.")
-    run: list[dict[str, Any]] = Field(
-        description="With `because` (NOT_ENDED, CHOSEN, AFTER_CUT, CONFIG_CHANGED, INPUT_CHANGED with `path`, FAILED,"
-        " NEW) and `effect` (none, first, again)."
-    )
-    undecided: list[dict[str, Any]] = Field(description="Behind `run`: what was done before and may be done again.")
-    drop: list[dict[str, Any]] = Field(description="With `because`: NODE_REMOVED or NOT_REACHED.")
-    signals: dict[str, int]
+    reuse: list[Reused]
+    run: list[ForkRuns]
+    undecided: list[Undecided]
+    drop: list[Dropped]
+    signals: ForkSignals
+    secrets: list[str] = Field(description="Named by what is reused; their values may have changed since.")
     rows: int
     bytes: int
+    warnings: list[str]
+    agreement: Literal["same", "different", "unknown"] | None = Field(
+        None, description="Of coded runs: does the function make the calls of the reused rows?"
+    )
 
 
 class Forked(RunState):

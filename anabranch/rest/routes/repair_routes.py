@@ -21,6 +21,7 @@ from anabranch.errors import (
 )
 from anabranch.keys.access import Role
 from anabranch.rest.models.repair_forms import Bulk, BulkProgress, Fork, Forked, ForkPlan, Retried, Retry, StartedBulk
+from anabranch.rest.models.run_forms import RunState
 from anabranch.rest.routes.route import Call, Header, Reply, Route
 from anabranch.rest.routes.run_routes import about_run, run_id_of
 from anabranch.run_requests import KEY_CHARACTERS_MAX, RetryOptions, read_fork
@@ -48,19 +49,20 @@ async def retry_run(call: Call) -> Reply:
 
 
 async def fork_run(call: Call) -> Reply:
-    """201 for a new run; 200 with the plan for a `dryRun`."""
+    """201 for a new run. For a `dryRun` 200 with the plan, or 202 with the run whose output will be the plan."""
     asked: Fork = call.body or Fork.model_validate({})
     given = asked.model_dump(mode="json", exclude_unset=True, exclude_none=True)
     if "input" in asked.model_fields_set:
         given["input"] = asked.input
-    options, input_ = read_fork(given)
+    options, _ = read_fork(given)
     options = replace(options, idempotency_key=call.headers.get("Idempotency-Key"), started_by=call.actor)
-    answer = await call.services.workflows.fork_run(
-        await run_id_of(call), options, tenant_id=call.tenant_id, input_=input_
+    answer = await call.services.forks.fork(
+        await run_id_of(call), given, options, tenant_id=call.tenant_id, waits=call.services.waits
     )
-    if options.dry_run:
+    if "rows" in answer:
         return Reply(answer)
-    return Reply(answer, status=201, headers={"Location": f"/v1/runs/{answer['instanceID']}"})
+    location = {"Location": f"/v1/runs/{answer['instanceID']}"}
+    return Reply(answer, status=202 if options.dry_run else 201, headers=location)
 
 
 async def start_bulk(call: Call) -> Reply:
@@ -84,7 +86,7 @@ ROUTES = (
         fork_run,
         "Start a run with the outcomes of this one.",
         Role.EDITOR,
-        {201: Forked, 200: ForkPlan},
+        {201: Forked, 200: ForkPlan, 202: RunState},
         body=Fork,
         body_required=False,
         headers=(_FORK_KEY,),

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from anabranch.engine.ports import Store
+from anabranch.engine.rules.graph.node_types import DATA_QUERY_TYPE
 from anabranch.engine.rules.graph.problems import Problem, pointer_to, quoted
 from anabranch.engine.rules.graph.validate import Report
 from anabranch.engine.rules.shared.child_ids import WORKFLOW_TYPE
 from anabranch.queries.saved.saved_queries import SavedQueries
 from anabranch.secrets.sealed_secrets import SecretRows
-
-DATA_QUERY_TYPE = "dataQuery"
 
 # The text of an expression is searched, not parsed: at worst a name inside a literal causes a warning.
 _EXPRESSION = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
@@ -62,6 +61,20 @@ class References:
             if not there[key] and reference.key != document.get("name"):
                 (errors if _is_id(reference.key) else warnings).append(_problem(reference))
         return replace(report, errors=(*report.errors, *errors), warnings=(*report.warnings, *warnings))
+
+    async def queries_since(self, keys: Iterable[str], *, tenant_id: str) -> dict[str, int | None]:
+        """Since when (ms) each of these saved queries is what it is now, with its source; None: it is gone.
+
+        A query, or a source, that was saved again counts as changed.
+        """
+        since: dict[str, int | None] = {}
+        for key in keys:
+            found = await self._queries.find_query(key, tenant_id=tenant_id)
+            if found is None or found[1] is None:
+                since[key] = None
+            else:
+                since[key] = max(found[0].updated_at, found[1].updated_at)
+        return since
 
     async def _is_there(self, reference: Reference, tenant_id: str) -> bool:
         match reference.kind:

@@ -1,20 +1,24 @@
 """Fork: a new run that begins with the outcomes of another one, as far as they are good for it.
 
-A mixin of `WorkflowService`. The plan is made by `rules.repair.fork_plan`; what it comes to is stored as the log of the
-new run, whose open nodes a worker then executes.
+A mixin of `WorkflowService`. The plan is made by `rules.repair`; what it comes to is stored as the log of the new run,
+whose open nodes, or function, a worker then executes.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from anabranch.engine.log_pages import log_pages
 from anabranch.engine.ports import InstanceHead, InstanceRow, Transition
-from anabranch.engine.rules.coded.coded_plan import CODED_KIND
+from anabranch.engine.rules.coded.coded_plan import CODED_KIND, CodedPlan
+from anabranch.engine.rules.drawn.drawn_state import InstanceState
+from anabranch.engine.rules.evolve import AnyPlan
 from anabranch.engine.rules.graph.document import DOCUMENT_BYTES_MAX
+from anabranch.engine.rules.graph.node_types import DATA_QUERY_TYPE
 from anabranch.engine.rules.graph.plan import Plan
 from anabranch.engine.rules.payloads import read_input
+from anabranch.engine.rules.repair.coded_fork import plan_coded_fork
 from anabranch.engine.rules.repair.fork_plan import FORK_ROWS_MAX, ForkCut, ForkPlan, Source, plan_fork
 from anabranch.engine.rules.stimuli import Started
 from anabranch.engine.rules.values import Payload
@@ -26,6 +30,41 @@ from anabranch.service.runs.run_heads import root_head, test_head
 from anabranch.service.runs.testing_verbs import TestingVerbs
 
 
+@dataclass(frozen=True, slots=True)
+class PlannedFork:
+    """A fork that is not written."""
+
+    row: InstanceRow
+    """Of the recorded run."""
+    options: ForkOptions
+    head: InstanceHead
+    """Of the new one."""
+    plan: AnyPlan
+    fork: ForkPlan
+
+    def as_json(self) -> dict[str, Any]:
+        """As a dry run answers."""
+        fork, row = self.fork, self.row
+        warnings = []
+        if not row.status.is_terminal:
+            run_id = row.head.instance_id
+            warnings.append(f"run {run_id} is still open: what both of them execute happens twice")
+        return {
+            "plan": fork.digest,
+            "at": self.options.at_seq or row.last_seq,
+            "version": self.head.workflow_version,
+            "reuse": fork.reuse,
+            "run": fork.run,
+            "undecided": fork.undecided,
+            "drop": fork.drop,
+            "signals": fork.signals,
+            "secrets": fork.secrets,
+            "rows": len(fork.events),
+            "bytes": fork.state.log_bytes,
+            "warnings": warnings,
+        }
+
+
 class ForkVerbs(TestingVerbs, RetryVerbs):
     """Commands that begin new runs with the outcomes of others."""
 
@@ -34,10 +73,16 @@ class ForkVerbs(TestingVerbs, RetryVerbs):
     ) -> dict[str, Any]:
         """Start a run with what holds of this one's outcomes, and execute the rest: `{instanceID, status, plan}`.
 
-        With `dry_run` only the plan: `{plan, at, version, reuse, run, undecided, drop, signals, rows, bytes}`.
         Raises NotFound, InvalidRequest, InvalidWorkflow, InvalidInput, ForkRefused, PlanChanged, RunTooLarge,
         TooManyPending, StoreUnavailable.
         """
+        planned = await self.planned_fork(instance_id, options, tenant_id=tenant_id, input_=input_)
+        return await self._written(planned.head, planned.fork, tenant_id=tenant_id)
+
+    async def planned_fork(
+        self, instance_id: str, options: ForkOptions = FORK, *, tenant_id: str, input_: Any = SAME_INPUT
+    ) -> PlannedFork:
+        """What such a fork would come to. Raises the same."""
         row = await self.get_run_status(instance_id, tenant_id=tenant_id)
         if options.idempotency_key is not None:
             check_start_key(options.idempotency_key)
@@ -49,44 +94,46 @@ class ForkVerbs(TestingVerbs, RetryVerbs):
             input_ = read_input(log[0].payload)
         head, plan, definition = await self._new_head(row, options, tenant_id=tenant_id)
         payload = await input_payload(input_, plan, self.checks, tenant_id=tenant_id)
-        cut = ForkCut(
+        source, cut, now = Source(source_plan, row.head, log), await self._cut(row, options, plan), head.created_at
+        if isinstance(plan, CodedPlan):
+            fork = await self.checks.run(tenant_id, plan_coded_fork, source, plan, head, payload, cut=cut, now=now)
+        else:
+            started = Started(payload, definition=definition)
+            fork = await self.checks.run(tenant_id, plan_fork, source, plan, head, started, cut=cut, now=now)
+        if options.if_plan not in (None, fork.digest):
+            raise PlanChanged(f"the plan of the fork is {fork.digest} now")
+        return PlannedFork(row, options, head, plan, fork)
+
+    def _check_fork(self, row: InstanceRow, options: ForkOptions) -> None:
+        head = row.head
+        if row.last_seq > FORK_ROWS_MAX:
+            raise RunTooLarge(f"run {head.instance_id} has {row.last_seq:,} rows; at most {FORK_ROWS_MAX:,} are forked")
+        if options.at_seq is not None and not 1 <= options.at_seq <= row.last_seq:
+            raise InvalidRequest(f"the log of run {head.instance_id} has no row {options.at_seq}")
+        if head.kind == CODED_KIND and options.graph is not None:
+            raise ForkRefused(f"run {head.instance_id} is a coded run, and follows no graph")
+        if head.kind == CODED_KIND and options.renames:
+            raise InvalidRequest(f"run {head.instance_id} is a coded run: its steps cannot be renamed")
+        if head.workflow_id is None and options.graph is None:
+            raise InvalidRequest(f"run {head.instance_id} is a test run", hint="Give the graph that its fork follows.")
+
+    async def _cut(self, row: InstanceRow, options: ForkOptions, plan: AnyPlan) -> ForkCut:
+        queries: dict[str, int | None] = {}
+        if isinstance(plan, Plan) and self._references is not None:
+            keys = {node.config["dataQueryID"] for node in plan.nodes.values() if node.type == DATA_QUERY_TYPE}
+            queries = await self._references.queries_since(keys, tenant_id=row.head.tenant_id)
+        return ForkCut(
             seq=options.at_seq,
             chosen=options.chosen,
             redo_failed=options.redo_failed,
             renames=options.renames,
             signals=options.signals,
+            queries=queries,
         )
-        assert isinstance(source_plan, Plan), "coded runs are refused"
-        fork = await self.checks.run(
-            tenant_id,
-            plan_fork,
-            Source(source_plan, row.head, log),
-            plan,
-            head,
-            Started(payload, definition=definition),
-            cut=cut,
-            now=head.created_at,
-        )
-        if options.if_plan not in (None, fork.digest):
-            raise PlanChanged(f"the plan of the fork is {fork.digest} now")
-        if options.dry_run:
-            return _described(row, head, options, fork)
-        return await self._written(head, fork, tenant_id=tenant_id)
-
-    def _check_fork(self, row: InstanceRow, options: ForkOptions) -> None:
-        head = row.head
-        if head.kind == CODED_KIND:
-            raise ForkRefused(f"run {head.instance_id} is a coded run", hint="Retry it, or run it again (rerun).")
-        if row.last_seq > FORK_ROWS_MAX:
-            raise RunTooLarge(f"run {head.instance_id} has {row.last_seq:,} rows; at most {FORK_ROWS_MAX:,} are forked")
-        if options.at_seq is not None and not 1 <= options.at_seq <= row.last_seq:
-            raise InvalidRequest(f"the log of run {head.instance_id} has no row {options.at_seq}")
-        if head.workflow_id is None and options.graph is None:
-            raise InvalidRequest(f"run {head.instance_id} is a test run", hint="Give the graph that its fork follows.")
 
     async def _new_head(
         self, row: InstanceRow, options: ForkOptions, *, tenant_id: str
-    ) -> tuple[InstanceHead, Plan, Payload | None]:
+    ) -> tuple[InstanceHead, AnyPlan, Payload | None]:
         now = self._engine.clock.now()
         if options.graph is not None:
             document = dict(options.graph)
@@ -97,9 +144,9 @@ class ForkVerbs(TestingVerbs, RetryVerbs):
             return replace(head, forked_from=row.head.instance_id, started_by=options.started_by), plan, definition
         version = options.version or row.head.workflow_version
         found = await self.get_workflow_by_id(row.head.workflow_id or "", tenant_id=tenant_id, version=version)
+        if found.kind != row.head.kind:
+            raise ForkRefused(f"version {version} of {found.name!r} is {found.kind}, and the run is {row.head.kind}")
         stored = await self._engine.plans.plan(found.workflow_id, found.version)
-        if not isinstance(stored, Plan):
-            raise ForkRefused(f"version {version} of {found.name!r} is coded, and the run is drawn")
         start = StartOptions(version=version, idempotency_key=options.idempotency_key, started_by=options.started_by)
         head = root_head(
             found,
@@ -126,8 +173,8 @@ class ForkVerbs(TestingVerbs, RetryVerbs):
                     status=state.status,
                     available_at=head.created_at,
                     new_run=head,
-                    needs=state.plan.needs,
-                    started_at=head.created_at,
+                    needs=state.plan.needs if isinstance(state, InstanceState) else (),
+                    started_at=head.created_at if state.started else None,
                 )
             ]
         )
@@ -136,18 +183,3 @@ class ForkVerbs(TestingVerbs, RetryVerbs):
         if stored is None:
             raise NotFound(f"the workflow {head.workflow_name!r} is deleted")
         return {"instanceID": instance_id, "status": stored.status.value, "plan": fork.digest}
-
-
-def _described(row: InstanceRow, head: InstanceHead, options: ForkOptions, fork: ForkPlan) -> dict[str, Any]:
-    return {
-        "plan": fork.digest,
-        "at": options.at_seq or row.last_seq,
-        "version": head.workflow_version,
-        "reuse": fork.reuse,
-        "run": fork.run,
-        "undecided": fork.undecided,
-        "drop": fork.drop,
-        "signals": fork.signals,
-        "rows": len(fork.events),
-        "bytes": fork.state.log_bytes,
-    }

@@ -142,6 +142,10 @@ def _reopened(state: CodedState, event: Event) -> None:
                 step.undone_in = function.attempt + 1
 
 
+def _nothing(state: CodedState, event: Event) -> None:
+    """FORKED_FROM says whose outcomes the rows before it are."""
+
+
 EVOLVE_CODED: dict[EventType, Callable[[CodedState, Event], None]] = {
     EventType.INPUT_SET: _input_set,
     EventType.SYSTEM_SET: _system_set,
@@ -156,6 +160,7 @@ EVOLVE_CODED: dict[EventType, Callable[[CodedState, Event], None]] = {
     EventType.INSTANCE_SUSPENDED: instance_suspended,
     EventType.INSTANCE_RESUMED: instance_resumed,
     EventType.INSTANCE_REOPENED: _reopened,
+    EventType.FORKED_FROM: _nothing,
     EventType.INSTANCE_COMPLETED: instance_ended,
     EventType.INSTANCE_FAILED: instance_ended,
     EventType.INSTANCE_CANCELLED: instance_ended,

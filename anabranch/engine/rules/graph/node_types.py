@@ -8,6 +8,8 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from anabranch.engine.rules.graph.plan import Evaluator
 
+DATA_QUERY_TYPE = "dataQuery"
+
 BUILTIN_TYPES = frozenset(
     {
         "condition",

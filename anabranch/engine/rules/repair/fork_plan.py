@@ -16,12 +16,14 @@ from typing import Any
 import orjson
 
 from anabranch.engine.rules.decide import decide
-from anabranch.engine.rules.drawn.drawn_state import Activation, Context, InstanceState
+from anabranch.engine.rules.drawn.drawn_state import Activation, Context
+from anabranch.engine.rules.drawn.scopes import place_of
 from anabranch.engine.rules.events import ENDINGS, Event, EventType, Status
-from anabranch.engine.rules.evolve import evolve, new_state
-from anabranch.engine.rules.graph.plan import Plan
+from anabranch.engine.rules.evolve import AnyPlan, AnyState, evolve, new_state
+from anabranch.engine.rules.graph.node_types import DATA_QUERY_TYPE
+from anabranch.engine.rules.graph.plan import Plan, PlanNode
 from anabranch.engine.rules.payloads import ForkedFrom, read_error, read_items, read_signal
-from anabranch.engine.rules.repair.same_input import changed_input
+from anabranch.engine.rules.repair.same_input import changed_input, secrets_read
 from anabranch.engine.rules.shared.left_out import is_left_out
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.shared.signals import json_equal
@@ -44,6 +46,9 @@ Place = tuple[str, str]
 FORK_ROWS_MAX = 50_000
 FORK_BYTES_MAX = 64 * 1_048_576
 
+# 4 kB of each value that has changed: enough to see how, and a plan may list thousands.
+SHOWN_BYTES_MAX = 4_096
+
 _WAITS = frozenset({"delay", "waitForEvent"})
 
 
@@ -55,6 +60,7 @@ class Because(StrEnum):
     AFTER_CUT = "AFTER_CUT"
     CONFIG_CHANGED = "CONFIG_CHANGED"
     INPUT_CHANGED = "INPUT_CHANGED"
+    QUERY_CHANGED = "QUERY_CHANGED"
     FAILED = "FAILED"
     NEW = "NEW"
 
@@ -73,6 +79,8 @@ class ForkCut:
     """Old node ids by the new ones."""
     signals: bool = True
     """Signals that nothing has taken go along."""
+    queries: Mapping[str, int | None] = field(default_factory=dict)
+    """Since when (ms) each saved query, by the name that nodes give, is what it is now; None: it is gone."""
 
 
 @dataclass(slots=True)
@@ -80,12 +88,14 @@ class ForkPlan:
     """The log of the new run, and what was decided about each activation."""
 
     events: list[Event]
-    state: InstanceState
+    state: AnyState
     reuse: list[dict[str, Any]] = field(default_factory=list)
     run: list[dict[str, Any]] = field(default_factory=list)
     undecided: list[dict[str, Any]] = field(default_factory=list)
     drop: list[dict[str, Any]] = field(default_factory=list)
     signals: dict[str, int] = field(default_factory=dict)
+    secrets: list[str] = field(default_factory=list)
+    """Named by what is reused: they count by name, and their values may have changed."""
 
     @property
     def digest(self) -> str:
@@ -98,7 +108,7 @@ class ForkPlan:
 class Source:
     """A recorded run."""
 
-    plan: Plan
+    plan: AnyPlan
     head: InstanceHead
     log: Sequence[Event]
 
@@ -110,7 +120,8 @@ def plan_fork(source: Source, plan: Plan, head: InstanceHead, started: Started, 
 
 class _Fork:
     def __init__(self, source: Source, plan: Plan, head: InstanceHead, cut: ForkCut, now: int) -> None:
-        self._source = source
+        assert isinstance(source.plan, Plan), "coded runs are forked by `coded_fork`"
+        self._source, self._source_plan = source, source.plan
         self._cut = cut
         self._now = now
         self._endings: dict[Place, Event] = {}
@@ -120,13 +131,14 @@ class _Fork:
         self._contexts: dict[Place, Context] = {}
         self._kept: list[SignalSent] = []
         self._read_source()
-        self._head = head
-        self._plan = ForkPlan([], new_state(plan, replace(head, deadline_at=None)))
+        self._state = new_state(plan, replace(head, deadline_at=None))
+        self._plan = ForkPlan([], self._state)
         self._reused: dict[Place, int] = {}
+        self._secrets: frozenset[str] = frozenset()
         self._why: dict[Place, dict[str, Any]] = {}
 
     def made(self, started: Started) -> ForkPlan:
-        plan, state = self._plan, self._plan.state
+        plan, state = self._plan, self._state
         self._decide(started)
         while not state.is_terminal:
             if state.unevaluated:
@@ -144,9 +156,7 @@ class _Fork:
         copied = len(self._kept) if self._cut.signals else 0
         plan.signals = {"copied": copied, "left": len(self._kept) - copied}
         self._describe()
-        source = self._source.head
-        seq = self._cut.seq or self._source.log[-1].seq
-        said = ForkedFrom(source.instance_id, source.generation, seq, source.workflow_version, len(self._reused))
+        said = forked_from(self._source, self._cut.seq or self._source.log[-1].seq, reused=len(self._reused))
         row = Event(state.last_seq + 1, EventType.FORKED_FROM, "", "", 0, said.payload, self._now)
         evolve(state, row)
         plan.events.append(row)
@@ -155,7 +165,7 @@ class _Fork:
     # -- the recorded run -----------------------------------------------------------------
     def _read_source(self) -> None:
         source, cut = self._source, self._cut
-        state = new_state(source.plan, source.head)
+        state = new_state(self._source_plan, source.head)
         for event in source.log:
             if cut.seq is not None and event.seq > cut.seq:
                 break
@@ -172,7 +182,7 @@ class _Fork:
                 self._opened[place] = event
             elif event.type in ENDINGS:
                 self._endings[place] = event
-        kept = sorted(seq for signals in state.kept.values() for seq in signals)
+        kept = sorted([*state.promises, *(seq for signals in state.kept.values() for seq in signals)])
         rows = {event.seq: event for event in source.log}
         received = (read_signal(rows[seq].payload) for seq in kept)
         self._kept = [SignalSent(each.event, each.content, each.key) for each in received]
@@ -185,8 +195,8 @@ class _Fork:
         node_id, scope = place
         parts = []
         for part in scope.split("/") if scope else ():
-            loop, _, index = part.rpartition("[")
-            parts.append(f"{renames.get(loop, loop)}[{index}")
+            loop = place_of(part).node_id
+            parts.append(renames.get(loop, loop) + part.removeprefix(loop))
         return renames.get(node_id, node_id), "/".join(parts)
 
     # -- answering ------------------------------------------------------------------------
@@ -200,7 +210,7 @@ class _Fork:
         """Give a recorded result to the open activation that ended first in the recorded run; False if none can be
         reused."""
         found: list[tuple[int, Activation, Event]] = []
-        for place, activation in self._plan.state.running.items():
+        for place, activation in self._state.running.items():
             if place in self._why:
                 continue
             old = self._old_place(place)
@@ -214,6 +224,7 @@ class _Fork:
             return False
         seq, activation, ending = min(found, key=lambda each: each[0])
         self._reused[activation.place] = seq
+        self._secrets |= secrets_read(activation.node)
         outcome: Completed | Failed
         if ending.type is EventType.LOOP_OPENED:
             outcome = Completed(Payload.of(read_items(ending.payload)))
@@ -226,7 +237,7 @@ class _Fork:
 
     def _why_not(self, activation: Activation, old: Place, ending: Event | None) -> dict[str, Any] | None:
         """Why this activation cannot reuse the recorded result; None if it can."""
-        node, was = activation.node, self._source.plan.nodes.get(old[0])
+        node, was = activation.node, self._source_plan.nodes.get(old[0])
         if was is None or (ending is None and old not in self._dispatched and self._cut.seq is None):
             return {"because": Because.NEW}
         if ending is None or ending.type is EventType.NODE_SKIPPED:
@@ -240,9 +251,22 @@ class _Fork:
         handle_is_gone = not failed and ending.next_handle is not None and ending.next_handle not in exits
         if was.type != node.type or handle_is_gone or not json_equal(dict(was.config), dict(node.config)):
             return {"because": Because.CONFIG_CHANGED}
+        if node.type == DATA_QUERY_TYPE and self._query_changed(node, old):
+            return {"because": Because.QUERY_CHANGED}
         before = self._contexts.get(old)
-        path = None if before is None else changed_input(node, before, activation.context)
-        return None if path is None else {"because": Because.INPUT_CHANGED, "path": path}
+        changed = None if before is None else changed_input(node, before, activation.context)
+        if changed is None:
+            return None
+        shown = {"before": shown_value(changed.before), "after": shown_value(changed.after)}
+        return {"because": Because.INPUT_CHANGED, "path": changed.path, **shown}
+
+    def _query_changed(self, node: PlanNode, old: Place) -> bool:
+        """May the recorded run have seen the query, or its source, otherwise?"""
+        key = str(node.config.get("dataQueryID"))
+        if key not in self._cut.queries:
+            return False
+        since = self._cut.queries[key]
+        return since is None or since >= self._dispatched[old].created_at
 
     def _not_ended(self, old: Place) -> Because:
         if self._cut.seq is None:
@@ -263,26 +287,40 @@ class _Fork:
 
     # -- the plan ---------------------------------------------------------------
     def _describe(self) -> None:
-        plan, state = self._plan, self._plan.state
-        plan.reuse = [_at(place, seq=seq) for place, seq in self._reused.items()]
+        plan, state = self._plan, self._state
+        plan.reuse = [place_entry(place, seq=seq) for place, seq in self._reused.items()]
+        plan.secrets = sorted(self._secrets)
         for place, activation in state.running.items():
-            old = self._old_place(place)
-            effect = "none" if activation.node.type in _WAITS else "again" if old in self._dispatched else "first"
             why = self._why.get(place, {"because": Because.NOT_ENDED})
-            plan.run.append(_at(place, **why, effect=effect))
+            plan.run.append(place_entry(place, **why, effect=self._effect(activation.node, self._old_place(place))))
         dispatched = self._old_places(EventType.NODE_DISPATCHED)
         skipped = self._old_places(EventType.NODE_SKIPPED)
-        new_ids = {self._cut.renames.get(node_id, node_id) for node_id in state.plan.nodes}
+        new_ids = {self._cut.renames.get(node_id, node_id): node_id for node_id in state.plan.nodes}
+        listed = set[Place]()
         for old in self._dispatched:
             if old in dispatched:
                 continue
             if old[0] not in new_ids:
-                plan.drop.append(_at(old, because="NODE_REMOVED"))
+                plan.drop.append(place_entry(old, because="NODE_REMOVED"))
             elif old in skipped or not self._may_come(old):
-                plan.drop.append(_at(old, because="NOT_REACHED"))
+                plan.drop.append(place_entry(old, because="NOT_REACHED"))
             else:
-                is_pure = self._source.plan.nodes[old[0]].evaluate is not None
-                plan.undecided.append(_at(old, effect="none" if is_pure else "again"))
+                listed.add(old)
+                plan.undecided.append(place_entry(old, effect=self._effect(state.plan.nodes[new_ids[old[0]]], old)))
+        rows = {(event.node_id, event.scope) for event in plan.events}
+        for scope in state.scopes.values():
+            for node in scope.body.nodes:
+                place = (node.id, scope.path)
+                stands_for_region = node.region is not None and node.region.body is not scope.body
+                old = self._old_place(place)
+                if place not in rows and old not in listed and not stands_for_region:
+                    plan.undecided.append(place_entry(place, effect=self._effect(node, old)))
+
+    def _effect(self, node: PlanNode, old: Place) -> str:
+        """What its execution would do outside: nothing, or something for the first time, or once more."""
+        if node.type in _WAITS or node.evaluate is not None:
+            return "none"
+        return "again" if old in self._dispatched else "first"
 
     def _old_places(self, type_: EventType) -> set[Place]:
         """The activations with such a row in the new log, by their keys in the recorded run."""
@@ -291,8 +329,22 @@ class _Fork:
     def _may_come(self, old: Place) -> bool:
         """Whether its scope is open, or may still be opened."""
         scope = old[1]
-        return scope not in {event.scope for event in self._plan.events} or scope in self._plan.state.scopes
+        return scope not in {event.scope for event in self._plan.events} or scope in self._state.scopes
 
 
-def _at(place: Place, **further: Any) -> dict[str, Any]:
-    return {"nodeID": place[0], "scope": place[1], **further}
+def forked_from(source: Source, seq: int, *, reused: int) -> ForkedFrom:
+    """What the last row of a fork says: its source up to this row."""
+    head = source.head
+    return ForkedFrom(head.instance_id, head.generation, seq, head.workflow_version, reused)
+
+
+def place_entry(place: Place, **further: Any) -> dict[str, Any]:
+    """An activation in a plan, plain JSON."""
+    plain = {name: each.value if isinstance(each, Because) else each for name, each in further.items()}
+    return {"nodeID": place[0], "scope": place[1], **plain}
+
+
+def shown_value(value: Any) -> Any:
+    """A value as a plan shows it; of a long one its length."""
+    length = len(orjson.dumps(value))
+    return value if length <= SHOWN_BYTES_MAX else {"truncated": True, "bytes": length}

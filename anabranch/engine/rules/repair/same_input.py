@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from anabranch.engine.rules.graph.loop_config import CURSOR_POSITION
 from anabranch.engine.rules.graph.plan import PlanNode
 from anabranch.engine.rules.shared.signals import json_equal
-from anabranch.engine.rules.templates.template import compile_template, texts_in
+from anabranch.engine.rules.templates.template import compile_template, config_templates, texts_in
 from anabranch.errors import AnabranchError
 
 _CODE_TYPES = frozenset({"javascript", "python"})
@@ -38,23 +38,41 @@ _READ_CONFIG_ONLY = frozenset(
 )
 
 
-def changed_input(node: PlanNode, before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """The first difference in the input of an activation: a path in its config, or a name that its code reads; None if
-    equal."""
+class ChangedInput(NamedTuple):
+    """What an activation would be given otherwise."""
+
+    path: str
+    """A place in its config, `/url`, or a name that its code reads, `ctx.order`."""
+    before: Any
+    after: Any
+    """None, too, for what is not there or cannot be resolved."""
+
+
+def changed_input(node: PlanNode, before: Mapping[str, Any], now: Mapping[str, Any]) -> ChangedInput | None:
+    """The first thing that an activation would be given otherwise; None: it is given the same."""
     code = node.config.get("code") if node.type in _CODE_TYPES else None
     if isinstance(code, str):
-        for name in _names_read(code, before, now):
-            if not json_equal(before.get(name), now.get(name)):
-                return f"ctx.{name}"
-        return None
+        return _changed_name(_names_read(code, before, now), before, now)
     for pointer, text in texts_in(dict(node.config)):
-        if "{{" in text and not _equal(text, before, now):
-            return pointer
+        if "{{" in text and (changed := _changed(text, before, now)) is not None:
+            return ChangedInput(pointer, *changed)
     if node.is_cursor and before.get(CURSOR_POSITION) != now.get(CURSOR_POSITION):
-        return "/source"
+        return ChangedInput("/source", before.get(CURSOR_POSITION), now.get(CURSOR_POSITION))
     if node.type in _READ_CONFIG_ONLY:
         return None
-    return next((f"ctx.{name}" for name in {*before, *now} if not json_equal(before.get(name), now.get(name))), None)
+    return _changed_name(sorted({*before, *now}), before, now)
+
+
+def secrets_read(node: PlanNode) -> frozenset[str]:
+    """The secrets that the templates of its config name: their values may have changed since."""
+    return frozenset(name for _, template in config_templates(dict(node.config)) for name in template.secret_names)
+
+
+def _changed_name(names: Sequence[str], before: Mapping[str, Any], now: Mapping[str, Any]) -> ChangedInput | None:
+    for name in names:
+        if not json_equal(before.get(name), now.get(name)):
+            return ChangedInput(f"ctx.{name}", before.get(name), now.get(name))
+    return None
 
 
 def _names_read(code: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
@@ -65,19 +83,23 @@ def _names_read(code: str, before: Mapping[str, Any], now: Mapping[str, Any]) ->
     return sorted({*before, *now})
 
 
-def _equal(text: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Whether a template has the same value in both contexts. Secrets are compared by name, which is part of the
-    text."""
+def _changed(text: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[Any, Any] | None:
+    """Both values of a template, if they differ. Secrets count by name, which is part of the text."""
     try:
         template = compile_template(text, secrets=True)
     except AnabranchError:
-        return True  # not a template: text with braces
+        return None  # no template: text with braces
     if template.secret_names:
-        return all(_at(path, before) == _at(path, now) for path in template.needs)
-    return json_equal(_resolved(template, before), _resolved(template, now))
+        values = ((_at(path, before), _at(path, now)) for path in sorted(template.needs, key=str))
+        return next((each for each in values if not json_equal(*each)), None)
+    was, is_now = _resolved(template, before), _resolved(template, now)
+    if json_equal(was, is_now):
+        return None
+    return was[0] if isinstance(was, list) else None, is_now[0] if isinstance(is_now, list) else None
 
 
 def _resolved(template: Any, context: Mapping[str, Any]) -> Any:
+    """The value, in a list; or the code of the error."""
     try:
         return [template.resolve(context)]
     except AnabranchError as error:

@@ -11,6 +11,7 @@ from anabranch.engine.rules.events import Event, EventType
 from anabranch.engine.rules.payloads import (
     FunctionPaused,
     FunctionPostponed,
+    LeftBehind,
     read_retry_time,
     read_system,
     read_wait,
@@ -51,14 +52,21 @@ class CodedCheck(RunCheck):
     def take_activation(self, event: Event) -> None:
         """Take a row about a step or the function."""
         if event.type is EventType.SYSTEM_SET:
-            if isinstance(read_system(event.payload), FunctionPostponed):
-                self._is_running = False
-        elif event.type is EventType.INSTANCE_RECOVERED:
+            self._take_note(event)
+        elif event.type in (EventType.INSTANCE_RECOVERED, EventType.FORKED_FROM):
             return
         elif event.node_id == FUNCTION_NODE_ID:
             self._function(event)
         else:
             self._step(event)
+
+    def _take_note(self, event: Event) -> None:
+        said = read_system(event.payload)
+        function = self.open.get(FUNCTION_KEY)
+        if isinstance(said, FunctionPostponed):
+            self._is_running = False
+        elif said == LeftBehind(EventType.INSTANCE_REOPENED) and function is not None:
+            function.is_retrying = True  # the run that this one was forked from had been retried
 
     # -- the function ---------------------------------------------------------------------
     def _function(self, event: Event) -> None:

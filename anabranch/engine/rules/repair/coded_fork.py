@@ -1,0 +1,257 @@
+"""The plan of a fork of a coded run: the rows of its log whose steps are reused, as they are.
+
+Pure. Called by the service. Rows keep their seqs and times, because the marks of steps name rows, and timers are told
+apart by their time. A row that does not go along becomes a note with its seq. What a step followed is in its mark:
+where the end of a step does not go along, neither do the steps that followed it. Whether the function makes the calls
+of this log, its first call judges, before it executes anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from anabranch.engine.rules.coded.coded_plan import CodedPlan
+from anabranch.engine.rules.coded.names import FUNCTION_KEY, FUNCTION_NODE_ID, FUNCTION_SCOPE, NO_MARK, Mark, StepKind
+from anabranch.engine.rules.events import ENDINGS, TERMINALS, Event, EventType
+from anabranch.engine.rules.evolve import evolve, new_state
+from anabranch.engine.rules.payloads import (
+    FunctionPaused,
+    FunctionPostponed,
+    InputSet,
+    LeftBehind,
+    read_system,
+    read_wait,
+    signal_taken,
+)
+from anabranch.engine.rules.repair.fork_plan import (
+    FORK_BYTES_MAX,
+    FORK_ROWS_MAX,
+    Because,
+    ForkCut,
+    ForkPlan,
+    Place,
+    Source,
+    forked_from,
+    place_entry,
+)
+from anabranch.engine.rules.shared.left_out import is_left_out
+from anabranch.engine.rules.shared.run_state import InstanceHead
+from anabranch.engine.rules.values import Payload
+from anabranch.errors import RunError, RunTooLarge
+
+_WAITS = frozenset({StepKind.SLEEP, StepKind.EVENT})
+_OF_FUNCTION = frozenset({EventType.NODE_DISPATCHED, EventType.NODE_WAITING})
+_OF_CRASHES = frozenset({EventType.INSTANCE_RECOVERED, EventType.INSTANCE_REOPENED, EventType.FORKED_FROM})
+
+
+def plan_coded_fork(
+    source: Source, plan: CodedPlan, head: InstanceHead, given: Payload, *, cut: ForkCut, now: int
+) -> ForkPlan:
+    """The plan of a run with this head, plan and input that reuses what `cut` lets it. Raises RunTooLarge."""
+    return _CodedFork(source, plan, head, cut, now).made(given)
+
+
+@dataclass(slots=True)
+class _Recorded:
+    """A step of the recorded run."""
+
+    place: Place
+    mark: Mark
+    rows: list[int] = field(default_factory=list)
+    ending: Event | None = None
+    attempt: int = 0
+    """Of the function, when the step ended."""
+    was_redone: bool = False
+    """A reopening has left out an earlier failure of it."""
+
+
+class _CodedFork:
+    def __init__(self, source: Source, plan: CodedPlan, head: InstanceHead, cut: ForkCut, now: int) -> None:
+        self._source, self._cut, self._now = source, cut, now
+        self._last = source.log[-1].seq if cut.seq is None else cut.seq
+        self._plan = ForkPlan([], new_state(plan, replace(head, deadline_at=None)))
+        self._steps: dict[Place, _Recorded] = {}
+        self._attempt = 0
+        self._reopened_seq = 0
+        """The last reopening before the cut."""
+        self._taken_by: dict[int, Place] = {}
+        """Signals that were taken by the cut, by their rows."""
+        for event in source.log:
+            if not is_left_out(source.head.left_out, event.seq):
+                self._read(event)
+            elif event.node_id and event.type is EventType.NODE_FAILED:
+                self._step_of(event).was_redone = True
+        self._because: dict[Place, Because | None] = {}
+        """Of the steps that do not go along; None: they follow one that does not."""
+
+    def made(self, given: Payload) -> ForkPlan:
+        self._choose()
+        plan = self._plan
+        for event in self._rows(given):
+            evolve(plan.state, event)
+            plan.events.append(event)
+        if len(plan.events) > FORK_ROWS_MAX or plan.state.log_bytes > FORK_BYTES_MAX:
+            raise RunTooLarge(f"the fork would copy more than {FORK_ROWS_MAX:,} rows or {FORK_BYTES_MAX:,} bytes")
+        function = plan.state.activation(*FUNCTION_KEY)
+        if function is not None and FUNCTION_KEY not in plan.state.running:
+            ready = FunctionPaused(ready=True).payload
+            self._append(EventType.NODE_WAITING, FUNCTION_NODE_ID, function.attempt, ready)
+        self._describe()
+        said = forked_from(self._source, self._last, reused=len(plan.reuse))
+        self._append(EventType.FORKED_FROM, "", 0, said.payload)
+        return plan
+
+    def _append(self, event_type: EventType, node_id: str, attempt: int, payload: Payload) -> None:
+        state = self._plan.state
+        event = Event(state.last_seq + 1, event_type, node_id, FUNCTION_SCOPE, attempt, payload, self._now)
+        evolve(state, event)
+        self._plan.events.append(event)
+
+    # -- the recorded run -----------------------------------------------------------------
+    def _read(self, event: Event) -> None:
+        if event.type is EventType.INSTANCE_REOPENED and event.seq <= self._last:
+            self._reopened_seq = event.seq
+        if event.type is EventType.NODE_DISPATCHED and event.node_id == FUNCTION_NODE_ID:
+            self._attempt = event.attempt
+        if event.node_id == FUNCTION_NODE_ID:
+            return
+        step = self._step_of(event)
+        step.rows.append(event.seq)
+        if event.type in ENDINGS:
+            step.ending, step.attempt = event, self._attempt
+        if event.type is EventType.NODE_WAITING and event.seq <= self._last:
+            taken = signal_taken(read_wait(event.payload))
+            if taken is not None:
+                self._taken_by[taken.seq] = step.place
+
+    def _step_of(self, event: Event) -> _Recorded:
+        place = (event.node_id, event.scope)
+        return self._steps.setdefault(place, _Recorded(place, event.mark or NO_MARK))
+
+    # -- choosing -------------------------------------------------------------------------
+    def _choose(self) -> None:
+        """Which steps do not go along, and why: in the order of their first rows, so that followers come later."""
+        causes, gone, told = self._causes(), set[int](), list[int]()
+        steps = sorted((step for step in self._steps.values() if step.rows), key=lambda step: step.rows[0])
+        for step in steps:
+            because = self._why_not(step, causes)
+            follows = any(row in gone or row > self._last for row in step.mark.rows)
+            if because is None and not follows:
+                continue
+            self._because[step.place] = None if follows else because
+            gone.update(step.rows)
+            if step.ending is not None and step.ending.type is not EventType.NODE_SKIPPED:
+                told.append(step.ending.seq)
+        # Why the function cancelled a step, no mark says: perhaps because of an end that does not go along.
+        first_told = min(told, default=self._last + 1)
+        for step in steps:
+            ending = step.ending
+            if ending is not None and ending.type is EventType.NODE_SKIPPED and ending.seq > first_told:
+                self._because.setdefault(step.place, Because.NOT_ENDED)
+
+    def _why_not(self, step: _Recorded, causes: frozenset[Place] | None) -> Because | None:
+        ending, cut = step.ending, self._cut
+        if ending is None:
+            return Because.NOT_ENDED
+        if ending.seq > self._last:
+            return Because.AFTER_CUT
+        if (step.place[0], None) in cut.chosen or step.place in cut.chosen:
+            return Because.CHOSEN
+        if ending.type is not EventType.NODE_FAILED:
+            return None
+        is_cause = step.attempt == self._attempt if causes is None else step.place in causes
+        # After a reopening a handled failure is one of the attempt that follows, too: this no row could say here.
+        was_reopened = ending.seq < self._reopened_seq
+        return Because.FAILED if cut.redo_failed or is_cause or was_reopened else None
+
+    def _causes(self) -> frozenset[Place] | None:
+        """The steps that the run failed with, as far as it had ended by the cut; None: its log does not say."""
+        end = self._source.log[-1]
+        if end.type is not EventType.INSTANCE_FAILED or end.seq > self._last:
+            return frozenset()
+        error = RunError.from_json(end.payload.value)
+        return None if error.steps is None else frozenset(error.steps)
+
+    # -- copying --------------------------------------------------------------------------
+    def _rows(self, given: Payload) -> list[Event]:
+        """The rows up to the cut: as they are, or as notes; without the notes at the end."""
+        source = self._source
+        rows = [event for event in source.log if event.seq <= self._last]
+        suspended, failed = _unresumed(rows), _open_failure(rows)
+        copied = [replace(rows[0], payload=InputSet(given).payload)]
+        for event in rows[1:]:
+            goes = not is_left_out(source.head.left_out, event.seq) and event.seq not in (suspended, failed)
+            copied.append(event if goes and self._goes_along(event) else _note(event))
+        while _is_note(copied[-1]):
+            copied.pop()
+        return copied
+
+    def _goes_along(self, event: Event) -> bool:
+        if event.type in TERMINALS or event.type in _OF_CRASHES:
+            return False
+        if event.type is EventType.SIGNAL_RECEIVED:
+            taker = self._taken_by.get(event.seq)
+            return self._cut.signals if taker is None else taker not in self._because
+        if event.type is EventType.SYSTEM_SET:
+            return not isinstance(read_system(event.payload), FunctionPostponed)
+        if event.node_id == FUNCTION_NODE_ID:
+            return True
+        place = (event.node_id, event.scope)
+        begins_again = self._steps[place].was_redone and event.type is EventType.NODE_DISPATCHED
+        return place not in self._because and not begins_again
+
+    # -- saying what comes of it ----------------------------------------------------------
+    def _describe(self) -> None:
+        plan = self._plan
+        for step in sorted(self._steps.values(), key=lambda step: step.rows[0] if step.rows else 0):
+            if not step.rows:
+                continue
+            if step.place not in self._because:
+                assert step.ending is not None, "what is open does not go along"
+                plan.reuse.append(place_entry(step.place, seq=step.ending.seq))
+                continue
+            effect = "none" if step.mark.kind in _WAITS else "again"
+            because = self._because[step.place]
+            if because is None:
+                plan.undecided.append(place_entry(step.place, effect=effect))
+            else:
+                plan.run.append(place_entry(step.place, because=because, effect=effect))
+        arrived = [
+            event.seq
+            for event in self._source.log
+            if event.type is EventType.SIGNAL_RECEIVED and event.seq <= self._last and event.seq not in self._taken_by
+        ]
+        copied = len(arrived) if self._cut.signals else 0
+        plan.signals = {"copied": copied, "left": len(arrived) - copied}
+
+
+def _is_note(event: Event) -> bool:
+    return event.type is EventType.SYSTEM_SET and isinstance(read_system(event.payload), LeftBehind)
+
+
+def _note(event: Event) -> Event:
+    """What stands for a row that does not go along."""
+    return Event(event.seq, EventType.SYSTEM_SET, "", "", 0, LeftBehind(event.type).payload, event.created_at)
+
+
+def _unresumed(rows: Sequence[Event]) -> int:
+    """The row that suspended the run at the end of these; 0: it goes on."""
+    found = 0
+    for event in rows:
+        if event.type is EventType.INSTANCE_SUSPENDED:
+            found = event.seq
+        elif event.type is EventType.INSTANCE_RESUMED:
+            found = 0
+    return found
+
+
+def _open_failure(rows: Sequence[Event]) -> int:
+    """The row of the function's last failure, if it was not called in another attempt since; 0: there is none."""
+    found = 0
+    for event in rows:
+        if event.node_id == FUNCTION_NODE_ID and event.type is EventType.NODE_ATTEMPT_FAILED:
+            found = event.seq
+        elif event.node_id == FUNCTION_NODE_ID and event.type is EventType.NODE_DISPATCHED:
+            found = 0
+    return found

@@ -1,0 +1,132 @@
+"""Forks: write one, or say what it would come to.
+
+Whether the function of a coded workflow makes the calls of a log only its code can say. Where the code is here, the dry
+run calls it with the log; otherwise a run of the system's own does (`fork_check`), in a worker that has the code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Mapping
+from typing import Any
+
+from anabranch.durable.definition import Registry, Workflow
+from anabranch.durable.history_replay import Agreement, replay_function
+from anabranch.engine.ports import Store
+from anabranch.engine.rules.coded.coded_plan import CodedPlan
+from anabranch.engine.rules.events import Status
+from anabranch.errors import AnabranchError, ForkRefused, NonRetryable, NotFound, StoreUnavailable
+from anabranch.forks.fork_check import CHECK_OPTIONS, check_name
+from anabranch.run_requests import SAME_INPUT, ForkOptions, StartOptions, read_fork
+from anabranch.service.repair.fork_verbs import PlannedFork
+from anabranch.service.runs.run_waits import RunWaits
+from anabranch.service.workflow_service import WorkflowService
+
+# 30 s for a worker that has the code: it takes the check within a second, and calls the function for at most five.
+CHECK_S = 30.0
+
+
+class ForkService:
+    """Forks runs of tenants, and plans forks."""
+
+    def __init__(self, code: Registry) -> None:
+        """`code` are the coded workflows that can be called here."""
+        self._code = code
+        self._workflows: WorkflowService | None = None
+        self._store: Store | None = None
+
+    def connect(self, workflows: WorkflowService, store: Store) -> None:
+        """Fork the runs of this service from now on."""
+        self._workflows, self._store = workflows, store
+
+    async def fork(
+        self, instance_id: str, request: Mapping[str, Any], options: ForkOptions, *, tenant_id: str, waits: RunWaits
+    ) -> dict[str, Any]:
+        """Start a fork, or with `dry_run` its plan, or the run that makes the plan if that takes longer.
+
+        `request` is what the options were read from. Raises what `WorkflowService.fork_run` raises.
+        """
+        workflows, input_ = self._connected, request.get("input", SAME_INPUT)
+        if not options.dry_run:
+            return await workflows.fork_run(instance_id, options, tenant_id=tenant_id, input_=input_)
+        planned = await workflows.planned_fork(instance_id, options, tenant_id=tenant_id, input_=input_)
+        if not isinstance(planned.plan, CodedPlan):
+            return planned.as_json()
+        found = self._code.find(planned.head.workflow_name, planned.head.workflow_version)
+        if found is not None:
+            return await _judged(planned, planned.plan, found)
+        return await self._checked_elsewhere(planned, request, waits)
+
+    async def check(self, check_id: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """The step of a check: the plan of the fork that its input asks for. Raises NonRetryable for refusals."""
+        assert self._store is not None, "connect comes before any run"
+        check = await self._store.get_instance(check_id)
+        if check is None:
+            raise NonRetryable(f"run {check_id} was removed", code=NotFound.code)
+        try:
+            options, input_ = read_fork(asked["request"])
+            planned = await self._connected.planned_fork(
+                asked["instanceID"], options, tenant_id=check.head.tenant_id, input_=input_
+            )
+            head = planned.head
+            found = self._code.find(head.workflow_name, head.workflow_version)
+            assert found is not None and isinstance(planned.plan, CodedPlan), "a worker takes checks of what it knows"
+            return await _judged(planned, planned.plan, found)
+        except StoreUnavailable:
+            raise
+        except AnabranchError as refusal:
+            raise NonRetryable(refusal.message, code=refusal.code) from None
+
+    async def _checked_elsewhere(
+        self, planned: PlannedFork, request: Mapping[str, Any], waits: RunWaits
+    ) -> dict[str, Any]:
+        assert self._store is not None, "connect comes before any run"
+        head, tenant_id = planned.head, planned.row.head.tenant_id
+        known = await self._store.register_code(
+            name=check_name(head.workflow_name),
+            version=head.workflow_version,
+            definition={"workflowOptions": dict(CHECK_OPTIONS)},
+        )
+        started = await self._connected.execute_workflow(
+            known.workflow_id,
+            {"instanceID": planned.row.head.instance_id, "request": {**request, "version": head.workflow_version}},
+            StartOptions(version=head.workflow_version, started_by=planned.options.started_by),
+            tenant_id=tenant_id,
+        )
+        await waits.until_ended(started.instance_id, tenant_id=tenant_id, wait_s=CHECK_S, is_gone=lambda: False)
+        outcome = await self._connected.get_outcome(started.instance_id, tenant_id=tenant_id)
+        if outcome["status"] == Status.COMPLETED:
+            plan: dict[str, Any] = outcome["output"]
+            return plan
+        if outcome["status"] == Status.FAILED:
+            raise ForkRefused(outcome["error"]["message"])
+        return {"instanceID": started.instance_id, "status": outcome["status"]}
+
+    @property
+    def _connected(self) -> WorkflowService:
+        assert self._workflows is not None, "connect comes before any run"
+        return self._workflows
+
+
+async def _judged(planned: PlannedFork, plan: CodedPlan, found: Workflow) -> dict[str, Any]:
+    """The plan, with what the function does when it is called with this log. Raises ForkRefused."""
+    replay = replay_function(found, plan, planned.head, planned.fork.events)
+    # In a context of its own: within a step no other one can be asked for.
+    replayed = await asyncio.create_task(replay, context=contextvars.Context())
+    if replayed.ends == "returns":
+        raise ForkRefused("nothing would run: all outcomes of the recorded run are good for the new one")
+    if replayed.ends == "raises":
+        raise ForkRefused(f"the new run would fail at once: {replayed.message}")
+    answer = planned.as_json()
+    if replayed.agreement is Agreement.DIFFERENT:
+        message = f"the function does not make the calls of this log: {replayed.message}"
+        answer["warnings"].append(f"{message}; the fork would be SUSPENDED (NONDETERMINISM)")
+    elif replayed.agreement is Agreement.UNKNOWN:
+        answer["warnings"].append(f"whether the function makes the calls of this log is not known: {replayed.message}")
+    elif replayed.step is not None and all(replayed.step != (each["nodeID"], each["scope"]) for each in answer["run"]):
+        name, scope = replayed.step
+        if all((each["nodeID"], each["scope"]) != replayed.step for each in answer["undecided"]):
+            answer["run"].append({"nodeID": name, "scope": scope, "because": "NEW", "effect": "first"})
+    answer["agreement"] = replayed.agreement.value
+    return answer

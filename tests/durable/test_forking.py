@@ -1,0 +1,276 @@
+"""Forks of coded runs: the rows of their steps go along, and the function judges before anything is executed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from anabranch.durable.definition import workflow
+from anabranch.durable.step_error import StepError
+from anabranch.engine.rules.verify.check_log import check_log
+from anabranch.errors import ForkRefused, PlanChanged
+from anabranch.run_requests import RetryOptions, read_fork
+from tests.durable.conftest import TENANT, MakePlace, Place
+
+ONCE = {"attempts": 1}
+
+
+class World:
+    """What steps have done, and what is broken."""
+
+    def __init__(self) -> None:
+        self.calls: Counter[str] = Counter()
+        self.broken: set[str] = set()
+
+    def call(self, name: str, *told: Any) -> str:
+        self.calls[name] += 1
+        if name in self.broken:
+            raise ValueError(f"{name} is broken")
+        return f"{name} {self.calls[name]}"
+
+
+WORLD = World()
+
+
+@pytest.fixture(autouse=True)
+def world() -> Iterator[World]:
+    WORLD.calls.clear()
+    WORLD.broken.clear()
+    yield WORLD
+
+
+async def step(ctx: Any, name: str, *told: Any) -> Any:
+    def call(*told: Any) -> str:
+        return WORLD.call(name, *told)
+
+    return await ctx.step.run(name, call, *told, retry=ONCE)
+
+
+@workflow(name="line", retry=ONCE)
+async def line(ctx: Any, input: Any) -> Any:
+    first = await step(ctx, "first")
+    second = await step(ctx, "second", first)
+    return await step(ctx, "third", second)
+
+
+@workflow(name="line", version=2, retry=ONCE)
+async def corrected(ctx: Any, input: Any) -> Any:
+    second = await step(ctx, "second", await step(ctx, "first"))
+    try:
+        return await step(ctx, "third", second)
+    except StepError:
+        return await step(ctx, "instead")
+
+
+@workflow(name="line", version=3, retry=ONCE)
+async def another(ctx: Any, input: Any) -> Any:
+    return await step(ctx, "third", await step(ctx, "second", "other arguments"))
+
+
+@workflow(name="branches", retry=ONCE)
+async def branches(ctx: Any, input: Any) -> Any:
+    async def branch(name: str) -> Any:
+        return await step(ctx, f"{name}-after", await step(ctx, name))
+
+    together = await asyncio.gather(branch("left"), branch("right"))
+    return await step(ctx, "last", *together)
+
+
+@workflow(name="waits", retry=ONCE)
+async def waits(ctx: Any, input: Any) -> Any:
+    before = await step(ctx, "before")
+    paid = await ctx.step.wait_for_event("paid")
+    if "function" in WORLD.broken:
+        raise NameError("shipped")
+    return [before, paid, await step(ctx, "after")]
+
+
+@workflow(name="parent", retry=ONCE)
+async def parent(ctx: Any, input: Any) -> Any:
+    below = await ctx.step.invoke("below", "line", input)
+    return [below, await step(ctx, "own")]
+
+
+async def ended(place: Place, name: str, status: str) -> dict[str, Any]:
+    run = await place.ended(await place.start(name, {}, version=1))
+    assert run["status"] == status, run
+    return run
+
+
+async def fork(place: Place, run: dict[str, Any], **asked: Any) -> dict[str, Any]:
+    services = place.services
+    options, _ = read_fork(asked)
+    return await services.forks.fork(run["instanceID"], asked, options, tenant_id=TENANT, waits=services.waits)
+
+
+async def forked(place: Place, run: dict[str, Any], **asked: Any) -> dict[str, Any]:
+    """The fork, once it has ended."""
+    started = await fork(place, run, **asked)
+    after = await place.ended(started["instanceID"])
+    assert after["forkedFrom"] == run["instanceID"]
+    return after
+
+
+async def check(place: Place, run: dict[str, Any]) -> None:
+    """The log of a fork is one that the rules could write."""
+    engine = place.services.engine
+    row = await engine.store.get_instance(run["instanceID"])
+    assert row is not None
+    log = await engine.store.read_log(run["instanceID"])
+    assert check_log(await engine.plans.plan_of(row.head), row.head, log) == []
+
+
+def names(listed: list[dict[str, Any]]) -> list[str]:
+    return [each["nodeID"] + each["scope"] for each in listed]
+
+
+async def test_a_fork_at_a_step_reuses_what_it_does_not_follow(make_place: MakePlace) -> None:
+    place = await make_place(line)
+    run = await ended(place, "line", "COMPLETED")
+    planned = await fork(place, run, at={"nodeID": "second"}, dryRun=True)
+    assert names(planned["reuse"]) == ["first"]
+    assert [(each["nodeID"], each["because"], each["effect"]) for each in planned["run"]] == [
+        ("second", "CHOSEN", "again")
+    ]
+    assert names(planned["undecided"]) == ["third"]
+    assert (planned["agreement"], planned["warnings"]) == ("same", [])
+    assert WORLD.calls["second"] == 1, "a dry run executes nothing"
+
+    after = await forked(place, run, at={"nodeID": "second"}, ifPlan=planned["plan"])
+    assert (after["status"], after["output"]) == ("COMPLETED", "third 2")
+    assert WORLD.calls == {"first": 1, "second": 2, "third": 2}
+    await check(place, after)
+    with pytest.raises(PlanChanged):
+        await fork(place, run, ifPlan=planned["plan"], at={"nodeID": "third"})
+
+
+async def test_a_cut_at_a_row_keeps_the_rows_before_it_as_they_are(make_place: MakePlace) -> None:
+    place = await make_place(line)
+    run = await ended(place, "line", "COMPLETED")
+    store = place.services.engine.store
+    log = await store.read_log(run["instanceID"])
+    seq = next(event.seq for event in log if event.node_id == "second")
+    planned = await fork(place, run, at={"seq": seq}, dryRun=True)
+    assert names(planned["reuse"]) == ["first", "second"]
+    assert [(each["nodeID"], each["because"]) for each in planned["run"]] == [("third", "AFTER_CUT")]
+    after = await forked(place, run, at={"seq": seq})
+    assert WORLD.calls == {"first": 1, "second": 1, "third": 2}
+    copied = await store.read_log(after["instanceID"])
+    for was, is_now in zip(log[1:seq], copied[1:seq], strict=True):
+        assert (was.seq, was.type, was.payload, was.created_at, was.mark, was.arguments) == (
+            is_now.seq,
+            is_now.type,
+            is_now.payload,
+            is_now.created_at,
+            is_now.mark,
+            is_now.arguments,
+        )
+
+
+async def test_the_steps_that_a_run_failed_with_are_executed_again(make_place: MakePlace) -> None:
+    place = await make_place(line, corrected)
+    WORLD.broken.add("third")
+    run = await ended(place, "line", "FAILED")
+    planned = await fork(place, run, dryRun=True)
+    assert [(each["nodeID"], each["because"]) for each in planned["run"]] == [("third", "FAILED")]
+    after = await forked(place, run, version=2)
+    assert (after["status"], after["version"], after["output"]) == ("COMPLETED", 2, "instead 1")
+    assert WORLD.calls == {"first": 1, "second": 1, "third": 2, "instead": 1}
+    await check(place, after)
+
+
+async def test_branches_that_do_not_follow_the_chosen_step_are_reused(make_place: MakePlace) -> None:
+    place = await make_place(branches)
+    run = await ended(place, "branches", "COMPLETED")
+    planned = await fork(place, run, at={"nodeID": "left"}, dryRun=True)
+    assert names(planned["reuse"]) == ["right", "right-after"]
+    assert (names(planned["run"]), names(planned["undecided"])) == (["left"], ["left-after", "last"])
+    after = await forked(place, run, redo=[{"nodeID": "left"}])
+    assert after["status"] == "COMPLETED"
+    assert WORLD.calls == {"left": 2, "left-after": 2, "right": 1, "right-after": 1, "last": 2}
+    await check(place, after)
+
+
+async def test_code_that_does_not_make_the_calls_of_the_log_executes_nothing(make_place: MakePlace) -> None:
+    place = await make_place(line, another)
+    WORLD.broken.add("third")
+    run = await ended(place, "line", "FAILED")
+    planned = await fork(place, run, version=3, dryRun=True)
+    assert planned["agreement"] == "different"
+    assert "NONDETERMINISM" in planned["warnings"][0]
+    started = await fork(place, run, version=3)
+
+    def is_judged(found: dict[str, Any]) -> bool:
+        noted = found.get("note") or found.get("suspended")
+        return noted is not None and "NONDETERMINISM" in str(noted)
+
+    await place.until(started["instanceID"], is_judged)
+    assert WORLD.calls == {"first": 1, "second": 1, "third": 1}, "nothing was executed"
+
+
+async def test_open_waits_begin_anew_and_kept_signals_go_along(make_place: MakePlace) -> None:
+    place = await make_place(waits)
+    run_id = await place.start("waits", {})
+    run = await place.waiting(run_id)
+    again = await fork(place, run)
+    await place.waiting(again["instanceID"])
+    assert (await fork(place, run, dryRun=True))["warnings"] != [], "it is open still"
+    assert await place.signal(again["instanceID"], "paid", 7)
+    assert (await place.ended(again["instanceID"]))["output"] == ["before 1", 7, "after 1"]
+    await place.signal(run_id, "note", 1)
+    await place.signal(run_id, "paid", 8)
+    run = await place.ended(run_id)
+    planned = await fork(place, run, at={"nodeID": "after"}, dryRun=True)
+    assert planned["signals"] == {"copied": 1, "left": 0}
+    assert names(planned["reuse"]) == ["before", "paid"]
+    left = await fork(place, run, at={"nodeID": "after"}, signals="none", dryRun=True)
+    assert left["signals"] == {"copied": 0, "left": 1}
+    after = await forked(place, run, at={"nodeID": "after"})
+    assert after["output"] == ["before 1", 8, "after 3"]
+    await check(place, after)
+
+
+async def test_a_retried_run_can_be_forked(make_place: MakePlace) -> None:
+    place = await make_place(waits)
+    WORLD.broken.add("function")
+    run_id = await place.start("waits", {})
+    await place.signal(run_id, "paid", 7)
+    assert (await place.ended(run_id))["status"] == "FAILED"
+    WORLD.broken.clear()
+    await place.services.workflows.retry_run(run_id, RetryOptions(), tenant_id=TENANT, by="test")
+    run = await place.until(run_id, lambda found: found["status"] == "COMPLETED")
+    after = await forked(place, run, at={"nodeID": "after"})
+    assert (after["status"], after["output"]) == ("COMPLETED", ["before 1", 7, "after 2"])
+    await check(place, after)
+
+
+async def test_children_that_have_completed_are_reused_by_their_output(make_place: MakePlace) -> None:
+    place = await make_place(parent, line)
+    run = await ended(place, "parent", "COMPLETED")
+    assert (await forked(place, run, at={"nodeID": "own"}))["output"] == ["third 1", "own 2"]
+    assert WORLD.calls["first"] == 1
+    after = await forked(place, run, at={"nodeID": "below"})
+    assert after["output"] == ["third 2", "own 3"], "another child was started"
+
+
+async def test_a_fork_that_would_execute_nothing_is_refused_beforehand(make_place: MakePlace) -> None:
+    place = await make_place(line)
+    run = await ended(place, "line", "COMPLETED")
+    with pytest.raises(ForkRefused, match="nothing would run"):
+        await fork(place, run, dryRun=True)
+    with pytest.raises(ForkRefused, match="follows no graph"):
+        await fork(place, run, graph={"nodes": []})
+
+
+async def test_a_process_without_the_code_lets_a_worker_call_the_function(make_place: MakePlace) -> None:
+    worker, server = await make_place(line), await make_place(works=False)
+    run = await ended(worker, "line", "COMPLETED")
+    planned = await fork(server, run, at={"nodeID": "third"}, dryRun=True)
+    assert (names(planned["reuse"]), names(planned["run"])) == (["first", "second"], ["third"])
+    assert planned == await fork(worker, run, at={"nodeID": "third"}, dryRun=True)
+    with pytest.raises(ForkRefused, match="nothing would run"):
+        await fork(server, run, dryRun=True)

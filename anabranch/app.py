@@ -241,7 +241,7 @@ class App:
         bulk_actions = BulkActions()
         bulk = bulk_workflow(bulk_actions)
         code = role.code if role.works else Registry()
-        forks = ForkService(code)
+        forks = ForkService(code, system=(bulk.name,))
         runner = Runner(
             code,
             children=children,

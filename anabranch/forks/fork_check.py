@@ -28,6 +28,11 @@ def check_name(workflow: str) -> str:
     return _PREFIX + workflow
 
 
+def is_check(workflow: str) -> bool:
+    """Is it the name of a workflow that checks forks?"""
+    return workflow.startswith(_PREFIX)
+
+
 class SystemCode(Registry):
     """The system's own workflows: those given, and a check of forks for each coded workflow that is known here."""
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from anabranch.durable.definition import Registry, Workflow
 from anabranch.durable.history_replay import Agreement, replay_function
 from anabranch.engine.ports import Store
-from anabranch.engine.rules.coded.coded_plan import CodedPlan
+from anabranch.engine.rules.coded.coded_plan import CODED_KIND, CodedPlan
 from anabranch.engine.rules.events import Status
 from anabranch.errors import AnabranchError, ForkRefused, NonRetryable, NotFound, StoreUnavailable
-from anabranch.forks.fork_check import CHECK_OPTIONS, check_name
+from anabranch.forks.fork_check import CHECK_OPTIONS, check_name, is_check
 from anabranch.run_requests import SAME_INPUT, ForkOptions, StartOptions, read_fork
 from anabranch.service.repair.fork_verbs import PlannedFork
 from anabranch.service.runs.run_waits import RunWaits
@@ -30,9 +30,10 @@ CHECK_S = 30.0
 class ForkService:
     """Forks runs of tenants, and plans forks."""
 
-    def __init__(self, code: Registry) -> None:
-        """`code` are the coded workflows that can be called here."""
+    def __init__(self, code: Registry, *, system: Collection[str] = ()) -> None:
+        """`code` are the coded workflows that can be called here; `system` names those of the system's own."""
         self._code = code
+        self._system = frozenset(system)
         self._workflows: WorkflowService | None = None
         self._store: Store | None = None
 
@@ -48,6 +49,9 @@ class ForkService:
         `request` is what the options were read from. Raises what `WorkflowService.fork_run` raises.
         """
         workflows, input_ = self._connected, request.get("input", SAME_INPUT)
+        head = (await workflows.get_run_status(instance_id, tenant_id=tenant_id)).head
+        if head.kind == CODED_KIND and (head.workflow_name in self._system or is_check(head.workflow_name)):
+            raise ForkRefused(f"run {instance_id} is one of the system's own", hint="Start another one.")
         if not options.dry_run:
             return await workflows.fork_run(instance_id, options, tenant_id=tenant_id, input_=input_)
         planned = await workflows.planned_fork(instance_id, options, tenant_id=tenant_id, input_=input_)

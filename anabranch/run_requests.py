@@ -162,6 +162,8 @@ class StartedRun:
     status: Status
     created: bool
     """False: the idempotency key met an earlier run."""
+    newest: str | None = None
+    """Of an earlier run: the newest one that repeats it, directly or through others."""
 
 
 def check_start(*, version: object, retention_days: object) -> None:

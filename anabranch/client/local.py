@@ -82,14 +82,22 @@ class LocalGateway:
     async def start_run(self, workflow: str, input_: Any, options: StartOptions = START_NOW) -> StartedRun:
         """Start a run; it is durable when this returns."""
         options = replace(options, started_by=self._actor)
-        return await self._service.execute_workflow(workflow, input_, options, tenant_id=self._tenant_id)
+        started = await self._service.execute_workflow(workflow, input_, options, tenant_id=self._tenant_id)
+        return await self._with_newest(started)
 
     async def rerun_run(
         self, instance_id: str, options: StartOptions = START_NOW, *, input_: Any = SAME_INPUT
     ) -> StartedRun:
         """Start a new run like another one."""
         options = replace(options, started_by=self._actor)
-        return await self._service.rerun(instance_id, options, tenant_id=self._tenant_id, input_=input_)
+        started = await self._service.rerun(instance_id, options, tenant_id=self._tenant_id, input_=input_)
+        return await self._with_newest(started)
+
+    async def _with_newest(self, started: StartedRun) -> StartedRun:
+        if started.created:
+            return started
+        newest = await self._service.newest_rerun(started.instance_id, tenant_id=self._tenant_id)
+        return started if newest is None else replace(started, newest=newest.head.instance_id)
 
     async def list_runs(self, wanted: RunFilter, *, limit: int, cursor: str | None = None) -> dict[str, Any]:
         """A page of runs, newest first."""

@@ -324,7 +324,8 @@ class RemoteGateway:
         run = answer.document()
         # Nobody else has a key that was made here: the run that it met is this one.
         created = answer.status == 201 or key is None
-        return StartedRun(str(run["instanceID"]), Status(run["status"]), created)
+        newest = (run.get("newest") or {}).get("instanceID")
+        return StartedRun(str(run["instanceID"]), Status(run["status"]), created, newest)
 
     async def _all(self, *path: str, query: dict[str, Any] | None = None) -> list[dict[str, Any]]:
         return [item async for page in self._pages(*path, query=query) for item in page]

@@ -276,3 +276,16 @@ def test_openapi_needs_no_server(anabranch: Command, folder: Path) -> None:
     assert anabranch("openapi", "--output", "absent/openapi.json").code == 2
     assert (folder / "openapi.json").read_text() == anabranch("openapi").out
     assert not (folder / ".anabranch").exists()
+
+
+def test_a_repeated_key_names_the_newest_rerun(anabranch: Command, remote: Command, greeted: str) -> None:
+    start = ("runs", "start", "greeting", "--key", "order 7", "--input", '{"name": "Ada"}')
+    first = remote(*start, "--json").document["instanceID"]
+    assert remote("runs", "watch", first).code == 0
+    again = remote("runs", "rerun", first, "--json").document["instanceID"]
+    for process in (anabranch, remote):
+        assert process(*start, "--json").document == {"instanceID": first, "status": "COMPLETED", "newest": again}
+        assert f"run {again} repeats it" in process(*start).out
+        shown = process("runs", "show", first, "--json").document
+        assert (shown["startedBy"]["kind"], shown["startedBy"]["idempotencyKey"]) == ("key", "order 7")
+        assert process("runs", "show", again, "--json").document["rerunOf"] == first

@@ -72,6 +72,8 @@ async def test_a_run_says_who_started_it(served: Served):
     me = (await served.ask("GET", "/v1/me")).json["keyID"]
     run = await served.ended(await served.start("echo"))
     assert run["startedBy"] == {"kind": "key", "keyID": me}
+    keyed = await served.start("echo", idempotencyKey="order 7")
+    assert (await served.ended(keyed))["startedBy"] == {"kind": "key", "keyID": me, "idempotencyKey": "order 7"}
     await served.save(chain("parent", {"id": "sub", "type": "workflow", "config": {"workflow": "echo", "input": 1}}))
     parent = await served.ended(await served.start("parent"))
     runs = (await served.ask("GET", "/v1/workflows/echo/runs")).json["items"]
@@ -87,7 +89,12 @@ async def test_a_run_of_a_schedule_and_of_a_topic_says_so(served: Served):
     ).json
     published = await served.ask("POST", "/v1/topics/orders.new/messages", json={"n": 1})
     run = (await served.ask("GET", f"/v1/runs/{published.json['runs'][0]}")).json
-    assert run["startedBy"] == {"kind": "topic", "subscriptionID": subscription["subscriptionID"]}
+    assert run["startedBy"] == {
+        "kind": "topic",
+        "subscriptionID": subscription["subscriptionID"],
+        "topic": "orders.new",
+        "messageID": published.json["messageID"],
+    }
     triggered = (await served.ask("POST", "/v1/schedules/s/trigger")).json["instanceID"]
     found = (await served.ask("GET", f"/v1/runs/{triggered}")).json["startedBy"]
     assert found == {"kind": "schedule", "scheduleID": saved["scheduleID"], "occurrenceAt": None}

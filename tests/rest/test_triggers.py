@@ -54,6 +54,8 @@ async def test_a_schedule_is_triggered_now_and_backfilled(served: Served) -> Non
         ("2026-05-01T09:00:00.000+00:00", True),
         ("2026-05-02T09:00:00.000+00:00", True),
     ]
+    by_schedule = (await served.ask("GET", f"/v1/runs/{filled.json['items'][0]['instanceID']}")).json["startedBy"]
+    assert (by_schedule["kind"], by_schedule["occurrenceAt"]) == ("schedule", "2026-05-01T09:00:00.000+00:00")
     repeated = await served.ask("POST", backfill, json={"from": "2026-05-02", "to": "2026-05-04"}, role="operator")
     assert [each["created"] for each in repeated.json["items"]] == [False, True]
     for body, pointer in (

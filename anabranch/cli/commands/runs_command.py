@@ -312,11 +312,14 @@ def rerun(
 
 def _print_started(started: StartedRun, *, as_json: bool) -> None:
     if as_json:
-        print_document({"instanceID": started.instance_id, "status": started.status})
+        newest = {} if started.created else {"newest": started.newest}
+        print_document({"instanceID": started.instance_id, "status": started.status, **newest})
     else:
         print_line(
             f"run {started.instance_id} {'is' if started.created else 'was started before and is'} {started.status}"
         )
+        if started.newest is not None:
+            print_line(f"run {started.newest} repeats it")
 
 
 @family.command("cancel")

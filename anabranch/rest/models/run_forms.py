@@ -230,7 +230,8 @@ class RunSummary(Answer):
     rerunOf: str | None = Field(description="The run that this one repeats.")
     forkedFrom: str | None = Field(None, description="The run whose outcomes it began with.")
     startedBy: dict[str, Any] | None = Field(
-        description="`{kind}` and who: a run, a schedule and its occurrence, a topic, a key, or the command line."
+        description="`{kind}` and who: a run, a schedule and its occurrence, a topic and its message, a key, or the"
+        " command line; with the `idempotencyKey`, if one was given."
     )
     generation: int = Field(description="How often it was reopened by a retry.")
     worker: str | None = Field(None, description="Who advances it; null while nobody does.")

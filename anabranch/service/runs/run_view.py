@@ -66,7 +66,7 @@ def run_summary(row: InstanceRow) -> dict[str, Any]:
 
 
 def started_by(head: InstanceHead) -> dict[str, Any] | None:
-    """Who started a run: another run, a schedule, a topic, a key or a command; None: unknown."""
+    """Who started a run: another run, a schedule, a message, a key or a command; None: unknown."""
     if head.parent_id is not None:
         return {"kind": "run", "instanceID": head.parent_id, "nodeID": head.parent_node_id, "scope": head.parent_scope}
     kind, _, rest = (head.idempotency_key or "").partition(":")
@@ -75,12 +75,12 @@ def started_by(head: InstanceHead) -> dict[str, Any] | None:
         # A run that was triggered by hand has no occurrence: its key continues with `now:`.
         return {"kind": "schedule", "scheduleID": first, "occurrenceAt": None if second[:4] == "now:" else second}
     if kind == "topic":
-        return {"kind": "topic", "subscriptionID": first}
+        message_id, _, topic = (head.started_by or "").partition(" ")
+        return {"kind": "topic", "subscriptionID": first, "topic": topic or None, "messageID": message_id or None}
     if head.started_by is None:
         return None
-    if head.started_by == COMMAND_LINE:
-        return {"kind": "cli"}
-    return {"kind": "key", "keyID": head.started_by}
+    who = {"kind": "cli"} if head.started_by == COMMAND_LINE else {"kind": "key", "keyID": head.started_by}
+    return who if head.idempotency_key is None else {**who, "idempotencyKey": head.idempotency_key}
 
 
 def run_outcome(instance_id: str, status: Status, outcome: Payload | None = None) -> dict[str, Any]:

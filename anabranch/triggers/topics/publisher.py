@@ -141,7 +141,10 @@ class Publisher(Poller):
                 run = await self._starter.start_triggered_run(
                     delivery.workflow,
                     message.payload,
-                    StartOptions(idempotency_key=delivery_key(delivery.subscription_id, message.key)),
+                    StartOptions(
+                        idempotency_key=delivery_key(delivery.subscription_id, message.key),
+                        started_by=f"{message.message_id} {message.topic}",
+                    ),
                     tenant_id=message.tenant_id,
                 )
             except REFUSED_FOR_GOOD as refusal:

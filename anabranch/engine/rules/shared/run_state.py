@@ -56,7 +56,7 @@ class InstanceHead:
     rerun_of: str | None = None
     """The run that this one repeats, with the same or another input."""
     started_by: str | None = None
-    """The id of the key that started it, or `cli`; None: a run, a schedule, a topic, or nobody said."""
+    """The id of the key that started it, or `cli`; of a message its id and topic; None: a run or a schedule."""
     generation: int = 0
     """How often it was reopened; with `left_out`, `deadline_at` and `parent_waits` all that ever changes."""
     left_out: Ranges = NOTHING_LEFT_OUT

@@ -425,6 +425,13 @@ class ValueTooLarge(AnabranchError):
     hint = "Keep large data outside (a file, an object store) and pass a reference."
 
 
+class ValueMissing(AnabranchError):
+    """A large value that a log refers to and that is not stored: its run was just removed, or data were lost."""
+
+    code = "VALUE_MISSING"
+    hint = "Ask again; if the run is still there, `anabranch doctor --data` says what is missing."
+
+
 class TemplateError(AnabranchError):
     """A template that does not compile, or whose evaluation fails."""
 

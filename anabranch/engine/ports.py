@@ -6,7 +6,7 @@ Times are integer milliseconds since the epoch (UTC); `available_at` None means 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -20,6 +20,7 @@ from anabranch.engine.rules.shared.left_out import Ranges
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, ROW_WEIGHT, LogLimit
 from anabranch.engine.rules.stimuli import ChildEnded, SignalSent
 from anabranch.engine.rules.transitions import Outcome, Transition
+from anabranch.engine.rules.values import Payload
 
 __all__ = [
     "ChangeHints",
@@ -427,9 +428,27 @@ class Store(Protocol):
         """The runs below a root, however deep, open or ended, by id; none below one that is no root."""
 
     async def read_log(
-        self, instance_id: str, *, after_seq: int = 0, limit: int = 1000, bytes_max: int | None = None
+        self,
+        instance_id: str,
+        *,
+        after_seq: int = 0,
+        limit: int = 1000,
+        bytes_max: int | None = None,
+        inline: bool = True,
     ) -> list[Event]:
-        """At most `limit` events in seq order; no further one once their payloads have `bytes_max`."""
+        """At most `limit` events in seq order; no further one once their payloads have `bytes_max`.
+
+        Without `inline` the large parts of payloads are not fetched: only shape and size of these are known.
+        """
+
+    async def fetch_values(self, payloads: Iterable[Payload]) -> None:
+        """Fetch the large parts of these payloads that are not there yet; what is not stored stays absent."""
+
+    async def read_value(self, *, tenant_id: str, sha256: str) -> bytes | None:
+        """The JSON of a large value that a run of the tenant refers to; None: there is none."""
+
+    async def count_values(self) -> tuple[int, int]:
+        """How many large values are stored, and how many bytes they have."""
 
     async def read_run(self, instance_id: str, *, activations_max: int) -> RunReading | None:
         """What is shown of a run, with its first activations; none of their outputs is read."""

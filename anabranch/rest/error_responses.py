@@ -24,6 +24,7 @@ STATUS: Mapping[type[errors.AnabranchError], int] = {
     errors.NotPermitted: 403,
     errors.NotFound: 404,
     errors.SecretUnknown: 404,
+    errors.ValueMissing: 404,
     errors.MethodNotAllowed: 405,
     errors.RequestTimeout: 408,
     errors.DataSourceInUse: 409,

@@ -185,7 +185,7 @@ class RunProgress:
             recovered.data["recoveries"] = change.recoveries
             updates.append(recovered)
         elif isinstance(change, RunCreated):
-            self._remember("input", change.input, len(event.payload.raw))
+            self._remember("input", change.input, event.payload.size)
         if history.status is not status:
             updates.append(self._status_update())
 
@@ -201,13 +201,13 @@ class RunProgress:
             self._keep_output(ended, output, payload)
             activation.output = None  # which may be large: what is shown of it is kept
         self._close(ended)
-        size = 0 if payload is None else min(len(payload.raw), SHOWN_BYTES_MAX)
+        size = 0 if payload is None else min(payload.size, SHOWN_BYTES_MAX)
         return self._node_update(activation, output, size)
 
     def _keep_output(self, ended: _Ended, output: Any, payload: Payload) -> None:
-        size = min(len(payload.raw), SHOWN_BYTES_MAX)
+        size = min(payload.size, SHOWN_BYTES_MAX)
         if self._output_bytes + size > SNAPSHOT_OUTPUT_BYTES_MAX:
-            ended.output = {"truncated": True, "bytes": len(payload.raw)}
+            ended.output = {"truncated": True, "bytes": payload.size}
         else:
             ended.output, ended.output_bytes = output, size
             self._output_bytes += size
@@ -268,7 +268,7 @@ class RunProgress:
     def _write(self, activation: Activation) -> None:
         """What an ended node of the root leaves in the context: the same that the engine's fold makes of it."""
         value, output = value_left(activation), activation.output
-        size = len(output.raw) if output is not None else len(orjson.dumps(value))
+        size = output.size if output is not None else len(orjson.dumps(value))
         self._remember(f"__node_{activation.node_id}", value, size)
         if activation.output_variable is not None:
             self._remember(activation.output_variable, value, 0)

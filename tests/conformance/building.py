@@ -139,8 +139,8 @@ def ending(row: InstanceRow) -> Transition:
 
 
 def bytes_of(rows: Sequence[Event]) -> int:
-    """What the payloads of these have together."""
-    return sum(len(row.payload.raw) for row in rows)
+    """What the payloads of these take in a log together."""
+    return sum(row.payload.weight for row in rows)
 
 
 def numbered(events: Sequence[Event], last_seq: int) -> list[Event]:

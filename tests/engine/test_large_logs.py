@@ -18,8 +18,9 @@ from tests.engine import nodes
 from tests.engine.conftest import TENANT, MakeProcess, Process, until
 from tests.engine.drawing import drawn, node
 
-ITERATIONS = 120
-PIECE_BYTES = 400_000
+ITERATIONS = 800
+PIECE_BYTES = 60_000
+"""Just not so large that it is stored by its content, apart from the log."""
 
 
 def looping(name: str) -> dict[str, Any]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from anabranch.engine.rules.drawn.outcomes import CONTEXT_BYTES_MAX
 from anabranch.engine.rules.graph.node_types import NodeType
-from anabranch.engine.rules.values import VALUE_BYTES_MAX
+from anabranch.engine.rules.value_parts import PART_BYTES_MIN
 from tests.spec.drawings import TYPES, TypesWith, condition, drawn, loop
 from tests.spec.scenario import asks_for, begun, cancel, completed, failed, given, signal
 
@@ -216,9 +218,10 @@ def test_an_unknown_handle_is_not_retried():
     assert run.when(completed("a", handle="nowhere")).ending == "INSTANCE_FAILED"
 
 
-BIG = "x" * (VALUE_BYTES_MAX - 2)
-FITTING = CONTEXT_BYTES_MAX // VALUE_BYTES_MAX - 1
-"""So many big outputs fit into a context, beside the input and the small ones."""
+BIG = "x" * (PART_BYTES_MIN - 2)
+"""The largest text that is not stored apart."""
+FITTING = CONTEXT_BYTES_MAX // PART_BYTES_MIN - 1
+"""So many of these outputs fit into a context, beside the input and the small ones."""
 
 
 def test_an_output_that_would_overfill_the_context_fails_its_node():
@@ -228,6 +231,26 @@ def test_an_output_that_would_overfill_the_context_fails_its_node():
     happened = run.when(completed("last", BIG))
     assert happened.payload("NODE_FAILED")["error"]["code"] == "CONTEXT_TOO_LARGE"
     assert happened.dispatches == ["rescue"]
+
+
+def test_a_large_value_fills_a_context_with_references():
+    nodes = [f"n{number}" for number in range(60)]
+    run = begun(drawn(", ".join(f"{before}>{node}" for before, node in pairwise(["start", *nodes]))))
+    run.completed(*nodes, output={"text": "x" * 1_000_000})
+    assert run.status == "COMPLETED"
+    assert run.state.context_bytes(run.state.root) < 60 * 300
+    assert run.state.values_bytes == 1_000_002
+    values = {id(entry[1]["text"]) for name, entry in run.state.root.entries.items() if name.startswith("__node_n")}
+    assert len(values) == 1, "a run has it in memory once"
+
+
+def test_different_large_values_fill_the_log():
+    nodes = [f"n{number}" for number in range(70)]
+    run = begun(drawn(", ".join(f"{before}>{node}" for before, node in pairwise(["start", *nodes]))))
+    for number, node in enumerate(nodes):
+        if run.status == "RUNNING":
+            run.completed(node, output=f"{number:03}" + "x" * 1_000_000)
+    assert (run.status, run.state.outcome.value["code"]) == ("FAILED", "LOG_TOO_LARGE")
 
 
 def test_what_iterations_write_fills_the_context_only_while_they_are_open():

@@ -6,7 +6,8 @@ import pytest
 
 from anabranch.engine.rules.drawn.outcomes import CONTEXT_BYTES_MAX
 from anabranch.engine.rules.shared.signals import SIGNALS_KEPT_MAX, fits
-from anabranch.engine.rules.values import VALUE_BYTES_MAX, Payload
+from anabranch.engine.rules.value_parts import PART_BYTES_MIN
+from anabranch.engine.rules.values import Payload
 from tests.spec.drawings import drawn, loop
 from tests.spec.scenario import LAPSED, TAIL, Scenario, asks_for, begun, cancel, completed, failed, signal
 
@@ -236,8 +237,8 @@ def test_a_signal_promised_to_a_wait_that_ends_is_kept_if_nobody_else_waits():
 
 
 def test_nothing_follows_a_failure_though_more_signals_were_promised():
-    big = "x" * (VALUE_BYTES_MAX - 2)
-    fillers = [f"n{number}" for number in range(CONTEXT_BYTES_MAX // VALUE_BYTES_MAX - 1)]
+    big = "x" * (PART_BYTES_MIN - 2)
+    fillers = [f"n{number}" for number in range(CONTEXT_BYTES_MAX // PART_BYTES_MIN - 1)]
     run = begun(drawn(", ".join(["start>a, start>b", *(f"start>{node}" for node in fillers)])))
     run.completed(*fillers, output=big).then(asks_for("a", "go"), asks_for("b", "go"))
     run.written_elsewhere(signal("go", big)).written_elsewhere(signal("go", "small"))

@@ -123,7 +123,12 @@ def evolve(state: AnyState, event: Event) -> None:
     """Fold one event into a state that we own. The event's seq must be the next one."""
     assert event.seq == state.last_seq + 1, f"seq {event.seq} after {state.last_seq}: rows are missing or doubled"
     state.last_seq = event.seq
-    state.log_bytes += len(event.payload.raw)
+    division = event.payload.division
+    if division is None:
+        state.log_bytes += event.payload.size
+    else:
+        state.log_bytes += division.weight
+        event.payload = state.keep_parts(division)
     if state.head.left_out and is_left_out(state.head.left_out, event.seq):
         if isinstance(state, CodedState):
             leave_out(state, event)
@@ -179,7 +184,7 @@ def failure_handle(node: PlanNode, body: Body) -> str | None:
 
 def _input_set(state: InstanceState, event: Event) -> None:
     state.root.entries = state.root.entries.set("input", (event.seq, read_input(event.payload)))
-    state.root.bytes += len(event.payload.raw)
+    state.root.bytes += event.payload.weight
 
 
 def _nothing(state: InstanceState, event: Event) -> None:
@@ -231,7 +236,7 @@ def _node_completed(state: InstanceState, event: Event) -> None:
     base = scope.base
     output = event.payload
     handle = event.next_handle
-    base.bytes += len(output.raw)
+    base.bytes += output.weight
     _write(base, node, event.seq, output.value)
     if node.is_cursor:
         scope.advance(node, output.value)
@@ -257,7 +262,7 @@ def _node_failed(state: InstanceState, event: Event) -> None:
     elif handle == ERROR_HANDLE:
         folded = handled_error(error)
         left = Payload.trusted(folded)
-        base.bytes += len(event.payload.raw)
+        base.bytes += event.payload.weight
         _write(base, node, event.seq, folded)
     else:
         _write(base, node, event.seq, None)

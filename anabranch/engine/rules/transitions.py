@@ -149,6 +149,8 @@ class PendingTransition:
     decisions: list[Decision]
     transition: Transition | None
     """None if no stimulus changed anything: there is nothing to commit."""
+    values_bytes: int = 0
+    """JSON bytes of the large values that it writes for its run for the first time."""
     defect: Exception | None = None
     """What the rules raised over this instance; its neighbours are not harmed."""
 
@@ -229,14 +231,14 @@ def plan_transitions(
                 leased, stimuli, now=now, lease_ms=lease_ms, work_max=work_left, evaluations_max=evaluations
             )
         except Exception as defect:  # noqa: BLE001 -- one instance's trouble must not become its neighbours'
-            pending = PendingTransition(leased, stimuli, [], None, defect)
+            pending = PendingTransition(leased, stimuli, [], None, defect=defect)
         planned.pending_transitions.append(pending)
         for decision in pending.decisions:
             work_left -= decision.worked
         transition = pending.transition
         if transition is not None:
             planned.transitions.append(transition)
-            size += transition.payload_bytes
+            size += transition.payload_bytes + pending.values_bytes
             rows += len(transition.events)
         if len(planned.transitions) >= transitions_max or size >= BATCH_BYTES_MAX or rows >= BATCH_ROWS_MAX:
             break
@@ -294,8 +296,9 @@ def was_written(transition: Transition, log: Sequence[Event]) -> bool:
 
 def _same_row(event: Event, stored: Event | None) -> bool:
     return stored is not None and (
-        (event.type, event.node_id, event.scope, event.attempt, event.created_at, event.payload.raw)
-        == (stored.type, stored.node_id, stored.scope, stored.attempt, stored.created_at, stored.payload.raw)
+        (event.type, event.node_id, event.scope, event.attempt, event.created_at)
+        == (stored.type, stored.node_id, stored.scope, stored.attempt, stored.created_at)
+        and event.payload.is_stored_like(stored.payload)
     )
 
 
@@ -315,6 +318,7 @@ def _pending(
 ) -> PendingTransition:
     state = leased.state
     was_started, bytes_before, was_suspected = state.started, state.log_bytes, state.suspicion is not None
+    values_before = state.values_bytes
     decisions: list[Decision] = []
     for stimulus in stimuli:
         decision = decide(state, stimulus, now, work_max=work_max, evaluations_max=evaluations_max)
@@ -356,7 +360,7 @@ def _pending(
     if leased.blame is not None and state.suspicion is None:
         transition.clears = was_suspected or (_is_takeover(stimuli) and state.suspension is None)
     _set_lease(transition, leased, parks=parks, now=now, lease_ms=lease_ms)
-    pending.transition = transition
+    pending.transition, pending.values_bytes = transition, state.values_bytes - values_before
     return pending
 
 

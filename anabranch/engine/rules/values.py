@@ -15,6 +15,7 @@ from typing import Any
 
 import orjson
 
+from anabranch.engine.rules.value_parts import PART_BYTES_MIN, Division, divide
 from anabranch.errors import ValueNotStorable, ValueTooLarge
 
 # 1 MB for the input and for each output: a value passes through memory, one log row and sockets. Keep larger data in a
@@ -39,7 +40,8 @@ _OPTIONS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | 
 class Payload:
     """A JSON value and its encoded text. Never change the value: it is shared, not copied."""
 
-    __slots__ = ("raw", "value")
+    __slots__ = ("_division", "raw", "value")
+    _division: Division
 
     def __init__(self, value: Any, raw: bytes) -> None:
         self.value = value
@@ -52,6 +54,35 @@ class Payload:
         return isinstance(other, Payload) and self.value == other.value
 
     __hash__ = None  # type: ignore[assignment]  # values are JSON; they are compared, not hashed
+
+    @property
+    def size(self) -> int:
+        """Bytes of JSON."""
+        return len(self.raw)
+
+    @property
+    def division(self) -> Division | None:
+        """How it is stored where it has large parts; None: as it is."""
+        if len(self.raw) <= PART_BYTES_MIN:
+            return None
+        try:
+            return self._division
+        except AttributeError:
+            self._division = divide(self.value, self.raw)
+            return self._division
+
+    @property
+    def weight(self) -> int:
+        """What limits count of it: a large part is a reference."""
+        division = self.division
+        return self.size if division is None else division.weight
+
+    def is_stored_like(self, other: Payload) -> bool:
+        """Would the same be stored for both?"""
+        ours, theirs = self.division, other.division
+        if ours is None or theirs is None:
+            return ours is theirs and self.raw == other.raw
+        return (ours.shell, ours.references) == (theirs.shell, theirs.references)
 
     @classmethod
     def of(cls, value: Any, *, bytes_max: int = VALUE_BYTES_MAX) -> Payload:
@@ -86,6 +117,54 @@ class Payload:
     def trusted(cls, value: Any) -> Payload:
         """Encode a value that the engine built from parts that are already checked."""
         return cls(value, orjson.dumps(value))
+
+
+class WholePayload(Payload):
+    """A large payload in a row of its own: so they were written before large parts were stored by content."""
+
+    __slots__ = ()
+
+    @property
+    def division(self) -> None:
+        """None, whatever its size."""
+        return
+
+
+class DividedPayload(Payload):
+    """A payload with large parts, as it is stored; the parts may be absent, then only shape and size are known."""
+
+    __slots__ = ("_value",)
+    _value: Any
+
+    def __init__(self, division: Division) -> None:
+        self._division = division
+
+    def __repr__(self) -> str:
+        return f"DividedPayload({self._division.shell[:80]!r})"
+
+    @property
+    def division(self) -> Division:
+        """How it is stored."""
+        return self._division
+
+    @property
+    def size(self) -> int:
+        """Bytes of JSON."""
+        return self._division.size
+
+    @property
+    def raw(self) -> bytes:  # type: ignore[override]  # made when it is asked for: the parts are kept once
+        """The JSON text. Raises ValueMissing."""
+        return self._division.raw()
+
+    @property
+    def value(self) -> Any:
+        """The value; parts are shared with all that have the same. Raises ValueMissing."""
+        try:
+            return self._value
+        except AttributeError:
+            self._value = self._division.value()
+            return self._value
 
 
 EMPTY = Payload({}, b"{}")

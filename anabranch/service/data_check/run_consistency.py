@@ -38,7 +38,7 @@ class LogFacts:
     def take(self, event: Event) -> None:
         """Take in the next row."""
         self.rows += 1
-        self.bytes += len(event.payload.raw)
+        self.bytes += event.payload.weight
         if event.seq != self.rows and not self.is_broken:
             self.is_broken = True
             self.note(DataFault.LOG_BROKEN, f"row {self.rows} is not there; the next one is {event.seq}", event.seq)

@@ -145,7 +145,7 @@ class ReadVerbs(DefinitionVerbs):
         else:
             events = await self._store.read_rows(instance_id, after_seq=after_seq, limit=limit + 1)
         page = [log_entry(event, payload=payload) for event in events[:limit]]
-        is_last = len(events) <= limit and sum(len(event.payload.raw) for event in events) < PAGE_BYTES_MAX
+        is_last = len(events) <= limit and sum(event.payload.size for event in events) < PAGE_BYTES_MAX
         return page, None if is_last else page[-1]["seq"]
 
     async def get_events(self, instance_id: str, *, tenant_id: str, after_seq: int = 0) -> list[Event]:

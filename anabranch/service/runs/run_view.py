@@ -175,7 +175,7 @@ def waits_for(activation: Activation) -> dict[str, Any] | None:
 
 def shown(payload: Payload) -> Any:
     """A value in a list of many: the value itself, or its size."""
-    size = len(payload.raw)
+    size = payload.size
     return payload.value if size <= SHOWN_BYTES_MAX else {"truncated": True, "bytes": size}
 
 

@@ -52,6 +52,7 @@ from anabranch.engine.store.sql.families import cancel_reason, cancelled_childre
 from anabranch.errors import TooManySignals
 from anabranch.testing.memory_store.memory_definitions import MemoryDefinitions
 from anabranch.testing.memory_store.memory_refusals import refusal_of
+from anabranch.testing.memory_store.memory_values import MemoryValues
 from anabranch.testing.memory_store.records import Change, InstanceRecord, Transaction
 
 
@@ -73,6 +74,7 @@ class MemoryDatabase:
         self.now = now
         self.on_commit = on_commit
         self.instances: dict[str, InstanceRecord] = {}
+        self.values = MemoryValues()
         self.definitions = MemoryDefinitions(now=now, new_id=new_id, has_open_runs=self._has_open_runs)
         self.writes = 0
         """Transactions that wrote an instance."""
@@ -287,7 +289,7 @@ class MemoryDatabase:
         if record.signals_kept >= SIGNALS_KEPT_MAX and not awaited:
             raise TooManySignals(f"run {instance_id} keeps {SIGNALS_KEPT_MAX} signals that nothing has taken")
         note, row = SignalReceived(signal.event, signal.payload, signal.key).payload, record.row
-        if log_limit.is_passed(log_bytes=row.log_bytes + len(note.raw), rows=row.last_seq + 1):
+        if log_limit.is_passed(log_bytes=row.log_bytes + note.weight, rows=row.last_seq + 1):
             ended = self.fail_full(tenant_id=tenant_id, instance_id=instance_id, log_limit=log_limit)
             return ExternalResult(ended.row, None)
         return self._append_external(record, EventType.SIGNAL_RECEIVED, note, row.status)
@@ -346,6 +348,8 @@ class MemoryDatabase:
     def remove(self, operation: str, instance_ids: Collection[str]) -> None:
         """Remove ended instances with their logs and keys, in one transaction."""
         removed = [self.instances.pop(instance_id) for instance_id in instance_ids]
+        for instance_id in instance_ids:
+            self.values.remove(instance_id)
         self._keys = {key: holder for key, holder in self._keys.items() if holder in self.instances}
         self._committed(operation, self.now(), [Change(record.row, None, ()) for record in removed])
 
@@ -407,7 +411,7 @@ class MemoryDatabase:
             parent_waits=run.parent_waits,
         )
         status = Status.PENDING if before.started_at is None else Status.RUNNING
-        size = before.log_bytes + len(event.payload.raw)
+        size = before.log_bytes + event.payload.weight
         record.row = replace(
             before,
             head=head,
@@ -446,7 +450,7 @@ class MemoryDatabase:
         row, suspends = record.row, isinstance(change, RunSuspended)
         if row.status.is_terminal or suspends == (row.status is Status.SUSPENDED):
             return ExternalResult(row, None)
-        if log_limit.is_passed(log_bytes=row.log_bytes + len(change.payload.raw), rows=row.last_seq + 1):
+        if log_limit.is_passed(log_bytes=row.log_bytes + change.payload.weight, rows=row.last_seq + 1):
             ended = self.fail_full(tenant_id=tenant_id, instance_id=instance_id, log_limit=log_limit)
             return ExternalResult(ended.row, None)
         if suspends:
@@ -496,7 +500,7 @@ class MemoryDatabase:
             available_at,
             before.started_at,
             now if status.is_terminal else None,
-            before.log_bytes + len(payload.raw),
+            before.log_bytes + payload.weight,
             _suspended_for(before, status, payload),
             _blame_after(before, type_),
             before.needs,
@@ -560,6 +564,10 @@ class MemoryDatabase:
 
     def _committed(self, operation: str, now: int, changes: Sequence[Change]) -> None:
         if changes:
+            for change in changes:
+                if change.after is not None:
+                    head = change.after.head
+                    self.values.keep(head.tenant_id, head.instance_id, change.events)
             self.writes += 1
             if self.on_commit is not None:
                 self.on_commit(Transaction(operation, now, changes))

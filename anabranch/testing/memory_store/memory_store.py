@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, islice
 from typing import Any
 
@@ -36,6 +36,7 @@ from anabranch.engine.rules.payloads import RunResumed, RunSuspended, read_input
 from anabranch.engine.rules.run_filter import ALL_RUNS, RunFilter, matches, read_filters
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.stimuli import ChildEnded, SignalSent
+from anabranch.engine.rules.values import Payload
 from anabranch.errors import NotFound, RunIsOpen
 from anabranch.testing.memory_store import memory_upkeep as memory_upkeep
 from anabranch.testing.memory_store import reading as memory_reading
@@ -255,14 +256,32 @@ class MemoryStore:
         return sorted(below, key=lambda row: row.head.instance_id)[:limit]
 
     async def read_log(
-        self, instance_id: str, *, after_seq: int = 0, limit: int = 1000, bytes_max: int | None = None
+        self,
+        instance_id: str,
+        *,
+        after_seq: int = 0,
+        limit: int = 1000,
+        bytes_max: int | None = None,
+        inline: bool = True,
     ) -> list[Event]:
         await self.faults.before("read_log")
         events = self._log(instance_id)[after_seq : after_seq + limit]
         if bytes_max is None:
             return events
-        before = accumulate((len(event.payload.raw) for event in events), initial=0)
+        before = accumulate((event.payload.size if inline else event.payload.weight for event in events), initial=0)
         return [event for event, size in zip(events, before, strict=False) if size < bytes_max]
+
+    async def fetch_values(self, payloads: Iterable[Payload]) -> None:
+        """Payloads are whole."""
+
+    async def read_value(self, *, tenant_id: str, sha256: str) -> bytes | None:
+        await self.faults.before("read_value")
+        return self.database.values.bodies.get((tenant_id, sha256))
+
+    async def count_values(self) -> tuple[int, int]:
+        await self.faults.before("count_values")
+        bodies = self.database.values.bodies.values()
+        return len(bodies), sum(map(len, bodies))
 
     async def read_run(self, instance_id: str, *, activations_max: int) -> RunReading | None:
         await self.faults.before("read_run")

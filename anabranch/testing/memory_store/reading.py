@@ -59,7 +59,7 @@ def activations_of(
             break
         page.append(place)
         if latest[place].type is EventType.NODE_COMPLETED:
-            size += len(latest[place].payload.raw)
+            size += latest[place].payload.size
     events = {event.seq: event for place in page for event in (firsts[place], latest[place])}
     marks = [firsts[place].mark for place in page]
     rows = {mark.latest_row for mark in marks if mark is not None}

@@ -328,7 +328,7 @@ def _complete(
     notes: CodedDecisionBuilder, step: Step | StepReport, output: Payload, *, handle: str | None = None
 ) -> None:
     """Complete the step, or fail it if its output would exceed the run's limit."""
-    if notes.state.bytes + len(output.raw) > CONTEXT_BYTES_MAX:
+    if notes.state.bytes + output.weight > CONTEXT_BYTES_MAX:
         message = f"with this output the steps of the run would pass {CONTEXT_BYTES_MAX} bytes"
         error = RunError("CONTEXT_TOO_LARGE", "ContextTooLarge", message, step.name, step.scope, step.attempt)
         _fail_step(notes, step, error)

@@ -34,7 +34,7 @@ from anabranch.errors import RunError
 
 def _input_set(state: CodedState, event: Event) -> None:
     state.input = event.payload
-    state.bytes += len(event.payload.raw)
+    state.bytes += event.payload.weight
 
 
 def _system_set(state: CodedState, event: Event) -> None:
@@ -110,7 +110,7 @@ def _attempt_failed(state: CodedState, event: Event) -> None:
 def _completed(state: CodedState, event: Event) -> None:
     step = _end_step(state, event)
     step.output = event.payload
-    state.bytes += len(event.payload.raw)
+    state.bytes += event.payload.weight
 
 
 def _failed(state: CodedState, event: Event) -> None:

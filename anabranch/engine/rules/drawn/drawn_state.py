@@ -374,7 +374,7 @@ class LoopRun:
         if outcome is not None:
             if self.items is None:
                 self._results.append(outcome.value)
-            self.bytes += len(outcome.raw) + 1
+            self.bytes += outcome.size + 1
             if self.bytes > VALUE_BYTES_MAX and self.error is None:
                 message = f"the collected results of loop {owner.node.id!r} pass {VALUE_BYTES_MAX} bytes"
                 self.error = error_of(ValueTooLarge(message), owner)

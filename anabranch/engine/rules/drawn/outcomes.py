@@ -150,7 +150,7 @@ def attempt_failed(builder: DrawnDecisionBuilder, activation: Activation, failed
 def complete(builder: DrawnDecisionBuilder, activation: Activation, output: Payload, handle: str | None) -> None:
     """Complete the activation, or fail it if its output would exceed the context limit."""
     node, scope = activation.node, activation.scope
-    if builder.state.context_bytes(scope) + len(output.raw) > CONTEXT_BYTES_MAX:
+    if builder.state.context_bytes(scope) + output.weight > CONTEXT_BYTES_MAX:
         message = f"with this output the context of the run would pass {CONTEXT_BYTES_MAX} bytes"
         fail(builder, activation, error_about(activation, "CONTEXT_TOO_LARGE", "ContextTooLarge", message))
         return

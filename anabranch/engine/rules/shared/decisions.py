@@ -122,8 +122,14 @@ class DecisionBuilder(Generic[State]):
         """
         state = self.state
         seq, limit = state.last_seq + 1, state.log_limit
+        division = payload.division
+        size = payload.size if division is None else division.weight
         if (
-            (state.log_bytes + len(payload.raw) > limit.bytes_max or seq > limit.rows_max)
+            (
+                state.log_bytes + size > limit.bytes_max
+                or seq > limit.rows_max
+                or (division is not None and state.values_bytes_with(division) > limit.bytes_max)
+            )
             and seq > ROWS_ALWAYS_TAKEN
             and event_type not in TERMINALS
         ):
@@ -398,7 +404,7 @@ def next_try(
 def child_result(ended: ChildEnded) -> Payload | tuple[str, str, str]:
     """The output of a completed child, or code, type and message of the error for any other end."""
     if ended.status is Status.COMPLETED:
-        size = len(ended.outcome.raw)
+        size = ended.outcome.size
         if size <= VALUE_BYTES_MAX:
             return ended.outcome
         # merged from several End nodes it may be larger than one output may be

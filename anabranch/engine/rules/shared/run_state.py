@@ -22,7 +22,8 @@ from anabranch.engine.rules.shared.child_ids import child_id
 from anabranch.engine.rules.shared.left_out import NOTHING_LEFT_OUT, Ranges
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT
 from anabranch.engine.rules.shared.signals import KeptSignal, fits
-from anabranch.engine.rules.values import Payload
+from anabranch.engine.rules.value_parts import Division, StoredValue
+from anabranch.engine.rules.values import DividedPayload, Payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +166,8 @@ class RunState(ABC, Generic[Open, Runs]):
         "timers",
         "timers_max",
         "unevaluated",
+        "values",
+        "values_bytes",
         "waits",
     )
 
@@ -172,7 +175,11 @@ class RunState(ABC, Generic[Open, Runs]):
         self.head = head
         self.last_seq = 0
         self.log_bytes = 0
-        """JSON bytes of all payloads in the log."""
+        """JSON bytes of all payloads in the log; of a large part of one, what its reference takes."""
+        self.values: dict[str, StoredValue | None] = {}
+        """The large parts of payloads by their hash, each once; None: it was not fetched."""
+        self.values_bytes = 0
+        """JSON bytes of all of these."""
         self.log_limit = LOG_LIMIT
         """What the log may hold, as the deciding process was configured."""
         self.started = False
@@ -203,6 +210,23 @@ class RunState(ABC, Generic[Open, Runs]):
         """Open waits for the end of a child, by its id."""
         self.signal_answers: dict[str, bool] = {}
         """For each signal key: was a fitting wait open when it arrived?"""
+
+    def keep_parts(self, division: Division) -> DividedPayload:
+        """The payload of a new row with large parts: what the run has already, it has once."""
+        for part in division.parts:
+            if part.sha256 not in self.values:
+                self.values_bytes += part.size
+            known = self.values.get(part.sha256)
+            if known is None:
+                self.values[part.sha256] = part.content
+            else:
+                part.content = known
+        return DividedPayload(division)
+
+    def values_bytes_with(self, division: Division) -> int:
+        """How many bytes the large parts of the run have with those of one more payload."""
+        new = {part.sha256: part.size for part in division.parts if part.sha256 not in self.values}
+        return self.values_bytes + sum(new.values())
 
     @property
     def blame(self) -> Blame | None:

@@ -72,7 +72,7 @@ class DrawnCheck(RunCheck):
     def begin(self, event: Event) -> None:
         """Take INPUT_SET."""
         self._root.names["input"] = (event.seq, read_input(event.payload))
-        self._root.bytes += len(event.payload.raw)
+        self._root.bytes += event.payload.weight
 
     def take_activation(self, event: Event) -> None:
         """Take a row about a node."""
@@ -277,7 +277,7 @@ class DrawnCheck(RunCheck):
         elif event.next_handle not in node.exits and (event.next_handle is not None or node.exits):
             self.note(FindingCode.HANDLE_DIFFERS, event, f"'{node.id}' has no handle {event.next_handle!r}")
         base = scope.base
-        base.bytes += len(event.payload.raw)
+        base.bytes += event.payload.weight
         self._write(base, node, event.seq, event.payload.value)
         region = self._region_of(scope) if node.is_cursor else None
         if region is not None and isinstance(event.payload.value, list):
@@ -367,7 +367,7 @@ class DrawnCheck(RunCheck):
         if handle == ERROR_HANDLE:
             folded = handled_error(error)
             left = Payload.trusted(folded)
-            base.bytes += len(event.payload.raw)
+            base.bytes += event.payload.weight
             self._write(base, node, event.seq, folded)
         elif handle is not None:
             self._write(base, node, event.seq, None)

@@ -220,7 +220,7 @@ class CheckedLoop:
         self.outcomes[index] = outcome
         if outcome is not None:
             self.results.append(outcome.value)
-            self.bytes += len(outcome.raw) + 1
+            self.bytes += outcome.size + 1
             if self.bytes > VALUE_BYTES_MAX:
                 self.error = self.error or "VALUE_TOO_LARGE"
 

@@ -50,6 +50,7 @@ from anabranch.engine.store.sql.rows import (
     events_from,
     instance_row,
 )
+from anabranch.engine.store.value_table import keep_values, parts_of
 from anabranch.errors import DatabaseAway
 
 log = logging.getLogger("anabranch.store")
@@ -122,6 +123,10 @@ class PostgresqlDialect:
     is_remote = True
     given_rows = "json_array_elements(CAST(:given AS json)) AS p(value)"
     payload_size = "octet_length(CAST(l.payload AS text))"
+    parts_size = (
+        "coalesce((SELECT sum(CAST(x.part ->> 2 AS integer))"
+        " FROM json_array_elements(CAST(l.parts AS json)) AS x(part)), 0)"
+    )
     payload_without_output = (
         "CASE WHEN l.payload ->> 'output' IS NULL THEN l.payload"
         " ELSE CAST(CAST(l.payload AS jsonb) - 'output' AS json) END"
@@ -303,7 +308,8 @@ class PostgresqlDialect:
 
     def commit(self, connection: Connection, transitions: Sequence[Transition]) -> Written:
         """One statement; more only if a creation did not win, or for parents and children."""
-        if not touches_family(transitions):
+        found = parts_of(transitions)
+        if not touches_family(transitions) and not found:
             return self._write(connection, transitions)
         with self.transaction(connection):
             # A transition that is not won wakes nobody, but who will win is not known yet.
@@ -318,6 +324,8 @@ class PostgresqlDialect:
             written.woken.update(self._wake(connection, woken_parents(transitions, written.won)))
             children = cancelled_children(transitions, written.won)
             written.cancelled.update(self._cancel(connection, "instance_id", children))
+            if won := {instance_id: parts for instance_id, parts in found.items() if instance_id in written.won}:
+                keep_values(connection, self, won)
         return written
 
     def _hindered_children(
@@ -386,12 +394,7 @@ class PostgresqlDialect:
 
     def append_external(self, connection: Connection, event: ExternalEvent, *, signals_max: int) -> InstanceRow | None:
         """One statement; an end locks parents and children, too, from the top."""
-        parameters = {
-            **event.parameters,
-            "event_type": event.event_type,
-            "payload": event.payload,
-            "message": event.message,
-        }
+        parameters = {**event.parameters, **event.row}
         if event.ends is not None:
             return self._end_by_stranger(connection, parameters, event.ends)
         if event.is_signal:

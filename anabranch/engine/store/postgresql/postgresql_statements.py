@@ -125,13 +125,14 @@ COMMIT = text(f"""
         SELECT instance_id FROM moved UNION ALL SELECT instance_id FROM created
     ), logged AS (
         INSERT INTO workflow_instance_logs (instance_id, seq, node_id, scope, event_type, node_status, next_handle,
-            output_variable, payload, error_message, node_attempt, created_at, arguments, generation)
+            output_variable, payload, error_message, node_attempt, created_at, arguments, generation, parts)
         SELECT instance_id, seq, node_id, scope, event_type, node_status, next_handle, output_variable,
-            coalesce(payload, CAST('null' AS json)), error_message, node_attempt, created_at, arguments, generation
+            coalesce(payload, CAST('null' AS json)), error_message, node_attempt, created_at, arguments, generation,
+            parts
         FROM json_to_recordset(CAST(:events AS json)) AS e(
             instance_id uuid, seq integer, node_id text, scope text, event_type text, node_status text,
             next_handle text, output_variable text, payload json, error_message text, node_attempt integer,
-            created_at bigint, arguments text, generation integer)
+            created_at bigint, arguments text, generation integer, parts text)
         WHERE (instance_id IN (SELECT instance_id FROM winner)) IS TRUE
     )
     SELECT CAST(array_agg(instance_id) AS text[]), {NOW_MS} FROM winner
@@ -223,7 +224,7 @@ WAKE = text(f"""
 """Let these parents, locked already, be looked at, because a child of theirs has ended; their versions now."""
 
 ENDED_CHILDREN = text(f"""
-    SELECT asked.instance_id, i.status, l.payload
+    SELECT asked.instance_id, i.status, l.payload, l.parts
     FROM unnest(CAST(:ids AS uuid[])) AS asked(instance_id)
     LEFT JOIN workflow_instances AS i ON i.instance_id = asked.instance_id
     LEFT JOIN workflow_instance_logs AS l ON l.instance_id = i.instance_id AND l.seq = i.last_seq
@@ -384,8 +385,9 @@ def append_external(
             RETURNING {_COLUMNS}
         ), logged AS (
             INSERT INTO workflow_instance_logs
-                (instance_id, seq, node_id, scope, event_type, payload, error_message, node_attempt, created_at)
-            SELECT instance_id, last_seq, '', '', :event_type, CAST(:payload AS json), :message, 0, {NOW_MS} FROM moved
+                (instance_id, seq, node_id, scope, event_type, payload, error_message, node_attempt, created_at, parts)
+            SELECT instance_id, last_seq, '', '', :event_type, CAST(:payload AS json), :message, 0, {NOW_MS}, :parts
+            FROM moved
         )
         SELECT {_COLUMNS} FROM moved
     """)

@@ -11,6 +11,7 @@ from anabranch.audit.audit_schema import audit_head, audit_log
 from anabranch.drafts.draft_schema import drafts
 from anabranch.engine.store.columns import SCHEMA_REVISION, metadata, set_postgresql_options
 from anabranch.engine.store.schema.console import activation_progress, console_lines
+from anabranch.engine.store.schema.large_values import stored_values, value_references
 from anabranch.engine.store.schema.runs import (
     IS_ATTEMPT,
     IS_ENDING,
@@ -53,8 +54,10 @@ __all__ = [
     "schedules",
     "secrets",
     "set_postgresql_options",
+    "stored_values",
     "topic_messages",
     "topic_subscriptions",
+    "value_references",
     "watermarks",
     "workers",
     "workflow_instance_logs",

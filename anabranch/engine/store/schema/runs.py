@@ -200,6 +200,8 @@ workflow_instance_logs = Table(
     Column("arguments", Text),
     # How often the run had been reopened when the row was written.
     Column("generation", Integer, nullable=False, server_default="0"),
+    # A JSON list of the large parts of the payload, each as path, hash and bytes; null stands for them in the payload.
+    Column("parts", Text),
     PrimaryKeyConstraint("instance_id", "seq", name="pk_workflow_instance_logs"),
     # Rows are inserted and removed, never changed. Large payloads are in the table's TOAST table, which has
     # thresholds of its own.

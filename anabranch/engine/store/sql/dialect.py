@@ -18,6 +18,7 @@ from anabranch.engine.ports import ClaimRequest, InstanceRow, Loaded, Transition
 from anabranch.engine.rules.events import Event, Status, SuspendReason
 from anabranch.engine.rules.run_filter import WantedInput
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
+from anabranch.engine.rules.values import Payload
 from anabranch.engine.store.sql.faults import Fault
 
 # 10 s: more than a clock is set back by in one step, and than lies between the begin of a transaction and its
@@ -81,7 +82,7 @@ class ExternalEvent:
     tenant_id: str
     instance_id: str
     event_type: str
-    payload: str
+    payload: Payload
     key: str | None = None
     ends: Status | None = None
     suspends: SuspendReason | None = None
@@ -99,13 +100,24 @@ class ExternalEvent:
         parameters: dict[str, Any] = {
             "instance_id": self.instance_id,
             "tenant_id": self.tenant_id,
-            "bytes": len(self.payload.encode()),
+            "bytes": self.payload.weight,
         }
         if self.ends is None:
             parameters |= {"bytes_max": self.log_limit.bytes_max, "rows_max": self.log_limit.rows_max}
         if self.suspends is not None:
             parameters["suspended_for"] = self.suspends.value
         return parameters
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """What the statements that write the row of the log take."""
+        division = self.payload.division
+        return {
+            "event_type": self.event_type,
+            "payload": (self.payload.raw if division is None else division.shell).decode(),
+            "message": self.message,
+            "parts": None if division is None else division.references,
+        }
 
     @property
     def is_about_unfit(self) -> bool:
@@ -146,6 +158,8 @@ class Dialect(Protocol):
 
     payload_size: str
     """How many bytes the payload of a log row `l` has."""
+    parts_size: str
+    """How many bytes the large parts of the payload of a log row `l` have."""
     payload_without_output: str
     """The payload of a log row `l`, an object, without its field `output`."""
 

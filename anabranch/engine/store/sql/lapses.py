@@ -182,17 +182,16 @@ def _unfit_event(needs: Needs, tenant_id: str, instance_id: str, deadline_at: in
     """It is suspended; or it fails, if its deadline was then."""
     if deadline_at is not None:
         failed = deadline_passed_unfit(deadline_at)
-        raw, message = failed.payload.raw.decode(), failed.error.message
+        payload, message = failed.payload, failed.error.message
         return ExternalEvent(
-            tenant_id, instance_id, EventType.INSTANCE_FAILED, raw, ends=Status.FAILED, message=message
+            tenant_id, instance_id, EventType.INSTANCE_FAILED, payload, ends=Status.FAILED, message=message
         )
     suspended = nobody_fits(needs)
-    raw = suspended.payload.raw.decode()
     return ExternalEvent(
         tenant_id,
         instance_id,
         EventType.INSTANCE_SUSPENDED,
-        raw,
+        suspended.payload,
         suspends=suspended.reason,
         log_limit=_ANY_LOG,
     )
@@ -217,7 +216,7 @@ def _suspend(
         tenant_id,
         instance_id,
         EventType.INSTANCE_SUSPENDED,
-        crashed(crashes).payload.raw.decode(),
+        crashed(crashes).payload,
         suspends=SuspendReason.CRASHED,
         log_limit=_ANY_LOG,
     )

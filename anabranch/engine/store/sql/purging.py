@@ -15,6 +15,7 @@ from anabranch.audit.audit_recording import record_audit_event
 from anabranch.engine.rules.events import Status
 from anabranch.engine.store.sql import upkeep_statements as statements
 from anabranch.engine.store.sql.upkeep import Upkeep, few_enough
+from anabranch.engine.store.value_table import remove_values_of
 
 # 1,000 runs a transaction, as a sweep removes them; 20,000 are looked at for them, in some ten milliseconds.
 RUNS_AT_ONCE = 1_000
@@ -129,9 +130,14 @@ class Purging(Upkeep):
 
     async def remove_logs(self, instance_ids: Sequence[str]) -> None:
         """Remove the logs of runs that have no row."""
-        ids = {"ids": self.dialect.ids(instance_ids)}
-        statement = statements.remove_logs(self.dialect.among_ids)
-        await self.write(lambda connection: connection.execute(statement, ids))
+
+        def remove(connection: Connection) -> None:
+            with self.dialect.transaction(connection):
+                ids = {"ids": self.dialect.ids(instance_ids)}
+                connection.execute(statements.remove_logs(self.dialect.among_ids), ids)
+                remove_values_of(connection, self.dialect, instance_ids)
+
+        await self.write(remove)
 
     async def remove_orphaned_versions(self, *, dry_run: bool) -> int:
         """Remove versions and run counts of workflows that are not there; how many versions there were."""

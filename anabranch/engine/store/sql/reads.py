@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Sequence
+from itertools import accumulate
 
 from sqlalchemy import Connection
 
@@ -17,10 +18,9 @@ from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.payloads import RunCancelled
 from anabranch.engine.rules.run_filter import ALL_RUNS, RunFilter, read_filters
 from anabranch.engine.rules.stimuli import ChildEnded
-from anabranch.engine.rules.values import Payload
 from anabranch.engine.store.sql import run_listing, statements
-from anabranch.engine.store.sql.component import SqlComponent
-from anabranch.engine.store.sql.rows import instance_row
+from anabranch.engine.store.sql.rows import instance_row, payload_from
+from anabranch.engine.store.value_table import StoredValues
 
 # 1,024 events or 4 MB of payloads a statement: they are joined into one value, which databases bound at 1 GB, and
 # take several times that in memory on their way. Most logs are one page.
@@ -30,7 +30,7 @@ LOG_PAGE_BYTES = 4 * 1_048_576
 REMOVED = RunCancelled("its rows were removed").payload
 
 
-class Reads(SqlComponent):
+class Reads(StoredValues):
     """The reading half of `ports.Store`."""
 
     async def now(self) -> int:
@@ -39,7 +39,9 @@ class Reads(SqlComponent):
 
     async def load(self, instance_ids: Sequence[str], *, after_seq: int = 0) -> dict[str, Loaded]:
         """Rows with their events after `after_seq`, each pair from one snapshot; no events of large logs."""
-        return await self.read(lambda connection: self.dialect.load(connection, instance_ids, after_seq=after_seq))
+        loaded = await self.read(lambda connection: self.dialect.load(connection, instance_ids, after_seq=after_seq))
+        await self.fetch_values(event.payload for each in loaded.values() for event in each.events)
+        return loaded
 
     async def get_instance(self, instance_id: str, *, tenant_id: str | None = None) -> InstanceRow | None:
         """The row alone. With a tenant, another tenant's reads as absent."""
@@ -61,12 +63,14 @@ class Reads(SqlComponent):
                 self.dialect.ended_children, {"ids": self.dialect.ids(instance_ids)}
             ).all()
         )
-        return [
+        ended = [
             ChildEnded(child_id, Status.CANCELLED, REMOVED)
             if status is None
-            else ChildEnded(child_id, Status(status), Payload.parse(payload))
-            for child_id, status, payload in rows
+            else ChildEnded(child_id, Status(status), payload_from(payload.encode(), parts))
+            for child_id, status, payload, parts in rows
         ]
+        await self.fetch_values(each.outcome for each in ended)
+        return ended
 
     async def awaited_children(self, instance_id: str) -> list[InstanceRow]:
         """The open runs that an instance has started and awaits, by id."""
@@ -85,7 +89,13 @@ class Reads(SqlComponent):
         return [instance_row(tuple(row)) for row in rows]
 
     async def read_log(
-        self, instance_id: str, *, after_seq: int = 0, limit: int = 1000, bytes_max: int | None = None
+        self,
+        instance_id: str,
+        *,
+        after_seq: int = 0,
+        limit: int = 1000,
+        bytes_max: int | None = None,
+        inline: bool = True,
     ) -> list[Event]:
         """At most `limit` events in seq order; no further one once their payloads have `bytes_max`."""
         if not is_uuid(instance_id):
@@ -97,8 +107,11 @@ class Reads(SqlComponent):
             found = await self._read_page(instance_id, after_seq=after_seq, limit=rows, bytes_max=size)
             if not found:
                 break
+            if inline:
+                found = _first(found, size)
+                await self.fetch_values(event.payload for event in found)
             events += found
-            left -= sum(len(event.payload.raw) for event in found)
+            left -= sum(event.payload.size if inline else event.payload.weight for event in found)
             after_seq = found[-1].seq
         return events
 
@@ -150,6 +163,12 @@ class Reads(SqlComponent):
         parameters = {"instance_id": instance_id, "event_type": type_.value}
         found = await self.read(lambda connection: set(connection.execute(statements.ROOT_NODES, parameters).scalars()))
         return found.intersection(node_ids) if node_ids else found
+
+
+def _first(events: list[Event], bytes_max: int) -> list[Event]:
+    """No further event once these have so many bytes, with their large parts."""
+    before = accumulate((event.payload.size for event in events), initial=0)
+    return [event for event, size in zip(events, before, strict=False) if size < bytes_max]
 
 
 def is_uuid(text: str) -> bool:

@@ -20,7 +20,8 @@ from anabranch.engine.rules.coded.names import variable_and_mark
 from anabranch.engine.rules.events import NODE_STATUS, Event, EventType, Status, SuspendReason
 from anabranch.engine.rules.shared.blame import Blame
 from anabranch.engine.rules.shared.left_out import NOTHING_LEFT_OUT, together
-from anabranch.engine.rules.values import EMPTY, Payload
+from anabranch.engine.rules.value_parts import PART_BYTES_MIN, read_division
+from anabranch.engine.rules.values import EMPTY, DividedPayload, Payload, WholePayload
 from anabranch.engine.store.schema import workflow_instance_logs, workflow_instances
 from anabranch.engine.store.sql.faults import DataRefused
 
@@ -61,6 +62,7 @@ EVENT_NOTE_COLUMNS = (
     "output_variable",
     "error_message",
     "arguments",
+    "parts",
 )
 """Everything of an event but its payload, in the order that `events_from` expects."""
 
@@ -110,28 +112,30 @@ def encode_new_runs(transitions: Iterable[Transition]) -> str:
 
 def encode_events(transitions: Iterable[Transition]) -> str:
     """The events of a batch as a JSON list of log rows, keyed by column."""
-    return _encode(
-        [
-            {
-                "instance_id": transition.instance_id,
-                "seq": event.seq,
-                "node_id": event.node_id,
-                "scope": event.scope,
-                "event_type": event.type,
-                "node_status": NODE_STATUS.get(event.type._value_),
-                "next_handle": event.next_handle,
-                "output_variable": event.stored_variable,
-                "payload": orjson.Fragment(event.payload.raw),
-                "error_message": event.error_message,
-                "node_attempt": event.attempt,
-                "created_at": event.created_at,
-                "arguments": event.arguments,
-                "generation": transition.generation,
-            }
-            for transition in transitions
-            for event in transition.events
-        ]
-    )
+    rows = []
+    for transition in transitions:
+        for event in transition.events:
+            division = event.payload.division
+            rows.append(
+                {
+                    "instance_id": transition.instance_id,
+                    "seq": event.seq,
+                    "node_id": event.node_id,
+                    "scope": event.scope,
+                    "event_type": event.type,
+                    "node_status": NODE_STATUS.get(event.type._value_),
+                    "next_handle": event.next_handle,
+                    "output_variable": event.stored_variable,
+                    "payload": orjson.Fragment(event.payload.raw if division is None else division.shell),
+                    "error_message": event.error_message,
+                    "node_attempt": event.attempt,
+                    "created_at": event.created_at,
+                    "arguments": event.arguments,
+                    "generation": transition.generation,
+                    "parts": None if division is None else division.references,
+                }
+            )
+    return _encode(rows)
 
 
 def instance_row(values: Sequence[Any]) -> InstanceRow:
@@ -170,7 +174,9 @@ def events_from(notes: Sequence[Sequence[Any]], payloads: str) -> list[Event]:
     raws = payloads.encode().split(_PAYLOAD_SEPARATOR)
     events: list[Event] = []
     for note, raw in zip(notes, raws, strict=True):
-        seq, event_type, node_id, scope, attempt, created_at, next_handle, stored, error_message, arguments = note
+        seq, event_type, node_id, scope, attempt, created_at, next_handle, stored, error_message, arguments, parts = (
+            note
+        )
         variable, mark = variable_and_mark(stored)
         events.append(
             Event(
@@ -179,7 +185,7 @@ def events_from(notes: Sequence[Sequence[Any]], payloads: str) -> list[Event]:
                 node_id,
                 scope,
                 attempt,
-                EMPTY if raw == EMPTY.raw else Payload.parse(raw),
+                EMPTY if raw == EMPTY.raw else payload_from(raw, parts),
                 created_at,
                 next_handle,
                 variable,
@@ -189,6 +195,13 @@ def events_from(notes: Sequence[Sequence[Any]], payloads: str) -> list[Event]:
             )
         )
     return events
+
+
+def payload_from(raw: bytes, parts: str | None) -> Payload:
+    """A payload from its columns; its large parts are not fetched."""
+    if parts is not None:
+        return DividedPayload(read_division(raw, parts))
+    return Payload.parse(raw) if len(raw) <= PART_BYTES_MIN else WholePayload.parse(raw)
 
 
 _STATUS = {status.value: status for status in Status}

@@ -23,10 +23,10 @@ from anabranch.engine.rules.events import DONE_HANDLE, Event, EventType
 from anabranch.engine.rules.history import ALL_ACTIVATIONS, ActivationFilter, loop_of
 from anabranch.engine.rules.shared.left_out import NOTHING_LEFT_OUT, Ranges
 from anabranch.engine.store.schema import IS_ENDING
-from anabranch.engine.store.sql.component import SqlComponent
 from anabranch.engine.store.sql.dialect import Dialect
 from anabranch.engine.store.sql.reads import find_instance, is_uuid
 from anabranch.engine.store.sql.rows import EVENT_NOTE_COLUMNS, events_from
+from anabranch.engine.store.value_table import StoredValues
 
 
 class Payloads(StrEnum):
@@ -40,6 +40,14 @@ class Payloads(StrEnum):
     )
     """Errors, why a node was not executed, why the run stands still or goes on, and what is waited for (a delay without
     what it hands on)."""
+
+    @property
+    def parts(self) -> str:
+        """The column that says which large parts these payloads have."""
+        if self is Payloads.ALL:
+            return "l.parts"
+        return """CASE WHEN l.event_type IN ('NODE_FAILED', 'NODE_ATTEMPT_FAILED', 'INSTANCE_REOPENED')
+            OR l.event_type = 'NODE_WAITING' AND l.parts NOT LIKE '[[["output"%' THEN l.parts END"""
 
 
 _FROM_LOG = "FROM workflow_instance_logs AS l WHERE l.instance_id = :instance_id"
@@ -121,7 +129,7 @@ def effective(rows: str, left_out: Ranges) -> str:
     return rows.replace("workflow_instance_logs AS", log)
 
 
-class RunReader(SqlComponent):
+class RunReader(StoredValues):
     """The part of `ports.Store` that shows one run."""
 
     async def read_run(self, instance_id: str, *, activations_max: int) -> RunReading | None:
@@ -134,14 +142,20 @@ class RunReader(SqlComponent):
                 row = find_instance(connection, instance_id)
                 return None if row is None else _run(self.dialect, connection, row, activations_max)
 
-        return await self.read(read)
+        found = await self.read(read)
+        if found is not None:
+            shown = (found.created, found.end, found.note, *found.activations.events)
+            await self.fetch_values(event.payload for event in shown if event is not None)
+        return found
 
     async def read_rows(self, instance_id: str, *, after_seq: int, limit: int) -> list[Event]:
         """A page of a log, with no payloads but those of errors, of suspensions and of what is waited for."""
         if not is_uuid(instance_id):
             return []
         page = {"instance_id": instance_id, "after_seq": after_seq, "limit": limit}
-        return await self.read(lambda connection: _events(self.dialect, connection, ROWS_AFTER, Payloads.SHOWN, page))
+        found = await self.read(lambda connection: _events(self.dialect, connection, ROWS_AFTER, Payloads.SHOWN, page))
+        await self.fetch_values(event.payload for event in found)
+        return found
 
     async def read_activations(
         self,
@@ -164,7 +178,10 @@ class RunReader(SqlComponent):
                 reader = _Reader(self.dialect, connection, row)
                 return row, reader.activations(after_seq=after_seq, limit=limit, bytes_max=bytes_max, only=only)
 
-        return await self.read(read)
+        found = await self.read(read)
+        if found is not None:
+            await self.fetch_values(event.payload for event in found[1].events)
+        return found
 
     async def read_outputs(self, instance_id: str, node_ids: Sequence[str]) -> list[Event]:
         """The NODE_COMPLETED rows of these nodes at the root scope, in seq order."""
@@ -176,7 +193,9 @@ class RunReader(SqlComponent):
             parameters = {"instance_id": instance_id, "given": _encoded(places)}
             return _events(self.dialect, connection, ENDINGS_AT, Payloads.ALL, parameters)
 
-        return [event for event in await self.read(read) if event.type is EventType.NODE_COMPLETED]
+        found = [event for event in await self.read(read) if event.type is EventType.NODE_COMPLETED]
+        await self.fetch_values(event.payload for event in found)
+        return found
 
     async def read_signal_waits(
         self, instance_id: str, *, after_seq: int, open_waits: Sequence[tuple[str, str]]
@@ -200,7 +219,9 @@ class RunReader(SqlComponent):
                     found += [event for event in ends if event.seq > after_seq]
                 return sorted(found, key=_seq)
 
-        return await self.read(read)
+        found = await self.read(read)
+        await self.fetch_values(event.payload for event in found)
+        return found
 
 
 class _Reader:
@@ -280,7 +301,7 @@ class _Reader:
     ) -> list[Event]:
         """Read the outputs of as many of these as have not too many bytes together, one at least; which they are."""
         completed = [event.seq for event in latest.values() if event.type is EventType.NODE_COMPLETED]
-        sizes = self._numbers(completed, self._dialect.payload_size)
+        sizes = self._numbers(completed, f"{self._dialect.payload_size} + {self._dialect.parts_size}")
         kept: list[Event] = []
         size = 0
         for event in firsts:
@@ -343,9 +364,11 @@ def _condition(only: ActivationFilter) -> tuple[str, dict[str, Any]]:
 
 
 def _event_list(dialect: Dialect, rows: str, payloads: Payloads) -> TextClause:
-    columns = ", ".join(f"l.{name}" for name in EVENT_NOTE_COLUMNS)
+    columns = ", ".join(f"l.{name}" for name in EVENT_NOTE_COLUMNS if name != "parts")
     payload = payloads.format(without_output=dialect.payload_without_output)
-    selected = f"SELECT {columns}, {payload} AS payload {rows.format(given=dialect.given_rows)}"
+    selected = (
+        f"SELECT {columns}, {payloads.parts} AS parts, {payload} AS payload {rows.format(given=dialect.given_rows)}"
+    )
     return text(dialect.event_list(selected))
 
 

@@ -44,6 +44,7 @@ from anabranch.engine.store.sql.reads import Reads, find_instance, is_uuid
 from anabranch.engine.store.sql.reopenings import Reopenings
 from anabranch.engine.store.sql.revision import check_revision
 from anabranch.engine.store.sql.run_reading import RunReader
+from anabranch.engine.store.value_table import keep_values, remove_values_of
 from anabranch.errors import NotFound, StoreUnavailable, TooManySignals
 
 log = logging.getLogger("anabranch.store")
@@ -295,12 +296,12 @@ class SqlStore(Reads, RunReader, Definitions, Purging, Reopenings, DataChecks):
         log_limit: LogLimit = LOG_LIMIT,
     ) -> ExternalResult:
         """Append SIGNAL_RECEIVED to an open instance, held or not: version + 1, last_seq + 1, unconditional."""
-        raw = SignalReceived(signal.event, signal.payload, signal.key).payload.raw.decode()
+        payload = SignalReceived(signal.event, signal.payload, signal.key).payload
         event = ExternalEvent(
             tenant_id,
             instance_id,
             EventType.SIGNAL_RECEIVED,
-            raw,
+            payload,
             key=signal.key,
             awaited=awaited,
             log_limit=log_limit,
@@ -321,13 +322,12 @@ class SqlStore(Reads, RunReader, Definitions, Purging, Reopenings, DataChecks):
         log_limit: LogLimit = LOG_LIMIT,
     ) -> ExternalResult:
         """Append INSTANCE_SUSPENDED to an open instance, held or not, unless it is suspended already."""
-        raw = suspension.payload.raw.decode()
         return await self._append_or_explain(
             ExternalEvent(
                 tenant_id,
                 instance_id,
                 EventType.INSTANCE_SUSPENDED,
-                raw,
+                suspension.payload,
                 suspends=suspension.reason,
                 log_limit=log_limit,
             )
@@ -337,9 +337,10 @@ class SqlStore(Reads, RunReader, Definitions, Purging, Reopenings, DataChecks):
         self, instance_id: str, resumed: RunResumed, *, tenant_id: str, log_limit: LogLimit = LOG_LIMIT
     ) -> ExternalResult:
         """Append INSTANCE_RESUMED to a suspended instance, held or not."""
-        raw = resumed.payload.raw.decode()
         return await self._append_or_explain(
-            ExternalEvent(tenant_id, instance_id, EventType.INSTANCE_RESUMED, raw, resumes=True, log_limit=log_limit)
+            ExternalEvent(
+                tenant_id, instance_id, EventType.INSTANCE_RESUMED, resumed.payload, resumes=True, log_limit=log_limit
+            )
         )
 
     async def reopen(self, family: FamilyReopening) -> list[InstanceRow] | None:
@@ -353,21 +354,20 @@ class SqlStore(Reads, RunReader, Definitions, Purging, Reopenings, DataChecks):
 
     async def append_cancel(self, *, tenant_id: str, instance_id: str, reason: str) -> ExternalResult:
         """Append INSTANCE_CANCELLED to an open instance, held or not and close it; unconditional."""
-        raw = RunCancelled(reason).payload.raw.decode()
+        payload = RunCancelled(reason).payload
         return await self._append_or_explain(
-            ExternalEvent(tenant_id, instance_id, EventType.INSTANCE_CANCELLED, raw, ends=Status.CANCELLED)
+            ExternalEvent(tenant_id, instance_id, EventType.INSTANCE_CANCELLED, payload, ends=Status.CANCELLED)
         )
 
     async def fail_full(self, *, tenant_id: str, instance_id: str, log_limit: LogLimit) -> ExternalResult:
         """Append INSTANCE_FAILED (LOG_TOO_LARGE) to an open instance, held or not and close it; unconditional."""
         error = log_limit.error()
-        raw = RunFailed(error).payload.raw.decode()
         return await self._append_or_explain(
             ExternalEvent(
                 tenant_id,
                 instance_id,
                 EventType.INSTANCE_FAILED,
-                raw,
+                RunFailed(error).payload,
                 ends=Status.FAILED,
                 message=error.message,
             )
@@ -384,12 +384,20 @@ class SqlStore(Reads, RunReader, Definitions, Purging, Reopenings, DataChecks):
             return None
         self._stranger_wrote_here = True
         signals_max = _NO_LIMIT if event.awaited else SIGNALS_KEPT_MAX
-        row = await self.write(
-            lambda connection: self.dialect.append_external(connection, event, signals_max=signals_max)
-        )
+        row = await self.write(lambda connection: self._append_with_values(connection, event, signals_max))
         if row is not None and self._notices is not None:
             self._notices.appended(row, signal=signal)
         return row
+
+    def _append_with_values(self, connection: Connection, event: ExternalEvent, signals_max: int) -> InstanceRow | None:
+        division = event.payload.division
+        if division is None:
+            return self.dialect.append_external(connection, event, signals_max=signals_max)
+        with self.dialect.transaction(connection):
+            row = self.dialect.append_external(connection, event, signals_max=signals_max)
+            if row is not None:
+                keep_values(connection, self.dialect, {event.instance_id: division.parts})
+            return row
 
     async def _explain_refusal(self, event: ExternalEvent) -> ExternalResult:
         """What it means that nothing was appended.
@@ -409,7 +417,7 @@ class SqlStore(Reads, RunReader, Definitions, Purging, Reopenings, DataChecks):
             return ExternalResult(None, None)
         if repeated or row.status.is_terminal:
             return ExternalResult(row, None, repeated=repeated)
-        limit, size = event.log_limit, len(event.payload.encode())
+        limit, size = event.log_limit, event.payload.weight
         if limit.is_passed(log_bytes=row.log_bytes + size, rows=row.last_seq + 1):
             ended = await self.fail_full(tenant_id=event.tenant_id, instance_id=event.instance_id, log_limit=limit)
             return ExternalResult(ended.row, None)
@@ -428,6 +436,7 @@ class SqlStore(Reads, RunReader, Definitions, Purging, Reopenings, DataChecks):
                     return False
                 connection.execute(statements.DELETE_LOG, {"instance_id": instance_id})
                 remove_console_of(connection, self.dialect, [instance_id])
+                remove_values_of(connection, self.dialect, [instance_id])
                 return True
 
         if not is_uuid(instance_id) or not await self.write(delete):

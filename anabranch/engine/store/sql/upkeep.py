@@ -22,6 +22,7 @@ from anabranch.engine.store.sql.component import SqlComponent
 from anabranch.engine.store.sql.console_table import remove_console_of
 from anabranch.engine.store.sql.reads import is_uuid
 from anabranch.engine.store.sql.statements import DELETE_LOG
+from anabranch.engine.store.value_table import remove_values_of
 from anabranch.errors import NotFound, RunIsOpen
 
 # 10,000 events a transaction: on SQLite every commit waits for it, some 50 ms. A run with a longer log goes alone.
@@ -141,6 +142,7 @@ class Upkeep(SqlComponent):
                 connection.execute(statements.DELETE_ENDED_RUN, asked)
                 connection.execute(DELETE_LOG, {"instance_id": instance_id})
                 remove_console_of(connection, self.dialect, [instance_id])
+                remove_values_of(connection, self.dialect, [instance_id])
                 if row.completed_at <= counted_until:
                     uncount(connection, [row])
                 record_audit_event(
@@ -204,6 +206,7 @@ class Upkeep(SqlComponent):
             connection.execute(statements.remove_runs(self.dialect.among_ids), ids)
             connection.execute(statements.remove_logs(self.dialect.among_ids), ids)
             remove_console_of(connection, self.dialect, instance_ids)
+            remove_values_of(connection, self.dialect, instance_ids)
             uncount(connection, [row for row in to_cancel if row.completed_at <= counted_until])
 
     @contextmanager

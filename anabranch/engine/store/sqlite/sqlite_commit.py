@@ -188,7 +188,9 @@ def values_of_events(transitions: Iterable[Transition]) -> list[Any]:
     values: list[Any] = []
     for transition in transitions:
         for event in transition.events:
-            raw, event_type = event.payload.raw, event.type._value_
+            payload, event_type = event.payload, event.type._value_
+            division = payload.division
+            raw = payload.raw if division is None else division.shell
             if b"\\u0000" in raw and NUL_IN_JSON.search(raw):
                 raise DataRefused("text with a NUL character")
             values += (
@@ -206,6 +208,7 @@ def values_of_events(transitions: Iterable[Transition]) -> list[Any]:
                 event.created_at,
                 event.arguments,
                 transition.generation,
+                None if division is None else division.references,
             )
     return values
 

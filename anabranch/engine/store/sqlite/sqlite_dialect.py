@@ -40,6 +40,7 @@ from anabranch.engine.store.sql.input_conditions import sqlite_condition
 from anabranch.engine.store.sql.rows import LOG_SEPARATOR, events_from, instance_row
 from anabranch.engine.store.sqlite import sqlite_statements as statements
 from anabranch.engine.store.sqlite.sqlite_commit import cancel, commit_transitions, one_list, values_of_events, wake
+from anabranch.engine.store.value_table import keep_values, parts_of
 
 # 10 s: another process's commit takes milliseconds; who waits longer meets a lock that
 # somebody forgot (a shell with an open transaction), and should be told.
@@ -89,6 +90,7 @@ class SqliteDialect:
     row_lock = ""
     given_rows = "json_each(:given) AS p"
     payload_size = "length(CAST(l.payload AS BLOB))"
+    parts_size = "coalesce((SELECT sum(x.value ->> 2) FROM json_each(l.parts) AS x), 0)"
     payload_without_output = "json_remove(l.payload, '$.output')"
     is_remote = False
     among_ids = "instance_id IN (SELECT value FROM json_each(:ids))"
@@ -180,7 +182,10 @@ class SqliteDialect:
         try:
             events = values_of_events(transitions)
             with self.transaction(connection):
-                return commit_transitions(connection, transitions, events, now=self.now(connection))
+                written = commit_transitions(connection, transitions, events, now=self.now(connection))
+                if found := parts_of(transition for transition in transitions if transition.instance_id in written.won):
+                    keep_values(connection, self, found)
+                return written
         except UnicodeError as problem:
             raise DataRefused(f"text that is not valid Unicode ({problem})") from None
 
@@ -240,10 +245,8 @@ class SqliteDialect:
                 {
                     "instance_id": event.instance_id,
                     "seq": row.last_seq,
-                    "event_type": event.event_type,
-                    "payload": event.payload,
-                    "message": event.message,
                     "now": now,
+                    **event.row,
                 },
             )
             if event.ends:

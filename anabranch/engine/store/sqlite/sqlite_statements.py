@@ -206,7 +206,7 @@ CANCEL_ROWS = text(f"""
 """Close them, after that."""
 
 ENDED_CHILDREN = text(f"""
-    SELECT asked.value, i.status, l.payload
+    SELECT asked.value, i.status, l.payload, l.parts
     FROM json_each(:ids) AS asked
     LEFT JOIN workflow_instances AS i ON i.instance_id = asked.value
     LEFT JOIN workflow_instance_logs AS l ON l.instance_id = i.instance_id AND l.seq = i.last_seq
@@ -216,8 +216,8 @@ ENDED_CHILDREN = text(f"""
 
 APPEND_EVENT = text("""
     INSERT INTO workflow_instance_logs
-        (instance_id, seq, node_id, scope, event_type, payload, error_message, node_attempt, created_at)
-    VALUES (:instance_id, :seq, '', '', :event_type, :payload, :message, 0, :now)
+        (instance_id, seq, node_id, scope, event_type, payload, error_message, node_attempt, created_at, parts)
+    VALUES (:instance_id, :seq, '', '', :event_type, :payload, :message, 0, :now, :parts)
 """)
 """Append an external event under the seq that its move has just taken."""
 

@@ -55,21 +55,21 @@ class InstanceRow:
     last_seq: int
     worker_id: str | None
     available_at: int | None
-    """Owned: the end of the lease. Not held: when it may be claimed (None: only an external stimulus wakes it)."""
+    """If owned: the end of the lease. Otherwise when it may be claimed (None: only an external stimulus wakes it)."""
     started_at: int | None = None
     completed_at: int | None = None
     log_bytes: int = 0
-    """JSON bytes of all payloads in the log; 0 for runs that had ended before this was counted."""
+    """JSON bytes of all payloads in the log; 0 for runs that ended before this was counted."""
     suspended_for: SuspendReason | None = None
-    """Why it is SUSPENDED; None: it is not."""
+    """Why it is SUSPENDED; None if it is not."""
     blame: Blame | None = None
-    """It may have killed a process; None: it is above suspicion."""
+    """The suspicion that it may have crashed a process; None if there is none."""
     needs: Sequence[str] = ()
-    """The node types that a worker must have besides those that every worker has."""
+    """The node types that a worker needs beyond the built-in ones."""
 
     @property
     def log_weight(self) -> int:
-        """What the log takes in memory, about."""
+        """The approximate size of the log in memory, in bytes."""
         return self.log_bytes + ROW_WEIGHT * self.last_seq
 
 
@@ -77,8 +77,8 @@ class InstanceRow:
 class Loaded:
     """A row and its events after some seq, read in one snapshot.
 
-    `events[-1].seq == row.last_seq`, but for a log that is too large to be read at once (`WHOLE_LOG_WEIGHT_MAX`): of
-    that there are no events, and readers fetch it page by page.
+    `events[-1].seq == row.last_seq`, except for a log that is too large to be read at once (`WHOLE_LOG_WEIGHT_MAX`): it
+    comes without events, and readers fetch it page by page.
     """
 
     row: InstanceRow
@@ -89,17 +89,17 @@ class Loaded:
 class ActivationPage:
     """Activations of one run, in the order in which they began: the first row of each and its latest.
 
-    Payloads are those of errors and waits, and of outputs where they were asked for; every other one is empty.
+    Payloads of errors and waits are included, those of outputs on request; all others are empty.
     """
 
     events: Sequence[Event]
     """In seq order."""
     times: Mapping[int, int]
-    """When the rows were written that steps of a coded run followed, by seq."""
+    """The times of the rows that steps of a coded run followed, by seq."""
     next_seq: int | None
-    """The next page has the activations that began after this; None: there is none."""
+    """The next page has the activations that began after this seq; None: there is no next page."""
     iterated: frozenset[tuple[str, str]] = frozenset()
-    """Loops among them that opened an iteration."""
+    """The loops among them that opened an iteration."""
 
 
 NO_ACTIVATIONS = ActivationPage((), {}, None)
@@ -107,7 +107,7 @@ NO_ACTIVATIONS = ActivationPage((), {}, None)
 
 @dataclass(frozen=True, slots=True)
 class RunReading:
-    """What is shown of one run, all of one moment, without its log."""
+    """The data of a run's view, from one snapshot, without the whole log."""
 
     row: InstanceRow
     created: Event
@@ -115,7 +115,7 @@ class RunReading:
     end: Event | None
     """The last row, once the run has ended."""
     note: Event | None
-    """The note of an open coded run, unless it has made progress since."""
+    """The note of an open coded run, unless it has progressed since."""
     activations: ActivationPage
     suspended: Event | None = None
     """The row that has suspended it, while it is SUSPENDED."""
@@ -123,7 +123,7 @@ class RunReading:
 
 @dataclass(frozen=True, slots=True)
 class ExternalResult:
-    """What an unconditional statement from a process that does not hold the instance did.
+    """The result of an unconditional statement by a process that need not own the instance.
 
     `row` is the row after it (None: no such instance). `seq` is the event's seq, None when
     nothing was written: a terminal instance, or a repeated signal key (`repeated`).
@@ -151,16 +151,16 @@ class WorkflowVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewVersion:
-    """What is saved as a version of a workflow."""
+    """A version of a workflow to save."""
 
     name: str
     title: str | None = None
     definition: Mapping[str, Any]
     kind: str = "drawn"
     workflow_id: str | None = None
-    """The workflow whose next version it becomes; None: a new one."""
+    """The workflow that gets the version; None: a new one."""
     expected_version: int | None = None
-    """Only if the newest version is this one."""
+    """Save only if this is the newest version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,24 +173,24 @@ class WorkflowEntry:
     kind: str
     version: int
     created_at: int
-    """When the workflow was made."""
+    """When the workflow was created."""
     updated_at: int
     """When this version was saved."""
     definition: Mapping[str, Any] | None = None
-    """None unless it was asked for."""
+    """None unless requested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerReport:
-    """What a working process says of itself, every third of a lease."""
+    """The report of a working process, written every third of a lease."""
 
     worker_id: str
     executing: int | None
-    """The most executions at once since its last report; None: it has just begun."""
+    """The maximum of concurrent executions since its last report; None: it has just started."""
     code: Sequence[tuple[str, int]] = ()
-    """The coded workflows that it knows, and their versions."""
+    """The coded workflows that it can run, with their versions."""
     node_types: Sequence[str] = ()
-    """The node types that it has besides those of every worker."""
+    """The node types that it has beyond the built-in ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,25 +199,25 @@ class TenantRooms:
 
     each: int
     of: Mapping[str, int]
-    """Of these tenants so many instead; 0: their runs are left out, and take no place in the claim."""
+    """Other limits for these tenants; 0: their runs are left out, and do not count towards the claim."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reopening:
-    """A run that has ended badly and is to go on, as it was planned on its log."""
+    """The planned reopening of a failed or cancelled run."""
 
     instance_id: str
     last_seq: int
-    """Its end."""
+    """The seq of its last row."""
     said: RunReopened
     left_out: Ranges
-    """The rows left out by this reopening and those before."""
+    """The rows left out by this reopening and earlier ones."""
     parent_waits: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FamilyReopening:
-    """A run with the runs below it that go on together."""
+    """A run with the runs below it that are reopened together."""
 
     tenant_id: str
     runs: Sequence[Reopening]
@@ -242,23 +242,23 @@ class ClaimRequest:
     only: Sequence[str] | None = None
     """Only these instances and the families below them (`anabranch run`)."""
     steal: bool = False
-    """Take them from a live lease too (`run --resume`). That does not count as lapsed: the worker had not crashed."""
+    """Also take instances with a live lease (`run --resume`). They do not become suspects: the worker did not crash."""
     known_code: Sequence[tuple[str, int]] | None = None
-    """Names and versions: coded runs of others are left to the workers that know them."""
+    """Names and versions of code; other coded runs are left to workers that know them."""
     known_types: Sequence[str] | None = None
-    """Node types besides those that every worker has: runs that need others are left to workers that have them."""
+    """Node types beyond the built-in ones; runs that need others are left to workers that have them."""
     rooms: TenantRooms | None = None
-    """How many of each tenant are taken; those beyond it stay as they are, although they count towards `limit`."""
+    """How many of each tenant are taken; further ones are left, although they count towards `limit`."""
     weight_max: int = CLAIM_WEIGHT_MAX
-    """No further one is taken once the logs of those taken weigh this much; a single log may weigh more."""
+    """Stop once the logs of the taken instances have this size; a single log may be larger."""
     large: bool = True
     """False: leave instances whose log cannot be read at once (see `Loaded`)."""
     suspects: SuspectRoom = ANY_ROOM
-    """How many suspects are taken besides those that the worker has; see `blame.may_join`."""
+    """How many further suspects are taken; see `blame.may_join`."""
     crashes_max: int = CRASHES_MAX
-    """A run that has crashed alone so often is suspended instead of taken."""
+    """A run that has crashed alone this often is suspended instead of taken."""
     away_until: int | None = None
-    """Leases that ended up to then (ms) were lost with the store, not with their workers: nobody is blamed."""
+    """Leases that ended by then (ms) expired because the store was unavailable: they make no suspects."""
 
 
 OpenRuns: TypeAlias = Mapping[tuple[str, str, Status, SuspendReason | None], int]
@@ -272,16 +272,16 @@ WHOLE_LOG_WEIGHT_MAX = 4 * 1_048_576
 class Store(Protocol):
     """One database (or memory) that keeps instances, their logs and the definitions.
 
-    Raises `StoreUnavailable` where the database cannot be reached or does not write; a commit
-    that raised it may or may not have happened. Every method may be called concurrently.
+    Raises `StoreUnavailable` if the database cannot be reached or cannot write; a commit that raised it may or may not
+    have happened. Every method may be called concurrently.
     """
 
     commits_in_flight_max: int
-    """Commits on disjoint instances that may be under way at once: 2 on PostgreSQL and SQLite, 1 in memory."""
+    """Concurrent commits on disjoint instances: 2 on PostgreSQL and SQLite, 1 in memory."""
 
     families_apart: bool
-    """True: transitions that concern parents or children may wait for locks, and should be committed apart from the
-    others, so that these never do."""
+    """True: transitions about parents or children may wait for locks, and should be committed separately, so that
+    others never wait."""
 
     async def start(self) -> None:
         """Open connections and check the schema. Raises SchemaMismatch (naming both versions) or StoreUnavailable."""
@@ -290,61 +290,62 @@ class Store(Protocol):
         """Close everything; may be called twice or before start."""
 
     async def now(self) -> int:
-        """The store's clock: the one that leases, parked timers and `not_before` are judged by."""
+        """The store's clock, which leases, parked timers and `not_before` use."""
 
     # -- the hot path ---------------------------------------------------------------------
     async def commit(self, transitions: Sequence[Transition], *, may_wait: bool = False) -> Outcome:
-        """Advance (or give creation to) many instances in one transaction; each wins or loses alone.
+        """Advance or create many instances in one transaction; each wins or loses alone.
 
         Instance ids are distinct within a call. Winners get version + 1, last_seq advanced by
         their events, status, lease; terminal statuses also get completed_at and no worker.
 
-        In the same transaction the parents that winners wake get version + 1 (and are available
-        now if nobody holds them), and the children that winners do not await any more are
-        cancelled, with all that these await.
+        In the same transaction, parents that winners wake get version + 1 (and are available now if no worker owns
+        them), and children that winners no longer await are cancelled, with everything that these await.
 
-        `may_wait` says that these transitions may meet locks which others hold for long, so that no other
-        commit is to wait behind them.
+        `may_wait`: these transitions may wait for locks of others, so no other commit may wait behind them.
         """
 
     async def check_commits(self) -> None:
-        """Return if commits get through. Raises StoreUnavailable, which says why they do not."""
+        """Return if commits succeed. Raises StoreUnavailable with the reason if they do not."""
 
     async def claim(self, wanted: ClaimRequest) -> list[Loaded]:
         """Take open instances whose `available_at` has come, longest overdue first, and load them.
 
-        The claim raises the version although it appends no event: a worker that lost its lease
-        without knowing must lose its next commit too. Rows another claim holds locked are skipped.
+        The claim raises the version although it appends no event: a worker that lost its lease without knowing must
+        lose its next commit too. Rows locked by another claim are skipped.
 
-        Instances whose lease another worker let run out are judged first (`blame.judged`): they become suspects, or
-        are suspended for what they have done. A suspect whose company is 1 is taken alone.
+        Instances whose lease expired under another worker are judged first (`blame.judged`): they become suspects, or
+        are suspended. A suspect whose company is 1 is taken alone.
         """
 
     async def report_worker(self, report: WorkerReport) -> None:
-        """Keep what a working process says of itself, in place of what it said before."""
+        """Store the report of a working process, replacing the previous one."""
 
     async def suspend_unfit(self, *, overdue_ms: int, seen_ms: int, limit: int) -> int:
-        """Suspend runs that are due for so long and that no worker seen so lately can run; how many.
+        """Suspend runs that have been due for this long and that no recently reporting worker can run; returns how
+        many.
 
-        Those whose deadline has passed meanwhile fail instead.
+        Those whose deadline has passed fail instead.
         """
 
     async def forget_worker(self, worker_id: str) -> None:
-        """Remove what a process has said of itself, once it has handed over everything."""
+        """Remove the report of a process that has handed over everything."""
 
     async def extend(self, *, worker_id: str, instance_ids: Sequence[str], lease_ms: int) -> set[str]:
-        """Give these leases `lease_ms` from the store's now; returns those that are still ours. No version bump."""
+        """Extend these leases to `lease_ms` from the store's now; returns those that are still ours. Does not raise
+        versions."""
 
     def extend_blocking(
         self, *, worker_id: str, instance_ids: Sequence[str], lease_ms: int, patience_s: float
     ) -> set[str]:
-        """The same from another thread than the event loop's, which may stand still meanwhile.
+        """The same, from another thread than the event loop's, which may be blocked.
 
-        Raises StoreUnavailable if there is no answer within `patience_s`.
+        Raises StoreUnavailable without a response within `patience_s`.
         """
 
     async def release(self, *, worker_id: str, instance_ids: Sequence[str] | None = None) -> int:
-        """Hand open instances (None: all of the worker's) over: no worker, available now, version + 1. How many."""
+        """Release open instances (None: all of the worker's): no worker, available now, version + 1. Returns how
+        many."""
 
     async def versions(self, instance_ids: Sequence[str]) -> dict[str, tuple[int, str | None]]:
         """(version, worker_id) of each id that exists: one statement, to notice external changes."""
@@ -362,15 +363,15 @@ class Store(Protocol):
         awaited: bool = False,
         log_limit: LogLimit = LOG_LIMIT,
     ) -> ExternalResult:
-        """Append SIGNAL_RECEIVED to an open instance, held or not: version + 1, last_seq + 1, unconditional.
+        """Append SIGNAL_RECEIVED to an open instance, owned or not: version + 1, last_seq + 1, unconditional.
 
-        An instance that nobody holds becomes available now. A repeated key writes nothing.
-        Raises TooManySignals past the limit of unconsumed signals; one that is `awaited` is consumed at once.
-        One that the log has no room for is not written, and ends the run: see `fail_full`.
+        An instance without owner becomes available now. A repeated key writes nothing. Raises TooManySignals beyond the
+        limit of kept signals; one that is `awaited` is consumed at once and does not count. If the log has no room, the
+        signal is not written and the run ends: see `fail_full`.
         """
 
     async def fail_full(self, *, tenant_id: str, instance_id: str, log_limit: LogLimit) -> ExternalResult:
-        """Append INSTANCE_FAILED (LOG_TOO_LARGE) to an open instance, held or not and close it; unconditional.
+        """Append INSTANCE_FAILED (LOG_TOO_LARGE) to an open instance, owned or not, and close it; unconditional.
 
         Its parent is woken and its children are cancelled, as by `append_cancel`.
         """
@@ -383,27 +384,27 @@ class Store(Protocol):
         tenant_id: str,
         log_limit: LogLimit = LOG_LIMIT,
     ) -> ExternalResult:
-        """Append INSTANCE_SUSPENDED to an open instance, held or not, unless it is suspended already.
+        """Append INSTANCE_SUSPENDED to an open instance, owned or not, unless it is suspended already.
 
-        Who holds it keeps it until what is under way has ended; where nobody does, nobody claims it before its
-        deadline. A log without room ends the run: see `fail_full`.
+        An owner keeps it until its executions have ended; without an owner it is not claimed before its deadline. If
+        the log has no room, the run ends: see `fail_full`.
         """
 
     async def append_resumption(
         self, instance_id: str, resumed: RunResumed, *, tenant_id: str, log_limit: LogLimit = LOG_LIMIT
     ) -> ExternalResult:
-        """Append INSTANCE_RESUMED to a suspended instance, held or not; where nobody does, it is available now."""
+        """Append INSTANCE_RESUMED to a suspended instance, owned or not; without an owner it becomes available now."""
 
     async def reopen(self, family: FamilyReopening) -> list[InstanceRow] | None:
-        """Append INSTANCE_REOPENED to runs that have ended, all of them or none; None: something is not as planned.
+        """Append INSTANCE_REOPENED to ended runs, all or none; returns None if something is not as planned. Each must
+        have ended FAILED or CANCELLED with the row `last_seq`, and its workflow must not be deleted.
 
-        Each must have ended FAILED or CANCELLED, with the row `last_seq`, and its workflow must not be deleted. They
-        are open, available now, with `left_out` and the new deadline; the counters of ended runs have them no more.
-        The version of the parent in `awaited_by` is raised: a decision that knows the old end loses.
+        Afterwards they are open and available, with `left_out` and the new deadline, and no longer counted as ended.
+        The version of the parent in `awaited_by` is raised, so that a decision that knows the old end loses.
         """
 
     async def append_cancel(self, *, tenant_id: str, instance_id: str, reason: str) -> ExternalResult:
-        """Append INSTANCE_CANCELLED to an open instance, held or not and close it; unconditional.
+        """Append INSTANCE_CANCELLED to an open instance, owned or not, and close it; unconditional.
 
         In the same transaction its parent is woken and its children are cancelled, as by `commit`.
         """
@@ -413,19 +414,19 @@ class Store(Protocol):
         """Rows with their events after `after_seq`, each pair from one snapshot; see `Loaded` for large logs."""
 
     async def get_instance(self, instance_id: str, *, tenant_id: str | None = None) -> InstanceRow | None:
-        """The row alone. With a tenant, another tenant's reads as absent."""
+        """The row alone; None if absent, or if a tenant is given and it belongs to another."""
 
     async def find_start(self, *, tenant_id: str, workflow_name: str, idempotency_key: str) -> InstanceRow | None:
-        """The run that a start with this key made, if it is stored."""
+        """The run that a start with this key created, if it is stored."""
 
     async def ended_children(self, instance_ids: Sequence[str]) -> list[ChildEnded]:
-        """How those of these runs ended that have; one whose rows were removed reads as cancelled."""
+        """The ends of those of these runs that have ended; a removed run reads as cancelled."""
 
     async def awaited_children(self, instance_id: str) -> list[InstanceRow]:
         """The open runs that an instance has started and awaits, by id."""
 
     async def descendants(self, root_id: str, *, limit: int) -> list[InstanceRow]:
-        """The runs below a root, however deep, open or ended, by id; none below one that is no root."""
+        """All runs below a root, open or ended, by id; none if it is not a root."""
 
     async def read_log(
         self,
@@ -436,7 +437,7 @@ class Store(Protocol):
         bytes_max: int | None = None,
         inline: bool = True,
     ) -> list[Event]:
-        """At most `limit` events in seq order; no further one once their payloads have `bytes_max`.
+        """At most `limit` events in seq order; stops once their payloads have `bytes_max`.
 
         Without `inline` the large parts of payloads are not fetched: only shape and size of these are known.
         """
@@ -451,7 +452,7 @@ class Store(Protocol):
         """How many large values are stored, and how many bytes they have."""
 
     async def read_run(self, instance_id: str, *, activations_max: int) -> RunReading | None:
-        """What is shown of a run, with its first activations; none of their outputs is read."""
+        """The data of a run's view, with its first activations, without outputs."""
 
     async def read_rows(self, instance_id: str, *, after_seq: int, limit: int) -> list[Event]:
         """At most `limit` events in seq order, with the payloads of errors, suspensions and waits only."""
@@ -467,8 +468,7 @@ class Store(Protocol):
     ) -> tuple[InstanceRow, ActivationPage] | None:
         """A row with a page of activations that began after a seq; with `bytes_max` with their outputs.
 
-        No further activation once the outputs have so many bytes. Of open activations, `only` tells apart where they
-        are, not how they are.
+        Stops once the outputs have that many bytes. For open activations, `only` filters by place but not by status.
         """
 
     async def read_outputs(self, instance_id: str, node_ids: Sequence[str]) -> list[Event]:
@@ -477,9 +477,8 @@ class Store(Protocol):
     async def read_signal_waits(
         self, instance_id: str, *, after_seq: int, open_waits: Sequence[tuple[str, str]]
     ) -> list[Event]:
-        """The rows after a seq that are about signals and the waits for them, in seq order.
-
-        Of waits that were open before (node id, scope) the end too.
+        """The rows after a seq about signals and waits for signals, in seq order, and the ends of the given earlier
+        waits (node id, scope).
         """
 
     async def list_instances(
@@ -488,20 +487,20 @@ class Store(Protocol):
         """By (created_at, instance_id) descending, strictly before the cursor."""
 
     async def get_completed_node_ids(self, instance_id: str, node_ids: Sequence[str] = ()) -> set[str]:
-        """Which (of these) nodes have a NODE_COMPLETED row at the root scope."""
+        """The nodes (of these) with a NODE_COMPLETED row in the root scope."""
 
     async def get_dispatched_node_ids(self, instance_id: str, node_ids: Sequence[str] = ()) -> set[str]:
-        """Which (of these) nodes have a NODE_DISPATCHED row at the root scope."""
+        """The nodes (of these) with a NODE_DISPATCHED row in the root scope."""
 
     async def get_stale_running_instances(self, *, limit: int) -> list[InstanceRow]:
-        """Open instances held under a lease that has run out, longest overdue first."""
+        """Open owned instances with an expired lease, longest overdue first."""
 
     async def count_pending(self, *, up_to: int) -> dict[str, int]:
         """PENDING instances by tenant, due now or later; counting stops when there are `up_to` in all."""
 
     # -- upkeep ---------------------------------------------------------------------------
     async def count_open(self) -> OpenRuns:
-        """The open runs of all tenants, without test runs. Looks at each of them."""
+        """Counts the open runs of all tenants, without test runs, in a scan of the open runs."""
 
     async def count_runs(self, *, tenant_id: str) -> dict[str, dict[Status, int]]:
         """How many runs of each workflow are in each status, without test runs; exact at one moment.
@@ -516,62 +515,64 @@ class Store(Protocol):
         """
 
     async def fold_counts(self, *, limit: int) -> bool:
-        """Count about that many ended runs for good; True if more can be counted at once.
+        """Fold about that many ended runs into the counters; True if more can be folded at once.
 
-        False too if another process is counting. Nothing is counted twice or left out, even after a crash.
+        False also if another process is counting. Each run is counted exactly once, even after a crash.
         """
 
     async def remove_expired(self, *, limit: int) -> int | None:
-        """Remove at most that many ended runs whose retention is over, each with its log; how many.
+        """Remove at most `limit` ended runs past their retention, each with its log; returns how many.
 
-        Never an open run, and no child whose parent is open: it may still be asked how the child
-        ended. None: another process is at it, so ask again later.
+        Never removes an open run, nor a child whose parent is open and may read its end. None: another process is
+        removing; try later.
         """
 
     async def delete_run(self, *, tenant_id: str, instance_id: str, actor: str | None = None) -> bool:
-        """Remove an ended run with its log; on record in the same transaction where there is an `actor`.
+        """Remove an ended run with its log; with an `actor`, recorded in the audit trail in the same transaction.
 
-        False: another process counts or removes runs at this moment, so ask again. Raises NotFound;
-        RunIsOpen for an open run, and for one whose parent is open.
+        False: another process counts or removes runs; try again. Raises NotFound; RunIsOpen for an open run, and for
+        one whose parent is open.
         """
 
     async def remove_unused_workflows(self, *, limit: int) -> int | None:
-        """Remove at most that many deleted workflows that no run needs, with their versions; how many.
+        """Remove at most `limit` deleted workflows that no run needs, with their versions; returns how many.
 
-        Schedules and subscriptions that name one go with it, 30 days after it was deleted, unless another workflow
-        has its name by then. None: another process is at it, so ask again later.
+        Schedules and subscriptions that name one are removed with it, 30 days after its deletion, unless another
+        workflow has its name by then. None: another process is removing; try later.
         """
 
     async def trim_audit(self, *, retention_days: int, limit: int) -> int:
-        """Remove at most that many rows of the audit trail that are older, and record that; how many.
+        """Remove at most `limit` older rows of the audit trail, a day's rows at once, and record that; returns how
+        many.
 
-        A day's rows at once. The chain of hashes goes on from the last row that went.
+        The chain of hashes continues from the last removed row.
         """
 
     async def give_back_space(self) -> bool:
-        """Give a little of what removed rows have left back to the file system; True if there is more."""
+        """Return some free space to the file system; True if there is more."""
 
     # -- definitions ----------------------------------------------------------------------
     async def save_workflow(self, version: NewVersion, *, tenant_id: str, actor: str | None = None) -> WorkflowVersion:
-        """A new workflow, or the next version of one; equal to the newest: that version again.
+        """Save a new workflow or the next version of one; if equal to the newest version, returns that one. Raises
+        NameTaken, NotFound, VersionMismatch.
 
-        Raises NameTaken, NotFound, VersionMismatch. Two savers at once get different numbers. With an
-        `actor` a new version is on record in the same transaction, in stores that keep an audit trail.
+        Concurrent saves get different numbers. With an `actor`, a new version is recorded in the audit trail in the
+        same transaction, if the store has one.
         """
 
     async def get_workflow(
         self, *, tenant_id: str, workflow: str, version: int | None = None
     ) -> WorkflowVersion | None:
-        """By id or name; the newest version unless one is named.
+        """By id or name; the newest version unless one is given.
 
-        The tenant's own, else the coded one of this name, which all tenants see.
+        The tenant's own workflow takes precedence over a coded one of this name, which all tenants see.
         """
 
     async def register_code(self, *, name: str, version: int, definition: Mapping[str, Any]) -> WorkflowVersion:
-        """Note what a worker can run: a version of a coded workflow, with the options that it is declared with now.
+        """Register a version of a coded workflow with its current options. From then on no other workflow can be saved
+        under its name; a tenant that has one keeps it, and sees the coded one by its id only.
 
-        From then on no other workflow may be saved under its name; a tenant that has one keeps it,
-        and sees the coded one by its id only. Two workers at once register one.
+        Concurrent registrations create one.
         """
 
     async def get_definition(self, workflow_id: str, version: int) -> WorkflowVersion | None:
@@ -580,20 +581,21 @@ class Store(Protocol):
     async def list_workflows(
         self, *, tenant_id: str, limit: int, after: str | None = None, with_definitions: bool = False
     ) -> list[WorkflowEntry]:
-        """The newest version of each, by name (in the order of its characters' codes), strictly after that one."""
+        """The newest version of each, by name (in code point order), strictly after the given one."""
 
     async def list_versions(
         self, *, tenant_id: str, workflow_id: str, limit: int, before: int | None = None
     ) -> list[WorkflowEntry]:
-        """The versions of one that is not deleted, newest first, strictly before that one."""
+        """The versions of a workflow that is not deleted, newest first, strictly before the given one."""
 
     async def delete_workflow(
         self, *, tenant_id: str, workflow_id: str, force: bool = False, actor: str | None = None
     ) -> None:
-        """Free the name; from then on nothing is created on it. Raises NotFound. `actor`: as when saving.
+        """Delete the workflow and free its name; no run is created on it any more. Raises NotFound, and WorkflowHasRuns
+        while instances are open, unless forced: the caller then cancels what `runs_of_deleted_workflows` returns.
+        `actor`:
 
-        Raises WorkflowHasRuns while instances are open, unless forced: then they go on until
-        somebody cancels what `runs_of_deleted_workflows` names.
+        as for saves.
         """
 
     async def runs_of_deleted_workflows(self, *, limit: int, workflow_id: str | None = None) -> list[tuple[str, str]]:
@@ -604,7 +606,7 @@ class Store(Protocol):
 
 
 class Clock(Protocol):
-    """Time as the shell knows it. Tests and the simulator bring their own."""
+    """The engine's time. Tests and the simulator use their own."""
 
     def now(self) -> int:
         """Milliseconds since the epoch: monotonic time plus an offset kept by `adjust`."""
@@ -613,54 +615,54 @@ class Clock(Protocol):
         """Seconds that never go back."""
 
     def adjust(self, store_now: int) -> None:
-        """Learn the store's time from an answer of its."""
+        """Update the clock offset from a store response."""
 
     async def sleep(self, milliseconds: int) -> None:
-        """Return after so long as `monotonic` counts, whatever `adjust` does to `now` meanwhile."""
+        """Sleep by `monotonic`, whatever `adjust` does to `now` meanwhile."""
 
 
 class Observer(Protocol):
-    """Someone who is told what is committed, in log order, after the commit. Must not block or raise."""
+    """Receives committed events, in log order, after the commit. Must not block or raise."""
 
     def committed(self, instance_id: str, events: Sequence[Event], status: Status) -> None:
         """These events are in the log."""
 
 
 class Gate(Protocol):
-    """Something scarce that nodes of some types need: their jobs stay queued, without a slot, until it admits them."""
+    """A scarce resource of some node types: their jobs stay queued, without a slot, until the gate admits them."""
 
     def is_open(self) -> bool:
-        """May any job begin now? If something has to be made ready first, that is started here."""
+        """Whether any job may begin now. Starts to prepare the resource if necessary."""
 
     def admits(self, tenant_id: str) -> bool:
-        """May a job of this tenant begin now?"""
+        """Whether a job of this tenant may begin now."""
 
     def subscribe(self, opened: Callable[[], None]) -> None:
-        """Call this whenever a job that had to wait may perhaps begin; it must not block or raise."""
+        """Call `wake` whenever a waiting job may be able to begin; it must not block or raise."""
 
 
 class ChangeSubscriber(Protocol):
-    """Told of watched runs that may have changed in another process. Must not block or raise."""
+    """Receives hints about watched runs that may have changed in another process. Must not block or raise."""
 
     def changed(self, instance_id: str, *, ended: bool) -> None:
         """This run may have changed, and may have `ended` by that."""
 
     def moved(self) -> None:
-        """Any of them may have changed or ended: somebody has committed to the store."""
+        """Some process has committed: any watched run may have changed or ended."""
 
 
 class ChangeHints(Protocol):
-    """Hints that a run which another process may advance has changed: look sooner than you would have anyway.
+    """Hints that a run has changed in another process, so that watchers can look before their next poll. Hints may be
+    lost, repeated, late or wrong, and may be unavailable (a pooler in front of PostgreSQL), so watchers also poll.
 
-    They may be lost, doubled, late or wrong, and there may be none at all (a pooler before PostgreSQL). Who
-    watches polls besides; what this process commits itself its Observer tells.
+    Commits of this process come through its Observer.
     """
 
     def watch(self, instance_id: str) -> None:
-        """Ask the other processes for hints about this run, until each `watch` is undone by an `unwatch`."""
+        """Request hints about this run, until an `unwatch` for each `watch`."""
 
     def unwatch(self, instance_id: str) -> None:
         """Undo one `watch`."""
 
     def subscribe(self, subscriber: ChangeSubscriber) -> None:
-        """Tell this one of watched runs from now on."""
+        """Add a subscriber for hints about watched runs."""

@@ -1,8 +1,7 @@
 """The task worker: take a job, run its handler with a timeout, report one result.
 
 Jobs come through the task queue. Whatever a handler does, it leads to exactly one outcome, checked and encoded here,
-unless the result is no longer awaited. Of a handler's exception only type, message and the author's frames leave this
-module.
+unless the result is no longer awaited. Of an exception, only type, message and the author's frames leave this module.
 """
 
 from __future__ import annotations
@@ -43,10 +42,10 @@ from anabranch.errors import NonRetryable, RunError
 
 
 class Execution(Helpers):
-    """One attempt: a job while it is queued, then what its handler is given, and how far it has come.
+    """One attempt: its job while queued, then the helpers of its handler, and its progress.
 
-    It runs up to its handler's first wait in a context of its own: what it sets there, no other job sees. Most handlers
-    never wait: they need no timer and no task. One that waits is awaited, by its time limit if it has one.
+    It runs in its own context (`contextvars`). Most handlers never wait, so they need neither timer nor task; only a
+    handler that waits is awaited, within its time limit.
     """
 
     __slots__ = (
@@ -78,7 +77,7 @@ class Execution(Helpers):
         threads: HandlerThreads,
         console: Sink | None,
     ) -> None:
-        # As `Helpers.__init__` does, without the price of a call with so many keywords.
+        # The same as `Helpers.__init__`, without the cost of a call with so many keywords.
         self.instance_id = head.instance_id
         self.tenant_id = head.tenant_id
         self.workflow_id = head.workflow_id
@@ -103,9 +102,9 @@ class Execution(Helpers):
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def begin(self, coroutine: Coroutine[Any, Any, HandlerOutcome], time: Callable[[], float]) -> HandlerOutcome | None:
-        """Take its first step, up to its first wait: what it returned, None if it waits.
+        """Run the handler up to its first wait. Returns its result, or None if it waits.
 
-        How long it keeps the event loop is measured by the loop's `time`.
+        The time that it occupies the event loop is measured.
         """
         self._coroutine = coroutine
         self._context = copy_context()
@@ -123,7 +122,7 @@ class Execution(Helpers):
         return result
 
     def __await__(self) -> Generator[Any, Any, HandlerOutcome]:
-        """What `yield from` does, but for the first step, which has been taken."""
+        """Like `yield from`, after the first step, which `begin` has taken."""
         waits_for = self._first
         while True:
             try:
@@ -142,7 +141,7 @@ class Execution(Helpers):
                 self.longest_s = max(self.longest_s, self._time() - self.stepped_at)
 
     def limited(self, timeout_ms: int | None) -> asyncio.Timeout:
-        """What bounds the rest of it: its timeout, and if it has a heartbeat timeout, the silence until it tells."""
+        """A context that bounds the rest of it: by its timeout and its heartbeat timeout."""
         heartbeat_ms = self.node.heartbeat_ms
         if heartbeat_ms is None:
             self.limit = asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000)
@@ -154,12 +153,12 @@ class Execution(Helpers):
 
     @property
     def was_silent(self) -> bool:
-        """Was it without a sign of life for too long?"""
+        """Whether its heartbeat timeout has passed."""
         ends_at = None if self.limit is None else self.limit.when()
         return self._loop is not None and ends_at is not None and ends_at < self._ends_at
 
     def beat(self) -> None:
-        """It lives: its heartbeat timeout begins anew. From any thread."""
+        """Restart the heartbeat timeout; thread-safe."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._beaten)
 
@@ -171,12 +170,12 @@ class Execution(Helpers):
             limit.reschedule(min(self._ends_at, self._time() + heartbeat_ms / 1000))
 
     def ended(self) -> None:
-        """Nothing bounds it any more."""
+        """Remove its bounds."""
         self._loop = None
 
     @property
     def now_ms(self) -> int:
-        """Milliseconds since the epoch by the store's clock, when the attempt began; reckoned when it is asked for."""
+        """Milliseconds since the epoch by the store's clock, when the attempt began; computed on first use."""
         if self._began_at_ms is None:
             self._began_at_ms = self._clock.now() - int((self._time() - self.began_at) * 1000)
         return self._began_at_ms
@@ -207,11 +206,11 @@ class TaskWorker:
         tasks.register_task_worker(self._process, concurrency=concurrency)
 
     def report_to(self, receive: Callable[[str, NodeResult], None]) -> None:
-        """Name the function that takes a result with its instance's id; it must not block. Before `start`."""
+        """Set the function that receives results with the instance's id; it must not block. Call it before `start`."""
         self._report = receive
 
     def leave_alone(self, instance_id: str | None) -> None:
-        """Let only jobs of this run begin from now on, with None those of all; what executes goes on."""
+        """Let only jobs of this run begin, or with None jobs of all runs; executions continue."""
         self._tasks.leave_alone(instance_id)
 
     def execute(
@@ -223,7 +222,7 @@ class TaskWorker:
         *,
         redone: Redone | None = None,
     ) -> None:
-        """Queue an attempt; the same one while it is queued or under way changes nothing."""
+        """Queue an attempt. Does nothing if it is queued or under way."""
         of_instance = self._executions.get(head.instance_id)
         if of_instance is None:
             of_instance = self._executions[head.instance_id] = {}
@@ -237,22 +236,22 @@ class TaskWorker:
             self._tasks.add(execution)
 
     def stop_job(self, instance_id: str, dispatch: Dispatch) -> None:
-        """Tell a handler to stop: nobody awaits its result."""
+        """Stop a handler whose result is no longer awaited."""
         execution = self._executions.get(instance_id, {}).get(dispatch)
         if execution is not None:
             self._stop(execution)
 
     def stop_instance(self, instance_id: str) -> None:
-        """Tell every handler of an instance to stop."""
+        """Stop all handlers of an instance."""
         for execution in list(self._executions.get(instance_id, {}).values()):
             self._stop(execution)
 
     def executes(self, instance_id: str) -> bool:
-        """Is a handler of this instance under way? A queued job is not."""
+        """Whether a handler of this instance is under way; queued jobs do not count."""
         return any(execution.limit is not None for execution in self._executions.get(instance_id, {}).values())
 
     def withdraw(self, instance_id: str) -> list[Dispatch]:
-        """Take back the attempts of an instance that have not begun; which they were."""
+        """Withdraw the attempts of an instance that have not begun; returns them."""
         queued = [each for each in self._executions.get(instance_id, {}).values() if each.limit is None]
         for execution in queued:
             self._stop(execution)
@@ -263,7 +262,7 @@ class TaskWorker:
         execution.cancel()
         if execution.limit is None:
             self._forget(execution)  # it has not begun
-        elif not execution.limit.expired():  # else it is being cancelled already, and may take its time over that
+        elif not execution.limit.expired():  # otherwise it is being cancelled already, which may take time
             execution.limit.reschedule(0)
 
     def _process(self, execution: Execution) -> Awaitable[None] | None:
@@ -303,12 +302,12 @@ class TaskWorker:
                 outcome = await execution
         was_silent = execution.was_silent
         execution.ended()
-        if outcome is None or limit.expired():  # a handler that catches its cancellation is late all the same
-            execution.cancel()  # its thread, if it has one, goes on
+        if outcome is None or limit.expired():  # a handler that catches its cancellation has still timed out
+            execution.cancel()  # its thread, if any, continues
             return _silent(execution) if was_silent else _late(execution, timeout_ms, execution.longest_s)
         ends_at = limit.when()
         if ends_at is not None and execution.stepped_at < ends_at < asyncio.get_running_loop().time():
-            # It kept the loop from telling it that its time is up.
+            # It blocked the loop, so its timeout could not fire in time.
             if was_silent:
                 return _silent(execution)
             return _late(execution, timeout_ms, execution.longest_s)
@@ -330,9 +329,9 @@ class TaskWorker:
 async def outcome_of(
     handlers: HandlerRegistry, node: PlanNode, helpers: Helpers, *, functions: Handler | None = None
 ) -> HandlerOutcome:
-    """Execute a node's handler once, without a time limit: what it returned, checked, or why it failed.
+    """Execute a node's handler once, without a time limit. Returns its checked result or its failure.
 
-    `functions` handles the function of a coded workflow.
+    `functions` executes workflow functions.
     """
     task = asyncio.current_task()
     try:
@@ -342,14 +341,14 @@ async def outcome_of(
         if handler is None:
             raise NonRetryable(f"no handler for node type {node.type!r} is installed here", code="UNKNOWN_NODE_TYPE")
         return _checked(await handler.execute(node.config, helpers.context, helpers), node.output_bytes_max)
-    except BaseException as failure:  # whatever a handler raises is its outcome, sys.exit() too
+    except BaseException as failure:  # any exception of a handler is its outcome, including sys.exit()
         if ends_us(failure, task):
             raise
         return _failed(helpers, failure)
 
 
 def _checked(returned: HandlerReturn, bytes_max: int) -> HandlerOutcome:
-    """What a handler returned, as a value that may enter the log. Raises what makes it unfit."""
+    """A handler's result as a value for the log. Raises if it cannot be stored."""
     if isinstance(returned, AwaitsSignal | AwaitsChild | FunctionSuspended | FunctionBlocked | Failed):
         return returned
     if not isinstance(returned, HandlerResult):
@@ -369,7 +368,7 @@ def _checked(returned: HandlerReturn, bytes_max: int) -> HandlerOutcome:
 
 
 def _late(helpers: Helpers, timeout_ms: int | None, longest_step_s: float) -> Failed:
-    """Its time is up; why, as far as we know."""
+    """The outcome of an attempt that timed out, with the reason if known."""
     message = f"the handler did not return within its timeout of {timeout_ms} ms"
     if longest_step_s >= BLOCKED_AFTER_S or (timeout_ms is not None and longest_step_s * 1000 > timeout_ms):
         message += (
@@ -383,7 +382,7 @@ def _late(helpers: Helpers, timeout_ms: int | None, longest_step_s: float) -> Fa
 
 
 def _silent(execution: Execution) -> Failed:
-    """It gave no sign of life for too long."""
+    """The outcome of an attempt that missed its heartbeat timeout."""
     message = f"the handler has told no progress within its heartbeatTimeout of {execution.node.heartbeat_ms} ms"
     return silence(message, execution)
 

@@ -1,7 +1,7 @@
 """Interfaces for metrics and traces: each row of a log is reported once, by the process that wrote it.
 
-`anabranch.telemetry` implements them. Observers see more: the owner of a run is also told of rows that others wrote. A
-counter must not be, or the sum over all processes would count rows twice.
+`anabranch.telemetry` implements them. Observers see more: they also receive rows that other processes wrote to an owned
+run. Counters must not, or the sum over all processes would count rows twice.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from anabranch.engine.rules.shared.run_state import InstanceHead
 
 
 class RunTelemetry(Protocol):
-    """Hears of one run as long as this process holds it, and is forgotten with it. Must not block or raise."""
+    """Receives the events of one run while this process owns it. Must not block or raise."""
 
     def read(self, events: Sequence[Event]) -> None:
-        """These events are next in the log; their writer has counted them."""
+        """Take events of the log that another process has counted."""
 
     def wrote(self, events: Sequence[Event]) -> None:
-        """These events are in the log, in its order, and this process has written them."""
+        """Take events that this process has written, in log order."""
 
 
 class Telemetry(Protocol):
-    """Hears of all runs of a process. Must not block or raise."""
+    """Telemetry of all runs of a process. Must not block or raise."""
 
     def of_run(self, head: InstanceHead, plan: AnyPlan) -> RunTelemetry:
-        """Who is told of a run that is held here from now on."""
+        """The telemetry of a run that this process now owns."""
 
     def signalled(self, head: InstanceHead, event: str, *, seq: int, at_ms: int) -> None:
-        """This process has appended a signal to a run that it does not hold."""
+        """This process has appended a signal to a run that it does not own."""
 
     def ended(self, head: InstanceHead, status: Status, *, code: str | None, at_ms: int) -> None:
-        """This process has ended a run that it does not hold; `code` is its error's, if it failed."""
+        """This process has ended a run that it does not own; `code` is that of its error, if it failed."""
 
 
 AroundAttempt: TypeAlias = Callable[[str, str, str, int], AbstractContextManager[None]]
-"""What surrounds a try while its code runs, by the run's id, the node's id or step's name, scope and attempt."""
+"""A context manager around the code of an attempt, by run id, node id or step name, scope and attempt."""

@@ -15,7 +15,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from typing import Any
 
-# 256 threads: four times the default of executions at once, so that overrun ones keep nobody from working for long.
+# 256 threads: four times the default concurrency, so that overrun ones rarely delay others.
 THREADS_MAX = 256
 
 
@@ -53,10 +53,10 @@ class HandlerThreads:
         waits: Callable[[str], None],
         log: Callable[[], logging.Logger],
     ) -> Any:
-        """What the function returns, called in a thread with the context variables of the caller.
+        """Call the function in a thread with the caller's context variables; return its result or raise its exception.
 
-        Raises what it raises. `key` is the activation's, `what` names the attempt; `waits` is told for what the call
-        has to wait ("" for no more). Cancelled, it returns at once; the function does not.
+        `key` identifies the activation, `what` names the attempt, `waits` is called with the reason of a wait ("" when
+        it is over). If cancelled, this returns at once while the function continues.
         """
         while reason := self._why_not_now(key):
             waits(reason)
@@ -71,10 +71,10 @@ class HandlerThreads:
                 returned = context.run(function, *args)
             except BaseException as failure:  # noqa: BLE001 -- the awaiting caller gets it
                 raised = failure
-            with suppress(RuntimeError):  # the loop is closed: nobody is there to be told
+            with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(self._ended, key, call, returned, raised)
 
-        # A thread of its own, and a daemon: one that never ends keeps neither a pool nor the process from ending.
+        # A daemon thread: if it never ends, it delays neither a pool nor the end of the process.
         threading.Thread(target=work, name="handler", daemon=True).start()
         self._calls[key] = call
         try:

@@ -1,4 +1,4 @@
-"""Tracebacks of user code, as text that the log keeps.
+"""Tracebacks of user code, as text for the log.
 
 Called by the task worker for handlers, and by `durable` for steps and workflow functions. Frames of anabranch and
 asyncio are left out: they do not help the author.
@@ -15,13 +15,13 @@ from types import TracebackType
 
 from anabranch.errors import AnabranchError, NodeFailure, NonRetryable
 
-# 20 frames of one exception: enough to find the line, and a recursion does not fill the log.
+# 20 frames of one exception: enough to find the line, without filling the log after a recursion.
 FRAMES_MAX = 20
 
 # 3 exceptions that led to it by `raise … from`.
 CAUSES_MAX = 3
 
-# 400 characters of a cause's message: what follows is in the message of the exception itself, or not needed.
+# 400 characters of a cause's message: the main message is that of the exception itself.
 CAUSE_CHARACTERS_MAX = 400
 
 _OUR_FILES = str(Path(__file__).parents[1])
@@ -33,12 +33,12 @@ _INSTALLED = ("site-packages", "dist-packages", "<frozen ")
 def lines_of_the_author(failure: BaseException, *, mask: Callable[[str], str] = str) -> str:
     """The traceback of an exception and of what caused it; empty for what we raise ourselves.
 
-    The first frame is the author's, the innermost comes last. Where there are too many, the author's stay rather than
-    those of libraries. `mask` makes secrets unreadable; it sees whole texts, before anything is cut off.
+    The first frame is the author's, the innermost comes last. If there are too many frames, those of libraries are
+    dropped first. `mask` replaces secrets; it gets whole texts, before anything is cut.
     """
     text = mask(_frames(failure.__traceback__))
     if not text and isinstance(failure, AnabranchError | NodeFailure | NonRetryable):
-        return ""  # we raised it: what caused it happened in our libraries
+        return ""  # raised by anabranch: its causes are internal
     for cause in _causes(failure):
         frames = mask(_frames(cause.__traceback__))
         text += f"caused by {type(cause).__name__}: {mask(_message(cause))[:CAUSE_CHARACTERS_MAX]}\n{frames}"
@@ -62,7 +62,7 @@ def _message(failure: BaseException) -> str:
 
 
 def _frames(trace: TracebackType | None) -> str:
-    # Source lines are read once they are printed: a deep recursion has a thousand frames, of which few are kept.
+    # Source lines are read only for printed frames: a deep recursion has a thousand, of which few are kept.
     summary = traceback.StackSummary.extract(traceback.walk_tb(trace), lookup_lines=False)
     frames = [frame for frame in summary if not _is_ours(frame.filename)]
     own = [number for number, frame in enumerate(frames) if not _is_of_library(frame.filename)]

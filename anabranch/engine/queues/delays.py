@@ -1,7 +1,7 @@
 """Delay queue: due times of all instances on one heap, with one sleeping task.
 
-The orchestrator is told when the next timer of an instance is due. The heap is only a copy: due times are in the log,
-so a crash loses nothing.
+Calls the orchestrator when the next timer of an instance is due. The heap is only a copy: due times are in the log, so
+a crash loses nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from anabranch.engine.ports import Clock
 
-# 500 ms: the store's clock may be set forward while we sleep; a timer is then half a second late at most.
+# 500 ms: if the store's clock is set forward during a sleep, a timer is at most half a second late.
 SLEEP_MS_MAX = 500
 
 # The heap is rebuilt when replaced entries outnumber the live ones by this many: deadlines of a
@@ -22,7 +22,7 @@ STALE_ENTRIES_MAX = 1_000
 
 
 class DelayQueue:
-    """Calls `on_due(instance_id)` at or after the time asked for. A later request replaces the earlier."""
+    """Calls `on_due(instance_id)` at or after the scheduled time. A new time replaces the old one."""
 
     def __init__(self, clock: Clock, on_due: Callable[[str], None]) -> None:
         self._clock = clock
@@ -33,18 +33,18 @@ class DelayQueue:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begin to call; may be started once."""
+        """Begin; may be started once."""
         self._task = asyncio.create_task(self._run(), name="delays")
 
     async def stop(self) -> None:
-        """Call nobody any more; may be called twice, or before start."""
+        """Stop; may be called twice, or before start."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
     def schedule(self, instance_id: str, due_at: int | None) -> None:
-        """Set (or with None clear) the time at which this instance is to be told."""
+        """Set, or with None clear, the due time of this instance."""
         if due_at is None:
             self._due_at.pop(instance_id, None)
         elif self._due_at.get(instance_id) != due_at:

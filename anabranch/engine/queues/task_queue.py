@@ -27,8 +27,8 @@ from anabranch.engine.rules.graph.plan import PlanNode
 
 logger = logging.getLogger("anabranch.engine")
 
-# 5 s for handlers to end after they were cancelled: time to close a connection. One that ignores
-# its cancellation must not keep all the other runs' leases from being handed over.
+# 5 s for handlers to end after they were cancelled: time to close a connection. A handler that ignores it must not
+# delay the handover of all other runs.
 CANCEL_PATIENCE_S = 5.0
 
 # A consumer gives way to the event loop after this many jobs in a row: handlers that never
@@ -36,11 +36,11 @@ CANCEL_PATIENCE_S = 5.0
 JOBS_IN_A_ROW_MAX = 32
 
 # 1,000 functions that wait for commits: both commits that may be in flight are full (256 transitions each), and the
-# next two as well. More of them would only take memory.
+# next two as well. More would only take memory.
 LENT_MAX = 1_000
 
 present_slot: ContextVar[Slot] = ContextVar("present_slot")
-"""The slot of the job that the present task executes."""
+"""The slot of the job that the current task executes."""
 
 
 class Job(Protocol):
@@ -55,10 +55,10 @@ AnyJob = TypeVar("AnyJob", bound=Job)
 
 
 class TaskQueue(Generic[AnyJob]):
-    """Node jobs, tenants in turn, taken by as many concurrent consumers as there are slots and lent ones."""
+    """Jobs, served to tenants in turn, by as many consumers as there are slots plus lent slots."""
 
     def __init__(self, gates: Mapping[str, Gate] | None = None) -> None:
-        """`gates` are those of node types whose jobs have to be admitted, by the type's name."""
+        """`gates` limit node types, by type name."""
         self._gates = gates or {}
         self._jobs = FairJobs[AnyJob](self._gates)
         self._alone: str | None = None
@@ -80,15 +80,15 @@ class TaskQueue(Generic[AnyJob]):
             gate.subscribe(self._wake_one)
 
     def register_task_worker(self, process: Callable[[AnyJob], Awaitable[None] | None], *, concurrency: int) -> None:
-        """Name the function that executes a job, and how many run at once. Before `start`.
+        """Set the function that executes a job, and the concurrency. Call it before `start`.
 
-        It returns what is to be awaited until the job is done, None if it is done.
+        The function returns an awaitable for the rest of the job, or None if the job is done.
         """
         self._process = process
         self._slots.concurrency = concurrency
 
     def add(self, job: AnyJob) -> None:
-        """Queue a job; after `close` it is dropped (the log still owes it, the next owner performs it)."""
+        """Queue a job. After `close` it is dropped; it stays outstanding, and the next owner performs it."""
         if self._closed:
             return
         if self._alone not in (None, job.instance_id):
@@ -98,7 +98,7 @@ class TaskQueue(Generic[AnyJob]):
         self._wake_one()
 
     def leave_alone(self, instance_id: str | None) -> None:
-        """Let only jobs of this run begin from now on, with None those of all; what executes goes on."""
+        """Let only jobs of this run begin, or with None jobs of all runs; executions continue."""
         self._alone = instance_id
         jobs = [*self._jobs.take_all(), *self._kept_back]
         self._kept_back = []
@@ -106,13 +106,13 @@ class TaskQueue(Generic[AnyJob]):
             self.add(job)
 
     def take_busy_max(self) -> int:
-        """The most executions that were under way at once since this was last asked."""
+        """The maximum of concurrent executions since the last call."""
         busy_max, self._busy_max = self._busy_max, self._busy
         return busy_max
 
     @property
     def is_idle(self) -> bool:
-        """Is no execution under way?"""
+        """Whether no execution is under way."""
         return self._idle.is_set()
 
     async def start(self) -> None:
@@ -122,7 +122,7 @@ class TaskQueue(Generic[AnyJob]):
             self._add_consumer()
 
     def close(self) -> None:
-        """Take no further jobs and forget the queued ones; executions under way go on."""
+        """Accept no further jobs and forget the queued ones; executions continue."""
         self._closed = True
         self._jobs.clear()
         self._kept_back.clear()
@@ -132,9 +132,9 @@ class TaskQueue(Generic[AnyJob]):
         await self._idle.wait()
 
     async def stop(self, *, patience_s: float = CANCEL_PATIENCE_S) -> None:
-        """Cancel what still executes, and leave alone what does not heed it; may be called twice, or before start.
+        """Cancel the remaining executions; may be called twice, or before start.
 
-        That takes `patience_s` at most, and never more than `CANCEL_PATIENCE_S`.
+        Waits for them at most `patience_s`, and never more than `CANCEL_PATIENCE_S`.
         """
         self.close()
         consumers = list(self._consumers)
@@ -166,7 +166,7 @@ class TaskQueue(Generic[AnyJob]):
         me = asyncio.current_task()
         assert me is not None, "a consumer is a task"
         in_a_row = 0
-        slot: Slot | None = None  # kept from job to job: taking one for each would wake others for nothing
+        slot: Slot | None = None  # kept from job to job: taking a new one each time would wake others for nothing
         while True:
             if slot is not None and not (self._jobs.waiting and slot.is_kept):
                 slot.end()
@@ -177,7 +177,7 @@ class TaskQueue(Generic[AnyJob]):
                     slot.end()
                     slot = None
                 if len(self._consumers) > self._slots.concurrency:
-                    del self._consumers[me]  # it stood in for one that had lent its slot
+                    del self._consumers[me]  # it replaced one that had lent its slot
                     return
                 in_a_row = 0
                 idler = asyncio.get_running_loop().create_future()
@@ -195,7 +195,7 @@ class TaskQueue(Generic[AnyJob]):
                 if rest is not None:  # most executions never wait
                     await rest
             except Exception:
-                # Its lease lapses in the end; this consumer must not be lost with it.
+                # Its lease will expire; this consumer must survive.
                 logger.exception("a job failed outside its handler", extra={"instance_id": job.instance_id})
             finally:
                 self._busy -= 1
@@ -208,7 +208,7 @@ class TaskQueue(Generic[AnyJob]):
 
 
 class _Round(Generic[AnyJob]):
-    """Tenants in the order in which they are served next, each with its jobs."""
+    """Tenants in the order of service, each with its jobs."""
 
     __slots__ = ("jobs", "tenants")
 
@@ -217,12 +217,12 @@ class _Round(Generic[AnyJob]):
         self.tenants: deque[str] = deque()
 
     def begin(self, job: AnyJob) -> None:
-        """Queue the first job of a tenant, which comes last."""
+        """Queue the first job of a tenant, which is served last."""
         self.jobs[job.tenant_id] = deque((job,))
         self.tenants.append(job.tenant_id)
 
     def pop(self, admits: Callable[[str], bool]) -> AnyJob | None:
-        """The job of the next tenant that is admitted; None: of no such tenant a job waits."""
+        """The job of the next admitted tenant; None if no job of an admitted tenant waits."""
         tenants = self.tenants
         for _ in range(len(tenants)):
             tenant_id = tenants.popleft()
@@ -260,7 +260,7 @@ class FairJobs(Generic[AnyJob]):
         self._round_of = {type_name: self._gated[gate] for type_name, gate in self._gates.items()}
 
     def take_all(self) -> list[AnyJob]:
-        """All of them, those of each tenant in their order; none waits any more."""
+        """Remove and return all jobs, those of each tenant in order."""
         rounds = [self._ungated, *self._gated.values()]
         jobs = [job for each in rounds for of_tenant in each.jobs.values() for job in of_tenant]
         self.clear()
@@ -277,9 +277,8 @@ class FairJobs(Generic[AnyJob]):
         self.waiting += 1
 
     def pop(self) -> AnyJob | None:
-        """The next job that may begin now; None: there is none, or all have to wait.
-
-        Gated jobs come first. They cannot keep the others waiting: a gate admits few at a time.
+        """The next job that may begin now; None if there is none. Gated jobs come first; they cannot delay the others,
+        because a gate admits few at a time.
         """
         if not self.waiting:
             return None
@@ -288,7 +287,7 @@ class FairJobs(Generic[AnyJob]):
             tenants, jobs = self._ungated.tenants, self._ungated.jobs
             if len(tenants) != 1:
                 job = self._ungated.pop(_everybody)
-            elif left := jobs[tenants[0]]:  # a tenant alone keeps its place: mostly the next job is its own
+            elif left := jobs[tenants[0]]:  # a single tenant keeps its place: the next job is usually its own
                 job = left.popleft()
         if job is not None:
             self.waiting -= 1
@@ -302,7 +301,7 @@ class FairJobs(Generic[AnyJob]):
 
 
 class Slots:
-    """So many executions at once."""
+    """The limit of concurrent executions."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         """`wake` is called when a slot is free for a further job."""
@@ -314,27 +313,27 @@ class Slots:
 
     @property
     def has_free(self) -> bool:
-        """May a further job begin?"""
+        """Whether a further job may begin."""
         return self._taken < self.concurrency and not self._returning
 
     @property
     def are_wanted_back(self) -> bool:
-        """Does somebody who has lent his want it back?"""
+        """Whether a job wants its lent slot back."""
         return bool(self._returning)
 
     @property
     def jobs_max(self) -> int:
-        """How many jobs may be under way: those that execute, and those that have lent their slots."""
+        """The maximum of jobs under way: executing ones, and those that lent their slots."""
         return self.concurrency + self._lent
 
     def take(self) -> Slot:
-        """A slot for a job; there is a free one."""
+        """Take a free slot for a job; the caller has checked that there is one."""
         self._taken += 1
         return Slot(self)
 
     # -- for slots ------------------------------------------------------------------------
     def free(self) -> None:
-        """Somebody needs his slot no more, or not now: it goes to who wants his own back, else to a new job."""
+        """Free a slot: it goes to a job that wants its own back, else to a new job."""
         self._taken -= 1
         while self._returning and self._taken < self.concurrency:
             self._returning.popleft().granted()
@@ -342,7 +341,7 @@ class Slots:
             self._wake()
 
     def lend(self) -> bool:
-        """Count one more that is lent; False: there are enough."""
+        """Count a lent slot; False if too many are lent."""
         if self._lent >= LENT_MAX:
             return False
         self._lent += 1
@@ -350,26 +349,26 @@ class Slots:
         return True
 
     def ask_back(self, slot: Slot) -> None:
-        """Grant it, now or when one is free."""
+        """Grant the slot back, now or when one is free."""
         if self.has_free:
             slot.granted()
         else:
             self._returning.append(slot)
 
     def retake(self) -> None:
-        """A lent one is taken again."""
+        """Count a lent slot as taken again."""
         self._lent -= 1
         self._taken += 1
 
     def forget(self, slot: Slot) -> None:
-        """A lent one is not wanted back."""
+        """Drop a lent slot that is no longer wanted."""
         self._lent -= 1
         if slot in self._returning:
             self._returning.remove(slot)
 
 
 class Slot:
-    """The right of one job, and of those that its consumer takes up after it, to execute, until `end`."""
+    """The right of a job, and of the consumer's following jobs, to execute, until `end`."""
 
     __slots__ = ("_is_lent", "_slots", "_then")
 
@@ -380,16 +379,17 @@ class Slot:
 
     @property
     def is_kept(self) -> bool:
-        """May the next job have it, too? Not if it is lent, nor while others wait for theirs."""
+        """Whether the next job may keep it: not if it is lent, nor while others wait for theirs."""
         return not self._is_lent and not self._slots.are_wanted_back
 
     def lend(self) -> None:
-        """Let others use it while the job waits for the log alone."""
+        """Let others use it while the job only waits for a commit."""
         if not self._is_lent:
             self._is_lent = self._slots.lend()
 
     def take_back(self, then: Callable[[], None]) -> None:
-        """Call `then` when the job may execute: now, if it was not lent or one is free. The first call counts."""
+        """Call `then` when the job may execute: at once if the slot was not lent or one is free. Only the first call
+        counts."""
         if not self._is_lent:
             then()
         elif self._then is None:
@@ -397,7 +397,7 @@ class Slot:
             self._slots.ask_back(self)
 
     def granted(self) -> None:
-        """It is the job's again."""
+        """Return the slot to the job."""
         then, self._then = self._then, None
         self._is_lent = False
         self._slots.retake()
@@ -405,7 +405,7 @@ class Slot:
         then()
 
     def end(self) -> None:
-        """No job needs it any more; it is not wanted back, and nobody may hold on to it."""
+        """End its use: it is freed, or dropped if lent."""
         self._then = None
         if self._is_lent:
             self._slots.forget(self)

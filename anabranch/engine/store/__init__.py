@@ -1,4 +1,3 @@
-"""Stores: where instances, their logs and the definitions are kept; `opening` makes them.
-
-What is kept beside runs (keys, secrets, schedules and so on) has its tables in the folder of its subject.
+"""Stores of instances, logs and definitions; `opening` opens them. Tables of side concerns (keys, secrets, schedules
+and so on) are in the folders of those.
 """

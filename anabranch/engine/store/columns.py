@@ -51,7 +51,7 @@ def storage(parameters: Mapping[str, str]) -> dict[str, Any]:
 
 
 def set_postgresql_options() -> None:
-    """Give tables and indexes the options that their `info` has. Called once PostgreSQL is used."""
+    """Apply the PostgreSQL options in the `info` of tables and indexes. Called when PostgreSQL is used."""
     for table in metadata.tables.values():
         parts: list[Table | Index] = [table, *table.indexes]
         for each in parts:

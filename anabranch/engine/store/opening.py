@@ -29,7 +29,7 @@ else:
 # 30 s, as the setting has it: for opening a store without holding any runs.
 LEASE_MS_DEFAULT = 30_000
 
-# TCP has 16 bits for it. A server there would be waited for, although none can ever appear.
+# The largest TCP port. Without this check the store would wait for a server that cannot exist.
 PORT_MAX = 65_535
 
 _FORMS = "Write sqlite:///relative/path, sqlite:////absolute/path or postgresql://user@host:port/database."
@@ -44,17 +44,16 @@ def open_store(
 ) -> SqlStore:
     """A store for `sqlite:///path`, `sqlite:////absolute/path` or `postgresql://…`; not started yet.
 
-    A database that is absent when it starts is waited for up to `connect_wait_s` seconds; a
-    statement or a lock is waited for so long that a lease of `lease_ms` is not lost meanwhile.
-    `pooled` says whether a pooler lends connections by the transaction; None: it finds out when it
-    starts. Raises SettingsError for any other URL. The schema must be there: see
+    If the database is unavailable at start, the store waits up to `connect_wait_s` seconds. Timeouts of statements and
+    locks are short enough to keep a lease of `lease_ms`. `pooled` tells whether a pooler works per transaction; None:
+    detected at start. Raises SettingsError for any other URL. The schema must be there: see
     `anabranch.migrations.ensure_schema`.
     """
     return SqlStore(dialect_of(url, lease_ms=lease_ms, pooled=pooled), connect_wait_s=connect_wait_s)
 
 
 def open_hint_line(store: SqlStore) -> HintLine | None:
-    """The line between the processes of a started store; None where it has none. Connects when it is used."""
+    """The hint line of a started store; None if its database has none. Connects on first use."""
     dialect = store.dialect
     if isinstance(dialect, SqliteDialect):
         return None
@@ -63,7 +62,7 @@ def open_hint_line(store: SqlStore) -> HintLine | None:
 
 
 def open_version_watch(store: SqlStore) -> VersionWatch | None:
-    """What shows commits of other processes on a started store that has no line; None where it has one."""
+    """The version watch of a started store without a hint line; None if it has a line."""
     dialect = store.dialect
     return SqliteDataVersion(dialect.path) if isinstance(dialect, SqliteDialect) else None
 
@@ -71,7 +70,7 @@ def open_version_watch(store: SqlStore) -> VersionWatch | None:
 def dialect_of(
     url: str, *, lease_ms: int = LEASE_MS_DEFAULT, pooled: bool | None = None
 ) -> SqliteDialect | postgresql.PostgresqlDialect:
-    """The dialect that a URL asks for. Raises SettingsError, without repeating a password."""
+    """The dialect for a URL. Raises SettingsError that does not repeat a password."""
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):  # ValueError: a port that is no number

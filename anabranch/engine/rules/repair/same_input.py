@@ -88,7 +88,7 @@ def _changed(text: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> tu
     try:
         template = compile_template(text, secrets=True)
     except AnabranchError:
-        return None  # no template: text with braces
+        return None  # not a template: text with braces
     if template.secret_names:
         values = ((_at(path, before), _at(path, now)) for path in sorted(template.needs, key=str))
         return next((each for each in values if not json_equal(*each)), None)

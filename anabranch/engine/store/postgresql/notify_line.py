@@ -1,8 +1,8 @@
 """Hints over PostgreSQL: LISTEN on one connection, NOTIFY on another, both outside of commits.
 
 Made by `open_hint_line`, used by `engine.hints`. A NOTIFY inside a commit would make all such commits wait for each
-other, so it is sent after the commit. LISTEN needs a connection of its own. Behind a pooler in transaction mode nobody
-can listen; a pooler may accept the statement and deliver nothing, so each new line first listens to itself.
+other, so it is sent after the commit. LISTEN needs a connection of its own. LISTEN does not work behind a pooler in
+transaction mode, which may accept the statement and deliver nothing. So each new line first sends itself a message.
 """
 
 from __future__ import annotations
@@ -23,18 +23,17 @@ from anabranch.errors import StoreUnavailable
 # PostgreSQL takes payloads of less than 8,000 bytes: some two hundred ids.
 PAYLOAD_BYTES_MAX = 7_999
 
-# 5 s to hear ourselves: what takes longer would be no faster than polling.
+# 5 s to receive our own message: a slower line would be no better than polling.
 ECHO_PATIENCE_S = 5.0
 
-# 30 s of silence, then the listening connection is asked whether it is still there: nothing else would show that a
-# proxy has forgotten it.
+# After 30 s of silence the listening connection is tested: nothing else would reveal that a proxy has dropped it.
 SILENCE_S = 30.0
 
 _CHANNELS = frozenset(Channel)
 _ECHO = "anabranch_echo"
 
-# A hint need not outlive a crash of the server: nobody waits for the disk. For this transaction alone, because a
-# pooler may lend its session to others next.
+# A hint need not survive a crash of the server, so this does not wait for the disk. Set for this transaction only,
+# because a pooler may lend the session to others next.
 _NOTIFY = """
     SELECT pg_notify(channel, payload), set_config('synchronous_commit', 'off', true)
     FROM unnest(%s::text[], %s::text[]) AS said(channel, payload)"""
@@ -62,7 +61,7 @@ class PostgresqlHintLine:
             await self.close()
             raise StoreUnavailable(f"{self._place}: {failure}") from failure
         except asyncio.CancelledError:
-            await self.close()  # in the middle of a statement: nobody knows what comes next on it
+            await self.close()  # interrupted within a statement: the state of the connection is unknown
             raise
 
     async def listen(
@@ -91,7 +90,7 @@ class PostgresqlHintLine:
     # -- within ---------------------------------------------------------------------------
     @asynccontextmanager
     async def _listening(self) -> AsyncIterator[BoundedAsyncConnection]:
-        """A connection that listens, and has shown that it hears. Raises StoreUnavailable if it does not."""
+        """A listening connection that has received its own message. Raises StoreUnavailable if it does not."""
         connection = await self._connect()
         try:
             for channel in (*_CHANNELS, _ECHO):
@@ -118,7 +117,7 @@ async def _hears(connection: BoundedAsyncConnection, word: str) -> bool:
 
 
 def _payloads(instance_ids: Collection[str]) -> Iterator[str]:
-    """The ids, parted by spaces, in as few messages as they fit into."""
+    """The ids, separated by spaces, in as few messages as possible."""
     payload = ""
     for instance_id in sorted(instance_ids):
         longer = f"{payload} {instance_id}" if payload else instance_id

@@ -17,12 +17,12 @@ from typing import Any
 
 log = logging.getLogger("anabranch.store")
 
-# It does not exist, whatever the machine: then libpq reads none, and says nothing.
+# A path that never exists, so that libpq reads no file and prints no warning.
 NO_FILE = f"{os.devnull}/none"
 
 
 def usable_password_file(arguments: Mapping[str, Any]) -> dict[str, str]:
-    """What these arguments of a connection need besides, so that libpq has nothing to warn about."""
+    """Extra connection arguments that keep libpq from printing a warning."""
     named = arguments.get("passfile") or os.environ.get("PGPASSFILE")
     path = Path(named) if named else Path("~/.pgpass").expanduser()
     try:
@@ -38,5 +38,5 @@ def usable_password_file(arguments: Mapping[str, Any]) -> dict[str, str]:
 
 @cache
 def _tell(path: Path) -> None:
-    """Once for each file."""
+    """Log it once per file."""
     log.warning("the password file %s is not used, because others may read it: `chmod 600` it", path)

@@ -1,7 +1,7 @@
 """Connections to PostgreSQL on which no statement waits forever.
 
-Opened by `postgresql_dialect` and `notify_line`. A frozen backend, or a proxy that acknowledges TCP and never answers,
-differs from a slow one only in the time it takes. After that time the connection is thrown away.
+Opened by `postgresql_dialect` and `notify_line`. A frozen backend, or a proxy that acknowledges TCP but never answers,
+can only be told from a slow one by time. When the time is over the connection is discarded.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ class BoundedConnection(psycopg.Connection[Any]):
             raise NoAnswer(f"a statement had no answer within {limit_s:.1f} s") from None
 
     def sever(self) -> None:
-        """Shut the socket down, from any thread: the waiting thread is woken by an error. Waits for nothing itself."""
+        """Shut down the socket, which wakes the waiting thread with an error. Thread-safe; does not wait."""
         with self._closing, suppress(OSError, psycopg.Error):
             _shut_down(self.pgconn.socket)
 
     def close(self) -> None:
-        """Close it; not while another thread severs it."""
+        """Close it, but not while another thread severs it."""
         with self._closing:
             super().close()
 
@@ -103,6 +103,6 @@ class BoundedAsyncConnection(psycopg.AsyncConnection[Any]):
 
 
 def _shut_down(descriptor: int) -> None:
-    # A descriptor of our own: nobody may close it, and give its number away, meanwhile.
+    # A duplicate of the descriptor, so that it cannot be closed and its number reused meanwhile.
     with socket.socket(fileno=os.dup(descriptor)) as line:
         line.shutdown(socket.SHUT_RDWR)

@@ -71,10 +71,10 @@ _CONNECTING = {
 # 5 executions, as the driver has it: planning a statement that is used once costs more than it saves.
 PREPARE_AFTER = 5
 
-# Any number will do, as long as nobody else's advisory lock has it: "anabranc" in ASCII.
+# An arbitrary number that no other advisory lock uses: "anabranc" in ASCII.
 _MIGRATION_LOCK = 0x616E616272616E63
 
-# A migration takes as long as it takes, whatever an administrator has set for the role.
+# Migrations have no timeouts, whatever is set for the role.
 _MIGRATING = {"statement_timeout": 0, "lock_timeout": 0, "idle_in_transaction_session_timeout": 0}
 
 _SNAPSHOT = "ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -87,9 +87,9 @@ _IS_POOLED = (
     " and what other processes write is noticed by polling"
 )
 
-# PostgreSQL plans the commit statement for tables as they are now, and a plan lives on while
-# they grow. Fresh tables look so small that it would scan them; held to its indexes, a batch
-# of 200 went from 42,000 to 73,000 units a second. One plan for all batches saves planning.
+# PostgreSQL plans the commit statement for tables as they are now, and a plan lives on while they grow. New tables look
+# so small that it would scan them; restricted to indexes, batches of 200 went from 42,000 to 73,000 units a second. One
+# plan for all batches saves planning.
 _COMMITTING = {
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
@@ -100,9 +100,9 @@ _COMMITTING = {
 
 _TRY_AGAIN_CLASS = "40"  # transaction rollback: deadlock, serialisation
 _LOCK_NOT_AVAILABLE = "55P03"  # our lock_timeout: the holder may be gone by the next try
-_CANCELLED = "57014"  # a statement_timeout, ours or one that an administrator has set, or somebody cancelled it
-# A prepared statement that is not there, is there already, or whose result has another form now: the first two mean
-# that somebody between us and the server lends one session to many.
+_CANCELLED = "57014"  # a statement_timeout, ours or an administrator's, or a cancel by another session
+# A prepared statement is missing, exists already, or has another result type now: the first two mean that a pooler
+# shares sessions.
 _SESSION_LOST = {"26000", "42P05"}
 _PLAN_OUTDATED = "0A000"
 _REFUSED_CLASSES = {"22", "23", "54"}  # data exception, integrity violation, program limit exceeded
@@ -137,7 +137,7 @@ class PostgresqlDialect:
     is_effective = statements.IS_EFFECTIVE
 
     def __init__(self, url: URL, *, timeouts: Timeouts, pooled: bool | None = None) -> None:
-        """`pooled`: does a pooler lend sessions by the transaction? None: `apply_outcome` finds out."""
+        """`pooled`: whether a pooler lends sessions per transaction; None: `detect` finds out."""
         self._url = url.set(drivername="postgresql+psycopg")
         self.timeouts = timeouts
         self._pooled = pooled
@@ -147,15 +147,14 @@ class PostgresqlDialect:
 
     @property
     def pooled(self) -> bool:
-        """May what is set on a session be gone in the next transaction? True as long as nobody has found out."""
+        """Whether session settings may be lost between transactions; True until `detect` has found out."""
         return self._pooled is not False
 
     def apply_outcome(self, connection: Connection) -> bool:
-        """Are sessions our own?
+        """Detect whether sessions are our own.
 
-        A pooler gives out keys of its own for cancelling, so the number of the backend is another
-        than was said at connecting; and one that lends sessions by the transaction answers two
-        connections from one backend, or one connection from two.
+        A pooler uses its own cancel keys, so the backend's number differs from the one announced at connect; and a
+        pooler in transaction mode may serve two connections from one backend, or one connection from two.
         """
         if self._pooled is not None:
             return False
@@ -171,7 +170,7 @@ class PostgresqlDialect:
         return True
 
     def connect_arguments(self) -> dict[str, Any]:
-        """How the driver connects, for every connection of the engine's."""
+        """The driver's arguments for every connection of the engine."""
         _, arguments = self._url.get_dialect()().create_connect_args(self._url)
         further = {**usable_password_file(arguments), "prepare_threshold": None if self.pooled else PREPARE_AFTER}
         return {**_CONNECTING, **arguments, **further}
@@ -179,7 +178,7 @@ class PostgresqlDialect:
     def connect(
         self, *, application_name: str = "anabranch", settings: Mapping[str, object] | None = None
     ) -> BoundedConnection:
-        """A connection of the driver's, in autocommit; with these settings where the session is our own."""
+        """A driver connection in autocommit, with these settings if the session is our own."""
         arguments = {"application_name": application_name, **self.connect_arguments()}
         connection = BoundedConnection.connect(autocommit=True, **arguments)
         self._make_ours(connection)
@@ -208,12 +207,12 @@ class PostgresqlDialect:
 
     def _make_ours(self, connection: BoundedConnection | BoundedAsyncConnection) -> None:
         connection.answer_within_s = self.timeouts.client_s
-        # Ids and payloads are text to us; decoding them would only have to be undone.
+        # Ids and payloads are handled as text, so the driver must not decode them.
         connection.adapters.register_loader("uuid", TextLoader)
         connection.adapters.register_loader("json", TextLoader)
 
     def engine(self, *, commits: bool) -> Engine:
-        """Those for commits have their planner held to the indexes."""
+        """On connections for commits the planner is restricted to indexes."""
         name = COMMITTING if commits else "anabranch"
         settings = self._settings(commits=commits)
         return create_engine(
@@ -235,7 +234,7 @@ class PostgresqlDialect:
 
     @contextmanager
     def migration(self, connection: Connection) -> Iterator[None]:
-        """A lock of its own, because two transactions may both find no table."""
+        """Uses an advisory lock, because two transactions may both find no table."""
         driver = _driver(connection)
         with transaction(connection, _beginning(_MIGRATING), driver_error=psycopg.Error):
             bounded, driver.answer_within_s = driver.answer_within_s, None
@@ -246,7 +245,7 @@ class PostgresqlDialect:
                 driver.answer_within_s = bounded
 
     def _settings(self, *, commits: bool) -> dict[str, object]:
-        """What holds for every statement, whatever an administrator has set for the role or the database."""
+        """Settings for every statement, which override those of the role or database."""
         timeouts: dict[str, object] = {
             "statement_timeout": self.timeouts.statement_ms,
             "lock_timeout": self.timeouts.lock_ms,
@@ -255,13 +254,13 @@ class PostgresqlDialect:
         return {**timeouts, **_COMMITTING} if commits else timeouts
 
     def whole(self, connection: Connection, *, commits: bool) -> AbstractContextManager[None]:
-        """Where sessions are not ours, settings hold for one transaction, so there must be one."""
+        """If sessions are shared, settings hold for one transaction, so this begins one."""
         if not self.pooled:
             return nullcontext()
         return transaction(connection, _beginning(self._settings(commits=commits)), driver_error=psycopg.Error)
 
     def transaction(self, connection: Connection) -> AbstractContextManager[None]:
-        """Within `whole` there is one already."""
+        """Uses the transaction of `whole`, if there is one."""
         if _in_transaction(connection):
             return nullcontext()
         return transaction(connection, "BEGIN", driver_error=psycopg.Error)
@@ -277,7 +276,7 @@ class PostgresqlDialect:
             yield
 
     def sever(self, connection: Connection) -> None:
-        """Closes the socket; a connection that the pool has given up has none."""
+        """Closes the socket; a connection that the pool has dropped has none."""
         if not connection.invalidated:
             _driver(connection).sever()
 
@@ -287,7 +286,7 @@ class PostgresqlDialect:
             raise DatabaseAway(f"{self.place}: it is read-only")
 
     def ids(self, instance_ids: Sequence[str]) -> str:
-        """A text that is no UUID names nothing here."""
+        """Leaves out text that is not a UUID."""
         return "{" + ",".join(filter(_is_uuid, instance_ids)) + "}"
 
     def now(self, connection: Connection) -> int:
@@ -295,15 +294,15 @@ class PostgresqlDialect:
         return int(connection.execute(statements.NOW).scalar_one())
 
     def settled_until(self, connection: Connection) -> int:
-        """Before whatever transaction is still writing, and the usual time ago.
+        """The begin of the oldest writing transaction, and at least the usual time ago.
 
-        A row is given its end while it is written, so not before its transaction began. The time
-        ago is for transactions that this connection may not see (of another role).
+        A row gets its end time while it is written, so not before its transaction began. The usual time covers
+        transactions of other roles, which this connection cannot see.
         """
         return int(connection.execute(statements.OLDEST_WRITER).scalar_one()) - ENDS_SETTLE_MS
 
     def input_condition(self, wanted: WantedInput, number: int) -> TextClause:
-        """By the operators of jsonb: numbers by value, objects in any order of keys."""
+        """Uses the operators of jsonb: numbers by value, objects in any key order."""
         return postgresql_condition(wanted, number)
 
     def commit(self, connection: Connection, transitions: Sequence[Transition]) -> Written:
@@ -312,7 +311,7 @@ class PostgresqlDialect:
         if not touches_family(transitions) and not found:
             return self._write(connection, transitions)
         with self.transaction(connection):
-            # A transition that is not won wakes nobody, but who will win is not known yet.
+            # A transition that loses wakes no parent, but the winners are not known yet.
             parents = woken_parents(transitions, {transition.instance_id for transition in transitions})
             if parents:
                 connection.execute(statements.LOCK_PARENTS, {"ids": self.ids(parents)})
@@ -331,7 +330,7 @@ class PostgresqlDialect:
     def _hindered_children(
         self, connection: Connection, transitions: Sequence[Transition]
     ) -> tuple[set[str], set[str]]:
-        """The new runs whose parents are just being written by others, or do not want them; the latter alone."""
+        """The new runs whose parents are locked by others or reject them; and, separately, the latter."""
         children = created_children(transitions)
         if not children:
             return set(), set()
@@ -342,13 +341,14 @@ class PostgresqlDialect:
         return unwanted | {transition.instance_id for transition, parent in children if parent not in shared}, unwanted
 
     def _wake(self, connection: Connection, parents: Sequence[str]) -> dict[str, int]:
-        """Raise the versions of open parents whose children have ended; returns these versions."""
+        """Raise the versions of open parents whose children have ended; returns the versions."""
         if not parents:
             return {}
         return {row[0]: row[1] for row in connection.execute(statements.WAKE, {"ids": self.ids(parents)})}
 
     def _cancel(self, connection: Connection, by: str, ids: Sequence[str]) -> set[str]:
-        """Cancel the open children that these ids name, or have, with all that they await; returns who was."""
+        """Cancel these open children, or the children of these runs, with all that they await; returns the cancelled
+        ones."""
         cancelled: set[str] = set()
         while ids:
             ids = list(connection.execute(statements.cancel_children(by), {"ids": self.ids(ids)}).scalars())
@@ -368,7 +368,7 @@ class PostgresqlDialect:
                 return end.value  # type: ignore[no-any-return]
 
     def claim(self, connection: Connection, wanted: ClaimRequest) -> list[Taken]:
-        """One statement: it locks due rows, skips those that others have locked, and takes the rest."""
+        """One statement: locks due rows, skips rows locked by others, and takes the rest."""
         parameters = claim_parameters(wanted) | {"lease_ms": wanted.lease_ms}
         if wanted.only is not None:
             parameters["ids"] = self.ids(wanted.only)
@@ -437,13 +437,13 @@ class PostgresqlDialect:
         return _events(notes, payloads)
 
     def give_back_space(self, connection: Connection) -> bool:
-        """Never: autovacuum does that by itself, as far as it can be done without locking a table."""
+        """Does nothing: autovacuum frees what it can without locking a table."""
         return False
 
     def compact(self, connection: Connection) -> None:
         """Pages inside a table are kept for new rows; only VACUUM FULL would give them back.
 
-        On a connection of its own: a vacuum takes as long as it takes, and stands in no transaction.
+        Uses a separate connection: a vacuum has no timeout and runs outside of transactions.
         """
         with self.connect(application_name="anabranch purge", settings=_MIGRATING) as unbounded:
             unbounded.answer_within_s = None
@@ -477,7 +477,7 @@ class PostgresqlDialect:
         return True
 
     def fault_of(self, error: Exception) -> Fault:
-        """By the class of its SQLSTATE; an error without one is a connection that broke."""
+        """Classifies by SQLSTATE; an error without one means a broken connection."""
         state = _sqlstate(error)
         if state is None:
             original = error.orig if isinstance(error, DBAPIError) else error
@@ -500,7 +500,7 @@ class PostgresqlDialect:
         return _sqlstate(error) == _DUPLICATE
 
     def describe(self, error: Exception) -> str:
-        """The place and the first line of PostgreSQL's words; the rest may repeat what was sent."""
+        """The place and the first line of PostgreSQL's message; further lines may repeat parameters."""
         words = str(error.orig if isinstance(error, DBAPIError) else error).strip()
         said = f"{self.place}: {words.splitlines()[0] if words else 'no answer'}"
         return f"{said} ({self._why_cancelled()})" if _sqlstate(error) == _CANCELLED else said
@@ -512,7 +512,7 @@ class PostgresqlDialect:
         )
 
     def _lose_sessions(self, state: str) -> None:
-        """A prepared statement of ours is gone, or another's is there: from now on no session is ours."""
+        """A prepared statement is gone, or belongs to another client: from now on treat all sessions as shared."""
         if not self._pooled:
             self._pooled = True
             log.warning("%s: error %s on a prepared statement: %s", self.place, state, _IS_POOLED)

@@ -61,9 +61,9 @@ OLDEST_WRITER = text("""
     FROM pg_stat_activity
     WHERE datname = current_database() AND backend_xid IS NOT NULL AND pid <> pg_backend_pid()
 """)
-"""When the oldest transaction began that has written and is not over; now, if there is none.
+"""The begin of the oldest open transaction that has written; now, if there is none.
 
-A process that was stopped between two statements holds one open for as long as it likes.
+A frozen process may keep one open.
 """
 
 COMMIT = text(f"""
@@ -139,15 +139,14 @@ COMMIT = text(f"""
 """)
 """A whole batch: lock the rows that still match, move them, insert the new ones, log the winners' events.
 
-Locks rows in the order in which the transitions are offered (by id) and skips those that are locked,
-so that it never waits for another commit; the lock step repeats no join, its LATERAL keeps
-both the order and the lookup by primary key. New runs are inserted in the order of their keys,
-because a key that another batch is just inserting is waited for. Their workflows are locked
-against being deleted, which creations share among themselves and with a saver; one that is just
-being deleted is skipped like a locked row, so no commit waits for a delete; with `only_newest` a creation's
-must stand at its version. `IS TRUE` keeps the planner
-from turning the membership test into a join: a hashed set is faster than the nested loop that
-the committing connections are held to. A payload that is the JSON value null arrives as an SQL NULL.
+Locks rows in the order in which the transitions are offered (by id) and skips those that are locked, so that it never
+waits for another commit; the lock step repeats no join, its LATERAL keeps both the order and the lookup by primary key.
+New runs are inserted in the order of their keys, because an insert waits for a key that another batch is just
+inserting. Their workflows are locked against deletion; creations and saves share that lock. A workflow that is just
+being deleted is skipped like a locked row, so no commit waits for a delete. With `only_newest` the workflow must be at
+the creation's version. `IS TRUE` keeps the planner from turning the membership test into a join: a hashed set is faster
+than the nested loop that the committing connections are held to. A payload that is the JSON value null arrives as an
+SQL NULL.
 """
 
 KEY_HOLDERS = text("""
@@ -157,7 +156,7 @@ KEY_HOLDERS = text("""
     JOIN workflow_instances AS i ON i.tenant_id = b.tenant_id AND i.workflow_name = b.workflow_name
         AND i.idempotency_key = b.idempotency_key AND i.idempotency_key IS NOT NULL
 """)
-"""Who has the idempotency keys of creations that did not win. Uses ux_instance_idempotency."""
+"""The runs that have the idempotency keys of creations that did not win. Uses ux_instance_idempotency."""
 
 ORPHANS = text("""
     SELECT b.instance_id
@@ -176,20 +175,19 @@ primary keys."""
 LOCK_PARENTS = text("""
     SELECT 1 FROM workflow_instances WHERE instance_id = ANY(CAST(:ids AS uuid[])) ORDER BY instance_id FOR UPDATE
 """)
-"""Wait for the parents that are about to be woken, before anything else of the batch is locked.
+"""Lock the parents to wake before anything else of the batch, and wait for these locks.
 
-Ending a parent locks it first and then its children; so does ending a child, or the
-two would wait for each other crosswise.
+The end of a parent locks it first and then its children; the end of a child must do the same, to avoid a deadlock.
 """
 
 EXISTING = text("SELECT instance_id FROM workflow_instances WHERE instance_id = ANY(CAST(:ids AS uuid[]))")
-"""Which of these are there. Uses the primary key."""
+"""Which of these exist. Uses the primary key."""
 
 LOCK_FREE = text("""
     SELECT instance_id FROM workflow_instances WHERE instance_id = ANY(CAST(:ids AS uuid[]))
     ORDER BY instance_id FOR UPDATE SKIP LOCKED
 """)
-"""Which of these nobody else has locked. Waits for nobody, uses the primary key."""
+"""Which of these are not locked by others. Does not wait; uses the primary key."""
 
 SHARE_PARENTS = text(f"""
     SELECT instance_id FROM workflow_instances
@@ -221,7 +219,7 @@ WAKE = text(f"""
     WHERE instance_id = ANY(CAST(:ids AS uuid[])) AND {IS_OPEN}
     RETURNING instance_id, version
 """)
-"""Let these parents, locked already, be looked at, because a child of theirs has ended; their versions now."""
+"""Raise the versions of these parents, which are locked already, because a child has ended; returns the versions."""
 
 ENDED_CHILDREN = text(f"""
     SELECT asked.instance_id, i.status, l.payload, l.parts
@@ -270,21 +268,22 @@ READ_LOG = text(
             ) AS sized WHERE before < :bytes_max)
     """)
 )
-"""One page of a log, in seq order; it ends early where its payloads have enough bytes. Uses the primary key."""
+"""One page of a log, in seq order; it ends early once its payloads have enough bytes. Uses the primary key."""
 
 
 @cache
 def claim(*, only: bool, steal: bool, knows: bool, rooms: bool, large: bool, alone: bool) -> TextClause:
-    """Give open, due instances (with `steal` also held ones) to a worker, longest overdue first, up to a weight.
+    """Assign open, due instances (with `steal` also owned ones) to a worker, longest overdue first, up to a total log
+    size.
 
     Uses ix_instance_available and ix_instance_suspect, or the primary key and ix_instance_root when only some families
     are asked for. Skips rows that another claim or a commit holds locked. With `rooms` it takes no more of a tenant
     than there is room for; the other rows that it found are unlocked again. The version rises although no event is
     appended: a worker that lost its lease without knowing must lose its next commit too.
 
-    Suspects are taken as far as they fit together with those that the worker has; one that does not fit is not passed
-    over, and one that has to be `alone` comes without any other run. Where another worker
-    let the lease of one run out, it is named with that worker, to be judged, and none is taken; with `steal` nobody is.
+    Suspects are taken if they may run together with those of the worker; the claim stops at one that may not, and one
+    that must be `alone` comes without other runs. If leases of another worker have expired, the statement returns those
+    runs with the worker, to be judged, and takes none; not with `steal`.
     """
     due = f"(available_at <= {NOW_MS}" + (" OR worker_id IS NOT NULL)" if steal else ")")
     if only:
@@ -348,12 +347,11 @@ def claim(*, only: bool, steal: bool, knows: bool, rooms: bool, large: bool, alo
 def append_external(
     *, ends: Status | None, suspends: bool = False, resumes: bool = False, unfit: bool = False
 ) -> TextClause:
-    """Append an event to an open instance, held or not; returns its row, or nothing.
+    """Append an event to an open instance, owned or not; returns its row, or nothing.
 
-    Waits for the row's lock, so it cannot starve. A signal (it does not end the run) whose key is in the
-    log already, that meets too many kept ones, or that the log has no room for, moves nothing; kept ones are only
-    counted where the log is long enough to hold that many. The same key sent twice at once is refused by
-    ux_log_signal_key. Uses the primary keys.
+    Waits for the row's lock, so it cannot starve. A signal changes nothing if its key is in the log, if too many
+    signals are kept, or if the log has no room; kept ones are only counted if the log is long enough to have that many.
+    ux_log_signal_key refuses a key that is sent twice at once. Uses the primary keys.
     """
     if ends:
         change = f"""
@@ -395,10 +393,10 @@ def append_external(
 
 @cache
 def cancel_children(by: str) -> TextClause:
-    """Cancel the open children that these ids name (`by` "instance_id") or have ("parent_id"); which they were.
+    """Cancel open children by their ids (`by` "instance_id") or by their parents' ("parent_id"); returns them.
 
-    Waits for their locks. One generation only: what a child has started while its row was waited
-    for, only the next statement sees. Uses the primary key or ix_instance_parent.
+    Waits for their locks. One generation only: children created during the wait are only visible to the next statement.
+    Uses the primary key or ix_instance_parent.
     """
     return text(f"""
         WITH to_cancel AS (

@@ -1,4 +1,4 @@
-"""Tables and indexes of the engine, and the only place that names them.
+"""Tables and indexes of the engine, defined only here.
 
 `statements` and the dialects build on these objects. Migrations must lead to the same schema (a test compares them on
 both databases), so a change here needs a migration and a new `SCHEMA_REVISION`. Times are BIGINT milliseconds since the

@@ -1,4 +1,4 @@
-"""The tables of the console: what code of users has said, and how far it was last."""
+"""The tables of the console: lines of user code, and its last progress."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ console_lines = Table(
     PrimaryKeyConstraint("instance_id", "number", name="pk_console_lines"),
 )
 
-# The oldest lines of a tenant, and how much all of them take, without a look at the rows themselves.
+# For the oldest lines of a tenant and the size of all of them, without reading the rows.
 Index("ix_console_tenant", console_lines.c.tenant_id, console_lines.c.number, console_lines.c.size)
 
 activation_progress = Table(

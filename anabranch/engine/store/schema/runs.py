@@ -34,7 +34,7 @@ workflows = Table(
     PrimaryKeyConstraint("workflow_id", name="pk_workflows"),
 )
 
-# A deleted workflow frees its name and stays for the ended runs that pin one of its versions.
+# A deleted workflow frees its name and stays for the runs that refer to its versions.
 partial_index(
     "ux_workflow_name",
     workflows.c.tenant_id,
@@ -89,14 +89,14 @@ workflow_instances = Table(
     Column("rerun_of", Identifier),
     Column("started_by", Text),
     Column("suspended_for", Text),
-    # How often it was reopened, and as a JSON list of pairs which rows of its log that has left out.
+    # How often it was reopened, and the rows of its log that this left out, as a JSON list of pairs.
     Column("generation", Integer, nullable=False, server_default="0"),
     Column("left_out", Text),
-    # Blame for crashes; NULL: the run is above suspicion.
+    # Suspicion after crashes; NULL: none.
     Column("company", Integer),
     Column("crashes", Integer, nullable=False, server_default="0"),
     Column("forked_from", Identifier),
-    # A JSON list of the node types that only some workers have; NULL: any worker can run it, or it is coded.
+    # A JSON list of the custom node types that it needs; NULL: none, or the run is coded.
     Column("needs", Text),
     PrimaryKeyConstraint("instance_id", name="pk_workflow_instances"),
     info=storage(
@@ -121,7 +121,7 @@ partial_index(
     workflow_instances.c.instance_id,
     where=text(IS_OPEN),
 )
-# Suspects are taken apart from all others. Those that never were one are not in it, and their updates do not write it.
+# Suspects are claimed separately. Other rows are not in this index, and their updates do not write it.
 partial_index(
     "ix_instance_suspect",
     workflow_instances.c.available_at,
@@ -146,21 +146,21 @@ Index(
     workflow_instances.c.created_at,
     workflow_instances.c.instance_id,
 )
-# What has ended: found by when it may be removed, and counted by when it ended. The few different retentions are
-# asked one after the other, so one index serves both.
+# Ended runs, for removal by retention and for counting by end time. The few different retentions are queried one after
+# the other, so one index serves both.
 partial_index(
     "ix_instance_ended",
     workflow_instances.c.retention_days,
     workflow_instances.c.completed_at,
     where=workflow_instances.c.completed_at.is_not(None),
 )
-# Only children are in these two: the creation of any other run does not write them.
+# These two contain only child runs, so the creation of other runs does not write them.
 partial_index(
     "ix_instance_parent",
     workflow_instances.c.parent_id,
     where=workflow_instances.c.parent_id.is_not(None),
 )
-# Only re-runs are in this one.
+# This one contains only re-runs.
 partial_index(
     "ix_instance_rerun",
     workflow_instances.c.rerun_of,
@@ -180,8 +180,8 @@ partial_index(
     where=_has_key,
 )
 
-# No foreign key to the instances: it cost 16 % of the write rate, and rows of both tables are
-# only ever written and removed together.
+# No foreign key to the instances: it cost 16 % of the write rate, and rows of both tables are always written and
+# removed together.
 workflow_instance_logs = Table(
     "workflow_instance_logs",
     metadata,
@@ -238,7 +238,7 @@ partial_index(
     unique=True,
     where=text(IS_ATTEMPT),
 )
-# NULL keys do not collide: only signals that were given a key are held to "once".
+# NULL keys do not collide: only signals with a key are unique.
 partial_index(
     "ux_log_signal_key",
     workflow_instance_logs.c.instance_id,
@@ -247,8 +247,8 @@ partial_index(
     where=text(IS_SIGNAL),
 )
 
-# How many runs of a workflow have ended in each way, up to the watermark `run_counts`. A workflow may be
-# shared by tenants, so its runs are counted for each.
+# How many runs of a workflow have ended with each status, up to the watermark `run_counts`. Counted per tenant, because
+# tenants may share a workflow.
 run_counts = Table(
     "run_counts",
     metadata,
@@ -259,7 +259,7 @@ run_counts = Table(
     PrimaryKeyConstraint("tenant_id", "workflow_id", "status", name="pk_run_counts"),
 )
 
-# How far something that goes through the instances by time has come (ms).
+# How far a process that walks the instances by time has come (ms).
 watermarks = Table(
     "watermarks",
     metadata,
@@ -268,7 +268,7 @@ watermarks = Table(
     PrimaryKeyConstraint("name", name="pk_watermarks"),
 )
 
-# What each working process says of itself, every third of a lease; of a lost one also how many suspects it left.
+# The report of each working process, written every third of a lease; for a lost one also how many suspects it left.
 workers = Table(
     "workers",
     metadata,

@@ -1,1 +1,1 @@
-"""What every SQL store shares: statements, rows, and the store itself."""
+"""The SQL store, with statements and row formats for all databases."""

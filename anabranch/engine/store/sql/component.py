@@ -2,8 +2,8 @@
 
 Components of a store hand functions to threads and await the result. A function is one whole transaction, so a thread
 may call it again after a deadlock. Driver errors are translated; the next call replaces a broken connection. Commits
-have threads of their own, so that no list delays one, and so has everything that may wait for a lock. On a database
-with a single writer, everything that writes uses the first thread.
+have their own threads, so that no list delays them, and so do operations that may wait for a lock. On a database with a
+single writer, everything that writes uses the first thread.
 """
 
 from __future__ import annotations
@@ -25,20 +25,19 @@ from anabranch.engine.store.sql.dialect import Dialect, Outages, SmallCommits, W
 from anabranch.engine.store.sql.faults import DataRefused, DuplicateRefused, Fault, LocksHeld
 from anabranch.errors import DatabaseAway, StoreUnavailable
 
-# 5 tries: batches are offered in id order, so a deadlock needs a statement of another program; five in
-# a row is an outage, not bad luck.
+# 5 attempts: batches are in id order, so a deadlock needs a statement of another program; five in a row mean an outage.
 TRIES_MAX = 5
 
-# A lock that somebody else has is tried again for 15 s, three times as long as the server lets a frozen process keep
-# one, with pauses of 50 ms at first and 1 s at last: the connection is others' meanwhile.
+# A lock of another session is retried for 15 s, three times as long as the server lets a frozen process keep one, with
+# pauses from 50 ms to 1 s, during which others can use the connection.
 LOCK_PATIENCE_S = 15.0
 LOCK_PAUSE_FIRST_S = 0.05
 LOCK_PAUSE_LAST_S = 1.0
 
-# 2 s: a commit takes milliseconds, so one that has been under way for longer is not going through.
+# 2 s: a commit takes milliseconds, so one that takes longer is stuck.
 SLOW_AFTER_S = 2.0
 
-# 5 s: a failure that is older tells nothing about the next commit; nobody may have tried again since.
+# 5 s: an older failure says nothing about the next commit; there may have been no commit since.
 FAILURE_COUNTS_S = 5.0
 
 Answer = TypeVar("Answer")
@@ -84,7 +83,7 @@ class SqlComponent:
         return await self._started(self._families if may_wait else self._committing).run(work, lock_patience_s=0)
 
     def open_threads(self) -> None:
-        """Make the threads; they connect when they are first used."""
+        """Create the threads; they connect on first use."""
         dialect = self.dialect
         self._reading = DatabaseThreads(dialect, count=dialect.reading_threads, commits=False, name="store-read")
         self._committing = DatabaseThreads(dialect, count=dialect.commit_threads, commits=True, name="store-commit")
@@ -95,14 +94,14 @@ class SqlComponent:
             self._families = DatabaseThreads(dialect, count=dialect.commit_threads, commits=True, name="store-families")
 
     def renew_threads(self) -> None:
-        """Let every connection be replaced before it is used again."""
+        """Replace every connection before its next use."""
         for pool in self._all():
             pool.renew()
 
     async def close_threads(self, *, patience_s: float | None = None) -> None:
-        """Finish what is under way and disconnect; nothing happens if nothing is open.
+        """Finish the calls under way and disconnect; does nothing if nothing is open.
 
-        What is not finished within `patience_s` is left behind.
+        Calls that take longer than `patience_s` are abandoned.
         """
         threads, small = self._all(), self._small
         self._reading = self._committing = self._writing = self._families = self._small = None
@@ -138,12 +137,11 @@ class DatabaseThreads:
         reads_only: bool = False,
         lock_patience_s: float | None = None,
     ) -> Answer:
-        """What `work` returns, called in a thread with its connection.
+        """Call `work` in a thread with its connection and return the result.
 
-        Work that only reads is done again on a new connection when the old one turns out to be
-        broken. Where somebody else holds a lock, the connection is given back before each further try.
-        Raises StoreUnavailable (it may have happened or not), LocksHeld or DataRefused (nothing
-        happened).
+        Work that only reads is repeated on a new connection if the old one is broken. While another session holds a
+        lock, the connection is returned between retries. Raises StoreUnavailable (outcome unknown), LocksHeld or
+        DataRefused (nothing happened).
         """
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + (LOCK_PATIENCE_S if lock_patience_s is None else lock_patience_s)
@@ -158,10 +156,9 @@ class DatabaseThreads:
             pause_s = min(2 * pause_s, LOCK_PAUSE_LAST_S)
 
     def run_blocking(self, work: Callable[[Connection], Answer], *, patience_s: float) -> Answer:
-        """What `work` returns, for a caller that is no event loop.
+        """The same for a caller in a thread without event loop.
 
-        Raises as `run` does, and StoreUnavailable if there is no answer within `patience_s`: `work` may then still be
-        done.
+        Raises like `run`, and StoreUnavailable without a result within `patience_s`; `work` may then still happen.
         """
         answer = self._threads.submit(self._attempt, work, False)
         try:
@@ -171,13 +168,13 @@ class DatabaseThreads:
             raise DatabaseAway(f"{self._dialect.place}: no answer within {patience_s:.1f} s") from None
 
     def renew(self) -> None:
-        """Let every thread replace its connection before it is used again."""
+        """Make every thread replace its connection before the next use."""
         self.outages.count += 1
 
     def close(self, *, patience_s: float | None = None) -> None:
-        """Wait for what is under way, then close the connections. Blocks; may be called twice.
+        """Wait for the calls under way, then close the connections. Blocks; may be called twice.
 
-        What takes longer than `patience_s` is left behind, with its connection cut.
+        Calls that take longer than `patience_s` are abandoned and their connections severed.
         """
         ending = threading.Thread(target=self._threads.shutdown, daemon=True, name="anabranch-threads-end")
         ending.start()
@@ -209,9 +206,9 @@ class DatabaseThreads:
                 if verdict.told is not None:
                     raise verdict.told from error
             except StatementError:
-                raise  # a statement or value that never reached the driver: a fault of ours
+                raise  # a statement or value that never reached the driver: a programming error
             except SQLAlchemyError as error:
-                # No word of the database's: the connection is in a state that nothing can be done with.
+                # Not an error of the database: the state of the connection is unknown.
                 self._close_own()
                 raise DatabaseAway(self._dialect.describe(error)) from error
 
@@ -228,10 +225,9 @@ class DatabaseThreads:
         return connection
 
     def _drop_connections(self) -> None:
-        """Replace our connection, and let every other thread replace its own before it is used again.
+        """Replace our connection, and make the other threads replace theirs before the next use.
 
-        A server that went away closed all of them; without this each connection would fail once
-        after it is back.
+        A server that stopped has closed all of them; without this each would fail once.
         """
         self.renew()
         self._close_own()
@@ -283,7 +279,7 @@ class CommitProgress:
 
     @contextmanager
     def under_way(self) -> Iterator[None]:
-        """Around a commit."""
+        """A context around a commit."""
         commit = object()
         self._began[commit] = time.monotonic()
         try:
@@ -297,7 +293,7 @@ class CommitProgress:
             del self._began[commit]
 
     def stuck(self) -> str | None:
-        """Why commits do not get through, if they do not, in words that anybody may read."""
+        """Why commits fail, without internals; None if they succeed."""
         now = time.monotonic()
         if self._failure is not None and now - self._failure[0] < FAILURE_COUNTS_S:
             return f"the last commit failed: {self._failure[1]}"
@@ -309,7 +305,7 @@ class CommitProgress:
 
 @contextmanager
 def transaction(connection: Connection, begin: str, *, driver_error: type[Exception]) -> Iterator[None]:
-    """What is executed within happens as a whole, or, if anything raises, not at all."""
+    """A context that commits what was executed in it, or rolls back if it raises."""
     connection.exec_driver_sql(begin)
     try:
         yield
@@ -320,12 +316,12 @@ def transaction(connection: Connection, begin: str, *, driver_error: type[Except
 
 
 def _roll_back(connection: Connection, driver_error: type[Exception]) -> None:
-    """Undo what was done; a connection that is gone, or cannot even do that, is given up, which undoes it too."""
+    """Roll back. A connection that cannot is discarded, which also rolls back."""
     if connection.invalidated:
         return
     driver = connection.connection.driver_connection
     assert driver is not None, "a connection that is in use has its driver's"
     try:
         driver.rollback()
-    except driver_error:  # what led here is what is to be told
+    except driver_error:  # the original error is raised
         connection.invalidate()

@@ -21,7 +21,7 @@ from anabranch.engine.store.sql.dialect import Dialect
 _LINE = "instance_id, number, tenant_id, node_id, scope, attempt, level, text, position, size"
 _LINE_COLUMNS = _LINE.count(",") + 1
 
-# 256 lines a statement at most, or a smaller power of two: nine different statements, which drivers keep prepared.
+# At most 256 lines per statement, in powers of two: nine different statements, which drivers keep prepared.
 LINES_PER_STATEMENT = 256
 
 
@@ -31,14 +31,14 @@ def _column(place: int, kind: str) -> str:
 
 @cache
 def _insert_lines_here(rows: int) -> str:
-    """One statement for so many lines, in this process: a driver's call for each would take longer, and JSON too."""
+    """One statement for many lines, for a database in this process: a call per line, or JSON, would take longer."""
     values = ", ".join([f"({', '.join(['?'] * _LINE_COLUMNS)})"] * rows)
     return f"INSERT INTO console_lines ({_LINE}) VALUES {values} ON CONFLICT DO NOTHING"
 
 
 @cache
 def _insert_lines_there(given: str) -> TextClause:
-    """One statement for a batch, on a server: thousands of parameters would take this process longer than JSON."""
+    """One statement for a batch, for a database server: thousands of parameters would take longer than JSON."""
     kinds = ("UUID", "BIGINT", "TEXT", "TEXT", "TEXT", "INTEGER", "INTEGER", "TEXT", "BIGINT", "INTEGER")
     columns = ", ".join(_column(place, kind) for place, kind in enumerate(kinds))
     return text(f"INSERT INTO console_lines ({_LINE}) SELECT {columns} FROM {given} ON CONFLICT DO NOTHING")
@@ -60,7 +60,7 @@ def _write_progress(given: str, identifier: str) -> TextClause:
 
 @cache
 def _said(among_ids: str) -> TextClause:
-    """Goes through the lines of these runs, by primary key."""
+    """Scans the lines of these runs, by primary key."""
     return text(f"""
         SELECT instance_id, sum(size), max(position) FROM console_lines WHERE {among_ids} GROUP BY instance_id
     """)
@@ -92,7 +92,7 @@ def _remove(spares_open: bool) -> TextClause:  # noqa: FBT001 -- a key of the ca
 
 @cache
 def _page(conditions: str) -> TextClause:
-    """Lines of a run by primary key, also where only some are wanted: a run's are bounded."""
+    """Lines of a run by primary key, also with filters: their number is bounded."""
     return text(f"""
         SELECT {_LINE} FROM console_lines WHERE instance_id = :instance_id AND number > :after {conditions}
         ORDER BY number LIMIT :limit
@@ -126,12 +126,12 @@ def _progress(among_ids: str) -> TextClause:
 
 @cache
 def remove_console(among_ids: str) -> tuple[TextClause, ...]:
-    """Remove what goes with runs, by primary key."""
+    """Remove the console of runs, by primary key."""
     return tuple(text(f"DELETE FROM {table} WHERE {among_ids}") for table in ("console_lines", "activation_progress"))
 
 
 def remove_console_of(connection: Connection, dialect: Dialect, instance_ids: Sequence[str]) -> None:
-    """Remove what these runs have said, in the transaction that removes them."""
+    """Remove the console of these runs, in the transaction that removes the runs."""
     for statement in remove_console(dialect.among_ids):
         connection.execute(statement, {"ids": dialect.ids(instance_ids)})
 
@@ -175,12 +175,12 @@ class ConsoleTable:
         return {str(instance_id): Said(int(size), int(position)) for instance_id, size, position in found}
 
     async def sizes(self) -> Mapping[str, int]:
-        """Goes through ix_console_tenant."""
+        """Scans ix_console_tenant."""
         found = await self._store.read(lambda connection: connection.execute(_SIZES).all())
         return {tenant_id: int(size) for tenant_id, size in found}
 
     async def number_to_keep(self, *, tenant_id: str, size: int) -> int | None:
-        """Goes through the tenant's part of ix_console_tenant."""
+        """Scans the tenant's part of ix_console_tenant."""
         asked = {"tenant_id": tenant_id, "size": size}
         return await self._store.read(lambda connection: connection.execute(_FIRST_TO_KEEP, asked).scalar())
 

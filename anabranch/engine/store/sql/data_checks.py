@@ -1,4 +1,4 @@
-"""What `doctor --data` reads of a database beside runs and logs: pages of runs, their families, counters, indexes.
+"""Queries of `doctor --data` beside runs and logs: pages of runs, families, counters, indexes.
 
 Reading only, one short statement each; `SqlStore` inherits it.
 """
@@ -43,7 +43,7 @@ _MISSING_VERSIONS = text("""
 
 @dataclass(frozen=True, slots=True)
 class CountedRuns:
-    """A counter of ended runs, and how many runs are stored that it should have counted; of one moment."""
+    """A counter of ended runs, and the number of stored runs that it should equal; from one snapshot."""
 
     tenant_id: str
     workflow_id: str
@@ -53,7 +53,7 @@ class CountedRuns:
 
 
 class DataChecks(SqlComponent):
-    """The part of a store that a check of all data reads."""
+    """The part of a store that `doctor --data` uses."""
 
     async def runs_after(self, instance_id: str, *, limit: int) -> list[InstanceRow]:
         """The next runs of all tenants by id. Uses the primary key."""
@@ -70,9 +70,8 @@ class DataChecks(SqlComponent):
         return {row.head.instance_id: row for row in found}
 
     async def counter_after(self, before: CountedRuns | None) -> CountedRuns | None:
-        """The next counter of ended runs with what is stored; None: there is no more.
-
-        Counts through ix_instance_listing_by_workflow, one workflow at a time.
+        """The next counter of ended runs with the number of stored runs; None at the end. Scans
+        ix_instance_listing_by_workflow, one workflow at a time.
         """
         first = "00000000-0000-0000-0000-000000000000"
         asked = {

@@ -1,7 +1,7 @@
 """Definitions: workflows, their names and their immutable, numbered versions.
 
-The part of a store that saves and finds workflows; `store.SqlStore` inherits it. Versions are never changed or removed:
-an ended run stays readable with the definition that it was pinned to. A deleted workflow only gives up its name.
+The part of a store that saves and finds workflows; `store.SqlStore` inherits it. Versions are never changed, so an
+ended run stays readable with its definition. A deleted workflow only frees its name.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from anabranch.errors import NameTaken, NotFound, VersionMismatch, WorkflowHasRu
 
 
 class Definitions(SqlComponent):
-    """The half of `ports.Store` that keeps definitions."""
+    """The part of `ports.Store` for definitions."""
 
     async def save_workflow(self, version: NewVersion, *, tenant_id: str, actor: str | None = None) -> WorkflowVersion:
-        """A new workflow, or the next version of one; equal to the newest: that version again.
+        """Save a new workflow or the next version of one; if equal to the newest version, returns that one. Raises
+        NameTaken, NotFound, VersionMismatch.
 
-        Raises NameTaken, NotFound, VersionMismatch. Two savers at once get different numbers.
+        Concurrent saves get different numbers.
         """
         if version.workflow_id is not None and not is_uuid(version.workflow_id):
             raise _absent(version.workflow_id)
@@ -64,7 +65,7 @@ class Definitions(SqlComponent):
         return await self.read(find)
 
     async def register_code(self, *, name: str, version: int, definition: Mapping[str, Any]) -> WorkflowVersion:
-        """Note what a worker can run: a version of a coded workflow, with the options that it is declared with now."""
+        """Register a version of a coded workflow with its current options."""
         text = orjson.dumps(definition).decode()
 
         def register(connection: Connection) -> WorkflowVersion:
@@ -73,7 +74,7 @@ class Definitions(SqlComponent):
 
         try:
             return await self.write(register)
-        except DuplicateRefused:  # another worker has registered it at the same moment: now it is there
+        except DuplicateRefused:  # another worker has registered it at the same moment
             return await self.write(register)
 
     async def get_definition(self, workflow_id: str, version: int) -> WorkflowVersion | None:
@@ -135,7 +136,7 @@ def save_version(
     connection: Connection, version: NewVersion, *, tenant_id: str, actor: str | None, now: int
 ) -> WorkflowVersion:
     """Inside the caller's transaction. Raises DuplicateRefused for a taken name."""
-    # Through text and back: what is given to the caller shares nothing with what was given by it.
+    # Through text and back, so that the result shares nothing with the argument.
     text = orjson.dumps(version.definition)
     wanted = WorkflowVersion(
         workflow_id=version.workflow_id or str(uuid.uuid4()),
@@ -237,11 +238,11 @@ def _record(connection: Connection, actor: str | None, action: str, workflow: Wo
 
 
 def _lock(connection: Connection, tenant_id: str, workflow_id: str, *, against_new_runs: bool) -> WorkflowVersion:
-    """The newest version of a live workflow that nobody else can move until the transaction ends."""
+    """The newest version of a live workflow, locked until the transaction ends."""
     lock = statements.lock_workflow(tenant_id=tenant_id, workflow_id=workflow_id, against_new_runs=against_new_runs)
     if connection.execute(lock).one_or_none() is None:
         raise _absent(workflow_id)
-    # Read only now: a saver that was waited for has moved the number since the lock was asked for.
+    # Read after the lock: a save that we waited for has changed the number.
     newest = _find_live(connection, tenant_id=tenant_id, workflow_id=workflow_id)
     assert newest is not None, "a locked workflow has its newest version"
     return newest
@@ -267,7 +268,7 @@ def _find_code(connection: Connection, *, tenant_id: str, name: str, version: in
 
 
 def _refuse_name_of_code(connection: Connection, wanted: WorkflowVersion) -> None:
-    """Names of coded workflows are nobody's to take, whichever worker runs them."""
+    """Refuse the name of a coded workflow, whichever worker runs it."""
     if _find_live(connection, tenant_id=CODED_TENANT_ID, name=wanted.name) is not None:
         raise NameTaken(f"{wanted.name} is the name of a coded workflow, which every tenant sees")
 
@@ -320,7 +321,7 @@ def _entry(values: Sequence[Any]) -> WorkflowEntry:
 
 
 def _definition(kind: str, text: str | bytes) -> Any:
-    """What is stored of a version: the document of a drawn workflow, or what is declared of a coded one."""
+    """The stored form of a version: the document of a drawn workflow, or the options of a coded one."""
     return orjson.loads(text) if kind == CODED_KIND else parse_document(text)
 
 

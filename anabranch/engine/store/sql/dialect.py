@@ -1,8 +1,8 @@
 """The differences between PostgreSQL and SQLite, by name.
 
 `store`, `reads` and `definitions` use this protocol; `sqlite_dialect` and `postgresql_dialect` implement it. A method
-that takes a connection runs in the thread that owns it, is one whole transaction, and leaves nothing behind when it
-raises: it may be called again.
+that takes a connection runs in the thread that owns it, is one whole transaction, and has no effect if it raises, so it
+may be called again.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.store.sql.faults import Fault
 
-# 10 s: more than a clock is set back by in one step, and than lies between the begin of a transaction and its
-# report of it; little enough that what ended since is counted at every look.
+# 10 s: more than a clock is usually set back, and more than the delay until a transaction is visible; short enough that
+# counts scan few newer runs.
 ENDS_SETTLE_MS = 10_000
 
 # Companies are counts of runs in one process: the databases' 32-bit integers end there.
@@ -31,7 +31,7 @@ _NO_LIMIT = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What one commit did: who won, when by the database's clock, and the rest of `transition.Outcome`."""
+    """The result of a commit: the winners, the database's time, and the rest of `transitions.Outcome`."""
 
     won: set[str]
     now: int
@@ -43,11 +43,11 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """One row that a claim has found. All of them are taken, unless the worker of one was lost: then none is."""
+    """One row that a claim found. All of them are taken, unless one belongs to a lost worker: then none is."""
 
     instance_id: str
     lost_by: str | None = None
-    """The worker that let its lease run out; the row is to be judged before any is taken."""
+    """The lost worker whose lease expired; the row must be judged before any is taken."""
     company: int | None = None
     """Of a suspect: see `blame.Blame`."""
 
@@ -74,9 +74,9 @@ class SmallCommits(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ExternalEvent:
-    """An event that is appended whether the instance is held or not; `ends` closes it in that status.
+    """An event to append, whether the instance is owned or not; `ends` closes it with that status.
 
-    A signal that is `awaited` will be consumed at once: the limit of unconsumed ones does not hold it off.
+    A signal that is `awaited` is consumed at once, so the limit of kept signals does not apply.
     """
 
     tenant_id: str
@@ -88,15 +88,15 @@ class ExternalEvent:
     suspends: SuspendReason | None = None
     """Suspends an instance that is not suspended, for this reason."""
     resumes: bool = False
-    """Lets a suspended instance go on."""
+    """Resumes a suspended instance."""
     message: str | None = None
-    """The error's, where it ends with one."""
+    """The code of the error, if it ends with one."""
     awaited: bool = False
     log_limit: LogLimit = LOG_LIMIT
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What every statement that appends one takes, and what its condition asks for."""
+        """The parameters of every statement that appends it."""
         parameters: dict[str, Any] = {
             "instance_id": self.instance_id,
             "tenant_id": self.tenant_id,
@@ -121,12 +121,12 @@ class ExternalEvent:
 
     @property
     def is_about_unfit(self) -> bool:
-        """Does it suspend a run that nobody has who could run it?"""
+        """Whether it suspends a run that no worker can run."""
         return self.suspends is not None and self.suspends.ends_by_itself
 
     @property
     def is_signal(self) -> bool:
-        """Is it neither an end nor about a suspension?"""
+        """Whether it is a signal: neither an end nor about a suspension."""
         return self.ends is None and self.suspends is None and not self.resumes
 
 
@@ -134,27 +134,27 @@ class Dialect(Protocol):
     """One kind of database."""
 
     commits_in_flight_max: int
-    """How many commits may be under way at once. With more than one, the next is planned while one is written."""
+    """The number of concurrent commits. With more than one, the next is planned while one is written."""
 
     commit_threads: int
     """How many of them are written at once, each on its own connection."""
 
     reading_threads: int
-    """How many connections there are for what reads, and for what writes without ever waiting for a lock."""
+    """The number of connections for reads, and for writes that never wait for a lock."""
 
     writing_threads: int
-    """How many connections there are for what writes, is no commit and may wait for a lock; 0: the database has one
-    writer at a time, so whatever writes must use the commit threads."""
+    """The number of connections for writes, other than commits, that may wait for a lock; 0: the database has a single
+    writer, so all writes use the commit threads."""
 
     among_ids: str
     """The condition that `instance_id` is one of the parameter `ids`."""
 
     ended_children: TextClause
-    """Selects id, status and last payload of those of the parameter `ids` that are not open; of what is not there
-    only the id."""
+    """Selects id, status and last payload of those of the parameter `ids` that are not open; only the id of removed
+    ones."""
 
     given_rows: str
-    """What to select from to have the rows of the parameter `given`, a JSON list of lists: each is `p.value`."""
+    """A FROM item with the rows of the parameter `given`, a JSON list of lists: each is `p.value`."""
 
     payload_size: str
     """How many bytes the payload of a log row `l` has."""
@@ -167,68 +167,68 @@ class Dialect(Protocol):
     """The condition that no reopening has left out the log row `l`."""
 
     index_names: str
-    """Selects the names of all indexes of the schema that we use."""
+    """Selects the names of all indexes of our schema."""
 
     row_lock: str
-    """The words that make a SELECT lock what it finds and leave out what others have locked; empty where only
-    one connection writes at a time."""
+    """The clause that makes a SELECT lock its rows and skip rows locked by others; empty for a single writer."""
 
     is_remote: bool
-    """True: an absent database may come up by itself, so a start waits for it."""
+    """True: an unavailable database may come back by itself, so a start waits for it."""
 
     place: str
-    """Where the database is, for messages: never with a password."""
+    """The place of the database for messages, without password."""
 
     def engine(self, *, commits: bool) -> Engine:
-        """Opens connections; those for commits have what the commit statement needs."""
+        """An engine for connections; `commits` for those with the settings of the commit statement."""
 
     def small_commits(self, outages: Outages) -> SmallCommits | None:
         """What commits few transitions on the event loop, beside threads with these `outages`; None: threads do."""
 
     def apply_outcome(self, connection: Connection) -> bool:
-        """Find out about the database what the URL does not say; called once, before anything else.
+        """Detect properties of the database that the URL does not tell; called once, before anything else.
 
-        True: from now on connections are made in another way, so those that there are should be replaced.
+        True: later connections are opened differently, so existing ones should be replaced.
         """
 
     def whole(self, connection: Connection, *, commits: bool) -> AbstractContextManager[None]:
-        """Around each call of a thread: what every transaction needs and its connection may not have kept."""
+        """A context around each call of a thread, with settings that the connection may have lost."""
 
     def migration(self, connection: Connection) -> AbstractContextManager[None]:
-        """A transaction for a migration, as long as it may take; keeps other migrators out until it ends."""
+        """A transaction for a migration, without timeouts; excludes other migrations."""
 
     def sever(self, connection: Connection) -> None:
-        """Wake the thread that waits on this connection, with an error. Callable from any thread; does not wait."""
+        """Wake the thread that waits on this connection, with an error. Thread-safe; does not wait."""
 
     def check_writable(self, connection: Connection) -> None:
-        """Return if a commit on this connection would get through; raises DatabaseAway or the driver's error."""
+        """Return if a commit on this connection would succeed; raises DatabaseAway or the driver's error."""
 
     def transaction(self, connection: Connection) -> AbstractContextManager[None]:
-        """A transaction around several statements that write; within one, nothing more."""
+        """A transaction around several writing statements; uses an open one."""
 
     def snapshot(self, connection: Connection) -> AbstractContextManager[None]:
-        """A transaction in which several statements read the same moment."""
+        """A transaction in which several statements share a snapshot."""
 
     def ids(self, instance_ids: Sequence[str]) -> str:
-        """The parameter for `among_ids`; what is no id of this database is left out."""
+        """The parameter for `among_ids`, without texts that are not ids of this database."""
 
     def now(self, connection: Connection) -> int:
         """The database's clock (ms)."""
 
     def settled_until(self, connection: Connection) -> int:
-        """Until when (ms) everything has ended that ever will: no later commit brings an earlier `completed_at`.
+        """The time (ms) before which no further run can end: no later commit brings an earlier `completed_at`.
 
-        Asked within `transaction`.
+        Called within `transaction`.
         """
 
     def input_condition(self, wanted: WantedInput, number: int) -> TextClause:
-        """That the input of a run has one of these values at this path; `number` tells several filters apart."""
+        """The condition that the input of a run has one of these values at this path; `number` distinguishes several
+        filters."""
 
     def commit(self, connection: Connection, transitions: Sequence[Transition]) -> Written:
-        """Advance and give creation, in one transaction; `transitions` come in id order."""
+        """Advance and create, in one transaction; `transitions` are in id order."""
 
     def claim(self, connection: Connection, wanted: ClaimRequest) -> list[Taken]:
-        """Raise the version of due instances and give them to the worker, unless one of them was a lost worker's."""
+        """Raise the version of due instances and assign them to the worker, unless one belongs to a lost worker."""
 
     def append_external(self, connection: Connection, event: ExternalEvent, *, signals_max: int) -> InstanceRow | None:
         """Append to an open instance; the row after it, or None if nothing was written, for whatever reason."""
@@ -239,13 +239,13 @@ class Dialect(Protocol):
     def read_log(
         self, connection: Connection, instance_id: str, *, after_seq: int, limit: int, bytes_max: int
     ) -> list[Event]:
-        """A page of one log: no further event once their payloads have `bytes_max`."""
+        """A page of one log, which stops once its payloads have `bytes_max`."""
 
     def give_back_space(self, connection: Connection) -> bool:
-        """Give some free pages back to the file system, in a short transaction; True if there are more."""
+        """Return some free pages to the file system, in a short transaction; True if there are more."""
 
     def compact(self, connection: Connection) -> None:
-        """Give all of them back, however long that takes, while others wait."""
+        """Return all free pages, however long that takes, while others wait."""
 
     def disk_bytes(self, connection: Connection) -> int:
         """How much of the disk the database takes."""
@@ -257,23 +257,23 @@ class Dialect(Protocol):
         """The statement that answers with the rows (seq, number) of a SELECT as one JSON list."""
 
     def locked_transitions(self, connection: Connection, transitions: Sequence[Transition]) -> set[str]:
-        """Which of these transitions need a row that somebody else has locked at this moment; locks nothing."""
+        """Which of these transitions need a row that another session has locked; locks nothing."""
 
     def external_changes_possible(self, connection: Connection) -> bool:
-        """False if certainly no other connection wrote since this was last asked, on the same connection."""
+        """False if certainly no other connection wrote since the last call on the same connection."""
 
     def fault_of(self, error: Exception) -> Fault:
-        """What an error of the driver means."""
+        """Classify an error of the driver."""
 
     def is_duplicate(self, error: Exception) -> bool:
         """True if it is a unique index that refused."""
 
     def describe(self, error: Exception) -> str:
-        """One line: which database, where, and its own words for what is wrong."""
+        """One line: which database, where, and its own message."""
 
 
 def claim_parameters(wanted: ClaimRequest) -> dict[str, Any]:
-    """What the statements of every claim take."""
+    """The parameters of every claim statement."""
     room = wanted.suspects
     return {
         "worker_id": wanted.worker_id,

@@ -18,7 +18,7 @@ REASON_BYTES = len(REASON_BEGINS) + 36 + len(REASON_ENDS) + 2
 
 
 def cancel_reason(parent_id: str | None) -> str:
-    """Why a child is cancelled that nobody cancelled by itself."""
+    """The reason of a cancelled child whose parent no longer awaits it."""
     return f"{REASON_BEGINS}{parent_id}{REASON_ENDS}"
 
 
@@ -31,7 +31,7 @@ def created_children(transitions: Iterable[Transition]) -> list[tuple[Transition
 
 
 def woken_parents(transitions: Iterable[Transition], won: set[str]) -> list[str]:
-    """The parents that await what has ended with the transitions that won, in id order."""
+    """The parents that await runs ended by the winning transitions, in id order."""
     return sorted(
         {
             transition.wakes
@@ -42,7 +42,7 @@ def woken_parents(transitions: Iterable[Transition], won: set[str]) -> list[str]
 
 
 def cancelled_children(transitions: Iterable[Transition], won: set[str]) -> list[str]:
-    """The children that the transitions that won do not wait for any more; they need not exist."""
+    """The children that the winning transitions no longer await; they need not exist."""
     return [
         child
         for transition in transitions
@@ -52,5 +52,5 @@ def cancelled_children(transitions: Iterable[Transition], won: set[str]) -> list
 
 
 def touches_family(transitions: Sequence[Transition]) -> bool:
-    """Is there more to do for this batch than to write its own instances? Nearly never."""
+    """Whether this batch concerns more than its own instances; rare."""
     return any(transition.concerns_family for transition in transitions)

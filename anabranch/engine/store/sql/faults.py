@@ -12,29 +12,29 @@ from anabranch.errors import DatabaseAway, ValueNotStorable
 
 
 class Fault(Enum):
-    """What an error of the database means."""
+    """The kind of a database error."""
 
     TRY_AGAIN = "try again"
     """A deadlock, a serialisation error: nothing was written, the same call may win now."""
     LOCKED = "locked"
-    """Somebody else holds a lock for long: nothing was written, the same call may win later."""
+    """Another session holds a lock: nothing was written, the same call may win later."""
     STALE = "stale"
-    """What was prepared on this connection is not good any more: nothing was written, a new connection may win."""
+    """A prepared statement is no longer valid: nothing was written, a new connection may win."""
     REFUSED = "refused"
-    """The database does not take this data; nothing was written, and trying again cannot help."""
+    """The database refuses this data: nothing was written, and a retry cannot help."""
     UNAVAILABLE = "unavailable"
-    """The connection, the disk or the server: whether something was written is not known."""
+    """The connection, the disk or the server failed: the outcome is unknown."""
     BUG = "bug"
-    """A statement that makes no sense: ours to mend, passed on untouched."""
+    """An invalid statement: a programming error, raised unchanged."""
 
 
 class DataRefused(ValueNotStorable):
-    """The database does not take this data: nothing of the transaction was written."""
+    """The database refuses this data: nothing of the transaction was written."""
 
 
 class DuplicateRefused(DataRefused):
-    """A row that a unique index forbids: nothing of the transaction was written."""
+    """A unique index refused a row: nothing of the transaction was written."""
 
 
 class LocksHeld(DatabaseAway):
-    """Somebody else holds a lock that this needs: nothing of the transaction was written."""
+    """Another session holds a required lock: nothing of the transaction was written."""

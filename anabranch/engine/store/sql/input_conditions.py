@@ -17,7 +17,7 @@ from sqlalchemy import TextClause, text
 from anabranch.engine.rules.run_filter import WantedInput, index_of
 from anabranch.engine.rules.values import Payload
 
-# What `#>` takes for an index of a list, from the end or with blanks and signs, and we do not.
+# Texts that `#>` accepts as a list index (from the end, with blanks or signs), but we do not.
 _ALMOST_INDEX = re.compile(r"\s*[+-]?\d+\s*")
 
 # SQLite's integers end here; beyond, its JSON has floating-point numbers.
@@ -48,7 +48,7 @@ def postgresql_condition(wanted: WantedInput, number: int) -> TextClause:
 def sqlite_condition(wanted: WantedInput, number: int) -> TextClause:
     """Step by step through `json_each`, whose keys need no quoting; containers are compared leaf by leaf.
 
-    Nothing of it calls back into Python: a listing that walks over many runs needs no interpreter lock.
+    No function calls back into Python, so a listing of many runs does not need the interpreter lock.
     """
     path = ["input", *wanted.path]
     parameters: dict[str, Any] = {}
@@ -98,5 +98,5 @@ def _leaves(document: str) -> str:
 
 
 def _container(row: str) -> str:
-    """The value of a row of `json_each`, where it is one that can be walked; a bare text would be no JSON."""
+    """The value of a row of `json_each` if it is a list or object; a bare text would not be JSON."""
     return f"CASE WHEN {row}.type IN ('object', 'array') THEN {row}.value ELSE '[]' END"

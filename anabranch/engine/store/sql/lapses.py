@@ -1,7 +1,8 @@
-"""Runs of lost workers: what the rules say of them, written; and what working processes say of themselves.
+"""Runs of lost workers: make them suspects or suspend them.
 
-Called by `store`. A run is judged before anybody reads its log, so one whose loading kills is caught as well. Each
-judgement is one transaction: a process that dies in the middle of it leaves the run to be judged by the next.
+Also the reports of working processes. Called by `store`. A run is judged before its log is read, so a run whose loading
+crashes the process is caught, too. Each judgement is one transaction: if a process dies during it, the next one judges
+the run.
 """
 
 # Statements are put together from this package's own column names and conditions; values are always parameters.
@@ -26,10 +27,10 @@ from anabranch.engine.store.schema import IS_OPEN
 from anabranch.engine.store.sql.dialect import Dialect, ExternalEvent
 from anabranch.engine.store.sql.statements import IS_AWAKE
 
-# A day: what lost processes left behind is judged by then, and nobody needs their rows.
+# A day: the runs of lost processes are judged by then, and their reports are no longer needed.
 FORGOTTEN_AFTER_MS = 86_400_000
 
-# A run that is suspended for its crashes may have one row more than its log may hold: it must not run on instead.
+# The row that suspends a run for its crashes may exceed the limit of its log: the run must not continue instead.
 _ANY_LOG = LogLimit(bytes_max=2**62, rows_max=2**31 - 1)
 
 _REPORT = text("""
@@ -38,13 +39,13 @@ _REPORT = text("""
     ON CONFLICT (worker_id) DO UPDATE
         SET seen_at = :now, executing = :executing, company = NULL, node_types = :node_types, code = :code
 """)
-"""What a process says of itself, in place of what it said before; one that was taken for lost is there after all."""
+"""Write the report of a process, replacing the previous one; a process that seemed lost is active again."""
 
 _FORGET_OLD = text("DELETE FROM workers WHERE seen_at < :before")
-"""Processes that have not said anything for long."""
+"""Remove reports of processes that have not reported for long."""
 
 _FORGET = text("DELETE FROM workers WHERE worker_id = :worker_id")
-"""A process that has handed over everything."""
+"""Remove the report of a process that has handed over everything."""
 
 _WORKER = text("SELECT executing, company FROM workers WHERE worker_id = :worker_id")
 
@@ -55,7 +56,7 @@ _NOTE_COMPANY = text("""
     INSERT INTO workers (worker_id, seen_at, executing, company) VALUES (:worker_id, :now, NULL, :company)
     ON CONFLICT (worker_id) DO UPDATE SET company = :company
 """)
-"""How many suspects it leaves, decided when the first of them is met: its leases do not all end at once."""
+"""Store how many suspects it leaves, decided at the first of them, because its leases do not all end at once."""
 
 
 _UNFIT = text(f"""
@@ -64,15 +65,15 @@ _UNFIT = text(f"""
       AND (needs IS NOT NULL OR kind = '{CODED_KIND}') AND ({IS_AWAKE} OR deadline_at <= :now)
     ORDER BY available_at, instance_id LIMIT :limit
 """)
-"""Runs that nobody takes although they are due, and that not everybody can run. Uses ix_instance_available."""
+"""Due, unclaimed runs that need particular code or node types. Uses ix_instance_available."""
 
 _LIVING = text("SELECT code, node_types FROM workers WHERE seen_at > :seen_after")
-"""What workers have that have reported lately: a few rows."""
+"""The code and node types of recently reporting workers: a few rows."""
 
 
 @cache
 def _lapsed(among_ids: str, row_lock: str) -> TextClause:
-    """Those of the instances whose lease another worker let run out. Skips what somebody else has locked."""
+    """Those of the instances whose lease expired under another worker. Skips rows locked by others."""
     return text(f"""
         SELECT instance_id, tenant_id, worker_id, status, company, crashes FROM workflow_instances
         WHERE {among_ids} AND {IS_OPEN} AND worker_id <> :worker_id
@@ -83,7 +84,7 @@ def _lapsed(among_ids: str, row_lock: str) -> TextClause:
 
 @cache
 def _release(among_ids: str) -> TextClause:
-    """Take instances from a lost worker; a suspended one is claimed at its deadline and not before, none later."""
+    """Release instances of a lost worker; a suspended one can only be claimed at its deadline."""
     return text(f"""
         UPDATE workflow_instances SET version = version + 1, worker_id = NULL, company = :company, crashes = :crashes,
             available_at = CASE WHEN status = '{Status.SUSPENDED}' OR deadline_at < CAST(:due_at AS bigint)
@@ -94,7 +95,7 @@ def _release(among_ids: str) -> TextClause:
 
 
 def report_worker(connection: Connection, dialect: Dialect, report: WorkerReport) -> None:
-    """Keep what a working process says of itself; what long lost ones said goes when one begins."""
+    """Store the report of a working process; the first report also removes those of long lost processes."""
     now = dialect.now(connection)
     asked = {
         "worker_id": report.worker_id,
@@ -109,16 +110,17 @@ def report_worker(connection: Connection, dialect: Dialect, report: WorkerReport
 
 
 def forget_worker(connection: Connection, worker_id: str) -> None:
-    """Remove what a process has said of itself."""
+    """Remove the report of a process."""
     connection.execute(_FORGET, {"worker_id": worker_id})
 
 
 def judge_lapsed(
     connection: Connection, dialect: Dialect, wanted: ClaimRequest, instance_ids: Sequence[str]
 ) -> list[InstanceRow]:
-    """Put under suspicion, or suspend, those of these whose worker was lost; the rows of the suspended ones.
+    """Make suspects of those of these instances whose worker was lost, or suspend them; returns the rows of the
+    suspended ones.
 
-    They are nobody's after that, and due at once or after a delay.
+    Afterwards they have no owner, and are due at once or after a delay.
     """
     with dialect.transaction(connection):
         now = dialect.now(connection)
@@ -156,9 +158,10 @@ def judge_lapsed(
 def suspend_unfit(
     connection: Connection, dialect: Dialect, *, overdue_ms: int, seen_ms: int, limit: int
 ) -> list[InstanceRow]:
-    """Suspend what is due for so long and no worker seen so lately can run; the rows after that.
+    """Suspend runs that have been due for this long and that no recently reporting worker can run; returns their new
+    rows.
 
-    Each is suspended in a transaction of its own, and only as long as nobody has it.
+    Each is suspended in its own transaction, unless it was claimed.
     """
     now = dialect.now(connection)
     found = connection.execute(_UNFIT, {"due_before": now - overdue_ms, "now": now, "limit": limit}).all()
@@ -179,7 +182,7 @@ def suspend_unfit(
 
 
 def _unfit_event(needs: Needs, tenant_id: str, instance_id: str, deadline_at: int | None) -> ExternalEvent:
-    """It is suspended; or it fails, if its deadline was then."""
+    """The event: a suspension, or a failure if its deadline has passed."""
     if deadline_at is not None:
         failed = deadline_passed_unfit(deadline_at)
         payload, message = failed.payload, failed.error.message
@@ -198,7 +201,7 @@ def _unfit_event(needs: Needs, tenant_id: str, instance_id: str, deadline_at: in
 
 
 def _company_of(connection: Connection, lost: str, now: int) -> int:
-    """How many suspects a lost worker leaves: as many as it executed, and no more than it has."""
+    """How many suspects a lost worker leaves: as many as it executed, at most as many as it owned."""
     known = connection.execute(_WORKER, {"worker_id": lost}).one_or_none()
     if known is not None and known.company is not None:
         return int(known.company)

@@ -17,11 +17,11 @@ from anabranch.engine.store.sql import upkeep_statements as statements
 from anabranch.engine.store.sql.upkeep import Upkeep, few_enough
 from anabranch.engine.store.value_table import remove_values_of
 
-# 1,000 runs a transaction, as a sweep removes them; 20,000 are looked at for them, in some ten milliseconds.
+# 1,000 runs per transaction, like a sweep; up to 20,000 are scanned for them, in some ten milliseconds.
 RUNS_AT_ONCE = 1_000
 RUNS_LOOKED_AT = 20_000
 
-# 10,000 runs a look for orphans: each is looked up in an index.
+# 10,000 runs per look for orphans: each takes an index lookup.
 LOGS_LOOKED_AT = 10_000
 
 _DAY_MS = 86_400_000
@@ -32,14 +32,14 @@ FIRST_PLACE = (-1, "00000000-0000-0000-0000-000000000000")
 
 @dataclass(frozen=True, slots=True)
 class PurgeFilter:
-    """Which ended runs of a tenant are meant."""
+    """Which ended runs of a tenant to purge."""
 
     tenant_id: str
     ended_before: int
     """Milliseconds since the epoch."""
     workflow_id: str | None = None
     statuses: Sequence[Status] = ()
-    """Empty: whatever they ended with."""
+    """Empty: any status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +49,16 @@ class Purged:
     runs: int
     events: int
     place: tuple[int, str] | None
-    """Where to go on, in the order of creation; None: there is no more."""
+    """Where to continue, in the order of creation; None at the end."""
 
 
 class Purging(Upkeep):
-    """The part of a store that removes what a person names."""
+    """The part of a store for `purge`."""
 
     async def purge_runs(
         self, wanted: PurgeFilter, *, after: tuple[int, str], dry_run: bool, actor: str
     ) -> Purged | None:
-        """Remove some of the runs that are meant; None: another process is removing or counting at this moment."""
+        """Remove some of the selected runs; None: another process is removing or counting."""
 
         def purge(connection: Connection) -> Purged | None:
             with self._alone(connection) as counted_until:
@@ -119,9 +119,8 @@ class Purging(Upkeep):
         return await self.read(count)
 
     async def orphaned_logs(self, *, after: str) -> tuple[list[str], str | None]:
-        """Which of the next runs that have a log have no row, and where to go on; None: there are no more.
-
-        No statement of ours leaves any behind.
+        """Which of the next runs with a log have no row, and where to continue (None at the end). The engine's own
+        statements leave none.
         """
         look = {"after": after, "limit": LOGS_LOOKED_AT}
         found = await self.read(lambda connection: connection.execute(statements.LOGGED_RUNS, look).all())
@@ -140,7 +139,7 @@ class Purging(Upkeep):
         await self.write(remove)
 
     async def remove_orphaned_versions(self, *, dry_run: bool) -> int:
-        """Remove versions and run counts of workflows that are not there; how many versions there were."""
+        """Remove versions and run counts of missing workflows; returns the number of versions."""
 
         def remove(connection: Connection) -> int:
             with self.dialect.transaction(connection):
@@ -153,7 +152,7 @@ class Purging(Upkeep):
         return await self.write(remove)
 
     async def compact(self) -> None:
-        """Give all free space back to the file system; commits may have to wait meanwhile."""
+        """Return all free space to the file system; commits may have to wait."""
         await self.write(self.dialect.compact)
 
     async def disk_bytes(self) -> int:

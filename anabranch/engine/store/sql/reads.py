@@ -1,7 +1,7 @@
 """Reads: instances, pages of logs, lists, counts. Nothing here writes.
 
-The part of a store that REST, sockets and the command line use; `store.SqlStore` inherits it. Each result shows one
-moment: it is one statement, or pages of a log, which only grows.
+The part of a store that REST, sockets and the command line use; `store.SqlStore` inherits it. Each result is
+consistent: it is one statement, or pages of a log, which only grows.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from anabranch.engine.store.sql import run_listing, statements
 from anabranch.engine.store.sql.rows import instance_row, payload_from
 from anabranch.engine.store.value_table import StoredValues
 
-# 1,024 events or 4 MB of payloads a statement: they are joined into one value, which databases bound at 1 GB, and
-# take several times that in memory on their way. Most logs are one page.
+# 1,024 events or 4 MB of payloads per statement: they are joined into one value, which databases limit to 1 GB, and
+# which takes several times that in memory. Most logs are one page.
 LOG_PAGE_EVENTS = 1_024
 LOG_PAGE_BYTES = 4 * 1_048_576
 
@@ -31,7 +31,7 @@ REMOVED = RunCancelled("its rows were removed").payload
 
 
 class Reads(StoredValues):
-    """The reading half of `ports.Store`."""
+    """The reading part of `ports.Store`."""
 
     async def now(self) -> int:
         """The database's clock (ms)."""
@@ -44,20 +44,20 @@ class Reads(StoredValues):
         return loaded
 
     async def get_instance(self, instance_id: str, *, tenant_id: str | None = None) -> InstanceRow | None:
-        """The row alone. With a tenant, another tenant's reads as absent."""
+        """The row alone; None if absent, or if a tenant is given and it belongs to another."""
         if not is_uuid(instance_id):
             return None
         row = await self.read(lambda connection: find_instance(connection, instance_id))
         return None if row is None or tenant_id not in (None, row.head.tenant_id) else row
 
     async def find_start(self, *, tenant_id: str, workflow_name: str, idempotency_key: str) -> InstanceRow | None:
-        """The run that a start with this key made, if it is stored."""
+        """The run that a start with this key created, if it is stored."""
         key = {"tenant_id": tenant_id, "workflow_name": workflow_name, "idempotency_key": idempotency_key}
         values = await self.read(lambda connection: connection.execute(statements.INSTANCE_OF_KEY, key).one_or_none())
         return None if values is None else instance_row(tuple(values))
 
     async def ended_children(self, instance_ids: Sequence[str]) -> list[ChildEnded]:
-        """How those of these runs ended that have; one whose rows were removed reads as cancelled."""
+        """The ends of those of these runs that have ended; a removed run reads as cancelled."""
         rows = await self.read(
             lambda connection: connection.execute(
                 self.dialect.ended_children, {"ids": self.dialect.ids(instance_ids)}
@@ -81,7 +81,7 @@ class Reads(StoredValues):
         return [instance_row(tuple(row)) for row in rows]
 
     async def descendants(self, root_id: str, *, limit: int) -> list[InstanceRow]:
-        """The runs below a root, however deep, open or ended, by id; none below one that is no root."""
+        """All runs below a root, open or ended, by id; none if it is not a root."""
         if not is_uuid(root_id):
             return []
         parameters = {"root_id": root_id, "limit": limit}
@@ -97,7 +97,7 @@ class Reads(StoredValues):
         bytes_max: int | None = None,
         inline: bool = True,
     ) -> list[Event]:
-        """At most `limit` events in seq order; no further one once their payloads have `bytes_max`."""
+        """At most `limit` events in seq order; stops once their payloads have `bytes_max`."""
         if not is_uuid(instance_id):
             return []
         events: list[Event] = []
@@ -128,15 +128,15 @@ class Reads(StoredValues):
         return [instance_row(tuple(row)) for row in rows]
 
     async def get_completed_node_ids(self, instance_id: str, node_ids: Sequence[str] = ()) -> set[str]:
-        """Which (of these) nodes have a NODE_COMPLETED row at the root scope."""
+        """The nodes (of these) with a NODE_COMPLETED row in the root scope."""
         return await self._root_nodes(instance_id, EventType.NODE_COMPLETED, node_ids)
 
     async def get_dispatched_node_ids(self, instance_id: str, node_ids: Sequence[str] = ()) -> set[str]:
-        """Which (of these) nodes have a NODE_DISPATCHED row at the root scope."""
+        """The nodes (of these) with a NODE_DISPATCHED row in the root scope."""
         return await self._root_nodes(instance_id, EventType.NODE_DISPATCHED, node_ids)
 
     async def get_stale_running_instances(self, *, limit: int) -> list[InstanceRow]:
-        """Open instances held under a lease that has run out, longest overdue first."""
+        """Open owned instances with an expired lease, longest overdue first."""
         rows = await self.read(
             lambda connection: connection.execute(
                 statements.STALE_INSTANCES, {"now": self.dialect.now(connection), "limit": limit}
@@ -172,7 +172,7 @@ def _first(events: list[Event], bytes_max: int) -> list[Event]:
 
 
 def is_uuid(text: str) -> bool:
-    """True if this text can be an id at all: anything else is simply not there."""
+    """Whether this text can be an id; other text matches no row."""
     try:
         return str(uuid.UUID(text)) == text
     except ValueError:
@@ -180,6 +180,6 @@ def is_uuid(text: str) -> bool:
 
 
 def find_instance(connection: Connection, instance_id: str) -> InstanceRow | None:
-    """The row of an id that is a UUID."""
+    """The row of this id, which must be a UUID."""
     values = connection.execute(statements.INSTANCE, {"instance_id": instance_id}).one_or_none()
     return None if values is None else instance_row(tuple(values))

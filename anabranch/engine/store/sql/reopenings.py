@@ -1,4 +1,4 @@
-"""Reopening runs that have ended badly: one transaction for a run and the runs below it that go on with it.
+"""Reopen failed and cancelled runs: one transaction for a run and the runs below it that continue with it.
 
 A part of `ports.Store`; `store.SqlStore` inherits it. Locks are taken from the top down, as by commits and cancels: the
 counters of ended runs, the parent, the runs.
@@ -28,14 +28,14 @@ _COLUMNS = ", ".join(INSTANCE_COLUMNS)
 
 
 class _Changed(Exception):
-    """Something is not as it was when the reopening was planned."""
+    """Something has changed since the reopening was planned."""
 
 
 class Reopenings(SqlComponent):
-    """The part of `ports.Store` that lets ended runs go on."""
+    """The part of `ports.Store` that reopens runs."""
 
     async def reopen_family(self, family: FamilyReopening) -> list[InstanceRow] | None:
-        """The rows of the runs after it; None, and nothing is written, if something is not as planned."""
+        """Reopen the runs and return their new rows; None, with nothing written, if something is not as planned."""
         ids = [each.instance_id for each in family.runs]
         if not all(map(is_uuid, ids)):
             return None
@@ -76,7 +76,8 @@ def _reopen(dialect: Dialect, connection: Connection, family: FamilyReopening) -
 def _touch_parent(
     dialect: Dialect, connection: Connection, lock: str, parent_id: str, node_id: str, scope: str
 ) -> None:
-    """Raise the parent's version if its activation is open. The lock comes first: what it waited for is seen then."""
+    """Raise the parent's version if its activation is open. The row is locked first, so that the check sees what the
+    lock waited for."""
     asked = {"parent_id": parent_id, "node_id": node_id, "scope": scope}
     connection.execute(text(f"{_PARENT} {lock}"), {"parent_id": parent_id}).first()
     touched = connection.execute(text(_TOUCH_PARENT.format(is_effective=dialect.is_effective)), asked)

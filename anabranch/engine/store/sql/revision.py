@@ -22,7 +22,7 @@ _REVISION = text("SELECT version_num FROM alembic_version")
 
 
 def revision_of(connection: Connection) -> str | None:
-    """The newest migration that was applied; None where there was none."""
+    """The newest applied migration; None if there is none."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
     revision: str | None = connection.execute(_REVISION).scalar_one_or_none()
@@ -30,7 +30,7 @@ def revision_of(connection: Connection) -> str | None:
 
 
 def check_revision(connection: Connection, *, place: str) -> None:
-    """Return if the schema is this program's; raises SchemaMismatch, which names both versions."""
+    """Return if the schema matches this program. Raises SchemaMismatch, which names both versions."""
     refuse_unversioned(connection, place=place)
     found = revision_of(connection)
     if found == SCHEMA_REVISION:
@@ -54,12 +54,12 @@ def check_revision(connection: Connection, *, place: str) -> None:
 
 
 def refuse_unversioned(connection: Connection, *, place: str) -> None:
-    """Raise SchemaMismatch if there are tables with our names, but nothing says of which version they are.
+    """Raise SchemaMismatch if tables with our names exist without a recorded version.
 
-    They may be another program's, or ours from a backup without its version table: nobody but
-    the operator can know, and a migration would stop half-way over them.
+    They may belong to another program, or come from a backup without the version table: only the operator can know, and
+    a migration would fail half-way.
     """
-    # Tables first: a migrator that is at work meanwhile commits both at once.
+    # Tables first: a concurrent migration commits both at once.
     tables = sorted(metadata.tables.keys() & set(inspect(connection).get_table_names()))
     if tables and revision_of(connection) is None:
         raise SchemaMismatch(

@@ -1,8 +1,8 @@
 """Convert rows to objects and back: how instances and events travel to and from a database.
 
-Pure. Called by the dialects and by `reads`. A batch of transitions travels as JSON text with the payloads spliced in
-unchanged. A log comes back as one JSON text of everything but the payloads, and the payloads joined by a separator. So
-no payload is encoded or decoded more than once.
+Pure. Called by the dialects and by `reads`. A batch of transitions is sent as JSON text with the payloads inserted
+unchanged. A log is read as one JSON text of everything but the payloads, and the payloads joined by a separator. So no
+payload is encoded or decoded more than once.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ EVENT_NOTE_COLUMNS = (
     "arguments",
     "parts",
 )
-"""Everything of an event but its payload, in the order that `events_from` expects."""
+"""All columns of an event except its payload, in the order that `events_from` expects."""
 
-# JSON never contains a raw control character, neither in strings nor between tokens, so these
-# two cannot be mistaken for a part of any payload.
+# JSON never contains a raw control character, neither in strings nor between tokens, so these two cannot be part of a
+# payload.
 PAYLOAD_SEPARATOR = "\x1e"
 LOG_SEPARATOR = "\x1d"
 
@@ -79,7 +79,7 @@ NUL_IN_JSON = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
 def encode_transitions(transitions: Iterable[Transition]) -> str:
-    """The guarded transitions of a batch as a JSON list: guard values and what to write."""
+    """The guarded transitions of a batch as a JSON list: guard values and new values."""
     return _encode(
         [
             {

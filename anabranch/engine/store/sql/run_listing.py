@@ -25,8 +25,8 @@ def list_instances(
 ) -> Select[tuple[object, ...]]:
     """Newest first, strictly before the cursor.
 
-    Uses ix_instance_listing, or ix_instance_listing_by_workflow with a workflow. The cursor is
-    bounded by its time alone as well, because only that lets SQLite start in mid-index.
+    Uses ix_instance_listing, or ix_instance_listing_by_workflow with a workflow. The cursor also bounds the time alone,
+    because only then does SQLite start in the middle of the index.
     """
     c = workflow_instances.c
     query = select(*(c[name] for name in INSTANCE_COLUMNS))
@@ -54,7 +54,8 @@ def list_instances(
 
 
 def _failed_with(text: str) -> ColumnElement[bool]:
-    """Has the row that ended a failed run this code, or this text in its message? Uses the primary key of the log."""
+    """The condition that the last row of a failed run has this code, or this text in its message. Uses the primary key
+    of the log."""
     run, log = workflow_instances.c, workflow_instance_logs.c
     has_text = or_(log.error_message.icontains(text, autoescape=True), log.payload.op("->>")("code") == text)
     return exists().where(log.instance_id == run.instance_id, log.seq == run.last_seq, has_text)

@@ -1,7 +1,6 @@
-"""Read one run for display without its whole log: columns first, payloads only of what is shown.
+"""Read one run for display without its whole log: columns first, payloads only if shown.
 
-The part of a store that REST, sockets and the command line ask about one run; `store.SqlStore` inherits it. Each result
-shows one moment: its statements share a snapshot.
+Used by REST, sockets and the command line; `store.SqlStore` inherits it. Each result comes from one snapshot.
 """
 
 # Statements are put together from this package's own column names and conditions; values are always parameters.
@@ -30,7 +29,7 @@ from anabranch.engine.store.value_table import StoredValues
 
 
 class Payloads(StrEnum):
-    """Which payloads a statement reads; of the others it says `{}`."""
+    """Which payloads a statement reads; others are returned as `{}`."""
 
     ALL = "l.payload"
     SHOWN = (
@@ -38,8 +37,7 @@ class Payloads(StrEnum):
         " 'INSTANCE_RESUMED', 'INSTANCE_REOPENED') THEN l.payload"
         " WHEN l.event_type = 'NODE_WAITING' THEN {without_output} ELSE '{{}}' END"
     )
-    """Errors, why a node was not executed, why the run stands still or goes on, and what is waited for (a delay without
-    what it hands on)."""
+    """Errors, reasons of skips, suspensions, resumes, and waits (delays without their output)."""
 
     @property
     def parts(self) -> str:
@@ -79,7 +77,7 @@ BY_SEQ = """
 ENDINGS_AT = f"""
     FROM {{given}} CROSS JOIN workflow_instance_logs AS l
     WHERE l.instance_id = :instance_id AND l.node_id = p.value ->> 0 AND l.scope = p.value ->> 1 AND l.{IS_ENDING}"""
-"""How the activations at some places ended, those that have. Uses ux_log_ending."""
+"""The ends of the activations with these keys. Uses ux_log_ending."""
 
 FIRST_ITERATIONS = """
     FROM {given} CROSS JOIN workflow_instance_logs AS l
@@ -89,7 +87,7 @@ FIRST_ITERATIONS = """
           AND (x.scope = p.value ->> 0 OR substr(x.scope, 1, length(p.value ->> 0) + 1) = (p.value ->> 0) || '/')
           AND x.seq > CAST(p.value ->> 1 AS integer) AND x.seq < CAST(p.value ->> 2 AS integer)
         ORDER BY x.seq LIMIT 1)"""
-"""The first row in some scopes or below, each looked for between two rows. Uses the primary key, up to that row."""
+"""The first row in some scopes or below, each searched between two rows. Uses the primary key, up to that row."""
 
 ROWS_AFTER = f"""
     {_FROM_LOG} AND l.seq > :after_seq ORDER BY l.seq LIMIT :limit"""
@@ -101,7 +99,7 @@ LATEST_AT = f"""
         WHERE instance_id = :instance_id AND seq >= :from_seq
           AND (node_id, scope) IN (SELECT p.value ->> 0, p.value ->> 1 FROM {{given}})
         GROUP BY node_id, scope)"""
-"""The latest rows of the activations at some places. Goes through the log's columns, since they began."""
+"""The latest rows of the activations with these keys. Scans the log's columns since they began."""
 
 NOTES_OF_FUNCTION = f"""
     {_FROM_LOG} AND (l.event_type = 'SYSTEM_SET' OR l.output_variable LIKE '%:%')
@@ -110,18 +108,18 @@ NOTES_OF_FUNCTION = f"""
 
 LATEST_SUSPENSION = f"""
     {_FROM_LOG} AND l.event_type = 'INSTANCE_SUSPENDED' ORDER BY l.seq DESC LIMIT 1"""
-"""Why a run is suspended. Uses the primary key, from the end: hardly anything is written after it."""
+"""The row that suspended a run. Uses the primary key, from the end: few rows follow it."""
 
 SIGNALS_AND_WAITS = f"""
     {_FROM_LOG} AND l.seq > :after_seq
       AND (l.event_type = 'SIGNAL_RECEIVED'
            OR l.event_type = 'NODE_WAITING' AND l.node_id <> ''
               AND (l.payload ->> 'event' IS NOT NULL OR l.payload ->> 'events' IS NOT NULL))"""
-"""Signals, and the rows of waits for them. Goes through the columns of the log after that seq."""
+"""Signals, and the rows of waits for them. Scans the columns of the log after that seq."""
 
 
 def effective(rows: str, left_out: Ranges) -> str:
-    """The same FROM clause without the rows that reopenings have left out; a run has few stretches of these."""
+    """The FROM clause without the rows that reopenings left out; a run has few ranges of these."""
     if not left_out:
         return rows
     stretches = " OR ".join(f"seq BETWEEN {first} AND {last}" for first, last in left_out)
@@ -130,7 +128,7 @@ def effective(rows: str, left_out: Ranges) -> str:
 
 
 class RunReader(StoredValues):
-    """The part of `ports.Store` that shows one run."""
+    """The part of `ports.Store` for the view of one run."""
 
     async def read_run(self, instance_id: str, *, activations_max: int) -> RunReading | None:
         """A row with its input, its end and its first activations, without outputs."""
@@ -149,7 +147,7 @@ class RunReader(StoredValues):
         return found
 
     async def read_rows(self, instance_id: str, *, after_seq: int, limit: int) -> list[Event]:
-        """A page of a log, with no payloads but those of errors, of suspensions and of what is waited for."""
+        """A page of a log, with payloads of errors, suspensions and waits only."""
         if not is_uuid(instance_id):
             return []
         page = {"instance_id": instance_id, "after_seq": after_seq, "limit": limit}
@@ -166,7 +164,7 @@ class RunReader(StoredValues):
         bytes_max: int = 0,
         only: ActivationFilter = ALL_ACTIVATIONS,
     ) -> tuple[InstanceRow, ActivationPage] | None:
-        """A row with a page of its activations, perhaps with their outputs."""
+        """A row with a page of its activations, on request with their outputs."""
         if not is_uuid(instance_id):
             return None
 
@@ -200,7 +198,7 @@ class RunReader(StoredValues):
     async def read_signal_waits(
         self, instance_id: str, *, after_seq: int, open_waits: Sequence[tuple[str, str]]
     ) -> list[Event]:
-        """The rows after a seq that are about signals and waits for them, the ends of these and of `open_waits` too."""
+        """The rows after a seq about signals and waits for signals, including the ends of these and of `open_waits`."""
         if not is_uuid(instance_id):
             return []
 
@@ -225,7 +223,7 @@ class RunReader(StoredValues):
 
 
 class _Reader:
-    """Reads what is shown of one run, on one connection within one snapshot."""
+    """Reads one run for display, on one connection within one snapshot."""
 
     def __init__(self, dialect: Dialect, connection: Connection, row: InstanceRow) -> None:
         self._dialect = dialect
@@ -245,19 +243,19 @@ class _Reader:
         return _events(self._dialect, self._connection, effective(rows, self._row.head.left_out), payloads, named)
 
     def note(self) -> Event | None:
-        """What a coded run says of itself, unless it has come to something since."""
+        """The note of a coded run, unless it has progressed since."""
         found = self.select(NOTES_OF_FUNCTION, Payloads.ALL) if self._is_coded else []
         return found[0] if found and found[0].type is EventType.SYSTEM_SET else None
 
     def suspended(self) -> Event | None:
-        """The row that has suspended the run, while it is."""
+        """The row that suspended the run, while it is suspended."""
         found = self.select(LATEST_SUSPENSION, Payloads.ALL) if self._row.suspended_for is not None else []
         return found[0] if found else None
 
     def activations(
         self, *, after_seq: int, limit: int, bytes_max: int = 0, only: ActivationFilter = ALL_ACTIVATIONS
     ) -> ActivationPage:
-        """A page of activations; with `bytes_max` with their outputs, and no further one once these have so many."""
+        """A page of activations; with `bytes_max` including outputs, up to that many bytes."""
         condition, parameters = _condition(only)
         first_rows = (FIRST_ROWS_OF_STEPS if self._is_coded else FIRST_ROWS_OF_NODES).replace("{only}", condition)
         found = self.select(first_rows, Payloads.SHOWN, after_seq=after_seq, limit=limit + 1, **parameters)
@@ -272,7 +270,7 @@ class _Reader:
         return ActivationPage(sorted(events.values(), key=_seq), self._times(firsts), next_seq, iterated)
 
     def _iterated(self, firsts: Sequence[Event], latest: Mapping[tuple[str, str], Event]) -> frozenset[tuple[str, str]]:
-        """Those of these activations that are loops and opened an iteration, as far as they have ended."""
+        """The ended loops among these activations that opened an iteration."""
         asked = []
         for first in () if self._is_coded else firsts:
             last = latest[_place(first)]
@@ -299,7 +297,7 @@ class _Reader:
     def _with_outputs(
         self, firsts: Sequence[Event], latest: dict[tuple[str, str], Event], bytes_max: int
     ) -> list[Event]:
-        """Read the outputs of as many of these as have not too many bytes together, one at least; which they are."""
+        """Read outputs up to a total size, at least one; returns the activations with them."""
         completed = [event.seq for event in latest.values() if event.type is EventType.NODE_COMPLETED]
         sizes = self._numbers(completed, f"{self._dialect.payload_size} + {self._dialect.parts_size}")
         kept: list[Event] = []
@@ -314,7 +312,7 @@ class _Reader:
         return kept
 
     def _times(self, firsts: Sequence[Event]) -> dict[int, int]:
-        """When the rows were written that these steps followed: they began then."""
+        """The times of the rows that these steps followed, which are when they began."""
         rows = {event.mark.latest_row for event in firsts if event.mark is not None}
         return self._numbers([row for row in rows if row is not None], "l.created_at")
 
@@ -343,7 +341,7 @@ def _events(
 
 
 def _condition(only: ActivationFilter) -> tuple[str, dict[str, Any]]:
-    """What the first rows of the activations that are asked for must fulfil, with its parameters."""
+    """The condition on the first rows of the requested activations, with its parameters."""
     parts, parameters = [], {}
     for column, value in (("node_id", only.node_id), ("scope", only.scope)):
         if value is not None:

@@ -38,7 +38,7 @@ SIGNALS_KEPT = f"""
 
 
 LOG_WEIGHT = f"(log_bytes + {ROW_WEIGHT} * CAST(last_seq AS bigint))"
-"""What the log takes in memory, about: `InstanceRow.log_weight` in SQL."""
+"""The approximate size of the log in memory: `InstanceRow.log_weight` in SQL."""
 
 IS_WHOLE = f"{LOG_WEIGHT} <= {WHOLE_LOG_WEIGHT_MAX}"
 """The log can be read at once, together with others."""
@@ -48,8 +48,8 @@ IS_AWAKE = f"status <> '{Status.SUSPENDED}'"
 """Of an open run: it is not suspended."""
 
 FITS = ":held + place <= least AND :held + place <= :company_min"
-"""Of a due suspect at this `place` in the line, in which `least` is the least company so far: the worker may have it
-beside those that it has. See `blame.may_join`."""
+"""Whether the worker may take a due suspect at this `place` in the order, where `least` is the smallest company so far.
+See `blame.may_join`."""
 
 HAS_ROOM = "log_bytes + :bytes <= :bytes_max AND last_seq < :rows_max"
 """The log has room for one more row."""
@@ -57,24 +57,23 @@ HAS_ROOM = "log_bytes + :bytes <= :bytes_max AND last_seq < :rows_max"
 SUSPENDS = f"""
     status = '{Status.SUSPENDED}', suspended_for = :suspended_for,
     available_at = CASE WHEN worker_id IS NULL THEN deadline_at ELSE available_at END"""
-"""A run that nobody holds is claimed at its deadline and not before."""
+"""A run without owner can only be claimed at its deadline."""
 
 SUSPENDS_UNFIT = f"status = '{Status.SUSPENDED}', suspended_for = :suspended_for"
-"""It stays due: who can run it claims it."""
+"""It stays due: a suitable worker claims it."""
 
 RESUMES = f"""
     status = CASE WHEN started_at IS NULL THEN '{Status.PENDING}' ELSE '{Status.RUNNING}' END, suspended_for = NULL,
     crashes = CASE WHEN suspended_for = '{SuspendReason.CRASHED}' THEN 0 ELSE crashes END"""
-"""Whether it waits, only who folds its log knows."""
+"""Whether it waits is only known after folding its log."""
 
 
 # -- leases ------------------------------------------------------------------------------------
 @cache
 def extend(among_ids: str, row_lock: str) -> TextClause:
-    """Move the end of these leases, where they are still this worker's; which they are.
+    """Move the end of these leases if they are still this worker's; returns them.
 
-    Leaves out rows that somebody else has locked: one that waited for them would lose all the
-    others' leases. The caller has to check what is missing from the answer.
+    Skips rows locked by others: waiting for one could lose all other leases. The caller checks what is missing.
     """
     return text(f"""
         UPDATE workflow_instances SET available_at = :available_at
@@ -84,7 +83,7 @@ def extend(among_ids: str, row_lock: str) -> TextClause:
 
 @cache
 def release(among_ids: str, row_lock: str) -> TextClause:
-    """Give instances of this worker to anybody, now, but not those that somebody else has locked.
+    """Release instances of this worker, except rows locked by others.
 
     With `among_ids` "TRUE": all of them.
     """
@@ -95,7 +94,7 @@ def release(among_ids: str, row_lock: str) -> TextClause:
 
 
 def _held(among_ids: str, row_lock: str) -> str:
-    """The open ones among these instances that a worker holds."""
+    """The open instances among these that a worker owns."""
     return f"""
         SELECT instance_id FROM workflow_instances
         WHERE {among_ids} AND worker_id = :worker_id AND {IS_OPEN} ORDER BY instance_id {row_lock}"""
@@ -103,7 +102,7 @@ def _held(among_ids: str, row_lock: str) -> str:
 
 @cache
 def versions(among_ids: str) -> TextClause:
-    """Version and holder of each of these instances, by primary key."""
+    """Version and owner of each of these instances, by primary key."""
     return text(f"SELECT instance_id, version, worker_id FROM workflow_instances WHERE {among_ids}")
 
 
@@ -115,14 +114,14 @@ INSTANCE_OF_KEY = text(f"""
     SELECT {_COLUMNS} FROM workflow_instances
     WHERE tenant_id = :tenant_id AND workflow_name = :workflow_name AND idempotency_key = :idempotency_key
 """)
-"""The row of the run that a start with this key made. Uses the unique index on keys."""
+"""The row of the run that a start with this key created. Uses the unique index on keys."""
 
 STALE_INSTANCES = text(f"""
     SELECT {_COLUMNS} FROM workflow_instances
     WHERE {IS_OPEN} AND worker_id IS NOT NULL AND available_at <= :now
     ORDER BY available_at, instance_id LIMIT :limit
 """)
-"""Owned instances whose lease has run out, longest overdue first. Uses ix_instance_available."""
+"""Owned instances with an expired lease, longest overdue first. Uses ix_instance_available."""
 
 COUNT_PENDING = text(f"""
     SELECT tenant_id, count(*) FROM (
@@ -182,7 +181,7 @@ _LIVE = workflows.c.deleted_at.is_(None)
 
 
 def _entries(*, with_definitions: bool) -> Select[tuple[object, ...]]:
-    """What lists show of versions. A definition may have megabytes, so it is only read if it is asked for."""
+    """The columns of versions for lists. Definitions, which may have megabytes, are only read on request."""
     definition = workflow_versions.c.definition if with_definitions else null()
     columns = [definition if column is workflow_versions.c.definition else column for column in _VERSION_COLUMNS]
     return select(*columns).join_from(workflow_versions, workflows, _SAME_WORKFLOW)
@@ -225,7 +224,8 @@ def live_code(*, tenant_id: str, name: str, version: int | None) -> Select[tuple
 
 
 def _is_code_unhidden_for(tenant_id: str) -> ColumnElement[bool]:
-    """Coded workflows belong to everybody; who had the name before one was registered keeps it."""
+    """The condition that a coded workflow is visible by name: all tenants see it, except a tenant that had the name
+    before."""
     own = workflows.alias("own")
     hidden = exists().where(own.c.tenant_id == tenant_id, own.c.name == workflows.c.name, own.c.deleted_at.is_(None))
     return and_(workflows.c.tenant_id == CODED_TENANT_ID, not_(hidden))
@@ -246,11 +246,11 @@ def pinned_version(*, workflow_id: str, version: int) -> Select[tuple[object, ..
 
 
 def lock_workflow(*, tenant_id: str, workflow_id: str, against_new_runs: bool) -> Select[tuple[object, ...]]:
-    """The number of the newest version, held until the transaction ends: savers come one after the other.
+    """The number of the newest version, locked until the transaction ends, so that saves run one after the other. New
+    runs share the lock with each other and with a save.
 
-    New runs share the lock on the row among themselves and with a save. Only with `against_new_runs` is it
-    held against them, and waits for those under way. On SQLite the write transaction does all
-    that by itself, and the lock is left out.
+    With `against_new_runs` the lock excludes them and waits for those under way. SQLite needs no lock within a write
+    transaction.
     """
     return (
         select(workflows.c.newest_version)
@@ -270,7 +270,7 @@ def insert_version(**values: object) -> Insert:
 
 
 def update_version(*, workflow_id: str, version: int, definition: str) -> Update:
-    """The options that a coded workflow is declared with now; drawn versions never change."""
+    """Store the current options of a coded workflow; drawn versions never change."""
     which = (workflow_versions.c.workflow_id == workflow_id, workflow_versions.c.version == version)
     return update(workflow_versions).where(*which).values(definition=definition)
 

@@ -1,6 +1,6 @@
 """The SQL store: commits, claims, leases and external events.
 
-`open_store` makes one; orchestrator, service and command line use it as `ports.Store`. It decides nothing about
+`open_store` creates one; orchestrator, service and command line use it as `ports.Store`. It decides nothing about
 workflows: it writes transitions if their version still holds, and reports which of them won. Reads are in `reads`,
 definitions in `definitions`, counts and removal in `upkeep`; what differs between databases is in `dialect`.
 """
@@ -49,17 +49,17 @@ from anabranch.errors import NotFound, StoreUnavailable, TooManySignals
 
 log = logging.getLogger("anabranch.store")
 
-# 30 s: a database that starts together with us (one compose file, one reboot) is up by then.
+# 30 s: a database that starts at the same time (one compose file, one reboot) is up by then.
 CONNECT_WAIT_S = 30.0
 
-# 1 s between tries: soon enough to be on time, rare enough to read the lines.
+# 1 s between attempts: soon enough, with few log lines.
 CONNECT_PAUSE_S = 1.0
 
-# 4 looks for runs of lost workers in one claim, each of which finds as many as are claimed at once: what is left of
-# them is found by the next claim, half a second later.
+# At most 4 looks for runs of lost workers per claim, each of which finds a claim's worth; the next claim, half a second
+# later, finds the rest.
 LOOKS_MAX = 4
 
-# No run ever keeps so many signals: the databases' 32-bit integers end there, and so do their `seq`s.
+# The largest 32-bit integer: no run keeps so many signals, since seqs end there, too.
 _NO_LIMIT = 2**31 - 1
 
 
@@ -77,9 +77,9 @@ class SqlStore(Reads, RunReader, Definitions, Purging, Reopenings, DataChecks):
 
     # -- life -----------------------------------------------------------------------------
     async def start(self) -> None:
-        """Open connections and check the schema; an absent database is waited for.
+        """Open connections and check the schema; waits for an unavailable database.
 
-        Raises SchemaMismatch, naming both versions, or StoreUnavailable, naming the place.
+        Raises SchemaMismatch, which names both versions, or StoreUnavailable.
         """
         self.open_threads()
         try:
@@ -92,14 +92,14 @@ class SqlStore(Reads, RunReader, Definitions, Purging, Reopenings, DataChecks):
             raise
 
     async def stop(self, *, patience_s: float | None = None) -> None:
-        """Finish what is under way and close everything; may be called twice or before start.
+        """Finish the calls under way and close everything; may be called twice or before start.
 
-        What is not finished within `patience_s` is left behind.
+        Calls that take longer than `patience_s` are abandoned.
         """
         await self.close_threads(patience_s=patience_s)
 
     def tell(self, notices: Notices) -> None:
-        """Tell this one, from now on, what was written that other processes may want to look at."""
+        """Set the receiver of notices about writes that concern other processes."""
         self._notices = notices
 
     async def _wait_for_database(self) -> None:
@@ -116,13 +116,12 @@ class SqlStore(Reads, RunReader, Definitions, Purging, Reopenings, DataChecks):
 
     # -- the hot path ---------------------------------------------------------------------
     async def commit(self, transitions: Sequence[Transition], *, may_wait: bool = False) -> Outcome:
-        """Advance (or give creation to) many instances in one transaction; each wins or loses alone.
+        """Advance or create many instances in one transaction; each wins or loses alone.
 
-        A transition whose data the database does not take is found by halving the batch: its
-        neighbours are then written in several transactions instead of one. So are the neighbours of
-        a transition that needs what somebody else has locked.
+        If the database refuses data, the transition is found by halving the batch, so the others are written in several
+        transactions. The same happens around a transition that needs a locked row.
         """
-        # In id order, so that two batches can never wait for each other crosswise.
+        # In id order, so that two batches cannot deadlock.
         ordered = sorted(transitions, key=lambda transition: transition.instance_id)
         with self._progress.under_way():
             outcome = await self._commit(
@@ -133,7 +132,7 @@ class SqlStore(Reads, RunReader, Definitions, Purging, Reopenings, DataChecks):
         return outcome
 
     async def check_commits(self) -> None:
-        """Return if commits get through. Raises StoreUnavailable, which says why they do not."""
+        """Return if commits succeed. Raises StoreUnavailable with the reason if they do not."""
         stuck = self._progress.stuck()
         if stuck is not None:
             raise StoreUnavailable(stuck)
@@ -164,8 +163,8 @@ class SqlStore(Reads, RunReader, Definitions, Purging, Reopenings, DataChecks):
         return _together(first, await self._commit(transitions[half:], may_wait=may_wait))
 
     async def _commit_around_locks(self, transitions: Sequence[Transition], *, may_wait: bool) -> Outcome:
-        """Commit those that need nothing that is locked; the others are `locked`, all of them if that is not clear."""
-        if not may_wait:  # a creation waits for another one with its key that is just being written
+        """Commit the transitions that need no locked row; the others are `locked`, all of them in case of doubt."""
+        if not may_wait:  # a creation waits for a concurrent one with the same key
             locked = {
                 transition.instance_id
                 for transition in transitions
@@ -182,7 +181,7 @@ class SqlStore(Reads, RunReader, Definitions, Purging, Reopenings, DataChecks):
     async def claim(self, wanted: ClaimRequest) -> list[Loaded]:
         """Take open instances whose `available_at` has come, longest overdue first, and load them.
 
-        What lost workers held is judged first; mostly there is nothing of it.
+        Runs of lost workers are judged first; usually there are none.
         """
         taken: list[Taken] = []
         for _ in range(LOOKS_MAX):
@@ -194,8 +193,8 @@ class SqlStore(Reads, RunReader, Definitions, Purging, Reopenings, DataChecks):
             taken = []
         if not taken:
             return []
-        # A statement of its own: rows locked by a claim may be newer than the snapshot it began
-        # with, and their logs would then be older than they are.
+        # A separate statement: rows locked by a claim may be newer than its snapshot, and their logs would then be
+        # older than the rows.
         loaded = await self.load([one.instance_id for one in taken])
         found_again = [loaded[one.instance_id] for one in taken if one.instance_id in loaded]
         return [one for one in found_again if one.row.worker_id == wanted.worker_id]
@@ -209,11 +208,12 @@ class SqlStore(Reads, RunReader, Definitions, Purging, Reopenings, DataChecks):
                 self._notices.appended(row, signal=None)
 
     async def report_worker(self, report: WorkerReport) -> None:
-        """Keep what a working process says of itself, in place of what it said before."""
+        """Store the report of a working process, replacing the previous one."""
         await self.write_unhindered(lambda connection: lapses.report_worker(connection, self.dialect, report))
 
     async def suspend_unfit(self, *, overdue_ms: int, seen_ms: int, limit: int) -> int:
-        """Suspend runs that are due for so long and that no worker seen so lately can run; how many."""
+        """Suspend runs that have been due for this long and that no recently reporting worker can run; returns how
+        many."""
         rows = await self.write(
             lambda connection: lapses.suspend_unfit(
                 connection, self.dialect, overdue_ms=overdue_ms, seen_ms=seen_ms, limit=limit
@@ -225,20 +225,20 @@ class SqlStore(Reads, RunReader, Definitions, Purging, Reopenings, DataChecks):
         return len(rows)
 
     async def forget_worker(self, worker_id: str) -> None:
-        """Remove what a process has said of itself, once it has handed over everything."""
+        """Remove the report of a process that has handed over everything."""
         await self.write_unhindered(lambda connection: lapses.forget_worker(connection, worker_id))
 
     async def extend(self, *, worker_id: str, instance_ids: Sequence[str], lease_ms: int) -> set[str]:
-        """Give these leases `lease_ms` from the store's now; returns those that got it. No version bump.
+        """Extend these leases to `lease_ms` from the store's now; returns the extended ones. Does not raise versions.
 
-        The others are not ours any more, or somebody else has them locked at this moment.
+        The others are no longer ours, or are locked by another session.
         """
         return await self.write_unhindered(self._extension(worker_id, instance_ids, lease_ms))
 
     def extend_blocking(
         self, *, worker_id: str, instance_ids: Sequence[str], lease_ms: int, patience_s: float
     ) -> set[str]:
-        """The same from another thread than the event loop's, which may stand still meanwhile."""
+        """The same, from another thread than the event loop's, which may be blocked."""
         return self.write_blocking(self._extension(worker_id, instance_ids, lease_ms), patience_s=patience_s)
 
     def _extension(
@@ -256,7 +256,7 @@ class SqlStore(Reads, RunReader, Definitions, Purging, Reopenings, DataChecks):
         return move
 
     async def release(self, *, worker_id: str, instance_ids: Sequence[str] | None = None) -> int:
-        """Hand open instances over at once: no worker, available now (all of the worker's when None)."""
+        """Release open instances (None: all of the worker's): no worker, available now."""
 
         def give_back(connection: Connection) -> int:
             parameters: dict[str, object] = {"worker_id": worker_id, "now": self.dialect.now(connection)}
@@ -281,7 +281,7 @@ class SqlStore(Reads, RunReader, Definitions, Purging, Reopenings, DataChecks):
     async def external_changes_possible(self) -> bool:
         """False if certainly nothing but our own commits was written since the last call."""
         stranger_wrote_here, self._stranger_wrote_here = self._stranger_wrote_here, False
-        # Where there is one writing connection, use it: all other writers are then in other processes.
+        # With a single writing connection, use it: all other writers are in other processes.
         elsewhere = await self.write_unhindered(self.dialect.external_changes_possible)
         return elsewhere or stranger_wrote_here
 
@@ -295,7 +295,7 @@ class SqlStore(Reads, RunReader, Definitions, Purging, Reopenings, DataChecks):
         awaited: bool = False,
         log_limit: LogLimit = LOG_LIMIT,
     ) -> ExternalResult:
-        """Append SIGNAL_RECEIVED to an open instance, held or not: version + 1, last_seq + 1, unconditional."""
+        """Append SIGNAL_RECEIVED to an open instance, owned or not: version + 1, last_seq + 1, unconditional."""
         payload = SignalReceived(signal.event, signal.payload, signal.key).payload
         event = ExternalEvent(
             tenant_id,
@@ -307,7 +307,7 @@ class SqlStore(Reads, RunReader, Definitions, Purging, Reopenings, DataChecks):
             log_limit=log_limit,
         )
         row = None
-        with suppress(DuplicateRefused):  # the same key, sent twice at once: the other one is written
+        with suppress(DuplicateRefused):  # the same key sent twice at once: the other one was written
             row = await self._append(event, signal=signal.event)
         if row is not None:
             return ExternalResult(row, row.last_seq)
@@ -321,7 +321,7 @@ class SqlStore(Reads, RunReader, Definitions, Purging, Reopenings, DataChecks):
         tenant_id: str,
         log_limit: LogLimit = LOG_LIMIT,
     ) -> ExternalResult:
-        """Append INSTANCE_SUSPENDED to an open instance, held or not, unless it is suspended already."""
+        """Append INSTANCE_SUSPENDED to an open instance, owned or not, unless it is suspended already."""
         return await self._append_or_explain(
             ExternalEvent(
                 tenant_id,
@@ -336,7 +336,7 @@ class SqlStore(Reads, RunReader, Definitions, Purging, Reopenings, DataChecks):
     async def append_resumption(
         self, instance_id: str, resumed: RunResumed, *, tenant_id: str, log_limit: LogLimit = LOG_LIMIT
     ) -> ExternalResult:
-        """Append INSTANCE_RESUMED to a suspended instance, held or not."""
+        """Append INSTANCE_RESUMED to a suspended instance, owned or not."""
         return await self._append_or_explain(
             ExternalEvent(
                 tenant_id, instance_id, EventType.INSTANCE_RESUMED, resumed.payload, resumes=True, log_limit=log_limit
@@ -344,7 +344,7 @@ class SqlStore(Reads, RunReader, Definitions, Purging, Reopenings, DataChecks):
         )
 
     async def reopen(self, family: FamilyReopening) -> list[InstanceRow] | None:
-        """Append INSTANCE_REOPENED to runs that have ended badly, all of them or none; None: not as planned."""
+        """Append INSTANCE_REOPENED to failed or cancelled runs, all or none; None: not as planned."""
         self._stranger_wrote_here = True
         rows = await self.reopen_family(family)
         if self._notices is not None:
@@ -353,14 +353,14 @@ class SqlStore(Reads, RunReader, Definitions, Purging, Reopenings, DataChecks):
         return rows
 
     async def append_cancel(self, *, tenant_id: str, instance_id: str, reason: str) -> ExternalResult:
-        """Append INSTANCE_CANCELLED to an open instance, held or not and close it; unconditional."""
+        """Append INSTANCE_CANCELLED to an open instance, owned or not, and close it; unconditional."""
         payload = RunCancelled(reason).payload
         return await self._append_or_explain(
             ExternalEvent(tenant_id, instance_id, EventType.INSTANCE_CANCELLED, payload, ends=Status.CANCELLED)
         )
 
     async def fail_full(self, *, tenant_id: str, instance_id: str, log_limit: LogLimit) -> ExternalResult:
-        """Append INSTANCE_FAILED (LOG_TOO_LARGE) to an open instance, held or not and close it; unconditional."""
+        """Append INSTANCE_FAILED (LOG_TOO_LARGE) to an open instance, owned or not, and close it; unconditional."""
         error = log_limit.error()
         return await self._append_or_explain(
             ExternalEvent(
@@ -400,9 +400,9 @@ class SqlStore(Reads, RunReader, Definitions, Purging, Reopenings, DataChecks):
             return row
 
     async def _explain_refusal(self, event: ExternalEvent) -> ExternalResult:
-        """What it means that nothing was appended.
+        """Find out why nothing was appended:
 
-        No such run, it has ended, it is (or is not) suspended already, the key is taken, too many signals, no room.
+        no such run, it has ended, it is (or is not) suspended, a repeated key, too many signals, no room.
         """
         if not is_uuid(event.instance_id):
             return ExternalResult(None, None)

@@ -2,7 +2,7 @@
 
 `store.SqlStore` inherits it, `housekeeping` calls it, and lists ask it for counts. Ended runs are folded into counter
 rows up to a watermark; a count adds what has ended since, and what is open. The row of the watermark is a lock: only
-one process at a time folds or removes, the others find it locked and skip.
+one process at a time folds or removes; the others skip their turn.
 """
 
 from __future__ import annotations
@@ -25,26 +25,27 @@ from anabranch.engine.store.sql.statements import DELETE_LOG
 from anabranch.engine.store.value_table import remove_values_of
 from anabranch.errors import NotFound, RunIsOpen
 
-# 10,000 events a transaction: on SQLite every commit waits for it, some 50 ms. A run with a longer log goes alone.
+# 10,000 events per transaction: on SQLite every commit waits for it, some 50 ms. A run with a longer log is removed
+# alone.
 EVENTS_REMOVED_MAX = 10_000
 
-# 32 MB of payloads a transaction, likewise.
+# 32 MB of payloads per transaction, for the same reason.
 BYTES_REMOVED_MAX = 32 * 1_048_576
 
-# 30 days: who replaces a workflow under its old name finds its schedules and subscriptions as they were.
+# 30 days: a workflow that replaces another under its name takes over its schedules and subscriptions.
 NAMED_KEPT_DAYS = 30
 
-# A day's rows of the audit trail go together: each cut is on record itself, and the trail shall not fill with them.
+# A day's rows of the audit trail are removed together: each trim is itself recorded, and must not fill the trail.
 AUDIT_CUT_EVERY_MS = 86_400_000
 
 _DAY_MS = 86_400_000
 
-# After whatever has ended: a clock that was set back must not hide a run from a count.
+# Later than every end: a clock that was set back must not hide a run from a count.
 _END_OF_TIME = 2**62
 
 
 class Upkeep(SqlComponent):
-    """The part of `ports.Store` that counts and removes."""
+    """The part of `ports.Store` for counts and removal."""
 
     async def count_open(self) -> OpenRuns:
         """The open runs of all tenants, without test runs."""
@@ -86,7 +87,7 @@ class Upkeep(SqlComponent):
         return dict(counts)
 
     async def fold_counts(self, *, limit: int) -> bool:
-        """Count about that many ended runs for good; True if more can be counted at once."""
+        """Fold about that many ended runs into the counters; True if more can be folded at once."""
 
         def fold(connection: Connection) -> bool:
             with self._alone(connection) as after:
@@ -108,9 +109,9 @@ class Upkeep(SqlComponent):
         return await self.write(fold)
 
     async def remove_expired(self, *, limit: int) -> int | None:
-        """Remove at most that many ended runs whose retention is over, with their logs; how many.
+        """Remove at most `limit` ended runs past their retention, with their logs; returns how many.
 
-        None: another process is removing, or counting, at this moment.
+        None: another process is removing or counting.
         """
 
         def remove(connection: Connection) -> int | None:
@@ -161,7 +162,8 @@ class Upkeep(SqlComponent):
         return await self.write(delete)
 
     async def remove_unused_workflows(self, *, limit: int) -> int | None:
-        """Remove at most that many deleted workflows that no run needs, with their versions and what starts them."""
+        """Remove at most `limit` deleted workflows that no run needs, with their versions, schedules and
+        subscriptions."""
 
         def remove(connection: Connection) -> int | None:
             with self._alone(connection) as counted_until:
@@ -181,7 +183,7 @@ class Upkeep(SqlComponent):
         return await self.write(remove)
 
     async def trim_audit(self, *, retention_days: int, limit: int) -> int:
-        """Remove at most that many rows of the audit trail that are older, and record in it where it was cut."""
+        """Remove at most `limit` older rows of the audit trail, and record where it was cut."""
 
         def trim(connection: Connection) -> int:
             with self._alone(connection) as counted_until:
@@ -195,11 +197,11 @@ class Upkeep(SqlComponent):
         return await self.write(trim)
 
     async def give_back_space(self) -> bool:
-        """Give a little of what removed rows have left back to the file system; True if there is more."""
+        """Return some free space to the file system; True if there is more."""
         return await self.write(self.dialect.give_back_space)
 
     def _remove(self, connection: Connection, to_cancel: Sequence[Any], counted_until: int) -> None:
-        """Remove these ended runs with their logs, and take them out of the counters."""
+        """Remove these ended runs with their logs, and subtract them from the counters."""
         if to_cancel:
             instance_ids = [row.instance_id for row in to_cancel]
             ids = {"ids": self.dialect.ids(instance_ids)}
@@ -211,7 +213,7 @@ class Upkeep(SqlComponent):
 
     @contextmanager
     def _alone(self, connection: Connection) -> Iterator[int | None]:
-        """A transaction with the watermark locked: up to when is counted, or None if another process holds it."""
+        """A transaction with the watermark locked: yields its time, or None if another process holds it."""
         with self.dialect.transaction(connection):
             if connection.execute(statements.COUNTED_UNTIL).first() is None:
                 connection.execute(statements.BEGIN_COUNTING)
@@ -235,7 +237,7 @@ def _retentions(connection: Connection) -> Sequence[int]:
 
 
 def few_enough(found: Sequence[Any]) -> Sequence[Any]:
-    """The first of these runs, with not many more events and bytes than may be removed at once."""
+    """The first of these runs, up to about the events and bytes that may be removed at once."""
     events = size = 0
     for place, row in enumerate(found):
         events += row.last_seq
@@ -246,7 +248,7 @@ def few_enough(found: Sequence[Any]) -> Sequence[Any]:
 
 
 def uncount(connection: Connection, removed: Sequence[Any]) -> None:
-    """Take runs that the counters have counted out of them."""
+    """Subtract runs from the counters that have counted them."""
     counted = Counter(
         (row.tenant_id, row.workflow_id, row.status) for row in removed if row.workflow_id is not None and not row.test
     )

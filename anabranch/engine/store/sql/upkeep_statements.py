@@ -16,7 +16,7 @@ from sqlalchemy import TextClause, text
 from anabranch.engine.rules.coded.coded_plan import CODED_TENANT_ID
 from anabranch.engine.store.schema import IS_OPEN
 
-# A test run is nobody's statistics.
+# Test runs are not counted.
 _IS_COUNTED = "workflow_id IS NOT NULL AND NOT test"
 _HAS_ENDED_BETWEEN = "retention_days = :retention_days AND completed_at > :after AND completed_at <= :until"
 
@@ -33,10 +33,10 @@ RETENTIONS = text("""
 
 # -- counting ----------------------------------------------------------------------------------
 COUNTED_UNTIL = text("SELECT reached FROM watermarks WHERE name = 'run_counts'")
-"""Up to when what has ended is in the counters."""
+"""The watermark: ended runs up to then are in the counters."""
 
 BEGIN_COUNTING = text("INSERT INTO watermarks (name, reached) VALUES ('run_counts', 0) ON CONFLICT DO NOTHING")
-"""Make the watermark, once in the life of a database."""
+"""Create the watermark, once per database."""
 
 MOVE_COUNTED_UNTIL = text("UPDATE watermarks SET reached = :until WHERE name = 'run_counts'")
 """Move the locked watermark."""
@@ -44,7 +44,7 @@ MOVE_COUNTED_UNTIL = text("UPDATE watermarks SET reached = :until WHERE name = '
 
 @cache
 def lock_counting(row_lock: str) -> TextClause:
-    """The watermark, held until the transaction ends; nothing if another process holds it."""
+    """The watermark, locked until the transaction ends; nothing if another process has locked it."""
     return text(f"SELECT reached FROM watermarks WHERE name = 'run_counts' {row_lock}")
 
 
@@ -61,7 +61,7 @@ COUNT_CHUNK = text(f"""
     GROUP BY tenant_id, workflow_id, status
     ON CONFLICT (tenant_id, workflow_id, status) DO UPDATE SET runs = run_counts.runs + excluded.runs
 """)
-"""Add what has ended in a stretch of time to the counters."""
+"""Add the runs that ended in a time range to the counters."""
 
 COUNTED_RUNS = text("SELECT workflow_id, status, runs FROM run_counts WHERE tenant_id = :tenant_id")
 """The counters of a tenant."""
@@ -71,7 +71,7 @@ ENDED_RUNS = text(f"""
     WHERE {_HAS_ENDED_BETWEEN} AND tenant_id = :tenant_id AND {_IS_COUNTED}
     GROUP BY workflow_id, status
 """)
-"""What has ended in a stretch of time and is in no counter yet."""
+"""Runs that ended in a time range and are in no counter yet."""
 
 OPEN_OF_ALL = text(f"""
     SELECT workflow_name, kind, status, suspended_for, count(*) FROM workflow_instances
@@ -86,7 +86,7 @@ OPEN_RUNS = text(f"""
 """)
 """The open runs: a scan of the open instances of all tenants, through ix_instance_available.
 
-`IS TRUE` keeps SQLite from going through a listing of everything that the tenant has instead.
+`IS TRUE` keeps SQLite from scanning all runs of the tenant instead.
 """
 
 RUNS_BY_VERSION = text("""
@@ -105,7 +105,7 @@ _HAS_NO_OPEN_PARENT = f"""
 
 @cache
 def expired(row_lock: str) -> TextClause:
-    """Ended runs whose time is over, longest ended first, but none that an open parent may still ask for."""
+    """Ended runs past their retention, oldest end first, except children of open parents."""
     return text(f"""
         SELECT {_OF_REMOVED} FROM workflow_instances AS i
         WHERE retention_days = :retention_days AND completed_at <= :until AND {_HAS_NO_OPEN_PARENT}
@@ -156,7 +156,7 @@ DROP_EMPTY_COUNT = text("""
     DELETE FROM run_counts
     WHERE tenant_id = :tenant_id AND workflow_id = :workflow_id AND status = :status AND runs <= 0
 """)
-"""Remove a counter that has come down to nothing: the workflow may be gone too."""
+"""Remove a counter that has reached 0: the workflow may be gone, too."""
 
 
 _NEXT_RUNS = """
@@ -168,9 +168,10 @@ _NEXT_RUNS = """
 
 @cache
 def purgeable(row_lock: str, *, by_workflow: bool, statuses: int) -> TextClause:
-    """Of the next runs of a tenant in the order of creation, the ended ones that meet the conditions of a purge.
+    """The ended runs that meet the conditions of a purge, among the next runs of a tenant in the order of creation,
+    except children of open parents.
 
-    None that an open parent may still ask for. Goes through so many runs and no further, by ix_instance_listing.
+    Scans a limited number of runs, by ix_instance_listing.
     """
     conditions = "AND workflow_id = :workflow_id" if by_workflow else ""
     if statuses:
@@ -184,7 +185,7 @@ def purgeable(row_lock: str, *, by_workflow: bool, statuses: int) -> TextClause:
 
 
 END_OF_LOOK = text(f"SELECT created_at, instance_id {_NEXT_RUNS} LIMIT 1 OFFSET :looked_at - 1")
-"""The last run that such a statement goes through; nothing if it comes to the end."""
+"""The last run that such a statement scans; nothing at the end."""
 
 
 _BY_NAME = "workflow IN (w.name, CAST(w.workflow_id AS text))"
@@ -210,20 +211,20 @@ UNUSED_WORKFLOWS = text(f"""
 """)
 """Deleted workflows that no run needs, and whether another one has taken the name.
 
-What schedules or subscriptions still name stays until `:named_until`. Uses ix_instance_listing_by_workflow.
+One that a schedule or subscription names stays until `:named_until`. Uses ix_instance_listing_by_workflow.
 """
 
 OF_WORKFLOW = tuple(
     text(f"DELETE FROM {table} WHERE workflow_id = :workflow_id")
     for table in ("workflow_versions", "run_counts", "workflows")
 )
-"""What goes with a workflow that no run needs."""
+"""Remove the rows of a workflow that no run needs."""
 
 NAMING_WORKFLOW = tuple(
     text(f"DELETE FROM {table} WHERE tenant_id = :tenant_id AND workflow IN (:name, CAST(:workflow_id AS text))")
     for table in ("schedules", "topic_subscriptions")
 )
-"""What would start it."""
+"""Remove its schedules and subscriptions."""
 
 
 # -- orphans -----------------------------------------------------------------------------------
@@ -244,13 +245,13 @@ ORPHANED_VERSIONS = text("""
     DELETE FROM workflow_versions
     WHERE NOT EXISTS (SELECT 1 FROM workflows AS w WHERE w.workflow_id = workflow_versions.workflow_id)
 """)
-"""Versions of workflows that are not there."""
+"""Remove versions of missing workflows."""
 
 ORPHANED_COUNTS = text("""
     DELETE FROM run_counts
     WHERE NOT EXISTS (SELECT 1 FROM workflows AS w WHERE w.workflow_id = run_counts.workflow_id)
 """)
-"""Run counts of workflows that are not there."""
+"""Remove run counts of missing workflows."""
 
 COUNT_ORPHANED_VERSIONS = text(str(ORPHANED_VERSIONS).replace("DELETE", "SELECT count(*)", 1))
 """How many of these there are."""

@@ -1,8 +1,8 @@
 """Notice commits of other processes to a SQLite file, through a connection that does nothing else.
 
 Made by `open_version_watch`, used by `engine.hints`. `PRAGMA data_version` compares two numbers in memory that all
-processes on the file share, so it is cheap enough to ask on the event loop, and often. Every commit writes to the
-write-ahead log: while that file has not changed, the version is not even asked, which costs a tenth.
+processes on the file share, so it is cheap enough for frequent use on the event loop. Every commit writes to the
+write-ahead log: while that file is unchanged the version is not read, which costs a tenth.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SETTLED_NS = 5_000_000_000
 
 
 class SqliteDataVersion:
-    """Watches one file."""
+    """Watches the version of one file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -35,7 +35,7 @@ class SqliteDataVersion:
         self._version: int | None = None
 
     async def open(self) -> None:
-        """Connect, in a thread: that reads from the disk."""
+        """Connect, in a thread, because that reads from the disk."""
         self.close()
         try:
             self._connection, self._version = await asyncio.to_thread(self._connect)
@@ -43,7 +43,7 @@ class SqliteDataVersion:
             raise self._unavailable(failure) from failure
 
     def moved(self) -> bool:
-        """A lock of somebody's is not waited for."""
+        """Does not wait for locks."""
         assert self._connection is not None, "called only while it is open"
         log = self._settled_log()
         if log is not None and log == self._log:
@@ -77,7 +77,7 @@ class SqliteDataVersion:
             connection.close()
 
     def _connect(self) -> tuple[sqlite3.Connection, int | None]:
-        # Not `ro`: a write-ahead log needs its index beside it, even to be read.
+        # Not `ro`: even reading needs the index of the write-ahead log beside it.
         connection = sqlite3.connect(
             f"{self._path.as_uri()}?mode=rw", uri=True, timeout=0, isolation_level=None, check_same_thread=False
         )
@@ -92,6 +92,6 @@ class SqliteDataVersion:
 
 
 def _ask(connection: sqlite3.Connection) -> int:
-    # All rows are fetched: a statement that is not at its end keeps the log from being emptied.
+    # Fetch all rows: an unfinished statement would keep the log from being truncated.
     [(version,)] = connection.execute(_ASK).fetchall()
     return int(version)

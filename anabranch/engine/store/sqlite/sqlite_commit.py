@@ -1,7 +1,7 @@
-"""A commit on SQLite: the guards of a batch, its new runs, its events, and what that means for parents and children.
+"""A commit on SQLite: guards, new runs, events, parents and children.
 
-Called by `sqlite_dialect`, inside its transactions. A batch is a few statements with one row of answer at most; why is
-said there.
+Called by `sqlite_dialect`, inside its transactions. A batch is a few statements with at most one result row, for the
+reason given there.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from anabranch.engine.store.sql.faults import DataRefused
 from anabranch.engine.store.sql.rows import EVENT_COLUMNS, NUL_IN_JSON, new_head_values
 from anabranch.engine.store.sqlite import sqlite_statements as statements
 
-# 1,024 rows a statement: with 25 columns still below the 32,766 parameters that SQLite takes.
+# 1,024 rows per statement: with 25 columns below SQLite's limit of 32,766 parameters.
 ROWS_PER_STATEMENT = 1_024
 
 _ENDS = frozenset(status.value for status in Status if status.is_terminal)
 
 _Hindered = tuple[str, str | None, bool]
-"""A creation that cannot be: its id, who holds its key, and whether its workflow is gone."""
+"""A creation that is not possible: its id, the run with its key, and whether it is rejected."""
 
 
 def commit_transitions(
     connection: Connection, transitions: Sequence[Transition], events: list[Any], *, now: int
 ) -> Written:
-    """Write the transitions whose guards hold, and the events of these; inside the caller's transaction.
+    """Write the transitions whose guards hold, and their events, inside the caller's transaction.
 
-    `events` are the values of all their events.
+    `events` has the values of all events.
     """
     new_runs = [transition for transition in transitions if transition.new_run is not None]
     steps = [transition for transition in transitions if transition.new_run is None]
@@ -58,13 +58,13 @@ def commit_transitions(
 
 
 def one_list(connection: Connection, statement: TextClause, **parameters: Any) -> list[Any]:
-    """The list that a statement answers with, as JSON in one row of one column."""
+    """The JSON list in the single result row and column of a statement."""
     answer: list[Any] = orjson.loads(connection.execute(statement, parameters).scalar_one())
     return answer
 
 
 def _advance(connection: Connection, steps: Sequence[Transition], now: int) -> set[str]:
-    """Move the transitions whose guards hold. Almost always all of them do; only else is it asked which."""
+    """Write the transitions whose guards hold. Almost always all do; otherwise a second statement finds out which."""
     if not steps:
         return set()
     columns = len(statements.TRANSITION_COLUMNS)
@@ -107,7 +107,7 @@ def _create_run(
     existing: dict[str, str],
     now: int,
 ) -> set[str]:
-    """Insert the creations that nothing hinders; notes in `existing` who has a key that is taken."""
+    """Insert the possible creations; notes in `existing` the runs with used keys."""
     won = _new_runs(new_runs, hindered, existing)
     rows = _values_of_new_runs((transition for transition in new_runs if transition.instance_id in won), now=now)
     _write(connection, statements.create_run, rows, len(statements.NEW_RUN_COLUMNS))
@@ -115,7 +115,7 @@ def _create_run(
 
 
 def _new_runs(new_runs: Sequence[Transition], hindered: list[_Hindered], existing: dict[str, str]) -> set[str]:
-    """The creations that neither the tables nor the batch hinder; notes who has a taken key."""
+    """The creations that are possible, given the tables and the batch; notes the runs with used keys."""
     hindered_ids = {instance_id for instance_id, _, _ in hindered}
     holders = {instance_id: holder for instance_id, holder, _ in hindered if holder is not None}
     keys: dict[tuple[str, str, str], str] = {}
@@ -214,7 +214,7 @@ def values_of_events(transitions: Iterable[Transition]) -> list[Any]:
 
 
 def wake(connection: Connection, parents: Sequence[str], now: int) -> dict[str, int]:
-    """Raise the versions of open parents whose children have ended; returns these versions."""
+    """Raise the versions of open parents whose children have ended; returns the versions."""
     if not parents:
         return {}
     asked = {"ids": orjson.dumps(parents).decode(), "now": now}
@@ -222,7 +222,8 @@ def wake(connection: Connection, parents: Sequence[str], now: int) -> dict[str, 
 
 
 def cancel(connection: Connection, by: str, ids: Sequence[str], now: int) -> set[str]:
-    """Cancel the open children that these ids name, or have, with all that they await; returns who was."""
+    """Cancel these open children, or the children of these runs, with all that they await; returns the cancelled
+    ones."""
     if not ids:
         return set()
     cancelled: list[str] = one_list(connection, statements.to_cancel(by), ids=orjson.dumps(ids).decode())
@@ -240,9 +241,9 @@ def _write(connection: Connection, statement: Callable[[int], str], values: list
 
 
 def _parts(values: list[Any], columns: int) -> Iterator[tuple[list[Any], int]]:
-    """The values of at most ROWS_PER_STATEMENT rows at a time, filled up with NULLs to a power of two of rows.
+    """The values of at most ROWS_PER_STATEMENT rows at a time, padded with NULLs to a power of two of rows.
 
-    So there are few different statements, and the driver's cache has all of them compiled.
+    So there are few different statements, all in the driver's cache.
     """
     for start in range(0, len(values), ROWS_PER_STATEMENT * columns):
         part = values[start : start + ROWS_PER_STATEMENT * columns]

@@ -4,8 +4,8 @@ Called by `store`, `reads` and `definitions` through `dialect.Dialect`. Several 
 of the database and the leases keep them apart.
 
 Each step of a statement releases Python's interpreter lock, and a busy main thread returns it only after 5 ms. So a
-batch is a few statements with at most one row of result, whatever its size: with `executemany` a batch of 400 events
-took 950 ms beside a busy thread, in one statement 28 ms.
+batch of any size is a few statements with at most one result row: with `executemany` a batch of 400 events took 950 ms
+beside a busy thread, in one statement 28 ms.
 """
 
 from __future__ import annotations
@@ -42,24 +42,24 @@ from anabranch.engine.store.sqlite import sqlite_statements as statements
 from anabranch.engine.store.sqlite.sqlite_commit import cancel, commit_transitions, one_list, values_of_events, wake
 from anabranch.engine.store.value_table import keep_values, parts_of
 
-# 10 s: another process's commit takes milliseconds; who waits longer meets a lock that
-# somebody forgot (a shell with an open transaction), and should be told.
+# 10 s: a commit of another process takes milliseconds. A longer wait means a leaked lock (a shell with an open
+# transaction), which should be reported.
 BUSY_TIMEOUT_MS = 10_000
 
-# 8 MB of page cache a connection: the inner pages of the indexes of a million log rows. Leaves come from
-# the operating system's cache; with 64 MB a worker that sleeps held three times as much for nothing.
+# 8 MB of page cache a connection: the inner pages of the indexes of a million log rows. Leaves come from the operating
+# system's cache; 64 MB tripled the memory of an idle worker without benefit.
 CACHE_KIB = 8_192
 
-# 32 logs a statement: their texts are joined into one value, which SQLite bounds at 1 GB. Each is 4 MB at most.
+# 32 logs per statement: their texts are joined into one value, which SQLite limits to 1 GB. Each is at most 4 MB.
 LOGS_PER_STATEMENT = 32
 
-# 1 MB a step: some ten milliseconds, in which commits wait.
+# 1 MB per step: some ten milliseconds, in which commits wait.
 PAGES_GIVEN_BACK = 256
 
-# 100 ms for readers to finish with the log; it is emptied the next time otherwise.
+# 100 ms for readers to finish with the log; otherwise it is truncated next time.
 CHECKPOINT_WAIT_MS = 100
 
-# What `PRAGMA auto_vacuum` answers for a file that can be made shorter in steps.
+# The value of `PRAGMA auto_vacuum` for incremental vacuum.
 INCREMENTAL_VACUUM = 2
 
 _UNAVAILABLE = {
@@ -105,7 +105,7 @@ class SqliteDialect:
         self.place = f"SQLite database {self.path}"
 
     def engine(self, *, commits: bool) -> Engine:
-        """Both kinds are alike here."""
+        """Both kinds of connections are alike here."""
         engine = create_engine(
             self._url,
             poolclass=NullPool,
@@ -119,30 +119,30 @@ class SqliteDialect:
         """A file is written by whoever asks, and the event loop must not wait for the disk."""
 
     def apply_outcome(self, connection: Connection) -> bool:
-        """There is nothing to find out about a file."""
+        """There is nothing to detect for a file."""
         return False
 
     def whole(self, connection: Connection, *, commits: bool) -> AbstractContextManager[None]:
-        """A connection keeps what is set on it."""
+        """Connections keep their settings."""
         return nullcontext()
 
     def migration(self, connection: Connection) -> AbstractContextManager[None]:
-        """A write transaction keeps everybody out."""
+        """A write transaction excludes all other writers."""
         return self.transaction(connection)
 
     def sever(self, connection: Connection) -> None:
-        """Only who waits for the file's lock goes on to wait, `BUSY_TIMEOUT_MS` at most."""
+        """Interrupts the statement; a wait for the file's lock continues, at most `BUSY_TIMEOUT_MS`."""
         driver = connection.connection.driver_connection
         if isinstance(driver, sqlite3.Connection):
             driver.interrupt()
 
     def check_writable(self, connection: Connection) -> None:
-        """Takes the write lock, and gives it back."""
+        """Takes and releases the write lock."""
         with self.transaction(connection):
             pass
 
     def reader(self) -> Engine:
-        """An engine that neither makes the file nor changes it: it may be another program's."""
+        """An engine that neither creates nor changes the file, which may belong to another program."""
         url = f"{self.path.as_uri()}?mode=rw"  # not `ro`: a write-ahead log needs its index beside it, even to be read
 
         def connect() -> sqlite3.Connection:
@@ -152,13 +152,14 @@ class SqliteDialect:
         return create_engine("sqlite://", poolclass=NullPool, isolation_level="AUTOCOMMIT", creator=connect)
 
     def transaction(self, connection: Connection) -> AbstractContextManager[None]:
-        """A write transaction: the lock is taken at once, so nothing read in it can go stale. Within one, no other."""
+        """A write transaction, with the lock from the start, so that nothing read in it goes stale; uses an open
+        one."""
         if _driver(connection).in_transaction:
             return nullcontext()
         return transaction(connection, "BEGIN IMMEDIATE", driver_error=sqlite3.Error)
 
     def snapshot(self, connection: Connection) -> AbstractContextManager[None]:
-        """The write-ahead log keeps the moment of the first read."""
+        """The write-ahead log provides the snapshot of the first read."""
         return transaction(connection, "BEGIN", driver_error=sqlite3.Error)
 
     def ids(self, instance_ids: Sequence[str]) -> str:
@@ -166,11 +167,11 @@ class SqliteDialect:
         return orjson.dumps(list(instance_ids)).decode()
 
     def now(self, connection: Connection) -> int:
-        """The machine's clock: everybody who shares the file shares it."""
+        """The machine's clock, which all processes on the file share."""
         return time.time_ns() // 1_000_000
 
     def settled_until(self, connection: Connection) -> int:
-        """Who has the write lock waits for nobody, only the clock may be set back."""
+        """With the write lock there is no other writer; only the clock may be set back."""
         return self.now(connection) - ENDS_SETTLE_MS
 
     def input_condition(self, wanted: WantedInput, number: int) -> TextClause:
@@ -190,7 +191,7 @@ class SqliteDialect:
             raise DataRefused(f"text that is not valid Unicode ({problem})") from None
 
     def claim(self, connection: Connection, wanted: ClaimRequest) -> list[Taken]:
-        """Reads what is due and takes it under the write lock, so no other process is skipped or waited for."""
+        """Reads and takes due instances under the write lock."""
         with self.transaction(connection):
             now = self.now(connection)
             due = {
@@ -207,7 +208,7 @@ class SqliteDialect:
                 parameters["known_code"] = orjson.dumps(code_keys(wanted.known_code)).decode()
                 parameters["known_types"] = orjson.dumps(list(wanted.known_types or ())).decode()
             if wanted.rooms is not None:
-                # As pairs, not as an object: a path of SQLite's would read a tenant's name as a place.
+                # As pairs, not as an object: SQLite would interpret a tenant's name as a JSON path.
                 parameters |= {"rooms": orjson.dumps(list(wanted.rooms.of.items())).decode()}
             suspects = one_list(connection, statements.suspects(**due, alone=wanted.suspects.alone), **parameters)
             found = [Taken(instance_id, None, company) for instance_id, company in suspects]
@@ -279,12 +280,12 @@ class SqliteDialect:
     def give_back_space(self, connection: Connection) -> bool:
         """The pages at the end of the file are moved into the holes.
 
-        Files from before incremental vacuum have no map of their pages, and keep them until `compact`.
+        Files created without incremental vacuum keep their free pages until `compact`.
         """
         driver = _driver(connection)
         free = _number(driver, "PRAGMA freelist_count")
         if free and _number(driver, "PRAGMA auto_vacuum") == INCREMENTAL_VACUUM:
-            # As a script: each step of a statement would give up the interpreter lock, and there is one for each page.
+            # As a script: each step of a statement releases the interpreter lock, and there is one step per page.
             driver.executescript(f"PRAGMA incremental_vacuum({PAGES_GIVEN_BACK})")
             if 0 < _number(driver, "PRAGMA freelist_count") < free:
                 return True
@@ -292,7 +293,7 @@ class SqliteDialect:
         return False
 
     def compact(self, connection: Connection) -> None:
-        """A file without incremental vacuum is written anew, which gives it that, too."""
+        """Rewrites the file, which also enables incremental vacuum."""
         driver = _driver(connection)
         if _number(driver, "PRAGMA auto_vacuum") != INCREMENTAL_VACUUM:
             driver.executescript("PRAGMA auto_vacuum = INCREMENTAL; VACUUM")
@@ -305,7 +306,7 @@ class SqliteDialect:
         return sum(file.stat().st_size for file in files if file.exists())
 
     def _truncate_log(self, driver: sqlite3.Connection) -> None:
-        """Write the log into the file, which gets shorter by that, and empty it, unless somebody reads from it."""
+        """Checkpoint and truncate the write-ahead log, unless a reader uses it; this shrinks the file."""
         driver.execute(f"PRAGMA busy_timeout = {CHECKPOINT_WAIT_MS}")
         try:
             driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -321,13 +322,13 @@ class SqliteDialect:
         return f"SELECT json_group_array(json_array(seq, number)) FROM ({rows})"  # noqa: S608  # our own statements
 
     def locked_transitions(self, connection: Connection, transitions: Sequence[Transition]) -> set[str]:
-        """The holder of the write lock waits for no rows."""
+        """None: the holder of the write lock waits for no rows."""
         return set()
 
     def external_changes_possible(self, connection: Connection) -> bool:
         """Compares `data_version`, which moves when any other connection has committed."""
         version = connection.exec_driver_sql("PRAGMA data_version").scalar_one()
-        before = connection.info.get("data_version")  # of this very connection: a new one starts anew
+        before = connection.info.get("data_version")  # per connection: a new one starts anew
         connection.info["data_version"] = version
         return bool(before != version)
 

@@ -59,7 +59,7 @@ TRANSITION_COLUMNS = (
     "clears",
     "now",
 )
-"""A transition as `advance` and `guards_held` take it."""
+"""The columns of a transition for `advance` and `guards_held`."""
 
 NEW_RUN_COLUMNS = (
     *NEW_HEAD_COLUMNS,
@@ -150,7 +150,7 @@ def _values(columns: int, rows: int) -> str:
 
 
 IS_LAPSED = "worker_id <> :worker_id AND available_at <= :now AND available_at > :away_until"
-"""Of an open instance: another worker let its lease run out."""
+"""The condition that the lease of an open instance expired under another worker."""
 
 BIRTHS_HINDERED = text(f"""
     SELECT json_group_array(json_array(id, holder, present IS NULL AND holder IS NULL)) FROM (
@@ -172,12 +172,11 @@ BIRTHS_HINDERED = text(f"""
         FROM json_each(:new_runs) AS b)
     WHERE holder IS NOT NULL OR present IS NOT NULL OR NOT living
 """)
-"""The creations (id, tenant, name, key, workflow, parent with node and scope, version if it must be the newest)
-that cannot be.
+"""The creations (id, tenant, name, key, workflow, parent with node and scope, version if it must be the newest) that
+are not possible, with the run that has their key, and whether they are rejected:
 
-With who holds their key, and whether they are orphans: those that are new, but whose workflow is
-gone or has moved on, whose parent has ended, or whose parent's activation has. Uses ux_instance_idempotency,
-ux_log_ending and the primary keys.
+their workflow is deleted or has a newer version, or their parent or its activation has ended. Uses
+ux_instance_idempotency, ux_log_ending and the primary keys.
 """
 
 WAKE = text(f"""
@@ -187,7 +186,7 @@ WAKE = text(f"""
     WHERE instance_id IN (SELECT value FROM json_each(:ids)) AND {IS_OPEN}
     RETURNING instance_id, version
 """)
-"""Let these parents be looked at, because a child of theirs has ended; their versions now. By primary key."""
+"""Raise the versions of these parents, because a child has ended; returns the versions. By primary key."""
 
 CANCEL_LOG = text(f"""
     INSERT INTO workflow_instance_logs (instance_id, seq, node_id, scope, event_type, payload, node_attempt, created_at)
@@ -195,7 +194,7 @@ CANCEL_LOG = text(f"""
         json_quote('{REASON_BEGINS}' || parent_id || '{REASON_ENDS}'), 0, :now
     FROM workflow_instances WHERE instance_id IN (SELECT value FROM json_each(:ids))
 """)
-"""The last event of children that are not awaited any more."""
+"""Append the last event of children that are no longer awaited."""
 
 CANCEL_ROWS = text(f"""
     UPDATE workflow_instances SET version = version + 1, last_seq = last_seq + 1,
@@ -203,7 +202,7 @@ CANCEL_ROWS = text(f"""
         status = 'CANCELLED', worker_id = NULL, available_at = NULL, completed_at = :now, suspended_for = NULL
     WHERE instance_id IN (SELECT value FROM json_each(:ids))
 """)
-"""Close them, after that."""
+"""Close these children afterwards."""
 
 ENDED_CHILDREN = text(f"""
     SELECT asked.value, i.status, l.payload, l.parts
@@ -219,13 +218,13 @@ APPEND_EVENT = text("""
         (instance_id, seq, node_id, scope, event_type, payload, error_message, node_attempt, created_at, parts)
     VALUES (:instance_id, :seq, '', '', :event_type, :payload, :message, 0, :now, :parts)
 """)
-"""Append an external event under the seq that its move has just taken."""
+"""Append an external event under the seq that `advance_external` has just taken."""
 
 TAKE = text(f"""
     UPDATE workflow_instances SET version = version + 1, worker_id = :worker_id, available_at = :available_at
     WHERE instance_id IN (SELECT value FROM json_each(:ids)) AND {IS_OPEN}
 """)
-"""Give claimed instances to their worker, by primary key."""
+"""Assign claimed instances to their worker, by primary key."""
 
 LOAD = text(f"""
     SELECT json_group_array(json_array({_COLUMNS}, json(notes))),
@@ -264,14 +263,13 @@ READ_LOG = text(
             WHERE before < :bytes_max)
     """)
 )
-"""One page of a log, in seq order; it ends early where its payloads have enough bytes. Uses the primary key."""
+"""One page of a log, in seq order; it ends early once its payloads have enough bytes. Uses the primary key."""
 
 
 @cache
 def to_cancel(by: str) -> TextClause:
-    """The open children that these ids name (`by` "instance_id") or have ("parent_id"), with all that they await.
-
-    As one JSON list. Uses the primary key and ix_instance_parent.
+    """Open children by their ids (`by` "instance_id") or by their parents' ("parent_id"), with all that they await, as
+    one JSON list. Uses the primary key and ix_instance_parent.
     """
     return text(f"""
         WITH RECURSIVE to_cancel(id) AS (
@@ -305,12 +303,12 @@ def _due(*, only: bool, steal: bool, knows: bool, rooms: bool, large: bool) -> s
 
 @cache
 def claimable(*, only: bool, steal: bool, knows: bool, rooms: bool, large: bool) -> TextClause:
-    """Open instances that are due (with `steal` also held ones), longest overdue first, up to a weight of their logs.
+    """Open instances that are due (with `steal` also owned ones), longest overdue first, up to a total log size.
 
-    No suspects, but those whose lease another worker let run out: they are named with that worker, to be judged. With
-    `steal` nobody is. Uses ix_instance_available, or the primary key and ix_instance_root when only some families
-    are asked for. With `rooms` no more of a tenant than there is room for. The write lock is already held, so nobody
-    else is claiming them.
+    Without suspects, except instances whose lease expired under another worker: they are returned with that worker, to
+    be judged (not with `steal`). Uses ix_instance_available, or the primary key and ix_instance_root when only some
+    families are asked for. With `rooms` no more of a tenant than there is room for. The write lock is already held, so
+    no other process claims them.
     """
     due = _due(only=only, steal=steal, knows=knows, rooms=rooms, large=large)
     lost = "NULL" if steal else f"CASE WHEN {IS_LAPSED} THEN worker_id END"
@@ -334,9 +332,9 @@ def claimable(*, only: bool, steal: bool, knows: bool, rooms: bool, large: bool)
 
 @cache
 def suspects(*, only: bool, steal: bool, knows: bool, rooms: bool, large: bool, alone: bool) -> TextClause:
-    """The suspects that are due and fit together with those that the worker has, longest overdue first.
+    """The due suspects that may run together with those of the worker, longest overdue first.
 
-    One that does not fit is not passed over. Uses ix_instance_suspect.
+    Stops at one that may not. Uses ix_instance_suspect.
     """
     due = _due(only=only, steal=steal, knows=knows, rooms=rooms, large=large)
     if not steal:
@@ -359,12 +357,10 @@ def suspects(*, only: bool, steal: bool, knows: bool, rooms: bool, large: bool, 
 
 @cache
 def advance_external(*, ends: Status | None, suspends: bool, resumes: bool, unfit: bool) -> TextClause:
-    """Take the next seq of an open instance, held or not; returns its row, or nothing.
+    """Take the next seq of an open instance, owned or not; returns its row, or nothing.
 
-    A signal (it does not end the run) whose key is in the log already, that meets too many kept ones, or
-    that the log has no room for, moves nothing; kept ones are only counted where the log is long enough to hold that
-    many.
-    Uses the primary keys and ux_log_signal_key.
+    A signal changes nothing if its key is in the log, if too many signals are kept, or if the log has no room; kept
+    ones are only counted if the log is long enough to have that many. Uses the primary keys and ux_log_signal_key.
     """
     if ends:
         change = f"status = '{ends}', worker_id = NULL, available_at = NULL, completed_at = :now, suspended_for = NULL"

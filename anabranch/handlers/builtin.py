@@ -6,20 +6,46 @@ from collections.abc import Mapping
 
 from anabranch.handlers.services import NO_SERVICES, Services
 from anabranch.handlers.spec import HandlerSpec
-from anabranch.handlers.types import condition, cursor, delay, end, loop, set, start, wait_for_event
+from anabranch.handlers.types import (
+    condition,
+    cursor,
+    delay,
+    end,
+    loop,
+    set,
+    start,
+    stop_with_error,
+    switch,
+    wait_for_event,
+)
+from anabranch.handlers.types.data import (
+    aggregate,
+    choose_fields,
+    filter_items,
+    limit_items,
+    merge_lists,
+    sort_items,
+    split_out,
+    unique_items,
+)
 from anabranch.handlers.types.data_query import data_query_spec
 from anabranch.handlers.types.http_request import http_request_spec
 from anabranch.handlers.types.javascript import javascript_spec
 from anabranch.handlers.types.python import python_spec
 from anabranch.handlers.types.workflow import workflow_spec
 
-_FILES = (start, end, condition, cursor, delay, loop, set, wait_for_event)
+_FILES = (
+    *(start, end, condition, cursor, delay, loop, set, stop_with_error, switch, wait_for_event),
+    *(choose_fields, filter_items, limit_items, merge_lists, sort_items, split_out, unique_items),
+)
 
 
 def builtin_specs(services: Services = NO_SERVICES) -> Mapping[str, HandlerSpec]:
     """By type; those that need services use these."""
     specs = (
         *(file.SPEC for file in _FILES),
+        aggregate.AGGREGATE,
+        aggregate.GROUP,
         http_request_spec(services.http, services.secrets),
         javascript_spec(services.sandbox),
         python_spec(services.sandbox),

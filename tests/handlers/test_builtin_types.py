@@ -28,8 +28,9 @@ async def _refused(type_name: str, config: dict[str, Any], context: dict[str, An
 
 def test_the_registry_has_the_promised_types_in_order() -> None:
     assert TYPES.names() == [
-        "condition", "cursor", "dataQuery", "delay", "end", "httpRequest", "javascript", "loop",
-        "python", "set", "start", "waitForEvent", "workflow",
+        "aggregate", "condition", "cursor", "dataQuery", "delay", "end", "fields", "filter", "group", "httpRequest",
+        "javascript", "limit", "loop", "merge", "python", "set", "sort", "splitOut", "start", "stopWithError", "switch",
+        "unique", "waitForEvent", "workflow",
     ]  # fmt: skip
     assert TYPES.get("teleport") is None
     assert TYPES.handler("teleport") is None

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+import pytest
+
+from anabranch.bulk import bulk_workflow
 from tests.rest.conftest import Served
 from tests.rest.drawing import chain, echo
 
@@ -62,3 +66,36 @@ async def test_refusals_are_outcomes_and_requests_that_mean_nothing_are_refused(
     assert await code(action="retry", filter={"workflow": "nothing"}) == 404
     assert await code(action="retry", filter={"workflow": "echo", "since": "no time"}) == 422
     assert (await served.ask("GET", f"/v1/runs/bulk/{await served.start('echo')}")).status == 404
+
+
+async def test_a_cancelled_bulk_run_finishes_its_page_and_begins_no_other(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(bulk_workflow, "PAGE_RUNS", 2)
+    await served.save(chain("waiting", {"id": "hold", "type": "waitForEvent", "config": {"event": "go"}}))
+    runs = [await served.start("waiting") for _ in range(5)]
+    actions, may_go, is_in_page = served.services.bulk._actions, asyncio.Event(), asyncio.Event()
+    performer = actions._performer
+
+    def held(*request: Any, **of_run: Any) -> Any:
+        perform = performer(*request, **of_run)
+
+        async def performed(run_id: str) -> object:
+            is_in_page.set()
+            await may_go.wait()
+            return await perform(run_id)
+
+        return performed
+
+    monkeypatch.setattr(actions, "_performer", held)
+    asked = {"action": "cancel", "filter": {"workflow": "waiting"}}
+    bulk_id = (await served.ask("POST", "/v1/runs/bulk", json=asked)).json["bulkID"]
+    await is_in_page.wait()
+    assert (await served.ask("POST", f"/v1/runs/{bulk_id}/cancel")).status == 200
+    may_go.set()
+    assert (await served.ask("GET", f"/v1/runs/bulk/{bulk_id}")).json["status"] == "CANCELLED"
+    done = runs[-2:]
+    for run in done:
+        assert (await served.ended(run))["status"] == "CANCELLED", "the page is finished"
+    left = [(await served.ask("GET", f"/v1/runs/{run}")).json["status"] for run in runs if run not in done]
+    assert "CANCELLED" not in left, "no other page begins"

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from datetime import datetime, timedelta
 from typing import Any
 
+import pytest
+
+from anabranch.service.repair import retry_verbs
 from tests.rest.conftest import Served
 from tests.rest.drawing import chain, echo
 
@@ -116,3 +121,57 @@ async def test_what_cannot_be_retried_says_why(served: Served):
     assert (await retry(served, run)).code == "RETRY_REFUSED"
     assert (await retry(served, {"instanceID": "00000000-0000-7000-8000-000000000009"})).status == 404
     assert (await retry(served, run, nonsense=1)).status == 422
+
+
+async def test_a_child_whose_parent_has_moved_on_goes_on_by_itself_if_detached(served: Served):
+    await served.save(calling("child", "later"))
+    ignored = {"errorHandling": "ignore", "retry": {"maxAttempts": 1}}
+    await served.save(calling("parent", "child", **ignored))
+    parent = await served.ended(await served.start("parent", input=1))
+    assert parent["status"] == "COMPLETED"
+    (child,) = (await served.ask("GET", "/v1/workflows/child/runs")).json["items"]
+    assert (await retry(served, child)).code == "PARENT_HAS_MOVED_ON"
+    await served.save(echo("later"))
+    answered = await retry(served, child, detach=True, deadline="2h")
+    assert answered.status == 200, answered.text
+    begins, ends = (datetime.fromisoformat(each) for each in (parent["completedAt"], answered.json["deadlineAt"]))
+    assert timedelta(hours=2) <= ends - begins < timedelta(hours=3), "two hours from the retry"
+    assert (await served.ended(child["instanceID"]))["status"] == "COMPLETED"
+    assert await served.ended(parent["instanceID"]) == parent, "it is told nothing"
+
+
+async def test_of_two_retries_one_wins_and_the_same_key_gets_the_same_answer(served: Served):
+    waits = {"id": "hold", "type": "waitForEvent", "config": {"event": "go"}}
+    await served.save(chain("held", waits))
+    run_id = await served.start("held")
+    await served.ask("POST", f"/v1/runs/{run_id}/cancel")
+    run = await served.ended(run_id)
+    answers = await asyncio.gather(*(retry(served, run, key=key) for key in ("a", "b", "a", "b", "a")))
+    assert sorted({answer.status for answer in answers}) == [200, 409]
+    won = [key for key, answer in zip("ababa", answers, strict=True) if answer.status == 200]
+    assert len(set(won)) == 1, "one of the two keys"
+    assert {answer.code for answer in answers if answer.status == 409} == {"RUN_IS_OPEN"}
+    assert (await served.ask("GET", f"/v1/runs/{run_id}")).json["generation"] == 1
+
+
+async def test_no_more_runs_go_on_together_than_the_limit(served: Served, monkeypatch: pytest.MonkeyPatch):
+    await served.save(chain("leaf", {"id": "hold", "type": "waitForEvent", "config": {"event": "go"}}))
+    call = {"id": "call", "type": "workflow", "config": {"workflow": "leaf"}}
+    each = {"id": "each", "type": "loop", "config": {"source": "{{ctx.input}}", "concurrency": 3}}
+    document = chain("many", each)
+    document["nodes"].append(call)
+    document["edges"].append({"upstreamNodeID": "each", "downstreamNodeID": "call", "sourceHandle": "loop"})
+    await served.save(document)
+    run_id = await served.start("many", input=[1, 2, 3])
+    await served.until("/v1/workflows/leaf/runs", lambda found: len(found["items"]) == 3)
+    await served.ask("POST", f"/v1/runs/{run_id}/cancel")
+    run = await served.ended(run_id)
+    await served.until(
+        "/v1/workflows/leaf/runs", lambda found: all(each["status"] == "CANCELLED" for each in found["items"])
+    )
+    monkeypatch.setattr(retry_verbs, "FAMILY_MAX", 3)
+    refused = await retry(served, run)
+    assert (refused.status, refused.code) == (409, "RETRY_REFUSED")
+    monkeypatch.setattr(retry_verbs, "FAMILY_MAX", 4)
+    answered = await retry(served, run)
+    assert (answered.status, len(answered.json["children"])) == (200, 3)

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from anabranch.engine.rules.events import EventType, Status
+from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.graph.compile import compile_plan
-from anabranch.engine.rules.payloads import read_input
+from anabranch.engine.rules.payloads import SignalReceived, read_input
 from anabranch.engine.rules.repair.fork_plan import ForkCut, ForkPlan, Source, plan_fork
 from anabranch.engine.rules.stimuli import Started
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.rules.verify.check_log import check_log as check_definition
 from anabranch.errors import ForkRefused
 from tests.spec import scenario
-from tests.spec.drawings import TYPES, drawn
+from tests.spec.drawings import TYPES, condition, drawn
 from tests.spec.laws import check_log
 from tests.spec.scenario import Scenario, asks_for, begun, completed, failed, signal
 from tests.spec.shapes import random_shape
@@ -29,6 +29,7 @@ from tests.spec.test_any_order import STIMULI, Weather, finish
 LINE = drawn("start>a, a>b, b>c")
 NEW_ID = "00000000-0000-7000-8000-0000000000ff"
 HOUR_MS = 3_600_000
+PAID = SignalReceived("paid", Payload.of(7), "k1")
 
 
 def fork(
@@ -138,6 +139,42 @@ def test_finished_iterations_are_reused() -> None:
     assert reasons(made) == {"each[1]/work": "FAILED"}
     assert {"each[0]/work", "each[2]/work"} <= set(places(made.reuse))
     assert forked.completed("each[1]/work", "after").status is Status.COMPLETED
+
+
+POLL = drawn("start>ask, ask>look, look.again>ask, look.else>done, done>last", look=condition("again"))
+
+
+def polled() -> Scenario:
+    """A loop without a loop node that was left after its second pass, and a failure behind it."""
+    run = begun(POLL).then(completed("ask#1/ask"), completed("ask#1/look", handle="again"), completed("ask#2/ask"))
+    return run.then(completed("ask#2/look", handle="else")).completed("done").then(failed("last"))
+
+
+def test_passes_of_loops_without_a_loop_node_are_reused_by_their_number() -> None:
+    made, forked = fork(polled())
+    assert reasons(made) == {"last": "FAILED"}
+    assert {"ask#1/ask", "ask#1/look", "ask#2/ask", "ask#2/look"} <= set(places(made.reuse))
+    assert forked.completed("last").status is Status.COMPLETED
+
+    second, forked = fork(polled(), chosen=[("ask", "ask#2")])
+    assert (reasons(second), places(second.undecided)) == ({"ask#2/ask": "CHOSEN"}, ["ask#2/look", "done", "last"])
+    forked.then(completed("ask#2/ask"), completed("ask#2/look", handle="again"))
+    assert forked.owed == {"ask#3/ask"}
+
+
+def test_passes_are_found_when_the_header_of_their_loop_was_renamed() -> None:
+    renamed = drawn("start>poll, poll>look, look.again>poll, look.else>done, done>last", look=condition("again"))
+    made, _ = fork(polled(), renamed, renames={"poll": "ask"})
+    assert reasons(made) == {"last": "FAILED"}
+    assert {"poll#1/poll", "poll#1/look", "poll#2/poll", "poll#2/look"} <= set(places(made.reuse))
+
+
+def test_a_signal_that_was_meant_for_an_open_wait_goes_along() -> None:
+    run = begun(drawn("start>a, start>b")).then(asks_for("b", "paid"))
+    run.log.append(Event(run.state.last_seq + 1, EventType.SIGNAL_RECEIVED, "", "", 0, PAID.payload, run.now))
+    made, forked = fork(run, chosen=[("a", None)])
+    assert made.signals == {"copied": 1, "left": 0}
+    assert forked.when(asks_for("b", "paid")).completions == ["b"]
 
 
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])

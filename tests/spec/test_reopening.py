@@ -8,6 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from anabranch.engine.handling import Helpers
+from anabranch.engine.rules.drawn.drawn_state import NO_CONTEXT
 from anabranch.engine.rules.events import ENDINGS, EventType, Status
 from anabranch.engine.rules.history import ActivationStatus, History, activations_of
 from anabranch.engine.rules.payloads import left_out_by
@@ -15,7 +17,7 @@ from anabranch.engine.rules.repair.retry_plan import plan_retry
 from anabranch.engine.rules.shared.left_out import is_left_out, together
 from anabranch.errors import RetryRefused, RetryWouldRepeat
 from tests.spec import scenario
-from tests.spec.drawings import drawn
+from tests.spec.drawings import condition, drawn
 from tests.spec.scenario import (
     HANDED_OVER,
     Scenario,
@@ -54,6 +56,44 @@ def test_attempts_are_counted_on_and_the_budget_begins_anew() -> None:
     assert run.status is not Status.FAILED, "the first of two tries"
     assert run.later(1_000).dispatches == ["b#4"]
     assert run.when(failed("b#4", retryable=True)).ending == "INSTANCE_FAILED"
+
+
+def test_what_is_tried_again_has_its_old_key_or_a_new_one() -> None:
+    def key_of(run: Scenario, attempt: int) -> str:
+        activation = run.state.activation("b", "")
+        assert activation is not None
+        of_run = {"instance_id": "run", "tenant_id": "t", "workflow_id": None, "now_ms": 0, "context": NO_CONTEXT}
+        return Helpers(node_id="b", scope="", attempt=attempt, redone=activation.redone, **of_run).idempotency_key
+
+    first = key_of(begun(LINE).completed("a"), 1)
+    assert key_of(lost().reopened(), 3) == first
+    run = lost().reopened(new_keys=True)
+    second = key_of(run, 3)
+    assert second != first
+    run.then(HANDED_OVER, failed("b#3")).reopened()
+    assert key_of(run, 4) == second, "it keeps that one"
+    run.then(HANDED_OVER, failed("b#4")).reopened(new_keys=True)
+    assert key_of(run, 5) not in (first, second)
+
+
+def test_a_retry_in_a_loop_without_a_loop_node_goes_on_in_its_pass() -> None:
+    graph = drawn("start>ask, ask>look, look.again>ask, look.else>done", look=condition("again"))
+    run = begun(graph).then(completed("ask#1/ask"), completed("ask#1/look", handle="again"), failed("ask#2/ask"))
+    assert run.status is Status.FAILED
+    run.reopened()
+    assert run.when(HANDED_OVER).dispatches == ["ask#2/ask#2"]
+    run.then(completed("ask#2/ask#2"), completed("ask#2/look", handle="again"), completed("ask#3/ask"))
+    run.then(completed("ask#3/look", handle="else"))
+    assert run.completed("done").status is Status.COMPLETED
+    assert [row for row in run.rows("NODE_DISPATCHED") if "ask" in row][:2] == ["ask#1/ask", "ask#1/look"]
+
+
+def test_a_loop_that_has_used_up_its_passes_is_not_retried() -> None:
+    graph = drawn("start>ask, ask.again>ask, ask.else>done", ask={**condition("again"), "maxPasses": 2})
+    run = begun(graph).then(completed("ask#1/ask", handle="again"), completed("ask#2/ask", handle="again"))
+    assert run.status is Status.FAILED
+    with pytest.raises(RetryWouldRepeat):
+        run.reopened()
 
 
 def test_a_run_can_be_reopened_again_and_again() -> None:

@@ -25,7 +25,8 @@ from anabranch.egress import AllowList, Guard, GuardedClient
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.console.console import LEVELS, Console, ConsoleOptions
 from anabranch.engine.handling import HandlerRegistry
-from anabranch.engine.lifecycle import Engine, EngineOptions
+from anabranch.engine.lifecycle import Engine
+from anabranch.engine.options import EngineOptions
 from anabranch.engine.store.opening import open_hint_line, open_store, open_version_watch
 from anabranch.engine.store.sql.console_table import ConsoleTable
 from anabranch.engine.store.sql.store import SqlStore

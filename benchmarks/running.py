@@ -18,7 +18,8 @@ from anabranch.durable.definition import Registry, register
 from anabranch.durable.runner import Runner
 from anabranch.engine.console.console import Console
 from anabranch.engine.handling import HandlerRegistry, HandlerResult
-from anabranch.engine.lifecycle import Engine, EngineOptions
+from anabranch.engine.lifecycle import Engine
+from anabranch.engine.options import EngineOptions
 from anabranch.engine.ports import Clock, NewVersion, Store
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.store.opening import open_store

@@ -22,7 +22,7 @@ import psutil
 from anabranch import workflow
 from anabranch.app import tune_interpreter
 from anabranch.durable.definition import Registry
-from anabranch.engine.lifecycle import EngineOptions
+from anabranch.engine.options import EngineOptions
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.instants import from_iso
 from benchmarks.databases import BACKENDS, databases

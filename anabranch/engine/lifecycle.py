@@ -12,7 +12,6 @@ import logging
 import secrets
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.console.console import Console
@@ -22,23 +21,16 @@ from anabranch.engine.hints.hints import Hints
 from anabranch.engine.housekeeping import Housekeeping
 from anabranch.engine.loop_watch import LoopWatch
 from anabranch.engine.observe import Observers, StoreNews
+from anabranch.engine.options import EngineOptions
 from anabranch.engine.orchestrator import Orchestrator
 from anabranch.engine.ownership.external_changes import ExternalChanges
 from anabranch.engine.ownership.handover import Handover
 from anabranch.engine.ownership.leases import Leases
-from anabranch.engine.ownership.recovery import POLL_MS, Recovery
+from anabranch.engine.ownership.recovery import Recovery
 from anabranch.engine.ownership.worker_reports import WorkerReports
 from anabranch.engine.plans import PlanCache
-from anabranch.engine.ports import Clock, Gate, InstanceHead, Store
+from anabranch.engine.ports import Clock, Gate, Store
 from anabranch.engine.queues import TaskQueue
-from anabranch.engine.rules.drawn.outcomes import EVALUATIONS_MAX
-from anabranch.engine.rules.evolve import AnyPlan
-from anabranch.engine.rules.graph.node_types import BUILTIN_TYPES
-from anabranch.engine.rules.graph.plan import Plan
-from anabranch.engine.rules.shared.blame import CRASHES_MAX
-from anabranch.engine.rules.shared.fitness import Needs
-from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
-from anabranch.engine.rules.transitions import BATCH_TRANSITIONS_MAX
 from anabranch.engine.task_worker import Execution, TaskWorker
 from anabranch.engine.telemetry import Telemetry
 from anabranch.engine.threads import HandlerThreads
@@ -51,43 +43,6 @@ logger = logging.getLogger("anabranch.engine")
 # the handover keeps most of the remainder. Hints get what is left.
 PART_SHARE = 0.5
 HANDOVER_SHARE = 0.8
-
-
-@dataclass(frozen=True, slots=True)
-class EngineOptions:
-    """How one engine behaves. Times in milliseconds."""
-
-    lease_ms: int = 30_000
-    """30 s: short enough to notice a crash soon, long enough to survive a pause of a few seconds."""
-    concurrency: int = 64
-    """Concurrent executions: handlers mostly wait for other systems."""
-    held_max: int = 10_000
-    """Instances in memory: some kilobytes each."""
-    held_per_tenant_max: int | None = None
-    """Of these, instances of one tenant; None: no separate limit."""
-    crashes_max: int = CRASHES_MAX
-    """Crashes of its process after which a run that was the only suspect there is suspended."""
-    batch_transitions_max: int = BATCH_TRANSITIONS_MAX
-    """Transitions in one commit."""
-    evaluations_max: int = EVALUATIONS_MAX
-    """Pure nodes that one transition evaluates; 0: they are executed as jobs."""
-    log_limit: LogLimit = LOG_LIMIT
-    """The size limit of one log; a run whose log is full ends."""
-    poll_ms: int = POLL_MS
-    """The interval of polling for due work and for external changes; hints shorten it."""
-    sweep_interval_ms: int = 300_000
-    """5 min between two sweeps; retention is counted in days."""
-    audit_retention_days: int = 400
-    """A year, plus some weeks to review it."""
-    blocked_max_ms: int = 60_000
-    """60 s: how long leases are extended while a handler blocks the event loop. After that the process counts as
-    hanging."""
-    watches_loop: bool = True
-    """False: a blocked event loop is not detected; for loops with simulated time."""
-    works: bool = True
-    """False: accepts starts, signals and cancels, but executes nothing."""
-    only: Sequence[str] | None = None
-    """Adopt only these instances."""
 
 
 class Engine:
@@ -118,17 +73,12 @@ class Engine:
         `telemetry` receives every row that this process writes. `gates` limit node types that need something scarce, by
         type name. `console` keeps the output of user code.
         """
-        self._known_code = known_code
-        self._handlers = handlers
         self.store = store
         self.options = options
         self.clock = clock or SystemClock()
-        self._held_per_tenant_max = (
-            options.held_max if options.held_per_tenant_max is None else options.held_per_tenant_max
-        )
         self.worker_id = worker_id or f"{socket.gethostname()[:40]}-{secrets.token_hex(6)}"
         self.observers = Observers()
-        self.plans = PlanCache(store, handlers, evaluates=options.evaluations_max > 0)
+        self.plans = PlanCache(store, handlers, known_code, evaluates=options.evaluations_max > 0)
         self._tasks: TaskQueue[Execution] = TaskQueue(gates)
         self.threads = HandlerThreads()
         task_worker = TaskWorker(
@@ -147,29 +97,14 @@ class Engine:
             clock=self.clock,
             observers=self.observers,
             worker_id=self.worker_id,
-            lease_ms=options.lease_ms,
-            batch_transitions_max=options.batch_transitions_max,
-            evaluations_max=options.evaluations_max,
-            log_limit=options.log_limit,
+            options=options,
             telemetry=telemetry,
         )
         self._handover = Handover(
             store=store, orchestrator=self.orchestrator, task_worker=task_worker, tasks=self._tasks
         )
         self.recovery = Recovery(
-            store=store,
-            orchestrator=self.orchestrator,
-            plans=self.plans,
-            clock=self.clock,
-            lease_ms=options.lease_ms,
-            held_max=options.held_max,
-            held_per_tenant_max=self._held_per_tenant_max,
-            known_code=known_code,
-            known_types=self._known_types,
-            log_limit=options.log_limit,
-            crashes_max=options.crashes_max,
-            only=options.only,
-            poll_ms=options.poll_ms,
+            store=store, orchestrator=self.orchestrator, plans=self.plans, clock=self.clock, options=options
         )
         self._leases = Leases(store=store, orchestrator=self.orchestrator, clock=self.clock, lease_ms=options.lease_ms)
         self.loop_watch = LoopWatch(
@@ -181,8 +116,7 @@ class Engine:
             clock=self.clock,
             lease_ms=options.lease_ms,
             executing=self._tasks.take_busy_max,
-            known_code=known_code,
-            known_types=self._known_types,
+            plans=self.plans,
             unavailable=self.orchestrator.note_failure,
         )
         self._external = ExternalChanges(
@@ -215,32 +149,6 @@ class Engine:
         )
         self._stopped = False
 
-    def may_hold(self, head: InstanceHead, plan: AnyPlan) -> bool:
-        """Whether this process may own a new instance: it needs room, and the code or node types."""
-        if not self.has_room(head.tenant_id):
-            return False
-        node_types = plan.needs if isinstance(plan, Plan) else ()
-        return self.can_run(Needs(head.kind, head.workflow_name, head.workflow_version, node_types))
-
-    def can_run(self, needs: Needs) -> bool:
-        """Whether this process can execute the run. A coded run needs its function in this version."""
-        return needs.met_by(code=self._known_code(), node_types=self._known_types())
-
-    def _known_types(self) -> Sequence[str]:
-        """The node types here that are not built in."""
-        return [name for name in self._handlers.names() if name not in BUILTIN_TYPES]
-
-    def has_room(self, tenant_id: str) -> bool:
-        """Whether there is room for another instance of this tenant."""
-        held = self.orchestrator.held
-        return (
-            self.options.works
-            and not self._stopped
-            and not held.suspects.keeps_others_back
-            and len(held) < self.options.held_max
-            and held.count_of(tenant_id) < self._held_per_tenant_max
-        )
-
     async def start(self) -> None:
         """Return when ready to work. The store must have been started. Raises StoreUnavailable."""
         self.clock.adjust(await self.store.now())
@@ -267,6 +175,7 @@ class Engine:
         if self._stopped:
             return
         self._stopped = True
+        self.orchestrator.held.accepts = False
         loop = asyncio.get_running_loop()
         end_at = loop.time() + (grace_s + COMMAND_S if within_s is None else within_s)
         await self.housekeeping.stop()

@@ -18,13 +18,13 @@ from typing import Any, TypeAlias
 
 from anabranch.engine.children import AwaitedChildren
 from anabranch.engine.observe import News, Observers
+from anabranch.engine.options import EngineOptions
 from anabranch.engine.ownership.owned import Adoption, Mailbox, OwnedInstance, OwnedInstances, owner_of
 from anabranch.engine.ownership.reconcile import Reconciler
 from anabranch.engine.ownership.waiters import Answer, StartResult, Waiters
 from anabranch.engine.ports import Clock, Loaded, Outcome, Store
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.evolve import AnyPlan, new_state
-from anabranch.engine.rules.shared.log_limit import LogLimit
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.stimuli import (
     CancelRequested,
@@ -127,21 +127,15 @@ class Orchestrator:
         clock: Clock,
         observers: Observers,
         worker_id: str,
-        lease_ms: int,
-        batch_transitions_max: int,
-        evaluations_max: int,
-        log_limit: LogLimit,
+        options: EngineOptions,
         telemetry: Telemetry | None = None,
     ) -> None:
         self._store = store
         self._task_worker = task_worker
         self._clock = clock
         self._observers = observers
-        self._lease_ms = lease_ms
-        self._batch_transitions_max = batch_transitions_max
-        self._evaluations_max = evaluations_max
-        self._log_limit = log_limit
-        self._owned = OwnedInstances(clock, task_worker, telemetry)
+        self._options = options
+        self._owned = OwnedInstances(clock, task_worker, options, telemetry)
         task_worker.report_to(self._owned.receive)
         self._reconciler = Reconciler(
             store=store,
@@ -150,7 +144,7 @@ class Orchestrator:
             clock=clock,
             observers=observers,
             worker_id=worker_id,
-            lease_ms=lease_ms,
+            lease_ms=options.lease_ms,
         )
         self._children = AwaitedChildren(store=store, held=self._owned, clock=clock)
         self._cancelled: set[str] = set()
@@ -250,7 +244,7 @@ class Orchestrator:
             raise StoreUnavailable(f"run {head.instance_id} was not started: this process is stopping")
         created: asyncio.Future[StartResult] = asyncio.get_running_loop().create_future()
         owned = OwnedInstance(
-            new_state(plan, head, log_limit=self._log_limit),
+            new_state(plan, head, log_limit=self._options.log_limit),
             0,
             self.worker_id if started.begin else None,
             0,
@@ -270,7 +264,7 @@ class Orchestrator:
     def begin_adoption(self, claimed: Loaded, plan: AnyPlan) -> Adoption:
         """Begin to take over a claimed instance, whose log is still to be folded."""
         head = claimed.row.head
-        state = new_state(plan, head, log_limit=self._log_limit)
+        state = new_state(plan, head, log_limit=self._options.log_limit)
         return Adoption(claimed, state, self._owned.telemetry_of(head, plan))
 
     def adopt(self, adoption: Adoption, *, asked_at: float) -> None:
@@ -279,7 +273,7 @@ class Orchestrator:
         known = self._owned.get(row.head.instance_id)
         if known is not None and known.version >= row.version:
             return  # our lease had expired, and a re-read has found this claim already
-        lease_until = row.available_at or self._clock.now() + self._lease_ms
+        lease_until = row.available_at or self._clock.now() + self._options.lease_ms
         self._owned.add(
             OwnedInstance(
                 adoption.state,
@@ -341,14 +335,14 @@ class Orchestrator:
     async def _one_batch(self) -> bool:
         """Decide the collected stimuli, commit and perform; False if there was nothing to commit."""
         now, asked_at = self._clock.now(), self._clock.monotonic()
-        taken = self._owned.take(self._batch_transitions_max)
+        taken = self._owned.take(self._options.batch_transitions_max)
         try:
             planned = plan_transitions(
                 taken,
                 now=now,
-                lease_ms=self._lease_ms,
-                transitions_max=self._batch_transitions_max,
-                evaluations_max=self._evaluations_max,
+                lease_ms=self._options.lease_ms,
+                transitions_max=self._options.batch_transitions_max,
+                evaluations_max=self._options.evaluations_max,
             )
         except Exception:
             logger.exception("a decision failed; its runs are adopted again when their leases expire")
@@ -382,7 +376,9 @@ class Orchestrator:
             batch = self._families.popleft()
             if not batch.pending_transitions:
                 return
-            while self._families and batch.has_room_for(self._families[0], transitions_max=self._batch_transitions_max):
+            while self._families and batch.has_room_for(
+                self._families[0], transitions_max=self._options.batch_transitions_max
+            ):
                 batch = batch.with_more(self._families.popleft())
             await self._carry_out(batch)
 

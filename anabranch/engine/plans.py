@@ -1,11 +1,11 @@
-"""Compiled plans of workflow versions and test runs, read once from the store; and the newest versions."""
+"""Compiled plans of workflow versions and test runs, which of them can be run here, and the newest versions."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,9 +14,10 @@ from anabranch.engine.rules.coded.coded_plan import CODED_KIND, coded_plan
 from anabranch.engine.rules.drawn.drawn_state import InstanceHead
 from anabranch.engine.rules.evolve import AnyPlan
 from anabranch.engine.rules.graph.compile import compile_plan
-from anabranch.engine.rules.graph.node_types import NodeTypes
+from anabranch.engine.rules.graph.node_types import BUILTIN_TYPES, NodeTypes
 from anabranch.engine.rules.graph.plan import Plan
 from anabranch.engine.rules.payloads import DEFINITION_SEQ, read_definition, read_test_run
+from anabranch.engine.rules.shared.fitness import Needs
 from anabranch.engine.rules.test_runs import WHOLE, TestRunPlan
 from anabranch.errors import NotFound
 
@@ -39,13 +40,38 @@ class PlanCache:
     A test run has no stored version: its plan is kept under its own id and the number 0.
     """
 
-    def __init__(self, store: Store, node_types: NodeTypes, *, evaluates: bool = True) -> None:
-        """With `evaluates` decisions evaluate pure nodes; without, these are executed as jobs."""
+    def __init__(
+        self,
+        store: Store,
+        node_types: NodeTypes,
+        known_code: Callable[[], Sequence[tuple[str, int]]] = tuple,
+        *,
+        evaluates: bool = True,
+    ) -> None:
+        """With `evaluates` decisions evaluate pure nodes; without, these are executed as jobs.
+
+        `known_code` gives name and version of the workflow functions that can be called here.
+        """
+        self.known_code = known_code
         self._evaluates = evaluates
         self._store = store
         self._node_types = node_types
         self._plans: OrderedDict[tuple[str, int], AnyPlan] = OrderedDict()
         self._reading: dict[tuple[str, int], asyncio.Event] = {}
+
+    def known_types(self) -> Sequence[str]:
+        """The node types that are here and not with every worker."""
+        return [name for name in self._node_types.names() if name not in BUILTIN_TYPES]
+
+    def can_run(self, needs: Needs) -> bool:
+        """Is what a run needs here? A coded one needs its function, in this version."""
+        code = self.known_code() if needs.kind == CODED_KIND else ()
+        return needs.met_by(code=code, node_types=self.known_types())
+
+    def can_run_plan(self, head: InstanceHead, plan: AnyPlan) -> bool:
+        """Is what this run needs here?"""
+        node_types = plan.needs if isinstance(plan, Plan) else ()
+        return self.can_run(Needs(head.kind, head.workflow_name, head.workflow_version, node_types))
 
     async def plan_of(self, head: InstanceHead) -> AnyPlan:
         """The plan of an instance's version, or of the definition in a test run's log.

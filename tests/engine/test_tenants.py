@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from anabranch.engine.ownership import recovery
 from anabranch.engine.rules.events import Status
-from anabranch.engine.rules.shared.log_limit import LOG_LIMIT
 from tests.engine import nodes
 from tests.engine.conftest import MakeProcess, Process, until
 from tests.engine.drawing import drawn, node
@@ -59,13 +60,7 @@ async def test_others_runs_are_found_behind_those_of_a_tenant_that_has_most(
         orchestrator=engine.orchestrator,
         plans=engine.plans,
         clock=engine.clock,
-        lease_ms=30_000,
-        held_max=100,
-        held_per_tenant_max=100,
-        log_limit=LOG_LIMIT,
-        known_code=list,
-        known_types=engine._known_types,
-        crashes_max=engine.options.crashes_max,
+        options=replace(engine.options, held_max=100, held_per_tenant_max=100, only=None),
     )
 
     claims = [await claiming.claim_once() for _ in range(3)]

@@ -14,7 +14,8 @@ from anabranch.durable.definition import Registry, Workflow
 from anabranch.durable.runner import Runner
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.handling import HandlerRegistry, Helpers
-from anabranch.engine.lifecycle import Engine, EngineOptions
+from anabranch.engine.lifecycle import Engine
+from anabranch.engine.options import EngineOptions
 from anabranch.engine.ownership.owned import OwnedInstance
 from anabranch.engine.rules.stimuli import Failed, FunctionBlocked, FunctionSuspended, NodeResult
 from anabranch.service.runs.child_runs import ChildRuns

@@ -13,7 +13,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from anabranch.engine.ownership.suspects import Suspects
+from anabranch.engine.options import EngineOptions
 from anabranch.engine.ownership.waiters import Waiters
 from anabranch.engine.ports import Clock, Loaded
 from anabranch.engine.queues import DelayQueue
@@ -21,7 +21,7 @@ from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.events import Event
 from anabranch.engine.rules.evolve import AnyPlan, AnyState, evolve
-from anabranch.engine.rules.shared.blame import Blame
+from anabranch.engine.rules.shared.blame import ALONE_MS, Blame, SuspectRoom
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.stimuli import EvaluationDue, NodeResult, StepReport, Stimulus, TimersDue
 from anabranch.engine.rules.transitions import LeasedState, PendingTransition
@@ -105,11 +105,67 @@ def owner_of(pending: PendingTransition) -> OwnedInstance:
     return pending.leased
 
 
+class Suspects:
+    """Owned runs that may have crashed a process, and how many more of them this process may own.
+
+    The store decides which runs are suspects (`rules.shared.blame`). A process owns at most as many as the smallest
+    company among them. While it owns one with company 1, it starts no other handler for `ALONE_MS` and claims nothing:
+    if it dies then, the culprit is known. Executions under way continue.
+    """
+
+    def __init__(self, clock: Clock, leave_alone: Callable[[str | None], None]) -> None:
+        """`leave_alone` lets only jobs of one run begin; with None, jobs of all runs."""
+        self._clock = clock
+        self._leave_alone = leave_alone
+        self._companies: dict[str, int] = {}
+        self._alone: str | None = None
+        """The run that others are kept back for."""
+        self._alone_since = 0.0
+        self._not_before = 0.0
+        """Monotonic seconds before which no other run is left alone: others have had as much time by then."""
+
+    def note(self, instance_id: str, blame: Blame | None) -> None:
+        """Record the suspicion against an owned run; None if it was cleared or is no longer owned."""
+        if blame is None:
+            self._companies.pop(instance_id, None)
+            if instance_id == self._alone:
+                self._end_alone()
+            return
+        self._companies[instance_id] = blame.company
+        if blame.company == 1 and self._alone is None:
+            self._alone, self._alone_since = instance_id, self._clock.monotonic()
+            self._leave_alone(instance_id)
+
+    @property
+    def keeps_others_back(self) -> bool:
+        """Whether a suspect runs alone at this moment. Ends that if it has lasted long enough."""
+        if self._alone is not None and self._clock.monotonic() - self._alone_since >= ALONE_MS / 1000:
+            self._end_alone()
+        return self._alone is not None
+
+    @property
+    def room(self) -> SuspectRoom:
+        """How many more suspects may be taken."""
+        may_be_alone = not self._companies and self._clock.monotonic() >= self._not_before
+        return SuspectRoom(len(self._companies), min(self._companies.values(), default=None), alone=may_be_alone)
+
+    def _end_alone(self) -> None:
+        now = self._clock.monotonic()
+        self._alone = None
+        self._not_before = 2 * now - self._alone_since  # suspects run alone for at most half of the time
+        self._leave_alone(None)
+
+
 class OwnedInstances:
     """Owned instances by id, and those with stimuli to decide, in order of arrival."""
 
-    def __init__(self, clock: Clock, task_worker: TaskWorker, telemetry: Telemetry | None = None) -> None:
+    def __init__(
+        self, clock: Clock, task_worker: TaskWorker, options: EngineOptions, telemetry: Telemetry | None = None
+    ) -> None:
         self._task_worker = task_worker
+        self._options = options
+        self.accepts = options.works
+        """False: new runs are left to other workers."""
         self.suspects = Suspects(clock, task_worker.leave_alone)
         self._telemetry = telemetry
         self._owned: dict[str, OwnedInstance] = {}
@@ -131,6 +187,15 @@ class OwnedInstances:
     def by_tenant(self) -> Mapping[str, int]:
         """How many instances of each tenant are owned."""
         return self._of_tenant
+
+    def has_room(self, tenant_id: str) -> bool:
+        """May another instance of this tenant be created here?"""
+        return (
+            self.accepts
+            and not self.suspects.keeps_others_back
+            and len(self._owned) < self._options.held_max
+            and self._of_tenant[tenant_id] < self._options.tenant_max
+        )
 
     @property
     def ids(self) -> list[str]:

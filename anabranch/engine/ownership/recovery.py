@@ -9,22 +9,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from anabranch.engine.log_pages import pages_of
+from anabranch.engine.options import EngineOptions
 from anabranch.engine.orchestrator import Orchestrator
 from anabranch.engine.ownership.owned import Adoption
 from anabranch.engine.plans import PlanCache
 from anabranch.engine.poller import Poller
 from anabranch.engine.ports import CLAIM_WEIGHT_MAX, ClaimRequest, Clock, Loaded, Store, TenantRooms
-from anabranch.engine.rules.shared.log_limit import LogLimit
 from anabranch.errors import StoreUnavailable
 
 logger = logging.getLogger("anabranch.engine")
-
-# The interval of looking for parked timers: half of the promised second of lateness.
-POLL_MS = 500
 
 # 500 instances per claim, with 32 MB of logs (`CLAIM_WEIGHT_MAX`): one aggregate query reads them, and the next claim
 # follows at once.
@@ -49,31 +46,17 @@ class Recovery(Poller):
         orchestrator: Orchestrator,
         plans: PlanCache,
         clock: Clock,
-        lease_ms: int,
-        held_max: int,
-        held_per_tenant_max: int,
-        known_code: Callable[[], Sequence[tuple[str, int]]],
-        known_types: Callable[[], Sequence[str]],
-        log_limit: LogLimit,
-        crashes_max: int,
-        only: Sequence[str] | None = None,
-        poll_ms: int = POLL_MS,
+        options: EngineOptions,
     ) -> None:
-        """`only` restricts adoption to these instances (`anabranch run`)."""
-        super().__init__(self.claim_due, name="claiming", every_ms=poll_ms, sleep=clock.sleep,
+        super().__init__(self.claim_due, name="claiming", every_ms=options.poll_ms, sleep=clock.sleep,
                          unavailable=orchestrator.note_failure)  # fmt: skip
         self._store = store
         self._orchestrator = orchestrator
         self._plans = plans
         self._clock = clock
-        self._lease_ms = lease_ms
-        self._held_max = held_max
-        self._held_per_tenant_max = held_per_tenant_max
-        self._known_code = known_code
-        self._known_types = known_types
-        self._log_limit = log_limit
-        self._crashes_max = crashes_max
-        self._only = only
+        self._options = options
+        self._only = options.only
+        """What is adopted, if not all (`anabranch run`)."""
         self._claiming = asyncio.Lock()
         """One claim at a time: two would count on the same room."""
         self._postponed: list[tuple[Loaded, float]] = []
@@ -120,7 +103,7 @@ class Recovery(Poller):
     async def _claim_within_room(self, *, steal: bool) -> int:
         await self._adopt_postponed()
         self._may_find_more = False
-        room = min(CLAIM_MAX, self._held_max - len(self._orchestrator.held) - len(self._large))
+        room = min(CLAIM_MAX, self._options.held_max - len(self._orchestrator.held) - len(self._large))
         suspects = self._orchestrator.held.suspects
         if room <= 0 or suspects.keeps_others_back:
             return 0
@@ -130,15 +113,15 @@ class Recovery(Poller):
             ClaimRequest(
                 worker_id=self._orchestrator.worker_id,
                 limit=room,
-                lease_ms=self._lease_ms,
+                lease_ms=self._options.lease_ms,
                 only=self._only,
                 steal=steal,
-                known_code=self._known_code(),
-                known_types=self._known_types(),
-                rooms=TenantRooms(self._held_per_tenant_max, self._rooms_left(without=sat_out)),
+                known_code=self._plans.known_code(),
+                known_types=self._plans.known_types(),
+                rooms=TenantRooms(self._options.tenant_max, self._rooms_left(without=sat_out)),
                 large=not self._large,
                 suspects=suspects.room,
-                crashes_max=self._crashes_max,
+                crashes_max=self._options.crashes_max,
                 away_until=self._orchestrator.store_failed_at,
             )
         )
@@ -160,7 +143,7 @@ class Recovery(Poller):
     def _rooms_left(self, *, without: str | None) -> dict[str, int]:
         """How many more runs may be taken of each tenant that has some here."""
         held = self._orchestrator.held.by_tenant
-        rooms = {tenant_id: max(0, self._held_per_tenant_max - count) for tenant_id, count in held.items()}
+        rooms = {tenant_id: max(0, self._options.tenant_max - count) for tenant_id, count in held.items()}
         if without is not None:
             rooms[without] = 0
         return rooms
@@ -173,7 +156,7 @@ class Recovery(Poller):
         """
         taken = Counter(one.row.head.tenant_id for one in claimed)
         held = self._orchestrator.held
-        was_cut = any(count + held.count_of(of) >= self._held_per_tenant_max for of, count in taken.items())
+        was_cut = any(count + held.count_of(of) >= self._options.tenant_max for of, count in taken.items())
         was_cut |= sum(one.row.log_weight for one in claimed) >= CLAIM_WEIGHT_MAX
         is_full = len(claimed) >= limit
         if is_full and sat_out is None:
@@ -186,7 +169,7 @@ class Recovery(Poller):
         last."""
         postponed, self._postponed = self._postponed, []
         for claimed, asked_at in postponed:
-            if self._clock.monotonic() - asked_at < self._lease_ms / 1000 / 2:
+            if self._clock.monotonic() - asked_at < self._options.lease_ms / 1000 / 2:
                 await self._adopt(claimed, asked_at)
             else:
                 self._not_adopted(claimed.row.head.instance_id)
@@ -218,10 +201,10 @@ class Recovery(Poller):
     async def _begin(self, claimed: Loaded) -> Adoption | None:
         """The adoption to fold the log into; None if the log exceeds its limit, which ends the run."""
         row = claimed.row
-        if self._log_limit.is_passed(log_bytes=row.log_bytes, rows=row.last_seq):
+        if self._options.log_limit.is_passed(log_bytes=row.log_bytes, rows=row.last_seq):
             head = row.head
             await self._store.fail_full(
-                tenant_id=head.tenant_id, instance_id=head.instance_id, log_limit=self._log_limit
+                tenant_id=head.tenant_id, instance_id=head.instance_id, log_limit=self._options.log_limit
             )
             return None
         return self._orchestrator.begin_adoption(claimed, await self._plans.plan_of(row.head))
@@ -265,10 +248,10 @@ class Recovery(Poller):
     async def _extend_large(self, leases: _Leases) -> None:
         """Extend the leases of runs whose logs are being read when a third has passed; forget lost ones."""
         asked_at = self._clock.monotonic()
-        if asked_at - leases.extended_at < self._lease_ms / 1000 / 3:
+        if asked_at - leases.extended_at < self._options.lease_ms / 1000 / 3:
             return
         ours = await self._store.extend(
-            worker_id=self._orchestrator.worker_id, instance_ids=list(self._large), lease_ms=self._lease_ms
+            worker_id=self._orchestrator.worker_id, instance_ids=list(self._large), lease_ms=self._options.lease_ms
         )
         leases.extended_at = asked_at
         for instance_id in self._large.keys() - ours:

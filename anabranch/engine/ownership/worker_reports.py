@@ -6,8 +6,9 @@ decide whether a worker is alive: leases do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
+from anabranch.engine.plans import PlanCache
 from anabranch.engine.poller import Poller
 from anabranch.engine.ports import Clock, Store, WorkerReport
 from anabranch.errors import StoreUnavailable
@@ -26,8 +27,7 @@ class WorkerReports(Poller):
         clock: Clock,
         lease_ms: int,
         executing: Callable[[], int],
-        known_code: Callable[[], Sequence[tuple[str, int]]],
-        known_types: Callable[[], Sequence[str]],
+        plans: PlanCache,
         unavailable: Callable[[StoreUnavailable], None],
     ) -> None:
         """`executing` returns the maximum of concurrent executions since its last call."""
@@ -41,8 +41,7 @@ class WorkerReports(Poller):
         self._store = store
         self._worker_id = worker_id
         self._executing = executing
-        self._known_code = known_code
-        self._known_types = known_types
+        self._plans = plans
 
     async def start(self) -> None:
         """Write the first report. Raises StoreUnavailable."""
@@ -58,8 +57,8 @@ class WorkerReports(Poller):
             WorkerReport(
                 worker_id=self._worker_id,
                 executing=executing,
-                code=self._known_code(),
-                node_types=self._known_types(),
+                code=self._plans.known_code(),
+                node_types=self._plans.known_types(),
             )
         )
 

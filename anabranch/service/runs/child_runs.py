@@ -68,7 +68,8 @@ class ChildRuns:
                 parent_waits=parent_waits,
             )
             # No limit of PENDING runs here: running work must not be refused halfway.
-            started = Started(payload, begin=self._engine.may_hold(head, plan))
+            has_room = self._engine.orchestrator.held.has_room(helpers.tenant_id)
+            started = Started(payload, begin=has_room and self._engine.plans.can_run_plan(head, plan))
             await self._engine.orchestrator.create_run(head, plan, started)
         except (NotFound, InvalidInput) as refusal:
             raise NonRetryable(refusal.message, code=refusal.code) from refusal

@@ -87,7 +87,7 @@ class RunVerbs(ReadVerbs):
         """Raise UnknownWorkflow or UnknownNodeType for a run that needs what this process does not have; for processes
         that run nothing else."""
         needs = Needs(kind, workflow, version, node_types)
-        if self._engine.can_run(needs):
+        if self._engine.plans.can_run(needs):
             return
         if needs.kind == CODED_KIND:
             raise UnknownWorkflow(
@@ -212,7 +212,7 @@ class RunVerbs(ReadVerbs):
         plan = await self._engine.plans.plan(found.workflow_id, found.version)
         payload = await input_payload(input_, plan, self.checks, tenant_id=tenant_id)
         head = make_head(found, plan)
-        hold = self._engine.may_hold(head, plan)
+        hold = self._engine.orchestrator.held.has_room(tenant_id) and self._engine.plans.can_run_plan(head, plan)
         if not hold or head.available_at > head.created_at:
             await self._pending_limit.take_place(head.tenant_id)
         started = Started(payload, begin=hold, only_newest=only_newest)

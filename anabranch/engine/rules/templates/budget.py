@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import orjson
@@ -40,32 +41,26 @@ class SecretMisplaced(Refused):
     """An expression reads a secret where secrets are not available, or does more with it than insert it."""
 
 
+@dataclass(slots=True, eq=False)
 class Work:
     """The budget of one resolution, the secrets it may insert, and the weights of the lists and objects it met."""
 
-    __slots__ = ("_spent", "_weights", "secrets")
-
-    def __init__(self, secrets: Mapping[str, str] | None = None) -> None:
-        # Separate from the context, because the context can be listed, logged and passed on.
-        self.secrets: Mapping[str, str] = {} if secrets is None else secrets
-        self._spent = 0
-        # The value is kept beside its weight, because an id is only valid while its object lives.
-        self._weights: dict[int, tuple[Any, int]] = {}
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    """Separate from the context, because the context can be listed, logged and passed on."""
+    spent: int = 0
+    """The cost of the resolution so far."""
+    _weights: dict[int, tuple[Any, int]] = field(default_factory=dict)
+    """The value is kept beside its weight, because an id is only valid while its object lives."""
 
     def spend(self, units: int) -> None:
         """Pay for touching this many bytes of JSON. Raises Refused once the budget is gone."""
-        self._spent += units
-        if self._spent > WORK_MAX:
+        self.spent += units
+        if self.spent > WORK_MAX:
             raise Refused(f"it processes more than {WORK_MAX} bytes of data; prepare them in an earlier node")
-
-    @property
-    def spent(self) -> int:
-        """The cost of the resolution so far."""
-        return self._spent
 
     def note(self, other: Work) -> None:
         """Add the cost of a template with its own budget; this refuses nothing."""
-        self._spent += other.spent
+        self.spent += other.spent
 
     def weigh(self, value: Any) -> int:
         """About how many bytes of JSON a value has. Measured once per list or object."""

@@ -97,7 +97,7 @@ class CompiledConfig:
         `secrets` has the values for `secret_names`. Raises TemplateError or TemplatePathMissing, which name the
         expression and its pointer.
         """
-        return self.resolve_within(Work(secrets), ctx)
+        return self.resolve_within(Work(secrets or {}), ctx)
 
     def resolve_within(self, work: Work, ctx: Mapping[str, Any]) -> Any:
         """The same, with the caller's budget."""

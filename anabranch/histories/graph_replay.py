@@ -161,7 +161,7 @@ class _GraphReplay:
     # -- may the log answer? --------------------------------------------------------------
     def _why_not(self, activation: Activation, ending: Event) -> str | None:
         """Why the log's answer is none for this activation; None: it is."""
-        node, was = activation.node, self._recording.plan.nodes.get(activation.node.id)
+        node, was = activation.node, self._recording.plan.node_at(*activation.place)
         if was is None or was.type != node.type:
             return f"it was of the type {was.type}" if was is not None else "it was not in the graph"
         if not json_equal(dict(was.config), dict(node.config)):

@@ -50,7 +50,7 @@ async def verify_history(history: History, node_types: NodeTypes, code: Registry
     findings = check_log(plan, history.head, history.events)
     notes: list[str] = []
     if isinstance(plan, Plan):
-        absent = sorted({node.type for node in plan.nodes.values() if node_types.get(node.type) is None})
+        absent = sorted(name for name in plan.types if node_types.get(name) is None)
         if absent:
             notes.append(f"its node types {', '.join(absent)} are not known here")
     elif not findings:

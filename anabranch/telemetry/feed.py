@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.evolve import AnyPlan
-from anabranch.engine.rules.graph.plan import Plan, PlanNode
+from anabranch.engine.rules.graph.plan import Plan
 from anabranch.engine.rules.history import Activation, ActivationStatus, Change, History, RunCreated, RunEnd
 from anabranch.engine.rules.payloads import SignalReceived
 from anabranch.engine.rules.shared.run_state import InstanceHead
@@ -21,10 +21,6 @@ from anabranch.telemetry.meters import Meters
 from anabranch.telemetry.spans import Span, SpanSink, attempt_span, began_at, run_span, signal_span
 
 logger = logging.getLogger("anabranch.telemetry")
-
-_Nodes: TypeAlias = dict[str, PlanNode]
-
-_NO_NODES: _Nodes = {}
 
 # Looked up once: a member of an enum costs ten times a global before Python 3.12.
 _RUNNING, _WAITING, _RETRYING = ActivationStatus.RUNNING, ActivationStatus.WAITING, ActivationStatus.RETRYING
@@ -62,7 +58,7 @@ class Feed:
 
     def of_run(self, head: InstanceHead, plan: AnyPlan) -> FedRun:
         """Who is told of a run that is held here from now on."""
-        return FedRun(self, head, plan.nodes if isinstance(plan, Plan) else _NO_NODES)
+        return FedRun(self, head, plan if isinstance(plan, Plan) else None)
 
     def signalled(self, head: InstanceHead, event: str, *, seq: int, at_ms: int) -> None:
         """Count a signal that was appended past the engine."""
@@ -84,12 +80,12 @@ class Feed:
 class FedRun:
     """What is known of one run, while it is held here."""
 
-    __slots__ = ("_head", "_history", "_meter", "_nodes", "_spans")
+    __slots__ = ("_head", "_history", "_meter", "_plan", "_spans")
 
-    def __init__(self, feed: Feed, head: InstanceHead, nodes: _Nodes = _NO_NODES) -> None:
-        """`nodes` are those of a drawn run, by their ids."""
+    def __init__(self, feed: Feed, head: InstanceHead, plan: Plan | None = None) -> None:
+        """`plan`: of a drawn run."""
         self._head = head
-        self._nodes = nodes
+        self._plan = plan
         self._meter = feed.meters.of(head)
         self._spans = feed.spans
         self._history = History(left_out=head.left_out)
@@ -146,7 +142,7 @@ class FedRun:
         if is_given_up and activation.attempt_began_at is None:
             return
         meter, spans = self._meter, self._spans
-        node = self._nodes.get(activation.node_id)
+        node = None if self._plan is None else self._plan.node_at(*activation.place)
         if meter is not None and not is_given_up:  # else nobody knows how long it would have taken
             step = meter.step(activation.node_id if node is None or meter.shows_names else node.type)
             if activation.status is _RETRYING:

@@ -17,6 +17,7 @@ from typing import Any
 
 from tests.oracle.activation import Activation, Errors, Iteration, Passes, base_of
 from tests.oracle.expressions import UNKNOWN, Missing, Undetermined, resolve
+from tests.oracle.mapped import expanded, shown
 from tests.oracle.prediction import ABSENT, AtLeast, Ending, Key, Prediction
 from tests.oracle.regions import Edge
 from tests.oracle.script import Script, planned_failure, planned_handle
@@ -29,12 +30,12 @@ _IGNORED = {"loop": "done", "cursor": "done", "condition": "else"}
 
 def predict(document: Mapping[str, Any], given: Any, script: Script) -> Prediction:
     """What a run with this input must come to. Raises Undetermined if even its course depends on timing."""
-    walk = _Walk(Shape(document), script)
+    walk = _Walk(Shape(expanded(document)), script)
     walk.run("", "", {"input": given}, frozenset())
-    return _conclude(walk.activations, Values(walk.shape, walk.activations))
+    return _conclude(walk.activations, walk.regions, Values(walk.shape, walk.activations))
 
 
-def _conclude(activations: list[Activation], values: Values) -> Prediction:
+def _conclude(activations: list[Activation], regions: list[Activation], values: Values) -> Prediction:
     stops = [a for a in activations if a.stops]
     surely_stopped = any(a.certain for a in stops)
     common = frozenset.intersection(*(a.past for a in stops)) if stops else frozenset(activations)
@@ -43,13 +44,18 @@ def _conclude(activations: list[Activation], values: Values) -> Prediction:
     must: dict[Key, Ending] = {}
     may: dict[Key, frozenset[str]] = {}
     for a in activations:
-        key = (a.node["id"], a.scope)
+        key = shown((a.node["id"], a.scope))
         if not (a.certain and a in common) or a.outcome == "open":
             may[key] = others | ({a.outcome} - {"open"}) | (set() if a.certain else {"skipped"})
         elif a.outcome == "skipped":
             must[key] = Ending("skipped")
         else:
             must[key] = Ending(a.outcome, a.attempt, values.written(a))
+    for region in regions:  # one that may be stopped may be stopped before it begins
+        key = shown((region.node["id"], region.scope))
+        first = f"{region.scope}/{region.node['id']}#1".lstrip("/")
+        if key not in must and any(a.scope == first and not (a.certain and a in common) for a in activations):
+            may[key] = may.get(key, others) | {"skipped"}
     ends = [a for a in activations if a.node["type"] == "end" and not base_of(a.scope) and a.outcome == "completed"]
     ends = [a for a in ends if not a.node.get("disabled")]
     output = values.merge(ends) if not stops else UNKNOWN
@@ -69,6 +75,8 @@ class _Walk:
     def __init__(self, shape: Shape, script: Script) -> None:
         self.shape = shape
         self.activations: list[Activation] = []
+        self.regions: list[Activation] = []
+        """Those that began, each as its header in the scope around it."""
         self._script = script
 
     def run(self, home: str, scope: str, frame: Mapping[str, Any], before: frozenset[Activation]) -> Iteration:
@@ -128,6 +136,7 @@ class _Walk:
         """Run a region: pass after pass, while an edge back to its header is live."""
         header, scope = outer.node["id"], outer.scope
         region, found = self.shape.regions[header], Passes()
+        self.regions.append(outer)
         past = outer.before
         number = 0
         while True:
@@ -216,7 +225,7 @@ class _Walk:
                     true = (b["id"] for b in config["branches"] if self._decide(b["expression"], a.frame) is True)
                     a.handle = next(true, "else")
                 case "flaky":
-                    self._flaky(a, planned_failure(self._script, a.node["id"], a.scope))
+                    self._flaky(a, planned_failure(self._script, a.node.get("shown", a.node["id"]), a.scope))
                 case "pick":
                     a.handle = planned_handle(config["handles"], a.node["id"], a.scope)
                 case _:
@@ -261,6 +270,9 @@ class _Walk:
         a.outcome = "open"
         repeats, policy = "while" in config, config.get("onItemError", "fail")
         items = [] if repeats else self._decide(config["source"], a.frame)
+        if "batchSize" in config and isinstance(items, list):
+            size = config["batchSize"]
+            items = [items[at : at + size] for at in range(0, len(items), size)]
         limit = config.get("maxIterations", 1_000 if repeats else 100_000)
         if not isinstance(items, list) or len(items) > limit:
             a.attempt = None  # the contract does not say whether a bad source is tried again

@@ -18,6 +18,7 @@ from anabranch.engine.rules.verify.check_log import check_log
 from anabranch.handlers.registry import builtin_types
 from tests.oracle.flaky import WithFlaky
 from tests.oracle.graphs import Case, cases, random_case
+from tests.oracle.mapped import expanded, expanded_log
 from tests.oracle.oracle import predict
 from tests.oracle.order import disorder
 from tests.oracle.prediction import Observed, Prediction, disagreements
@@ -74,7 +75,7 @@ def judge(case: Case, *, order: int, duplicate: bool, evaluations_max: int, is_o
     faults = check_log(run.state.plan, run.state.head, run.log)
     problems = [
         *disagreements(prediction, observed),
-        *(disorder(case.document, run.log) if is_ordered else ()),
+        *(disorder(expanded(case.document), expanded_log(case.document, run.log)) if is_ordered else ()),
         *map(str, faults),
     ]
     assert not problems, explain(

@@ -52,7 +52,7 @@ class Values:
             case "start":
                 return {"started": True, "inputReceived": activation.frame["input"]}
             case "flaky" | "pick":
-                return {"ok": node["id"]}
+                return {"ok": node.get("shown", node["id"])}
             case "condition":
                 return {"branch": activation.handle}
             case "cursor":

@@ -100,6 +100,9 @@ def _document(schema: Mapping[str, Any]) -> str:
         "A [`loop`](../nodes.md#loop) node repeats its body. An edge that leads back to an earlier node repeats what is between,"
         " as long as it is taken, and at most `maxPasses` times: [loops without a loop"
         " node](../nodes.md#loops-without-a-loop-node).\n",
+        "### Items\n",
+        "With `forEach` a node runs once for each item of a list, and its output is the list of what it came to: [mapped"
+        " nodes](../nodes.md#mapped-nodes).\n",
         "### Errors\n",
         "An execution that fails is retried. When the last attempt has failed, `errorHandling` decides:\n",
         "| value | what happens |\n|---|---|\n"
@@ -115,7 +118,7 @@ def _document(schema: Mapping[str, Any]) -> str:
         "## Fields of others\n",
         "A field whose name begins with `x-` belongs to another tool: it is stored and returned, at every level. Any other unknown"
         " field is stored too, with the warning `UNKNOWN_FIELD`."
-        f" {_listed(NODE_FIELDS_WITHOUT_EFFECT)} are reserved: a node runs as if they were not there (`FIELD_WITHOUT_EFFECT`).\n",
+        f" {_listed(NODE_FIELDS_WITHOUT_EFFECT)} is reserved: a node runs as if it were not there (`FIELD_WITHOUT_EFFECT`).\n",
         "## In an editor\n",
         "`anabranch schema --output workflow.schema.json` writes the JSON Schema of these files, with `--import` also for your own node"
         " types; [workflow.schema.json](workflow.schema.json) is that of the built-in ones. VS Code and others complete and check a"
@@ -246,7 +249,7 @@ def _templates() -> str:
         "| name | what it is |\n|---|---|\n"
         "| `ctx.input` | the run's input |\n"
         "| `ctx.NAME` | the output of the node with the `outputVariable` NAME |\n"
-        "| `ctx.item`, `ctx.index`, `ctx.count` | inside of a loop over a list: the item, its number from 0, and how many there are |\n"
+        "| `ctx.item`, `ctx.index`, `ctx.count` | inside of a loop over a list, and in a node with `forEach`: the item, its number from 0, and how many there are |\n"
         "| `ctx.index`, `ctx.results` | inside of a loop with `while`: the number of the iteration, and the values of those before it |\n"
         "| `secret.NAME` | a [secret](../secrets.md), in the fields that may have one; masked wherever it could come out |\n",
         f"The values below are those for this context: `{json.dumps(_CTX)}`.\n",

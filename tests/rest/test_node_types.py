@@ -134,6 +134,7 @@ async def test_a_type_of_a_users_own_comes_with_all_that_a_form_needs(served: Se
         "sideEffects": "external",
         "defaultTimeout": "1500ms",
         "container": None,
+        "mappable": True,
     }
     assert schema["properties"]["to"]["x-ui"] == {"placeholder": "Berlin", "order": 7}
     assert schema["properties"]["speed"]["x-ui"] == {"order": 1}

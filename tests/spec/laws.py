@@ -150,6 +150,7 @@ def _activation(activation: Activation) -> dict[str, Any]:
         else {
             "number": region.number,
             "again": region.is_again,
+            "positions": region.positions,
             "pass": None if region.open_pass is None else region.open_pass.path,
             "exits": [(number, output.raw) for number, output in region.exits.items()],
         },

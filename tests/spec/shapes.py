@@ -1,4 +1,4 @@
-"""Random small workflows for the specs: joins of both kinds, conditions, loops in loops, Ends, every error handling.
+"""Random small workflows for the specs: joins, conditions, loops in loops, mapped nodes, Ends, every error handling.
 
 Called by the properties in `test_any_order`. Nothing here is executed by handlers, so configs
 hold only what the rules themselves read.
@@ -78,6 +78,9 @@ class _Painter:
             node["outputVariable"] = rng.choice([None, "x", "y"])
             node["errorHandling"] = rng.choice(ENDINGS)
             node["retry"] = {"maxAttempts": rng.randint(1, 3)}
+        if kind == "set" and rng.random() < 0.2:
+            node |= {"forEach": "{{ctx.input}}", "concurrency": rng.randint(1, 3)}
+            node["onItemError"] = rng.choice(["fail", "collect", "skip"])
         if rng.random() < 0.3:
             node["joinMode"] = "any"
         return {field: value for field, value in node.items() if value is not None}

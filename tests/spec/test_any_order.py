@@ -106,8 +106,9 @@ class Weather:
     def result(self, node: str) -> NodeResult:
         """What the handler of a running attempt may come to."""
         rng = self._rng
-        node_id = scenario.place(node)[0]
-        planned = self._run.plan.nodes[node_id]
+        node_id, scope, _ = scenario.place(node)
+        planned = self._run.plan.node_at(node_id, scope)
+        assert planned is not None
         handle = rng.choice([None, None, *sorted(planned.handles)])
         output = {node_id: rng.randint(0, 9)} if planned.is_end else rng.choice([None, 1, "text", [1], {"k": 1}])
         if planned.loop is not None:
@@ -166,7 +167,8 @@ def finish(run: Scenario) -> None:
 
 
 def _kind_answer(run: Scenario, node: str) -> NodeResult:
-    planned = run.plan.nodes[scenario.place(node)[0]]
+    planned = run.plan.node_at(*scenario.place(node)[:2])
+    assert planned is not None
     if planned.loop is not None:
         return completed(node, [1] if planned.loop.mode == "forEach" else None)
     return completed(node, {}, handle="else" if planned.type == "condition" else None)

@@ -230,10 +230,10 @@ def test_fields_of_editors_and_of_the_server_are_not_warned_about():
 
 
 def test_fields_without_an_effect_are_warned_about_where_they_ask_for_one():
-    document = drawn(FINE, a={"batchSize": 5, "forEach": "{{ctx.input}}"}, b={"heartbeatTimeout": False, "pool": None})
+    document = drawn(FINE, a={"batchSize": 5, "pool": "fast"}, b={"heartbeatTimeout": False, "pool": None})
     assert [(each.code, each.pointer) for each in report(document).warnings] == [
+        ("FIELD_WITHOUT_EFFECT", "/nodes/1/pool"),
         ("FIELD_WITHOUT_EFFECT", "/nodes/1/batchSize"),
-        ("FIELD_WITHOUT_EFFECT", "/nodes/1/forEach"),
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from anabranch.engine.rules.verify.check_log import check_log
 from tests.spec.drawings import condition, drawn, loop, reads, report, warnings, writes
 from tests.spec.scenario import begun, cancel, completed, failed
 
@@ -178,3 +179,12 @@ def test_odd_loops_are_warned_about():
     )
     assert "no edge leads out of the loop at 'a'" in found.message
     assert ("FIELD_WITHOUT_EFFECT", "a") in warnings(drawn("start>a, a>b", a={"maxPasses": 3}))
+
+
+def test_a_loop_that_was_about_to_begin_is_skipped_where_its_iteration_fails():
+    edges = "start>each, each.loop>a, a>r, r.again>r, r.else>ask, a>ask, ask.again>ask, ask.else>each"
+    nodes = {"each": loop(onItemError="collect"), "ask": condition("again"), "r": condition("again", maxPasses=1)}
+    run = begun(drawn(edges, **nodes)).completed("each", output=["x"]).then(completed("each[0]/a"))
+    happened = run.when(completed("each[0]/r#1/r", handle="again"))
+    assert (happened.failures, happened.skips, happened.dispatches) == (["each[0]/r"], ["each[0]/ask"], [])
+    assert check_log(run.plan, run.head, run.log) == []

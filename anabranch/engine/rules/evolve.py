@@ -197,6 +197,8 @@ def _node_dispatched(state: InstanceState, event: Event) -> None:
     activation = scope.open.get(event.node_id)
     if activation is None:
         node = state.plan.nodes[event.node_id]
+        if node.item is not None:
+            node = node.within(scope.body)
         activation = Activation(node, scope, state.context_for(node, scope))
         scope.open[event.node_id] = activation
     activation.phase = _DISPATCHED
@@ -346,7 +348,7 @@ def _end_activation(state: InstanceState, event: Event) -> tuple[Scope, PlanNode
         if activation.loop is not None or activation.region is not None:
             state.unfinished.pop((event.node_id, event.scope), None)
     scope.ended.add(event.node_id)
-    return scope, state.plan.nodes[event.node_id]
+    return scope, state.plan.nodes[event.node_id].within(scope.body)
 
 
 def _answered(state: InstanceState, node: PlanNode, event: Event) -> None:

@@ -330,17 +330,17 @@ class History:
             began_at = None if before is None else self._times.get(before)
         if event.scope != self._latest_scope:
             self._latest_scope = event.scope
-            self._note_iteration(event.scope)
+            self._note_iteration(event.node_id, event.scope)
         activation = Activation(event.node_id, event.scope, event.seq, began_at, mark)
         activation.attempt_began_at = event.created_at if type_ is _WAITING else began_at
         activation.has_iterated = activation.place in self._iterated if self._iterated else False
         return activation
 
-    def _note_iteration(self, scope: str) -> None:
+    def _note_iteration(self, node_id: str, scope: str) -> None:
         scope = base_of(scope)
         if scope.endswith("]"):
             loop = self.open.get(loop_of(scope))
-            if loop is not None:
+            if loop is not None and loop.node_id != node_id:  # the items of a mapped node are no exit of it
                 loop.has_iterated = True
 
     def _waits(self, activation: Activation, event: Event) -> None:

@@ -8,15 +8,18 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from anabranch.engine.rules.events import DONE_HANDLE, LOOP_HANDLE
-from anabranch.engine.rules.graph.loop_config import ITERATIONS_MAX_FOR_EACH, is_while
+from anabranch.engine.rules.graph.loop_config import (
+    BATCH_SIZE_MAX,
+    CONCURRENCY_MAX,
+    ITERATIONS_MAX_FOR_EACH,
+    batches_of,
+    is_while,
+)
 from anabranch.engine.rules.templates.budget import Work
 from anabranch.errors import NonRetryable
 from anabranch.handlers.condition_fields import expect_expression
 from anabranch.handlers.config_fields import x_ui
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
-
-# 10,000 iterations open at once is what one instance's memory is dimensioned for.
-CONCURRENCY_MAX = 10_000
 
 # 1,000,000 iterations: ten times the default; their rows alone are more than one run should have.
 ITERATIONS_MAX = 1_000_000
@@ -63,6 +66,15 @@ class LoopConfig(NodeConfig):
         " (`collect`), or leave it out (`skip`).",
         json_schema_extra=x_ui(placeholder="fail"),
     )
+    batch_size: int | None = Field(
+        None,
+        alias="batchSize",
+        title="Batch size",
+        ge=1,
+        le=BATCH_SIZE_MAX,
+        description="With it an iteration gets a list of at most so many items as `ctx.item`, instead of one item.",
+        json_schema_extra=x_ui(placeholder="1", advanced=True, show_if={"/mode": [None, "forEach"]}),
+    )
     iterations_max: int | None = Field(
         None,
         alias="maxIterations",
@@ -89,6 +101,8 @@ class LoopConfig(NodeConfig):
         fits = written.get("source") is None if is_while(written) else "source" in written
         if has_condition != is_while(written) or not fits:
             raise ValueError("a loop has either a source (mode forEach) or a while (mode while)")
+        if has_condition and written.get("batchSize") is not None:
+            raise ValueError("a loop with a while has no items, and no batchSize")
         return written
 
 
@@ -99,10 +113,12 @@ def evaluate(config: LoopConfig, context: Mapping[str, Any], work: Work) -> tupl
     source = config.source
     if not isinstance(source, list):
         raise NonRetryable("the source of the loop is not a list", code="LOOP_SOURCE_NOT_A_LIST")
+    items = batches_of(source, config.batch_size)
     limit = config.iterations_max or ITERATIONS_MAX_FOR_EACH
-    if len(source) > limit:
-        raise NonRetryable(f"the source has {len(source)} items, maxIterations is {limit}", code="LOOP_LIMIT")
-    return source, None
+    if len(items) > limit:
+        what = "items" if config.batch_size is None else "batches"
+        raise NonRetryable(f"the source has {len(items)} {what}, maxIterations is {limit}", code="LOOP_LIMIT")
+    return items, None
 
 
 SPEC = HandlerSpec(

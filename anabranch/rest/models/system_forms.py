@@ -45,6 +45,7 @@ class NodeTypeSummary(Answer):
     sideEffects: Literal["none", "external", "unknown"]
     defaultTimeout: str | None
     container: str | None = Field(description="The handle that leads into the body which the node is the frame of.")
+    mappable: bool = Field(description="May a node of the type have `forEach`?")
 
 
 class NodeTypeList(Answer):

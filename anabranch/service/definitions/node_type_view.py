@@ -18,6 +18,7 @@ from anabranch.engine.rules.graph.document import (
     PASSES_MAX_DEFAULT,
     VARIABLE_LENGTH_MAX,
 )
+from anabranch.engine.rules.graph.loop_config import BATCH_SIZE_MAX, CONCURRENCY_MAX, NEVER_MAPPED, ON_ITEM_ERROR
 from anabranch.engine.rules.graph.node_types import NodeType, NodeTypes
 
 _DURATION = {"type": ["string", "number"]}
@@ -159,6 +160,38 @@ NODE_FIELDS_SCHEMA: Mapping[str, Any] = {
             "default": PASSES_MAX_DEFAULT,
             "x-ui": {"group": "Flow", "order": 12, "advanced": True, "template": False},
         },
+        "forEach": {
+            "type": ["string", "array", "null"],
+            "title": "For each",
+            "description": "A list, or a template that gives one: the node runs once for each item, with `ctx.item` and"
+            " `ctx.index`, and its output is the list of what it came to. Not of nodes that decide how a run goes on.",
+            "x-ui": {"group": "Items", "order": 13, "widget": "expression", "placeholder": "{{ ctx.rows }}"},
+        },
+        "concurrency": {
+            "type": ["integer", "null"],
+            "minimum": 1,
+            "maximum": CONCURRENCY_MAX,
+            "title": "Items at once",
+            "description": "With `forEach`: how many items may be under way at once.",
+            "default": 1,
+            "x-ui": {"group": "Items", "order": 14, "template": False},
+        },
+        "onItemError": {
+            "enum": [*ON_ITEM_ERROR, None],
+            "title": "On item error",
+            "description": "With `forEach`: what a failed item does: `fail` the node, put its error in the list"
+            " (`collect`), or leave it out (`skip`).",
+            "default": "fail",
+            "x-ui": {"group": "Items", "order": 15, "template": False},
+        },
+        "batchSize": {
+            "type": ["integer", "string", "null"],
+            "minimum": 1,
+            "maximum": BATCH_SIZE_MAX,
+            "title": "Batch size",
+            "description": "With `forEach`: `ctx.item` is a list of at most so many items, instead of one item.",
+            "x-ui": {"group": "Items", "order": 16, "template": False},
+        },
         "disabled": {
             "type": ["boolean", "null"],
             "title": "Disabled",
@@ -208,6 +241,7 @@ def _as_json(node_type: NodeType) -> dict[str, Any]:
         "sideEffects": described.side_effects,
         "defaultTimeout": None if timeout_ms is None else _duration(timeout_ms),
         "container": described.container,
+        "mappable": node_type.type not in NEVER_MAPPED,
     }
 
 

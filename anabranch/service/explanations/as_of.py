@@ -80,6 +80,8 @@ class RunAsOf:
             for edge in self.edges:
                 self._into[edge.target].append(edge)
         node, body = self.plan.nodes[node_id], self.body_of(scope)
+        if node.item is not None and body is node.item.home:
+            return  # its loop has begun it
         if node.region is not None and body is node.home:
             place = place_of(scope)
             if place.index > 1:

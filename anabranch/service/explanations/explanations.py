@@ -14,6 +14,7 @@ from anabranch.engine.plans import PlanCache
 from anabranch.engine.ports import InstanceRow, Store
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.drawn.drawn_state import InstanceState
+from anabranch.engine.rules.drawn.scopes import is_item_of
 from anabranch.engine.rules.graph.document import GraphEdge, parse
 from anabranch.engine.rules.graph.plan import Plan
 from anabranch.engine.rules.history import Activation
@@ -106,8 +107,10 @@ class Explanations:
         run = await self._run(row, row.last_seq)
         reached = [each for (node, at), each in run.activations.items() if node == node_id and scope in (None, at)]
         if reached:
-            run = await self._run(row, reached[0].first_seq)
-            scope = reached[0].scope
+            # Of a mapped node that of an item, which its config is read in.
+            first = next((each for each in reached if is_item_of(node_id, each.scope)), reached[0])
+            run = await self._run(row, first.first_seq)
+            scope = first.scope
         state, plan = run.state, run.plan
         assert isinstance(state, InstanceState), "a drawn run has the state of one"
         assert isinstance(plan, Plan), "and a plan"

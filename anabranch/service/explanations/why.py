@@ -74,7 +74,7 @@ def why_node(run: RunAsOf, node_id: str, scope: str, *, worker: str | None = Non
         "decidedBy": [],
         "omitted": False,
     }
-    node = run.plan.nodes[node_id] if isinstance(run.plan, Plan) else None
+    node = run.plan.node_at(node_id, scope) if isinstance(run.plan, Plan) else None
     if node is not None and _fits(run, node, scope):
         answer["edges"] = [_edge(run, edge, source_scope) for edge, source_scope in run.incoming(node_id, scope)]
     if activation is None:
@@ -230,7 +230,7 @@ def _reasons_of_unreached(
             if source is not None:
                 reason["why"] = _reasons_of_open(run, source, budget, worker, depth - 1)
             else:
-                further = run.plan.nodes[source_id] if isinstance(run.plan, Plan) else None
+                further = run.plan.node_at(source_id, source_scope) if isinstance(run.plan, Plan) else None
                 reason["why"] = _reasons_of_unreached(run, further, source_scope, budget, worker, depth - 1)
         reasons.append(reason)
     return reasons
@@ -324,8 +324,8 @@ def _decider(run: RunAsOf, source: Activation, handle: str) -> _Json:
 def _condition(run: RunAsOf, source: Activation, handle: str) -> _Json:
     """The expression that decided and its value then: of the edge's branch, otherwise of the branch that was taken."""
     assert isinstance(run.plan, Plan), "only drawn runs have conditions"
-    node, context = run.plan.nodes[source.node_id], run.contexts.get(source.place)
-    if node.type != CONDITION_TYPE or context is None:
+    node, context = run.plan.node_at(*source.place), run.contexts.get(source.place)
+    if node is None or node.type != CONDITION_TYPE or context is None:
         return {}
     evaluated: dict[str, _Json] = {}
     for branch in node.config.get("branches", ()):

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from anabranch.engine.rules.drawn.scopes import is_item_of
 from anabranch.engine.rules.events import LOOP_HANDLE
 from anabranch.engine.rules.graph.document import parse
 from anabranch.engine.rules.graph.plan import Plan, PlanNode
@@ -127,7 +128,8 @@ def pins_from(activations: Iterable[Activation], wanted: frozenset[str], plan: P
     for activation in activations:
         if activation.node_id == origin.node_id and scope is None:
             scope = activation.scope
-        if activation.node_id in wanted and activation.leaves_value:
+        is_item = is_item_of(activation.node_id, activation.scope)  # of a mapped node the whole list is pinned
+        if activation.node_id in wanted and activation.leaves_value and not is_item:
             known = found.get(activation.node_id)
             if known is None or (scope is not None and _is_around(activation.scope, scope)):
                 found[activation.node_id] = activation

@@ -65,7 +65,10 @@ def activations_of(
     rows = {mark.latest_row for mark in marks if mark is not None}
     times = {row: record.events[row - 1].created_at for row in rows if row is not None}
     next_seq = firsts[page[-1]].seq if len(page) < len(after) else None
-    iterated = frozenset(loop_of(base) for _, scope in firsts if (base := base_of(scope)).endswith("]"))
+    loops = ((loop_of(base), node_id) for node_id, scope in firsts if (base := base_of(scope)).endswith("]"))
+    iterated = frozenset(
+        loop for loop, node_id in loops if loop[0] != node_id
+    )  # a mapped node has no exit to its items
     return ActivationPage([events[seq] for seq in sorted(events)], times, next_seq, iterated)
 
 

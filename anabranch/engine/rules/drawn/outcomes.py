@@ -10,7 +10,7 @@ from __future__ import annotations
 from anabranch.engine.rules.commands import AwaitChild, Dispatch
 from anabranch.engine.rules.drawn.drawn_state import Activation, LoopRun, RegionRun, Scope, error_of
 from anabranch.engine.rules.drawn.scopes import depth_of, pass_path
-from anabranch.engine.rules.events import DEFAULT_HANDLE, DONE_HANDLE, EventType
+from anabranch.engine.rules.events import DEFAULT_HANDLE, EventType
 from anabranch.engine.rules.evolve import failure_handle
 from anabranch.engine.rules.payloads import ChildAwaited, DelayStarted, LoopOpened, NodeFailed
 from anabranch.engine.rules.shared.decisions import (
@@ -239,7 +239,7 @@ def go_on(builder: DrawnDecisionBuilder, activation: Activation) -> None:
             abandon(builder, scope)
         fail(builder, activation, run.error)
     elif not run.open:
-        complete(builder, activation, run.output(), DONE_HANDLE)
+        complete(builder, activation, run.output(), spec.done_handle)
 
 
 def _pass_again(builder: DrawnDecisionBuilder, activation: Activation, run: RegionRun) -> None:

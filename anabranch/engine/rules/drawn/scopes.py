@@ -52,6 +52,11 @@ def pass_path(header: str, scope: str, number: int) -> str:
     return f"{scope}/{header}#{number}" if scope else f"{header}#{number}"
 
 
+def is_item_of(node_id: str, path: str) -> bool:
+    """Is it an iteration of the loop with this id? The body of a mapped node has its id, too."""
+    return path.endswith("]") and place_of(path).node_id == node_id
+
+
 def depth_of(path: str) -> int:
     """How many loops and regions enclose a scope."""
     return path.count("[") + path.count("#")

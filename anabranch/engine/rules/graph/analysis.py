@@ -13,7 +13,7 @@ from typing import Any
 from anabranch.engine.rules.events import ERROR_HANDLE
 from anabranch.engine.rules.graph.document import Graph, GraphEdge, GraphNode
 from anabranch.engine.rules.graph.flow import Flow
-from anabranch.engine.rules.graph.loop_config import LOOP_TYPE, is_while
+from anabranch.engine.rules.graph.loop_config import FOR_EACH, LOOP_TYPE, is_while
 from anabranch.engine.rules.graph.node_facts import NodeFacts
 from anabranch.engine.rules.graph.node_types import NodeType
 from anabranch.engine.rules.graph.structure import Structure, loops_around
@@ -55,6 +55,8 @@ def analysis_of(graph: Graph, facts: NodeFacts, structure: Structure, aspects: C
 
 def _ordered(node: GraphNode, node_type: NodeType, handles: frozenset[str]) -> list[str]:
     """Its handles in the order in which the type gives them, `error` last."""
+    if node.mapping is not None:
+        return sorted(handles)
     own = [handle for handle in dict.fromkeys(node_type.handles(node.config)) if handle != ERROR_HANDLE]
     return [*own, ERROR_HANDLE] if ERROR_HANDLE in handles else own
 
@@ -65,10 +67,11 @@ def _references(node: GraphNode) -> Iterator[dict[str, Any]]:
     config = node.config
     if node.type in CODE_TYPES:
         config = {name: value for name, value in config.items() if name != CODE_FIELD}
-    for pointer, text in texts_in(config):
+    written = {"config": config} if node.mapping is None else {FOR_EACH: node.mapping["source"], "config": config}
+    for pointer, text in texts_in(written):
         for reference in context_references(text):
             yield {
-                "pointer": f"/config{pointer}",
+                "pointer": pointer,
                 "start": utf16_place(text, reference.start),
                 "end": utf16_place(text, reference.end),
                 "path": list(reference.path),
@@ -124,8 +127,9 @@ class _Variables:
     def of(self, node_id: str) -> dict[str, Any]:
         """`variables` of a node; for a loop also `iteration`: what its `while` and `yield` can read."""
         loops = loops_around(node_id, self._structure.homes)
-        found = {"variables": self._given(loops) | self._written(node_id)}
         node = self._graph.nodes[node_id]
+        mapped = [] if node.mapping is None else [node_id]
+        found = {"variables": self._given([*mapped, *loops]) | self._written(node_id)}
         if node.type == LOOP_TYPE:
             inside = {
                 variable: self._variable(_MAYBE, [writer])
@@ -160,9 +164,10 @@ class _Variables:
         if node_type is None or node.disabled or fails_well:
             return {}
         try:
-            return node_type.description.output_schema(node.config)
+            schema = node_type.description.output_schema(node.config)
         except Exception:  # noqa: BLE001 -- a config that is wrong, or other people's code
             return {}
+        return schema if node.mapping is None else {"type": "array"}
 
     def _given(self, loops: list[str]) -> dict[str, Any]:
         """The names that the engine provides: the input, and inside loops those of the innermost loop of each kind."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from anabranch.engine.rules.events import ERROR_HANDLE
+from anabranch.engine.rules.events import DEFAULT_HANDLE, DONE_HANDLE, ERROR_HANDLE
 from anabranch.engine.rules.graph.document import Graph, GraphEdge, GraphNode, parse
 from anabranch.engine.rules.graph.loop_config import CURSOR_TYPE, LOOP_TYPE, concurrency, is_while, iterations_max
 from anabranch.engine.rules.graph.node_facts import handles_of
@@ -98,23 +99,49 @@ class _Compiler:
         self._connect_regions()
         self._fill_bodies()
         assert graph.start is not None
-        return Plan(
+        plan = Plan(
             nodes=self._nodes,
             start=self._nodes[graph.start.id],
             root=self._bodies[None],
-            needs=tuple(sorted({node.type for node in self._nodes.values() if node.given is None} - BUILTIN_TYPES)),
             deadline_ms=graph.deadline_ms,
             retention_ms=graph.retention_ms,
             input_schema=graph.input_schema,
         )
+        plan.needs = tuple(sorted(plan.types - BUILTIN_TYPES))
+        return plan
 
     def _node(self, written: GraphNode) -> PlanNode:
-        used = {edge.handle for edge in self._outgoing[written.id]}
-        handles, default_timeout_ms = self._facts(written, used)
         home = self._bodies[self._structure.homes[written.id]]
         around = self._structure.regions.around(written.id)
         if around and around[0] != written.id:
             home = self._regions[around[0]].body
+        node = self._made(written, home) if written.mapping is None else self._mapped(written, written.mapping, home)
+        if around and around[0] == written.id:
+            outer = self._regions[around[1]].body if len(around) > 1 else home
+            node.home = Body(loop=None, header=node, outer=outer)
+            node.region = self._regions[written.id] = PlanRegion(node.home, written.max_passes)
+        node.given = self._given(written, node)
+        if node.given is not None:
+            node.evaluate = None
+        return node
+
+    def _mapped(self, written: GraphNode, mapping: Mapping[str, Any], home: Body) -> PlanNode:
+        """A loop over the list of the node, and the node as it runs for one item."""
+        loop = replace(written, type=LOOP_TYPE, config=mapping, timeout_ms=None, heartbeat_ms=None)
+        node = self._made(loop, home)
+        node.handles, node.exits = frozenset({DEFAULT_HANDLE, ERROR_HANDLE}), frozenset({DEFAULT_HANDLE})
+        body = Body(loop=node)
+        once = replace(written, mapping=None, output_variable=None, join_any=False, error_handling="continue")
+        item = self._made(once, body)
+        item.has_error_edge = False  # the edges of the node leave its loop
+        item.in_count, item.is_sink = 1, True
+        body.nodes, body.entries, body.first = (item,), ((item, 1),), (item,)
+        node.item, node.loop = item, _loop_spec(mapping, body, done_handle=DEFAULT_HANDLE)
+        return node
+
+    def _made(self, written: GraphNode, home: Body) -> PlanNode:
+        used = {edge.handle for edge in self._outgoing[written.id]}
+        handles, default_timeout_ms = self._facts(written, used)
         node = PlanNode(
             id=written.id,
             type=written.type,
@@ -131,13 +158,9 @@ class _Compiler:
             has_error_edge=ERROR_HANDLE in used,
             evaluate=self._evaluator(written) if self._evaluates else None,
         )
-        if around and around[0] == written.id:
-            outer = self._regions[around[1]].body if len(around) > 1 else home
-            node.home = Body(loop=None, header=node, outer=outer)
-            node.region = self._regions[written.id] = PlanRegion(node.home, written.max_passes)
         if written.type == "start":
             node.output_bytes_max = START_OUTPUT_BYTES_MAX
-        if written.type == LOOP_TYPE:
+        if written.type == LOOP_TYPE and written.mapping is None:
             body = self._bodies[written.id] = Body(loop=node)
             node.loop = _loop_spec(written.config, body)
         elif written.type == CURSOR_TYPE:
@@ -147,9 +170,6 @@ class _Compiler:
             node.terminate = written.config.get("terminate") is True
             name = written.config.get("name")
             node.end_name = name if isinstance(name, str) else None
-        node.given = self._given(written, node)
-        if node.given is not None:
-            node.evaluate = None
         return node
 
     def _given(self, written: GraphNode, node: PlanNode) -> GivenResult | None:
@@ -266,7 +286,7 @@ class _Compiler:
                 body.first = tuple(node for node, count in body.entries if node.join_any or node.in_count == count)
 
 
-def _loop_spec(config: Mapping[str, Any], body: Body) -> LoopSpec:
+def _loop_spec(config: Mapping[str, Any], body: Body, *, done_handle: str = DONE_HANDLE) -> LoopSpec:
     repeats = is_while(config)
     return LoopSpec(
         mode="while" if repeats else "forEach",
@@ -276,6 +296,7 @@ def _loop_spec(config: Mapping[str, Any], body: Body) -> LoopSpec:
         condition=_template(config.get("while")) if repeats else None,
         yields=_template(config.get("yield")),
         body=body,
+        done_handle=done_handle,
     )
 
 

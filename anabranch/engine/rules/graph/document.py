@@ -24,6 +24,7 @@ from anabranch.engine.rules.graph.known_fields import (
     SERVER_FIELDS,
     WORKFLOW_FIELDS,
 )
+from anabranch.engine.rules.graph.loop_config import FOR_EACH, MAPPING_FIELDS, NEVER_MAPPED, is_list_or_template
 from anabranch.engine.rules.graph.node_types import NodeTypes, config_fields
 from anabranch.engine.rules.graph.problems import Problem, kind_of, pointer_to, quoted
 from anabranch.engine.rules.graph.source_texts import plain, refuse_large_texts
@@ -99,6 +100,10 @@ class GraphNode:
     max_passes: int = PASSES_MAX_DEFAULT
     """How often a loop that begins at the node runs at most."""
     max_passes_written: bool = False
+    for_each: Any = None
+    """What the document says of that, right or wrong."""
+    mapping: Mapping[str, Any] | None = None
+    """Of a mapped node: the config of the loop that it is the body of. None: it runs once."""
     disabled: bool = False
     """It completes at once, unexecuted. Never of `start`."""
     disabled_written: Any = None
@@ -320,6 +325,7 @@ class _Reader(FieldReader):
             value, "heartbeatTimeout", node.pointer, code="BAD_TIMEOUT", node_id=node.id
         )
         self._max_passes(value, node)
+        self._mapping(value, node)
         try:
             node.retry = RetryPolicy.parse(value.get("retry"))
         except ValueError as refusal:
@@ -335,6 +341,20 @@ class _Reader(FieldReader):
             return
         message = f"maxPasses must be a whole number from 1 to {PASSES_MAX}, not {quoted(given)}"
         self.error("BAD_MAX_PASSES", message, node.pointer + "/maxPasses", node_id=node.id)
+
+    def _mapping(self, value: dict[str, Any], node: GraphNode) -> None:
+        """`forEach` and what belongs to it; the type `loop` checks these as its own config."""
+        source = node.for_each = value.get(FOR_EACH)
+        fields = {name: value[name] for name in MAPPING_FIELDS if value.get(name) is not None}
+        if source is None:
+            for name in fields:
+                in_config = name in self._config_fields(node.type)
+                hint = f"{name!r} belongs in the node's config." if in_config else "Add `forEach`, or remove it."
+                message = f"`{name}` of {quoted(node.id)} has no effect without `forEach`"
+                problem = Problem("FIELD_WITHOUT_EFFECT", message, f"{node.pointer}/{name}", node.id, hint=hint)
+                self._graph.warnings.append(problem)
+        elif node.type not in NEVER_MAPPED and is_list_or_template(source):
+            node.mapping = {"source": source, **fields}
 
     def _output_variable(self, value: dict[str, Any], node: GraphNode) -> str | None:
         name = self.text(value, "outputVariable", node.pointer, node_id=node.id)

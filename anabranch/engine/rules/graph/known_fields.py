@@ -23,6 +23,10 @@ NODE_FIELDS = frozenset(
         "timeout",
         "heartbeatTimeout",
         "maxPasses",
+        "forEach",
+        "concurrency",
+        "onItemError",
+        "batchSize",
         "position",
         "disabled",
     }
@@ -36,15 +40,7 @@ IDENTITY_FIELDS = frozenset({"workflowID", "kind"})
 SERVER_FIELDS = IDENTITY_FIELDS | {"version", "runCounts", "createdAt", "updatedAt"}
 """Fields of answers that are no part of a document: clients need not remove them before a save."""
 
-NODE_FIELDS_WITHOUT_EFFECT = frozenset(
-    {
-        "forEach",
-        "concurrency",
-        "onItemError",
-        "batchSize",
-        "pool",
-    }
-)
+NODE_FIELDS_WITHOUT_EFFECT = frozenset({"pool"})
 """Reserved for behaviour that this version does not have: stored, and warned about, for the node runs without it."""
 
 EXTENSION_PREFIX = "x-"

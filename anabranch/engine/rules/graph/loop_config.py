@@ -1,11 +1,13 @@
-"""The config of a loop node, with its defaults; the names of the types that repeat.
+"""The config of a loop node, with its defaults; the names of the types that repeat; what a mapped node is.
 
-Pure. Used by `warnings` (how often can it repeat?) and `compile` (how does it iterate?).
+A *mapped* node (`forEach`) runs once for each item of a list: it is compiled into a loop with itself as the body.
+
+Pure. Used by `document` (is it mapped?), `warnings` (how often can it repeat?) and `compile` (how does it iterate?).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 LOOP_TYPE = "loop"
@@ -16,8 +18,20 @@ CURSOR_TYPE = "cursor"
 CURSOR_POSITION = "__position"
 """The name in the context of a cursor under which it finds how many items it has handed out in the passes so far."""
 
+FOR_EACH = "forEach"
+MAPPING_FIELDS = ("concurrency", "onItemError", "batchSize")
+"""Beside `forEach`: the fields of a mapped node, which its loop has by the same names in its config."""
+
+NEVER_MAPPED = frozenset({"start", "end", "condition", CURSOR_TYPE, LOOP_TYPE})
+"""These decide how a run goes on, so that they cannot stand for many."""
+
 # 100,000 items: each iteration leaves rows; split larger work into child runs.
 ITERATIONS_MAX_FOR_EACH = 100_000
+
+# 10,000 iterations open at once is what one instance's memory is dimensioned for.
+CONCURRENCY_MAX = 10_000
+
+ON_ITEM_ERROR = ("fail", "collect", "skip")
 
 # 100,000 items: as many as a loop has iterations.
 BATCH_SIZE_MAX = 100_000
@@ -46,3 +60,13 @@ def whole_number(config: Mapping[str, Any], name: str, default: int) -> int:
     """The integer in a field; the default if the field is absent or not an integer."""
     value = config.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) else default
+
+
+def is_list_or_template(source: Any) -> bool:
+    """May it be what `forEach` goes through? What a template gives is known when it is resolved."""
+    return isinstance(source, list) or (isinstance(source, str) and "{{" in source)
+
+
+def batches_of(items: Sequence[Any], size: int | None) -> Sequence[Any]:
+    """The items as they are, or lists of at most so many of them."""
+    return items if size is None else [items[at : at + size] for at in range(0, len(items), size)]

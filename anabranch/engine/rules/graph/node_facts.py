@@ -7,13 +7,14 @@ about handles. If a type raises, that is a problem of the node.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from anabranch.deferred import deferred
 from anabranch.engine.rules.events import DEFAULT_HANDLE, ELSE_HANDLE, ERROR_HANDLE
 from anabranch.engine.rules.graph.document import Graph, GraphNode
 from anabranch.engine.rules.graph.known_fields import NODE_FIELDS, did_you_mean
+from anabranch.engine.rules.graph.loop_config import FOR_EACH, LOOP_TYPE
 from anabranch.engine.rules.graph.node_types import ConfigProblem, NodeType, NodeTypes, config_fields
 from anabranch.engine.rules.graph.problems import Problem, pointer_to, quoted
 
@@ -57,6 +58,8 @@ def facts_of(graph: Graph, node_types: NodeTypes) -> NodeFacts:
         if node.type not in schemas:
             schemas[node.type] = json_schema.ValueSchema(node_type.config_schema)
         problems = list(_config_problems(node, node_type, schemas[node.type]))
+        if node.mapping is not None:
+            problems += _mapping_problems(node, node.mapping, node_types)
         facts.problems.extend(problems)
         if any(problem.code in ("CONFIG_INVALID", "NODE_TYPE_BROKEN") for problem in problems):
             continue  # a type need not handle a config that violates its own schema
@@ -65,7 +68,12 @@ def facts_of(graph: Graph, node_types: NodeTypes) -> NodeFacts:
 
 
 def handles_of(node: GraphNode, node_type: NodeType) -> frozenset[str]:
-    """All handles of the node, with `error` if the type has it. Passes on exceptions of the type."""
+    """All handles of the node, with `error` if the type has it. Passes on exceptions of the type.
+
+    A mapped node has none of the handles that it leaves by for one item.
+    """
+    if node.mapping is not None:
+        return frozenset({DEFAULT_HANDLE, ERROR_HANDLE})
     handles = frozenset(node_type.handles(node.config))
     return handles | {ERROR_HANDLE} if node_type.has_error_handle else handles
 
@@ -102,6 +110,18 @@ def _config_problems(node: GraphNode, node_type: NodeType, schema: json_schema.V
         yield Problem(code, message, place + pointer, node.id, range=range_[0] if range_ else None)
     if node.type == "condition":
         yield from _branch_problems(node, known={place + answer[1] for answer in answers})
+
+
+def _mapping_problems(node: GraphNode, mapping: Mapping[str, Any], node_types: NodeTypes) -> Iterator[Problem]:
+    """What the type `loop` finds wrong with the fields of a mapped node, which are the config of its loop."""
+    loop_type = node_types.get(LOOP_TYPE)
+    if loop_type is None:
+        return
+    loop, place = replace(node, type=LOOP_TYPE, config=mapping), node.pointer + "/config"
+    for problem in _config_problems(loop, loop_type, json_schema.ValueSchema(loop_type.config_schema)):
+        pointer = problem.pointer.removeprefix(place).replace("/source", f"/{FOR_EACH}", 1)
+        message = problem.message.replace("the config of", "the items of", 1)
+        yield replace(problem, pointer=node.pointer + pointer, message=message)
 
 
 def _branch_problems(node: GraphNode, *, known: set[str]) -> Iterator[Problem]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from anabranch.engine.rules.drawn.scopes import is_item_of
 from anabranch.engine.rules.events import DEFAULT_HANDLE, DONE_HANDLE, ELSE_HANDLE
 from anabranch.engine.rules.graph.loop_config import CURSOR_TYPE, LOOP_TYPE
 from anabranch.engine.rules.shared.retry import RetryPolicy
@@ -71,6 +72,8 @@ class LoopSpec:
     yields: Template | None
     """The `yield` template: the value of an iteration, resolved in its final context."""
     body: Body
+    done_handle: str = DONE_HANDLE
+    """The handle that it leaves by once all iterations have ended."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,6 +174,9 @@ class PlanNode:
     is_sink: bool = False
     """No edge leaves it at all (back edges included): its output may be its iteration's value."""
     loop: LoopSpec | None = None
+    """Of a loop, and of a mapped node as a whole."""
+    item: PlanNode | None = None
+    """Of a mapped node as a whole: the node as it runs for one item, which is all that its loop has in its body."""
     is_cursor: bool = False
     """It hands out batches of a list, and is told how many items it has handed out before."""
     is_end: bool = False
@@ -186,7 +192,11 @@ class PlanNode:
     @property
     def ignored_handle(self) -> str:
         """The handle that is live when a failure is ignored, and of a disabled node."""
-        return ignored_handle(self.type)
+        return DEFAULT_HANDLE if self.item is not None else ignored_handle(self.type)
+
+    def within(self, body: Body) -> PlanNode:
+        """The node as it runs in a body: for one item in that of a mapped node."""
+        return self.item if self.item is not None and self.item.home is body else self
 
 
 @dataclass(slots=True, eq=False)
@@ -203,3 +213,16 @@ class Plan:
     """`workflowOptions.deadline`: counted from max(createdAt, availableAt)."""
     retention_ms: int | None = None
     input_schema: Mapping[str, Any] | None = field(default=None)
+
+    def node_at(self, node_id: str, scope: str) -> PlanNode | None:
+        """The node as it runs in a scope; None if it cannot be reached."""
+        node = self.nodes.get(node_id)
+        if node is None or node.item is None or not is_item_of(node_id, scope):
+            return node
+        return node.item
+
+    @property
+    def types(self) -> frozenset[str]:
+        """The types of its nodes, but for those that are not executed."""
+        nodes = (node for node in self.nodes.values() if node.given is None)
+        return frozenset(node.type if node.item is None else node.item.type for node in nodes)

@@ -41,6 +41,8 @@ REFUSALS: Mapping[str, str] = {
     "CYCLE": "Nodes lead back to themselves, and edges from outside lead to more than one of them.",
     "LOOPS_TOO_DEEP": "More than 50 loops without a loop node are inside each other.",
     "BAD_MAX_PASSES": "A `maxPasses` that is no whole number from 1 to 100,000.",
+    "BAD_FOR_EACH": "A `forEach` that is neither a list nor a template.",
+    "FOR_EACH_NOT_ALLOWED": "A `forEach` of a start, an end, a condition, a cursor or a loop.",
     "LOOP_BORDER": "An edge enters or leaves the body of a loop other than through the loop node.",
     "BAD_OUTPUT_VARIABLE": "An output variable is not an identifier, or a reserved one.",
     "RESERVED_BRANCH_ID": "A branch is called `default`, `else` or `error`, which name other handles.",
@@ -58,7 +60,7 @@ REFUSALS: Mapping[str, str] = {
 WARNINGS: Mapping[str, str] = {
     "REFERENCE_MISSING": "A node names a workflow, saved query or secret that is not there yet.",
     "UNKNOWN_FIELD": "A field that has no meaning where it stands; it is stored, and has no effect.",
-    "FIELD_WITHOUT_EFFECT": "A field that is reserved for behaviour which this version does not have.",
+    "FIELD_WITHOUT_EFFECT": "A field that has no effect: reserved, or without the one that it belongs to.",
     "INPUT_NOT_IN_SCHEMA": "A template reads a field of the input that the `inputSchema` does not have.",
     "UNREACHABLE_NODE": "No way leads from start to the node; it will not run.",
     "PARALLEL_WRITERS": "Nodes that may run at the same time write one variable; the later one wins.",

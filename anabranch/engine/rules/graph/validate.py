@@ -15,6 +15,7 @@ from typing import Any
 from anabranch.engine.rules.graph.analysis import analysis_of
 from anabranch.engine.rules.graph.document import DOCUMENT_BYTES_MAX, TITLE_LENGTH_MAX, Graph, parse
 from anabranch.engine.rules.graph.fixes import fixes_of
+from anabranch.engine.rules.graph.loop_config import FOR_EACH, NEVER_MAPPED, is_list_or_template
 from anabranch.engine.rules.graph.node_facts import NodeFacts, facts_of
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.graph.problems import Problem, quoted
@@ -116,6 +117,7 @@ def _validated(document: Any, node_types: NodeTypes) -> tuple[Report, tuple[Grap
         *graph.errors,
         *facts.problems,
         *_disabled_problems(graph),
+        *_mapping_problems(graph),
         *_handle_problems(graph, facts),
         *structure.problems,
     )
@@ -193,10 +195,30 @@ def _disabled_problems(graph: Graph) -> Iterator[Problem]:
             yield Problem("START_DISABLED", "the start node cannot be disabled", place, node.id, hint=hint)
 
 
+def _mapping_problems(graph: Graph) -> Iterator[Problem]:
+    """What is refused of `forEach`. Asked at save alone, too."""
+    for node in graph.nodes.values():
+        written, place = node.for_each, f"{node.pointer}/{FOR_EACH}"
+        if written is None:
+            continue
+        if node.type in NEVER_MAPPED:
+            message = (
+                f"{quoted(node.id)} cannot run for each item: a node of the type {quoted(node.type)} has no `forEach`"
+            )
+            hint = "Put it into the body of a loop node."
+            yield Problem("FOR_EACH_NOT_ALLOWED", message, place, node.id, hint=hint)
+        elif not is_list_or_template(written):
+            message = (
+                f"`forEach` of {quoted(node.id)} must be a list, or a template that gives one, not {quoted(written)}"
+            )
+            yield Problem("BAD_FOR_EACH", message, place, node.id, hint="Write it as `{{ctx.rows}}`.")
+
+
 def _excess_of_expressions(graph: Graph) -> Problem | None:
     count = ExpressionCount()
     for node in graph.nodes.values():
         count_expressions(node.config, count)
+        count_expressions(node.mapping or {}, count)
         if count.is_too_much:
             message = (
                 f"the templates hold more than {WORKFLOW_EXPRESSIONS_MAX} expressions,"

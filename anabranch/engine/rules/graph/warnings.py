@@ -22,7 +22,7 @@ from anabranch.engine.rules.events import (
 from anabranch.engine.rules.graph.document import Graph, GraphEdge, GraphNode
 from anabranch.engine.rules.graph.flow import Flow, NodeSet
 from anabranch.engine.rules.graph.known_fields import did_you_mean, slip_of
-from anabranch.engine.rules.graph.loop_config import CURSOR_TYPE, LOOP_TYPE, is_while, iterations_max
+from anabranch.engine.rules.graph.loop_config import CURSOR_TYPE, FOR_EACH, LOOP_TYPE, is_while, iterations_max
 from anabranch.engine.rules.graph.plan import ignored_handle
 from anabranch.engine.rules.graph.problems import Problem, quoted
 from anabranch.engine.rules.graph.regions import Region
@@ -83,12 +83,15 @@ def activations_max(graph: Graph, structure: Structure) -> int | None:
         for header in structure.regions.around(node_id):
             bound *= graph.nodes[header].max_passes
         times[node_id] = bound
-    total = sum(times.values())
+    mapped = (node_id for node_id in times if graph.nodes[node_id].mapping is not None)
+    items = sum(times[node_id] * _iterations_max(graph.nodes[node_id]) for node_id in mapped)
+    total = sum(times.values()) + items
     return total if total <= ACTIVATIONS_MAX else None
 
 
 def _iterations_max(loop: GraphNode) -> int:
-    return 0 if loop.disabled else iterations_max(loop.config)
+    """How many iterations a loop or a mapped node may have."""
+    return 0 if loop.disabled else iterations_max(loop.config if loop.mapping is None else loop.mapping)
 
 
 def _unreachable(graph: Graph, structure: Structure) -> Iterator[Problem]:
@@ -121,7 +124,7 @@ def _timeouts(graph: Graph, structure: Structure) -> Iterator[Problem]:
     for node_id in structure.order:
         node = graph.nodes[node_id]
         waits = node.type == "waitForEvent" and not node.disabled and node.config.get("timeout") is not None
-        if waits and node_id not in wired:
+        if waits and node.mapping is None and node_id not in wired:
             message = (
                 f"no edge says what follows when {quoted(node_id)} has waited in vain: the run goes no further there"
             )
@@ -234,16 +237,18 @@ def _never_written(graph: Graph, structure: Structure, flow: Flow) -> Iterator[P
         told: set[str] = set()
         for pointer, variable in _reads(node):
             before, around = flow.behind[node_id], loops
-            if node.type == LOOP_TYPE and pointer in ("/while", "/yield"):
-                # A loop evaluates these within its iterations; `yield` when the body has ended.
+            if node.type == LOOP_TYPE and pointer in ("/config/while", "/config/yield"):
+                # A loop evaluates these within its iterations, `yield` when the body has ended.
                 around = [node, *loops]
-                before |= bodies[node_id] if pointer == "/yield" else 0
+                before |= bodies[node_id] if pointer == "/config/yield" else 0
+            elif node.mapping is not None and not pointer.startswith(f"/{FOR_EACH}"):
+                around = [node, *loops]
             if variable in told or variable in _given(around) or writers.get(variable, 0) & before:
                 continue
             told.add(variable)
             message = f"{quoted(node_id)} reads {quoted('ctx.' + variable)}, which no node before it writes"
             hint = f"Set it as the outputVariable of a node that leads to {quoted(node_id)}."
-            yield Problem("VARIABLE_NEVER_WRITTEN", message, f"{node.pointer}/config{pointer}", node_id, hint=hint)
+            yield Problem("VARIABLE_NEVER_WRITTEN", message, node.pointer + pointer, node_id, hint=hint)
 
 
 def _regions(graph: Graph, structure: Structure) -> Iterator[Problem]:
@@ -327,7 +332,7 @@ def _input_not_in_schema(graph: Graph, structure: Structure) -> Iterator[Problem
             told.add(steps)
             shown = ".".join(("ctx.input", *steps))
             message = f"{quoted(node_id)} reads {quoted(shown)}, which the inputSchema does not have"
-            yield Problem("INPUT_NOT_IN_SCHEMA", message, f"{node.pointer}/config{pointer}", node_id, hint=hint)
+            yield Problem("INPUT_NOT_IN_SCHEMA", message, node.pointer + pointer, node_id, hint=hint)
 
 
 def _outside(schema: Any, path: Path) -> tuple[Path, str] | None:
@@ -369,19 +374,20 @@ def _given(loops: list[GraphNode]) -> frozenset[str]:
 
 
 def _reads(node: GraphNode) -> Iterator[tuple[str, str]]:
-    """(pointer inside config, name in ctx) of every template that needs a name of the context."""
+    """(pointer inside the node, name in ctx) of every template that needs a name of the context."""
     for pointer, path in _paths(node):
         yield pointer, path[0]
 
 
 def _paths(node: GraphNode) -> Iterator[tuple[str, Path]]:
-    """(pointer inside config, path in ctx) of everything that the node's templates read from the context."""
+    """(pointer inside the node, path in ctx) of everything that the node's templates read from the context."""
     if node.disabled:
         return  # it is not evaluated
     config = node.config
     if node.type in CODE_TYPES:
         config = {name: value for name, value in config.items() if name != CODE_FIELD}
-    for pointer, template in config_templates(config):
+    written = {"config": config} if node.mapping is None else {FOR_EACH: node.mapping["source"], "config": config}
+    for pointer, template in config_templates(written):
         for path in sorted(template.needs):
             if path:
                 yield pointer, path

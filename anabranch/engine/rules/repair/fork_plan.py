@@ -17,7 +17,7 @@ import orjson
 
 from anabranch.engine.rules.decide import decide
 from anabranch.engine.rules.drawn.drawn_state import Activation, Context
-from anabranch.engine.rules.drawn.scopes import place_of
+from anabranch.engine.rules.drawn.scopes import is_item_of, place_of
 from anabranch.engine.rules.events import ENDINGS, Event, EventType, Status
 from anabranch.engine.rules.evolve import AnyPlan, AnyState, evolve, new_state
 from anabranch.engine.rules.graph.node_types import DATA_QUERY_TYPE
@@ -237,7 +237,7 @@ class _Fork:
 
     def _why_not(self, activation: Activation, old: Place, ending: Event | None) -> dict[str, Any] | None:
         """Why this activation cannot reuse the recorded result; None if it can."""
-        node, was = activation.node, self._source_plan.nodes.get(old[0])
+        node, was = activation.node, self._source_plan.node_at(*old)
         if was is None or (ending is None and old not in self._dispatched and self._cut.seq is None):
             return {"because": Because.NEW}
         if ending is None or ending.type is EventType.NODE_SKIPPED:
@@ -306,7 +306,9 @@ class _Fork:
                 plan.drop.append(place_entry(old, because="NOT_REACHED"))
             else:
                 listed.add(old)
-                plan.undecided.append(place_entry(old, effect=self._effect(state.plan.nodes[new_ids[old[0]]], old)))
+                plan.undecided.append(
+                    place_entry(old, effect=self._effect(_as_in(state.plan.nodes[new_ids[old[0]]], old), old))
+                )
         rows = {(event.node_id, event.scope) for event in plan.events}
         for scope in state.scopes.values():
             for node in scope.body.nodes:
@@ -336,6 +338,11 @@ def forked_from(source: Source, seq: int, *, reused: int) -> ForkedFrom:
     """What the last row of a fork says: its source up to this row."""
     head = source.head
     return ForkedFrom(head.instance_id, head.generation, seq, head.workflow_version, reused)
+
+
+def _as_in(node: PlanNode, old: Place) -> PlanNode:
+    """The node as it ran in this scope: a mapped one for one item, or as a whole."""
+    return node.item if node.item is not None and is_item_of(*old) else node
 
 
 def place_entry(place: Place, **further: Any) -> dict[str, Any]:

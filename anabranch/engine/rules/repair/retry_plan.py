@@ -168,7 +168,7 @@ def _children(state: AnyState, causes: set[Place]) -> list[AwaitedChild]:
             activation
             for scope in state.scopes.values()
             for activation in scope.open.values()
-            if activation.node.type == WORKFLOW_TYPE
+            if activation.node.type == WORKFLOW_TYPE and activation.region is None
         ]
     else:
         starters = [step for step in state.steps.values() if step.kind is StepKind.CHILD and not step.has_ended]

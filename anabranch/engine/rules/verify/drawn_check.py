@@ -80,7 +80,7 @@ class DrawnCheck(RunCheck):
             self._unwaited.clear()  # outcomes that were copied have no waits
         if event.type in (EventType.SYSTEM_SET, EventType.INSTANCE_RECOVERED) or not event.node_id:
             return
-        node = self._plan.nodes.get(event.node_id)
+        node = self._plan.node_at(event.node_id, event.scope)
         if node is None:
             self.note(FindingCode.ROW_UNEXPECTED, event, f"the graph has no node '{event.node_id}' that can be reached")
             return
@@ -557,6 +557,8 @@ class DrawnCheck(RunCheck):
                 region = self._regions.get((node.id, each.path))
                 is_pass = region is not None and node.home is not each.body
                 if region is None or not is_pass:
+                    if node.region is not None:  # its first pass is not to begin any more
+                        self._owed.pop((node.id, pass_path(node.id, each.path, 1)), None)
                     self._owed[node.id, each.path] = Readiness.SKIP
                 elif region.open_pass is None:  # its next pass was due, and is dropped
                     self._owed.pop((node.id, pass_path(*region.place, region.number + 1)), None)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from anabranch.engine.rules.events import DONE_HANDLE, ERROR_HANDLE, LOOP_HANDLE, Event
+from anabranch.engine.rules.events import ERROR_HANDLE, LOOP_HANDLE, Event
 from anabranch.engine.rules.graph.plan import AGAIN, Body, LoopSpec, Plan, PlanNode
 from anabranch.engine.rules.templates.budget import Work
 from anabranch.engine.rules.values import NULL, VALUE_BYTES_MAX, Payload
@@ -43,17 +43,17 @@ class Edges:
     """
 
     def __init__(self, plan: Plan) -> None:
-        self.into: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        self.into: dict[PlanNode, list[tuple[str, str]]] = defaultdict(list)
         for node in plan.nodes.values():
             for edge in node.edges:
-                self.into[edge.target.id].append((node.id, edge.handle))
+                self.into[edge.target].append((node.id, edge.handle))
             if node.loop is not None:
                 for target, count in node.loop.body.entries:
-                    self.into[target.id] += [(node.id, LOOP_HANDLE)] * count
+                    self.into[target] += [(node.id, LOOP_HANDLE)] * count
             if node.region is not None:
                 for number, leaving in enumerate(node.region.exits):
                     if leaving.target is not None:
-                        self.into[leaving.target.id].append((node.id, exit_handle(number)))
+                        self.into[leaving.target].append((node.id, exit_handle(number)))
 
 
 def exit_handle(number: int) -> str:
@@ -100,7 +100,7 @@ class CheckedScope:
     def readiness(self, node: PlanNode, edges: Edges) -> Readiness:
         """Apply the join mode of a node, from the ends of its sources."""
         live = dead = 0
-        incoming = edges.into[node.id]
+        incoming = edges.into[node]
         for source, handle in incoming:
             if handle == LOOP_HANDLE and self.loop_place is not None and source == self.loop_place[0]:
                 live += 1
@@ -229,7 +229,7 @@ class CheckedLoop:
         if self.error is not None:
             return Derived(error=self.error)
         values = (self.outcomes.get(index) for index in range(self.next_index))
-        return Derived(Payload.list_of([value for value in values if value is not None]), DONE_HANDLE)
+        return Derived(Payload.list_of([value for value in values if value is not None]), self.spec.done_handle)
 
     def _value(self, scope: CheckedScope) -> Derived:
         if scope.error is not None:

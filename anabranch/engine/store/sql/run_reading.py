@@ -278,7 +278,10 @@ class _Reader:
                 prefix = f"{first.scope}/{first.node_id}" if first.scope else first.node_id
                 asked.append((f"{prefix}[0]", first.seq, last.seq))
         found = self.select(FIRST_ITERATIONS, Payloads.SHOWN, given=_encoded(asked)) if asked else []
-        return frozenset(loop_of(base_of(event.scope)) for event in found)
+        loops = ((loop_of(base_of(event.scope)), event.node_id) for event in found)
+        return frozenset(
+            loop for loop, node_id in loops if loop[0] != node_id
+        )  # a mapped node has no exit to its items
 
     def _latest_rows(self, firsts: Sequence[Event]) -> dict[tuple[str, str], Event]:
         latest = {_place(event): event for event in firsts}

@@ -30,7 +30,8 @@ import { togglePin } from "./EditorPage";
 import { useExpressionPreview } from "./preview";
 import type { EditorSession } from "./session";
 
-const HIDDEN_FIELDS = new Set(["id", "type", "config", "position", "name"]);
+const HIDDEN_FIELDS = ["id", "type", "config", "position", "name"];
+const MAPPING_FIELDS = ["concurrency", "onItemError", "batchSize"];
 const TABS = ["input", "settings", "output"] as const;
 
 interface NodePanelProps {
@@ -156,6 +157,8 @@ function Settings({ session, nodeKey, node }: { session: EditorSession; nodeKey:
     () => problems.filter(({ place }) => place !== "" && !place.startsWith("/config")).map((each) => ({ ...each, pointer: each.place })),
     [problems],
   );
+  const unmapped = type?.mappable === false ? ["forEach", ...MAPPING_FIELDS] : MAPPING_FIELDS;
+  const omitted = new Set(node.mapped ? HIDDEN_FIELDS : [...HIDDEN_FIELDS, ...unmapped]);
   const general = problems.filter(({ place }) => place === "" || place === "/config");
   const change = (text: string) =>
     model.try(() => session.store.transact("Change settings", (transaction) => transaction.put(withText(transaction.get(nodeKey), text)), { burst: `node ${nodeKey}` }));
@@ -178,7 +181,7 @@ function Settings({ session, nodeKey, node }: { session: EditorSession; nodeKey:
         ) : (
           <SchemaForm schema={type.configSchema} text={node.config ?? "{}"} templates problems={configProblems} onChange={(text) => model.try(() => setConfig(session.store, nodeKey, "", text))} />
         )}
-        <SchemaForm schema={model.types.nodeFields} text={node.text} problems={fieldProblems} omit={HIDDEN_FIELDS} onChange={change} />
+        <SchemaForm schema={model.types.nodeFields} text={node.text} problems={fieldProblems} omit={omitted} onChange={change} />
         {node.outputVariable !== null && !model.isReadOnly && <RenameVariable session={session} variable={node.outputVariable} />}
       </div>
     </FormContext.Provider>

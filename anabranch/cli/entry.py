@@ -107,6 +107,8 @@ application.commands = CommandsOnDemand(
         "migrate": "anabranch.cli.commands.migrate_command:migrate",
         "workflows": "anabranch.cli.commands.workflows_command:family",
         "runs": "anabranch.cli.commands.runs_command:family",
+        "pause": "anabranch.cli.commands.pause_command:pause",
+        "resume": "anabranch.cli.commands.pause_command:resume",
         "explain": "anabranch.cli.commands.explain_command:explain",
         "verify": "anabranch.cli.commands.verify_command:verify",
         "replay": "anabranch.cli.commands.replay_command:replay",

@@ -136,7 +136,7 @@ class Client:
         """Start a run of a workflow, drawn or coded; it is durable when this returns.
 
         A repeated `idempotency_key` gives the first run. Times are aware datetimes; `version` is
-        the newest unless given, and pinned. `retention_days` beyond the operator's ceiling become
+        the active one unless given, and pinned. `retention_days` beyond the operator's ceiling become
         that. Raises NotFound, InvalidInput, InvalidRequest, TooManyPending.
         """
         check_start(version=version, retention_days=retention_days)
@@ -233,6 +233,33 @@ class Client:
     async def resume(self, run_id: str, *, children: bool = True) -> None:
         """Let a suspended run go on; see `RunHandle.resume`."""
         await self._open_gateway.resume_run(run_id, children=children)
+
+    async def activate(self, workflow: str, version: int) -> dict[str, Any]:
+        """Let starts that name no version take this one: `{workflowID, name, activeVersion}`; open runs keep theirs.
+
+        Raises NotFound; WorkflowIsCoded for a coded workflow, whose workers say which version is active.
+        """
+        check_start(version=version, retention_days=None)
+        return await self._open_gateway.activate_workflow(workflow, version)
+
+    async def pause_workflow(self, workflow: str) -> dict[str, Any]:
+        """Let all runs of a workflow stand still until it is resumed: `{workflowID, name, paused}`. Raises NotFound.
+
+        What is under way is let end; starts stay PENDING. Runs keep their status and show `pausedBy`.
+        """
+        return await self._open_gateway.pause_workflow(workflow)
+
+    async def resume_workflow(self, workflow: str) -> dict[str, Any]:
+        """Let the runs of a paused workflow go on: `{workflowID, name, paused}`. Raises NotFound."""
+        return await self._open_gateway.resume_workflow(workflow)
+
+    async def pause_tenant(self) -> dict[str, Any]:
+        """The same for all runs of the tenant: `{paused}`."""
+        return await self._open_gateway.pause_tenant()
+
+    async def resume_tenant(self) -> dict[str, Any]:
+        """Let them go on, but for those of workflows that are paused themselves: `{paused}`."""
+        return await self._open_gateway.resume_tenant()
 
     async def retry(self, run_id: str, **how: Unpack[RetryArguments]) -> dict[str, Any]:
         """Let a FAILED or CANCELLED run go on where it was, with what it failed with tried again.

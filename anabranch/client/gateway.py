@@ -36,6 +36,21 @@ class Gateway(Protocol):
     async def delete_workflow(self, workflow: str, *, force: bool = False) -> None:
         """Delete a workflow; `force` cancels its open runs. Raises NotFound; WorkflowHasRuns without `force`."""
 
+    async def activate_workflow(self, workflow: str, version: int) -> dict[str, Any]:
+        """Let starts take this version: `{workflowID, name, activeVersion}`. Raises NotFound, WorkflowIsCoded."""
+
+    async def pause_workflow(self, workflow: str) -> dict[str, Any]:
+        """Let its runs stand still: `{workflowID, name, paused}`. Raises NotFound."""
+
+    async def resume_workflow(self, workflow: str) -> dict[str, Any]:
+        """Let its runs go on: `{workflowID, name, paused}`. Raises NotFound."""
+
+    async def pause_tenant(self) -> dict[str, Any]:
+        """Let all runs of the tenant stand still: `{paused}`."""
+
+    async def resume_tenant(self) -> dict[str, Any]:
+        """Let them go on: `{paused}`."""
+
     async def validate(self, document: Any) -> dict[str, Any]:
         """What the validator says of a workflow; nothing is saved."""
 

@@ -20,7 +20,7 @@ from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.errors import InvalidRequest
 from anabranch.run_requests import RETRY, SAME_INPUT, START_NOW, RetryOptions, StartedRun, StartOptions, read_fork
 from anabranch.service.cursors import cut, read_run_cursor, run_cursor
-from anabranch.service.definitions.workflow_view import saved_summary
+from anabranch.service.definitions.workflow_view import saved_summary, tenant_pause, workflow_pause
 from anabranch.service.runs.read_verbs import no_run
 from anabranch.service.runs.run_view import NODES_SHOWN_MAX, run_outcome
 from anabranch.settings import Settings
@@ -44,6 +44,7 @@ class LocalGateway:
         self._explanations = services.explanations
         self._tenant_id = tenant_id
         self._actor = actor
+        self._by = actor or _US
 
     # -- workflows ------------------------------------------------------------------------
     async def list_workflows(self) -> list[dict[str, Any]]:
@@ -73,6 +74,31 @@ class LocalGateway:
     async def delete_workflow(self, workflow: str, *, force: bool = False) -> None:
         """Delete a workflow; `force` cancels its open runs. Raises NotFound, WorkflowHasRuns."""
         await self._service.delete_workflow(workflow, tenant_id=self._tenant_id, force=force, actor=self._actor)
+
+    async def activate_workflow(self, workflow: str, version: int) -> dict[str, Any]:
+        """Let starts take this version: `{workflowID, name, activeVersion}`. Raises NotFound, WorkflowIsCoded."""
+        active = await self._service.activate_version(workflow, version, tenant_id=self._tenant_id, actor=self._actor)
+        return {"workflowID": active.workflow_id, "name": active.name, "activeVersion": active.active_version}
+
+    async def pause_workflow(self, workflow: str) -> dict[str, Any]:
+        """Let its runs stand still: `{workflowID, name, paused}`. Raises NotFound."""
+        found = await self._service.pause_workflow(workflow, tenant_id=self._tenant_id, by=self._by, actor=self._actor)
+        return workflow_pause(*found)
+
+    async def resume_workflow(self, workflow: str) -> dict[str, Any]:
+        """Let its runs go on: `{workflowID, name, paused}`. Raises NotFound."""
+        found = await self._service.resume_workflow(workflow, tenant_id=self._tenant_id, actor=self._actor)
+        return workflow_pause(found, None)
+
+    async def pause_tenant(self) -> dict[str, Any]:
+        """Let all runs of the tenant stand still: `{paused}`."""
+        pause = await self._service.pause_tenant(tenant_id=self._tenant_id, by=self._by, actor=self._actor)
+        return tenant_pause(pause)
+
+    async def resume_tenant(self) -> dict[str, Any]:
+        """Let them go on: `{paused}`."""
+        await self._service.resume_tenant(tenant_id=self._tenant_id, actor=self._actor)
+        return tenant_pause(None)
 
     async def validate(self, document: Any) -> dict[str, Any]:
         """What the validator says of a workflow."""

@@ -134,6 +134,27 @@ class RemoteGateway:
         query = {"force": "true"} if force else {}
         await self._caller.call(Request("DELETE", ("v1", "workflows", workflow), query=query))
 
+    async def activate_workflow(self, workflow: str, version: int) -> dict[str, Any]:
+        """Let starts take this version: `{workflowID, name, activeVersion}`. Raises NotFound, WorkflowIsCoded."""
+        path = ("v1", "workflows", workflow, "active")
+        return await self._do(Request("PUT", path, body={"version": version}, repeatable=True))
+
+    async def pause_workflow(self, workflow: str) -> dict[str, Any]:
+        """Let its runs stand still: `{workflowID, name, paused}`. Raises NotFound."""
+        return await self._do(Request("POST", ("v1", "workflows", workflow, "pause"), repeatable=True))
+
+    async def resume_workflow(self, workflow: str) -> dict[str, Any]:
+        """Let its runs go on: `{workflowID, name, paused}`. Raises NotFound."""
+        return await self._do(Request("POST", ("v1", "workflows", workflow, "resume"), repeatable=True))
+
+    async def pause_tenant(self) -> dict[str, Any]:
+        """Let all runs of the tenant stand still: `{paused}`."""
+        return await self._do(Request("POST", ("v1", "pause"), repeatable=True))
+
+    async def resume_tenant(self) -> dict[str, Any]:
+        """Let them go on: `{paused}`."""
+        return await self._do(Request("POST", ("v1", "resume"), repeatable=True))
+
     async def validate(self, document: Any) -> dict[str, Any]:
         """What the server's validator says of a workflow; nothing is saved."""
         return await self._do(Request("POST", ("v1", "validate"), body=document, repeatable=True))

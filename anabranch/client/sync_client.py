@@ -161,6 +161,26 @@ class SyncClient:
         """Let a suspended run go on; see `RunHandle.resume`."""
         self._wait_for(self._client.resume(run_id, children=children))
 
+    def activate(self, workflow: str, version: int) -> dict[str, Any]:
+        """Let starts that name no version take this one; see `Client.activate`."""
+        return self._wait_for(self._client.activate(workflow, version))
+
+    def pause_workflow(self, workflow: str) -> dict[str, Any]:
+        """Let all runs of a workflow stand still; see `Client.pause_workflow`."""
+        return self._wait_for(self._client.pause_workflow(workflow))
+
+    def resume_workflow(self, workflow: str) -> dict[str, Any]:
+        """Let the runs of a paused workflow go on; see `Client.resume_workflow`."""
+        return self._wait_for(self._client.resume_workflow(workflow))
+
+    def pause_tenant(self) -> dict[str, Any]:
+        """Let all runs of the tenant stand still; see `Client.pause_tenant`."""
+        return self._wait_for(self._client.pause_tenant())
+
+    def resume_tenant(self) -> dict[str, Any]:
+        """Let them go on; see `Client.resume_tenant`."""
+        return self._wait_for(self._client.resume_tenant())
+
     def retry(self, run_id: str, **how: Unpack[RetryArguments]) -> dict[str, Any]:
         """Let an ended run go on where it was; see `Client.retry`."""
         return self._wait_for(self._client.retry(run_id, **how))

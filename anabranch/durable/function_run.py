@@ -253,7 +253,7 @@ class FunctionRun:
             return self._end(None)
         if self._new_rules_since is None:
             self._note_new_rules()
-        if journal.suspension is not None:
+        if journal.stands_still:
             return self._stand_still()
         self._begin_new()
         if self._calls.has(Stage.TRYING) or self._calls.has(Stage.REPORTED):
@@ -423,7 +423,7 @@ class FunctionRun:
                 next_s = left_s if next_s is None else min(next_s, left_s)
                 continue
             call.tried_at = None
-            if call.place not in journal.steps and journal.suspension is None:
+            if call.place not in journal.steps and not journal.stands_still:
                 self._run_access.report(self._report_of(call, 1, Begun()))
         if age_s == WRITTEN_AFTER_S:
             self._unwritten = None
@@ -497,7 +497,7 @@ class FunctionRun:
         self._set_alarm()
 
     def _stand_still(self) -> bool:
-        """The run is suspended: let steps end, start nothing, then unwind the function.
+        """The run is suspended or paused: let steps end, start nothing, then unwind the function.
 
         It makes its latest calls again when it is called after the resume.
         """

@@ -24,6 +24,7 @@ from anabranch.engine.observe import Observers, StoreNews
 from anabranch.engine.options import EngineOptions
 from anabranch.engine.orchestrator import Orchestrator
 from anabranch.engine.ownership.external_changes import ExternalChanges
+from anabranch.engine.ownership.gates import Gates
 from anabranch.engine.ownership.handover import Handover
 from anabranch.engine.ownership.leases import Leases
 from anabranch.engine.ownership.recovery import Recovery
@@ -119,9 +120,11 @@ class Engine:
             plans=self.plans,
             unavailable=self.orchestrator.note_failure,
         )
+        self.gates = Gates(store=store, orchestrator=self.orchestrator)
         self._external = ExternalChanges(
             store=store,
             orchestrator=self.orchestrator,
+            gates=self.gates,
             clock=self.clock,
             look_ms=options.poll_ms,
             others_wrote=None if watch is None else self.recovery.soon,
@@ -161,6 +164,7 @@ class Engine:
             await self._tasks.start()
             await self._reports.start()
             await self._leases.start()
+            await self.gates.look()
             await self._external.start()
             await self.recovery.start()
             await self.housekeeping.start()

@@ -35,6 +35,7 @@ from anabranch.engine.rules.stimuli import (
     ResumeRequested,
     SignalSent,
     Started,
+    TimersDue,
 )
 from anabranch.engine.rules.transitions import (
     BATCH_BYTES_MAX,
@@ -238,7 +239,8 @@ class Orchestrator:
     async def create_run(self, head: InstanceHead, plan: AnyPlan, started: Started) -> StartResult:
         """Create an instance, owned here if `begin`.
 
-        Raises StoreUnavailable, or NotFound if its workflow is deleted or, with `only_newest`, has a newer version.
+        Raises StoreUnavailable, or NotFound if its workflow is deleted or, with `only_active`, another
+        version is active.
         """
         if self._stopping:
             raise StoreUnavailable(f"run {head.instance_id} was not started: this process is stopping")
@@ -274,6 +276,7 @@ class Orchestrator:
         if known is not None and known.version >= row.version:
             return  # our lease had expired, and a re-read has found this claim already
         lease_until = row.available_at or self._clock.now() + self._options.lease_ms
+        adoption.state.gated = self._owned.is_gated(row.head)
         self._owned.add(
             OwnedInstance(
                 adoption.state,
@@ -305,6 +308,22 @@ class Orchestrator:
             what = f"signal {stimulus.event!r}" if isinstance(stimulus, SignalSent) else _ASKED[type(stimulus)]
             message = f"run {instance_id}: {what} could not be stored within {REQUEST_PATIENCE_S:.0f} s"
             raise StoreUnavailable(message, hint="Send it again; a signal with the same key.") from None
+
+    def gate(self, gated: Callable[[InstanceHead], bool]) -> None:
+        """Let what is paused with its workflow or tenant end what it has begun, and no more; let the rest go on.
+
+        What is adopted later is asked for, too.
+        """
+        self._owned.is_gated = gated
+        for owned in self._owned.all():
+            now_gated = gated(owned.state.head)
+            if now_gated and not owned.state.gated:
+                owned.state.gated = True
+                self._begin_nothing(owned)
+                self._owned.offer(owned, LogReloaded())  # it may be parked now
+            elif owned.state.gated and not now_gated:
+                owned.state.gated, owned.owes_all = False, True
+                self._owned.offer(owned, TimersDue())
 
     async def refresh(self, instance_ids: Sequence[str]) -> None:
         """Re-read owned instances that another process wrote to: fold the new rows, or drop them."""
@@ -521,7 +540,7 @@ class Orchestrator:
             owned.waiters.answer(pending)
         self._dispatch(owned, dispatches)
         if owned.state.unevaluated:
-            if self._evaluates and owned.state.suspension is None:
+            if self._evaluates and not owned.state.stands_still:
                 self._owned.offer_evaluation(owned)
         elif owned.evaluates_singly:
             owned.evaluates_singly = False  # the node whose output the database refused has failed by now
@@ -535,7 +554,7 @@ class Orchestrator:
 
     def _dispatch(self, owned: OwnedInstance, dispatches: Sequence[Dispatch]) -> None:
         state = owned.state
-        if state.suspension is not None:
+        if state.stands_still:
             self._begin_nothing(owned)
             return
         if owned.owes_all:
@@ -551,7 +570,7 @@ class Orchestrator:
             )
 
     def _begin_nothing(self, owned: OwnedInstance) -> None:
-        """The run is suspended: executions may end, and after the resume everything else is outstanding again."""
+        """The run stands still: executions may end, and after the resume everything else is outstanding again."""
         owned.owes_all = True
         queued = self._task_worker.withdraw(owned.instance_id)
         if queued:

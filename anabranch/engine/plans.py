@@ -1,4 +1,4 @@
-"""Compiled plans of workflow versions and test runs, which of them can be run here, and the newest versions."""
+"""Compiled plans of workflow versions and test runs, which of them can be run here, and the active versions."""
 
 from __future__ import annotations
 
@@ -123,8 +123,8 @@ class PlanCache:
         return self.compile(stored.definition)
 
 
-class NewestVersions:
-    """The newest version last read, by tenant and id or name; without its graph. For starts.
+class ActiveVersions:
+    """The active version last read, by tenant and id or name; without its graph. For starts.
 
     Entries may be outdated: the statement that creates a run checks that the workflow is still at this version. So no
     run gets a version that was replaced or deleted before, here or by another process.
@@ -134,7 +134,7 @@ class NewestVersions:
         self._versions: OrderedDict[tuple[str, str], WorkflowVersion] = OrderedDict()
 
     def get(self, tenant_id: str, workflow: str) -> WorkflowVersion | None:
-        """The newest version when it was read; its definition is empty."""
+        """The active version when it was read; its definition is empty."""
         found = self._versions.get((tenant_id, workflow))
         if found is not None:
             self._versions.move_to_end((tenant_id, workflow))

@@ -147,6 +147,19 @@ class WorkflowVersion:
     definition: Mapping[str, Any]
     created_at: int
     updated_at: int
+    active_version: int
+    """The version that starts take unless they name one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A workflow that stands still in a tenant, or all workflows of the tenant: none of their runs goes on."""
+
+    tenant_id: str
+    workflow_id: str | None
+    """None: all of the tenant's."""
+    paused_by: str
+    paused_at: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +174,8 @@ class NewVersion:
     """The workflow that gets the version; None: a new one."""
     expected_version: int | None = None
     """Save only if this is the newest version."""
+    activate: bool = True
+    """False: starts keep taking the version that was active before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +191,7 @@ class WorkflowEntry:
     """When the workflow was created."""
     updated_at: int
     """When this version was saved."""
+    active_version: int
     definition: Mapping[str, Any] | None = None
     """None unless requested."""
 
@@ -561,19 +577,41 @@ class Store(Protocol):
         """
 
     async def get_workflow(
-        self, *, tenant_id: str, workflow: str, version: int | None = None
+        self, *, tenant_id: str, workflow: str, version: int | None = None, active: bool = False
     ) -> WorkflowVersion | None:
-        """By id or name; the newest version unless one is given.
+        """By id or name; unless a version is given the newest one, or with `active` the one that starts take.
 
         The tenant's own workflow takes precedence over a coded one of this name, which all tenants see.
         """
 
-    async def register_code(self, *, name: str, version: int, definition: Mapping[str, Any]) -> WorkflowVersion:
+    async def activate_version(
+        self, *, tenant_id: str, workflow_id: str, version: int, actor: str | None = None
+    ) -> WorkflowVersion:
+        """Make this the version that starts take. Raises NotFound. `actor`: as when saving."""
+
+    async def register_code(
+        self, *, name: str, version: int, definition: Mapping[str, Any], active: bool = False
+    ) -> WorkflowVersion:
         """Register a version of a coded workflow with its current options. From then on no other workflow can be saved
         under its name; a tenant that has one keeps it, and sees the coded one by its id only.
 
-        Concurrent registrations create one.
+        A version that is newer than all others becomes active, with `active` an older one, too. Concurrent
+        registrations create one.
         """
+
+    # -- pauses ---------------------------------------------------------------------------
+    async def pause(self, *, tenant_id: str, workflow_id: str | None, by: str, actor: str | None = None) -> Pause:
+        """Let the runs of a workflow (None: of all workflows) of the tenant stand still; the pause that there is.
+
+        Claims leave them out but for those whose deadline has passed; who holds one sees to it himself (`pauses`).
+        `actor`: as when saving; a pause that is there already is not recorded again.
+        """
+
+    async def unpause(self, *, tenant_id: str, workflow_id: str | None, actor: str | None = None) -> bool:
+        """Remove that pause; False: there is none."""
+
+    async def pauses(self, *, tenant_id: str | None = None) -> list[Pause]:
+        """All pauses, or those of one tenant."""
 
     async def get_definition(self, workflow_id: str, version: int) -> WorkflowVersion | None:
         """The pinned version of an instance, also after the workflow was deleted while runs remain readable."""

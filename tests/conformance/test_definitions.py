@@ -22,7 +22,7 @@ async def save(store: Store, definition: Any = None, **changes: Any) -> Workflow
     return await store.save_workflow(draft, tenant_id=tenant_id)
 
 
-def entry(version: WorkflowVersion) -> WorkflowEntry:
+def entry(version: WorkflowVersion, active_version: int) -> WorkflowEntry:
     """What lists show of a version."""
     return WorkflowEntry(
         version.workflow_id,
@@ -32,6 +32,7 @@ def entry(version: WorkflowVersion) -> WorkflowEntry:
         version.version,
         version.created_at,
         version.updated_at,
+        active_version,
     )
 
 
@@ -145,7 +146,7 @@ async def test_another_tenants_workflows_read_as_absent(store: Store) -> None:
     theirs = await save(store, tenant_id="other", title="Theirs")
     assert await store.get_workflow(tenant_id="other", workflow="orders") == theirs
     assert await store.get_workflow(tenant_id="other", workflow=ours.workflow_id) is None
-    assert await store.list_workflows(tenant_id=TENANT, limit=100) == [entry(ours)]
+    assert await store.list_workflows(tenant_id=TENANT, limit=100) == [entry(ours, ours.version)]
     with pytest.raises(NotFound):
         await save(store, title="Mine now", tenant_id="other", workflow_id=ours.workflow_id)
     with pytest.raises(NotFound):
@@ -158,7 +159,10 @@ async def test_workflows_are_listed_by_name_with_their_newest_version(store: Sto
     newest = await save(store, title="New", name="a", workflow_id=first.workflow_id)
     deleted = await save(store, name="c")
     await store.delete_workflow(tenant_id=TENANT, workflow_id=deleted.workflow_id)
-    assert await store.list_workflows(tenant_id=TENANT, limit=100) == [entry(newest), entry(second)]
+    assert await store.list_workflows(tenant_id=TENANT, limit=100) == [
+        entry(newest, newest.version),
+        entry(second, second.version),
+    ]
     with_graphs = await store.list_workflows(tenant_id=TENANT, limit=100, with_definitions=True)
     assert [listed.definition for listed in with_graphs] == [newest.definition, second.definition]
 
@@ -178,8 +182,8 @@ async def test_versions_are_paged_newest_first(store: Store) -> None:
     saved = [first] + [await save(store, title=str(n), workflow_id=first.workflow_id) for n in range(2, 6)]
     asked = {"tenant_id": TENANT, "workflow_id": first.workflow_id, "limit": 3}
     newest = await store.list_versions(**asked)
-    assert newest == [entry(version) for version in reversed(saved[2:])]
-    assert await store.list_versions(**asked, before=3) == [entry(saved[1]), entry(saved[0])]
+    assert newest == [entry(version, 5) for version in reversed(saved[2:])]
+    assert await store.list_versions(**asked, before=3) == [entry(saved[1], 5), entry(saved[0], 5)]
     assert await store.list_versions(**{**asked, "tenant_id": "other"}) == []
     assert await store.list_versions(**{**asked, "workflow_id": "no id at all"}) == []
     await store.delete_workflow(tenant_id=TENANT, workflow_id=first.workflow_id)

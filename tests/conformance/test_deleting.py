@@ -68,9 +68,9 @@ async def test_a_birth_that_asks_for_the_newest_version_is_not_born_at_another(
     old, pinned, new = (
         new_run(
             new_head(now=now, workflow_id=first.workflow_id, workflow_version=version, idempotency_key=f"key-{number}"),
-            only_newest=only_newest,
+            only_active=only_active,
         )
-        for number, (version, only_newest) in enumerate([(1, True), (1, False), (2, True)])
+        for number, (version, only_active) in enumerate([(1, True), (1, False), (2, True)])
     )
     outcome = await store.commit([old, pinned, new])
     assert (outcome.won, outcome.rejected) == ({pinned.instance_id, new.instance_id}, {old.instance_id})
@@ -80,7 +80,7 @@ async def test_a_birth_that_asks_for_the_newest_version_is_not_born_at_another(
 
 async def test_a_birth_of_the_newest_version_that_happened_is_not_orphaned_by_a_later_save(store: Store) -> None:
     first = await saved(store)
-    transition = new_run(new_head(now=await store.now(), workflow_id=first.workflow_id), only_newest=True)
+    transition = new_run(new_head(now=await store.now(), workflow_id=first.workflow_id), only_active=True)
     await committed(store, transition)
     await store.save_workflow(
         NewVersion(name="orders", definition={"n": 2}, workflow_id=first.workflow_id), tenant_id=TENANT

@@ -19,6 +19,7 @@ async def test_a_saved_workflow_reads_as_it_was_drawn(served: Served):
         "workflowID": saved["workflowID"],
         "name": "triage",
         "version": 1,
+        "activeVersion": 1,
         "warnings": [],
         "terminates": True,
         "unbounded": [],

@@ -51,6 +51,8 @@ async def test_a_workflow_is_listed_with_its_newest_version_and_its_run_counts(s
         "title": "NAP",
         "kind": "drawn",
         "version": 2,
+        "activeVersion": 2,
+        "paused": None,
         "runCounts": {"CANCELLED": 1},
         "createdAt": NOON,
         "updatedAt": NOON,
@@ -85,6 +87,7 @@ async def test_versions_are_listed_newest_first(service: WorkflowService):
         "title": "NAP",
         "kind": "drawn",
         "version": 1,
+        "active": False,
         "createdAt": NOON,
     }
     with pytest.raises(NotFound):

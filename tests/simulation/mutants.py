@@ -32,7 +32,7 @@ _BLAME = "rules.shared.blame"
 _ORCHESTRATOR = "orchestrator:Orchestrator"
 
 # Once a decision is settled, a run with pure nodes that are left is offered their evaluation.
-_OFFERED = "if self._evaluates and owned.state.suspension is None:"
+_OFFERED = "if self._evaluates and not owned.state.stands_still:"
 
 MUTANTS = (
     mutant(

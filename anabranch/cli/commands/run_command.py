@@ -145,12 +145,13 @@ async def _run(assignment: _Assignment) -> dict[str, Any]:
 async def _start(assignment: _Assignment, service: WorkflowService) -> str:
     target, tenant_id = assignment.target, assignment.session.tenant
     assert target is not None
+    version = None
     if assignment.is_file:
         saved, report = await service.save_workflow(assignment.document, tenant_id=tenant_id, actor=CLI_ACTOR)
         for warning in report.warnings:
             print_note(f"warning {problem_line(warning.as_json())}")
-        target = saved.workflow_id
-    found = await service.get_workflow_by_id(target, tenant_id=tenant_id)
+        target, version = saved.workflow_id, saved.version
+    found = await service.get_startable(target, tenant_id=tenant_id, version=version)
     service.check_can_run(kind=found.kind, workflow=found.name, version=found.version)
     # The version that was looked at: another worker may register the next one meanwhile.
     options = StartOptions(version=found.version)

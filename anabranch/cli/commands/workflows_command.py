@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 else:
     graph = deferred("anabranch.engine.rules.graph.document")
 
-family = typer.Typer(help="Definitions: list, show, import, export, delete.", no_args_is_help=True)
+family = typer.Typer(
+    help="Definitions: list, show, import, export, activate, pause, resume, delete.", no_args_is_help=True
+)
 
 Version = Annotated[int | None, typer.Option("--version", metavar="N", help="Which version; the newest if not given.")]
 
@@ -42,7 +44,9 @@ def list_workflows(
     """The newest version of every workflow."""
     target = open_target(at)
     items = target.ask(lambda gateway: gateway.list_workflows())
-    print_list(items, ("name", "version", "kind", "title", "updatedAt", "workflowID"), as_json=at.as_json)
+    print_list(
+        items, ("name", "version", "activeVersion", "kind", "title", "updatedAt", "workflowID"), as_json=at.as_json
+    )
 
 
 @family.command("show")
@@ -60,6 +64,10 @@ def show(
         return
     title = f": {found['title']}" if found["title"] else ""
     print_line(f"{found['name']} version {found['version']}{title}")
+    if found["activeVersion"] != found["version"]:
+        print_line(f"starts take version {found['activeVersion']}")
+    if found["paused"] is not None:
+        print_line(f"paused by {found['paused']['by']} since {found['paused']['since']}")
     print_table(("node", "type", "name"), [[node["id"], node["type"], node.get("name")] for node in found["nodes"]])
     print_table(
         ("from", "handle", "to"),
@@ -75,6 +83,9 @@ def import_files(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Drawn workflows as JSON.")],
     *,
     imports: Imports = None,
+    activate: Annotated[
+        bool, typer.Option("--activate/--no-activate", help="Do starts take the saved versions from now on?")
+    ] = True,
     at: TargetOptions,
 ) -> None:
     """Save workflows under their names: new, the next version, or nothing if the newest is the same."""
@@ -84,7 +95,8 @@ def import_files(
     async def save_all(gateway: Gateway) -> list[dict[str, Any]]:
         for file, document in documents:  # all are looked at before one is saved
             _refuse_invalid(file, await gateway.validate(document))
-        return [await gateway.save_workflow(_named(document)) for _, document in documents]
+        options = {} if activate else {"activate": False}
+        return [await gateway.save_workflow({**_named(document), **options}) for _, document in documents]
 
     saved = target.ask(save_all)
     if at.as_json:
@@ -93,7 +105,8 @@ def import_files(
     for item in saved:
         for warning in item["warnings"]:
             print_note(f"warning {problem_line(warning)}")
-        print_line(f"{item['name']} is saved as version {item['version']}")
+        active = "" if item["activeVersion"] == item["version"] else f"; starts take version {item['activeVersion']}"
+        print_line(f"{item['name']} is saved as version {item['version']}{active}")
 
 
 @family.command("export")
@@ -122,6 +135,32 @@ def export(
         f"{found['name']} version {found['version']} is in {output}",
         as_json=at.as_json,
     )
+
+
+@family.command("activate")
+def activate(
+    workflow: WorkflowName,
+    version: Annotated[int, typer.Argument(metavar="VERSION", min=1, help="The version that starts take.")],
+    *,
+    at: TargetOptions,
+) -> None:
+    """Let starts and triggers that name no version take this one; open runs keep theirs."""
+    found = open_target(at).ask(lambda gateway: gateway.activate_workflow(workflow, version))
+    print_answer(found, f"starts of {found['name']} take version {found['activeVersion']}", as_json=at.as_json)
+
+
+@family.command("pause")
+def pause(workflow: WorkflowName, *, at: TargetOptions) -> None:
+    """Let all runs of a workflow stand still; what is under way is let end, and starts stay PENDING."""
+    found = open_target(at).ask(lambda gateway: gateway.pause_workflow(workflow))
+    print_answer(found, f"workflow {found['name']} is paused", as_json=at.as_json)
+
+
+@family.command("resume")
+def resume(workflow: WorkflowName, *, at: TargetOptions) -> None:
+    """Let the runs of a paused workflow go on."""
+    found = open_target(at).ask(lambda gateway: gateway.resume_workflow(workflow))
+    print_answer(found, f"workflow {found['name']} is not paused", as_json=at.as_json)
 
 
 @family.command("delete")

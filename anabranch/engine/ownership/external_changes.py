@@ -1,7 +1,7 @@
 """External changes: notice within half a second that another process wrote to an instance that we own.
 
 A cancel or signal from another process raises the version. Our next commit would lose and reveal it; this poll covers
-instances without a next commit.
+instances without a next commit. It also finds pauses of workflows and tenants.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection
 
 from anabranch.engine.orchestrator import Orchestrator
+from anabranch.engine.ownership.gates import Gates
 from anabranch.engine.poller import Poller
 from anabranch.engine.ports import Clock, Store
 
@@ -28,6 +29,7 @@ class ExternalChanges:
         store: Store,
         orchestrator: Orchestrator,
         clock: Clock,
+        gates: Gates,
         look_ms: int = LOOK_MS,
         others_wrote: Callable[[], None] | None = None,
         watched: Callable[[], bool] = lambda: False,
@@ -38,6 +40,7 @@ class ExternalChanges:
         """
         self._store = store
         self._orchestrator = orchestrator
+        self._gates = gates
         self._others_wrote = others_wrote
 
         def poller(look: Callable[[], Awaitable[None]], every_ms: Callable[[], int] | None) -> Poller:
@@ -72,6 +75,7 @@ class ExternalChanges:
             self._uncompared.update(held.ids)
             if self._others_wrote is not None:
                 self._others_wrote()
+            await self._gates.look()
         self._uncompared.intersection_update(held.ids)
         await self._compare(self._uncompared)
 

@@ -87,6 +87,7 @@ class OwnedInstance(LeasedState):
 
     def replace_state(self, state: AnyState, *, version: int, worker_id: str | None, lease_until: int) -> None:
         """Continue from a newly folded state; decisions on the old one are void."""
+        state.gated = self.state.gated
         self.state, self.version, self.worker_id, self.lease_until = state, version, worker_id, lease_until
         self.unchecked = set(state.children)
 
@@ -164,6 +165,8 @@ class OwnedInstances:
     ) -> None:
         self._task_worker = task_worker
         self._options = options
+        self.is_gated: Callable[[InstanceHead], bool] = lambda _: False
+        """Whether the workflow or the tenant of an instance is paused, as of the last look."""
         self.accepts = options.works
         """False: new runs are left to other workers."""
         self.suspects = Suspects(clock, task_worker.leave_alone)
@@ -188,10 +191,12 @@ class OwnedInstances:
         """How many instances of each tenant are owned."""
         return self._of_tenant
 
-    def has_room(self, tenant_id: str) -> bool:
-        """May another instance of this tenant be created here?"""
+    def may_begin(self, head: InstanceHead) -> bool:
+        """Whether an instance may begin here as soon as it is created: there is room, and it is not paused."""
+        tenant_id = head.tenant_id
         return (
             self.accepts
+            and not self.is_gated(head)
             and not self.suspects.keeps_others_back
             and len(self._owned) < self._options.held_max
             and self._of_tenant[tenant_id] < self._options.tenant_max
@@ -206,6 +211,10 @@ class OwnedInstances:
         """The access of a workflow function to its run; None if it is no longer owned."""
         held = self.get(instance_id)
         return None if held is None else RunAccess(self, held)
+
+    def all(self) -> list[OwnedInstance]:
+        """The owned instances."""
+        return list(self._owned.values())
 
     def get(self, instance_id: str) -> OwnedInstance | None:
         """The owned instance, or None."""

@@ -163,8 +163,8 @@ def _start(builder: DrawnDecisionBuilder, started: Started) -> None:
 
 
 def _catch_up(builder: DrawnDecisionBuilder) -> None:
-    """Handle whatever became due or arrived meanwhile. Does nothing while the run is suspended."""
-    if builder.state.suspension is None:
+    """Handle whatever became due or arrived meanwhile. Does nothing while the run stands still."""
+    if not builder.state.stands_still:
         _begin_if_due(builder)
         _fire_timers(builder)
         _finish_loops(builder)
@@ -223,7 +223,7 @@ def _fire_timers(builder: DrawnDecisionBuilder) -> None:
 
 def _sweep(builder: DrawnDecisionBuilder) -> None:
     """Complete what the decision that ended a reopened run left undone, because it stopped at the failure."""
-    if not builder.state.head.generation or builder.state.suspension is not None:
+    if not builder.state.head.generation or builder.state.stands_still:
         return
     for scope in list(builder.state.scopes.values()):
         if builder.state.is_terminal:
@@ -255,10 +255,10 @@ def _propagate(builder: DrawnDecisionBuilder) -> None:
 
     Waits also take their signals here, since the end of one activation may free its signal for another: after a
     decision, no kept signal matches an open wait. Pure nodes come last, one by one: what follows from one is decided
-    before the next is evaluated, as if each had been executed. While the run is suspended, no wait takes a signal and
+    before the next is evaluated, as if each had been executed. While the run stands still, no wait takes a signal and
     no node is evaluated.
     """
-    stands_still = builder.state.suspension is not None
+    stands_still = builder.state.stands_still
     promises = _NOTHING if stands_still else builder.state.promises
     unevaluated = _NOTHING if stands_still else builder.state.unevaluated
     while builder.state.terminal is None:

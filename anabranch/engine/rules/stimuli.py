@@ -25,8 +25,8 @@ class Started:
     """The instance is created with this input. Always the first stimulus.
 
     `begin` is False when its creator has no room to run it: it stays PENDING for any worker. A test run carries its
-    `definition`; other runs are pinned to a stored version. With `only_newest` it is not created if the workflow has a
-    newer version by then.
+    `definition`; other runs are pinned to a stored version. With `only_active` it is not created if another version
+    is active by then.
     """
 
     input: Payload
@@ -34,7 +34,7 @@ class Started:
     definition: Payload | None = None
     differs: Payload | None = None
     """How a test run differs from its definition (`test_runs.TestRunPlan`)."""
-    only_newest: bool = False
+    only_active: bool = False
 
 
 @dataclass(frozen=True, slots=True)

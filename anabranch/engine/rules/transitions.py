@@ -46,7 +46,7 @@ class Transition:
     It wins only if the row still has `expected_version` **and** `worker_id`, the instance is
     open, and the store's own clock has reached `not_before`. A creation (`new_run` set,
     `expected_version` 0) wins if its id and its idempotency key are new, its workflow, if it
-    has one, is not deleted (with `only_newest`: nor at another version than the creation's), and
+    has one, is not deleted (with `only_active`: nor at another version than the creation's), and
     its parent's activation, if it has a parent, is not over.
     """
 
@@ -64,8 +64,8 @@ class Transition:
     """Clear worker_id: parked, finished, or handed over. `available_at` is then written as it is, None included."""
     not_before: int | None = None
     new_run: InstanceHead | None = None
-    only_newest: bool = False
-    """Of a creation that was decided without reading whether its version is still its workflow's newest."""
+    only_active: bool = False
+    """Of a creation that was decided without reading whether its version is still its workflow's active one."""
     suspended_for: SuspendReason | None = None
     """Why the run is SUSPENDED after it; None: it is not."""
     started_at: int | None = None
@@ -97,9 +97,9 @@ class Outcome:
     looks the same as a changed version): re-read before deciding again. `existing` maps a creation with a used
     idempotency key to the instance that has it. `refused` names transitions whose data the database refuses even alone,
     with its reason; the others in the batch are not affected. `rejected` names creations whose workflow is deleted or
-    has a newer version, or whose parent's activation has ended. `woken` has the versions of parents that a child's end
-    woke, `cancelled` the cancelled children. `locked` names transitions that were not written because other sessions
-    lock their rows; they may win later, unchanged.
+    has another active version, or whose parent's activation has ended. `woken` has the versions of parents that a
+    child's end woke, `cancelled` the cancelled children. `locked` names transitions that were not written because other
+    sessions lock their rows; they may win later, unchanged.
     """
 
     won: frozenset[str] | set[str]
@@ -350,7 +350,7 @@ def _pending(
         available_at=None,
         not_before=not_before,
         new_run=state.head if creates else None,
-        only_newest=creates and isinstance(stimuli[0], Started) and stimuli[0].only_newest,
+        only_active=creates and isinstance(stimuli[0], Started) and stimuli[0].only_active,
         suspended_for=None if state.suspension is None or state.is_terminal else state.suspension.reason,
         started_at=now if state.started and not was_started else None,
         generation=state.head.generation,
@@ -370,11 +370,11 @@ def _is_takeover(stimuli: Sequence[Stimulus]) -> bool:
 
 def _is_idle(leased: LeasedState, stimuli: Sequence[Stimulus], now: int) -> bool:
     """Whether nothing runs and nothing is due soon, so that the instance can be parked, by a transition without events
-    if need be. (An instance woken by a signal that matches no wait has no events, but must leave memory.) A suspended
-    instance stays until its executions have ended, which may be by these stimuli.
+    if need be. (An instance woken by a signal that matches no wait has no events, but must leave memory.) An instance
+    that stands still stays until its executions have ended, which may be by these stimuli.
     """
     state = leased.state
-    if state.suspension is not None:
+    if state.stands_still:
         return state.terminal is None and leased.performing <= set(answered(stimuli))
     if state.terminal is not None or state.running or leased.unchecked:
         return False
@@ -395,6 +395,8 @@ def _set_lease(transition: Transition, leased: LeasedState, *, parks: bool, now:
         return
     if parks:
         transition.release, transition.available_at = True, state.next_due()
+        if state.gated and state.suspension is None:
+            transition.available_at = now  # claims leave it out until its workflow and tenant are not paused any more
         return
     if transition.new_run is not None or leased.lease_until - now < lease_ms // 2:
         # Extending only when half of the lease is gone keeps most updates off the available_at index (HOT).

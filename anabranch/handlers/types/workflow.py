@@ -42,7 +42,7 @@ class WorkflowConfig(NodeConfig):
     version: int | None = Field(
         default=None,
         ge=1,
-        description="Without it, the newest at the time of the start.",
+        description="Without it, the active one at the time of the start.",
         json_schema_extra=x_ui(advanced=True),
     )
     wait: bool = Field(

@@ -215,6 +215,14 @@ class StartedTestRun(Answer):
     error: Any = None
 
 
+class PausedBy(Answer):
+    """What is paused so that a run stands still."""
+
+    kind: Literal["workflow", "tenant"]
+    by: str
+    since: AwareDatetime
+
+
 class RunSummary(Answer):
     """A run in a list."""
 
@@ -226,6 +234,7 @@ class RunSummary(Answer):
     test: bool
     status: Status
     suspendedFor: SuspendReason | None = Field(None, description="Why it is SUSPENDED.")
+    pausedBy: PausedBy | None = Field(None, description="Set while its workflow or its tenant is paused.")
     parentID: str | None
     rerunOf: str | None = Field(description="The run that this one repeats.")
     forkedFrom: str | None = Field(None, description="The run whose outcomes it began with.")

@@ -90,6 +90,9 @@ class DrawnWorkflow(Graph):
 
     title: str | None = Field(None, max_length=TITLE_LENGTH_MAX)
     name: str | None = Field(None, pattern="^[a-z0-9][a-z0-9_-]{0,63}$")
+    activate: bool | None = Field(
+        None, description="False: starts go on with the version that they took before. Not stored."
+    )
 
 
 class ChangedWorkflow(DrawnWorkflow):
@@ -141,12 +144,47 @@ class Problem(Answer):
     fixes: list[Fix] | None = Field(None, description="Only where `with` was asked for.")
 
 
+class Paused(Answer):
+    """Who has paused something, and since when."""
+
+    by: str = Field(description="The id of a key, or `cli`.")
+    since: AwareDatetime
+
+
+class TenantPause(Answer):
+    """Whether everything of the tenant stands still."""
+
+    paused: Paused | None = Field(description="Null: it does not.")
+
+
+class WorkflowPause(TenantPause):
+    """Whether the runs of a workflow stand still."""
+
+    workflowID: str
+    name: str
+
+
+class Activation(Request):
+    """Which version starts take."""
+
+    version: int = Field(ge=1, le=WHOLE_NUMBER_MAX)
+
+
+class ActiveVersion(Answer):
+    """The version of a workflow that starts take."""
+
+    workflowID: str
+    name: str
+    activeVersion: int
+
+
 class SavedWorkflow(Answer):
     """A workflow that was saved."""
 
     workflowID: str
     name: str
     version: int
+    activeVersion: int = Field(description="The version that starts take unless they name one.")
     warnings: list[Problem]
     terminates: bool
     unbounded: list[str]
@@ -161,6 +199,8 @@ class WorkflowSummary(OpenAnswer):
     title: str | None
     kind: Literal["drawn", "coded"]
     version: int
+    activeVersion: int = Field(description="The version that starts take unless they name one.")
+    paused: Paused | None = Field(description="Set while its runs stand still.")
     runCounts: dict[str, int]
     createdAt: AwareDatetime
     updatedAt: AwareDatetime
@@ -184,6 +224,7 @@ class WorkflowVersionSummary(Answer):
     title: str | None
     kind: Literal["drawn", "coded"]
     version: int
+    active: bool = Field(description="Do starts take it unless they name another one?")
     createdAt: AwareDatetime
     runCounts: dict[str, int] | None = Field(None, description="Only where it is asked for.")
 

@@ -8,6 +8,7 @@ from anabranch.audit import audit_routes
 from anabranch.drafts import draft_routes
 from anabranch.keys import key_routes
 from anabranch.queries.saved import query_routes
+from anabranch.rest.routes import gate_routes as gate_routes
 from anabranch.rest.routes import repair_routes as repair_routes
 from anabranch.rest.routes import run_detail_routes as run_detail_routes
 from anabranch.rest.routes import run_routes as run_routes
@@ -20,6 +21,7 @@ from anabranch.triggers.topics import topic_routes
 
 ROUTES: Sequence[Route] = (
     *workflow_routes.ROUTES,
+    *gate_routes.ROUTES,
     *draft_routes.ROUTES,
     *run_routes.ROUTES,
     *run_detail_routes.ROUTES,

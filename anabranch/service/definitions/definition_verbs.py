@@ -14,7 +14,7 @@ from typing import Any
 
 from anabranch.engine.housekeeping import cancel_runs_of_deleted_workflows
 from anabranch.engine.lifecycle import Engine
-from anabranch.engine.ports import NewVersion, WorkflowVersion
+from anabranch.engine.ports import NewVersion, Pause, WorkflowVersion
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.graph.document import derive_name
 from anabranch.engine.rules.graph.node_types import NodeTypes
@@ -30,7 +30,13 @@ from anabranch.errors import (
 )
 from anabranch.service.definitions.checks import Checks
 from anabranch.service.definitions.references import References
-from anabranch.service.definitions.workflow_documents import check_identity, is_same, updated, without_server_fields
+from anabranch.service.definitions.workflow_documents import (
+    check_identity,
+    is_same,
+    updated,
+    wants_activation,
+    without_server_fields,
+)
 from anabranch.service.definitions.workflow_view import shown_counts, version_summary, workflow_summary
 from anabranch.service.runs.input_checks import is_storable
 from anabranch.service.runs.run_counts import RunCounts
@@ -109,14 +115,15 @@ class DefinitionVerbs:
     ) -> tuple[WorkflowVersion, Report]:
         """Save a new workflow as version 1. Raises InvalidWorkflow, NameTaken (a derived name gets `-2` instead)."""
         report = await self._refuse_invalid(document, tenant_id)
+        wants_activation(document)  # the only version is the active one, whatever is wanted
         document = without_server_fields(document)
+        save = partial(self._save, document, tenant_id=tenant_id, activate=True, actor=actor)
         wanted = document.get("name")
         if wanted is not None:
-            return await self._save(document, wanted, tenant_id=tenant_id, actor=actor), report
+            return await save(wanted), report
 
         async def save_under_a_free_name() -> WorkflowVersion:
-            name = await self._free_name(derive_name(document.get("title") or ""), tenant_id)
-            return await self._save(document, name, tenant_id=tenant_id, actor=actor)
+            return await save(await self._free_name(derive_name(document.get("title") or ""), tenant_id))
 
         return await _despite_rivals(save_under_a_free_name), report
 
@@ -166,6 +173,7 @@ class DefinitionVerbs:
             known=known,
             # Missing fields come from the version that was read, so no other save may come in between.
             expected_version=expected if options.replace else known.version,
+            activate=wants_activation(document),
             actor=actor,
         )
         return saved, report
@@ -187,25 +195,25 @@ class DefinitionVerbs:
             _refuse_code(known)
             check_identity(document, workflow_id=known.workflow_id, kind=known.kind)
         report = await self._refuse_invalid(document, tenant_id)
-        document = without_server_fields(document)
+        activate, document = wants_activation(document), without_server_fields(document)
         name = document.get("name") or (None if known is None else known.name)
         if name is None:
             name = await self._free_name(derive_name(document.get("title") or ""), tenant_id)
-        return new_version(document, name, known, expected_version=expected_version), report
+        return new_version(document, name, known, expected_version=expected_version, activate=activate), report
 
     async def save_workflow(
         self, document: Mapping[str, Any], *, tenant_id: str, actor: str | None = None
     ) -> tuple[WorkflowVersion, Report]:
         """Save a whole file under its name: a new workflow, the next version, or no change if it is equal."""
         report = await self._refuse_invalid(document, tenant_id)
-        document = without_server_fields(document)
+        activate, document = wants_activation(document), without_server_fields(document)
         name = document.get("name") or derive_name(document.get("title") or "")
 
         async def save_under_this_name() -> WorkflowVersion:
             known = await self._store.get_workflow(tenant_id=tenant_id, workflow=name)
             if known is not None and known.kind == CODED_KIND:
                 known = None  # not the tenant's: saving under its name is refused as taken
-            return await self._save(document, name, tenant_id=tenant_id, known=known, actor=actor)
+            return await self._save(document, name, tenant_id=tenant_id, known=known, activate=activate, actor=actor)
 
         return await _despite_rivals(save_under_this_name), report
 
@@ -222,9 +230,15 @@ class DefinitionVerbs:
         entries = await self._store.list_workflows(
             tenant_id=tenant_id, limit=limit, after=after, with_definitions=include_graph
         )
-        counts = await self._run_counts.of(tenant_id)
+        counts, pauses = await self._run_counts.of(tenant_id), await self._pauses(tenant_id)
         return [
-            workflow_summary(entry, counts.get(entry.workflow_id, {}), include_graph=include_graph) for entry in entries
+            workflow_summary(
+                entry,
+                counts.get(entry.workflow_id, {}),
+                pauses.get(entry.workflow_id),
+                include_graph=include_graph,
+            )
+            for entry in entries
         ]
 
     async def get_workflow_details(
@@ -232,8 +246,9 @@ class DefinitionVerbs:
     ) -> dict[str, Any]:
         """One workflow as lists show it, with its graph. Raises NotFound."""
         found = await self.get_workflow_by_id(workflow, tenant_id=tenant_id, version=version)
-        counts = await self._run_counts.of(tenant_id)
-        return workflow_summary(found, counts.get(found.workflow_id, {}), include_graph=True)
+        counts, pauses = await self._run_counts.of(tenant_id), await self._pauses(tenant_id)
+        run_counts, pause = counts.get(found.workflow_id, {}), pauses.get(found.workflow_id)
+        return workflow_summary(found, run_counts, pause, include_graph=True)
 
     async def get_drawn_workflow(self, workflow: str, *, tenant_id: str, version: int | None = None) -> WorkflowVersion:
         """One drawn workflow; its definition is the document as it was saved, with its name.
@@ -272,11 +287,11 @@ class DefinitionVerbs:
 
     async def get_workflow_by_id(self, workflow: str, *, tenant_id: str, version: int | None = None) -> WorkflowVersion:
         """One workflow by id or name. Raises NotFound."""
-        found = await self._versions.get((tenant_id, workflow, version)) if is_storable(workflow) else None
-        if found is None:
-            of_version = "" if version is None else f" in version {version}"
-            raise NotFound(f"there is no workflow {workflow!r}{of_version}")
-        return found
+        return await self._found(workflow, tenant_id, version, active=False)
+
+    async def get_startable(self, workflow: str, *, tenant_id: str, version: int | None = None) -> WorkflowVersion:
+        """The same, but without a version the one that starts take. Raises NotFound."""
+        return await self._found(workflow, tenant_id, version, active=True)
 
     async def delete_workflow(
         self, workflow: str, *, tenant_id: str, force: bool = False, actor: str | None = None
@@ -294,6 +309,19 @@ class DefinitionVerbs:
             await cancel_runs_of_deleted_workflows(self._store, workflow_id=found.workflow_id)
 
     # -- within ---------------------------------------------------------------------------
+    async def _found(self, workflow: str, tenant_id: str, version: int | None, *, active: bool) -> WorkflowVersion:
+        key = (tenant_id, workflow, version, active)
+        found = await self._versions.get(key) if is_storable(workflow) else None
+        if found is None:
+            of_version = "" if version is None else f" in version {version}"
+            raise NotFound(f"there is no workflow {workflow!r}{of_version}")
+        return found
+
+    async def _pauses(self, tenant_id: str) -> dict[str, Pause]:
+        """The paused workflows of a tenant, by their ids."""
+        found = await self._store.pauses(tenant_id=tenant_id)
+        return {pause.workflow_id: pause for pause in found if pause.workflow_id is not None}
+
     async def _refuse_invalid(self, document: Any, tenant_id: str) -> Report:
         report = await self.check_workflow(document, tenant_id=tenant_id)
         if report.errors:
@@ -310,10 +338,11 @@ class DefinitionVerbs:
         tenant_id: str,
         known: WorkflowVersion | None = None,
         expected_version: int | None = None,
+        activate: bool,
         actor: str | None,
     ) -> WorkflowVersion:
         """Save a document without the server's fields, as a new workflow or as the next version of a known one."""
-        version = new_version(document, name, known, expected_version=expected_version)
+        version = new_version(document, name, known, expected_version=expected_version, activate=activate)
         return await self._store.save_workflow(version, tenant_id=tenant_id, actor=actor)
 
     async def _free_name(self, derived: str, tenant_id: str) -> str:
@@ -323,13 +352,18 @@ class DefinitionVerbs:
             number += 1
         return name
 
-    async def _read_version(self, key: tuple[str, str, int | None]) -> WorkflowVersion | None:
-        tenant_id, workflow, version = key
-        return await self._store.get_workflow(tenant_id=tenant_id, workflow=workflow, version=version)
+    async def _read_version(self, key: tuple[str, str, int | None, bool]) -> WorkflowVersion | None:
+        tenant_id, workflow, version, active = key
+        return await self._store.get_workflow(tenant_id=tenant_id, workflow=workflow, version=version, active=active)
 
 
 def new_version(
-    document: Mapping[str, Any], name: str, known: WorkflowVersion | None, *, expected_version: int | None
+    document: Mapping[str, Any],
+    name: str,
+    known: WorkflowVersion | None,
+    *,
+    expected_version: int | None,
+    activate: bool,
 ) -> NewVersion:
     """The document to store, with its name; the known version's own definition if they are equal."""
     definition = {**document, "name": name}
@@ -341,6 +375,7 @@ def new_version(
         definition=definition,
         workflow_id=None if known is None else known.workflow_id,
         expected_version=expected_version,
+        activate=activate,
     )
 
 

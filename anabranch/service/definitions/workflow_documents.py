@@ -30,6 +30,17 @@ def without_server_fields(document: Mapping[str, Any]) -> dict[str, Any]:
     return {field: value for field, value in document.items() if field not in SERVER_FIELDS}
 
 
+def wants_activation(document: Mapping[str, Any]) -> bool:
+    """Is the version that is saved to be the one that starts take? Raises InvalidRequest."""
+    activate = document.get("activate")
+    if activate not in (None, True, False):
+        problem = {"code": "BOOL_TYPE", "pointer": "/activate", "message": f"activate is {activate!r:.80}"}
+        raise InvalidRequest(
+            "activate is true or false", hint="False: starts go on with the version before.", details=[problem]
+        )
+    return activate is not False
+
+
 def check_identity(document: Mapping[str, Any], *, workflow_id: str, kind: str) -> None:
     """Reject a document that was read from another workflow. Raises InvalidRequest."""
     expected = {"workflowID": workflow_id, "kind": kind}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from anabranch.engine.ports import WorkflowEntry, WorkflowVersion
+from anabranch.engine.ports import Pause, WorkflowEntry, WorkflowVersion
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.graph.validate import Report
@@ -17,7 +17,11 @@ from anabranch.engine.rules.instants import to_iso
 
 
 def workflow_summary(
-    workflow: WorkflowEntry | WorkflowVersion, run_counts: Mapping[Status, int], *, include_graph: bool
+    workflow: WorkflowEntry | WorkflowVersion,
+    run_counts: Mapping[Status, int],
+    pause: Pause | None,
+    *,
+    include_graph: bool,
 ) -> dict[str, Any]:
     """A workflow as lists show it."""
     summary = {
@@ -26,6 +30,8 @@ def workflow_summary(
         "title": workflow.title,
         "kind": workflow.kind,
         "version": workflow.version,
+        "activeVersion": workflow.active_version,
+        "paused": None if pause is None else pause_as_json(pause),
         "runCounts": shown_counts(run_counts),
         "createdAt": to_iso(workflow.created_at),
         "updatedAt": to_iso(workflow.updated_at),
@@ -36,6 +42,21 @@ def workflow_summary(
     # A client that reads, edits and saves this must not lose fields that other tools keep in the document.
     further = {field: value for field, value in definition.items() if field not in summary}
     return {**summary, **_graph(definition), **({} if workflow.kind == CODED_KIND else further)}
+
+
+def pause_as_json(pause: Pause) -> dict[str, Any]:
+    """Who has paused something, and since when."""
+    return {"by": pause.paused_by, "since": to_iso(pause.paused_at)}
+
+
+def tenant_pause(pause: Pause | None) -> dict[str, Any]:
+    """Whether a tenant is paused."""
+    return {"paused": None if pause is None else pause_as_json(pause)}
+
+
+def workflow_pause(workflow: WorkflowVersion, pause: Pause | None) -> dict[str, Any]:
+    """Whether a workflow is paused."""
+    return {"workflowID": workflow.workflow_id, "name": workflow.name, **tenant_pause(pause)}
 
 
 def shown_counts(run_counts: Mapping[Status, int]) -> dict[str, int]:
@@ -49,6 +70,7 @@ def saved_summary(workflow: WorkflowVersion, report: Report) -> dict[str, Any]:
         "workflowID": workflow.workflow_id,
         "name": workflow.name,
         "version": workflow.version,
+        "activeVersion": workflow.active_version,
         "warnings": [warning.as_json() for warning in report.warnings],
         "terminates": report.terminates,
         "unbounded": list(report.unbounded),
@@ -64,6 +86,7 @@ def version_summary(version: WorkflowEntry) -> dict[str, Any]:
         "title": version.title,
         "kind": version.kind,
         "version": version.version,
+        "active": version.version == version.active_version,
         "createdAt": to_iso(version.updated_at),
     }
 

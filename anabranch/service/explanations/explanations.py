@@ -22,6 +22,7 @@ from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.payloads import DEFINITION_SEQ, read_definition
 from anabranch.errors import InvalidRequest, NotFound, RunTooLarge
 from anabranch.service.definitions.checks import Checks
+from anabranch.service.definitions.gate_verbs import paused_by
 from anabranch.service.runs.input_checks import is_run_id
 from anabranch.service.runs.read_verbs import no_run
 from anabranch.service.runs.run_view import waits_for
@@ -74,7 +75,8 @@ class Explanations:
         """What a run waits for, or how it ended. Raises NotFound, RunTooLarge."""
         row = await self._row(instance_id, tenant_id)
         run = await self._run(row, row.last_seq)
-        found = await self._checks.run(tenant_id, lambda: why.why_run(run, worker=row.worker_id))
+        held = await self._held(row)
+        found = await self._checks.run(tenant_id, lambda: why.why_run(run, **held))
         return {"instanceID": instance_id, **await self._with_children(found)}
 
     async def why_node(self, instance_id: str, node_id: str, *, tenant_id: str, scope: str = "") -> dict[str, Any]:
@@ -90,7 +92,8 @@ class Explanations:
                 f"run {instance_id} has no node {node_id!r}" + (f" in scope {scope!r}" if scope else ""),
                 hint="Nodes that cannot be reached are not part of a run.",
             )
-        found = await self._checks.run(tenant_id, lambda: why.why_node(run, node_id, scope, worker=row.worker_id))
+        held = await self._held(row)
+        found = await self._checks.run(tenant_id, lambda: why.why_node(run, node_id, scope, **held))
         return {"instanceID": instance_id, **await self._with_children(found)}
 
     async def context_at(
@@ -120,6 +123,11 @@ class Explanations:
         return state.context_of(state.scopes.get(scope or "", state.root)), plan
 
     # -- within ---------------------------------------------------------------------------
+    async def _held(self, row: InstanceRow) -> dict[str, Any]:
+        """Who advances a run, and what is paused so that nobody does."""
+        pauses = await paused_by(self._store, [row], tenant_id=row.head.tenant_id)
+        return {"worker": row.worker_id, "paused_by": pauses.get(row.head.instance_id)}
+
     async def _with_children(self, found: dict[str, Any]) -> dict[str, Any]:
         """The same answer; reasons that are children say how these are."""
         for reason in _children_in(found["waitsFor"]):

@@ -55,11 +55,14 @@ class _Budget:
         return True
 
 
-def why_node(run: RunAsOf, node_id: str, scope: str, *, worker: str | None = None) -> _Json:
+def why_node(
+    run: RunAsOf, node_id: str, scope: str, *, worker: str | None = None, paused_by: _Json | None = None
+) -> _Json:
     """The reasons for the state of one node in one scope; of a coded run, of one step.
 
     `{nodeID, scope, status, sentence, since, edges, waitsFor, decidedBy, omitted}`. `status` is that of the activation,
-    or `pending`. `worker` is the process that advances the run. The node must be in the plan of a drawn run.
+    or `pending`. `worker` is the process that advances the run, `paused_by` what is paused so that it stands
+    still. The node must be in the plan of a drawn run.
     """
     budget = _Budget()
     activation = run.activations.get((node_id, scope))
@@ -78,11 +81,11 @@ def why_node(run: RunAsOf, node_id: str, scope: str, *, worker: str | None = Non
     if node is not None and _fits(run, node, scope):
         answer["edges"] = [_edge(run, edge, source_scope) for edge, source_scope in run.incoming(node_id, scope)]
     if activation is None:
-        answer["waitsFor"] = _suspension(run) + _reasons_of_unreached(run, node, scope, budget, worker, DEPTH_MAX)
+        answer["waitsFor"] = _stops(run, paused_by) + _reasons_of_unreached(run, node, scope, budget, worker, DEPTH_MAX)
         answer["sentence"] = _sentence_of_unreached(run, node_id, node, scope, answer)
     else:
         if not activation.has_ended:
-            answer["waitsFor"] = _suspension(run) + _reasons_of_open(run, activation, budget, worker, DEPTH_MAX)
+            answer["waitsFor"] = _stops(run, paused_by) + _reasons_of_open(run, activation, budget, worker, DEPTH_MAX)
         elif node is not None:
             answer["decidedBy"] = list(_deciders(run, node_id, scope, budget))
         answer["sentence"] = _sentence(activation, answer)
@@ -90,7 +93,7 @@ def why_node(run: RunAsOf, node_id: str, scope: str, *, worker: str | None = Non
     return answer
 
 
-def why_run(run: RunAsOf, *, worker: str | None = None) -> _Json:
+def why_run(run: RunAsOf, *, worker: str | None = None, paused_by: _Json | None = None) -> _Json:
     """What a run waits for, or how it ended: `{status, sentence, since, waitsFor, decidedBy, omitted}`."""
     budget = _Budget()
     status = run.state.status
@@ -105,10 +108,10 @@ def why_run(run: RunAsOf, *, worker: str | None = None) -> _Json:
     if status.is_terminal:
         answer["sentence"], answer["decidedBy"] = _end(run)
     elif not run.state.started:
-        answer["waitsFor"] = [*_suspension(run), _beginning(run, worker)]
+        answer["waitsFor"] = [*_stops(run, paused_by), _beginning(run, worker)]
         answer["sentence"] = _joined(answer["waitsFor"])
     else:
-        answer["waitsFor"] = _suspension(run) + _open_reasons(run, budget, worker)
+        answer["waitsFor"] = _stops(run, paused_by) + _open_reasons(run, budget, worker)
         answer["sentence"] = _joined(answer["waitsFor"]) or "The run is about to go on."
     answer["omitted"] = budget.omitted
     return answer
@@ -191,6 +194,14 @@ def _beginning(run: RunAsOf, worker: str | None) -> _Json:
         return {"kind": "timer", "nodeID": "", "scope": "", "dueAt": to_iso(head.available_at)}
     since = to_iso(head.created_at)
     return {"kind": "worker", "nodeID": "", "scope": "", "attempt": 1, "since": since, "worker": worker}
+
+
+def _stops(run: RunAsOf, paused_by: _Json | None) -> list[_Json]:
+    """Why nothing begins or fires: its workflow or its tenant is paused, or the run itself is suspended."""
+    of_more: list[_Json] = []
+    if paused_by is not None:
+        of_more = [{"kind": "paused", "paused": paused_by["kind"], "by": paused_by["by"], "since": paused_by["since"]}]
+    return [*of_more, *_suspension(run)]
 
 
 def _suspension(run: RunAsOf) -> list[_Json]:
@@ -401,7 +412,8 @@ def _sentence_of_unreached(run: RunAsOf, node_id: str, node: PlanNode | None, sc
         return f"{name} does not run in the scope {scope!r}: it runs {where}."
     if run.state.is_terminal:
         return f"{name} was not reached: the run ended ({run.state.status.value}) before."
-    suspended = [_reason_sentence(reason) for reason in answer["waitsFor"] if "reason" in reason]
+    stops = [reason for reason in answer["waitsFor"] if "reason" in reason or "paused" in reason]
+    suspended = [_reason_sentence(reason) for reason in stops]
     if suspended:
         return f"{name} has not run yet. {suspended[0]}"
     limits = [_reason_sentence(reason) for reason in answer["waitsFor"] if reason["kind"] == "limit"]
@@ -436,6 +448,9 @@ def _reason_sentence(reason: _Json) -> str:
             return f"{name if reason['nodeID'] else 'The run'} waits{until}."
         case "iteration":
             return f"{name} has not finished the iteration {reason['iteration']}."
+        case "paused" if "paused" in reason:
+            goes_on = "nothing begins until it is resumed"
+            return f"The {reason['paused']} is paused since {reason['since']} by {reason['by']}: {goes_on}."
         case "paused" | "suspended" if "reason" in reason:
             return f"The run is suspended since {reason['since']} ({reason['reason']}): {reason['message']}"
         case "suspended":

@@ -51,7 +51,7 @@ class ChildRuns:
         if await self._engine.store.get_instance(instance_id) is not None:
             return instance_id  # an earlier attempt, or one before a crash, has started it
         try:
-            found = await self._service.get_workflow_by_id(workflow, tenant_id=helpers.tenant_id, version=version)
+            found = await self._service.get_startable(workflow, tenant_id=helpers.tenant_id, version=version)
             plan = await self._engine.plans.plan(found.workflow_id, found.version)
             payload = await input_payload(
                 input_, plan, self._service.checks, tenant_id=helpers.tenant_id, bounded=False
@@ -68,8 +68,8 @@ class ChildRuns:
                 parent_waits=parent_waits,
             )
             # No limit of PENDING runs here: running work must not be refused halfway.
-            has_room = self._engine.orchestrator.held.has_room(helpers.tenant_id)
-            started = Started(payload, begin=has_room and self._engine.plans.can_run_plan(head, plan))
+            may_begin = self._engine.orchestrator.held.may_begin(head)
+            started = Started(payload, begin=may_begin and self._engine.plans.can_run_plan(head, plan))
             await self._engine.orchestrator.create_run(head, plan, started)
         except (NotFound, InvalidInput) as refusal:
             raise NonRetryable(refusal.message, code=refusal.code) from refusal

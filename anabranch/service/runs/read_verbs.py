@@ -1,6 +1,6 @@
 """Queries on runs: lists, one run, its steps, its log.
 
-A mixin of `WorkflowService`, above `definition_verbs` and below `run_verbs`.
+A mixin of `WorkflowService`, above `gate_verbs` and below `run_verbs`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from anabranch.engine.rules.graph.plan import Plan
 from anabranch.engine.rules.history import ALL_ACTIVATIONS, ActivationFilter
 from anabranch.engine.rules.run_filter import ALL_RUNS, RunFilter
 from anabranch.errors import InvalidRequest, NotFound
-from anabranch.service.definitions.definition_verbs import DefinitionVerbs
+from anabranch.service.definitions.gate_verbs import GateVerbs, paused_by
 from anabranch.service.definitions.references import References
 from anabranch.service.runs.input_checks import check_input_filters, is_run_id
 from anabranch.service.runs.iterations import IterationsWanted, Place, iterations_page
@@ -64,7 +64,7 @@ class StepFilter:
 ALL_STEPS = StepFilter()
 
 
-class ReadVerbs(DefinitionVerbs):
+class ReadVerbs(GateVerbs):
     """Queries on runs."""
 
     def __init__(self, *, engine: Engine, node_types: NodeTypes, references: References | None) -> None:
@@ -73,7 +73,9 @@ class ReadVerbs(DefinitionVerbs):
 
     async def get_run(self, instance_id: str, *, tenant_id: str) -> dict[str, Any]:
         """A run with its input, outcome and activations, as REST shows it. Raises NotFound."""
-        run = run_details(await self._read(instance_id, tenant_id, activations_max=NODES_SHOWN_MAX))
+        found = await self._read(instance_id, tenant_id, activations_max=NODES_SHOWN_MAX)
+        run = run_details(found)
+        run["pausedBy"] = (await paused_by(self._store, [found.row], tenant_id=tenant_id)).get(instance_id)
         await self._add_progress(instance_id, run["nodes"])
         return run
 
@@ -122,7 +124,15 @@ class ReadVerbs(DefinitionVerbs):
         failed = [row.head.instance_id for row in rows if row.status is Status.FAILED]
         ended = await self._store.ended_children(failed) if failed else []
         errors = {each.child_id: run_failure(each.outcome) for each in ended if each.status is Status.FAILED}
-        return [{**run_summary(row), "error": errors.get(row.head.instance_id)} for row in rows]
+        pauses = await paused_by(self._store, rows, tenant_id=tenant_id)
+        return [
+            {
+                **run_summary(row),
+                "error": errors.get(row.head.instance_id),
+                "pausedBy": pauses.get(row.head.instance_id),
+            }
+            for row in rows
+        ]
 
     async def get_log(self, instance_id: str, *, tenant_id: str, after_seq: int = 0) -> list[dict[str, Any]]:
         """All events after `after_seq`, in log order. Raises NotFound."""

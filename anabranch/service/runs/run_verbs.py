@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from anabranch.engine.lifecycle import Engine
-from anabranch.engine.plans import NewestVersions
+from anabranch.engine.plans import ActiveVersions
 from anabranch.engine.ports import InstanceRow, WorkflowVersion
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.events import Status, SuspendReason
@@ -78,7 +78,7 @@ class RunVerbs(ReadVerbs):
         super().__init__(engine=engine, node_types=node_types, references=references)
         self.retention_days_max = retention_days_max
         self._arrivals = SignalAnswers(engine.store)
-        self._newest = NewestVersions()
+        self._active = ActiveVersions()
         self._pending_limit = PendingLimit(
             store=engine.store, clock=engine.clock, runs_max=pending_max, runs_per_tenant_max=pending_per_tenant_max
         )
@@ -187,24 +187,24 @@ class RunVerbs(ReadVerbs):
     async def _start_version(
         self, workflow: str, version: int | None, start: Callable[..., Awaitable[StartedRun]], *, tenant_id: str
     ) -> StartedRun:
-        """Start the requested version, or the newest, which is not read again if it is known."""
-        known = self._newest.get(tenant_id, workflow) if version is None else None
+        """Start the requested version, or the active one, which is not read again if it is known."""
+        known = self._active.get(tenant_id, workflow) if version is None else None
         if known is not None:
-            # Only a created run proves that the cached version is still the newest. Otherwise read it.
+            # Only a created run proves that the cached version is still active. Otherwise read it.
             with suppress(NotFound, InvalidInput, InvalidRequest, TooManyPending):
-                started = await start(known, only_newest=True)
+                started = await start(known, only_active=True)
                 if started.created:
                     return started
-        found = await self.get_workflow_by_id(workflow, tenant_id=tenant_id, version=version)
+        found = await self.get_startable(workflow, tenant_id=tenant_id, version=version)
         if version is None and found.tenant_id == tenant_id:  # a coded one has options that change with its code
-            self._newest.note(tenant_id, workflow, found)
-        return await start(found, only_newest=False)
+            self._active.note(tenant_id, workflow, found)
+        return await start(found, only_active=False)
 
     async def _start(
         self,
         found: WorkflowVersion,
         *,
-        only_newest: bool,
+        only_active: bool,
         tenant_id: str,
         input_: Any,
         make_head: Callable[[WorkflowVersion, AnyPlan], InstanceHead],
@@ -212,10 +212,10 @@ class RunVerbs(ReadVerbs):
         plan = await self._engine.plans.plan(found.workflow_id, found.version)
         payload = await input_payload(input_, plan, self.checks, tenant_id=tenant_id)
         head = make_head(found, plan)
-        hold = self._engine.orchestrator.held.has_room(tenant_id) and self._engine.plans.can_run_plan(head, plan)
+        hold = self._engine.orchestrator.held.may_begin(head) and self._engine.plans.can_run_plan(head, plan)
         if not hold or head.available_at > head.created_at:
             await self._pending_limit.take_place(head.tenant_id)
-        started = Started(payload, begin=hold, only_newest=only_newest)
+        started = Started(payload, begin=hold, only_active=only_active)
         new_run = await self._engine.orchestrator.create_run(head, plan, started)
         status = new_run.status
         if not new_run.created:

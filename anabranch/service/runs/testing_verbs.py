@@ -83,7 +83,7 @@ class TestingVerbs(RunVerbs):
             given = known.input
         payload = await input_payload(given, plan, self.checks, tenant_id=tenant_id)
         head = test_head(definition.value, plan, tenant_id=tenant_id, now=self._engine.clock.now())
-        hold = self._engine.orchestrator.held.has_room(tenant_id)
+        hold = self._engine.orchestrator.held.may_begin(head)
         if not hold:
             await self._pending_limit.take_place(tenant_id)
         started = Started(

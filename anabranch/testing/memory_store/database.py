@@ -21,6 +21,7 @@ from anabranch.engine.ports import (
     InstanceRow,
     Loaded,
     Outcome,
+    Pause,
     Reopening,
     TenantRooms,
     Transition,
@@ -78,6 +79,8 @@ class MemoryDatabase:
         self.definitions = MemoryDefinitions(now=now, new_id=new_id, has_open_runs=self._has_open_runs)
         self.writes = 0
         """Transactions that wrote an instance."""
+        self.pauses: dict[tuple[str, str | None], Pause] = {}
+        """By tenant and workflow."""
         self._open: dict[str, InstanceRecord] = {}
         self._keys: dict[tuple[str, str, str], str] = {}
         self._executing: dict[str, int | None] = {}
@@ -109,8 +112,8 @@ class MemoryDatabase:
                     existing[transition.instance_id] = holder
                 if holder is not None or record is not None:
                     continue
-                newest = transition.new_run.workflow_version if transition.only_newest else None
-                may_be = self.definitions.may_have_runs(transition.new_run.workflow_id, newest=newest)
+                active = transition.new_run.workflow_version if transition.only_active else None
+                may_be = self.definitions.may_have_runs(transition.new_run.workflow_id, active=active)
                 if not (may_be and self._is_wanted(transition.new_run)):
                     rejected.add(transition.instance_id)
                     continue
@@ -137,6 +140,7 @@ class MemoryDatabase:
             for row in self._family_rows(wanted.only)
             if _is_due(row, now) or (wanted.steal and row.worker_id is not None)
         ]
+        due = [row for row in due if self._may_go_on(row) or _is_over(row, now)]
         if wanted.known_code is not None:
             code, node_types = wanted.known_code, wanted.known_types or ()
             due = [row for row in due if _needs(row).met_by(code=code, node_types=node_types)]
@@ -173,6 +177,7 @@ class MemoryDatabase:
             if row.worker_id not in (None, wanted.worker_id)
             and _is_due(row, now)
             and (wanted.away_until is None or (row.available_at or 0) > wanted.away_until)
+            and (self._may_go_on(row) or _is_over(row, now))
         ]
         changes: list[Change] = []
         for row in sorted(lapsed, key=lambda each: each.head.instance_id):
@@ -202,6 +207,25 @@ class MemoryDatabase:
                 changes.append(self._append(record, EventType.INSTANCE_SUSPENDED, note, Status.SUSPENDED, now))
         self._committed("judge", now, changes)
 
+    def _may_go_on(self, row: InstanceRow) -> bool:
+        """Neither its workflow nor its tenant is paused."""
+        tenant_id = row.head.tenant_id
+        return (tenant_id, None) not in self.pauses and (
+            row.head.workflow_id is None or (tenant_id, row.head.workflow_id) not in self.pauses
+        )
+
+    def pause(self, *, tenant_id: str, workflow_id: str | None, by: str) -> Pause:
+        """Let the runs of a workflow, or of the tenant, stand still."""
+        self.writes += 1
+        return self.pauses.setdefault(
+            (tenant_id, workflow_id), Pause(tenant_id, workflow_id, paused_by=by, paused_at=self.now())
+        )
+
+    def unpause(self, *, tenant_id: str, workflow_id: str | None) -> bool:
+        """Let them go on."""
+        self.writes += 1
+        return self.pauses.pop((tenant_id, workflow_id), None) is not None
+
     def _company_of(self, lost: str) -> int:
         """How many suspects a lost worker leaves: as many as it executed, and no more than it has."""
         if lost not in self._companies:
@@ -230,7 +254,7 @@ class MemoryDatabase:
             for row in sorted(self.open_rows(), key=_overdue_order)
             if row.worker_id is None
             and _is_due(row, now - overdue_ms)
-            and (row.status is not Status.SUSPENDED or _is_over(row, now))
+            and ((row.status is not Status.SUSPENDED and self._may_go_on(row)) or _is_over(row, now))
             and not any(_needs(row).met_by(code=each.code, node_types=each.node_types) for each in living)
             and not _needs(row).met_by(code=(), node_types=())
         ]
@@ -392,7 +416,7 @@ class MemoryDatabase:
     def _may_reopen(self, record: InstanceRecord, run: Reopening) -> bool:
         row = record.row
         ended_badly = row.status in (Status.FAILED, Status.CANCELLED) and row.last_seq == run.last_seq
-        return ended_badly and self.definitions.may_have_runs(row.head.workflow_id, newest=None)
+        return ended_badly and self.definitions.may_have_runs(row.head.workflow_id, active=None)
 
     def _touch(self, record: InstanceRecord, *, parent_waits: bool | None = None) -> Change:
         before = record.row

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -24,10 +24,20 @@ from anabranch.errors import NameTaken, NotFound, VersionMismatch, WorkflowHasRu
 class _Workflow:
     versions: list[WorkflowVersion] = field(default_factory=list)
     deleted: bool = False
+    active: int | None = None
+    """None: the newest one."""
 
     @property
     def newest(self) -> WorkflowVersion:
-        return self.versions[-1]
+        return self.seen(self.versions[-1])
+
+    def seen(self, version: WorkflowVersion) -> WorkflowVersion:
+        """One of the versions, as it is read now."""
+        return replace(version, active_version=self.active or self.versions[-1].version)
+
+    def numbered(self, number: int) -> WorkflowVersion | None:
+        """The version of this number, if there is one."""
+        return next((self.seen(each) for each in self.versions if each.version == number), None)
 
 
 class MemoryDefinitions:
@@ -73,19 +83,31 @@ class MemoryDefinitions:
             definition=orjson.loads(text) if wanted.kind == CODED_KIND else parse_document(text),
             created_at=now if latest is None else latest.created_at,
             updated_at=now,
+            active_version=0,
         )
         if latest is not None:
             del self._names[tenant_id, latest.name]
         self._names[tenant_id, name] = workflow_id
+        workflow.active = None if wanted.activate or latest is None else latest.active_version
         workflow.versions.append(version)
         self._workflows[workflow_id] = workflow
-        return version
+        return workflow.newest
 
-    def register(self, *, name: str, version: int, definition: Mapping[str, Any]) -> WorkflowVersion:
+    def activate(self, *, tenant_id: str, workflow_id: str, version: int) -> WorkflowVersion:
+        """Let starts take this version."""
+        workflow = self._live(tenant_id, workflow_id)
+        if workflow.numbered(version) is None:
+            raise NotFound(f"workflow {workflow.newest.name} has no version {version}")
+        workflow.active = None if version == workflow.newest.version else version
+        return workflow.newest
+
+    def register(
+        self, *, name: str, version: int, definition: Mapping[str, Any], active: bool = False
+    ) -> WorkflowVersion:
         """A version of a coded workflow, with the options that it has now."""
         workflow_id = self._names.setdefault((CODED_TENANT_ID, name), self._new_id())
         workflow = self._workflows.setdefault(workflow_id, _Workflow())
-        known = _numbered(workflow, version)
+        known = workflow.numbered(version)
         now = self._now()
         registered = WorkflowVersion(
             workflow_id=workflow_id,
@@ -97,30 +119,36 @@ class MemoryDefinitions:
             definition=orjson.loads(orjson.dumps(definition)),
             created_at=workflow.versions[0].created_at if workflow.versions else now,
             updated_at=now if known is None else known.updated_at,
+            active_version=0,
         )
         others = [each for each in workflow.versions if each.version != version]
+        is_new = all(each.version < version for each in others) and known is None
         workflow.versions[:] = sorted([*others, registered], key=lambda each: each.version)
-        return registered
+        if active or is_new:
+            workflow.active = None if version == workflow.newest.version else version
+        return workflow.seen(registered)
 
-    def get(self, *, tenant_id: str, workflow: str, version: int | None) -> WorkflowVersion | None:
+    def get(self, *, tenant_id: str, workflow: str, version: int | None, active: bool) -> WorkflowVersion | None:
         """By id or name, of this tenant, unless deleted."""
         named = self._names.get((tenant_id, workflow)) or self._names.get((CODED_TENANT_ID, workflow), "")
         found = self._workflows.get(workflow) or self._workflows.get(named)
         if found is None or found.deleted or found.newest.tenant_id not in (tenant_id, CODED_TENANT_ID):
             return None
-        return found.newest if version is None else _numbered(found, version)
+        newest = found.newest
+        return found.numbered(version or (newest.active_version if active else newest.version))
 
     def pinned(self, workflow_id: str, version: int) -> WorkflowVersion | None:
         """One version, deleted or not."""
         found = self._workflows.get(workflow_id)
-        return None if found is None else _numbered(found, version)
+        return None if found is None else found.numbered(version)
 
-    def may_have_runs(self, workflow_id: str | None, *, newest: int | None = None) -> bool:
-        """False for a workflow that is not there (any more), or not at this version; test runs (None) need none."""
+    def may_have_runs(self, workflow_id: str | None, *, active: int | None = None) -> bool:
+        """False for a workflow that is not there (any more), or with another active version; test runs (None) need
+        none."""
         if workflow_id is None:
             return True
         workflow = self._workflows.get(workflow_id)
-        return workflow is not None and not workflow.deleted and newest in (None, workflow.newest.version)
+        return workflow is not None and not workflow.deleted and active in (None, workflow.newest.active_version)
 
     def newest(self, *, tenant_id: str) -> list[WorkflowVersion]:
         """The newest version of each workflow of the tenant, by name."""
@@ -133,7 +161,7 @@ class MemoryDefinitions:
         workflow = self._workflows.get(workflow_id)
         if workflow is None or workflow.deleted or workflow.newest.tenant_id not in (tenant_id, CODED_TENANT_ID):
             return []
-        return list(workflow.versions)
+        return [workflow.seen(each) for each in workflow.versions]
 
     def delete(self, *, tenant_id: str, workflow_id: str, force: bool) -> None:
         """Free the name; the versions stay for the runs that are pinned to them."""
@@ -155,7 +183,3 @@ class MemoryDefinitions:
         if workflow is None or workflow.deleted or workflow.newest.tenant_id != tenant_id:
             raise NotFound(f"there is no workflow {workflow_id}")
         return workflow
-
-
-def _numbered(workflow: _Workflow, version: int) -> WorkflowVersion | None:
-    return next((each for each in workflow.versions if each.version == version), None)

@@ -24,6 +24,7 @@ from anabranch.engine.ports import (
     NewVersion,
     OpenRuns,
     Outcome,
+    Pause,
     RunReading,
     Transition,
     WorkerReport,
@@ -433,16 +434,48 @@ class MemoryStore:
         return saved
 
     async def get_workflow(
-        self, *, tenant_id: str, workflow: str, version: int | None = None
+        self, *, tenant_id: str, workflow: str, version: int | None = None, active: bool = False
     ) -> WorkflowVersion | None:
         await self.faults.before("get_workflow")
-        return self.database.definitions.get(tenant_id=tenant_id, workflow=workflow, version=version)
+        return self.database.definitions.get(tenant_id=tenant_id, workflow=workflow, version=version, active=active)
 
-    async def register_code(self, *, name: str, version: int, definition: Mapping[str, Any]) -> WorkflowVersion:
+    async def activate_version(
+        self, *, tenant_id: str, workflow_id: str, version: int, actor: str | None = None
+    ) -> WorkflowVersion:
+        """There is no audit trail here."""
+        await self.faults.before("activate_version")
+        active = self.database.definitions.activate(tenant_id=tenant_id, workflow_id=workflow_id, version=version)
+        await self.faults.after("activate_version")
+        return active
+
+    async def register_code(
+        self, *, name: str, version: int, definition: Mapping[str, Any], active: bool = False
+    ) -> WorkflowVersion:
         await self.faults.before("register_code")
-        registered = self.database.definitions.register(name=name, version=version, definition=definition)
+        registered = self.database.definitions.register(
+            name=name, version=version, definition=definition, active=active
+        )
         await self.faults.after("register_code")
         return registered
+
+    # -- pauses ---------------------------------------------------------------------------
+    async def pause(self, *, tenant_id: str, workflow_id: str | None, by: str, actor: str | None = None) -> Pause:
+        """There is no audit trail here."""
+        await self.faults.before("pause")
+        pause = self.database.pause(tenant_id=tenant_id, workflow_id=workflow_id, by=by)
+        await self.faults.after("pause")
+        return pause
+
+    async def unpause(self, *, tenant_id: str, workflow_id: str | None, actor: str | None = None) -> bool:
+        """There is no audit trail here."""
+        await self.faults.before("unpause")
+        removed = self.database.unpause(tenant_id=tenant_id, workflow_id=workflow_id)
+        await self.faults.after("unpause")
+        return removed
+
+    async def pauses(self, *, tenant_id: str | None = None) -> list[Pause]:
+        """Read together with `external_changes_possible`: what goes wrong there is the same."""
+        return [each for each in self.database.pauses.values() if tenant_id in (None, each.tenant_id)]
 
     async def get_definition(self, workflow_id: str, version: int) -> WorkflowVersion | None:
         await self.faults.before("get_definition")
@@ -502,6 +535,7 @@ def _entry(version: WorkflowVersion, *, with_definition: bool) -> WorkflowEntry:
         version.version,
         version.created_at,
         version.updated_at,
+        version.active_version,
         version.definition if with_definition else None,
     )
 

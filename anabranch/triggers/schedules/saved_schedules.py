@@ -21,7 +21,7 @@ class Schedule:
     workflow: str
     """Name or id, as it was written: looked up anew at each occurrence."""
     version: int | None
-    """None: the newest of the time."""
+    """None: the active one of the time."""
     kind: str
     """`cron` or `interval`."""
     cron: str | None

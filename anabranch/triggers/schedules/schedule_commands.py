@@ -45,7 +45,7 @@ def create(
         str | None, typer.Option("--missed", metavar="skip|one|all", help="What is made up for; `one` without it.")
     ] = None,
     version: Annotated[
-        int | None, typer.Option("--version", metavar="NUMBER", help="Always this one, not the newest.")
+        int | None, typer.Option("--version", metavar="NUMBER", help="Always this one, not the active one.")
     ] = None,
     disabled: Annotated[bool, typer.Option("--disabled", help="Save it, and start nothing yet.")] = False,
     at: DatabaseOptions,

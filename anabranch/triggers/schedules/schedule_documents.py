@@ -138,7 +138,7 @@ class _Reader:
         value = self._document.get("version")
         if value is None or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 2**31):
             return value
-        self._report("WRONG_TYPE", "version", "version is a number from 1 up, or null for the newest")
+        self._report("WRONG_TYPE", "version", "version is a number from 1 up, or null for the active one")
         return None
 
     def enabled(self) -> bool:

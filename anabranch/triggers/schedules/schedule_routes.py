@@ -50,7 +50,7 @@ class ScheduleSummary(Answer):
     scheduleID: str
     name: str
     workflow: str = Field(description="Name or id, as it was written.")
-    version: int | None = Field(description="Null: the newest of the time.")
+    version: int | None = Field(description="Null: the active one of the time.")
     kind: Literal["cron", "interval"]
     cron: str | None
     timezone: str

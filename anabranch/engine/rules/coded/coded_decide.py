@@ -265,9 +265,9 @@ def _step_reported(notes: CodedDecisionBuilder, report: StepReport) -> None:
 
 
 def _is_only_told(state: CodedState, report: StepReport) -> bool:
-    """Whether this reports the end of a step that is already executing: such an end is recorded although the run is
-    suspended."""
-    return report.mark.kind is StepKind.RUN and state.suspension is not None
+    """Whether this reports the end of a step that is already executing: such an end is recorded although the run
+    stands still."""
+    return report.mark.kind is StepKind.RUN and state.stands_still
 
 
 def _cancel_step(notes: CodedDecisionBuilder, report: StepReport, step: Step | None) -> None:
@@ -281,10 +281,10 @@ def _cancel_step(notes: CodedDecisionBuilder, report: StepReport, step: Step | N
 
 
 def _open_timer(notes: CodedDecisionBuilder, report: StepReport, due_at: int) -> None:
-    """Open a timer that the function still waits for, or complete one that has fired. No timer fires while the run is
-    suspended.
+    """Open a timer that the function still waits for, or complete one that has fired. No timer fires while the run
+    stands still.
     """
-    if due_at > notes.now or notes.state.suspension is not None:
+    if due_at > notes.now or notes.state.stands_still:
         _wait(notes, report, DelayStarted(due_at).payload)
         return
     notes.fired(due_at)
@@ -367,9 +367,9 @@ def _append(
 def _catch_up(notes: CodedDecisionBuilder) -> None:
     """Begin if it is time, then fire whatever is due, oldest due time first.
 
-    A signal that is in the log takes precedence over its timeout. Does nothing while the run is suspended.
+    A signal that is in the log takes precedence over its timeout. Does nothing while the run stands still.
     """
-    if notes.state.suspension is not None:
+    if notes.state.stands_still:
         return
     if may_begin(notes):
         _dispatch_function(notes, 1)
@@ -402,9 +402,9 @@ def _step_due(notes: CodedDecisionBuilder, step: Step) -> None:
 
 
 def _serve_promises(notes: CodedDecisionBuilder) -> None:
-    """Let waits take the signals assigned to them, unless the run is suspended."""
+    """Let waits take the signals assigned to them, unless the run stands still."""
     promises = notes.state.promises
-    while promises and notes.state.suspension is None and not notes.state.is_terminal:
+    while promises and not notes.state.stands_still and not notes.state.is_terminal:
         wait = next(iter(promises.values()))
         assert isinstance(wait, Step), "a function asks for no signal"
         note, output = taking(wait)

@@ -37,7 +37,15 @@ OPTION_FIELDS = frozenset({"inputSchema", "retention", "deadline"})
 IDENTITY_FIELDS = frozenset({"workflowID", "kind"})
 """Given by the server with a workflow; a document that is sent back with another value means another workflow."""
 
-SERVER_FIELDS = IDENTITY_FIELDS | {"version", "runCounts", "createdAt", "updatedAt"}
+SERVER_FIELDS = IDENTITY_FIELDS | {
+    "version",
+    "activate",
+    "activeVersion",
+    "paused",
+    "runCounts",
+    "createdAt",
+    "updatedAt",
+}
 """Fields of answers that are no part of a document: clients need not remove them before a save."""
 
 NODE_FIELDS_WITHOUT_EFFECT = frozenset({"pool"})

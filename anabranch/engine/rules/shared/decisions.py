@@ -298,7 +298,7 @@ def created(notes: AnyDecisionBuilder, started: Started) -> bool:
 def may_begin(notes: AnyDecisionBuilder) -> bool:
     """True if the run has not begun and its time has come."""
     state = notes.state
-    if state.started or state.head.available_at > notes.now or state.is_terminal or state.suspension is not None:
+    if state.started or state.head.available_at > notes.now or state.is_terminal or state.stands_still:
         return False
     notes.fired(state.head.available_at)
     return True

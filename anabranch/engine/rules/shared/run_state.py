@@ -149,6 +149,7 @@ class RunState(ABC, Generic[Open, Runs]):
 
     __slots__ = (
         "children",
+        "gated",
         "head",
         "kept",
         "kept_count",
@@ -186,6 +187,8 @@ class RunState(ABC, Generic[Open, Runs]):
         """True from the first NODE_DISPATCHED."""
         self.suspension: RunSuspended | None = None
         """Why the run stands still; None: it does not."""
+        self.gated = False
+        """Is its workflow or its tenant paused, as far as its owner knows? No row says so."""
         self.terminal: Status | None = None
         self.outcome: Payload | None = None
         """Output, error or reason, once terminal."""
@@ -239,6 +242,11 @@ class RunState(ABC, Generic[Open, Runs]):
         return self.terminal is not None
 
     @property
+    def stands_still(self) -> bool:
+        """True: nothing begins or fires, and what arrives is kept. Its deadline counts all the same."""
+        return self.suspension is not None or self.gated
+
+    @property
     def status(self) -> Status:
         """The status that the log implies (WAITING, where the engine may still show RUNNING for short waits)."""
         if self.terminal is not None:
@@ -276,10 +284,10 @@ class RunState(ABC, Generic[Open, Runs]):
     def next_due(self) -> int | None:
         """When the next delay, retry, wait or deadline is due, or the instance may begin; None: never by itself.
 
-        A suspended run has only its deadline.
+        A run that stands still has only its deadline.
         """
         times = list(self.own_due_times())
-        timer = None if self.suspension is not None else self.next_timer()
+        timer = None if self.stands_still else self.next_timer()
         if timer is not None and timer.due_at is not None:
             times.append(timer.due_at)
         return min(times, default=None)
@@ -327,5 +335,5 @@ class RunState(ABC, Generic[Open, Runs]):
         """Due times of the instance itself: its deadline, and its start time while it has not begun."""
         if self.head.deadline_at is not None:
             yield self.head.deadline_at
-        if not self.started and self.suspension is None:
+        if not self.started and not self.stands_still:
             yield self.head.available_at

@@ -24,6 +24,7 @@ from anabranch.engine.store.sql.statements import (
     IS_AWAKE,
     IS_WHOLE,
     LOG_WEIGHT,
+    MAY_GO_ON,
     RESUMES,
     SIGNALS_KEPT,
     SUSPENDS,
@@ -104,19 +105,20 @@ COMMIT = text(f"""
             parent_id uuid, created_at bigint, started_at bigint, parent_node_id text, parent_scope text,
             parent_waits boolean, depth integer, root_id uuid, log_bytes bigint, rerun_of uuid,
             started_by text, suspended_for text, generation integer, left_out text, forked_from uuid,
-            needs text, ends boolean, only_newest boolean)
+            needs text, ends boolean, only_active boolean)
     ), living AS (
-        SELECT wanted.workflow_id, guard.newest_version
+        SELECT wanted.workflow_id, guard.version
         FROM (SELECT DISTINCT workflow_id FROM new_run ORDER BY workflow_id) AS wanted CROSS JOIN LATERAL (
-            SELECT newest_version FROM workflows AS w WHERE w.workflow_id = wanted.workflow_id AND w.deleted_at IS NULL
+            SELECT coalesce(active_version, newest_version) AS version FROM workflows AS w
+            WHERE w.workflow_id = wanted.workflow_id AND w.deleted_at IS NULL
             FOR KEY SHARE SKIP LOCKED) AS guard
     ), created AS (
         INSERT INTO workflow_instances ({_WRITTEN_AT_CREATION}, completed_at)
         SELECT {_WRITTEN_AT_CREATION}, CASE WHEN ends THEN {NOW_MS} END
         FROM new_run
         WHERE workflow_id IS NULL
-           OR (NOT only_newest AND workflow_id IN (SELECT workflow_id FROM living)) IS TRUE
-           OR (only_newest AND (workflow_id, workflow_version) IN (SELECT workflow_id, newest_version FROM living))
+           OR (NOT only_active AND workflow_id IN (SELECT workflow_id FROM living)) IS TRUE
+           OR (only_active AND (workflow_id, workflow_version) IN (SELECT workflow_id, version FROM living))
               IS TRUE
         ORDER BY tenant_id, workflow_name, idempotency_key
         ON CONFLICT DO NOTHING
@@ -143,8 +145,8 @@ Locks rows in the order in which the transitions are offered (by id) and skips t
 waits for another commit; the lock step repeats no join, its LATERAL keeps both the order and the lookup by primary key.
 New runs are inserted in the order of their keys, because an insert waits for a key that another batch is just
 inserting. Their workflows are locked against deletion; creations and saves share that lock. A workflow that is just
-being deleted is skipped like a locked row, so no commit waits for a delete. With `only_newest` the workflow must be at
-the creation's version. `IS TRUE` keeps the planner from turning the membership test into a join: a hashed set is faster
+being deleted is skipped like a locked row, so no commit waits for a delete. With `only_active` it must be the active
+version. `IS TRUE` keeps the planner from turning the membership test into a join: a hashed set is faster
 than the nested loop that the committing connections are held to. A payload that is the JSON value null arrives as an
 SQL NULL.
 """
@@ -161,16 +163,16 @@ KEY_HOLDERS = text("""
 ORPHANS = text("""
     SELECT b.instance_id
     FROM json_to_recordset(CAST(:new_runs AS json)) AS b(
-        instance_id uuid, workflow_id uuid, workflow_version integer, only_newest boolean)
+        instance_id uuid, workflow_id uuid, workflow_version integer, only_active boolean)
     WHERE b.workflow_id IS NOT NULL
       AND NOT EXISTS (
           SELECT 1 FROM workflows AS w
           WHERE w.workflow_id = b.workflow_id AND w.deleted_at IS NULL
-            AND (NOT b.only_newest OR w.newest_version = b.workflow_version))
+            AND (NOT b.only_active OR coalesce(w.active_version, w.newest_version) = b.workflow_version))
       AND NOT EXISTS (SELECT 1 FROM workflow_instances AS i WHERE i.instance_id = b.instance_id)
 """)
-"""New runs that did not win because their workflow is deleted or has a newer version, unless they exist. Uses the
-primary keys."""
+"""New runs that did not win because their workflow is deleted or has another active version, unless they exist. Uses
+the primary keys."""
 
 LOCK_PARENTS = text("""
     SELECT 1 FROM workflow_instances WHERE instance_id = ANY(CAST(:ids AS uuid[])) ORDER BY instance_id FOR UPDATE
@@ -286,6 +288,7 @@ def claim(*, only: bool, steal: bool, knows: bool, rooms: bool, large: bool, alo
     runs with the worker, to be judged, and takes none; not with `steal`.
     """
     due = f"(available_at <= {NOW_MS}" + (" OR worker_id IS NOT NULL)" if steal else ")")
+    due += f" AND ({MAY_GO_ON} OR deadline_at <= {NOW_MS})"
     if only:
         due += " AND (instance_id = ANY(CAST(:ids AS uuid[])) OR root_id = ANY(CAST(:ids AS uuid[])))"
     if knows:

@@ -31,6 +31,8 @@ workflows = Table(
     Column("newest_version", Integer, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("deleted_at", BigInteger),
+    # The version that starts take; NULL: the newest one.
+    Column("active_version", Integer),
     PrimaryKeyConstraint("workflow_id", name="pk_workflows"),
 )
 
@@ -246,6 +248,25 @@ partial_index(
     unique=True,
     where=text(IS_SIGNAL),
 )
+
+# Which workflows stand still, one row each; without a workflow everything of the tenant does.
+pauses = Table(
+    "pauses",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    Column("workflow_id", Identifier),
+    Column("paused_by", Text, nullable=False),
+    Column("paused_at", BigInteger, nullable=False),
+)
+
+partial_index(
+    "ux_pause_of_workflow",
+    pauses.c.tenant_id,
+    pauses.c.workflow_id,
+    unique=True,
+    where=pauses.c.workflow_id.is_not(None),
+)
+partial_index("ux_pause_of_tenant", pauses.c.tenant_id, unique=True, where=pauses.c.workflow_id.is_(None))
 
 # How many runs of a workflow have ended with each status, up to the watermark `run_counts`. Counted per tenant, because
 # tenants may share a workflow.

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import orjson
@@ -47,30 +49,58 @@ class Definitions(SqlComponent):
             raise NameTaken(f"another workflow is already named {version.name}") from None
 
     async def get_workflow(
-        self, *, tenant_id: str, workflow: str, version: int | None = None
+        self, *, tenant_id: str, workflow: str, version: int | None = None, active: bool = False
     ) -> WorkflowVersion | None:
-        """By id or name; the newest version unless one is named."""
+        """By id or name; unless a version is named the newest one, or with `active` the one that starts take."""
 
         def find(connection: Connection) -> WorkflowVersion | None:
+            find_live = partial(_find_live, connection, version=version, active=active)
             if is_uuid(workflow):
-                found = _find_live(connection, tenant_id=tenant_id, workflow_id=workflow, version=version)
-                found = found or _find_live(
-                    connection, tenant_id=CODED_TENANT_ID, workflow_id=workflow, version=version
-                )
+                found = find_live(tenant_id=tenant_id, workflow_id=workflow)
+                found = found or find_live(tenant_id=CODED_TENANT_ID, workflow_id=workflow)
                 if found is not None:
                     return found
-            own = _find_live(connection, tenant_id=tenant_id, name=workflow, version=version)
-            return own or _find_code(connection, tenant_id=tenant_id, name=workflow, version=version)
+            own = find_live(tenant_id=tenant_id, name=workflow)
+            return own or _find_code(connection, tenant_id=tenant_id, name=workflow, version=version, active=active)
 
         return await self.read(find)
 
-    async def register_code(self, *, name: str, version: int, definition: Mapping[str, Any]) -> WorkflowVersion:
+    async def activate_version(
+        self, *, tenant_id: str, workflow_id: str, version: int, actor: str | None = None
+    ) -> WorkflowVersion:
+        """Make this the version that starts take. Raises NotFound."""
+        if not is_uuid(workflow_id):
+            raise _absent(workflow_id)
+
+        def activate(connection: Connection) -> WorkflowVersion:
+            with self.dialect.transaction(connection):
+                newest = _lock(connection, tenant_id, workflow_id, against_new_runs=False)
+                if _find_live(connection, tenant_id=tenant_id, workflow_id=workflow_id, version=version) is None:
+                    raise NotFound(f"workflow {newest.name} has no version {version}")
+                if newest.active_version != version:
+                    _activate(connection, newest, version)
+                    now = self.dialect.now(connection)
+                    _record(connection, actor, "workflow.activated", replace(newest, version=version), now=now)
+                return replace(newest, active_version=version)
+
+        return await self.write(activate)
+
+    async def register_code(
+        self, *, name: str, version: int, definition: Mapping[str, Any], active: bool = False
+    ) -> WorkflowVersion:
         """Register a version of a coded workflow with its current options."""
         text = orjson.dumps(definition).decode()
 
         def register(connection: Connection) -> WorkflowVersion:
             with self.dialect.transaction(connection):
-                return _register(connection, name, version, text, now=self.dialect.now(connection))
+                _register(connection, name, version, text, now=self.dialect.now(connection))
+                newest = _find_live(connection, tenant_id=CODED_TENANT_ID, name=name)
+                assert newest is not None, "it has just been written"
+                if active and newest.active_version != version:
+                    _activate(connection, newest, version)
+                registered = _find_live(connection, tenant_id=CODED_TENANT_ID, name=name, version=version)
+                assert registered is not None, "so has this version"
+                return registered
 
         try:
             return await self.write(register)
@@ -148,10 +178,11 @@ def save_version(
         definition=_definition(version.kind, text),
         created_at=0,
         updated_at=0,
+        active_version=1,
     )
     if version.workflow_id is None:
         return _create(connection, wanted, text, actor, now=now)
-    return _advance(connection, wanted, text, version.expected_version, actor, now=now)
+    return _advance(connection, wanted, text, version, actor, now=now)
 
 
 def _create(
@@ -176,11 +207,12 @@ def _advance(
     connection: Connection,
     wanted: WorkflowVersion,
     text: bytes,
-    expected_version: int | None,
+    asked: NewVersion,
     actor: str | None,
     *,
     now: int,
 ) -> WorkflowVersion:
+    expected_version = asked.expected_version
     newest = _lock(connection, wanted.tenant_id, wanted.workflow_id, against_new_runs=False)
     if expected_version is not None and newest.version != expected_version:
         raise VersionMismatch(f"workflow {newest.name} is at version {newest.version}, not {expected_version}")
@@ -190,9 +222,13 @@ def _advance(
     if newest.name != wanted.name:
         _refuse_name_of_code(connection, wanted)
     version = newest.version + 1
+    active = None if asked.activate else newest.active_version
     connection.execute(
-        statements.update_workflow(workflow_id=wanted.workflow_id, name=wanted.name, newest_version=version)
+        statements.update_workflow(
+            workflow_id=wanted.workflow_id, name=wanted.name, newest_version=version, active_version=active
+        )
     )
+    wanted = replace(wanted, active_version=active or version)
     saved = _write_version(connection, wanted, text, version=version, created_at=newest.created_at, now=now)
     _record(connection, actor, "workflow.saved", saved, now=now)
     return saved
@@ -222,7 +258,14 @@ def _write_version(
         wanted.definition,
         created_at,
         now,
+        wanted.active_version,
     )
+
+
+def _activate(connection: Connection, newest: WorkflowVersion, version: int) -> None:
+    """Let starts of a locked workflow take this version; the newest is taken together with those that follow it."""
+    active = None if version == newest.version else version
+    connection.execute(statements.update_workflow(workflow_id=newest.workflow_id, active_version=active))
 
 
 def _record(connection: Connection, actor: str | None, action: str, workflow: WorkflowVersion, *, now: int) -> None:
@@ -255,14 +298,19 @@ def _find_live(
     workflow_id: str | None = None,
     name: str | None = None,
     version: int | None = None,
+    active: bool = False,
 ) -> WorkflowVersion | None:
-    query = statements.live_version(tenant_id=tenant_id, workflow_id=workflow_id, name=name, version=version)
+    query = statements.live_version(
+        tenant_id=tenant_id, workflow_id=workflow_id, name=name, version=version, active=active
+    )
     values = connection.execute(query).one_or_none()
     return None if values is None else _version(values)
 
 
-def _find_code(connection: Connection, *, tenant_id: str, name: str, version: int | None) -> WorkflowVersion | None:
-    query = statements.live_code(tenant_id=tenant_id, name=name, version=version)
+def _find_code(
+    connection: Connection, *, tenant_id: str, name: str, version: int | None, active: bool
+) -> WorkflowVersion | None:
+    query = statements.live_code(tenant_id=tenant_id, name=name, version=version, active=active)
     values = connection.execute(query).one_or_none()
     return None if values is None else _version(values)
 
@@ -273,7 +321,7 @@ def _refuse_name_of_code(connection: Connection, wanted: WorkflowVersion) -> Non
         raise NameTaken(f"{wanted.name} is the name of a coded workflow, which every tenant sees")
 
 
-def _register(connection: Connection, name: str, version: int, text: str, *, now: int) -> WorkflowVersion:
+def _register(connection: Connection, name: str, version: int, text: str, *, now: int) -> None:
     newest = _find_live(connection, tenant_id=CODED_TENANT_ID, name=name)
     workflow_id = str(uuid.uuid4()) if newest is None else newest.workflow_id
     known = None
@@ -301,23 +349,20 @@ def _register(connection: Connection, name: str, version: int, text: str, *, now
     elif orjson.dumps(known.definition).decode() != text:
         connection.execute(statements.update_version(workflow_id=workflow_id, version=version, definition=text))
     if newest is not None and newest.version < version:
-        connection.execute(statements.update_workflow(workflow_id=workflow_id, newest_version=version))
-    registered = _find_live(connection, tenant_id=CODED_TENANT_ID, workflow_id=workflow_id, version=version)
-    assert registered is not None, "it has just been written"
-    return registered
+        statement = statements.update_workflow(workflow_id=workflow_id, newest_version=version, active_version=None)
+        connection.execute(statement)
 
 
 def _version(values: Sequence[Any]) -> WorkflowVersion:
-    workflow_id, tenant_id, name, title, kind, version, definition, created_at, updated_at = values
-    return WorkflowVersion(
-        workflow_id, tenant_id, name, title, kind, version, _definition(kind, definition), created_at, updated_at
-    )
+    workflow_id, tenant_id, name, title, kind, version, definition, created_at, updated_at, active = values
+    graph = _definition(kind, definition)
+    return WorkflowVersion(workflow_id, tenant_id, name, title, kind, version, graph, created_at, updated_at, active)
 
 
 def _entry(values: Sequence[Any]) -> WorkflowEntry:
-    workflow_id, _, name, title, kind, version, definition, created_at, updated_at = values
+    workflow_id, _, name, title, kind, version, definition, created_at, updated_at, active = values
     graph = None if definition is None else _definition(kind, definition)
-    return WorkflowEntry(workflow_id, name, title, kind, version, created_at, updated_at, graph)
+    return WorkflowEntry(workflow_id, name, title, kind, version, created_at, updated_at, active, graph)
 
 
 def _definition(kind: str, text: str | bytes) -> Any:

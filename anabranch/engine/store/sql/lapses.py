@@ -25,7 +25,7 @@ from anabranch.engine.rules.shared.fitness import Needs, deadline_passed_unfit, 
 from anabranch.engine.rules.shared.log_limit import LogLimit
 from anabranch.engine.store.schema import IS_OPEN
 from anabranch.engine.store.sql.dialect import Dialect, ExternalEvent
-from anabranch.engine.store.sql.statements import IS_AWAKE
+from anabranch.engine.store.sql.statements import IS_AWAKE, MAY_GO_ON
 
 # A day: the runs of lost processes are judged by then, and their reports are no longer needed.
 FORGOTTEN_AFTER_MS = 86_400_000
@@ -62,7 +62,7 @@ _NOTE_COMPANY = text("""
 _UNFIT = text(f"""
     SELECT instance_id, tenant_id, kind, workflow_name, workflow_version, needs, deadline_at FROM workflow_instances
     WHERE {IS_OPEN} AND worker_id IS NULL AND available_at <= :due_before
-      AND (needs IS NOT NULL OR kind = '{CODED_KIND}') AND ({IS_AWAKE} OR deadline_at <= :now)
+      AND (needs IS NOT NULL OR kind = '{CODED_KIND}') AND (({IS_AWAKE} AND {MAY_GO_ON}) OR deadline_at <= :now)
     ORDER BY available_at, instance_id LIMIT :limit
 """)
 """Due, unclaimed runs that need particular code or node types. Uses ix_instance_available."""

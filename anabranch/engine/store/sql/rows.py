@@ -221,7 +221,7 @@ def _new_run_row(transition: Transition, head: InstanceHead) -> dict[str, Any]:
         "suspended_for": transition.suspended_for,
         "needs": orjson.dumps(list(transition.needs)).decode() if transition.needs else None,
         "ends": ends,
-        "only_newest": transition.only_newest,
+        "only_active": transition.only_active,
     }
 
 

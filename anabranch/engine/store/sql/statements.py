@@ -13,6 +13,7 @@ from functools import cache
 
 from sqlalchemy import ColumnElement, Select, TextClause, and_, exists, insert, not_, null, or_, select, text, update
 from sqlalchemy.sql.dml import Insert, Update
+from sqlalchemy.sql.functions import coalesce
 
 from anabranch.engine.ports import WHOLE_LOG_WEIGHT_MAX
 from anabranch.engine.rules.coded.coded_plan import CODED_TENANT_ID
@@ -46,6 +47,12 @@ IS_WHOLE = f"{LOG_WEIGHT} <= {WHOLE_LOG_WEIGHT_MAX}"
 
 IS_AWAKE = f"status <> '{Status.SUSPENDED}'"
 """Of an open run: it is not suspended."""
+
+MAY_GO_ON = """(EXISTS (
+    SELECT 1 FROM pauses AS p WHERE p.tenant_id = workflow_instances.tenant_id
+      AND (p.workflow_id IS NULL OR p.workflow_id = workflow_instances.workflow_id))) IS NOT TRUE"""
+"""Neither its workflow nor its tenant is paused. (`IS NOT TRUE` keeps the planner from making a join of it, which
+would read the runs in another order than that of the index.)"""
 
 FITS = ":held + place <= least AND :held + place <= :company_min"
 """Whether the worker may take a due suspect at this `place` in the order, where `least` is the smallest company so far.
@@ -174,6 +181,7 @@ _VERSION_COLUMNS = (
     workflow_versions.c.definition,
     workflows.c.created_at,
     workflow_versions.c.created_at.label("updated_at"),
+    coalesce(workflows.c.active_version, workflows.c.newest_version).label("active_version"),
 )
 _SAME_WORKFLOW = workflows.c.workflow_id == workflow_versions.c.workflow_id
 _VERSIONS = select(*_VERSION_COLUMNS).join_from(workflow_versions, workflows, _SAME_WORKFLOW)
@@ -215,9 +223,9 @@ def versions_of(*, tenant_id: str, workflow_id: str, limit: int, before: int | N
     return query.order_by(workflow_versions.c.version.desc()).limit(limit)
 
 
-def live_code(*, tenant_id: str, name: str, version: int | None) -> Select[tuple[object, ...]]:
+def live_code(*, tenant_id: str, name: str, version: int | None, active: bool) -> Select[tuple[object, ...]]:
     """One version of a coded workflow by name, unless a workflow of the tenant has it. Uses ux_workflow_name."""
-    number = workflows.c.newest_version if version is None else version
+    number = _default_number(active=active) if version is None else version
     return _VERSIONS.where(
         _is_code_unhidden_for(tenant_id), _LIVE, workflows.c.name == name, workflow_versions.c.version == number
     )
@@ -232,12 +240,17 @@ def _is_code_unhidden_for(tenant_id: str) -> ColumnElement[bool]:
 
 
 def live_version(
-    *, tenant_id: str, workflow_id: str | None, name: str | None, version: int | None
+    *, tenant_id: str, workflow_id: str | None, name: str | None, version: int | None, active: bool
 ) -> Select[tuple[object, ...]]:
-    """One version of a workflow that is not deleted, by id or by name; the newest without a number."""
+    """One version of a workflow that is not deleted, by id or by name; without a number the newest or active one."""
     which = workflows.c.workflow_id == workflow_id if workflow_id is not None else workflows.c.name == name
-    number = workflows.c.newest_version if version is None else version
+    number = _default_number(active=active) if version is None else version
     return _VERSIONS.where(workflows.c.tenant_id == tenant_id, _LIVE, which, workflow_versions.c.version == number)
+
+
+def _default_number(*, active: bool) -> ColumnElement[int]:
+    newest = workflows.c.newest_version
+    return coalesce(workflows.c.active_version, newest) if active else newest.expression
 
 
 def pinned_version(*, workflow_id: str, version: int) -> Select[tuple[object, ...]]:
@@ -276,7 +289,7 @@ def update_version(*, workflow_id: str, version: int, definition: str) -> Update
 
 
 def update_workflow(*, workflow_id: str, **values: object) -> Update:
-    """Rename a locked workflow, move it to its newest version, or mark it deleted."""
+    """Rename a locked workflow, move it to its newest or active version, or mark it deleted."""
     return update(workflows).where(workflows.c.workflow_id == workflow_id).values(**values)
 
 

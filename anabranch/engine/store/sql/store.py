@@ -39,6 +39,7 @@ from anabranch.engine.store.sql.data_checks import DataChecks
 from anabranch.engine.store.sql.definitions import Definitions
 from anabranch.engine.store.sql.dialect import Dialect, ExternalEvent, Taken
 from anabranch.engine.store.sql.faults import DataRefused, DuplicateRefused, LocksHeld
+from anabranch.engine.store.sql.pauses import Pauses
 from anabranch.engine.store.sql.purging import Purging
 from anabranch.engine.store.sql.reads import Reads, find_instance, is_uuid
 from anabranch.engine.store.sql.reopenings import Reopenings
@@ -63,7 +64,7 @@ LOOKS_MAX = 4
 _NO_LIMIT = 2**31 - 1
 
 
-class SqlStore(Reads, RunReader, Definitions, Purging, Reopenings, DataChecks):
+class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataChecks):
     """A store on a SQL database; see `ports.Store` for what each method promises."""
 
     def __init__(self, dialect: Dialect, *, connect_wait_s: float = CONNECT_WAIT_S) -> None:

@@ -216,7 +216,7 @@ One that a schedule or subscription names stays until `:named_until`. Uses ix_in
 
 OF_WORKFLOW = tuple(
     text(f"DELETE FROM {table} WHERE workflow_id = :workflow_id")
-    for table in ("workflow_versions", "run_counts", "workflows")
+    for table in ("workflow_versions", "run_counts", "pauses", "workflows")
 )
 """Remove the rows of a workflow that no run needs."""
 

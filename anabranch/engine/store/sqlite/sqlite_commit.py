@@ -92,9 +92,9 @@ def _conflicting(connection: Connection, new_runs: Sequence[Transition]) -> list
             head.parent_id,
             head.parent_node_id,
             head.parent_scope,
-            head.workflow_version if only_newest else None,
+            head.workflow_version if only_active else None,
         ]
-        for head, only_newest in ((transition.new_run, transition.only_newest) for transition in new_runs)
+        for head, only_active in ((transition.new_run, transition.only_active) for transition in new_runs)
         if head is not None
     ]
     return one_list(connection, statements.BIRTHS_HINDERED, new_runs=orjson.dumps(keys).decode())

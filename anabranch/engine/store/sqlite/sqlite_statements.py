@@ -32,6 +32,7 @@ from anabranch.engine.store.sql.statements import (
     IS_AWAKE,
     IS_WHOLE,
     LOG_WEIGHT,
+    MAY_GO_ON,
     RESUMES,
     SIGNALS_KEPT,
     SUSPENDS,
@@ -162,7 +163,8 @@ BIRTHS_HINDERED = text(f"""
                (b.value ->> 4 IS NULL OR EXISTS (
                    SELECT 1 FROM workflows AS w
                    WHERE w.workflow_id = b.value ->> 4 AND w.deleted_at IS NULL
-                     AND w.newest_version = coalesce(b.value ->> 8, w.newest_version)))
+                     AND coalesce(b.value ->> 8, w.active_version, w.newest_version)
+                         = coalesce(w.active_version, w.newest_version)))
                AND (b.value ->> 5 IS NULL OR EXISTS (
                    SELECT 1 FROM workflow_instances AS p WHERE p.instance_id = b.value ->> 5 AND p.{IS_OPEN}))
                AND (b.value ->> 5 IS NULL OR NOT EXISTS (
@@ -172,8 +174,8 @@ BIRTHS_HINDERED = text(f"""
         FROM json_each(:new_runs) AS b)
     WHERE holder IS NOT NULL OR present IS NOT NULL OR NOT living
 """)
-"""The creations (id, tenant, name, key, workflow, parent with node and scope, version if it must be the newest) that
-are not possible, with the run that has their key, and whether they are rejected:
+"""The creations (id, tenant, name, key, workflow, parent with node and scope, version if it must be the active one)
+that are not possible, with the run that has their key, and whether they are rejected:
 
 their workflow is deleted or has a newer version, or their parent or its activation has ended. Uses
 ux_instance_idempotency, ux_log_ending and the primary keys.
@@ -285,6 +287,7 @@ def to_cancel(by: str) -> TextClause:
 def _due(*, only: bool, steal: bool, knows: bool, rooms: bool, large: bool) -> str:
     """The condition that a claim may take an open instance."""
     condition = "(available_at <= :now OR worker_id IS NOT NULL)" if steal else "available_at <= :now"
+    condition += f" AND ({MAY_GO_ON} OR deadline_at <= :now)"
     if only:
         ids = "(SELECT value FROM json_each(:ids))"
         condition += f" AND (instance_id IN {ids} OR root_id IN {ids})"

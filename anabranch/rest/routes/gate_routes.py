@@ -1,0 +1,102 @@
+"""Routes of whole workflows and tenants: pause, resume, and the version that starts take."""
+
+from __future__ import annotations
+
+from anabranch.errors import NotFound, WorkflowIsCoded
+from anabranch.keys.access import Role
+from anabranch.rest.models.workflow_forms import Activation, ActiveVersion, TenantPause, WorkflowPause
+from anabranch.rest.routes.route import Call, Reply, Route
+from anabranch.service.definitions.workflow_view import tenant_pause, workflow_pause
+
+
+async def activate_version(call: Call) -> Reply:
+    """Starts, schedules, topics and parents that name no version take it from now on; open runs keep theirs.
+
+    A later save is active again, unless it says `activate: false`. 409 for a coded workflow: its workers say it.
+    """
+    active = await call.services.workflows.activate_version(
+        call.path["workflow"], call.body.version, tenant_id=call.tenant_id, actor=call.actor
+    )
+    return Reply({"workflowID": active.workflow_id, "name": active.name, "activeVersion": active.active_version})
+
+
+async def pause_workflow(call: Call) -> Reply:
+    """Nobody goes on with its runs: what is under way for them is let end, and starts stay PENDING.
+
+    Runs keep their status and show `pausedBy`; their deadlines count. Child runs of other workflows go on.
+    """
+    found = await call.services.workflows.pause_workflow(
+        call.path["workflow"], tenant_id=call.tenant_id, by=call.actor, actor=call.actor
+    )
+    return Reply(workflow_pause(*found))
+
+
+async def resume_workflow(call: Call) -> Reply:
+    """One that is not paused stays as it is. Runs that are SUSPENDED themselves stay so."""
+    found = await call.services.workflows.resume_workflow(
+        call.path["workflow"], tenant_id=call.tenant_id, actor=call.actor
+    )
+    return Reply(workflow_pause(found, None))
+
+
+async def get_pause(call: Call) -> Reply:
+    """Whether all runs of the tenant stand still."""
+    return Reply(tenant_pause(await call.services.workflows.pause_of_tenant(tenant_id=call.tenant_id)))
+
+
+async def pause_tenant(call: Call) -> Reply:
+    """The same as for a workflow, for all runs of the tenant: test runs and bulk runs, too."""
+    pause = await call.services.workflows.pause_tenant(tenant_id=call.tenant_id, by=call.actor, actor=call.actor)
+    return Reply(tenant_pause(pause))
+
+
+async def resume_tenant(call: Call) -> Reply:
+    """Workflows that are paused themselves stay so."""
+    await call.services.workflows.resume_tenant(tenant_id=call.tenant_id, actor=call.actor)
+    return Reply(tenant_pause(None))
+
+
+ROUTES = (
+    Route(
+        "PUT",
+        "/v1/workflows/{workflow}/active",
+        activate_version,
+        "Choose the version that starts take.",
+        Role.EDITOR,
+        {200: ActiveVersion},
+        body=Activation,
+        errors=(NotFound, WorkflowIsCoded),
+        tag="workflows",
+    ),
+    Route(
+        "POST",
+        "/v1/workflows/{workflow}/pause",
+        pause_workflow,
+        "Let all runs of a workflow stand still.",
+        Role.EDITOR,
+        {200: WorkflowPause},
+        errors=(NotFound,),
+        tag="workflows",
+    ),
+    Route(
+        "POST",
+        "/v1/workflows/{workflow}/resume",
+        resume_workflow,
+        "Let the runs of a paused workflow go on.",
+        Role.EDITOR,
+        {200: WorkflowPause},
+        errors=(NotFound,),
+        tag="workflows",
+    ),
+    Route("GET", "/v1/pause", get_pause, "Is the tenant paused?", Role.VIEWER, {200: TenantPause}, tag="runs"),
+    Route(
+        "POST",
+        "/v1/pause",
+        pause_tenant,
+        "Let all runs of the tenant stand still.",
+        Role.ADMIN,
+        {200: TenantPause},
+        tag="runs",
+    ),
+    Route("POST", "/v1/resume", resume_tenant, "Let them go on.", Role.ADMIN, {200: TenantPause}, tag="runs"),
+)

@@ -34,7 +34,7 @@ def wants_activation(document: Mapping[str, Any]) -> bool:
     """Is the version that is saved to be the one that starts take? Raises InvalidRequest."""
     activate = document.get("activate")
     if activate not in (None, True, False):
-        problem = {"code": "BOOL_TYPE", "pointer": "/activate", "message": f"activate is {activate!r:.80}"}
+        problem = {"code": "WRONG_TYPE", "pointer": "/activate", "message": f"activate is {activate!r:.80}"}
         raise InvalidRequest(
             "activate is true or false", hint="False: starts go on with the version before.", details=[problem]
         )

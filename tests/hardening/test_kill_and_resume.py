@@ -125,6 +125,45 @@ def test_a_killed_run_is_resumed_with_the_runs_that_it_has_started(
     assert_one_key_per_activation(ledger(folder))
 
 
+def test_a_run_killed_in_a_pass_and_among_the_items_of_a_node_goes_on_there(
+    database: str, anabranch: Command, launch: Launch, write: Write, folder: Path
+) -> None:
+    document = chain(
+        "passes",
+        {"id": "list", "type": "cursor", "config": {"source": [1, 2, 3]}, "outputVariable": "batch"},
+        {**effect("each", gate="each-{{ctx.item}}"), "forEach": [1, 2]},
+    )
+    document["nodes"].append(effect("work", gate="pass-{{ctx.batch[0]}}"))
+    document["edges"][1]["sourceHandle"] = "done"
+    document["edges"] += [
+        {"upstreamNodeID": "list", "downstreamNodeID": "work", "sourceHandle": "loop"},
+        {"upstreamNodeID": "work", "downstreamNodeID": "list"},
+    ]
+    for gate in ("pass-1", "pass-3", "each-1"):
+        (folder / gate).touch()
+    process = launch("run", write("passes.json", document), "--import", EFFECTS, "--watch")
+    for gate, effects in (("pass-2", ("work", "work")), ("each-2", ("work", "work", "each", "each"))):
+        for node in effects:
+            process.saw(f"effect of {node}")
+        assert process.send(signal.SIGKILL) == -signal.SIGKILL
+        (folder / gate).touch()
+        process = resumed(launch, only_run(anabranch))
+
+    assert process.ended() == 0
+    events = log_of(anabranch, only_run(anabranch))
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+    batches = [e["payload"] for e in events if e["nodeID"] == "list" and e["eventType"] == "NODE_COMPLETED"]
+    assert batches == [[1], [2], [3], []]
+    endings = Counter((e["nodeID"], e["scope"]) for e in events if e["eventType"] == "NODE_COMPLETED")
+    assert set(endings.values()) == {1}
+    passes, items = {f"list#{number}" for number in (1, 2, 3)}, {"", "each[0]", "each[1]"}
+    assert {scope for node, scope in endings if node == "work"} == passes
+    assert {scope for node, scope in endings if node == "each"} == items
+    executions = Counter(line["node"] for line in ledger(folder))
+    assert executions == {"work": 4, "each": 3}, "what a kill interrupted was executed again, and nothing else"
+    assert len({line["key"] for line in ledger(folder)}) == 5
+
+
 def _call(workflow: str) -> dict[str, Any]:
     """A node that starts another workflow and waits for it."""
     return {"id": "call", "type": "workflow", "config": {"workflow": workflow}}

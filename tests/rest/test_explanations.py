@@ -162,6 +162,39 @@ async def test_nodes_in_iterations_are_asked_about_with_their_scope(served: Serv
     assert {each["scope"] for each in (await why(served, run))["waitsFor"]} == {"each[0]", "each[1]"}
 
 
+async def test_a_mapped_node_is_explained_as_a_whole_and_item_by_item(served: Served):
+    ask = {"id": "ask", "type": "waitForEvent", "config": {"event": "go", "match": {"n": "{{ctx.item}}"}}}
+    ask |= {"forEach": "{{ctx.input}}", "concurrency": 2, "outputVariable": "answers"}
+    nodes = [{"id": "start", "type": "start"}, ask, {"id": "end", "type": "end"}]
+    await served.save({"name": "mapped", "nodes": nodes, "edges": [edge("start", "ask"), edge("ask", "end")]})
+    run = await served.start("mapped", input=[1, 2, 3])
+    await served.until(f"/v1/runs/{run}", lambda found: found["status"] == "WAITING")
+
+    (whole,) = (await why(served, run, "end"))["waitsFor"]
+    assert (whole["nodeID"], [each["iteration"] for each in whole["why"]]) == ("ask", ["ask[0]", "ask[1]"])
+    item = await why(served, run, "ask", "ask[1]")
+    assert (item["status"], item["edges"], item["waitsFor"][0]["kind"]) == ("waiting", [], "signal")
+    (limit,) = (await why(served, run, "ask", "ask[2]"))["waitsFor"]
+    assert (limit["nodeID"], limit["limit"], limit["value"]) == ("ask", "concurrency", 2)
+    assert {each["scope"] for each in (await why(served, run))["waitsFor"]} == {"ask[0]", "ask[1]"}
+
+    for number in (2, 1, 3):
+        await served.ask("POST", f"/v1/runs/{run}/signals/go", json={"n": number})
+    ended = await served.ended(run)
+    assert {(each["nodeID"], each["scope"]): each["handles"] for each in ended["nodes"]} == {
+        ("start", ""): ["default"], ("ask", ""): ["default"], ("end", ""): [],
+        **{("ask", f"ask[{index}]"): ["default"] for index in range(3)},
+    }  # fmt: skip
+    for seq in range(1, ended_seq(await served.ask("GET", f"/v1/runs/{run}/log?limit=1000")) + 1):
+        at = (await served.ask("GET", f"/v1/runs/{run}/at/{seq}")).json
+    verdicts = {each["edgeID"]: each["verdict"] for each in at["edges"]}
+    assert (set(verdicts.values()), at["ctx"]["answers"]) == ({"live"}, [{"n": 1}, {"n": 2}, {"n": 3}])
+
+
+def ended_seq(log: Any) -> int:
+    return int(log.json["items"][-1]["seq"])
+
+
 async def test_a_run_is_shown_as_of_every_row_of_its_log(served: Served):
     run = await waiting_triage(served)
     await served.ask("POST", f"/v1/runs/{run}/signals/approve", json={"by": "Ada"})

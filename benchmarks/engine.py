@@ -28,12 +28,15 @@ from benchmarks.client import client_lone_p50_ms
 from benchmarks.databases import BACKENDS, databases
 from benchmarks.measured import save
 from benchmarks.running import Bench, cpu_s, engine_on, open_store_at
-from benchmarks.workloads import Load, effects, fan_out, linear
+from benchmarks.workloads import Load, effects, fan_out, iterate, linear, map_node, map_over, passes
 
 LINEAR_NODES = 10
 FAN_OUT_WIDTH = 50
 FAN_OUT_RUNS = 100
 LONE_RUNS = 100
+PASSES = 1_000
+ITEMS = 10_000
+LOOP_RUNS = 3
 ROUNDS = 5
 INSTANCES = 2_000
 
@@ -54,6 +57,8 @@ RATIOS: dict[str, tuple[str, str]] = {
     "nodes_per_single": ("nodes/s, batched against one transition a commit", "≥ 5"),
     "cpu_with_server_per_bound": ("processor time a node with the database server's, against the bound's", "≤ 4"),
     "fanout_per_linear": ("fan-out nodes/s against linear nodes/s, both pure", "≥ 0.8"),
+    "pass_per_iteration": (f"a pass of {PASSES:,} against an iteration of as many, time", "≤ 1.2"),
+    "mapped_per_loop": (f"{ITEMS:,} items of a mapped node against those of a loop, time", "≤ 1.1"),
 }
 LABELS: dict[str, tuple[str, str]] = {
     "effect_nodes_per_s": (f"effect nodes/s, linear-{LINEAR_NODES}", "15,000"),
@@ -70,6 +75,8 @@ LABELS: dict[str, tuple[str, str]] = {
     "lone_pure_p99_ms": (f"a run of {LINEAR_NODES} pure nodes alone, 99th percentile ms", ""),
     "client_lone_p50_ms": ("the same in another process, until a client has its result, median ms", "≤ 15"),
     "fanout_nodes_per_s": (f"nodes/s, fan-out of {FAN_OUT_WIDTH}", ""),
+    "iteration_ms": (f"an iteration of {PASSES:,}, one after the other, ms", ""),
+    "pass_ms": (f"a pass of {PASSES:,} of a loop without a loop node, ms", ""),
     "starts_per_s": ("starts accepted per s", "5,000"),
     "starts_while_working_per_s": ("starts accepted per s by a process that also runs them", ""),
 }
@@ -106,6 +113,8 @@ def ratios(figures: Figures) -> Figures:
         ),
         "pure_per_effect": figures["pure_nodes_per_s"] / figures["effect_nodes_per_s"],
         "fanout_per_linear": figures["fanout_nodes_per_s"] / figures["pure_nodes_per_s"],
+        "pass_per_iteration": figures["pass_ms"] / figures["iteration_ms"],
+        "mapped_per_loop": figures["mapped_s"] / figures["loop_s"],
     }
 
 
@@ -126,12 +135,32 @@ async def _measure(url: str, instances: int, server_cpu_s: ServerCpu, *, bound_f
                 lone = [(await bench.run_all(load, 1))[1] * 1_000 for _ in range(LONE_RUNS)]
                 figures[f"lone_{kind}_p50_ms"] = statistics.median(lone)
                 figures[f"lone_{kind}_p99_ms"] = statistics.quantiles(lone, n=100)[98]
+        figures |= await _measure_loops(store)
         async with engine_on(store, batch_transitions_max=1) as single:
             few = max(1, instances // SINGLE_SHARE)
             _, elapsed = await single.run_all(line, few)
             figures["single_nodes_per_s"] = few * LINEAR_NODES / elapsed
         figures["starts_per_s"] = await measure_starts(store, line)
     figures["client_lone_p50_ms"] = await client_lone_p50_ms(url, pure)
+    return figures
+
+
+async def _measure_loops(store: Store) -> Figures:
+    """Loops of two kinds and mapped nodes, one run at a time."""
+    some, many = ({"n": 1, "items": list(range(count))} for count in (PASSES, ITEMS))
+    loads = {
+        "iteration_ms": Load(iterate(PASSES), 1, PASSES, some),
+        "pass_ms": Load(passes(PASSES), 1, PASSES, some),
+        "loop_s": Load(map_over(ITEMS), 1, ITEMS, many),
+        "mapped_s": Load(map_node(ITEMS), 1, ITEMS, many),
+    }
+    figures: Figures = {}
+    for load in loads.values():
+        await Bench(store).save(load)
+    async with engine_on(store, *loads.values()) as bench:
+        for name, load in loads.items():
+            elapsed = statistics.median([(await bench.run_all(load, 1))[1] for _ in range(LOOP_RUNS)])
+            figures[name] = elapsed * 1_000 / PASSES if name.endswith("_ms") else elapsed
     return figures
 
 

@@ -63,8 +63,10 @@ def between_marks(text: str, name: str, inside: str) -> str:
 
 def engine_section(measured: Measured) -> str:
     """Where the figures come from, and the figures."""
-    rows = [_row(measured, key, label, goal) for key, (label, goal) in LABELS.items()]
-    rows += [_row(measured, key, f"**{label}**", f"**{goal}**") for key, (label, goal) in RATIOS.items()]
+    there = measured.figures[BACKENDS[0]].keys()
+    rows = [_row(measured, key, label, goal) for key, (label, goal) in LABELS.items() if key in there]
+    ratios = [(key, *told) for key, told in RATIOS.items() if key in there]
+    rows += [_row(measured, key, f"**{label}**", f"**{goal}**") for key, label, goal in ratios]
     return _by_database(measured, rows)
 
 

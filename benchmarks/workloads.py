@@ -63,6 +63,29 @@ def map_over(items: int) -> Document:
     return document
 
 
+def map_node(items: int) -> Document:
+    """The same with a mapped node in place of the loop and its body."""
+    work = {**_set("work", "{{ctx.index}}"), "forEach": "{{ctx.input.items}}", "concurrency": items}
+    return _document(f"map-node-{items}", [_start(), work], [("start", "work")])
+
+
+def iterate(items: int) -> Document:
+    """A loop over `ctx.input.items`, one iteration after the other, each a condition that looks at the input."""
+    nodes = [_start(), {"id": "each", "type": "loop", "config": {"source": "{{ctx.input.items}}"}}, _choice("work")]
+    document = _document(f"iterate-{items}", nodes, [("start", "each")])
+    document["edges"].append({"upstreamNodeID": "each", "downstreamNodeID": "work", "sourceHandle": "loop"})
+    return document
+
+
+def passes(count: int) -> Document:
+    """The same condition, which leads back to itself until its loop has had so many passes."""
+    work = {**_choice("work"), "maxPasses": count, "errorHandling": "ignore"}
+    document = _document(f"passes-{count}", [_start(), work, {"id": "end", "type": "end"}], [("start", "work")])
+    for target, handle in (("work", "again"), ("end", "else")):
+        document["edges"].append({"upstreamNodeID": "work", "downstreamNodeID": target, "sourceHandle": handle})
+    return document
+
+
 def carry(steps: int) -> Document:
     """Start, then `steps` nodes that each take the value of the node before them and put it out again."""
     ids = ["start"] + [f"n{number}" for number in range(1, steps + 1)]
@@ -86,6 +109,11 @@ def _document(name: str, nodes: Sequence[Document], edges: Any) -> Document:
 
 def _start() -> Document:
     return {"id": "start", "type": "start"}
+
+
+def _choice(node_id: str) -> Document:
+    branch = {"id": "again", "expression": "{{ctx.input.n == 1}}"}
+    return {"id": node_id, "type": "condition", "config": {"branches": [branch]}}
 
 
 def _set(node_id: str, template: str, *, output_variable: str | None = None) -> Document:

@@ -17,7 +17,7 @@ from anabranch.engine.rules.shared.retry import DEFAULT_RETRY
 from anabranch.engine.rules.shared.run_state import TIMERS_KEPT_MIN
 from tests.spec.drawings import condition, drawn, loop
 from tests.spec.scenario import Scenario, asks_for, begun, cancel, completed, failed, given, signal
-from tests.spec.work import assert_linear
+from tests.spec.work import assert_linear, lines_of
 
 MANY = 10_000
 # A 10,000-item map at full concurrency: what one instance may cost the process that holds it.
@@ -168,6 +168,49 @@ def test_a_ten_thousand_item_map_at_full_concurrency_fits_into_memory():
 def test_closed_iterations_leave_nothing_behind():
     run = whole_loop(100, concurrency=10)()
     assert list(run.state.scopes) == [""]
+
+
+# -- passes, and items of a mapped node ---------------------------------------------------
+def whole_region(passes: int) -> Callable[[], Scenario]:
+    """Go through a region of one node so many times, and out of it."""
+    document = drawn("start>work, work.again>work, work.else>after", work=condition("again", maxPasses=passes))
+    run = begun(document, checked=False)
+
+    def work() -> Scenario:
+        again = [completed(f"work#{number}/work", handle="again") for number in range(1, passes)]
+        return run.then(*again, completed(f"work#{passes}/work", handle="else")).completed("after")
+
+    return work
+
+
+def whole_mapping(items: int, *, concurrency: int) -> Callable[[], Scenario]:
+    """Work through every item of a mapped node."""
+    work = {"forEach": "{{ctx.input.items}}", "concurrency": concurrency}
+    run = begun(drawn("start>work, work>after", work=work), checked=False)
+
+    def whole() -> Scenario:
+        run.then(completed("work", list(range(items))))
+        return run.completed(*(f"work[{index}]/work" for index in range(items)), output={"n": 1}).completed("after")
+
+    return whole
+
+
+def test_a_pass_costs_the_same_whatever_their_number():
+    assert_linear(whole_region)
+
+
+def test_a_pass_costs_what_an_iteration_costs():
+    passes, iterations = whole_region(1_000), whole_loop(1_000, concurrency=1)
+    assert lines_of(passes) <= lines_of(iterations) * 1.1
+    rows = [len(run.log) for run in (whole_region(1_000)(), whole_loop(1_000, concurrency=1)())]
+    assert rows == [2 * 1_000 + 6, 2 * 1_000 + 9], "two rows each, beside those of the other nodes"
+
+
+def test_an_item_of_a_mapped_node_costs_what_an_iteration_costs():
+    mapped, looped = whole_mapping(1_000, concurrency=10), whole_loop(1_000, concurrency=10)
+    assert lines_of(mapped) <= lines_of(looped) * 1.05
+    rows = [len(run.log) for run in (whole_mapping(1_000, concurrency=10)(), whole_loop(1_000, concurrency=10)())]
+    assert rows[0] == rows[1]
 
 
 # -- deep ---------------------------------------------------------------------------------

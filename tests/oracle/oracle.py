@@ -22,6 +22,7 @@ from tests.oracle.prediction import ABSENT, AtLeast, Ending, Key, Prediction
 from tests.oracle.regions import Edge
 from tests.oracle.script import Script, planned_failure, planned_handle
 from tests.oracle.shape import Shape
+from tests.oracle.splitting import split
 from tests.oracle.values import Values
 
 # The exit of a node whose failure is ignored, and of a disabled one; all others leave by `default`.
@@ -30,7 +31,7 @@ _IGNORED = {"loop": "done", "cursor": "done", "condition": "else"}
 
 def predict(document: Mapping[str, Any], given: Any, script: Script) -> Prediction:
     """What a run with this input must come to. Raises Undetermined if even its course depends on timing."""
-    walk = _Walk(Shape(expanded(document)), script)
+    walk = _Walk(Shape(expanded(split(document))), script)
     walk.run("", "", {"input": given}, frozenset())
     return _conclude(walk.activations, walk.regions, Values(walk.shape, walk.activations))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from anabranch.engine.rules.stimuli import EvaluationDue
 from anabranch.engine.rules.verify.check_log import check_log
-from tests.spec.drawings import condition, drawn, errors, warnings
+from tests.spec.drawings import condition, drawn, errors, report, warnings
 from tests.spec.scenario import Scenario, cancel, completed, given
 
 WORK = {"type": "httpRequest", "config": {"url": "https://example.com"}, "outputVariable": "worked"}
@@ -141,3 +141,44 @@ def test_a_condition_may_leave_in_the_middle_of_the_list():
     document = drawn(edges, list=cursor("{{ctx.input.rows}}", 1), work=WORK, enough=condition("yes"), end=END)
     run = running(document, {"yes": True, "rows": [1, 2, 3]}).then(completed("list#1/work"))
     assert (run.status, len(handed_out(run))) == ("COMPLETED", 1)
+
+
+# -- entered elsewhere --------------------------------------------------------------------
+ELSEWHERE = "start>list, start>other, other>look, list.loop>work, work>look, look>list, list.done>end"
+LOOK = {"type": "set", "config": {"values": {"n": "{{ctx.batch | default([])}}"}}, "joinMode": "any"}
+
+
+def test_a_way_into_the_loop_elsewhere_runs_once_before_it_up_to_the_cursor():
+    document = drawn(ELSEWHERE, list=cursor(size=1), other=WORK, work=WORK, look=LOOK, end=END)
+    assert warnings(document) == [("ENTERED_BEFORE_CURSOR", "e2")]
+    run = running(document, [7])
+    assert run.owed == {"other"}
+    run.then(completed("other"))
+    assert run.row("NODE_COMPLETED", "look@list") == {"n": []}
+    run.then(completed("list#1/work"))
+    assert run.row("NODE_COMPLETED", "list#1/look") == {"n": [7]}
+    assert handed_out(run) == [("list#1", [7], "loop"), ("list#2", [], "done")]
+    assert check_log(run.plan, run.head, run.log) == []
+
+
+def test_a_loop_that_is_entered_at_two_nodes_has_one_cursor_or_is_refused():
+    edges = "start>a, start>b, a>b, b.again>a, b.else>end"
+    assert errors(drawn(edges, b=condition("again"), end=END)) == [("CYCLE", "e3")]
+    two = "start>list, start>look, list.loop>look, look>more, more.loop>list"
+    assert [code for code, _ in errors(drawn(two, list=cursor(), more=cursor(), look=LOOK))] == ["CYCLE"]
+    each = "start>list, start>each, list.loop>each, each.loop>work, each.done>list"
+    looped = {"type": "loop", "config": {"source": [1]}}
+    assert [code for code, _ in errors(drawn(each, list=cursor(), each=looped))] == ["CYCLE"]
+
+
+def test_problems_of_what_runs_before_the_loop_as_well_are_told_once():
+    look = {**LOOK, "config": {"values": {"n": "{{ctx.nobody}}"}}, "errorHandling": "continue"}
+    document = drawn(ELSEWHERE, list=cursor(size=1), other=WORK, work=WORK, look=look, end=END)
+    assert sorted(code for code, _ in warnings(document)) == [
+        "CONTINUE_WITHOUT_ERROR_EDGE", "ENTERED_BEFORE_CURSOR", "VARIABLE_NEVER_WRITTEN",
+    ]  # fmt: skip
+    assert report(document).activations_max == 1 + 1 + 1 + 3 * 1_000 + 1
+
+
+def test_a_loop_that_ends_with_its_list_need_not_be_left_by_an_edge():
+    assert warnings(drawn("start>list, list.loop>work, work>list", list=cursor(), work=WORK)) == []

@@ -17,6 +17,7 @@ from anabranch.engine.rules.drawn.drawn_state import InstanceState
 from anabranch.engine.rules.drawn.scopes import is_item_of
 from anabranch.engine.rules.graph.document import GraphEdge, parse
 from anabranch.engine.rules.graph.plan import Plan
+from anabranch.engine.rules.graph.structure import structure_of
 from anabranch.engine.rules.history import Activation
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.payloads import DEFINITION_SEQ, read_definition
@@ -171,7 +172,11 @@ class Explanations:
         else:
             stored = await self._store.get_definition(head.workflow_id, head.workflow_version)
             definition = None if stored is None else stored.definition
-        return () if definition is None else parse(definition).edges
+        if definition is None:
+            return ()
+        graph = parse(definition)
+        structure_of(graph)  # with the edges of nodes that are copied
+        return graph.edges
 
 
 def _children_in(reasons: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from anabranch.engine.rules.events import ERROR_HANDLE
 from anabranch.engine.rules.graph.document import Graph, GraphEdge, GraphNode
+from anabranch.engine.rules.graph.entries import is_copy
 from anabranch.engine.rules.graph.flow import Flow
 from anabranch.engine.rules.graph.loop_config import FOR_EACH, LOOP_TYPE, is_while
 from anabranch.engine.rules.graph.node_facts import NodeFacts
@@ -47,7 +48,7 @@ def analysis_of(graph: Graph, facts: NodeFacts, structure: Structure, aspects: C
             nodes[node_id] |= variables.of(node_id)
     found: dict[str, Any] = {}
     if set(aspects) & {"handles", "variables", "references"}:
-        found["nodes"] = nodes
+        found["nodes"] = {node_id: told for node_id, told in nodes.items() if not is_copy(node_id)}
     if "structure" in aspects:
         found["structure"] = _structure(graph, structure)
     return found

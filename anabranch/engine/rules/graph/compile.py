@@ -14,6 +14,7 @@ from typing import Any
 
 from anabranch.engine.rules.events import DEFAULT_HANDLE, DONE_HANDLE, ERROR_HANDLE
 from anabranch.engine.rules.graph.document import Graph, GraphEdge, GraphNode, parse
+from anabranch.engine.rules.graph.entries import original_of
 from anabranch.engine.rules.graph.loop_config import CURSOR_TYPE, LOOP_TYPE, concurrency, is_while, iterations_max
 from anabranch.engine.rules.graph.node_facts import handles_of
 from anabranch.engine.rules.graph.node_types import BUILTIN_TYPES, NodeTypes
@@ -179,7 +180,7 @@ class _Compiler:
         if written.disabled:
             node.is_end = node.terminate = False
             return GivenResult(NULL, handle, NODE_DISABLED)
-        pin = self._pins.get(written.id)
+        pin = self._pins.get(written.id) or self._pins.get(original_of(written.id))
         if pin is None:
             return None
         return GivenResult(Payload.of(pin.output), handle if pin.handle is None else pin.handle, NODE_PINNED)

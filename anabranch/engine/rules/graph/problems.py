@@ -71,6 +71,7 @@ WARNINGS: Mapping[str, str] = {
     "EDGE_NEVER_LIVE": "No run can ever take the edge.",
     "LOOP_NEVER_LEFT": "An edge leads back, and nothing in the loop decides to leave it.",
     "LOOP_SPINS": "An edge leads back, and nothing on the way back waits.",
+    "ENTERED_BEFORE_CURSOR": "An edge leads into the loop of a cursor elsewhere: that way runs once before the loop.",
     "CURSOR_WITHOUT_LOOP": "No edge leads back to the cursor: it hands out its first batch and no other.",
     "EXIT_RUNS_ONCE": "An edge leads out of a loop that may go on: what it leads to runs once, after the loop.",
 }

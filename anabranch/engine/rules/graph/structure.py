@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from anabranch.engine.rules.events import DONE_HANDLE, LOOP_HANDLE
 from anabranch.engine.rules.graph.document import Graph, GraphEdge
 from anabranch.engine.rules.graph.dominance import DominatorTree, immediate_dominators
+from anabranch.engine.rules.graph.entries import split_entries
 from anabranch.engine.rules.graph.loop_config import LOOP_TYPE
 from anabranch.engine.rules.graph.problems import Problem, quoted
 from anabranch.engine.rules.graph.regions import REGION_DEPTH_MAX, Regions, Vertex
@@ -47,6 +48,10 @@ class Structure:
     """Immediate dominators: the last vertex that every way from start to this one passes."""
     regions: Regions = field(default_factory=lambda: Regions([], [], [], {}))
     """The loops that `again` edges close."""
+    entangled: list[set[str]] = field(default_factory=list)
+    """Nodes that reach each other and are entered at several of them, one set per knot."""
+    side_entries: list[GraphEdge] = field(default_factory=list)
+    """Edges, as drawn, that enter the loop of a cursor elsewhere than at the cursor."""
     problems: list[Problem] = field(default_factory=list)
     """Cycles and crossed borders."""
 
@@ -96,7 +101,24 @@ class Structure:
 
 
 def structure_of(graph: Graph) -> Structure:
-    """Compute the structure of a graph. Never raises; edges of unknown handles count too."""
+    """The structure of a graph. Never raises; also takes edges of unknown handles.
+
+    Where edges enter the loop of a cursor elsewhere than at the cursor, the graph gets copies of what is between.
+    """
+    structure = _structure_as_drawn(graph)
+    if not structure.entangled:
+        return structure
+    nodes, edges = dict(graph.nodes), graph.edges
+    entries = [edge for knot in structure.entangled for edge in split_entries(graph, knot, structure.homes)]
+    found = _structure_as_drawn(graph) if entries else structure
+    if found.problems:
+        graph.nodes, graph.edges = nodes, edges
+        return structure
+    found.side_entries = entries
+    return found
+
+
+def _structure_as_drawn(graph: Graph) -> Structure:
     structure = Structure()
     reachable = _reach(graph, structure)
     if graph.start is None:
@@ -113,7 +135,8 @@ def structure_of(graph: Graph) -> Structure:
 
 def _find_regions(graph: Graph, structure: Structure) -> Iterator[Problem]:
     """Separate the edges that lead back from the forward ones; yield the problems that prevent it."""
-    if not knots(_ways(structure)):
+    loops = knots(_ways(structure))
+    if not loops:
         return
     tree = DominatorTree(structure.parents)
     structure.again = [edge for edge in structure.forward if tree.dominates(edge.target, edge.source)]
@@ -121,6 +144,7 @@ def _find_regions(graph: Graph, structure: Structure) -> Iterator[Problem]:
     structure.forward = [edge for edge in structure.forward if id(edge) not in leading_back]
     entangled = list(_entangled(graph, structure, _ways(structure)))
     yield from entangled
+    structure.entangled = [knot for knot in loops if any(problem.node_id in knot for problem in entangled)]
     if entangled or structure.problems:
         return
     too_deep = structure.with_regions().regions.too_deep

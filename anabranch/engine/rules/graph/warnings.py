@@ -7,7 +7,7 @@ none.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -20,6 +20,7 @@ from anabranch.engine.rules.events import (
     TIMEOUT_HANDLE,
 )
 from anabranch.engine.rules.graph.document import Graph, GraphEdge, GraphNode
+from anabranch.engine.rules.graph.entries import is_copy
 from anabranch.engine.rules.graph.flow import Flow, NodeSet
 from anabranch.engine.rules.graph.known_fields import did_you_mean, slip_of
 from anabranch.engine.rules.graph.loop_config import CURSOR_TYPE, FOR_EACH, LOOP_TYPE, is_while, iterations_max
@@ -59,7 +60,7 @@ TYPES_WITHOUT_ERROR = frozenset({"start", "end"})
 def warnings_of(graph: Graph, structure: Structure) -> list[Problem]:
     """Everything worth a warning in a sound graph."""
     flow = Flow(graph, structure)
-    return [
+    found = [
         *_unreachable(graph, structure),
         *_error_edges(graph, structure),
         *_timeouts(graph, structure),
@@ -71,6 +72,8 @@ def warnings_of(graph: Graph, structure: Structure) -> list[Problem]:
         *_passes_without_region(graph, structure),
         *_cursors_without_region(graph, structure),
     ]
+    # What is odd about a copy is odd about the node.
+    return [*_side_entries(structure), *(problem for problem in found if not is_copy(problem.node_id))]
 
 
 def activations_max(graph: Graph, structure: Structure) -> int | None:
@@ -258,8 +261,8 @@ def _regions(graph: Graph, structure: Structure) -> Iterator[Problem]:
         outgoing[edge.source].append(edge)
     for header, region in structure.regions.by_header.items():
         pointer, again = graph.nodes[header].pointer, region.again[0]
-        has_choice = any(_decides(graph, edge) for node_id in region.nodes for edge in outgoing[node_id])
-        if not region.exits or not has_choice:
+        has_choice = any(edge.handle not in _ONLY_HANDLES for node_id in region.nodes for edge in outgoing[node_id])
+        if (not region.exits or not has_choice) and _leads_back(graph, region, outgoing):
             message = f"{again.shown} leads back, and nothing in the loop at {quoted(header)} decides to leave it"
             if has_choice:
                 message = f"{again.shown} leads back, and no edge leads out of the loop at {quoted(header)}"
@@ -275,28 +278,42 @@ def _regions(graph: Graph, structure: Structure) -> Iterator[Problem]:
             yield Problem("EXIT_RUNS_ONCE", message, edge.pointer, edge.source, edge.id, hint)
 
 
-def _decides(graph: Graph, edge: GraphEdge) -> bool:
-    return edge.handle not in _ONLY_HANDLES or graph.nodes[edge.source].type == CURSOR_TYPE
-
-
 def _spins(graph: Graph, region: Region, outgoing: Mapping[str, list[GraphEdge]]) -> bool:
-    """Is there a way from the header back to it without a node that waits for something, or a batch of a cursor?"""
-    busy = {
+    """Whether a way leads from the header back to it without a node that waits for something."""
+    waiting = {
         node_id
         for node_id in region.nodes
-        if graph.nodes[node_id].type not in WAITING_TYPES or graph.nodes[node_id].disabled
+        if graph.nodes[node_id].type in WAITING_TYPES and not graph.nodes[node_id].disabled
     }
-    found, stack = {region.header}, [region.header] if region.header in busy else []
+    return _leads_back(graph, region, outgoing, past=waiting)
+
+
+def _leads_back(
+    graph: Graph, region: Region, outgoing: Mapping[str, list[GraphEdge]], *, past: Collection[str] = ()
+) -> bool:
+    """Whether a way leads from the header back to it that passes none of these nodes, and takes no batch of a cursor.
+
+    A cursor has no more of them at the end of its list.
+    """
+    allowed = region.nodes.difference(past)
+    found, stack = {region.header}, [region.header] if region.header in allowed else []
     while stack:
         for edge in outgoing[stack.pop()]:
             if edge.handle == LOOP_HANDLE and graph.nodes[edge.source].type == CURSOR_TYPE:
-                continue  # it is taken until the list is over
+                continue
             if edge.target == region.header:
                 return True
-            if edge.target in busy and edge.target not in found:
+            if edge.target in allowed and edge.target not in found:
                 found.add(edge.target)
                 stack.append(edge.target)
     return False
+
+
+def _side_entries(structure: Structure) -> Iterator[Problem]:
+    for edge in structure.side_entries:
+        message = f"{edge.shown} leads into a loop elsewhere than at its cursor"
+        hint = f"What follows from {quoted(edge.target)}, up to the cursor, runs once before the loop as well."
+        yield Problem("ENTERED_BEFORE_CURSOR", message, edge.pointer, edge.source, edge.id, hint)
 
 
 def _cursors_without_region(graph: Graph, structure: Structure) -> Iterator[Problem]:

@@ -26,8 +26,7 @@ from anabranch.process.acceptor import accepting
 from anabranch.process.descriptors import connections_max, raise_limit
 from anabranch.process.listening import is_loopback
 from anabranch.process.stop_signals import StopSignals
-from anabranch.rest.allowed_hosts import LOOPBACK_HOSTS, AllowedHosts
-from anabranch.rest.application import build_application, build_health_application
+from anabranch.rest.application import LOOPBACK_HOSTS, AllowedHosts, build_application, build_health_application
 from anabranch.service import Readiness
 from anabranch.sockets import attach as attach_sockets
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from hmac import compare_digest
 from itertools import product
+from urllib.parse import urlsplit
 
 import orjson
 from aiohttp import web
@@ -24,7 +26,6 @@ from anabranch.app_services import AppServices
 from anabranch.errors import AnabranchError, MethodNotAllowed, NotAuthenticated, NotFound, NotPermitted, ShuttingDown
 from anabranch.json_input import TEXT_BYTES_MAX
 from anabranch.keys.access import Principal, Role, bearer_key
-from anabranch.rest.allowed_hosts import AllowedHosts
 from anabranch.rest.bodies import BODY_PATIENCE_S, read_body, read_query
 from anabranch.rest.error_responses import fault_response, response_of
 from anabranch.rest.metrics import Metrics
@@ -34,6 +35,46 @@ from anabranch.rest.routes.system_routes import HEALTH
 from anabranch.rest.routes.table import ROUTES
 
 logger = logging.getLogger("anabranch.rest")
+
+
+LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
+"""Host names of a server that is only reachable from this machine."""
+
+_READING = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+@dataclass(frozen=True, slots=True)
+class AllowedHosts:
+    """The allowed values of Host and Origin: protection against DNS rebinding and cross-origin requests.
+
+    A foreign page may rebind its name to our address (Host is then its name), or send a cross-origin request (Origin
+    is then its origin). Neither can set the header with the key, so this is the second line of defence.
+    """
+
+    hosts: frozenset[str] | None = None
+    """Allowed names in Host, without port; None: any, for a server with an unknown public name."""
+
+    def check(self, request: web.Request) -> None:
+        """Raise NotPermitted for another host name, or for a write from another origin."""
+        host = _host_of(request.host)
+        if self.hosts is not None and host not in self.hosts:
+            raise NotPermitted(
+                f"the host {host!r} is not allowed",
+                hint="List the server's host names in ANABRANCH_ALLOWED_HOSTS.",
+            )
+        origin = request.headers.get("Origin")
+        if origin is not None and request.method not in _READING and not self.is_own_origin(origin, request.host):
+            raise NotPermitted(
+                f"requests from the origin {origin!r} are not allowed",
+                hint="Use a page of this server or a program.",
+            )
+
+    def is_own_origin(self, origin: str, host: str) -> bool:
+        """Is this origin that of the server with this `host`?"""
+        try:
+            return urlsplit(origin).netloc.lower() == host.lower()
+        except ValueError:
+            return False
 
 
 def _methods(route: Route) -> tuple[str, ...]:
@@ -263,3 +304,11 @@ def _response(reply: Reply) -> web.Response:
         return web.Response(status=204, headers=reply.headers)
     body = reply.body if isinstance(reply.body, bytes) else orjson.dumps(reply.body)
     return web.Response(body=body, status=reply.status, headers={**reply.headers, "Content-Type": reply.content_type})
+
+
+def _host_of(authority: str) -> str:
+    """The name in `name:port`, without the brackets of an IPv6 address; empty if invalid."""
+    try:
+        return (urlsplit(f"//{authority}").hostname or "").lower()
+    except ValueError:
+        return ""

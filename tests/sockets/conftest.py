@@ -15,7 +15,7 @@ from anabranch.audit.audit_table import AuditTable
 from anabranch.keys.access import AccessService, CreatedKey, Role
 from anabranch.keys.failed_logins import FailedLogins
 from anabranch.keys.key_table import KeyTable
-from anabranch.rest.allowed_hosts import AllowedHosts
+from anabranch.rest.application import AllowedHosts
 from anabranch.sockets import SocketServer, attach
 from tests.engine.conftest import MakeProcess, Process, fresh_nodes, make_process
 

@@ -164,7 +164,7 @@ class OwnedInstances:
         self, clock: Clock, task_worker: TaskWorker, options: EngineOptions, telemetry: Telemetry | None = None
     ) -> None:
         self._task_worker = task_worker
-        self._options = options
+        self._held_max, self._tenant_max = options.held_max, options.tenant_max
         self.is_gated: Callable[[InstanceHead], bool] = lambda _: False
         """Whether the workflow or the tenant of an instance is paused, as of the last look."""
         self.accepts = options.works
@@ -198,8 +198,8 @@ class OwnedInstances:
             self.accepts
             and not self.is_gated(head)
             and not self.suspects.keeps_others_back
-            and len(self._owned) < self._options.held_max
-            and self._of_tenant[tenant_id] < self._options.tenant_max
+            and len(self._owned) < self._held_max
+            and self._of_tenant[tenant_id] < self._tenant_max
         )
 
     @property

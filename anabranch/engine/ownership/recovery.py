@@ -55,6 +55,7 @@ class Recovery(Poller):
         self._plans = plans
         self._clock = clock
         self._options = options
+        self._tenant_max = options.tenant_max
         self._only = options.only
         """What is adopted, if not all (`anabranch run`)."""
         self._claiming = asyncio.Lock()
@@ -118,7 +119,7 @@ class Recovery(Poller):
                 steal=steal,
                 known_code=self._plans.known_code(),
                 known_types=self._plans.known_types(),
-                rooms=TenantRooms(self._options.tenant_max, self._rooms_left(without=sat_out)),
+                rooms=TenantRooms(self._tenant_max, self._rooms_left(without=sat_out)),
                 large=not self._large,
                 suspects=suspects.room,
                 crashes_max=self._options.crashes_max,
@@ -143,7 +144,7 @@ class Recovery(Poller):
     def _rooms_left(self, *, without: str | None) -> dict[str, int]:
         """How many more runs may be taken of each tenant that has some here."""
         held = self._orchestrator.held.by_tenant
-        rooms = {tenant_id: max(0, self._options.tenant_max - count) for tenant_id, count in held.items()}
+        rooms = {tenant_id: max(0, self._tenant_max - count) for tenant_id, count in held.items()}
         if without is not None:
             rooms[without] = 0
         return rooms
@@ -156,7 +157,7 @@ class Recovery(Poller):
         """
         taken = Counter(one.row.head.tenant_id for one in claimed)
         held = self._orchestrator.held
-        was_cut = any(count + held.count_of(of) >= self._options.tenant_max for of, count in taken.items())
+        was_cut = any(count + held.count_of(of) >= self._tenant_max for of, count in taken.items())
         was_cut |= sum(one.row.log_weight for one in claimed) >= CLAIM_WEIGHT_MAX
         is_full = len(claimed) >= limit
         if is_full and sat_out is None:

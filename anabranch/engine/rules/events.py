@@ -54,10 +54,13 @@ class Status(StrEnum):
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
 
-    @property
-    def is_terminal(self) -> bool:
-        """True for COMPLETED, FAILED and CANCELLED."""
-        return self in _TERMINAL_STATUSES
+    is_terminal: bool
+    """Whether it is final."""
+
+
+# Set once: it is asked for every run and every row.
+for _status in Status:
+    _status.is_terminal = _status in {Status.COMPLETED, Status.FAILED, Status.CANCELLED}
 
 
 class SuspendReason(StrEnum):
@@ -77,7 +80,6 @@ class SuspendReason(StrEnum):
 
 _ENDS_BY_ITSELF = frozenset({SuspendReason.UNKNOWN_NODE_TYPE, SuspendReason.UNKNOWN_WORKFLOW})
 
-_TERMINAL_STATUSES = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
 
 DEFAULT_HANDLE = "default"
 ERROR_HANDLE = "error"

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from anabranch.engine.rules.value_parts import PART_BYTES_MIN, Division, divide
-from anabranch.errors import ValueNotStorable, ValueTooLarge
+from anabranch.errors import InvalidInput, ValueNotStorable, ValueTooLarge
 
 # 1 MB for the input and for each output: a value passes through memory, one log row and sockets. Keep larger data in a
 # file or object store, with a reference in the run.
@@ -248,3 +248,13 @@ def _find_problem(root: Any) -> str | None:
                     stack.append((key, f"{pointer}/{key!r}", depth))
                 stack.append((child, f"{pointer}/{key}", depth + 1))
     return None
+
+
+def checked_payload(value: Any, what: str) -> Payload:
+    """A value that the log can keep; `what` names it in the error. Raises InvalidInput."""
+    try:
+        return Payload.of(value)
+    except (ValueNotStorable, ValueTooLarge) as refusal:
+        raise InvalidInput(
+            f"{what}: {refusal.message}", details=[{"code": refusal.code, "message": refusal.message}]
+        ) from None

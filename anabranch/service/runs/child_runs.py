@@ -13,8 +13,7 @@ from anabranch.engine.lifecycle import Engine
 from anabranch.engine.rules.shared.child_ids import child_id
 from anabranch.engine.rules.stimuli import Started
 from anabranch.errors import InvalidInput, NonRetryable, NotFound
-from anabranch.service.runs.input_checks import input_payload
-from anabranch.service.runs.run_heads import child_head
+from anabranch.service.runs.new_runs import child_head, input_payload
 from anabranch.service.workflow_service import WorkflowService
 
 # 16 runs above a run: a deeper one is a workflow that starts itself without end.

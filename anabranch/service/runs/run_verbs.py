@@ -25,6 +25,7 @@ from anabranch.engine.rules.shared.decisions import PAUSED_HINT
 from anabranch.engine.rules.shared.fitness import Needs
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.stimuli import CancelRequested, PauseRequested, ResumeRequested, SignalSent, Started
+from anabranch.engine.rules.values import checked_payload
 from anabranch.errors import (
     InvalidInput,
     InvalidRequest,
@@ -48,10 +49,10 @@ from anabranch.run_requests import (
     is_reserved,
 )
 from anabranch.service.definitions.references import References
-from anabranch.service.runs.input_checks import checked_payload, input_payload, is_key, is_run_id, new_run_id
+from anabranch.service.runs.input_checks import is_key, is_run_id
+from anabranch.service.runs.new_runs import input_payload, new_run_id, root_head
 from anabranch.service.runs.pending_limit import PendingLimit
 from anabranch.service.runs.read_verbs import ReadVerbs, no_run
-from anabranch.service.runs.run_heads import root_head
 from anabranch.service.runs.signal_answers import SignalAnswers
 
 # 2 s: a sweep or a count by another process, which excludes a deletion, takes some 50 ms at a time.

@@ -22,8 +22,7 @@ from anabranch.engine.rules.test_runs import WHOLE, TestRunPlan
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import InvalidRequest, NotFound, RunIsTerminal, RunTooLarge
 from anabranch.service.definitions.workflow_documents import INPUT_FIELD, check_test_fields
-from anabranch.service.runs.input_checks import input_payload
-from anabranch.service.runs.run_heads import test_head
+from anabranch.service.runs.new_runs import input_payload, test_head
 from anabranch.service.runs.run_verbs import RunVerbs
 from anabranch.service.runs.test_options import (
     NO_OPTIONS,

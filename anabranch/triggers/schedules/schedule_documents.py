@@ -11,10 +11,10 @@ from typing import Any
 
 from anabranch.engine.rules.duration import format_duration, parse_duration
 from anabranch.engine.rules.instants import to_iso
+from anabranch.engine.rules.values import checked_payload
 from anabranch.errors import InvalidInput
 from anabranch.run_requests import StartedRun
 from anabranch.service.documents import Problem, check_fields, check_name
-from anabranch.service.runs.input_checks import checked_payload
 from anabranch.triggers.schedules.occurrences import EVERY_MS_MIN, BadTiming, Cron, Missed, check_timezone, next_after
 from anabranch.triggers.schedules.saved_schedules import Schedule
 

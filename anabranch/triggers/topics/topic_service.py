@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from anabranch.engine.rules.instants import to_iso
+from anabranch.engine.rules.values import checked_payload
 from anabranch.errors import InvalidRequest, NotFound
 from anabranch.run_requests import check_key
 from anabranch.service.documents import check_fields, refused
-from anabranch.service.runs.input_checks import checked_payload
 from anabranch.service.workflow_service import WorkflowService
 from anabranch.triggers.topics.publisher import Publisher
 from anabranch.triggers.topics.saved_topics import Message, SavedTopics, Subscription

@@ -1,10 +1,12 @@
-"""Create the head of a new run from a version of a workflow and the options of the request.
+"""New runs: their ids, their input, and their heads, from a version of a workflow and the options of the request.
 
-Pure, except for random ids. Called by the service and by `child_runs`.
+Pure, except for random ids and the check of an input, which has threads of its own. Called by the service and by
+`child_runs`.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,9 +15,10 @@ from anabranch.engine.ports import InstanceHead, WorkflowVersion
 from anabranch.engine.rules.evolve import AnyPlan
 from anabranch.engine.rules.graph.document import derive_name
 from anabranch.engine.rules.instants import to_iso
-from anabranch.errors import InvalidRequest
+from anabranch.engine.rules.values import Payload, checked_payload
+from anabranch.errors import InvalidInput, InvalidRequest
 from anabranch.run_requests import StartOptions
-from anabranch.service.runs.input_checks import new_run_id
+from anabranch.service.definitions.checks import Checks
 
 # A day, whatever the workflow says of real runs: the result of a test is looked at right away.
 TEST_RETENTION_DAYS = 1
@@ -24,6 +27,29 @@ TEST_RETENTION_DAYS = 1
 TEST_NAME = "test"
 
 _DAY_MS = 86_400_000
+
+
+async def input_payload(input_: Any, plan: AnyPlan, checks: Checks, *, tenant_id: str, bounded: bool = True) -> Payload:
+    """A run's input, checked against its limits and the workflow's `inputSchema`.
+
+    Raises InvalidInput; TooManyChecks unless `bounded` is false.
+    """
+    payload = checked_payload(input_, "the input")
+    if plan.input_schema is not None:
+        problems = await checks.input_problems(tenant_id, plan.input_schema, payload.value, bounded=bounded)
+        if problems:
+            details = [{"pointer": pointer, "message": message} for pointer, message in problems]
+            pointer, message = problems[0]
+            place = f" at {pointer}" if pointer else ""
+            raise InvalidInput(f"the input does not fit the workflow's inputSchema{place}: {message}", details=details)
+    return payload
+
+
+def new_run_id(now_ms: int) -> str:
+    """A UUID of version 7 (RFC 9562): new runs lie side by side in the index."""
+    random_bits = uuid.uuid4().int
+    value = (now_ms & (2**48 - 1)) << 80 | 0x7 << 76 | (random_bits >> 50 & 0xFFF) << 64 | 0b10 << 62
+    return str(uuid.UUID(int=value | random_bits & (2**62 - 1)))
 
 
 def root_head(

@@ -454,9 +454,9 @@ class Orchestrator:
         if outcome.cancelled:
             self._cancelled.update(filter(self.holds, outcome.cancelled))
         self._tell_parents(applied, outcome)
-        news = [self._news_of(won) for won in applied.won if won.events]
+        news: list[News] = []
         for won in applied.won:
-            self._guarded(self._perform, won.pending, won, batch.asked_at)
+            self._guarded(self._perform, won.pending, won, batch.asked_at, news)
         for pending in applied.idle:
             self._guarded(self._settle_idle, pending, pending)
         self._observers.tell_soon(news)
@@ -493,18 +493,15 @@ class Orchestrator:
         self._cancelled.difference_update(ids)
         await self.refresh(ids)
 
-    def _news_of(self, won: Won) -> News:
-        """What is told of a transition; asked before it is performed, because that may let the run go."""
-        owned, transition = owner_of(won.pending), won.pending.transition
-        assert transition is not None, "what is won was committed"
-        telemetry = owned.telemetry or self._owned.telemetry_of(owned.state.head, owned.state.plan)
-        return News(owned.instance_id, won.events, transition.status, written=won.events, telemetry=telemetry)
-
-    def _perform(self, won: Won, asked_at: float) -> None:
-        """Do what a committed transition asks for."""
+    def _perform(self, won: Won, asked_at: float, news: list[News]) -> None:
+        """Do what a committed transition asks for; adds to `news` what observers are told of it."""
         pending, transition = won.pending, won.pending.transition
         assert transition is not None
-        owned = owner_of(pending)
+        owned = pending.leased
+        assert isinstance(owned, OwnedInstance), "this process decides for what it owns"
+        if won.events:
+            telemetry = owned.telemetry or self._owned.telemetry_of(owned.state.head, owned.state.plan)
+            news.append(News(owned.instance_id, won.events, transition.status, won.events, telemetry))
         if not owned.is_held:
             return
         if transition.available_at is not None:

@@ -123,12 +123,9 @@ def evolve(state: AnyState, event: Event) -> None:
     """Fold one event into a state that we own. The event's seq must be the next one."""
     assert event.seq == state.last_seq + 1, f"seq {event.seq} after {state.last_seq}: rows are missing or doubled"
     state.last_seq = event.seq
-    division = event.payload.division
-    if division is None:
-        state.log_bytes += event.payload.size
-    else:
-        state.log_bytes += division.weight
-        event.payload = state.keep_parts(division)
+    state.log_bytes += event.payload.weight
+    if event.payload.division is not None:
+        event.payload = state.keep_parts(event.payload.division)
     if state.head.left_out and is_left_out(state.head.left_out, event.seq):
         if isinstance(state, CodedState):
             leave_out(state, event)

@@ -40,12 +40,28 @@ _OPTIONS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | 
 class Payload:
     """A JSON value and its encoded text. Never change the value: it is shared, not copied."""
 
-    __slots__ = ("_division", "raw", "value")
-    _division: Division
+    __slots__ = ("division", "raw", "size", "value", "weight")
+    size: int
+    """Bytes of JSON."""
+    division: Division | None
+    """How it is stored where it has large parts; None: as it is."""
+    weight: int
+    """What limits count of it: a large part is a reference."""
 
     def __init__(self, value: Any, raw: bytes) -> None:
         self.value = value
         self.raw = raw
+        self.size = len(raw)
+        if self.size <= PART_BYTES_MIN:
+            self.division, self.weight = None, self.size
+
+    def __getattr__(self, name: str) -> Any:
+        """Divide a large payload, once somebody asks how it is stored."""
+        if name not in ("division", "weight"):
+            raise AttributeError(name)
+        self.division = divide(self.value, self.raw)
+        self.weight = self.division.weight
+        return getattr(self, name)
 
     def __repr__(self) -> str:
         return f"Payload({self.raw[:80]!r})"
@@ -54,28 +70,6 @@ class Payload:
         return isinstance(other, Payload) and self.value == other.value
 
     __hash__ = None  # type: ignore[assignment]  # values are JSON; they are compared, not hashed
-
-    @property
-    def size(self) -> int:
-        """Bytes of JSON."""
-        return len(self.raw)
-
-    @property
-    def division(self) -> Division | None:
-        """How it is stored where it has large parts; None: as it is."""
-        if len(self.raw) <= PART_BYTES_MIN:
-            return None
-        try:
-            return self._division
-        except AttributeError:
-            self._division = divide(self.value, self.raw)
-            return self._division
-
-    @property
-    def weight(self) -> int:
-        """What limits count of it: a large part is a reference."""
-        division = self.division
-        return self.size if division is None else division.weight
 
     def is_stored_like(self, other: Payload) -> bool:
         """Would the same be stored for both?"""
@@ -124,10 +118,8 @@ class WholePayload(Payload):
 
     __slots__ = ()
 
-    @property
-    def division(self) -> None:
-        """None, whatever its size."""
-        return
+    def __init__(self, value: Any, raw: bytes) -> None:
+        self.value, self.raw, self.size, self.division, self.weight = value, raw, len(raw), None, len(raw)
 
 
 class DividedPayload(Payload):
@@ -135,27 +127,18 @@ class DividedPayload(Payload):
 
     __slots__ = ("_value",)
     _value: Any
+    division: Division
 
     def __init__(self, division: Division) -> None:
-        self._division = division
+        self.division, self.size, self.weight = division, division.size, division.weight
 
     def __repr__(self) -> str:
-        return f"DividedPayload({self._division.shell[:80]!r})"
-
-    @property
-    def division(self) -> Division:
-        """How it is stored."""
-        return self._division
-
-    @property
-    def size(self) -> int:
-        """Bytes of JSON."""
-        return self._division.size
+        return f"DividedPayload({self.division.shell[:80]!r})"
 
     @property
     def raw(self) -> bytes:  # type: ignore[override]  # made when it is asked for: the parts are kept once
         """The JSON text. Raises ValueMissing."""
-        return self._division.raw()
+        return self.division.raw()
 
     @property
     def value(self) -> Any:
@@ -163,7 +146,7 @@ class DividedPayload(Payload):
         try:
             return self._value
         except AttributeError:
-            self._value = self._division.value()
+            self._value = self.division.value()
             return self._value
 
 

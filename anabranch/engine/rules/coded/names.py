@@ -111,12 +111,12 @@ NO_MARK = Mark(StepKind.RUN, "")
 _KINDS = {kind.value: kind for kind in StepKind}
 
 
-def variable_and_mark(stored: str) -> tuple[str | None, Mark | None]:
+def variable_and_mark(stored: str | None) -> tuple[str | None, Mark | None]:
     """The variable and the mark in the column `output_variable`: nodes store a variable there, steps a mark.
 
     Variables are identifiers, and every mark has a colon.
     """
-    if ":" not in stored:
+    if stored is None or ":" not in stored:
         return stored, None
     kind, _, after = stored.partition(":")
     return None, Mark(_KINDS[kind], after)

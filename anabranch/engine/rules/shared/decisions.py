@@ -123,10 +123,9 @@ class DecisionBuilder(Generic[State]):
         state = self.state
         seq, limit = state.last_seq + 1, state.log_limit
         division = payload.division
-        size = payload.size if division is None else division.weight
         if (
             (
-                state.log_bytes + size > limit.bytes_max
+                state.log_bytes + payload.weight > limit.bytes_max
                 or seq > limit.rows_max
                 or (division is not None and state.values_bytes_with(division) > limit.bytes_max)
             )

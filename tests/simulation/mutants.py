@@ -294,7 +294,7 @@ MUTANTS = (
     mutant(
         "log-beyond-its-limit",
         "a row is written for which the log has no room",
-        ("rules.shared.decisions:DecisionBuilder.append", "seq > limit.rows_max)", "seq > limit.rows_max + 1)"),
+        ("rules.shared.decisions:DecisionBuilder.append", "seq > limit.rows_max", "seq > limit.rows_max + 1"),
     ),
     mutant(
         "children-left-behind",

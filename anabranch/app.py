@@ -19,14 +19,14 @@ from anabranch.bulk.bulk_actions import BulkActions
 from anabranch.bulk.bulk_service import BulkService
 from anabranch.bulk.bulk_workflow import bulk_workflow
 from anabranch.deferred import deferred
-from anabranch.durable.definition import DECLARED, Registry, register
+from anabranch.durable.definition import DECLARED, WorkflowRegistry, register
 from anabranch.durable.runner import Runner
 from anabranch.egress import AllowList, Guard, GuardedClient
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.console.console import LEVELS, Console, ConsoleOptions
+from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.handling import HandlerRegistry
 from anabranch.engine.lifecycle import Engine
-from anabranch.engine.options import EngineOptions
 from anabranch.engine.store.opening import open_hint_line, open_store, open_version_watch
 from anabranch.engine.store.sql.console_table import ConsoleTable
 from anabranch.engine.store.sql.store import SqlStore
@@ -39,7 +39,7 @@ from anabranch.grace import Grace
 from anabranch.handlers import Services
 from anabranch.handlers.registry import load_types
 from anabranch.handlers.sandbox import LANGUAGES, Sandbox
-from anabranch.handlers.spec import Registry as NodeTypes
+from anabranch.handlers.spec import NodeTypeRegistry
 from anabranch.migrations import ensure_schema
 from anabranch.queries.engine import QueryEngine
 from anabranch.queries.saved.data_service import DataService
@@ -141,7 +141,7 @@ class _Role:
 
     works: bool
     only: Sequence[str] | None = None
-    code: Registry = DECLARED
+    code: WorkflowRegistry = DECLARED
     counts: bool = True
     console_stream: TextIO | None = None
 
@@ -153,7 +153,7 @@ class App:
         self.settings = settings
 
     @cached_property
-    def node_types(self) -> NodeTypes:
+    def node_types(self) -> NodeTypeRegistry:
         """For validation only; executing nodes also needs services on an open database."""
         return load_types(Services(sandbox=Sandbox(unsafe=self.settings.sandbox_unsafe)))
 
@@ -184,7 +184,7 @@ class App:
         works: bool,
         grace: Grace | None = None,
         makes_key: bool = False,
-        code: Registry = DECLARED,
+        code: WorkflowRegistry = DECLARED,
         counts: bool = True,
         console_stream: TextIO | None = None,
     ) -> AsyncIterator[AppServices]:
@@ -241,7 +241,7 @@ class App:
         current = None if spans is None else CurrentAttempts(spans)
         bulk_actions = BulkActions()
         bulk = bulk_workflow(bulk_actions)
-        code = role.code if role.works else Registry()
+        code = role.code if role.works else WorkflowRegistry()
         forks = ForkService(code, system=(bulk.name,))
         runner = Runner(
             code,

@@ -72,7 +72,7 @@ Hosts = Annotated[tuple[str, ...], BeforeValidator(_hosts)]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SettingSource:
     """Where a value was chosen: by a flag, a variable of the environment, or a line of a file."""
 
     kind: Literal["flag", "environment", "file"]
@@ -248,7 +248,7 @@ class Settings(BaseModel):
     @classmethod
     def load_with_sources(
         cls, *, environ: Mapping[str, str] | None = None, folder: Path | None = None, **flags: Any
-    ) -> tuple[Self, Mapping[str, Source]]:
+    ) -> tuple[Self, Mapping[str, SettingSource]]:
         """The same, and where each field was chosen: by its name; fields with their default are absent."""
         folder = folder or Path()
         found = [
@@ -337,7 +337,7 @@ class _Choice:
 
     field: str
     value: Any
-    source: Source
+    source: SettingSource
 
 
 def _setting_name(field: str) -> str:
@@ -357,15 +357,15 @@ def _from_flags(flags: Mapping[str, Any]) -> Iterable[_Choice]:
         if name not in _FIELDS:
             raise _unknown(f"the setting {name}", name, _FIELDS)
         if value is not None:
-            yield _Choice(_FIELDS[name], value, Source("flag", f"--{name.replace('_', '-')}"))
+            yield _Choice(_FIELDS[name], value, SettingSource("flag", f"--{name.replace('_', '-')}"))
 
 
 def _from_variables(variables: Mapping[str, str | None], path: Path | None) -> Iterable[_Choice]:
     """What the environment says, or the `.env` file at `path`."""
     place = "the environment" if path is None else path.name
 
-    def source(name: str) -> Source:
-        return Source("environment" if path is None else "file", name, path)
+    def source(name: str) -> SettingSource:
+        return SettingSource("environment" if path is None else "file", name, path)
 
     ours = {
         name: value
@@ -398,7 +398,7 @@ def _from_toml(path: Path) -> Iterable[_Choice]:
     for name, value in values.items():
         if name not in _FIELDS:
             raise _unknown(f"{name} in {path.name}", name, _FIELDS)
-        yield _Choice(_FIELDS[name], value, Source("file", name, path))
+        yield _Choice(_FIELDS[name], value, SettingSource("file", name, path))
 
 
 def _read_dotenv(path: Path) -> Mapping[str, str | None]:

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from anabranch.app import build
 from anabranch.app_services import AppServices
-from anabranch.durable.definition import DECLARED, Registry, Workflow
+from anabranch.durable.definition import DECLARED, Workflow, WorkflowRegistry
 from anabranch.grace import Grace
 from anabranch.settings import Settings
 
@@ -29,7 +29,7 @@ class Worker:
         self, url: str, *, workflows: Iterable[Workflow] | None = None, concurrency: int | None = None, **settings: Any
     ) -> None:
         self._url = url
-        self._code = DECLARED if workflows is None else Registry(workflows)
+        self._code = DECLARED if workflows is None else WorkflowRegistry(workflows)
         self._chosen = {"concurrency": concurrency, **settings}
         self._opened = AsyncExitStack()
         self.services: AppServices | None = None

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from anabranch.durable.definition import Registry
+from anabranch.durable.definition import WorkflowRegistry
 from anabranch.engine.ports import Clock, Outcome, Store, Transition
 from anabranch.engine.rules.transitions import BATCH_TRANSITIONS_MAX
 from anabranch.testing.memory_store.memory_store import MemoryDatabase, MemoryStore
@@ -26,7 +26,7 @@ LEASE_MOVED_MS = 3_600_000
 
 
 async def record_turns(
-    load: Load, count: int, *, clock: Clock | None = None, code: Registry | None = None
+    load: Load, count: int, *, clock: Clock | None = None, code: WorkflowRegistry | None = None
 ) -> list[list[Transition]]:
     """The transitions that the engine makes of so many runs, in order, one list a run."""
     store = _RecordingStore(_machine_now if clock is None else clock.now)

@@ -24,7 +24,7 @@ from anabranch.engine.handling import HandlerResult
 from anabranch.engine.store.sql.console_table import ConsoleTable
 from anabranch.engine.store.sql.store import SqlStore
 from anabranch.handlers.spec import HandlerSpec
-from anabranch.handlers.spec import Registry as NodeTypes
+from anabranch.handlers.spec import NodeTypeRegistry as NodeTypes
 from benchmarks.databases import BACKENDS, databases
 from benchmarks.running import TYPES, Bench, cpu_s, open_store_at
 from benchmarks.workloads import EFFECT_TYPE, Load, effects

@@ -18,7 +18,7 @@ from typing import Any
 
 from anabranch import workflow
 from anabranch.app import tune_interpreter
-from anabranch.durable.definition import Registry
+from anabranch.durable.definition import WorkflowRegistry
 from anabranch.engine.ports import Store
 from benchmarks.bound import adopt_turns, record_turns, write_turns
 from benchmarks.client import client_lone_p50_ms
@@ -67,7 +67,7 @@ async def same(value: Any) -> Any:
     return value
 
 
-CODE = Registry([steps])
+CODE = WorkflowRegistry([steps])
 
 
 def measure(url: str, instances: int, *, bound_first: bool) -> Figures:

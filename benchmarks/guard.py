@@ -20,7 +20,7 @@ from sqlalchemy import make_url
 from anabranch.app import tune_interpreter
 from anabranch.engine.handling import HandlerResult, Helpers
 from anabranch.engine.ports import Transition
-from anabranch.handlers.spec import HandlerSpec, NodeConfig, Registry
+from anabranch.handlers.spec import HandlerSpec, NodeConfig, NodeTypeRegistry
 from anabranch.testing.memory_store.memory_store import MemoryDatabase, MemoryStore
 from benchmarks.bound import adopt_turns, record_turns, renamed, write_turns
 from benchmarks.counting import ThreadCalls, opcodes, statements
@@ -158,7 +158,7 @@ def _log_bytes(url: str) -> int:
 
 def _bench(specs: Mapping[str, HandlerSpec] = TYPES) -> Bench:
     clock = StandingClock()
-    return Bench(MemoryStore(MemoryDatabase(now=clock.now)), clock=clock, handlers=Registry(specs))
+    return Bench(MemoryStore(MemoryDatabase(now=clock.now)), clock=clock, handlers=NodeTypeRegistry(specs))
 
 
 if __name__ == "__main__":

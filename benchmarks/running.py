@@ -14,18 +14,18 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from anabranch.durable.definition import Registry, register
+from anabranch.durable.definition import WorkflowRegistry, register
 from anabranch.durable.runner import Runner
 from anabranch.engine.console.console import Console
+from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.handling import HandlerRegistry, HandlerResult
 from anabranch.engine.lifecycle import Engine
-from anabranch.engine.options import EngineOptions
 from anabranch.engine.ports import Clock, NewVersion, Store
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.store.opening import open_store
 from anabranch.handlers.builtin import BUILTIN
 from anabranch.handlers.spec import HandlerSpec
-from anabranch.handlers.spec import Registry as NodeTypes
+from anabranch.handlers.spec import NodeTypeRegistry as NodeTypes
 from anabranch.run_requests import StartOptions
 from anabranch.service import ChildRuns, StepSignals, WorkflowService
 from benchmarks.workloads import EFFECT_TYPE, Load
@@ -57,12 +57,12 @@ class Bench:
         options: EngineOptions | None = None,
         clock: Clock | None = None,
         handlers: HandlerRegistry | None = None,
-        code: Registry | None = None,
+        code: WorkflowRegistry | None = None,
         console: Console | None = None,
     ) -> None:
         """With `code` it runs coded workflows, too, once they are registered (`start`)."""
         children, signals = ChildRuns(), StepSignals()
-        self._runner = Runner(code or Registry(), children=children, signals=signals)
+        self._runner = Runner(code or WorkflowRegistry(), children=children, signals=signals)
         types = handlers or NodeTypes(TYPES)
         self.engine = Engine(
             store=store,
@@ -151,7 +151,9 @@ async def open_store_at(url: str) -> AsyncIterator[Store]:
 
 
 @asynccontextmanager
-async def engine_on(store: Store, *loads: Load, code: Registry | None = None, **options: Any) -> AsyncIterator[Bench]:
+async def engine_on(
+    store: Store, *loads: Load, code: WorkflowRegistry | None = None, **options: Any
+) -> AsyncIterator[Bench]:
     """A started engine that has run each load a little: plans compiled, statements prepared, connections open."""
     bench = Bench(store, options=EngineOptions(**options), code=code)
     await bench.start()

@@ -21,8 +21,8 @@ import psutil
 
 from anabranch import workflow
 from anabranch.app import tune_interpreter
-from anabranch.durable.definition import Registry
-from anabranch.engine.options import EngineOptions
+from anabranch.durable.definition import WorkflowRegistry
+from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.instants import from_iso
 from benchmarks.databases import BACKENDS, databases
@@ -141,7 +141,7 @@ async def _at_once(url: str, sleepers: int) -> Figures:
 
 
 async def _engine(store: Any, alarm: Alarm) -> Bench:
-    bench = Bench(store, options=EngineOptions(), code=Registry([sleeper]))
+    bench = Bench(store, options=EngineOptions(), code=WorkflowRegistry([sleeper]))
     bench.engine.observers.add(alarm)
     await bench.start()
     return bench

@@ -12,7 +12,7 @@ from anabranch.audit.audit_log import LIMIT_DEFAULT, LIMIT_MAX
 from anabranch.audit.audit_trail import audit_row_as_json, cut_at
 from anabranch.cli.options import DEFAULT_TENANT, AsJson, DatabaseOptions, DatabaseUrl
 from anabranch.cli.output import print_document, print_line, print_table
-from anabranch.cli.session import Session, open_session
+from anabranch.cli.session import CommandSession, open_session
 from anabranch.deferred import deferred
 from anabranch.engine.rules.instants import to_iso
 
@@ -58,7 +58,7 @@ def audit(
     return 0
 
 
-def _verify(session: Session, *, as_json: bool) -> int:
+def _verify(session: CommandSession, *, as_json: bool) -> int:
     found = _ask(session, lambda log: log.verify())
     cut = None if found.cut is None else {"through": cut_at(found.cut).position, "at": to_iso(found.cut.at)}
     if as_json:
@@ -73,7 +73,7 @@ def _verify(session: Session, *, as_json: bool) -> int:
     return 0 if found.broken_at is None else 1
 
 
-def _ask(session: Session, verb: Callable[[AuditLog], Awaitable[T]]) -> T:
+def _ask(session: CommandSession, verb: Callable[[AuditLog], Awaitable[T]]) -> T:
     async def asked() -> T:
         async with app.build(session.settings).open_audit() as log:
             return await verb(log)

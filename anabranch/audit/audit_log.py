@@ -20,7 +20,7 @@ _PAGE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class TrailVerification:
     """The result of a check of the whole chain."""
 
     rows: int
@@ -48,7 +48,7 @@ class AuditLog:
             raise InvalidRequest(f"a limit is 1 to {LIMIT_MAX}, not {limit}")
         return await self._rows.list_rows(tenant_id=tenant_id, limit=limit, before=before)
 
-    async def verify(self) -> Verified:
+    async def verify(self) -> TrailVerification:
         """Read the whole trail, and recompute its hashes up to the row that was the newest when this began.
 
         Where its oldest rows were removed, it begins with the hash that the record of that has; a trail that begins
@@ -60,15 +60,15 @@ class AuditLog:
         head, cut = await self._rows.head(), await self._rows.last_cut()
         begin = AuditHead(0, NO_HASH) if cut is None else cut_at(cut)
         if any(row.position <= begin.position for row in await self._rows.rows_after(0, limit=1)):
-            return Verified(0, broken_at=1, cut=cut)  # rows stand where they are said to have been removed
+            return TrailVerification(0, broken_at=1, cut=cut)  # rows stand where they are said to have been removed
         position, hash_before = begin.position, begin.hash
         while position < head.position:
             page = [row for row in await self._rows.rows_after(position, limit=_PAGE) if row.position <= head.position]
             for row in page:
                 if row.position != position + 1 or row.hash != hash_of(row, hash_before):
-                    return Verified(position - begin.position, broken_at=position + 1, cut=cut)
+                    return TrailVerification(position - begin.position, broken_at=position + 1, cut=cut)
                 position, hash_before = row.position, row.hash
             if not page:
-                return Verified(position - begin.position, broken_at=position + 1, cut=cut)
+                return TrailVerification(position - begin.position, broken_at=position + 1, cut=cut)
         broken_at = None if hash_before == head.hash else max(position, 1)
-        return Verified(position - begin.position, broken_at=broken_at, cut=cut)
+        return TrailVerification(position - begin.position, broken_at=broken_at, cut=cut)

@@ -10,12 +10,12 @@ from pydantic import AwareDatetime, Field
 from anabranch.audit.audit_trail import audit_row_as_json
 from anabranch.keys.access import Role
 from anabranch.rest.lists import page_of
-from anabranch.rest.models.base import Answer, Page
-from anabranch.rest.routes.route import Call, Reply, Route
+from anabranch.rest.models.base import Page, ResponseModel
+from anabranch.rest.routes.route import Reply, Route, RouteCall
 from anabranch.service.cursors import cut, make_cursor, read_cursor, read_number
 
 
-class AuditEntry(Answer):
+class AuditEntryModel(ResponseModel):
     """A row of the audit trail."""
 
     position: int = Field(description="1, 2, 3… in the whole database; a tenant sees its own rows.")
@@ -28,14 +28,14 @@ class AuditEntry(Answer):
     hash: str
 
 
-class AuditPage(Answer):
+class AuditPage(ResponseModel):
     """A page of the audit trail, newest first."""
 
-    items: list[AuditEntry]
+    items: list[AuditEntryModel]
     nextCursor: str | None
 
 
-async def list_audit(call: Call) -> Reply:
+async def list_audit(call: RouteCall) -> Reply:
     """Who created and revoked keys, saved and deleted objects of this tenant; newest first."""
     page: Page = call.query
     before = None if page.cursor is None else read_number(read_cursor("audit", page.cursor, parts=1)[0])

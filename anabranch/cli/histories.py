@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from anabranch import app
     from anabranch.client.gateway import Gateway
     from anabranch.engine.rules.graph.node_types import NodeTypes
-    from anabranch.histories import history
-    from anabranch.histories.history import History
+    from anabranch.histories import recorded_history
+    from anabranch.histories.recorded_history import RecordedHistory
 else:
     app = deferred("anabranch.app")
-    history = deferred("anabranch.histories.history")
+    recorded_history = deferred("anabranch.histories.recorded_history")
 
 HistoryFiles = Annotated[
     list[Path] | None,
@@ -41,9 +41,9 @@ def find_node_types() -> NodeTypes:
     return app.build(Settings()).node_types
 
 
-async def history_of(gateway: Gateway, instance_id: str) -> History:
+async def history_of(gateway: Gateway, instance_id: str) -> RecordedHistory:
     """One recorded run. Raises NotFound."""
-    return history.read_history(await gateway.get_history(instance_id), what=f"run {instance_id}")
+    return recorded_history.read_history(await gateway.get_history(instance_id), what=f"run {instance_id}")
 
 
 async def run_ids(gateway: Gateway, wanted: RunFilter, *, limit: int | None = None) -> AsyncIterator[str]:
@@ -60,7 +60,9 @@ async def run_ids(gateway: Gateway, wanted: RunFilter, *, limit: int | None = No
             return
 
 
-async def histories_of(gateway: Gateway, wanted: RunFilter, *, limit: int | None = None) -> AsyncIterator[History]:
+async def histories_of(
+    gateway: Gateway, wanted: RunFilter, *, limit: int | None = None
+) -> AsyncIterator[RecordedHistory]:
     """These recorded runs, newest first, one in memory at a time; what is removed meanwhile is left out."""
     async for instance_id in run_ids(gateway, wanted, limit=limit):
         try:
@@ -70,10 +72,10 @@ async def histories_of(gateway: Gateway, wanted: RunFilter, *, limit: int | None
         yield found
 
 
-async def histories_in(files: Sequence[Path]) -> AsyncIterator[History]:
+async def histories_in(files: Sequence[Path]) -> AsyncIterator[RecordedHistory]:
     """The recorded runs in these files. Raises InvalidRequest."""
     for file in files:
-        yield history.read_history(_read(file), what=str(file))
+        yield recorded_history.read_history(_read(file), what=str(file))
 
 
 def write_document(folder: Path, instance_id: str, document: dict[str, Any]) -> Path:

@@ -16,7 +16,7 @@ EXIT_NOT_COMPLETED = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CommandOutcome:
     """What is worth telling of a run that has ended."""
 
     instance_id: str
@@ -32,9 +32,9 @@ class Outcome:
         return EXIT_COMPLETED if self.status is Status.COMPLETED else EXIT_NOT_COMPLETED
 
 
-def outcome_of(run: dict[str, Any]) -> Outcome:
+def outcome_of(run: dict[str, Any]) -> CommandOutcome:
     """The outcome in a run's document; the run must have ended."""
-    return Outcome(
+    return CommandOutcome(
         instance_id=run["instanceID"],
         status=Status(run["status"]),
         output=run["output"],
@@ -44,7 +44,7 @@ def outcome_of(run: dict[str, Any]) -> Outcome:
     )
 
 
-def print_outcome(outcome: Outcome, *, as_json: bool, place: Sequence[str]) -> None:
+def print_outcome(outcome: CommandOutcome, *, as_json: bool, place: Sequence[str]) -> None:
     """The output or what went wrong, and how to read the run again; `place` are the flags that lead to it."""
     if as_json:
         print_document(

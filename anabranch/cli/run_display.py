@@ -21,7 +21,7 @@ from anabranch.cli.outcome import seconds
 from anabranch.cli.output import shown
 from anabranch.cli.own_name import command
 from anabranch.engine.rules.events import Event, Status
-from anabranch.engine.rules.history import Activation, ActivationStatus, History
+from anabranch.engine.rules.history import ActivationStatus, ActivationView, History
 from anabranch.engine.rules.payloads import SignalAwaited, SignalReceived
 from anabranch.service.runs.run_view import log_entry
 
@@ -42,7 +42,7 @@ _STYLES = {
 }
 
 
-class Progress:
+class RunDisplay:
     """Shows one run: the first whose events are committed here, or the one it was given."""
 
     def __init__(self, *, stderr: bool, instance_id: str | None = None, place: Sequence[str] = ()) -> None:
@@ -54,7 +54,7 @@ class Progress:
         self._place = place
         self._awaited: set[str] = set()
         self._history = History()
-        self._activations: dict[tuple[str, str], Activation] = {}
+        self._activations: dict[tuple[str, str], ActivationView] = {}
         self._status = Status.PENDING
         self._live: Live | None = None
 
@@ -87,17 +87,17 @@ class Progress:
             if self._live is not None:
                 self._live.update(self._table(), refresh=True)
 
-    def _take(self, event: Event) -> Activation | SignalReceived | None:
+    def _take(self, event: Event) -> ActivationView | SignalReceived | None:
         change = self._history.take(event)
-        if isinstance(change, Activation):
+        if isinstance(change, ActivationView):
             self._activations[change.place] = change
             if not self._is_drawn:
                 text = event_line(log_entry(event))
                 if text is not None:
                     self._say(text)
-        return change if isinstance(change, Activation | SignalReceived) else None
+        return change if isinstance(change, ActivationView | SignalReceived) else None
 
-    def _tell_how_to_go_on(self, changes: Sequence[Activation | SignalReceived]) -> None:
+    def _tell_how_to_go_on(self, changes: Sequence[ActivationView | SignalReceived]) -> None:
         """The commands that end the waits among these; one for each signal: a loop may wait a thousand times."""
         arrived = {change.event for change in changes if isinstance(change, SignalReceived)}
         for change in changes:

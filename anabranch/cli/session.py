@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class CommandSession:
     """What a command knows about its surroundings."""
 
     settings: Settings
@@ -62,7 +62,7 @@ class Session:
 
 def open_session(
     at: DatabaseOptions, *, creates: bool = False, imports: Sequence[str] | None = None, **settings_given: Any
-) -> Session:
+) -> CommandSession:
     """Read the settings (those that are given win), import the code of users, and wait for the database.
 
     A database that does not exist is only made with `creates`: for commands that begin something. Raises
@@ -84,4 +84,4 @@ def open_session(
         )
     except DatabaseMissing as missing:
         raise DatabaseMissing(missing.message, hint=nearby.hint_for(settings.database_url)) from None
-    return Session(settings, at.tenant)
+    return CommandSession(settings, at.tenant)

@@ -22,7 +22,7 @@ from anabranch.cli.options import (
     Token,
     Url,
 )
-from anabranch.cli.session import Session, open_session
+from anabranch.cli.session import CommandSession, open_session
 from anabranch.cli.user_code import import_user_code
 from anabranch.deferred import deferred
 from anabranch.errors import InvalidRequest
@@ -131,6 +131,6 @@ def _server(at: TargetOptions, *, imports: Sequence[str] | None) -> Target | Non
 
 
 @asynccontextmanager
-async def _opened(session: Session) -> AsyncIterator[Gateway]:
+async def _opened(session: CommandSession) -> AsyncIterator[Gateway]:
     async with app.build(session.settings).open_services(works=False) as services:
         yield local.LocalGateway(services, session.tenant, actor=CLI_ACTOR)

@@ -70,7 +70,7 @@ NO_BODY: Final = _NoBody()
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ServerRequest:
     """What is asked. `repeatable`: to do it twice is to do it once, so it is sent again where no answer came."""
 
     method: str
@@ -84,7 +84,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ServerResponse:
     """A successful answer."""
 
     status: int
@@ -135,13 +135,13 @@ class Caller:
             await self._session.close()
             self._session = None
 
-    async def call(self, request: Request) -> Answer:
+    async def call(self, request: ServerRequest) -> ServerResponse:
         """The answer to a request. Raises what the server refuses with, ServerUnreachable, ServerAnswerInvalid."""
         tries_left = TRIES_MAX if request.repeatable else 1
         pause_s = FIRST_PAUSE_S
         while True:
             outcome = await self._once(request)
-            if isinstance(outcome, Answer):
+            if isinstance(outcome, ServerResponse):
                 return outcome
             tries_left -= 1
             if not tries_left:
@@ -150,7 +150,7 @@ class Caller:
             await asyncio.sleep(max(random.uniform(pause_s / 2, pause_s), outcome.retry_after_s))  # noqa: S311
             pause_s *= 2
 
-    async def _once(self, request: Request) -> Answer | _Setback:
+    async def _once(self, request: ServerRequest) -> ServerResponse | _Setback:
         assert self._session is not None, "the caller was not started"
         body, headers = None, dict(request.headers)
         if request.body is not NO_BODY:
@@ -176,10 +176,10 @@ class Caller:
         except (aiohttp.ClientError, OSError) as failure:
             return self._setback(f"closed the connection ({type(failure).__name__})")
 
-    def _judge(self, response: aiohttp.ClientResponse, content: bytes) -> Answer | _Setback:
+    def _judge(self, response: aiohttp.ClientResponse, content: bytes) -> ServerResponse | _Setback:
         status = response.status
         if status == 204:
-            return Answer(status, None)
+            return ServerResponse(status, None)
         if 300 <= status < 400:
             raise ServerAnswerInvalid(
                 f"the server at {self._url} answers with a redirect ({status})",
@@ -190,7 +190,7 @@ class Caller:
         except orjson.JSONDecodeError:
             value = None
         if status < 300 and value is not None:
-            return Answer(status, value, content)
+            return ServerResponse(status, value, content)
         refusal = refusal_of(value)
         if status in (429, 503) and refusal is not None:
             return _Setback(refusal, _retry_after_s(response))

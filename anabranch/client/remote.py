@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from anabranch.client.caller import Answer, Caller, Request
+from anabranch.client.caller import Caller, ServerRequest, ServerResponse
 from anabranch.client.gateway import Gateway
 from anabranch.deferred import deferred
 from anabranch.engine.rules.events import Status
@@ -86,7 +86,7 @@ class RemoteGateway:
 
     async def create_workflow(self, document: dict[str, Any]) -> dict[str, Any]:
         """Save a new workflow: `{workflowID, name, version, warnings}`. Raises InvalidWorkflow, NameTaken."""
-        return await self._do(Request("POST", ("v1", "workflows"), body=document))
+        return await self._do(ServerRequest("POST", ("v1", "workflows"), body=document))
 
     async def update_workflow(
         self,
@@ -105,7 +105,7 @@ class RemoteGateway:
         # Under If-Match a repetition would meet the version that the first one made.
         repeatable = expected_version is None
         path = ("v1", "workflows", workflow)
-        request = Request("PUT", path, query=query, body=document, headers=headers, repeatable=repeatable)
+        request = ServerRequest("PUT", path, query=query, body=document, headers=headers, repeatable=repeatable)
         return await self._do(request)
 
     async def save_workflow(self, document: dict[str, Any]) -> dict[str, Any]:
@@ -132,32 +132,32 @@ class RemoteGateway:
     async def delete_workflow(self, workflow: str, *, force: bool = False) -> None:
         """Delete a workflow; `force` cancels its open runs first. Raises WorkflowHasRuns without."""
         query = {"force": "true"} if force else {}
-        await self._caller.call(Request("DELETE", ("v1", "workflows", workflow), query=query))
+        await self._caller.call(ServerRequest("DELETE", ("v1", "workflows", workflow), query=query))
 
     async def activate_workflow(self, workflow: str, version: int) -> dict[str, Any]:
         """Let starts take this version: `{workflowID, name, activeVersion}`. Raises NotFound, WorkflowIsCoded."""
         path = ("v1", "workflows", workflow, "active")
-        return await self._do(Request("PUT", path, body={"version": version}, repeatable=True))
+        return await self._do(ServerRequest("PUT", path, body={"version": version}, repeatable=True))
 
     async def pause_workflow(self, workflow: str) -> dict[str, Any]:
         """Let its runs stand still: `{workflowID, name, paused}`. Raises NotFound."""
-        return await self._do(Request("POST", ("v1", "workflows", workflow, "pause"), repeatable=True))
+        return await self._do(ServerRequest("POST", ("v1", "workflows", workflow, "pause"), repeatable=True))
 
     async def resume_workflow(self, workflow: str) -> dict[str, Any]:
         """Let its runs go on: `{workflowID, name, paused}`. Raises NotFound."""
-        return await self._do(Request("POST", ("v1", "workflows", workflow, "resume"), repeatable=True))
+        return await self._do(ServerRequest("POST", ("v1", "workflows", workflow, "resume"), repeatable=True))
 
     async def pause_tenant(self) -> dict[str, Any]:
         """Let all runs of the tenant stand still: `{paused}`."""
-        return await self._do(Request("POST", ("v1", "pause"), repeatable=True))
+        return await self._do(ServerRequest("POST", ("v1", "pause"), repeatable=True))
 
     async def resume_tenant(self) -> dict[str, Any]:
         """Let them go on: `{paused}`."""
-        return await self._do(Request("POST", ("v1", "resume"), repeatable=True))
+        return await self._do(ServerRequest("POST", ("v1", "resume"), repeatable=True))
 
     async def validate(self, document: Any) -> dict[str, Any]:
         """What the server's validator says of a workflow; nothing is saved."""
-        return await self._do(Request("POST", ("v1", "validate"), body=document, repeatable=True))
+        return await self._do(ServerRequest("POST", ("v1", "validate"), body=document, repeatable=True))
 
     # -- runs -----------------------------------------------------------------------------
     async def start_run(self, workflow: str, input_: Any, options: StartOptions = START_NOW) -> StartedRun:
@@ -176,7 +176,7 @@ class RemoteGateway:
             "deadlineAt": None if options.deadline_at is None else to_iso(options.deadline_at),
         }
         return await self._start(
-            Request("POST", ("v1", "workflows", workflow, "runs"), body=body, repeatable=True), key
+            ServerRequest("POST", ("v1", "workflows", workflow, "runs"), body=body, repeatable=True), key
         )
 
     async def rerun_run(
@@ -187,7 +187,7 @@ class RemoteGateway:
         body = {"version": options.version} | ({} if input_ is SAME_INPUT else {"input": input_})
         headers = {"Idempotency-Key": f"once-{uuid.uuid4()}" if key is None else key}
         path = ("v1", "runs", instance_id, "rerun")
-        return await self._start(Request("POST", path, body=body, headers=headers, repeatable=True), key)
+        return await self._start(ServerRequest("POST", path, body=body, headers=headers, repeatable=True), key)
 
     async def list_runs(
         self, wanted: RunFilter, *, limit: int = PAGE_ITEMS, cursor: str | None = None
@@ -242,7 +242,7 @@ class RemoteGateway:
     async def cancel_run(self, instance_id: str, *, reason: str) -> str:
         """Return once CANCELLED is committed; a cancelled run stays so. Raises RunIsTerminal if it ended otherwise."""
         path = ("v1", "runs", instance_id, "cancel")
-        return str((await self._do(Request("POST", path, body={"reason": reason}, repeatable=True)))["status"])
+        return str((await self._do(ServerRequest("POST", path, body={"reason": reason}, repeatable=True)))["status"])
 
     async def pause_run(self, instance_id: str, *, children: bool = True) -> str:
         """Return once it is SUSPENDED. Raises RunIsTerminal."""
@@ -254,7 +254,7 @@ class RemoteGateway:
 
     async def _pause_or_resume(self, instance_id: str, verb: str, *, children: bool) -> str:
         query = {} if children else {"children": "false"}
-        request = Request("POST", ("v1", "runs", instance_id, verb), query=query, repeatable=True)
+        request = ServerRequest("POST", ("v1", "runs", instance_id, verb), query=query, repeatable=True)
         return str((await self._do(request))["status"])
 
     async def retry_run(self, instance_id: str, options: RetryOptions = RETRY) -> dict[str, Any]:
@@ -270,7 +270,7 @@ class RemoteGateway:
         if options.deadline_ms is not None:
             body["deadline"] = f"{options.deadline_ms}ms"
         key = options.idempotency_key or f"once-{uuid.uuid4()}"
-        request = Request(
+        request = ServerRequest(
             "POST",
             ("v1", "runs", instance_id, "retry"),
             body=body,
@@ -283,13 +283,13 @@ class RemoteGateway:
         """Start a run with the outcomes of this one, or answer with the plan. Repeated under a key as a start is."""
         headers = {"Idempotency-Key": f"once-{uuid.uuid4()}" if key is None else key}
         path = ("v1", "runs", instance_id, "fork")
-        return await self._do(Request("POST", path, body=dict(request), headers=headers, repeatable=True))
+        return await self._do(ServerRequest("POST", path, body=dict(request), headers=headers, repeatable=True))
 
     async def start_bulk(self, request: Mapping[str, Any], *, key: str | None = None) -> dict[str, Any]:
         """Do the same to many runs. Repeated under a key as a start is."""
         headers = {"Idempotency-Key": f"once-{uuid.uuid4()}" if key is None else key}
         return await self._do(
-            Request("POST", ("v1", "runs", "bulk"), body=dict(request), headers=headers, repeatable=True)
+            ServerRequest("POST", ("v1", "runs", "bulk"), body=dict(request), headers=headers, repeatable=True)
         )
 
     async def get_bulk(self, bulk_id: str) -> dict[str, Any]:
@@ -303,7 +303,7 @@ class RemoteGateway:
         """
         headers = {} if key is None else {"Idempotency-Key": key}
         path = ("v1", "runs", instance_id, "signals", event)
-        request = Request("POST", path, body=payload, headers=headers, repeatable=key is not None)
+        request = ServerRequest("POST", path, body=payload, headers=headers, repeatable=key is not None)
         with _refused_as_on_a_database("the signal's payload"):
             return bool((await self._do(request))["delivered"])
 
@@ -330,16 +330,16 @@ class RemoteGateway:
         """The run, when it has ended or at most after that time."""
         return await self._read("v1", "runs", instance_id, query={"wait": f"{wait_s * 1000:.0f}ms"})
 
-    async def _do(self, request: Request) -> dict[str, Any]:
+    async def _do(self, request: ServerRequest) -> dict[str, Any]:
         return (await self._caller.call(request)).document()
 
     async def _read(self, *path: str, query: dict[str, Any] | None = None) -> dict[str, Any]:
         return (await self._get(*path, query=query)).document()
 
-    async def _get(self, *path: str, query: dict[str, Any] | None = None) -> Answer:
-        return await self._caller.call(Request("GET", path, query=query or {}, repeatable=True))
+    async def _get(self, *path: str, query: dict[str, Any] | None = None) -> ServerResponse:
+        return await self._caller.call(ServerRequest("GET", path, query=query or {}, repeatable=True))
 
-    async def _start(self, request: Request, key: str | None) -> StartedRun:
+    async def _start(self, request: ServerRequest, key: str | None) -> StartedRun:
         with _refused_as_on_a_database("the input"):
             answer = await self._caller.call(request)
         run = answer.document()

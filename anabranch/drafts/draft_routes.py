@@ -7,8 +7,7 @@ from typing import Any
 import orjson
 
 from anabranch.drafts.draft_service import DraftText, RevisionOptions, draft_as_json
-from anabranch.drafts.saved_drafts import Draft as StoredDraft
-from anabranch.drafts.saved_drafts import Pins as StoredPins
+from anabranch.drafts.saved_drafts import Draft, Pins
 from anabranch.engine.rules.graph.source_texts import texts_of_fields
 from anabranch.errors import (
     DraftConflict,
@@ -26,15 +25,23 @@ from anabranch.rest.bodies import checked, one_problem
 from anabranch.rest.etags import etag, expected_number
 from anabranch.rest.lists import page_by_name
 from anabranch.rest.models.base import Page
-from anabranch.rest.models.drafts import Draft, DraftList, DraftSummary, NewDraft, Pins, PublishedDraft, SaveDraft
-from anabranch.rest.routes.route import Call, Checked, Header, Method, Reply, Route
+from anabranch.rest.models.drafts import (
+    DraftList,
+    DraftModel,
+    DraftSummary,
+    NewDraft,
+    PinsModel,
+    PublishedDraft,
+    SaveDraft,
+)
+from anabranch.rest.routes.route import Checked, Header, Method, Reply, Route, RouteCall
 from anabranch.service.definitions.workflow_view import saved_summary
 
 _SAVED_REVISION = Header("If-Match", 'The revision that was read, as its ETag: `"3"`; `*` overwrites any. Required.')
 _REVISION = Header("If-Match", 'The revision that was read, as its ETag: `"3"`. Anything else is 412.')
 
 
-async def create_draft(call: Call) -> Reply:
+async def create_draft(call: RouteCall) -> Reply:
     """A draft of a workflow, based on its newest version unless another is given, or of a new workflow."""
     asked = checked(call.body, NewDraft)
     made = await call.services.drafts.create_draft(
@@ -48,13 +55,13 @@ async def create_draft(call: Call) -> Reply:
     return Reply(draft_as_json(made), 201, headers)
 
 
-async def list_drafts(call: Call) -> Reply:
+async def list_drafts(call: RouteCall) -> Reply:
     """By id, without their documents."""
     found = await call.services.drafts.list_drafts(tenant_id=call.tenant_id)
     return Reply(page_by_name([draft_as_json(each) for each in found], call.query, "drafts", "draftID"))
 
 
-async def get_draft(call: Call) -> Reply:
+async def get_draft(call: RouteCall) -> Reply:
     """A draft with its document; under a workflow's path, that workflow's draft."""
     found = await _draft(call)
     assert found.document is not None, "it is left out of lists only"
@@ -62,7 +69,7 @@ async def get_draft(call: Call) -> Reply:
     return Reply(orjson.dumps(answer), headers={"ETag": etag(found.revision)})
 
 
-async def save_draft(call: Call) -> Reply:
+async def save_draft(call: RouteCall) -> Reply:
     """The next revision of a draft.
 
     Saving the stored document again makes no new revision, so a save whose response was lost can be repeated.
@@ -81,13 +88,13 @@ async def save_draft(call: Call) -> Reply:
     return Reply(draft_as_json(saved), headers={"ETag": etag(saved.revision)})
 
 
-async def delete_draft(call: Call) -> Reply:
+async def delete_draft(call: RouteCall) -> Reply:
     """Also deletes its pins; published versions stay."""
     await call.services.drafts.delete_draft(await _draft_id(call), tenant_id=call.tenant_id, actor=call.actor)
     return Reply(status=204)
 
 
-async def publish_draft(call: Call) -> Reply:
+async def publish_draft(call: RouteCall) -> Reply:
     """Saves the version and moves the draft's base to it in one transaction; the draft stays.
 
     412 `VERSION_MISMATCH` if its base is not the newest version, 422 if it is invalid.
@@ -102,12 +109,12 @@ async def publish_draft(call: Call) -> Reply:
     return Reply(answer, headers={"Location": f"/v1/workflows/{saved.workflow_id}", "ETag": etag(draft.revision)})
 
 
-async def get_pins(call: Call) -> Reply:
+async def get_pins(call: RouteCall) -> Reply:
     """The outputs that test runs of the draft use instead of executing nodes; versions have none."""
     return _pins(await call.services.drafts.get_pins(await _draft_id(call), tenant_id=call.tenant_id))
 
 
-async def save_pins(call: Call) -> Reply:
+async def save_pins(call: RouteCall) -> Reply:
     """Replace all pins of the draft; they have revisions of their own."""
     saved = await call.services.drafts.save_pins(
         await _draft_id(call),
@@ -118,20 +125,20 @@ async def save_pins(call: Call) -> Reply:
     return _pins(saved)
 
 
-def _pins(pins: StoredPins) -> Reply:
+def _pins(pins: Pins) -> Reply:
     return Reply(pins.text.encode(), headers={"ETag": etag(pins.revision)})
 
 
-def _text(call: Call, asked: SaveDraft) -> DraftText:
+def _text(call: RouteCall, asked: SaveDraft) -> DraftText:
     return DraftText(asked.document, texts_of_fields(call.raw_body.decode())["document"])
 
 
-async def _draft_id(call: Call) -> str:
+async def _draft_id(call: RouteCall) -> str:
     """The draft in the path; below a workflow's path, that workflow's draft. Raises NotFound."""
     return call.path["draft"] if "draft" in call.path else (await _draft(call)).draft_id
 
 
-async def _draft(call: Call) -> StoredDraft:
+async def _draft(call: RouteCall) -> Draft:
     if "draft" in call.path:
         return await call.services.drafts.get_draft(call.path["draft"], tenant_id=call.tenant_id)
     return await call.services.drafts.get_draft_of(call.path["workflow"], tenant_id=call.tenant_id)
@@ -171,7 +178,7 @@ ROUTES = (
         errors=(NotFound, DraftExists, LimitReached, WorkflowIsCoded, TooLarge),
         tag="drafts",
     ),
-    _about_draft("GET", "", get_draft, "Read a draft.", Role.VIEWER, {200: Draft}),
+    _about_draft("GET", "", get_draft, "Read a draft.", Role.VIEWER, {200: DraftModel}),
     _about_draft(
         "PUT",
         "",
@@ -194,15 +201,15 @@ ROUTES = (
         headers=(_REVISION,),
         errors=(DraftConflict, VersionMismatch, InvalidWorkflow, NameTaken, WorkflowIsCoded),
     ),
-    _about_draft("GET", "/pins", get_pins, "Read the pins of a draft.", Role.VIEWER, {200: Pins}),
+    _about_draft("GET", "/pins", get_pins, "Read the pins of a draft.", Role.VIEWER, {200: PinsModel}),
     _about_draft(
         "PUT",
         "/pins",
         save_pins,
         "Replace the pins of a draft.",
         Role.EDITOR,
-        {200: Pins},
-        body=Checked(Pins),
+        {200: PinsModel},
+        body=Checked(PinsModel),
         headers=(_REVISION,),
         errors=(DraftConflict, TooLarge),
     ),

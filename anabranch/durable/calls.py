@@ -58,7 +58,7 @@ class Stage(Enum):
     __hash__ = object.__hash__
 
 
-class Branch:
+class StepBranch:
     """One task of a workflow function, and the latest rows that it knows: several where branches have joined."""
 
     __slots__ = ("inherited", "known", "task")
@@ -72,29 +72,29 @@ class Branch:
         """It was answered from this row; whatever it knew before led there."""
         self.known = frozenset((seq,))
 
-    def meet(self, ended: Branch) -> None:
+    def meet(self, ended: StepBranch) -> None:
         """A branch that it has begun has ended."""
         if ended.known != ended.inherited:
             self.known = self.known - ended.inherited | ended.known
 
 
-_branch: ContextVar[Branch] = ContextVar("branch")
+_branch: ContextVar[StepBranch] = ContextVar("branch")
 
 
 def begin_branch(task: asyncio.Task[object], seq: int) -> None:
     """This task is the first branch of a function that was dispatched by this row; call it in the task's context."""
-    _branch.set(Branch(task, frozenset((seq,))))
+    _branch.set(StepBranch(task, frozenset((seq,))))
 
 
-def present_branch(began_seq: int) -> Branch:
+def present_branch(began_seq: int) -> StepBranch:
     """The branch that calls; a task that was begun since has its own. `began_seq` is the row of the first one."""
     task = asyncio.current_task()
     branch = _branch.get(None)
     if branch is None:  # somebody has given the task a context without it
-        branch = Branch(None, frozenset((began_seq,)))
+        branch = StepBranch(None, frozenset((began_seq,)))
     if branch.task is not task and task is not None:
         parent = branch
-        branch = Branch(task, parent.known)
+        branch = StepBranch(task, parent.known)
         _branch.set(branch)
         task.add_done_callback(lambda _: parent.meet(branch))
     return branch
@@ -104,7 +104,7 @@ _STAGES = tuple(Stage)
 """Going through the members of an enum takes as long as making all the dictionaries for them."""
 
 
-class Call:
+class StepCall:
     """One call of a verb of `ctx.step`, or one timer."""
 
     __slots__ = (
@@ -128,7 +128,7 @@ class Call:
         "wait",
     )
 
-    def __init__(self, name: str, scope: str, kind: StepKind, branch: Branch, policy: RetryPolicy) -> None:
+    def __init__(self, name: str, scope: str, kind: StepKind, branch: StepBranch, policy: RetryPolicy) -> None:
         self.name = name
         self.scope = scope
         self.place: Place = (name, scope)
@@ -175,10 +175,10 @@ class Calls:
     """The calls of one function that are not over, by stage, each in the order of arrival."""
 
     def __init__(self) -> None:
-        self._open: dict[Place, Call] = {}
-        self._stages: dict[Stage, dict[Call, None]] = {stage: {} for stage in _STAGES}
+        self._open: dict[Place, StepCall] = {}
+        self._stages: dict[Stage, dict[StepCall, None]] = {stage: {} for stage in _STAGES}
 
-    def of(self, stage: Stage) -> list[Call]:
+    def of(self, stage: Stage) -> list[StepCall]:
         """Those at this stage."""
         return list(self._stages[stage])
 
@@ -186,16 +186,16 @@ class Calls:
         """Is any at this stage?"""
         return bool(self._stages[stage])
 
-    def at(self, place: Place) -> Call | None:
+    def at(self, place: Place) -> StepCall | None:
         """The one at this place, if it is not over."""
         return self._open.get(place)
 
-    def add(self, call: Call) -> None:
+    def add(self, call: StepCall) -> None:
         """The function has asked for it."""
         self._open[call.place] = call
         self._stages[Stage.ASKED][call] = None
 
-    def move(self, call: Call, stage: Stage) -> None:
+    def move(self, call: StepCall, stage: Stage) -> None:
         """It is at this stage now."""
         self._stages[call.stage].pop(call, None)
         call.stage = stage
@@ -265,7 +265,7 @@ class Replay:
         return rows[0] if rows and (before is None or rows[0][0] <= before) else None
 
 
-def is_short(call: Call, journal: CodedState, *, now: int) -> bool:
+def is_short(call: StepCall, journal: CodedState, *, now: int) -> bool:
     """Will this wait be over so soon that its function had better stay?"""
     if call.asked is None:
         record = journal.steps.get(call.place)

@@ -54,7 +54,7 @@ class Workflow:
         return f"{self.function.__module__}.{self.function.__qualname__}"
 
 
-class Registry:
+class WorkflowRegistry:
     """Coded workflows by name and version."""
 
     def __init__(self, workflows: Iterable[Workflow] = ()) -> None:
@@ -99,7 +99,7 @@ class Registry:
         return len(self._workflows)
 
 
-DECLARED = Registry()
+DECLARED = WorkflowRegistry()
 """Every workflow that a module declared when it was imported; it grows as modules are."""
 
 
@@ -184,7 +184,7 @@ def without_timedelta(duration: Duration | None) -> str | int | float | None:
     return duration / timedelta(milliseconds=1) if isinstance(duration, timedelta) else duration
 
 
-async def register(store: Store, registry: Registry) -> None:
+async def register(store: Store, registry: WorkflowRegistry) -> None:
     """Note every workflow of the registry in the table of definitions. Raises StoreUnavailable."""
     for each in registry:
         await store.register_code(

@@ -139,7 +139,7 @@ async def tried(
             return _failed(late, name, scope, attempt, who), late
         message = f"the step did not return within its timeout of {timeout_ms} ms"
         return Failed(RunError("NODE_TIMEOUT", "NodeTimeout", message, name, scope, attempt), retryable=True), late
-    except _Silence:
+    except _HeartbeatMissed:
         raise
     except BaseException as failure:  # whatever a step raises is its outcome, sys.exit() too
         if ends_us(failure, task):
@@ -165,7 +165,7 @@ class Heartbeat:
         outer = tried(origin.node_id, origin.scope, origin.attempt, lambda: self._bounded(work), timeout_ms, who=who)
         try:
             return await outer
-        except _Silence as silent:
+        except _HeartbeatMissed as silent:
             message = f"the step has told no progress within its heartbeat_timeout of {self._silence_ms} ms"
             return silence(message, origin), silent.__cause__
 
@@ -176,7 +176,7 @@ class Heartbeat:
                 return await work()
         except TimeoutError as late:
             if self._limit.expired():
-                raise _Silence from late
+                raise _HeartbeatMissed from late
             raise
         finally:
             self._limit = None
@@ -189,7 +189,7 @@ class Heartbeat:
             self._limit.reschedule(self._loop.time() + self._silence_ms / 1000)
 
 
-class _Silence(BaseException):
+class _HeartbeatMissed(BaseException):
     """A try gave no sign of life for too long."""
 
 

@@ -20,12 +20,12 @@ from typing import Any
 import orjson
 
 from anabranch.durable.calls import (
-    Branch,
-    Call,
     Calls,
     Place,
     Replay,
     Stage,
+    StepBranch,
+    StepCall,
     Try,
     begin_branch,
     is_short,
@@ -146,7 +146,9 @@ class FunctionRun:
         return [call.shown for call in self._calls.of(Stage.TRYING)]
 
     # -- the author's side ----------------------------------------------------------------
-    def ask(self, name: str, kind: StepKind, arguments: str | None, policy: RetryPolicy = DEFAULT_STEP_RETRY) -> Call:
+    def ask(
+        self, name: str, kind: StepKind, arguments: str | None, policy: RetryPolicy = DEFAULT_STEP_RETRY
+    ) -> StepCall:
         """Number a call of a step. Raises InvalidDefinition for a name that cannot be, before anything is written."""
         journal = self._journal
         if asyncio._get_running_loop() is not self._loop:
@@ -156,12 +158,12 @@ class FunctionRun:
         number = self._numbers[name] = self._numbers.get(name, 0) + 1
         first_scope = scope_of_call(number)
         scope = journal.scope_for(name, first_scope, attempt=self.attempt)
-        call = Call(name, scope, kind, self._branch(), policy)
+        call = StepCall(name, scope, kind, self._branch(), policy)
         call.arguments = arguments
         self._replay.ask(call.place, (name, first_scope))
         return call
 
-    async def answer(self, call: Call, *, wait: StepOutcome | None = None, attempt_once: Try | None = None) -> Any:
+    async def answer(self, call: StepCall, *, wait: StepOutcome | None = None, attempt_once: Try | None = None) -> Any:
         """The result of a step: it waits for something, or is tried until it ends. Raises StepError."""
         call.wait, call.attempt_once = wait, attempt_once
         if attempt_once is not None:
@@ -175,19 +177,19 @@ class FunctionRun:
                 self._cancel_step(call)
             raise
 
-    def redone(self, call: Call) -> Redone | None:
+    def redone(self, call: StepCall) -> Redone | None:
         """What differs in the step since a reopening of the run lets it try again."""
         step = self._journal.steps.get(call.place)
         return None if step is None else step.redone
 
-    def has_begun(self, call: Call) -> bool:
+    def has_begun(self, call: StepCall) -> bool:
         """Has the step a row?"""
         return call.place in self._journal.steps
 
     # -- what the loop tells --------------------------------------------------------------
-    def _timer_set(self, timer: WorkflowTimer) -> Call:
+    def _timer_set(self, timer: WorkflowTimer) -> StepCall:
         due_at = self._began_at + timer.due_ms
-        call = Call(
+        call = StepCall(
             TIMER_NAME, scope_of_timer(due_at, timer.number), StepKind.SLEEP, self._branch(), DEFAULT_STEP_RETRY
         )
         call.timer, call.wait = timer, AwaitsInstant(due_at)
@@ -198,7 +200,7 @@ class FunctionRun:
     def _timer_cancelled(self, timer: WorkflowTimer) -> None:
         self._cancel_step(timer.owner)
 
-    def _cancel_step(self, call: Call) -> None:
+    def _cancel_step(self, call: StepCall) -> None:
         """The function no longer awaits the step: drop its outcome."""
         if self._has_left or call.stage is Stage.OVER:
             return
@@ -284,7 +286,7 @@ class FunctionRun:
             if record is not None and (record.has_ended or record.phase is Phase.DISPATCHED):
                 self._place(call, record, journal)
 
-    def _place(self, call: Call, record: Step, journal: CodedState) -> None:
+    def _place(self, call: StepCall, record: Step, journal: CodedState) -> None:
         """Put it where its latest row says, if that is committed."""
         if record.seq > self._run_access.settled_seq:
             self._calls.move(call, Stage.REPORTED)
@@ -369,7 +371,7 @@ class FunctionRun:
                 if call.tried_at is not None and self._unwritten is None and call.stage is Stage.TRYING:
                     self._look_at_unwritten(WRITTEN_AFTER_S)
 
-    def _try(self, call: Call, attempt: int) -> None:
+    def _try(self, call: StepCall, attempt: int) -> None:
         trying = self._tried(call, attempt)
         if sys.version_info >= (3, 12):
             # Most steps end, or wait, without another turn of the worker's loop.
@@ -379,7 +381,7 @@ class FunctionRun:
         if not task.done():
             call.task = task
 
-    async def _tried(self, call: Call, attempt: int) -> None:
+    async def _tried(self, call: StepCall, attempt: int) -> None:
         assert call.attempt_once is not None, "it is something to be done"
         try:
             outcome, cause = await call.attempt_once(attempt)
@@ -430,7 +432,7 @@ class FunctionRun:
             if next_s is not None:
                 self._look_at_unwritten(max(next_s, LEAST_AGE_S))
 
-    def _hand_in(self, call: Call, report: StepReport) -> None:
+    def _hand_in(self, call: StepCall, report: StepReport) -> None:
         """Report it; it continues after the commit. What else is under way is written with it."""
         call.tried_at = None
         if self._unwritten is not None:
@@ -441,7 +443,7 @@ class FunctionRun:
         self._calls.move(call, Stage.REPORTED)
         self._run_access.report(report)
 
-    def _report_of(self, call: Call, attempt: int, outcome: StepOutcome) -> StepReport:
+    def _report_of(self, call: StepCall, attempt: int, outcome: StepOutcome) -> StepReport:
         known = Mark.of(call.kind, call.branch.known)
         return StepReport(call.name, call.scope, attempt, known, self.attempt, outcome, call.policy, call.arguments)
 
@@ -592,15 +594,15 @@ class FunctionRun:
             raise Suspended
         return journal
 
-    def _branch(self) -> Branch:
+    def _branch(self) -> StepBranch:
         return present_branch(self._began_seq)
 
-    def _future(self, call: Call) -> asyncio.Future[Any]:
+    def _future(self, call: StepCall) -> asyncio.Future[Any]:
         assert call.future is not None, "a step is awaited"
         return call.future
 
 
-def _due(call: Call) -> tuple[int, int]:
+def _due(call: StepCall) -> tuple[int, int]:
     """The due time of a timer, and its number among those with the same time."""
     assert call.timer is not None and isinstance(call.wait, AwaitsInstant), "a timer"
     return call.wait.due_at, call.timer.number

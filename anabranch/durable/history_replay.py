@@ -28,7 +28,7 @@ from anabranch.engine.queues import Slot
 from anabranch.engine.queues.task_queue import Slots
 from anabranch.engine.rules.coded.coded_plan import CodedPlan
 from anabranch.engine.rules.coded.coded_state import CodedState
-from anabranch.engine.rules.drawn.drawn_state import Context as NoContext
+from anabranch.engine.rules.drawn.drawn_state import ContextSnapshot
 from anabranch.engine.rules.events import TERMINALS, Event, EventType
 from anabranch.engine.rules.evolve import fold
 from anabranch.engine.rules.shared.run_state import InstanceHead
@@ -196,7 +196,7 @@ class _Replay:
             scope="",
             attempt=body.attempt,
             now_ms=0,
-            context=NoContext(()),
+            context=ContextSnapshot(()),
         )
         threads = StepThreads()
         steps = Steps(run, helpers=helpers, children=self, signals=self, threads=threads, around=self._around)

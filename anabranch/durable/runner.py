@@ -16,11 +16,11 @@ from typing import Any
 import orjson
 
 from anabranch.durable.context import Context
-from anabranch.durable.definition import OnError, Registry, Workflow
+from anabranch.durable.definition import OnError, Workflow, WorkflowRegistry
 from anabranch.durable.execution import StepThreads
 from anabranch.durable.function_run import FunctionRun
 from anabranch.durable.step_error import StepError, qualified_name
-from anabranch.durable.steps import Children, Signals, Steps
+from anabranch.durable.steps import Signals, StepChildren, Steps
 from anabranch.engine.handling import HandlerResult, HandlerReturn, Helpers, ends_us
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.ownership.owned import RunAccess
@@ -47,18 +47,18 @@ class Runner:
 
     def __init__(
         self,
-        registry: Registry,
+        registry: WorkflowRegistry,
         *,
-        children: Children,
+        children: StepChildren,
         signals: Signals,
         around: AroundAttempt | None = None,
-        system: Registry | None = None,
+        system: WorkflowRegistry | None = None,
         on_error: OnError = "fail",
     ) -> None:
         """`on_error` is for workflows that do not say it themselves."""
         self.registry = registry
         self._on_error = on_error
-        self._system = system or Registry()
+        self._system = system or WorkflowRegistry()
         """Workflows of the system's own: known here, and not registered before they are used."""
         self._children = children
         self._signals = signals

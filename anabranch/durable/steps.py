@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any, Protocol
 
-from anabranch.durable.calls import Call
+from anabranch.durable.calls import StepCall
 from anabranch.durable.definition import Duration, without_timedelta
 from anabranch.durable.execution import Heartbeat, StepOrigin, StepThreads, called, tried
 from anabranch.durable.function_run import FunctionRun
@@ -43,7 +43,7 @@ EVENT_CHARACTERS_MAX = 255
 EVENTS_MAX = 100
 
 
-class Children(Protocol):
+class StepChildren(Protocol):
     """Starts runs on behalf of steps."""
 
     async def start(
@@ -79,7 +79,7 @@ class Steps:
         function_run: FunctionRun,
         *,
         helpers: Helpers,
-        children: Children,
+        children: StepChildren,
         signals: Signals,
         threads: StepThreads,
         around: AroundAttempt | None = None,
@@ -320,7 +320,9 @@ class Steps:
         del self._unawaited[asked]
         return asked.name
 
-    def _call(self, name: str, kind: StepKind, arguments: str | None, policy: RetryPolicy = DEFAULT_STEP_RETRY) -> Call:
+    def _call(
+        self, name: str, kind: StepKind, arguments: str | None, policy: RetryPolicy = DEFAULT_STEP_RETRY
+    ) -> StepCall:
         outer = present.get()
         if outer is not None and outer.is_step:
             raise InvalidDefinition(f"step {outer.node_id!r} asks for step {name!r}: a step cannot contain others")
@@ -328,7 +330,7 @@ class Steps:
 
     async def _tried(
         self,
-        call: Call,
+        call: StepCall,
         attempt: int,
         work: Callable[[], Awaitable[StepOutcome]],
         timeout_ms: int | None = None,

@@ -26,7 +26,7 @@ from aiohttp import (
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from anabranch.egress.headers import received_headers
-from anabranch.egress.request import Request
+from anabranch.egress.request import EgressRequest
 from anabranch.errors import EgressRefused, HttpAnswerInvalid, ValueTooLarge
 
 # 10 seconds to connect to one address: a packet that was lost twice still makes it.
@@ -43,7 +43,7 @@ _ENDLESS = ("text/event-stream", "multipart/x-mixed-replace")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpResponse:
     """What came back."""
 
     status: int
@@ -51,7 +51,9 @@ class Answer:
     body: bytes
 
 
-async def exchange(request: Request, addresses: Sequence[str], *, bytes_max: int, tls: ssl.SSLContext | None) -> Answer:
+async def exchange(
+    request: EgressRequest, addresses: Sequence[str], *, bytes_max: int, tls: ssl.SSLContext | None
+) -> HttpResponse:
     """Send a request to one of the addresses. Raises what aiohttp does, HttpAnswerInvalid and ValueTooLarge."""
     headers = {"user-agent": "anabranch", "accept": "*/*", **request.headers, "accept-encoding": "gzip, deflate"}
     async with (
@@ -67,7 +69,7 @@ async def exchange(request: Request, addresses: Sequence[str], *, bytes_max: int
     ):
         received = received_headers(response.headers.items())
         _refuse_streams(request, received)
-        return Answer(response.status, received, await _read_body(request, response, bytes_max))
+        return HttpResponse(response.status, received, await _read_body(request, response, bytes_max))
 
 
 def _session(addresses: Sequence[str], tls: ssl.SSLContext | None) -> ClientSession:
@@ -130,7 +132,7 @@ def _only(addresses: Sequence[str]) -> SocketFactoryType:
     return make_socket
 
 
-def _refuse_streams(request: Request, headers: Mapping[str, str]) -> None:
+def _refuse_streams(request: EgressRequest, headers: Mapping[str, str]) -> None:
     kind = headers.get("content-type", "").split(";", 1)[0].strip().lower()
     if kind in _ENDLESS:
         raise HttpAnswerInvalid(
@@ -139,7 +141,7 @@ def _refuse_streams(request: Request, headers: Mapping[str, str]) -> None:
         )
 
 
-async def _read_body(request: Request, response: ClientResponse, bytes_max: int) -> bytes:
+async def _read_body(request: EgressRequest, response: ClientResponse, bytes_max: int) -> bytes:
     inflate = _inflater(request, response.headers.get("content-encoding", ""))
     body, read = bytearray(), 0
     async for piece in _pieces(response):
@@ -161,7 +163,7 @@ async def _pieces(response: ClientResponse) -> AsyncIterator[bytes]:
 class _Inflate:
     """Decompresses a body in pieces, never more than it is asked for."""
 
-    def __init__(self, request: Request, *, raw_allowed: bool) -> None:
+    def __init__(self, request: EgressRequest, *, raw_allowed: bool) -> None:
         self._origin = request.target.origin
         self._raw_allowed = raw_allowed
         self._decompressor = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # gzip or zlib, by its first bytes
@@ -189,7 +191,7 @@ class _Inflate:
         return inflated
 
 
-def _inflater(request: Request, encoding: str) -> _Inflate | None:
+def _inflater(request: EgressRequest, encoding: str) -> _Inflate | None:
     name = encoding.strip().lower()
     if name in ("", "identity"):
         return None

@@ -19,8 +19,8 @@ from yarl import URL
 from anabranch.deferred import deferred
 from anabranch.egress.guard import Guard
 from anabranch.egress.headers import check_headers
-from anabranch.egress.request import BODY_BYTES_MAX, Request
-from anabranch.egress.targets import Target, parse_target
+from anabranch.egress.request import BODY_BYTES_MAX, EgressRequest
+from anabranch.egress.targets import RequestTarget, parse_target
 from anabranch.errors import EgressRefused, HttpAnswerInvalid, HttpRefused, HttpTimeout, HttpUnreachable
 from anabranch.handlers.types.http_port import HttpAnswer, HttpCall
 
@@ -68,14 +68,14 @@ class GuardedClient:
         method = call.method.upper()
         if method not in METHODS:
             raise HttpRefused(f"the method is not one of {', '.join(sorted(METHODS))}")
-        request = Request(method, parse_target(call.url), check_headers(call.headers), call.body)
+        request = EgressRequest(method, parse_target(call.url), check_headers(call.headers), call.body)
         try:
             async with asyncio.timeout(timeout_s):
                 return await self._follow(request, call)
         except TimeoutError:
             raise HttpTimeout(f"{request.target.origin} did not answer within {timeout_s:g} s") from None
 
-    async def _follow(self, request: Request, call: HttpCall) -> HttpAnswer:
+    async def _follow(self, request: EgressRequest, call: HttpCall) -> HttpAnswer:
         left = REDIRECTS_MAX
         while True:
             response, location = await self._one_hop(request)
@@ -86,7 +86,7 @@ class GuardedClient:
             left -= 1
             request = _redirected(request, response.status, location, call)
 
-    async def _one_hop(self, request: Request) -> tuple[HttpAnswer, str | None]:
+    async def _one_hop(self, request: EgressRequest) -> tuple[HttpAnswer, str | None]:
         target = request.target
         addresses = await self._guard.check_soon(target.host, target.port)
         try:
@@ -96,7 +96,7 @@ class GuardedClient:
         return HttpAnswer(answer.status, answer.headers, answer.body), answer.headers.get("location")
 
 
-def _redirected(request: Request, status: int, location: str, call: HttpCall) -> Request:
+def _redirected(request: EgressRequest, status: int, location: str, call: HttpCall) -> EgressRequest:
     """The request of the next hop. Raises EgressRefused where it may not go on."""
     target = _next_target(request.target, location)
     method, body, headers = request.method, request.body, request.headers
@@ -118,7 +118,7 @@ def _redirected(request: Request, status: int, location: str, call: HttpCall) ->
     return replace(request, method=method, target=target, headers=headers, body=body)
 
 
-def _next_target(target: Target, location: str) -> Target:
+def _next_target(target: RequestTarget, location: str) -> RequestTarget:
     """Where a Location header leads. A relative one is joined; a whole one is read as it is, by our own reading."""
     if _HAS_SCHEME.match(location):
         return parse_target(location)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from anabranch.egress.targets import Target
+from anabranch.egress.targets import RequestTarget
 
 # 10 MiB after decompression: ten times the largest output there is, so that what is too large is
 # told apart from what never ends.
@@ -13,10 +13,10 @@ BODY_BYTES_MAX = 10 * 1_048_576
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class EgressRequest:
     """What is sent to one target; header names are lower case."""
 
     method: str
-    target: Target
+    target: RequestTarget
     headers: Mapping[str, str]
     body: bytes | None

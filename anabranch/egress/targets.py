@@ -35,7 +35,7 @@ _OTHER_DOTS = re.compile("[\u3002\uff0e\uff61\u2024\ufe52]")
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class RequestTarget:
     """Where a request goes: the URL as it is sent, and the host and port that were read out of it."""
 
     url: URL
@@ -50,7 +50,7 @@ class Target:
         return f"{self.url.scheme}://{host}:{self.port}"
 
 
-def parse_target(text: str) -> Target:
+def parse_target(text: str) -> RequestTarget:
     """The target of an http or https URL. Raises EgressRefused, saying which part it does not take."""
     if len(text) > URL_LENGTH_MAX:
         raise _refused(f"it has {len(text)} characters, the limit is {URL_LENGTH_MAX}")
@@ -66,7 +66,7 @@ def parse_target(text: str) -> Target:
         raise _refused(f"the scheme {scheme[:20]}: is not http or https")
     host, port = _read_authority(form[3], _DEFAULT_PORTS[scheme])
     host = _host_name(host)
-    return Target(_same_to_the_client(scheme, host, port, form[4]), host, port)
+    return RequestTarget(_same_to_the_client(scheme, host, port, form[4]), host, port)
 
 
 def _read_authority(authority: str, default_port: int) -> tuple[str, int]:

@@ -15,13 +15,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.console.console import Console
+from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.handling import Handler, HandlerRegistry
 from anabranch.engine.hints.hint_line import HintLine, VersionWatch
 from anabranch.engine.hints.hints import Hints
 from anabranch.engine.housekeeping import Housekeeping
 from anabranch.engine.loop_watch import LoopWatch
 from anabranch.engine.observe import Observers, StoreNews
-from anabranch.engine.options import EngineOptions
 from anabranch.engine.orchestrator import Orchestrator
 from anabranch.engine.ownership.external_changes import ExternalChanges
 from anabranch.engine.ownership.gates import Gates

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from anabranch.engine.children import AwaitedChildren
+from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.observe import News, Observers
-from anabranch.engine.options import EngineOptions
 from anabranch.engine.ownership.owned import Adoption, Mailbox, OwnedInstance, OwnedInstances, owner_of
 from anabranch.engine.ownership.reconcile import Reconciler
-from anabranch.engine.ownership.waiters import Answer, StartResult, Waiters
+from anabranch.engine.ownership.waiters import OfferResult, StartResult, Waiters
 from anabranch.engine.ports import Clock, Loaded, Outcome, Store
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.evolve import AnyPlan, new_state
@@ -291,14 +291,14 @@ class Orchestrator:
             )
         )
 
-    async def ask(self, instance_id: str, stimulus: Asked) -> Answer:
+    async def ask(self, instance_id: str, stimulus: Asked) -> OfferResult:
         """Offer a request to an owned instance and wait until its outcome is committed.
 
         Raises StoreUnavailable if the outcome is not known in time.
         """
         owned = self._owned.get(instance_id)
         if owned is None or owned.is_new:
-            return Answer(held=False)
+            return OfferResult(held=False)
         answer = owned.waiters.ask(stimulus)
         self._owned.offer(owned, stimulus)
         try:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from anabranch.durable.context import Context
-from anabranch.durable.definition import Registry, Workflow
+from anabranch.durable.definition import Workflow, WorkflowRegistry
 
 _PREFIX = "anabranch-fork-"
 
@@ -33,10 +33,10 @@ def is_check(workflow: str) -> bool:
     return workflow.startswith(_PREFIX)
 
 
-class SystemCode(Registry):
+class SystemCode(WorkflowRegistry):
     """The system's own workflows: those given, and a check of forks for each coded workflow that is known here."""
 
-    def __init__(self, workflows: Iterable[Workflow], code: Registry, check: Check) -> None:
+    def __init__(self, workflows: Iterable[Workflow], code: WorkflowRegistry, check: Check) -> None:
         super().__init__(workflows)
         self._code = code
         self._check = check

@@ -11,7 +11,7 @@ import contextvars
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from anabranch.durable.definition import Registry, Workflow
+from anabranch.durable.definition import Workflow, WorkflowRegistry
 from anabranch.durable.history_replay import Agreement, replay_function
 from anabranch.engine.ports import Store
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND, CodedPlan
@@ -30,7 +30,7 @@ CHECK_S = 30.0
 class ForkService:
     """Forks runs of tenants, and plans forks."""
 
-    def __init__(self, code: Registry, *, system: Collection[str] = ()) -> None:
+    def __init__(self, code: WorkflowRegistry, *, system: Collection[str] = ()) -> None:
         """`code` are the coded workflows that can be called here; `system` names those of the system's own."""
         self._code = code
         self._system = frozenset(system)

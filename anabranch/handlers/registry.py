@@ -11,19 +11,19 @@ from importlib.metadata import EntryPoint, entry_points
 from anabranch.handlers.builtin import builtin_specs
 from anabranch.handlers.declare import DECLARED
 from anabranch.handlers.services import NO_SERVICES, Services
-from anabranch.handlers.spec import Registry
+from anabranch.handlers.spec import NodeTypeRegistry
 
 logger = logging.getLogger(__name__)
 
 ENTRY_POINT_GROUP = "anabranch.handlers"
 
 
-def builtin_types(services: Services = NO_SERVICES) -> Registry:
+def builtin_types(services: Services = NO_SERVICES) -> NodeTypeRegistry:
     """The types that anabranch brings, and no others."""
-    return Registry(builtin_specs(services))
+    return NodeTypeRegistry(builtin_specs(services))
 
 
-def load_types(services: Services = NO_SERVICES) -> Registry:
+def load_types(services: Services = NO_SERVICES) -> NodeTypeRegistry:
     """The built-in types, those of installed packages, and those that imported modules declare, now or later.
 
     Without `services` the types that need some refuse to run, with a clear error.
@@ -33,7 +33,7 @@ def load_types(services: Services = NO_SERVICES) -> Registry:
     """
     for entry_point in entry_points(group=ENTRY_POINT_GROUP):
         import_handlers(entry_point)
-    return Registry(builtin_specs(services), declared=DECLARED)
+    return NodeTypeRegistry(builtin_specs(services), declared=DECLARED)
 
 
 def import_handlers(entry_point: EntryPoint) -> None:

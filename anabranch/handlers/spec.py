@@ -25,7 +25,7 @@ from anabranch.engine.rules.graph.node_types import (
     SideEffects,
 )
 from anabranch.engine.rules.graph.plan import Evaluator
-from anabranch.engine.rules.templates.budget import Work
+from anabranch.engine.rules.templates.budget import TemplateBudget
 from anabranch.engine.rules.templates.template import CompiledConfig, compile_config, config_problems, has_expressions
 from anabranch.errors import NonRetryable, TemplateError
 from anabranch.handlers.config_schema import schema_with_templates
@@ -69,7 +69,7 @@ class HandlerSpec:
     """The model of its config; None takes any object and hands it over as it is."""
     execute: Callable[[Any, Mapping[str, Any], Helpers], Awaitable[HandlerReturn]] | None = None
     """Given the resolved and checked config, the context and the helpers. None for a pure type."""
-    evaluate: Callable[[Any, Mapping[str, Any], Work], tuple[Any, str | None]] | None = None
+    evaluate: Callable[[Any, Mapping[str, Any], TemplateBudget], tuple[Any, str | None]] | None = None
     """Of a pure type: its output and handle, given the resolved and checked config and the context. It must have no
     clock, randomness, environment, secrets, logging or I/O, and return the same whenever it is called."""
     handles: Sequence[str] | Callable[[Mapping[str, Any]], Sequence[str]] = ("default",)
@@ -218,7 +218,7 @@ class SpecHandler:
         if spec.execute is not None:
             return await spec.execute(spec.checked(resolved), context, helpers)
         assert spec.evaluate is not None, "a type has either of them"
-        output, next_handle = spec.evaluate(spec.checked(resolved), context, Work())
+        output, next_handle = spec.evaluate(spec.checked(resolved), context, TemplateBudget())
         return HandlerResult(output, next_handle=next_handle)
 
     async def _execute_with(
@@ -250,7 +250,7 @@ class SpecHandler:
 _Entry = tuple[HandlerSpec, NodeType, SpecHandler]
 
 
-class Registry:
+class NodeTypeRegistry:
     """Node types and their handlers, by name. Types declared later are found as soon as they are."""
 
     def __init__(self, specs: Mapping[str, HandlerSpec], *, declared: Mapping[str, HandlerSpec] | None = None) -> None:

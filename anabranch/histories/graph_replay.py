@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from anabranch.engine.rules.decide import decide
-from anabranch.engine.rules.drawn.drawn_state import Activation, Context
+from anabranch.engine.rules.drawn.drawn_state import Activation, ContextSnapshot
 from anabranch.engine.rules.events import ENDINGS, TERMINALS, Event, EventType
 from anabranch.engine.rules.evolve import evolve, new_state
 from anabranch.engine.rules.graph.plan import Plan
@@ -79,7 +79,7 @@ class _Recording:
         self.log = log
         self.endings: dict[Place, Event] = {}
         self.dispatched: dict[Place, Event] = {}
-        self.contexts: dict[Place, Context] = {}
+        self.contexts: dict[Place, ContextSnapshot] = {}
         self.end: Event | None = None
         state = new_state(plan, head)
         for event in log:

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.durable.definition import DECLARED, Registry, Workflow
+from anabranch.durable.definition import DECLARED, Workflow, WorkflowRegistry
 from anabranch.durable.history_replay import Agreement, replay_function
 from anabranch.engine.rules.coded.coded_plan import CodedPlan, coded_plan
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.graph.plan import Plan
 from anabranch.errors import InvalidWorkflow
 from anabranch.histories.graph_replay import Difference, DifferenceKind, replay_graph
-from anabranch.histories.history import History
+from anabranch.histories.recorded_history import RecordedHistory
 
 # 20: what follows from the first difference is not worth more lines.
 DIFFERENCES_SHOWN_MAX = 20
@@ -44,7 +44,7 @@ class ReplayedRun:
         }
 
 
-def replay_on_graph(history: History, definition: Mapping[str, Any], node_types: NodeTypes) -> ReplayedRun:
+def replay_on_graph(history: RecordedHistory, definition: Mapping[str, Any], node_types: NodeTypes) -> ReplayedRun:
     """A recorded drawn run on another graph. Raises InvalidWorkflow for a graph that cannot be compiled."""
     plan = history.plan(node_types, definition)
     try:
@@ -57,7 +57,7 @@ def replay_on_graph(history: History, definition: Mapping[str, Any], node_types:
     return ReplayedRun(history.shown, _agreement(found), tuple(found))
 
 
-async def replay_on_code(history: History, code: Registry = DECLARED) -> ReplayedRun:
+async def replay_on_code(history: RecordedHistory, code: WorkflowRegistry = DECLARED) -> ReplayedRun:
     """A recorded coded run with the function that is here: of its version, else the newest."""
     found = function_for(history, code)
     if found is None:
@@ -75,7 +75,7 @@ async def replay_on_code(history: History, code: Registry = DECLARED) -> Replaye
     return ReplayedRun(history.shown, replayed.agreement, differences, replayed.message)
 
 
-def function_for(history: History, code: Registry) -> Workflow | None:
+def function_for(history: RecordedHistory, code: WorkflowRegistry) -> Workflow | None:
     """The function that a recorded run is called with."""
     head = history.head
     exact = code.find(head.workflow_name, head.workflow_version)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.durable.definition import DECLARED, Registry
+from anabranch.durable.definition import DECLARED, WorkflowRegistry
 from anabranch.durable.history_replay import Agreement, replay_function
 from anabranch.engine.rules.coded.coded_plan import CodedPlan
 from anabranch.engine.rules.graph.node_types import NodeTypes
@@ -17,11 +17,11 @@ from anabranch.engine.rules.graph.plan import Plan
 from anabranch.engine.rules.verify.check_log import check_log
 from anabranch.engine.rules.verify.finding import Finding, FindingCode
 from anabranch.errors import InvalidWorkflow
-from anabranch.histories.history import History
+from anabranch.histories.recorded_history import RecordedHistory
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class RunVerification:
     """What was found in the log of one run."""
 
     run: dict[str, Any]
@@ -40,13 +40,15 @@ class Verified:
         }
 
 
-async def verify_history(history: History, node_types: NodeTypes, code: Registry = DECLARED) -> Verified:
+async def verify_history(
+    history: RecordedHistory, node_types: NodeTypes, code: WorkflowRegistry = DECLARED
+) -> RunVerification:
     """Derive every dispatch, skip and ending of a recorded run again, and say where the log differs."""
     try:
         plan = history.plan(node_types)
     except InvalidWorkflow as refusal:
         note = f"its definition cannot be compiled by this version: {refusal.message}"
-        return Verified(history.shown, len(history.events), (), (note,))
+        return RunVerification(history.shown, len(history.events), (), (note,))
     findings = check_log(plan, history.head, history.events)
     notes: list[str] = []
     if isinstance(plan, Plan):
@@ -55,10 +57,10 @@ async def verify_history(history: History, node_types: NodeTypes, code: Registry
             notes.append(f"its node types {', '.join(absent)} are not known here")
     elif not findings:
         findings, notes = await _called(history, plan, code)
-    return Verified(history.shown, len(history.events), tuple(findings), tuple(notes))
+    return RunVerification(history.shown, len(history.events), tuple(findings), tuple(notes))
 
 
-async def _called(history: History, plan: CodedPlan, code: Registry) -> tuple[list[Finding], list[str]]:
+async def _called(history: RecordedHistory, plan: CodedPlan, code: WorkflowRegistry) -> tuple[list[Finding], list[str]]:
     """What a coded run's own function does with its log."""
     head = history.head
     found = code.find(head.workflow_name, head.workflow_version)

@@ -10,7 +10,7 @@ import typer
 
 from anabranch.cli.options import CLI_ACTOR, DEFAULT_TENANT, AsJson, DatabaseOptions, DatabaseUrl
 from anabranch.cli.output import print_answer, print_document, print_line, print_list, print_note
-from anabranch.cli.session import Session, open_session
+from anabranch.cli.session import CommandSession, open_session
 from anabranch.deferred import deferred
 from anabranch.keys.access import Role
 from anabranch.keys.api_keys import key_as_json
@@ -84,7 +84,7 @@ def revoke(
     )
 
 
-def _ask(session: Session, verb: Callable[[AccessService], Awaitable[T]]) -> T:
+def _ask(session: CommandSession, verb: Callable[[AccessService], Awaitable[T]]) -> T:
     async def asked() -> T:
         async with app.build(session.settings).open_access() as access:
             return await verb(access)

@@ -11,17 +11,17 @@ from anabranch.errors import NotFound
 from anabranch.keys.access import Role
 from anabranch.keys.api_keys import key_as_json
 from anabranch.rest.lists import page_by_name
-from anabranch.rest.models.base import Answer, Request
-from anabranch.rest.routes.route import Call, Reply, data_route
+from anabranch.rest.models.base import RequestModel, ResponseModel
+from anabranch.rest.routes.route import Reply, RouteCall, data_route
 
 
-class KeyForm(Request):
+class KeyForm(RequestModel):
     """A key to create; it belongs to the tenant of the request's key."""
 
     role: Annotated[Role, Field(strict=False)]
 
 
-class KeySummary(Answer):
+class KeySummary(ResponseModel):
     """A key, without the key itself."""
 
     keyID: str
@@ -34,7 +34,7 @@ class KeySummary(Answer):
     revokedAt: AwareDatetime | None
 
 
-class MadeKey(Answer):
+class MadeKey(ResponseModel):
     """A new key. It is shown only once."""
 
     key: str
@@ -43,20 +43,20 @@ class MadeKey(Answer):
     role: Role
 
 
-class KeyList(Answer):
+class KeyList(ResponseModel):
     """All keys of the tenant."""
 
     items: list[KeySummary]
     nextCursor: str | None
 
 
-async def list_keys(call: Call) -> Reply:
+async def list_keys(call: RouteCall) -> Reply:
     """Keys of the tenant, including revoked ones, without the keys themselves."""
     found = await call.services.access.list_keys(call.tenant_id)
     return Reply(page_by_name([key_as_json(each) for each in found], call.query, "keys", "keyID"))
 
 
-async def create_key(call: Call) -> Reply:
+async def create_key(call: RouteCall) -> Reply:
     """The key is in this response and nowhere else."""
     form: KeyForm = call.body
     made = await call.services.access.create_key(tenant_id=call.tenant_id, role=form.role, actor=call.actor)
@@ -64,7 +64,7 @@ async def create_key(call: Call) -> Reply:
     return Reply(document, 201, {"Location": f"/v1/keys/{made.key_id}"})
 
 
-async def revoke_key(call: Call) -> Reply:
+async def revoke_key(call: RouteCall) -> Reply:
     """The key is refused within 2 seconds; its open sockets are closed within 5."""
     await call.services.access.revoke_key(call.path["keyID"], tenant_id=call.tenant_id, actor=call.actor)
     return Reply(status=204)

@@ -59,7 +59,7 @@ class Standing(IntEnum):
     """A request with a valid key is under way: never closed to make room."""
 
 
-class Registry(Protocol):
+class ConnectionRegistry(Protocol):
     """Who keeps account of connections."""
 
     def opened(self, connection: Connection) -> None:
@@ -89,7 +89,7 @@ class Connection(web.RequestHandler):
         "_wire",
     )
 
-    def __init__(self, server: web.Server, registry: Registry, patience: Patience) -> None:
+    def __init__(self, server: web.Server, registry: ConnectionRegistry, patience: Patience) -> None:
         loop = asyncio.get_running_loop()
         super().__init__(
             server,

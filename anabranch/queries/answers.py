@@ -27,7 +27,7 @@ _INTEGER_MIN, _INTEGER_MAX = -(2**63), 2**64 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class QueryResult:
     """The rows of an answer, and how many rows there are, or were changed."""
 
     rows: list[dict[str, Any]]

@@ -19,12 +19,12 @@ from typing import Any
 
 import orjson
 
-from anabranch.queries.answers import Answer
+from anabranch.queries.answers import QueryResult
 from anabranch.queries.drivers.driver_wire import HEAD, Kind, frame
-from anabranch.queries.drivers.orders import Target, value_as_json
+from anabranch.queries.drivers.orders import DatabaseTarget, value_as_json
 from anabranch.queries.lexing import SourceKind
 from anabranch.queries.query_faults import Mask, driver_ended, failure_of_json, timed_out, unreachable
-from anabranch.queries.query_session import Work
+from anabranch.queries.query_session import QueryExecution
 
 # 500 ms beyond the time to connect, 1 s beyond that of a query: for the process to say so itself.
 _CONNECT_GRACE_MS = 500
@@ -47,7 +47,7 @@ _VARIABLES = ("HOME", "SSL_CERT_FILE", "SSL_CERT_DIR", "TMPDIR", "SQLITE_TMPDIR"
 class DriverProcess:
     """A `Session`. The process is started when this is made, and connects at its first use."""
 
-    def __init__(self, kind: SourceKind, target: Target, mask: Mask) -> None:
+    def __init__(self, kind: SourceKind, target: DatabaseTarget, mask: Mask) -> None:
         """Blocks for some milliseconds. Raises NodeFailure."""
         self._mask = mask
         self._connect_timeout_ms = target.connect_timeout_ms
@@ -88,7 +88,7 @@ class DriverProcess:
         """Its process id."""
         return self._process.pid
 
-    def run(self, work: Work) -> Answer:
+    def run(self, work: QueryExecution) -> QueryResult:
         """The rows of a query, up to the limits of its `work`. Raises NodeFailure: QUERY_FAILED, SOURCE_REFUSED."""
         return self._answer(
             frame(Kind.RUN, orjson.dumps(_order(work))),
@@ -116,7 +116,7 @@ class DriverProcess:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_GONE_SECONDS_MAX)
 
-    def _answer(self, order: bytes, *, timeout_ms: int, rows_max: int, bytes_max: int) -> Answer:
+    def _answer(self, order: bytes, *, timeout_ms: int, rows_max: int, bytes_max: int) -> QueryResult:
         # Until it answers to the contrary: leaving this method early leaves a process in an unknown state.
         self._is_reusable = False
         deadline = time.monotonic() + (self._connect_timeout_ms + _CONNECT_GRACE_MS) / 1000
@@ -147,7 +147,7 @@ class DriverProcess:
         self._is_reusable = said["reusable"]
         if kind is Kind.FAILED:
             raise self._mask.failure(failure_of_json(said["failure"]))
-        return Answer(rows, said["rowCount"])
+        return QueryResult(rows, said["rowCount"])
 
     def _receive(self, deadline: float, room: int) -> tuple[Kind, bytearray]:
         """The next frame. Raises TimeoutError, EOFError and OSError."""
@@ -179,7 +179,7 @@ class DriverProcess:
             return None
 
 
-def _order(work: Work) -> dict[str, Any]:
+def _order(work: QueryExecution) -> dict[str, Any]:
     """What a driver process is sent; see `drivers/orders`."""
     pieces = [piece if isinstance(piece, str) else [piece.value] for piece in work.statement.pieces]
     return {

@@ -14,14 +14,14 @@ from typing import Any
 
 from anabranch.errors import EgressRefused, HttpUnreachable, NodeFailure
 from anabranch.queries.driver_process import DriverProcess
-from anabranch.queries.drivers.orders import Target
+from anabranch.queries.drivers.orders import DatabaseTarget
 from anabranch.queries.lexing import SourceKind
 from anabranch.queries.limits import ADDRESSES_TRIED_MAX, Limits
 from anabranch.queries.parameters import bind, read_parameters
 from anabranch.queries.query_execution import Executions
 from anabranch.queries.query_faults import egress_refused, not_allowed, not_found, unreachable
 from anabranch.queries.query_ports import HostGuard
-from anabranch.queries.query_session import Session, Work
+from anabranch.queries.query_session import QueryExecution, QuerySession
 from anabranch.queries.saved.saved_queries import DataQuery, DataSource, SavedQueries
 from anabranch.queries.sources import Places, ReadyUrl, ServerSource, SqliteSource, read_source
 from anabranch.queries.statement import Statement, StatementRefused, read_statement
@@ -59,7 +59,7 @@ class QueryEngine:
         # Names are resolved and paths followed here, which may take its time: not on the event loop.
         place = await asyncio.to_thread(read_source, url, self._places)
         statement = _statement(query, place.kind)
-        work = Work(statement, values, query.writes, query.timeout_ms, self._limits)
+        work = QueryExecution(statement, values, query.writes, query.timeout_ms, self._limits)
         try:
             opening = self._opening(place, url, self._limits.connect_timeout_ms)
             answer = await self._executions.run(_pool_key(source, url), opening, work)
@@ -82,17 +82,19 @@ class QueryEngine:
         """Interrupt what runs and disconnect; may be called twice. Queries have that long to notice, and a limit."""
         await self._executions.stop(patience_s=patience_s)
 
-    def _opening(self, place: SqliteSource | ServerSource, url: ReadyUrl, timeout_ms: int) -> Callable[[], Session]:
+    def _opening(
+        self, place: SqliteSource | ServerSource, url: ReadyUrl, timeout_ms: int
+    ) -> Callable[[], QuerySession]:
         """Makes the process that connects; called in a thread, where names are resolved. Raises NodeFailure."""
 
-        def open_file(file: SqliteSource) -> Session:
+        def open_file(file: SqliteSource) -> QuerySession:
             return DriverProcess(
-                file.kind, Target(path=str(file.path), connect_timeout_ms=timeout_ms), url.mask_of(file)
+                file.kind, DatabaseTarget(path=str(file.path), connect_timeout_ms=timeout_ms), url.mask_of(file)
             )
 
-        def open_server(server: ServerSource) -> Session:
+        def open_server(server: ServerSource) -> QuerySession:
             addresses = [] if server.socket_directory is not None else self._addresses(server)
-            target = Target(
+            target = DatabaseTarget(
                 host=server.host,
                 addresses=addresses,
                 port=server.port,

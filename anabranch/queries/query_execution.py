@@ -14,10 +14,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from anabranch.queries.answers import Answer
+from anabranch.queries.answers import QueryResult
 from anabranch.queries.limits import Limits
 from anabranch.queries.query_faults import timed_out
-from anabranch.queries.query_session import Session, Work
+from anabranch.queries.query_session import QueryExecution, QuerySession
 
 # 32 queries at once in one process: half of what a worker executes at once; threads wait, they do not work.
 THREADS_MAX = 32
@@ -25,13 +25,13 @@ THREADS_MAX = 32
 # 1.5 s beyond a query's own timeout: time for the database to say so itself.
 _GRACE_MS = 1_500
 
-Opening = Callable[[], Session]
+Opening = Callable[[], QuerySession]
 
 
 @dataclass(slots=True, eq=False)
 class _Pool:
     slots: asyncio.Semaphore
-    idle: list[Session] = field(default_factory=list)
+    idle: list[QuerySession] = field(default_factory=list)
     users: int = 0
     is_closed: bool = False
     closing: asyncio.TimerHandle | None = None
@@ -40,7 +40,7 @@ class _Pool:
 class _Job:
     """One execution in its thread; `stop` may be called from outside at any time."""
 
-    def __init__(self, opening: Opening, work: Work | None, session: Session | None) -> None:
+    def __init__(self, opening: Opening, work: QueryExecution | None, session: QuerySession | None) -> None:
         """Without `work` it only checks the source."""
         self._opening = opening
         self._work = work
@@ -48,7 +48,7 @@ class _Job:
         self._stopped = False
         self.session = session
 
-    def run(self) -> Answer:
+    def run(self) -> QueryResult:
         """The answer; `session` is then one that may be used again, or None."""
         session = self.session
         if session is None and not self._stopped:
@@ -62,7 +62,7 @@ class _Job:
             if self._work is not None:
                 return session.run(self._work)
             session.check()
-            return Answer([], 0)
+            return QueryResult([], 0)
         finally:
             if session is not None and (self._stopped or not session.is_reusable):
                 with self._lock:
@@ -86,9 +86,9 @@ class Executions:
         self._pools: dict[str, _Pool] = {}
         # A query waits for a thread here, where the time of the query does not run yet.
         self._free_threads = asyncio.Semaphore(THREADS_MAX)
-        self._under_way: dict[_Job, asyncio.Future[Answer]] = {}
+        self._under_way: dict[_Job, asyncio.Future[QueryResult]] = {}
 
-    async def run(self, key: str, opening: Opening, work: Work) -> Answer:
+    async def run(self, key: str, opening: Opening, work: QueryExecution) -> QueryResult:
         """The answer of one query. `key` names the source as it is now: a changed URL is another key."""
         pool = self._pools.setdefault(key, _Pool(asyncio.Semaphore(self._limits.connections_per_source)))
         pool.users += 1
@@ -129,12 +129,12 @@ class Executions:
         """How many connections are kept for later: for tests and health."""
         return sum(len(pool.idle) for pool in self._pools.values())
 
-    async def _run(self, pool: _Pool, job: _Job, connect_timeout_ms: int, *, timeout_ms: int) -> Answer:
+    async def _run(self, pool: _Pool, job: _Job, connect_timeout_ms: int, *, timeout_ms: int) -> QueryResult:
         loop = asyncio.get_running_loop()
         future = loop.run_in_executor(self._threads, job.run)
         self._under_way[job] = future
 
-        def done(_: asyncio.Future[Answer]) -> None:
+        def done(_: asyncio.Future[QueryResult]) -> None:
             self._under_way.pop(job, None)
             self._free_threads.release()
             if not future.cancelled():
@@ -168,7 +168,7 @@ class Executions:
         while pool.idle:
             self._let_go(pool.idle.pop())
 
-    def _let_go(self, session: Session) -> None:
+    def _let_go(self, session: QuerySession) -> None:
         """Close it in a thread: it waits until its process is gone."""
         try:
             self._threads.submit(session.close)

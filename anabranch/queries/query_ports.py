@@ -20,7 +20,7 @@ class HostGuard(Protocol):
         """
 
 
-class SecretCipher(Protocol):
+class UrlCipher(Protocol):
     """Encrypts texts at rest, bound to a tenant and a row."""
 
     def seal(self, *, tenant: str, row: str, text: str) -> bytes:
@@ -30,7 +30,7 @@ class SecretCipher(Protocol):
         """The text. Raises if it was sealed for another tenant or row, or with another key."""
 
 
-class SecretReader(Protocol):
+class UrlSecretReader(Protocol):
     """Reads stored secrets by name."""
 
     async def read(self, tenant_id: str, names: Collection[str]) -> Mapping[str, str]:

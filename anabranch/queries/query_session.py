@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from anabranch.queries.answers import Answer
+from anabranch.queries.answers import QueryResult
 from anabranch.queries.limits import Limits
 from anabranch.queries.parameters import Bound
 from anabranch.queries.statement import Statement
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class QueryExecution:
     """One execution of one query."""
 
     statement: Statement
@@ -27,14 +27,14 @@ class Work:
     limits: Limits
 
 
-class Session(Protocol):
+class QuerySession(Protocol):
     """A connection to a data source; made without connecting, which its first use does."""
 
     @property
     def is_reusable(self) -> bool:
         """Can it run another query? It is as new then."""
 
-    def run(self, work: Work) -> Answer:
+    def run(self, work: QueryExecution) -> QueryResult:
         """The answer, in a transaction of its own. Raises NodeFailure; the transaction is then undone."""
 
     def check(self) -> None:

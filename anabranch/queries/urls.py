@@ -15,7 +15,7 @@ from sqlalchemy.exc import ArgumentError
 
 from anabranch.errors import SettingsError
 from anabranch.queries.query_faults import source_refused
-from anabranch.queries.query_ports import SecretCipher, SecretReader
+from anabranch.queries.query_ports import UrlCipher, UrlSecretReader
 from anabranch.queries.saved.saved_queries import DataSource
 from anabranch.queries.sources import ReadyUrl
 
@@ -32,7 +32,7 @@ _PLAIN_OPTIONS = frozenset({"host", "sslmode"})
 class SourceUrls:
     """Puts URLs away and takes them out again."""
 
-    def __init__(self, *, find_box: Callable[[], SecretCipher | None], secrets: SecretReader | None) -> None:
+    def __init__(self, *, find_box: Callable[[], UrlCipher | None], secrets: UrlSecretReader | None) -> None:
         """`find_box` is asked at every use: None where there is no key, or none yet."""
         self._find_box = find_box
         self._secrets = secrets

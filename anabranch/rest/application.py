@@ -30,7 +30,7 @@ from anabranch.rest.bodies import BODY_PATIENCE_S, read_body, read_query
 from anabranch.rest.error_responses import fault_response, response_of
 from anabranch.rest.metrics import Metrics
 from anabranch.rest.openapi import openapi_document
-from anabranch.rest.routes.route import PUBLIC, Call, Reply, Route
+from anabranch.rest.routes.route import PUBLIC, Reply, Route, RouteCall
 from anabranch.rest.routes.system_routes import HEALTH
 from anabranch.rest.routes.table import ROUTES
 
@@ -217,7 +217,7 @@ async def _serve(
     principal = await _principal(services, route, request)
     query = read_query(request.rel_url.query, route.query, open_prefix=route.open_query)
     body, raw_body = await read_body(request, route.body, required=route.body_required, patience_s=body_patience_s)
-    call = Call(
+    call = RouteCall(
         services=services,
         principal=principal,
         tenant_id=principal.tenant_id,

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pydantic import BaseModel
-from pydantic.json_schema import models_json_schema
+from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from anabranch import errors as situations
 from anabranch.errors import AnabranchError
@@ -56,10 +56,26 @@ _DESCRIPTION = (
 )
 
 
+def schema_name(model: type[BaseModel]) -> str:
+    """The name of a model in the document: its class name without `Model`, which sets it apart from other classes."""
+    return model.__name__.removesuffix("Model")
+
+
+class _SchemaNames(GenerateJsonSchema):
+    def normalize_name(self, name: str) -> str:
+        return super().normalize_name(name).removesuffix("Model")
+
+
 def openapi_document(routes: Sequence[Route]) -> dict[str, Any]:
     """The document as a JSON value."""
     models = _models_of(routes)
-    _, definitions = models_json_schema([(model, "validation") for model in models], ref_template=_REFERENCE)
+    _, definitions = models_json_schema(
+        [(model, "validation") for model in models], ref_template=_REFERENCE, schema_generator=_SchemaNames
+    )
+    schemas = {
+        name: {**schema, "title": name} if "title" in schema else schema
+        for name, schema in definitions.get("$defs", {}).items()
+    }
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         for number, path in enumerate((route.path, *route.aliases)):
@@ -70,7 +86,7 @@ def openapi_document(routes: Sequence[Route]) -> dict[str, Any]:
         "servers": [{"url": "/"}],
         "paths": paths,
         "components": {
-            "schemas": {**definitions.get("$defs", {}), "Error": _ERROR_SCHEMA},
+            "schemas": {**schemas, "Error": _ERROR_SCHEMA},
             "securitySchemes": {
                 "key": {
                     "type": "http",
@@ -163,7 +179,7 @@ def _request_body(route: Route) -> dict[str, Any]:
     else:
         model = body.model if isinstance(body, Checked) else body
         assert model is not None
-        schema = {"$ref": _REFERENCE.format(model=model.__name__)}
+        schema = {"$ref": _REFERENCE.format(model=schema_name(model))}
     return {"required": route.body_required, "content": {"application/json": {"schema": schema}}}
 
 
@@ -172,7 +188,7 @@ def _responses(route: Route) -> dict[str, Any]:
     for status, model in route.answers.items():
         responses[str(status)] = {"description": _sentence(status)}
         if model is not None:
-            schema = {"$ref": _REFERENCE.format(model=model.__name__)}
+            schema = {"$ref": _REFERENCE.format(model=schema_name(model))}
             responses[str(status)]["content"] = {route.answers_media: {"schema": schema}}
         elif route.answers_media != "application/json" and status != 204:
             responses[str(status)]["content"] = {route.answers_media: {"schema": {"type": "string"}}}

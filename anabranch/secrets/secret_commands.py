@@ -11,7 +11,7 @@ import typer
 
 from anabranch.cli.options import CLI_ACTOR, DatabaseOptions
 from anabranch.cli.output import print_answer, print_list
-from anabranch.cli.session import Session, open_session
+from anabranch.cli.session import CommandSession, open_session
 from anabranch.deferred import deferred
 from anabranch.errors import InvalidRequest
 
@@ -75,7 +75,9 @@ def delete_secret(name: SecretName, *, at: DatabaseOptions) -> None:
     print_answer({"name": name, "deleted": True}, f"secret {name} is deleted", as_json=at.as_json)
 
 
-def _ask(session: Session, verb: Callable[[secret_store.SecretStore], Awaitable[T]], *, makes_key: bool = False) -> T:
+def _ask(
+    session: CommandSession, verb: Callable[[secret_store.SecretStore], Awaitable[T]], *, makes_key: bool = False
+) -> T:
     async def asked() -> T:
         async with app.build(session.settings).open_secrets(makes_key=makes_key) as store:
             return await verb(store)

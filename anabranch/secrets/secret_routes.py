@@ -8,19 +8,19 @@ from pydantic import AwareDatetime, Field
 from anabranch.errors import SecretKeyMissing, SecretKeyWrong, SecretUnknown
 from anabranch.keys.access import Role
 from anabranch.rest.lists import page_by_name
-from anabranch.rest.models.base import Answer, Request
-from anabranch.rest.routes.route import Call, Reply, data_route
+from anabranch.rest.models.base import RequestModel, ResponseModel
+from anabranch.rest.routes.route import Reply, RouteCall, data_route
 from anabranch.secrets.secret_store import secret_as_json
 
 
-class SecretForm(Request):
+class SecretForm(RequestModel):
     """A secret as it is set."""
 
     name: str = Field(pattern="^[A-Za-z_][A-Za-z0-9_]{0,63}$")
     value: str = Field(min_length=1, max_length=65_536)
 
 
-class SecretSummary(Answer):
+class SecretSummary(ResponseModel):
     """A secret without its value."""
 
     name: str
@@ -29,20 +29,20 @@ class SecretSummary(Answer):
     updatedAt: AwareDatetime
 
 
-class SecretList(Answer):
+class SecretList(ResponseModel):
     """All secrets of the tenant."""
 
     items: list[SecretSummary]
     nextCursor: str | None
 
 
-async def list_secrets(call: Call) -> Reply:
+async def list_secrets(call: RouteCall) -> Reply:
     """Names and times; no values."""
     found = await call.services.secrets.list(tenant_id=call.tenant_id)
     return Reply(page_by_name([secret_as_json(each) for each in found], call.query, "secrets"))
 
 
-async def set_secret(call: Call) -> Reply:
+async def set_secret(call: RouteCall) -> Reply:
     """The newest value is used; running workflows read it with their next attempt."""
     form: SecretForm = call.body
     entry = await call.services.secrets.set(
@@ -51,7 +51,7 @@ async def set_secret(call: Call) -> Reply:
     return Reply(secret_as_json(entry), 201, {"Location": f"/v1/secrets/{entry.name}"})
 
 
-async def delete_secret(call: Call) -> Reply:
+async def delete_secret(call: RouteCall) -> Reply:
     """From then on, nodes that read it fail with SECRET_UNKNOWN."""
     await call.services.secrets.delete(tenant_id=call.tenant_id, name=call.path["secret"], actor=call.actor)
     return Reply(status=204)

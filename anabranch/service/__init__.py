@@ -11,7 +11,7 @@ from anabranch.deferred import exported_from
 
 if TYPE_CHECKING:
     from anabranch.service.data_check.data_doctor import DataDoctor
-    from anabranch.service.definitions.references import References
+    from anabranch.service.definitions.workflow_references import References
     from anabranch.service.explanations.explanations import Explanations
     from anabranch.service.preview import Preview
     from anabranch.service.purge import Purge
@@ -31,7 +31,7 @@ else:
             "Preview": "anabranch.service.preview",
             "Purge": "anabranch.service.purge",
             "Readiness": "anabranch.service.readiness",
-            "References": "anabranch.service.definitions.references",
+            "References": "anabranch.service.definitions.workflow_references",
             "Explanations": "anabranch.service.explanations.explanations",
             "RunWaits": "anabranch.service.runs.run_waits",
             "StepSignals": "anabranch.service.runs.step_signals",

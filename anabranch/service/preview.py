@@ -14,7 +14,7 @@ import orjson
 
 from anabranch.engine.rules.graph.plan import Plan
 from anabranch.engine.rules.graph.warnings import NODE_OUTPUT_PREFIX
-from anabranch.engine.rules.templates.budget import Refused, Work
+from anabranch.engine.rules.templates.budget import Refused, TemplateBudget
 from anabranch.engine.rules.templates.references import utf16_place
 from anabranch.engine.rules.templates.template import compile_template
 from anabranch.engine.rules.templates.text import expressions_in
@@ -103,7 +103,7 @@ def _item(item_id: str, text: str, context: Mapping[str, Any]) -> dict[str, Any]
 
 def _value(text: str, context: Mapping[str, Any]) -> Any:
     template = compile_template(text, secrets=True)
-    return template.resolve(context, Work(dict.fromkeys(template.secret_names, HIDDEN)))
+    return template.resolve(context, TemplateBudget(dict.fromkeys(template.secret_names, HIDDEN)))
 
 
 def _culprit(text: str, context: Mapping[str, Any]) -> tuple[int, int]:

@@ -19,8 +19,8 @@ from anabranch.engine.ports import ChangeHints, Store
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.shared.left_out import Ranges
 from anabranch.errors import NotFound, StoreUnavailable
-from anabranch.sockets.clients import UPDATES_BEHIND_MAX, Client, Membership
-from anabranch.sockets.messages import Message, Update
+from anabranch.sockets.clients import UPDATES_BEHIND_MAX, Membership, SocketClient
+from anabranch.sockets.messages import SocketMessage, Update
 from anabranch.sockets.rooms import BATCH_S, SINGLE_UPDATES_PER_S, Room, Timer
 from anabranch.sockets.run_updates import RunProgress
 
@@ -116,7 +116,7 @@ class Broadcaster:
         room = self._rooms.get(instance_id)
         if room is not None:
             room.lines_after = max(room.lines_after, lines[-1].number)
-            room.say(Message.console(instance_id, lines))
+            room.say(SocketMessage.console(instance_id, lines))
 
     def step_began(self, instance_id: str, place: tuple[str, str], attempt: int) -> None:
         """A step of a coded run begins here, before the log says so."""
@@ -132,7 +132,7 @@ class Broadcaster:
         for instance_id, of_run in by_run.items():
             room = self._rooms.get(instance_id)
             if room is not None:
-                room.say([Message.of(update) for update in room.progress.hear(of_run)])
+                room.say([SocketMessage.of(update) for update in room.progress.hear(of_run)])
 
     def changed(self, instance_id: str, *, ended: bool = False) -> None:
         """Somebody else may have written to this run: read on, unless our engine does it anyway."""
@@ -163,7 +163,7 @@ class Broadcaster:
         await self._read_console(watched)
 
     # -- watching -------------------------------------------------------------------------
-    async def join(self, client: Client, instance_id: str, *, since: int | None = None) -> dict[str, Any]:
+    async def join(self, client: SocketClient, instance_id: str, *, since: int | None = None) -> dict[str, Any]:
         """Let a client watch a run: send a snapshot, then every update once and in order.
 
         With `since` the updates after that seq are sent, too, before all others; a snapshot in
@@ -189,7 +189,7 @@ class Broadcaster:
             room.guests -= 1
             self._close_if_empty(room)
 
-    def leave(self, client: Client, instance_id: str) -> None:
+    def leave(self, client: SocketClient, instance_id: str) -> None:
         """End a client's watch; harmless if there is none."""
         membership = client.memberships.get(instance_id)
         if membership is not None:
@@ -314,6 +314,6 @@ class Broadcaster:
         missed += (update for update in progress.take((), status) if update.seq > since)
         membership.is_behind = len(missed) > UPDATES_BEHIND_MAX
         singly = len(missed) <= SINGLE_UPDATES_PER_S
-        messages = list(map(Message.of, missed)) if singly else Message.batches(instance_id, missed)
+        messages = list(map(SocketMessage.of, missed)) if singly else SocketMessage.batches(instance_id, missed)
         # At the next turn of the event loop: the answer to the join is on its way by then.
         self._timer.call_later(0.0, lambda: membership.resume(messages))

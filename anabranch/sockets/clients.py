@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from anabranch.sockets.messages import Message
+from anabranch.sockets.messages import SocketMessage
 from anabranch.sockets.wire import EncodedMessage
 
 # 1,000 updates: a client that is further behind gets a snapshot instead.
@@ -50,16 +50,16 @@ class Chamber(Protocol):
 class Membership:
     """A client in a room."""
 
-    client: Client
+    client: SocketClient
     room: Chamber
     is_behind: bool = False
     """It has missed updates; a snapshot is next."""
     is_over: bool = False
     """It has left: what still waits is not sent."""
-    held: list[Message] | None = None
+    held: list[SocketMessage] | None = None
     """What came while the updates before it are being read; None: nothing is held back."""
 
-    def resume(self, replay: list[Message]) -> None:
+    def resume(self, replay: list[SocketMessage]) -> None:
         """Send what was missed before this membership, then what was held back meanwhile."""
         held, self.held = self.held or [], None
         for message in [*replay, *held]:
@@ -69,13 +69,13 @@ class Membership:
 
 
 @dataclass(slots=True, eq=False)
-class Client:
+class SocketClient:
     """One connected client."""
 
     outlet: Outlet
     memberships: dict[str, Membership] = field(default_factory=dict)
     """By run."""
-    _outbox: deque[tuple[Membership, Message]] = field(default_factory=deque)
+    _outbox: deque[tuple[Membership, SocketMessage]] = field(default_factory=deque)
     _updates_waiting: int = 0
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -84,7 +84,7 @@ class Client:
         """Does it take its messages as they come?"""
         return not self._outbox and self.outlet.waiting() < PARCELS_AT_ONCE
 
-    def queue(self, membership: Membership, message: Message) -> None:
+    def queue(self, membership: Membership, message: SocketMessage) -> None:
         """Send a message of a room, now if nothing waits, otherwise after what does."""
         if membership.is_over or membership.is_behind:
             return
@@ -120,7 +120,7 @@ class Client:
             membership.room.release(membership)
         self._outbox.clear()
 
-    def _hand_over(self, membership: Membership, message: Message) -> None:
+    def _hand_over(self, membership: Membership, message: SocketMessage) -> None:
         if membership.is_over:
             return
         self.outlet.put(message.parcel)

@@ -52,7 +52,7 @@ class Update:
 
 
 @dataclass(frozen=True)
-class Message:
+class SocketMessage:
     """A message on its way; the same object for every client that gets it."""
 
     event: str
@@ -62,12 +62,12 @@ class Message:
     is_last: bool = False
 
     @classmethod
-    def of(cls, update: Update) -> Message:
+    def of(cls, update: Update) -> SocketMessage:
         """One update alone."""
         return cls(update.event, update.data, 1, update.is_last)
 
     @classmethod
-    def batches(cls, instance_id: str, updates: Sequence[Update]) -> list[Message]:
+    def batches(cls, instance_id: str, updates: Sequence[Update]) -> list[SocketMessage]:
         """Many updates of a run together, in log order: one message, or several if they are large."""
         groups: list[list[Update]] = [[]]
         room = BATCH_BYTES_MAX
@@ -88,7 +88,7 @@ class Message:
         ]
 
     @classmethod
-    def console(cls, instance_id: str, lines: Sequence[Line]) -> list[Message]:
+    def console(cls, instance_id: str, lines: Sequence[Line]) -> list[SocketMessage]:
         """What the code of a run says, in one message, or several if it is much. No row of the log: its seq is null."""
         groups: list[list[Line]] = [[]]
         room = CONSOLE_BYTES_MAX

@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from anabranch.keys.access import Principal
-from anabranch.sockets.clients import Client
+from anabranch.sockets.clients import SocketClient
 from anabranch.sockets.token_bucket import TokenBucket
 
 # 10,000 connections: each holds some tens of kilobytes and a file descriptor.
@@ -35,7 +35,7 @@ class Member:
     """A connection that has shown a valid key."""
 
     principal: Principal
-    client: Client
+    client: SocketClient
     delivery: asyncio.Task[None]
     visitor: SocketConnection
 

@@ -13,8 +13,8 @@ from typing import Protocol
 
 from anabranch.engine.ports import InstanceRow
 from anabranch.engine.rules.events import Event, Status
-from anabranch.sockets.clients import Client, Membership
-from anabranch.sockets.messages import SNAPSHOT, Message, Update
+from anabranch.sockets.clients import Membership, SocketClient
+from anabranch.sockets.messages import SNAPSHOT, SocketMessage, Update
 from anabranch.sockets.run_updates import RunProgress
 from anabranch.sockets.token_bucket import TokenBucket
 
@@ -71,7 +71,7 @@ class Room:
         """The last line of the console that was told, while another process has the run."""
         self.guests = 0
         """Joins under way."""
-        self.members: dict[Client, Membership] = {}
+        self.members: dict[SocketClient, Membership] = {}
         self._timer = timer
         self._needs_tail = needs_tail
         self._emptied = emptied
@@ -133,16 +133,16 @@ class Room:
         now = self._timer.now()
         if self._singly.covers(1, now):
             self._singly.use(1, now)
-            self.say([Message.of(self.progress.beginning(place, attempt))])
+            self.say([SocketMessage.of(self.progress.beginning(place, attempt))])
 
-    def say(self, messages: Sequence[Message]) -> None:
+    def say(self, messages: Sequence[SocketMessage]) -> None:
         """Tell all members what is not in the log: it follows what they know, and nothing is folded of it."""
         for membership in list(self.members.values()):
             for message in messages:
                 membership.client.queue(membership, message)
 
     # -- members --------------------------------------------------------------------------
-    def admit(self, client: Client, *, holds_back: bool) -> Membership:
+    def admit(self, client: SocketClient, *, holds_back: bool) -> Membership:
         """Let a client in: it gets what follows the snapshot of this moment. Its membership of before is over.
 
         With `holds_back` nothing is sent before `resume`.
@@ -217,7 +217,7 @@ class Room:
         if len(updates) > BATCH_UPDATES_MAX:
             self._fall_behind()
             return
-        messages = list(map(Message.of, updates)) if singly else Message.batches(self.instance_id, updates)
+        messages = list(map(SocketMessage.of, updates)) if singly else SocketMessage.batches(self.instance_id, updates)
         for membership in memberships:
             for message in messages:
                 membership.client.queue(membership, message)
@@ -248,9 +248,9 @@ class Room:
                 membership.client.queue(membership, message)
         self._next_snapshot_at = max(now + SNAPSHOT_S, self._rested(now))
 
-    def how_things_stand(self) -> list[Message]:
+    def how_things_stand(self) -> list[SocketMessage]:
         """A snapshot, and the end of the run if it has ended: in place of all updates so far."""
-        messages = [Message(SNAPSHOT, self.progress.snapshot(), updates=1)]
+        messages = [SocketMessage(SNAPSHOT, self.progress.snapshot(), updates=1)]
         if self.progress.last_word is not None:
-            messages.append(Message.of(self.progress.last_word))
+            messages.append(SocketMessage.of(self.progress.last_word))
         return messages

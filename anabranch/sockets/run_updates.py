@@ -17,8 +17,8 @@ import orjson
 from anabranch.engine.console.console import ProgressReport
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.history import (
-    Activation,
     ActivationStatus,
+    ActivationView,
     History,
     RunCreated,
     RunEnd,
@@ -54,7 +54,7 @@ _ERROR = ActivationStatus.ERROR
 class _Ended:
     """An ended activation, with its output as it is shown."""
 
-    activation: Activation
+    activation: ActivationView
     output: Any = None
     output_bytes: int = 0
     """What the output takes of the room for outputs."""
@@ -118,7 +118,7 @@ class RunProgress:
 
     def beginning(self, place: tuple[str, str], attempt: int) -> Update:
         """A step has begun: a hint, which is not folded into what is known."""
-        activation = Activation(*place, 0, None, attempt=attempt, at=self._at)
+        activation = ActivationView(*place, 0, None, attempt=attempt, at=self._at)
         told = self._node_update(activation)
         told.data["seq"] = None
         return told
@@ -174,7 +174,7 @@ class RunProgress:
         status = history.status
         change = history.take(event)
         self._at = event.created_at
-        if isinstance(change, Activation):
+        if isinstance(change, ActivationView):
             updates.append(self._node_moved(change))
         elif isinstance(change, RunEnd):
             updates += self._end(change)
@@ -189,7 +189,7 @@ class RunProgress:
         if history.status is not status:
             updates.append(self._status_update())
 
-    def _node_moved(self, activation: Activation) -> Update:
+    def _node_moved(self, activation: ActivationView) -> Update:
         if activation.ended_at is None:
             return self._node_update(activation)
         payload, output = activation.output, None
@@ -230,11 +230,11 @@ class RunProgress:
                 self._output_bytes -= oldest.output_bytes
                 self._forgotten += 1
 
-    def _node_update(self, activation: Activation, output: Any = None, output_bytes: int = 0) -> Update:
+    def _node_update(self, activation: ActivationView, output: Any = None, output_bytes: int = 0) -> Update:
         node = {"instanceID": self.instance_id, **self._told_of(activation, _told(activation, output))}
         return Update(NODE_UPDATE, node, size=UPDATE_BYTES + output_bytes)
 
-    def _told_of(self, activation: Activation, node: dict[str, Any]) -> dict[str, Any]:
+    def _told_of(self, activation: ActivationView, node: dict[str, Any]) -> dict[str, Any]:
         """With how far it is, if it has told."""
         report = self._told.get(activation.place)
         if report is not None and report.attempt == activation.attempt:
@@ -265,7 +265,7 @@ class RunProgress:
         yield self.last_word
 
     # -- the context ----------------------------------------------------------------------
-    def _write(self, activation: Activation) -> None:
+    def _write(self, activation: ActivationView) -> None:
         """What an ended node of the root leaves in the context: the same that the engine's fold makes of it."""
         value, output = value_left(activation), activation.output
         size = output.size if output is not None else len(orjson.dumps(value))
@@ -287,13 +287,13 @@ class RunProgress:
         return context
 
 
-def _told(activation: Activation, output: Any) -> dict[str, Any]:
+def _told(activation: ActivationView, output: Any) -> dict[str, Any]:
     """An activation as an update tells it."""
     state = node_state(activation)
     del state["startedAt"], state["endedAt"]
     return {**state, "output": output, "seq": activation.seq}
 
 
-def _listed(activation: Activation, output: Any) -> dict[str, Any]:
+def _listed(activation: ActivationView, output: Any) -> dict[str, Any]:
     """An activation as a snapshot lists it."""
     return {**node_state(activation), "output": output, "seq": activation.seq}

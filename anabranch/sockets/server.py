@@ -30,7 +30,7 @@ from anabranch.errors import (
 from anabranch.keys.access import AccessService, Principal, Role, bearer_key
 from anabranch.service.workflow_service import WorkflowService
 from anabranch.sockets.broadcaster import Broadcaster
-from anabranch.sockets.clients import Client
+from anabranch.sockets.clients import SocketClient
 from anabranch.sockets.open_sockets import CLIENTS_MAX, JOINS_MAX, Member, SocketConnection
 from anabranch.sockets.requests import JoinRequest, RunRequest, RunTestRequest, read_request, refusal_of
 from anabranch.sockets.wire import OwnOrigin, SocketOutlet, evict, hang_up, is_garbage, open_protocol
@@ -195,7 +195,7 @@ class SocketServer:
         visitor = self._visitors.get(eio_sid)
         if visitor is None:
             return  # it has gone while its key was looked up
-        client = Client(SocketOutlet(self._protocol, eio_sid))
+        client = SocketClient(SocketOutlet(self._protocol, eio_sid))
         delivery = asyncio.create_task(client.deliver(), name="socket-delivery")
         visitor.member = self._members[sid] = Member(principal, client, delivery, visitor)
 

@@ -14,7 +14,7 @@ from typing import Protocol
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.evolve import AnyPlan
 from anabranch.engine.rules.graph.plan import Plan
-from anabranch.engine.rules.history import Activation, ActivationStatus, Change, History, RunCreated, RunEnd
+from anabranch.engine.rules.history import ActivationStatus, ActivationView, Change, History, RunCreated, RunEnd
 from anabranch.engine.rules.payloads import SignalReceived
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.telemetry.meters import Meters
@@ -123,7 +123,7 @@ class FedRun:
             spans.ended(run_span(self._head, status, ended_at=at, code=code))
 
     def _count(self, event: Event, change: Change | None) -> None:
-        if isinstance(change, Activation):
+        if isinstance(change, ActivationView):
             if change.status is not _RUNNING and change.status is not _WAITING:
                 self._attempt_ended(change)
         elif isinstance(change, SignalReceived):
@@ -137,7 +137,7 @@ class FedRun:
             code = None if change.error is None else change.error["code"]
             self.ended(change.status, at=event.created_at, code=code)
 
-    def _attempt_ended(self, activation: Activation) -> None:
+    def _attempt_ended(self, activation: ActivationView) -> None:
         is_given_up = activation.status is _SKIPPED or activation.status is _CANCELLED
         if is_given_up and activation.attempt_began_at is None:
             return

@@ -14,7 +14,7 @@ from typing import Protocol
 from uuid import UUID
 
 from anabranch.engine.rules.events import Status
-from anabranch.engine.rules.history import Activation, ActivationStatus
+from anabranch.engine.rules.history import ActivationStatus, ActivationView
 from anabranch.engine.rules.payloads import ChildAwaited
 from anabranch.engine.rules.shared.run_state import InstanceHead
 
@@ -89,7 +89,7 @@ def began_at(head: InstanceHead, ended_at: int) -> int:
     return min(max(head.created_at, head.available_at), ended_at)
 
 
-def attempt_span(head: InstanceHead, activation: Activation, node_type: str | None) -> Span:
+def attempt_span(head: InstanceHead, activation: ActivationView, node_type: str | None) -> Span:
     """`workflow.step`: one attempt of a step, below its run, as its activation is at its end."""
     error = activation.error if activation.status in (ActivationStatus.ERROR, ActivationStatus.RETRYING) else None
     attributes: dict[str, str | int | bool] = {

@@ -16,10 +16,10 @@ from anabranch.engine.handling import HandlerResult, Helpers
 from anabranch.engine.rules.schema.json_schema import ValueSchema
 from anabranch.engine.rules.values import Payload
 from anabranch.handlers.registry import load_types
-from anabranch.handlers.spec import Registry
+from anabranch.handlers.spec import NodeTypeRegistry
 from anabranch.testing.memory_store.memory_store import MemoryDatabase, MemoryStore
 
-__all__ = ["MemoryDatabase", "MemoryStore", "Problem", "check_config", "run_handler"]
+__all__ = ["MemoryDatabase", "MemoryStore", "ReportedProblem", "check_config", "run_handler"]
 
 # 2026-01-01T00:00:00Z: a time like any other, and the same in every run of a test.
 NOW_MS = 1_767_225_600_000
@@ -28,7 +28,7 @@ TENANT = "default"
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ReportedProblem:
     """What is wrong with a config that is about to be saved."""
 
     code: str
@@ -44,7 +44,7 @@ async def run_handler(
     attempt: int = 1,
     scope: str = "",
     cancelled: asyncio.Event | None = None,
-    types: Registry | None = None,
+    types: NodeTypeRegistry | None = None,
 ) -> HandlerResult:
     """What one attempt of a node returns, its output as it would be stored.
 
@@ -78,7 +78,9 @@ async def run_handler(
     return HandlerResult(Payload.of(returned.output).value, returned.next_handle, returned.queue_delay)
 
 
-def check_config(type_name: str, config: Mapping[str, Any], *, types: Registry | None = None) -> list[Problem]:
+def check_config(
+    type_name: str, config: Mapping[str, Any], *, types: NodeTypeRegistry | None = None
+) -> list[ReportedProblem]:
     """What is refused when a workflow with this config is saved; empty if it may be saved. Raises LookupError."""
     known = types or load_types()
     node_type = known.get(type_name)
@@ -86,5 +88,5 @@ def check_config(type_name: str, config: Mapping[str, Any], *, types: Registry |
         raise LookupError(f"no node type {type_name!r} is declared; there are {', '.join(known.names())}")
     misfits = ValueSchema(node_type.config_schema).problems(config)
     if misfits:
-        return [Problem("CONFIG_INVALID", pointer, message) for pointer, message in misfits]
-    return [Problem(*problem[:3]) for problem in node_type.check(config)]
+        return [ReportedProblem("CONFIG_INVALID", pointer, message) for pointer, message in misfits]
+    return [ReportedProblem(*problem[:3]) for problem in node_type.check(config)]

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import delete, update
 
-from anabranch.audit.audit_log import AuditLog, Verified
+from anabranch.audit.audit_log import AuditLog, TrailVerification
 from anabranch.audit.audit_schema import audit_head, audit_log
 from anabranch.audit.audit_table import AuditTable
 from anabranch.audit.audit_trail import (
@@ -49,7 +49,7 @@ async def test_rows_are_numbered_without_a_gap_and_read_newest_first(trail: Audi
 
 
 async def test_an_empty_trail_is_intact(log: AuditLog) -> None:
-    assert await log.verify() == Verified(0, None)
+    assert await log.verify() == TrailVerification(0, None)
 
 
 async def test_a_tenant_sees_its_own_rows(trail: AuditTable, log: AuditLog) -> None:
@@ -68,7 +68,7 @@ async def test_writers_at_once_in_several_processes_make_one_chain(
     rows = await asyncio.gather(*((trail, other)[number % 2].append(entry()) for number in range(20)))
     await other_store.stop()
     assert sorted(row.position for row in rows) == list(range(1, 21))
-    assert await log.verify() == Verified(20, None)
+    assert await log.verify() == TrailVerification(20, None)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ async def test_whatever_is_changed_afterwards_shows(
 ) -> None:
     for _ in range(3):
         await trail.append(entry())
-    assert await log.verify() == Verified(3, None)
+    assert await log.verify() == TrailVerification(3, None)
     await store.write(lambda connection: connection.execute(tamper()))
     assert (await log.verify()).broken_at == broken_at
 
@@ -103,7 +103,7 @@ async def test_a_row_that_was_rewritten_with_its_hash_shows_in_the_next(
     values = {"actor": forged.actor, "hash": hash_of(forged, first.hash)}
     forge = update(audit_log).where(audit_log.c.position == 2).values(values)
     await store.write(lambda connection: connection.execute(forge))
-    assert await log.verify() == Verified(2, broken_at=3)
+    assert await log.verify() == TrailVerification(2, broken_at=3)
 
 
 async def test_a_long_trail_is_checked_page_by_page(
@@ -112,7 +112,7 @@ async def test_a_long_trail_is_checked_page_by_page(
     monkeypatch.setattr("anabranch.audit.audit_log._PAGE", 2)
     for _ in range(5):
         await trail.append(entry())
-    assert await log.verify() == Verified(5, None)
+    assert await log.verify() == TrailVerification(5, None)
 
 
 async def test_texts_from_outside_make_no_lines_of_their_own(trail: AuditTable, log: AuditLog) -> None:

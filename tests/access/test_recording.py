@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.audit.audit_log import AuditLog, Verified
+from anabranch.audit.audit_log import AuditLog, TrailVerification
 from anabranch.audit.audit_table import AuditTable
 from anabranch.engine.ports import NewVersion
 from anabranch.engine.store.sql.store import SqlStore
@@ -32,7 +32,7 @@ async def recorded(trail: AuditTable) -> list[tuple[str, str, str]]:
     """Oldest first: action, target and details of every row, all of them the doing of one key."""
     rows = list(reversed(await trail.list_rows(tenant_id="acme", limit=100, before=None)))
     assert {row.actor for row in rows} <= {"key_1"}
-    assert await AuditLog(trail).verify() == Verified(len(rows), None)
+    assert await AuditLog(trail).verify() == TrailVerification(len(rows), None)
     return [(row.action, row.target, row.details) for row in rows]
 
 

@@ -26,7 +26,7 @@ MAY_LOOK_AT_EVENT_TYPES = {
     f"{RULES}.coded.coded_decide",
     f"{RULES}.drawn.outcomes",
     # what recorded rows say, apart from any engine
-    "anabranch.histories.history",
+    "anabranch.histories.recorded_history",
     "anabranch.histories.graph_replay",
     "anabranch.durable.history_replay",
     # what an end was decided with

@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.lifecycle import Engine
-from anabranch.engine.options import EngineOptions
 from anabranch.engine.rules.shared.child_ids import child_id
 from anabranch.engine.store.opening import open_store
 from anabranch.errors import AnabranchError, NotFound, RunIsTerminal, StoreUnavailable

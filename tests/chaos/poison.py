@@ -13,8 +13,8 @@ import sys
 import time
 from dataclasses import dataclass, field
 
+from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.lifecycle import Engine
-from anabranch.engine.options import EngineOptions
 from anabranch.engine.rules.events import Status, SuspendReason
 from anabranch.engine.rules.shared.blame import CRASHES_MAX
 from anabranch.engine.store.opening import open_store

@@ -8,8 +8,8 @@ import os
 import signal
 import sys
 
+from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.lifecycle import Engine
-from anabranch.engine.options import EngineOptions
 from anabranch.engine.store.opening import open_store
 from anabranch.errors import StoreUnavailable
 from anabranch.handlers import Services

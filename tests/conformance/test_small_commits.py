@@ -17,7 +17,7 @@ from anabranch.engine.ports import Transition
 from anabranch.engine.store.opening import dialect_of
 from anabranch.engine.store.postgresql.postgresql_connections import BoundedAsyncConnection
 from anabranch.engine.store.postgresql.postgresql_dialect import COMMITTING, PostgresqlDialect
-from anabranch.engine.store.postgresql.small_commits import BYTES_MAX, TRANSITIONS_MAX, SmallCommits
+from anabranch.engine.store.postgresql.small_commits import BYTES_MAX, TRANSITIONS_MAX, PostgresqlSmallCommits
 from anabranch.engine.store.sql.component import TRIES_MAX
 from anabranch.engine.store.sql.dialect import Outages
 from anabranch.engine.store.sql.faults import DuplicateRefused, LocksHeld
@@ -166,11 +166,11 @@ class Failing:
         self.closed = True
 
 
-def small_commits_on(connect: Callable[[], Awaitable[object]], url: str) -> tuple[SmallCommits, Outages]:
+def small_commits_on(connect: Callable[[], Awaitable[object]], url: str) -> tuple[PostgresqlSmallCommits, Outages]:
     dialect, outages = dialect_of(url, pooled=False), Outages()
     assert isinstance(dialect, PostgresqlDialect)
     connecting = cast("Callable[[], Awaitable[BoundedAsyncConnection]]", connect)
-    return SmallCommits(dialect, outages, connect=connecting, beginning=lambda: None), outages
+    return PostgresqlSmallCommits(dialect, outages, connect=connecting, beginning=lambda: None), outages
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from anabranch.app import build
 from anabranch.app_services import AppServices
 from anabranch.durable import calls
-from anabranch.durable.definition import Registry, Workflow
+from anabranch.durable.definition import Workflow, WorkflowRegistry
 from anabranch.engine.rules import transitions as transition
 from anabranch.engine.rules.events import Event, Status
 from anabranch.run_requests import StartOptions
@@ -103,7 +103,9 @@ async def make_place(database_url: str) -> AsyncIterator[MakePlace]:
 
         async def make(*workflows: Workflow, works: bool = True, **settings: Any) -> Place:
             app = build(Settings(database_url=database_url, **settings))
-            services = await open_ones.enter_async_context(app.open_services(works=works, code=Registry(workflows)))
+            services = await open_ones.enter_async_context(
+                app.open_services(works=works, code=WorkflowRegistry(workflows))
+            )
             return Place(services)
 
         yield make

@@ -20,13 +20,13 @@ from typing import Any, cast
 from anabranch.durable.context import Context
 from anabranch.durable.execution import StepThreads
 from anabranch.durable.function_run import FunctionRun
-from anabranch.durable.steps import Children, Signals, Steps
+from anabranch.durable.steps import Signals, StepChildren, Steps
 from anabranch.engine.handling import Helpers
 from anabranch.engine.ownership.owned import RunAccess
 from anabranch.engine.ports import Clock
 from anabranch.engine.queues.task_queue import Slots
 from anabranch.engine.rules.coded.coded_state import CodedState
-from anabranch.engine.rules.drawn.drawn_state import Context as NoContext
+from anabranch.engine.rules.drawn.drawn_state import ContextSnapshot as NoContext
 from anabranch.engine.rules.events import EventType
 from anabranch.engine.rules.stimuli import FunctionBlocked, FunctionSuspended, NodeResult, StepReport
 from anabranch.engine.rules.values import Payload
@@ -98,7 +98,7 @@ class World:
         steps = Steps(
             function_run,
             helpers=helpers,
-            children=cast(Children, nobody),
+            children=cast(StepChildren, nobody),
             signals=cast(Signals, nobody),
             threads=StepThreads(),
         )

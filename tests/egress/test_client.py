@@ -13,7 +13,7 @@ from aiohttp import web
 
 from anabranch.egress import AllowList, Guard, GuardedClient
 from anabranch.egress.exchange import exchange
-from anabranch.egress.request import Request
+from anabranch.egress.request import EgressRequest
 from anabranch.egress.targets import parse_target
 from anabranch.errors import EgressRefused, HttpUnreachable
 from anabranch.handlers.types.http_port import HttpCall
@@ -118,7 +118,7 @@ async def test_an_address_that_nobody_judged_is_not_connected_to_even_if_a_host_
         return web.Response(text="hello")
 
     async with serving(hello) as server:
-        request = Request("GET", parse_target(server.url), {}, None)
+        request = EgressRequest("GET", parse_target(server.url), {}, None)
         with pytest.raises(EgressRefused, match="not checked"):
             await exchange(request, ["93.184.215.14"], bytes_max=1_000, tls=None)
         assert server.requests == []

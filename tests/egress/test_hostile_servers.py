@@ -20,7 +20,7 @@ from aiohttp import web
 
 from anabranch.egress import GuardedClient
 from anabranch.egress.exchange import _inflater
-from anabranch.egress.request import BODY_BYTES_MAX, Request
+from anabranch.egress.request import BODY_BYTES_MAX, EgressRequest
 from anabranch.errors import AnabranchError, HttpAnswerInvalid, HttpRefused, HttpTimeout, HttpUnreachable, ValueTooLarge
 from anabranch.handlers.types.http_port import HttpAnswer, HttpCall
 from tests.egress.servers import client_allowed, dripping, never_holding_up, serving
@@ -65,7 +65,7 @@ def test_a_compressed_body_may_arrive_in_pieces_of_any_size(encoding: str, size:
     """Whatever a later piece begins with: only the first one says which form of deflate it is."""
     data = b"".join(hashlib.sha256(bytes([number])).digest() for number in range(256))
     compressed = COMPRESSED[encoding](data)
-    inflate = _inflater(cast(Request, SimpleNamespace(target=SimpleNamespace(origin="http://a"))), encoding)
+    inflate = _inflater(cast(EgressRequest, SimpleNamespace(target=SimpleNamespace(origin="http://a"))), encoding)
     assert inflate is not None
     pieces = [compressed[start : start + size] for start in range(0, len(compressed), size)]
     assert b"".join(inflate.inflate(piece, BODY_BYTES_MAX) for piece in pieces) == data

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from anabranch.engine.console.console import Console, ConsoleOptions
+from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.lifecycle import Engine
-from anabranch.engine.options import EngineOptions
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.store.opening import open_hint_line, open_store, open_version_watch
 from anabranch.engine.store.sql.console_table import ConsoleTable

@@ -7,7 +7,7 @@ from typing import Any
 
 from anabranch.engine.handling import HandlerReturn, Helpers
 from anabranch.engine.rules.schema.json_schema import ValueSchema
-from anabranch.handlers import Registry, builtin_types
+from anabranch.handlers import NodeTypeRegistry, builtin_types
 
 NOW_MS = 1_767_225_600_000
 """2026-01-01T00:00:00Z."""
@@ -16,7 +16,11 @@ TYPES = builtin_types()
 
 
 async def run(
-    type_name: str, config: Mapping[str, Any], context: Mapping[str, Any] | None = None, *, types: Registry = TYPES
+    type_name: str,
+    config: Mapping[str, Any],
+    context: Mapping[str, Any] | None = None,
+    *,
+    types: NodeTypeRegistry = TYPES,
 ) -> HandlerReturn:
     """What the handler returns, or raises."""
     handler = types.handler(type_name)
@@ -35,7 +39,7 @@ async def run(
     return await handler.execute(config, seen, helpers)
 
 
-def problems(type_name: str, config: Mapping[str, Any], *, types: Registry = TYPES) -> list[tuple[str, str]]:
+def problems(type_name: str, config: Mapping[str, Any], *, types: NodeTypeRegistry = TYPES) -> list[tuple[str, str]]:
     """(code, pointer) of what is wrong with a config at save: by its schema, or if it fits that, by its check."""
     node_type = types.get(type_name)
     assert node_type is not None, f"nobody registered {type_name}"

@@ -75,14 +75,14 @@ def next_pass_before_a_side_branch_has_ended(patch: pytest.MonkeyPatch) -> None:
 
 
 def again_edges_counted_in_the_join(patch: pytest.MonkeyPatch) -> None:
-    connects = compiling._Compiler._connect
+    connects = compiling._PlanCompiler._connect
 
     def connected(compiler: Any) -> None:
         connects(compiler)
         for edge in compiler._structure.again:
             compiler._nodes[edge.target].in_count += 1
 
-    patch.setattr(compiling._Compiler, "_connect", connected)
+    patch.setattr(compiling._PlanCompiler, "_connect", connected)
 
 
 MISTAKES: tuple[Patch, ...] = (

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, RootModel
 
-from anabranch.rest.models.base import OpenAnswer
+from anabranch.rest.models.base import OpenResponseModel
 from anabranch.rest.routes.table import ROUTES
 
 _PATHS = [
@@ -55,7 +55,7 @@ def _misfits_of_model(model: type[BaseModel], value: Any, place: str) -> Iterato
         yield f"{place} is no {model.__name__}"
         return
     fields = {field.alias or name: field for name, field in model.model_fields.items()}
-    if not issubclass(model, OpenAnswer):
+    if not issubclass(model, OpenResponseModel):
         yield from (f"{place}/{name} is not in {model.__name__}" for name in value if name not in fields)
     for name, field in fields.items():
         if name in value:

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from anabranch.engine.handling import HandlerResult
 from anabranch.errors import EgressRefused, NodeFailure, NonRetryable, SecretUnknown
-from anabranch.handlers import Registry
+from anabranch.handlers import NodeTypeRegistry
 from anabranch.handlers.masking import Masker
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
 from tests.egress.servers import Server, serving
@@ -193,7 +193,7 @@ async def misuse(config: AnyConfig, context: Any, helpers: Any) -> HandlerResult
 
 
 SPEC = HandlerSpec(type="misuse", title="Misuse", config=AnyConfig, execute=misuse, secrets=Given(SECRETS))
-TYPES = Registry({"misuse": SPEC})
+TYPES = NodeTypeRegistry({"misuse": SPEC})
 
 
 async def test_log_lines_are_masked(caplog: pytest.LogCaptureFixture) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.lifecycle import Engine
-from anabranch.engine.options import EngineOptions
 from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.errors import InvalidRequest, NotFound
 from anabranch.handlers.registry import builtin_types

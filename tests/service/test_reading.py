@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.lifecycle import Engine
-from anabranch.engine.options import EngineOptions
 from anabranch.errors import NotFound
 from anabranch.handlers.registry import builtin_types
 from anabranch.service import WorkflowService

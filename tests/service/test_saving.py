@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.lifecycle import Engine
-from anabranch.engine.options import EngineOptions
 from anabranch.engine.store.opening import open_store
 from anabranch.errors import NameTaken
 from anabranch.handlers.registry import builtin_types

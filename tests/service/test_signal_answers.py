@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.lifecycle import Engine
-from anabranch.engine.options import EngineOptions
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.shared.signals import SIGNALS_KEPT_MAX
 from anabranch.engine.rules.stimuli import SignalSent

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.lifecycle import Engine
-from anabranch.engine.options import EngineOptions
 from anabranch.errors import RunIsTerminal
 from anabranch.handlers.registry import builtin_types
 from anabranch.service import WorkflowService

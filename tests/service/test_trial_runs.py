@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.lifecycle import Engine
-from anabranch.engine.options import EngineOptions
 from anabranch.engine.ports import Store
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.run_filter import RunFilter

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from anabranch.engine.options import EngineOptions
+from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
 from tests.simulation.cases import RANDOM_CASES, SimulatedCase, drawn_cases, probe_case, random_case_of
 from tests.simulation.coded_cases import (

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from anabranch import StepError
-from anabranch.durable.definition import Registry
+from anabranch.durable.definition import WorkflowRegistry
 from anabranch.durable.runner import Runner
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.handling import HandlerResult, Helpers
@@ -20,7 +20,7 @@ from anabranch.engine.ownership.owned import RunAccess
 from anabranch.engine.ports import InstanceHead
 from anabranch.engine.queues.task_queue import Slots, present_slot
 from anabranch.engine.rules.coded.coded_state import CodedState
-from anabranch.engine.rules.drawn.drawn_state import Context
+from anabranch.engine.rules.drawn.drawn_state import ContextSnapshot
 from anabranch.engine.rules.evolve import fold
 from anabranch.engine.rules.stimuli import StepReport
 from tests.simulation.coded_facts import CodedFacts
@@ -33,7 +33,7 @@ async def replayed(head: InstanceHead, facts: CodedFacts) -> list[str]:
     assert facts.ended is not None, "only what has ended is replayed"
     listener = _Listener(facts)
     found = facts.case.workflow(StepLedger(listener, seed=0))
-    runner = Runner(Registry([found]), children=_Nobody(listener), signals=_Nobody(listener))
+    runner = Runner(WorkflowRegistry([found]), children=_Nobody(listener), signals=_Nobody(listener))
     runner.connect(cast(Engine, _Shell(head.created_at)))
     journal = fold(facts.case.plan, head, facts.log[:-1])
     run_access = _FinishedDesk(journal, listener.wrong)
@@ -121,5 +121,5 @@ def _helpers(head: InstanceHead, facts: CodedFacts) -> Helpers:
         scope="",
         attempt=facts.function_attempt,
         now_ms=0,
-        context=Context(()),
+        context=ContextSnapshot(()),
     )

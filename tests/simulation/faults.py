@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
-from anabranch.engine.options import POLL_MS
+from anabranch.engine.engine_options import POLL_MS
 from tests.simulation.network import CommitFault
 
 # One fault in about 60 callbacks: the engine recovers from some, and is hit again while it recovers from others.

@@ -20,7 +20,7 @@ from anabranch.engine.rules.graph.plan import PlanNode
 from anabranch.engine.rules.instants import from_iso
 from anabranch.engine.rules.shared.blame import CRASH_DELAYS_MS
 from anabranch.engine.rules.shared.log_limit import LOG_TOO_LARGE, LogLimit
-from anabranch.engine.rules.templates.budget import Work
+from anabranch.engine.rules.templates.budget import TemplateBudget
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import AnabranchError, NonRetryable
 from tests.simulation.coded_cases import CodedCase
@@ -158,7 +158,7 @@ def a_pure_node_comes_to_what_its_context_says(run: Facts, row: Event, commit: C
     if activation is None:
         return  # it is not open: another law says so
     try:
-        output, handle = node.evaluate(activation.context, Work())
+        output, handle = node.evaluate(activation.context, TemplateBudget())
     except (AnabranchError, NonRetryable) as failure:
         code = row.payload.value["error"]["code"] if "error" in row.payload.value else None
         if code != failure.code:

@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
-from anabranch.durable.definition import Registry, Workflow
+from anabranch.durable.definition import Workflow, WorkflowRegistry
 from anabranch.durable.runner import Runner
 from anabranch.engine.clock import SystemClock
+from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.handling import HandlerRegistry, Helpers
 from anabranch.engine.lifecycle import Engine
-from anabranch.engine.options import EngineOptions
 from anabranch.engine.ownership.owned import OwnedInstance
 from anabranch.engine.rules.stimuli import Failed, FunctionBlocked, FunctionSuspended, NodeResult
 from anabranch.service.runs.child_runs import ChildRuns
@@ -89,7 +89,7 @@ class SimulatedProcess:
         self._requests: dict[asyncio.Future[Any], None] = {}
         connection = Connection(database, weather, worker_id=worker_id, commits_in_flight_max=commits_in_flight_max)
         self.children, signals = ChildRuns(), StepSignals()
-        runner = Runner(Registry(code if options.works else ()), children=self.children, signals=signals)
+        runner = Runner(WorkflowRegistry(code if options.works else ()), children=self.children, signals=signals)
         # Built in its own context, as everything that runs in it.
         self.engine: Engine = self.owner.context.run(
             lambda: Engine(

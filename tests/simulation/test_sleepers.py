@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from anabranch.durable.definition import Workflow
-from anabranch.engine.options import EngineOptions
+from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.rules.events import EventType
 from anabranch.engine.rules.instants import from_iso
 from anabranch.handlers.registry import builtin_types

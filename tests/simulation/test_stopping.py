@@ -10,7 +10,7 @@ from anabranch.engine.clock import SystemClock
 from anabranch.engine.handling import HandlerResult, Helpers
 from anabranch.engine.queues import TaskQueue
 from anabranch.engine.rules.commands import Dispatch
-from anabranch.engine.rules.drawn.drawn_state import Context
+from anabranch.engine.rules.drawn.drawn_state import ContextSnapshot
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.stimuli import NodeResult
 from anabranch.engine.task_worker import TaskWorker
@@ -65,7 +65,7 @@ async def _time_out_and_stop(results: list[NodeResult]) -> None:
     node = probe_case().plan.nodes["sleeper"]
     assert node.timeout_ms == TIMEOUT_S * 1000
     worker.execute(
-        InstanceHead("run", "default", None, "probe", 1, 0, 0), Dispatch("sleeper", "", 1), node, Context(())
+        InstanceHead("run", "default", None, "probe", 1, 0, 0), Dispatch("sleeper", "", 1), node, ContextSnapshot(())
     )
     await asyncio.sleep(TIMEOUT_S + CLEANUP_S / 2)
     worker.stop_job("run", Dispatch("sleeper", "", 1))

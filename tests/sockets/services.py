@@ -16,7 +16,7 @@ from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import StoreUnavailable
 from anabranch.sockets.broadcaster import Broadcaster
-from anabranch.sockets.clients import Client
+from anabranch.sockets.clients import SocketClient
 from anabranch.sockets.wire import EncodedMessage
 
 RUN = "0190b5a0-0000-7000-8000-000000000001"
@@ -176,10 +176,10 @@ class AppServices:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
 
-    def client(self) -> tuple[Client, Line]:
+    def client(self) -> tuple[SocketClient, Line]:
         """One more client."""
         line = Line()
-        client = Client(line)
+        client = SocketClient(line)
         self.tasks.append(asyncio.create_task(client.deliver()))
         return client, line
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.graph.compile import compile_plan
 from anabranch.engine.rules.payloads import SignalReceived, read_input
-from anabranch.engine.rules.repair.fork_plan import ForkCut, ForkPlan, Source, plan_fork
+from anabranch.engine.rules.repair.fork_plan import ForkCut, ForkPlan, RecordedRun, plan_fork
 from anabranch.engine.rules.stimuli import Started
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.rules.verify.check_log import check_log as check_definition
@@ -39,7 +39,7 @@ def fork(
     plan = run.plan if document is None else compile_plan(document, TYPES, evaluates=False)
     head = replace(run.head, instance_id=NEW_ID, generation=0, left_out=())
     given = read_input(run.log[0].payload) if input_ is None else input_
-    source = Source(run.plan, run.head, run.log)
+    source = RecordedRun(run.plan, run.head, run.log)
     now = run.now + HOUR_MS
     made = plan_fork(source, plan, head, Started(Payload.of(given)), cut=ForkCut(**cut), now=now)
     forked = Scenario(plan, replace(head, deadline_at=None), checked=False)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from anabranch.engine.rules.graph.compile import compile_plan
-from anabranch.engine.rules.repair.fork_plan import ForkCut, ForkPlan, Source, plan_fork
+from anabranch.engine.rules.repair.fork_plan import ForkCut, ForkPlan, RecordedRun, plan_fork
 from anabranch.engine.rules.stimuli import EvaluationDue, LeaseAcquired, Started
 from anabranch.engine.rules.test_runs import Pin, TestRunPlan
 from anabranch.engine.rules.values import Payload
@@ -217,7 +217,7 @@ def test_a_fork_runs_the_items_of_a_changed_config_again():
 
 
 def forked(run: Scenario, document: dict[str, Any], input_: Any) -> ForkPlan:
-    source = Source(run.plan, run.head, run.log)
+    source = RecordedRun(run.plan, run.head, run.log)
     return plan_fork(
         source, compile_plan(document, TYPES), run.head, Started(Payload.of(input_)), cut=ForkCut(), now=run.now
     )

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.engine.rules.templates.budget import Work
+from anabranch.engine.rules.templates.budget import TemplateBudget
 from anabranch.engine.rules.templates.template import (
     Template,
     compile_config,
@@ -369,7 +369,7 @@ def test_the_context_is_a_view_of_which_only_the_named_values_are_read() -> None
 )
 def test_a_secret_is_inserted_where_secrets_are_given(text: str, value: str) -> None:
     template = compile_template(text, secrets=True)
-    assert template.resolve({"n": 1}, Work({"A": "aaa", "B": "bbb"})) == value
+    assert template.resolve({"n": 1}, TemplateBudget({"A": "aaa", "B": "bbb"})) == value
     assert template.secret_names >= {"A"} and not template.is_constant
     with pytest.raises(SecretNotAllowed, match="not available here"):
         compile_template(text)
@@ -388,7 +388,7 @@ def test_a_secret_is_only_inserted(text: str) -> None:
 
 
 def test_secrets_are_no_part_of_the_context() -> None:
-    work = Work({"A": "aaa"})
+    work = TemplateBudget({"A": "aaa"})
     assert compile_template("{{ ctx }}", secrets=True).resolve({"n": 1}, work) == {"n": 1}
     with pytest.raises(TemplatePathMissing):
         compile_template("{{ ctx.secret.A }}", secrets=True).resolve({}, work)

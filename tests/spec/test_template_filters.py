@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine.rules.templates.budget import Work
+from anabranch.engine.rules.templates.budget import TemplateBudget
 from anabranch.engine.rules.templates.filters import FILTERS
 from anabranch.engine.rules.templates.template import compile_template
 from anabranch.errors import TemplateError, TemplatePathMissing
@@ -216,7 +216,7 @@ def test_a_filter_pays_for_what_it_runs_over(expression: str, times: int):
     """Beside measuring the list, which every one of them does: how much more a filter pays is its own."""
     numbers = [*range(10_000)]
     ctx = {"numbers": numbers, "rows": [{"n": number} for number in numbers]}
-    work, measured = Work(), Work()
+    work, measured = TemplateBudget(), TemplateBudget()
     weight = measured.weigh(ctx["rows"] if "rows" in expression else numbers)
     compile_template(f"{{{{ {expression} }}}}").resolve(ctx, work)
     assert work.spent >= measured.spent + times * weight

@@ -17,9 +17,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.handling import Handler, HandlerRegistry
 from anabranch.engine.lifecycle import Engine
-from anabranch.engine.options import EngineOptions
 from anabranch.engine.ports import Store
 from anabranch.engine.rules.events import ENDINGS, Event
 from anabranch.engine.rules.graph.node_types import NodeType

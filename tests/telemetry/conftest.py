@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from anabranch.app import build
 from anabranch.app_services import AppServices
-from anabranch.durable.definition import Registry, Workflow
+from anabranch.durable.definition import Workflow, WorkflowRegistry
 from anabranch.rest.application import build_application
 from anabranch.settings import Settings
 from tests.durable.conftest import Place
@@ -203,7 +203,7 @@ async def opened(database_url: str, processes: AsyncExitStack) -> Open:
 
     async def make(*workflows: Workflow, works: bool = True, **settings: Any) -> Watched:
         app = build(Settings(database_url=database_url, **settings))
-        services = await processes.enter_async_context(app.open_services(works=works, code=Registry(workflows)))
+        services = await processes.enter_async_context(app.open_services(works=works, code=WorkflowRegistry(workflows)))
         runner = web.AppRunner(build_application(services), access_log=None)
         await runner.setup()
         processes.push_async_callback(runner.cleanup)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import time
 
+from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.lifecycle import Engine
-from anabranch.engine.options import EngineOptions
 from anabranch.engine.rules.events import Status
 from anabranch.errors import StoreUnavailable
 from anabranch.handlers import builtin_types

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from anabranch.engine.clock import SystemClock
+from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.lifecycle import Engine
-from anabranch.engine.options import EngineOptions
 from anabranch.engine.rules.instants import from_iso
 from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.engine.store.opening import open_store

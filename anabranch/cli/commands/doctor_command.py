@@ -18,7 +18,7 @@ from anabranch.deferred import deferred
 from anabranch.engine.rules.duration import format_duration
 from anabranch.errors import AnabranchError, DatabaseMissing
 from anabranch.service.data_check.data_finding import HINTS
-from anabranch.settings import Settings, Source, environment_name
+from anabranch.settings import Settings, SettingSource, environment_name
 
 if TYPE_CHECKING:
     from anabranch import app, migrations
@@ -117,14 +117,14 @@ def without_password(url: str) -> str:
     return _PASSWORD_PARAMETER.sub(r"\1***", shown)
 
 
-def _words(source: Source | None) -> str:
+def _words(source: SettingSource | None) -> str:
     """Where a value comes from, for a person: the file with its whole path."""
     if source is None:
         return "default"
     return str(source) if source.path is None else f"{source.name} in {source.path.absolute()}"
 
 
-def _source_as_json(source: Source | None) -> dict[str, str | None]:
+def _source_as_json(source: SettingSource | None) -> dict[str, str | None]:
     if source is None:
         return {"kind": "default", "name": None, "path": None}
     path = None if source.path is None else str(source.path.absolute())

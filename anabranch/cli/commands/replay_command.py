@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from anabranch.client.gateway import Gateway
     from anabranch.engine.rules.graph import validate
     from anabranch.histories import replays
-    from anabranch.histories.history import History
+    from anabranch.histories.recorded_history import RecordedHistory
 else:
     replays = deferred("anabranch.histories.replays")
     validate = deferred("anabranch.engine.rules.graph.validate")
@@ -112,7 +112,7 @@ def _saved(target: Target, workflow: str, version: int) -> dict[str, Any]:
     return target.ask(lambda gateway: gateway.export_workflow(workflow, version=version))
 
 
-async def _asked(gateway: Gateway, ids: list[str], workflow: str | None, last: int) -> AsyncIterator[History]:
+async def _asked(gateway: Gateway, ids: list[str], workflow: str | None, last: int) -> AsyncIterator[RecordedHistory]:
     for instance_id in ids:
         yield await history_of(gateway, instance_id)
     if not ids:
@@ -120,7 +120,7 @@ async def _asked(gateway: Gateway, ids: list[str], workflow: str | None, last: i
             yield each
 
 
-async def _replayed(draft: _Draft, histories: AsyncIterator[History]) -> dict[str, Any]:
+async def _replayed(draft: _Draft, histories: AsyncIterator[RecordedHistory]) -> dict[str, Any]:
     """What is printed: how many runs would go which way, and those that are not the same."""
     counts = dict.fromkeys(("same", "different", "unknown"), 0)
     left_out = 0

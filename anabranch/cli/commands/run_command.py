@@ -26,7 +26,7 @@ from anabranch.cli.options import (
 from anabranch.cli.outcome import outcome_of, print_outcome
 from anabranch.cli.output import print_document, print_note, problem_line
 from anabranch.cli.own_name import command
-from anabranch.cli.session import Session, open_session
+from anabranch.cli.session import CommandSession, open_session
 from anabranch.deferred import deferred
 from anabranch.errors import InvalidRequest
 from anabranch.json_input import read_workflow_file
@@ -50,14 +50,14 @@ EXIT_SIGNAL_BASE = 128
 class _Assignment:
     """What is to be run, and (once that is known) which run it is."""
 
-    session: Session
+    session: CommandSession
     target: str | None
     is_file: bool
     document: Any
     """What the file holds, if `target` names one."""
     input_: Any
     resume: str | None
-    progress: on_screen.Progress | None
+    progress: on_screen.RunDisplay | None
     instance_id: str | None = None
     stopped_by: signal.Signals = signal.SIGINT
 
@@ -91,7 +91,7 @@ def run(
     session = open_session(at, creates=begins, imports=imports)
     progress = None
     if watch:
-        progress = on_screen.Progress(stderr=at.as_json, instance_id=resume, place=at.flags)
+        progress = on_screen.RunDisplay(stderr=at.as_json, instance_id=resume, place=at.flags)
     assignment = _Assignment(session, target, is_file, document, value, resume, progress)
     try:
         outcome = outcome_of(asyncio.run(_until_stopped(assignment)))

@@ -32,10 +32,10 @@ from anabranch.run_requests import SAME_INPUT, RetryOptions, StartedRun, StartOp
 
 if TYPE_CHECKING:
     from anabranch.client.gateway import Gateway
-    from anabranch.histories import history
+    from anabranch.histories import recorded_history
     from anabranch.service.runs import run_view
 else:
-    history = deferred("anabranch.histories.history")
+    recorded_history = deferred("anabranch.histories.recorded_history")
     run_view = deferred("anabranch.service.runs.run_view")
 
 family = typer.Typer(
@@ -209,7 +209,7 @@ async def _export(
     if workflow is not None:
         instance_ids = [each async for each in histories.run_ids(gateway, RunFilter(workflow=workflow), limit=last)]
     for instance_id in instance_ids:
-        document = history.as_document(await gateway.get_history(instance_id))
+        document = recorded_history.as_document(await gateway.get_history(instance_id))
         if output is None:
             print_document(document)
         else:

@@ -18,7 +18,7 @@ from anabranch.cli.dev_key import find_dev_key
 from anabranch.cli.options import CLI_ACTOR, DEFAULT_TENANT, AsJson, DatabaseOptions, DatabaseUrl, Imports
 from anabranch.cli.output import flush_answers, print_line, print_note, problem_line
 from anabranch.cli.sample import SAMPLE
-from anabranch.cli.session import Session, open_session
+from anabranch.cli.session import CommandSession, open_session
 from anabranch.deferred import deferred
 from anabranch.errors import NoApiKey
 from anabranch.json_input import read_workflow_file
@@ -140,7 +140,7 @@ def dev(
     process.run(process.live(app.build(settings), works=True, listener=listener, makes_key=True, ready=ready))
 
 
-def _open(*, imports: list[str] | None, database_url: str | None, **flags: str | int | None) -> Session:
+def _open(*, imports: list[str] | None, database_url: str | None, **flags: str | int | None) -> CommandSession:
     return open_session(DatabaseOptions(database_url), creates=True, imports=imports, **flags)
 
 

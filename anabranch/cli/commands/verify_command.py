@@ -20,7 +20,7 @@ from anabranch.errors import InvalidRequest
 if TYPE_CHECKING:
     from anabranch.client.gateway import Gateway
     from anabranch.histories import verification
-    from anabranch.histories.history import History
+    from anabranch.histories.recorded_history import RecordedHistory
 else:
     verification = deferred("anabranch.histories.verification")
 
@@ -59,7 +59,7 @@ def verify(
     raise typer.Exit(EXIT_FAULTY if found["faulty"] else 0)
 
 
-async def _asked(gateway: Gateway, instance_id: str | None, workflow: str | None) -> AsyncIterator[History]:
+async def _asked(gateway: Gateway, instance_id: str | None, workflow: str | None) -> AsyncIterator[RecordedHistory]:
     if instance_id is not None:
         yield await history_of(gateway, instance_id)
         return
@@ -68,7 +68,7 @@ async def _asked(gateway: Gateway, instance_id: str | None, workflow: str | None
             yield each
 
 
-async def _verified(histories: AsyncIterator[History]) -> dict[str, Any]:
+async def _verified(histories: AsyncIterator[RecordedHistory]) -> dict[str, Any]:
     """What is printed: counts, faulty runs with what is wrong, and what could not be checked in how many."""
     node_types = find_node_types()
     runs = rows = 0

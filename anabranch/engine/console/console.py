@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol, TextIO
 
 import orjson
 
-from anabranch.engine.console.lines import Origin, Progress, prints_kept
+from anabranch.engine.console.lines import LineOrigin, Progress, prints_kept
 from anabranch.engine.rules.instants import to_iso
 from anabranch.errors import StoreUnavailable
 
@@ -274,7 +274,7 @@ class Console:
             await asyncio.gather(self._writing, return_exceptions=True)
 
     # -- what is said ---------------------------------------------------------------------
-    def take_line(self, origin: Origin, level: int, text: str) -> None:
+    def take_line(self, origin: LineOrigin, level: int, text: str) -> None:
         """Add a line; thread-safe. Cut at `LINE_CHARACTERS_MAX`."""
         known = self._runs.get(origin.instance_id)
         if level < self.level or self._loop is None or (known is not None and known.is_full):
@@ -314,13 +314,13 @@ class Console:
             self._is_due = True
             self._soon(self._begin_writing)
 
-    def take_beginning(self, origin: Origin) -> None:
+    def take_beginning(self, origin: LineOrigin) -> None:
         """Announce at once that a step has begun; nothing is stored."""
         for observer in self._observers:
             if observer.follows(origin.instance_id):
                 observer.step_began(origin.instance_id, (origin.node_id, origin.scope), origin.attempt)
 
-    def take_progress(self, origin: Origin, progress: Progress) -> None:
+    def take_progress(self, origin: LineOrigin, progress: Progress) -> None:
         """Keep the last progress of an attempt; thread-safe."""
         if self._loop is None:
             return

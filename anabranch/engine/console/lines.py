@@ -44,17 +44,17 @@ class Sink(Protocol):
     level: int
     """Lines below this level of `logging` are dropped."""
 
-    def take_line(self, origin: Origin, level: int, text: str) -> None:
+    def take_line(self, origin: LineOrigin, level: int, text: str) -> None:
         """Add a line; thread-safe."""
 
-    def take_beginning(self, origin: Origin) -> None:
+    def take_beginning(self, origin: LineOrigin) -> None:
         """A step begins; the log may record that later, or only its end. Call it on the event loop's thread."""
 
-    def take_progress(self, origin: Origin, progress: Progress) -> None:
+    def take_progress(self, origin: LineOrigin, progress: Progress) -> None:
         """Keep the current progress; thread-safe."""
 
 
-class Origin(Protocol):
+class LineOrigin(Protocol):
     """The attempt of an activation that a line comes from."""
 
     tenant_id: str
@@ -82,14 +82,14 @@ class Origin(Protocol):
         """Restart the heartbeat timeout; thread-safe."""
 
 
-present: ContextVar[Origin | None] = ContextVar("present_origin", default=None)
+present: ContextVar[LineOrigin | None] = ContextVar("present_origin", default=None)
 """The attempt whose code is running in this context."""
 
 
 class ActivationLog(logging.Logger):
     """A logger whose lines belong to an attempt, without its secrets; its handlers are those of its parent."""
 
-    def __init__(self, origin: Origin) -> None:
+    def __init__(self, origin: LineOrigin) -> None:
         console = origin.console
         super().__init__(_parent.name, logging.NOTSET if console is None else console.level)
         self.parent = _parent
@@ -149,7 +149,7 @@ def read_progress(done: float, total: float | None, text: str) -> Progress:
     return Progress(done, total, str(text)[:PROGRESS_CHARACTERS_MAX])
 
 
-def report_progress(origin: Origin, done: float, total: float | None, text: str) -> None:
+def report_progress(origin: LineOrigin, done: float, total: float | None, text: str) -> None:
     """Report the progress of an attempt. Raises ValueError."""
     progress = read_progress(done, total, text)
     origin.beat()

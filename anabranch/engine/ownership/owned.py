@@ -13,7 +13,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from anabranch.engine.options import EngineOptions
+from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.ownership.waiters import Waiters
 from anabranch.engine.ports import Clock, Loaded
 from anabranch.engine.queues import DelayQueue

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.log_pages import pages_of
-from anabranch.engine.options import EngineOptions
 from anabranch.engine.orchestrator import Orchestrator
 from anabranch.engine.ownership.owned import Adoption
 from anabranch.engine.plans import PlanCache

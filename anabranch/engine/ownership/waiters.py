@@ -26,7 +26,7 @@ class StartResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class OfferResult:
     """The result of a signal or cancel offered to an owned instance; `held` False: it is no longer owned."""
 
     held: bool
@@ -51,12 +51,12 @@ class Waiters:
     def __init__(self, created: asyncio.Future[StartResult] | None = None) -> None:
         self.created = created
         """The caller of the start, until the run is known to be stored."""
-        self.asked: list[tuple[Stimulus, asyncio.Future[Answer]]] = []
+        self.asked: list[tuple[Stimulus, asyncio.Future[OfferResult]]] = []
         """The callers of signals and cancels, each with its request."""
 
-    def ask(self, stimulus: Stimulus) -> asyncio.Future[Answer]:
+    def ask(self, stimulus: Stimulus) -> asyncio.Future[OfferResult]:
         """A future for the outcome of a stimulus that is about to be offered."""
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[OfferResult] = asyncio.get_running_loop().create_future()
         self.asked.append((stimulus, answer))
         return answer
 
@@ -83,7 +83,7 @@ class Waiters:
             elif not future.done():
                 status = pending.leased.state.status
                 future.set_result(
-                    Answer(held=True, status=status, delivered=decision.delivered, refused=decision.refused)
+                    OfferResult(held=True, status=status, delivered=decision.delivered, refused=decision.refused)
                 )
         self.asked = waiting
 
@@ -91,12 +91,12 @@ class Waiters:
         """Raise the refusal to the caller."""
         for asked, future in self.asked:
             if asked is stimulus and not future.done():
-                future.set_result(Answer(held=True, refused=code))
+                future.set_result(OfferResult(held=True, refused=code))
         self.asked = [(asked, future) for asked, future in self.asked if asked is not stimulus]
 
     def fail(self, instance_id: str) -> None:
         """Refer the remaining callers to the store."""
         for _, future in self.asked:
             if not future.done():
-                future.set_result(Answer(held=False))
+                future.set_result(OfferResult(held=False))
         self.tell_new_run(StoreUnavailable(f"run {instance_id}: stopped before its start was known to be stored"))

@@ -34,7 +34,7 @@ from anabranch.engine.rules.drawn.outcomes import (
 from anabranch.engine.rules.events import DEFAULT_HANDLE, TIMEOUT_HANDLE, EventType
 from anabranch.engine.rules.evolve import AnyState
 from anabranch.engine.rules.graph.plan import PlanNode
-from anabranch.engine.rules.payloads import RunCancelled
+from anabranch.engine.rules.payloads import RunCancelledPayload
 from anabranch.engine.rules.shared.decisions import (
     NOTHING,
     Decision,
@@ -77,7 +77,7 @@ from anabranch.engine.rules.values import NULL, Payload
 __all__ = ["NOTHING", "Decision", "decide"]
 
 
-class Readiness(Enum):
+class JoinDecision(Enum):
     """What a join does, given the verdicts of its incoming edges."""
 
     WAIT = "wait"
@@ -86,7 +86,7 @@ class Readiness(Enum):
 
 
 # Looked up once: a member of an enum costs ten times a global before Python 3.12, and these are read for every row.
-_WAIT, _DISPATCH, _SKIP = Readiness
+_WAIT, _DISPATCH, _SKIP = JoinDecision
 
 _NOTHING: dict[Any, Activation] = {}
 
@@ -137,7 +137,7 @@ def decide(
             case LogReloaded() | EvaluationDue():
                 _propagate(builder)
             case CancelRequested():
-                builder.end_instance(EventType.INSTANCE_CANCELLED, RunCancelled(stimulus.reason).payload)
+                builder.end_instance(EventType.INSTANCE_CANCELLED, RunCancelledPayload(stimulus.reason).payload)
             case PauseRequested():
                 suspend(builder, stimulus)
             case ResumeRequested():
@@ -321,7 +321,7 @@ def _concluded(builder: DrawnDecisionBuilder) -> Decision:
     return builder.build()
 
 
-def calculate_next_nodes(scope: Scope, ended: PlanNode) -> Iterator[tuple[PlanNode, Readiness]]:
+def calculate_next_nodes(scope: Scope, ended: PlanNode) -> Iterator[tuple[PlanNode, JoinDecision]]:
     """The targets of an ended node or region that are now decided, each once. Targets that still wait are left out."""
     if ended.region is not None and ended.region.body is not scope.body:
         targets = [edge.target for edge in ended.region.exits if edge.target is not None]
@@ -334,7 +334,7 @@ def calculate_next_nodes(scope: Scope, ended: PlanNode) -> Iterator[tuple[PlanNo
                 yield target, readiness
 
 
-def is_node_ready(scope: Scope, node: PlanNode) -> Readiness:
+def is_node_ready(scope: Scope, node: PlanNode) -> JoinDecision:
     """Apply the join mode. `all`: decided when every edge has a verdict, dispatched if one of them is live. `any`:
     dispatched by the first live edge."""
     live = scope.live.get(node.id, 0)

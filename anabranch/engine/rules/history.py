@@ -99,7 +99,7 @@ _ACTIVITY_OF_STEP = {
 
 
 @dataclass(slots=True, eq=False)
-class Activation:
+class ActivationView:
     """One node in one scope, or one step of a coded run. Times are milliseconds since the epoch."""
 
     node_id: str
@@ -201,7 +201,7 @@ class RunRecovered:
 
 
 Change: TypeAlias = (
-    Activation | RunCreated | SignalReceived | RunRecovered | RunSuspended | RunResumed | RunReopened | RunEnd
+    ActivationView | RunCreated | SignalReceived | RunRecovered | RunSuspended | RunResumed | RunReopened | RunEnd
 )
 """What an event changes for a reader of the log."""
 
@@ -233,13 +233,13 @@ class History:
         `left_out`: rows that reopenings of the run left out; they change nothing.
         """
         self._left_out = left_out
-        self.open: dict[tuple[str, str], Activation] = {}
+        self.open: dict[tuple[str, str], ActivationView] = {}
         self.status = _PENDING
         """As the log has it: whether a run is parked, only its row knows."""
         self.suspension: RunSuspended | None = None
         """Why it is SUSPENDED; None: it is not."""
         self._has_begun = False
-        self.left_open: list[Activation] = []
+        self.left_open: list[ActivationView] = []
         """Those that were open when the run ended."""
         self._times = dict(times or {})
         """When the rows were written that a step of a coded run may follow: its beginning has no row of its own."""
@@ -296,7 +296,7 @@ class History:
                 activation.attempt, activation.seq, activation.at = each.attempt, event.seq, event.created_at
         return said
 
-    def _moved(self, event: Event, type_: EventType) -> Activation | None:
+    def _moved(self, event: Event, type_: EventType) -> ActivationView | None:
         self._has_begun = True
         if self.suspension is None and (type_ is _DISPATCHED or self.status is _PENDING):
             self.status = _RUNNING
@@ -322,7 +322,7 @@ class History:
             self._attempt_over(activation, event, type_)
         return activation
 
-    def _opened(self, event: Event, type_: EventType) -> Activation:
+    def _opened(self, event: Event, type_: EventType) -> ActivationView:
         mark = event.mark
         began_at = event.created_at if type_ is _DISPATCHED else None
         if mark is not None and began_at is None:
@@ -331,7 +331,7 @@ class History:
         if event.scope != self._latest_scope:
             self._latest_scope = event.scope
             self._note_iteration(event.node_id, event.scope)
-        activation = Activation(event.node_id, event.scope, event.seq, began_at, mark)
+        activation = ActivationView(event.node_id, event.scope, event.seq, began_at, mark)
         activation.attempt_began_at = event.created_at if type_ is _WAITING else began_at
         activation.has_iterated = activation.place in self._iterated if self._iterated else False
         return activation
@@ -343,7 +343,7 @@ class History:
             if loop is not None and loop.node_id != node_id:  # the items of a mapped node are no exit of it
                 loop.has_iterated = True
 
-    def _waits(self, activation: Activation, event: Event) -> None:
+    def _waits(self, activation: ActivationView, event: Event) -> None:
         activation.status = _WAITS
         if event.payload.value:  # a reader may have left it out
             wait = read_wait(event.payload)
@@ -352,7 +352,7 @@ class History:
             if isinstance(wait, Wait):
                 activation.waits_for = wait
 
-    def _attempt_over(self, activation: Activation, event: Event, type_: EventType) -> None:
+    def _attempt_over(self, activation: ActivationView, event: Event, type_: EventType) -> None:
         if type_ is _SKIPPED:
             if activation.status is _RETRIES:
                 activation.attempt_began_at = None
@@ -380,16 +380,16 @@ def activations_of(
     iterated: frozenset[tuple[str, str]] = frozenset(),
     end: tuple[Status, int, int] | None = None,
     left_out: Ranges = NOTHING_LEFT_OUT,
-) -> list[Activation]:
+) -> list[ActivationView]:
     """The activations in some rows of a log, in the order of their first ones.
 
     `end`: the status of an ended run, the row that ended it, and when.
     """
     history = History(times=times, iterated=iterated, left_out=left_out)
-    found: dict[tuple[str, str], Activation] = {}
+    found: dict[tuple[str, str], ActivationView] = {}
     for event in events:
         change = history.take(event)
-        if isinstance(change, Activation):
+        if isinstance(change, ActivationView):
             found[change.place] = change
     if end is not None:
         history.end(*end)
@@ -417,7 +417,7 @@ def is_loop_opening(event_type: str) -> bool:
     return event_type == _LOOP_OPENED
 
 
-def value_left(activation: Activation) -> Any:
+def value_left(activation: ActivationView) -> Any:
     """What an ended activation leaves in the context: its output, the error that its `error` exit handles, or null."""
     if activation.status is _SUCCESS and activation.output is not None:
         return activation.output.value
@@ -469,7 +469,7 @@ class ActivationFilter:
             and (not self.statuses or (self.takes_open if ending is None else ending in self.ended_by))
         )
 
-    def takes(self, activation: Activation) -> bool:
+    def takes(self, activation: ActivationView) -> bool:
         """Whether it has one of the requested statuses."""
         return not self.statuses or activation.status in self.statuses
 

@@ -324,7 +324,7 @@ def handled_error(error: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class RunFailed:
+class RunFailedPayload:
     """A run failed (INSTANCE_FAILED)."""
 
     error: RunError
@@ -336,7 +336,7 @@ class RunFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class RunCancelled:
+class RunCancelledPayload:
     """A run was cancelled (INSTANCE_CANCELLED)."""
 
     reason: str

@@ -33,7 +33,7 @@ _CHUNK_BYTES = 262_144
 _LEVELS = frozenset({"log", "info", "warn", "error", "debug", "truncated"})
 
 
-class ChildEnded(Exception):
+class ChildProcessEnded(Exception):
     """The child hung up before it gave an answer."""
 
 
@@ -96,7 +96,7 @@ class Conversation:
             except ConnectionResetError:
                 part = b""
             if not part:
-                raise ChildEnded
+                raise ChildProcessEnded
             self._received += part
 
     async def _take(self, body: bytes) -> Mapping[str, Any] | None:

@@ -23,7 +23,7 @@ from anabranch.errors import NodeFailure
 from anabranch.handlers.sandbox.checker import Checker
 from anabranch.handlers.sandbox.code_jobs import CodeJob, CodeProblem, LogLine, unavailable
 from anabranch.handlers.sandbox.concurrency_limiter import ConcurrencyLimiter
-from anabranch.handlers.sandbox.conversation import ChildBroke, ChildEnded, Conversation, ValueUnfit
+from anabranch.handlers.sandbox.conversation import ChildBroke, ChildProcessEnded, Conversation, ValueUnfit
 from anabranch.handlers.sandbox.inside import sealed_wire as wire
 from anabranch.handlers.sandbox.pool import Child, Death, Pool
 from anabranch.handlers.sandbox.sealed_process import ForkServer, ForkServerLost
@@ -204,7 +204,7 @@ class Sandbox:
             raise _failure("VALUE_NOT_STORABLE", "ValueNotStorable", message) from None
         except ChildBroke as broke:
             raise _died(f"its process sent {broke}") from None
-        except ChildEnded:
+        except ChildProcessEnded:
             return None
 
 

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from anabranch.engine.rules.events import ELSE_HANDLE
 from anabranch.engine.rules.graph.node_types import DynamicHandles
-from anabranch.engine.rules.templates.budget import Work
+from anabranch.engine.rules.templates.budget import TemplateBudget
 from anabranch.engine.rules.templates.template import compile_template
 from anabranch.handlers.condition_fields import expect_expression
 from anabranch.handlers.config_fields import x_ui
@@ -40,7 +40,7 @@ class ConditionConfig(NodeConfig):
     )
 
 
-def evaluate(config: ConditionConfig, context: Mapping[str, Any], work: Work) -> tuple[Any, str]:
+def evaluate(config: ConditionConfig, context: Mapping[str, Any], work: TemplateBudget) -> tuple[Any, str]:
     """Evaluates no further than the first true expression: those behind it may need what is not there."""
     for branch in config.branches:
         expression = branch.expression
@@ -49,9 +49,9 @@ def evaluate(config: ConditionConfig, context: Mapping[str, Any], work: Work) ->
     return {"branch": ELSE_HANDLE}, ELSE_HANDLE
 
 
-def _holds(expression: str, context: Mapping[str, Any], work: Work) -> bool:
+def _holds(expression: str, context: Mapping[str, Any], work: TemplateBudget) -> bool:
     """Each expression has a budget of its own."""
-    own = Work()
+    own = TemplateBudget()
     try:
         return bool(compile_template(expression).resolve(context, own))
     finally:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from anabranch.engine.rules.events import DONE_HANDLE, LOOP_HANDLE
 from anabranch.engine.rules.graph.loop_config import BATCH_SIZE_MAX, CURSOR_POSITION
-from anabranch.engine.rules.templates.budget import Work
+from anabranch.engine.rules.templates.budget import TemplateBudget
 from anabranch.errors import NonRetryable
 from anabranch.handlers.config_fields import x_ui
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
@@ -33,7 +33,7 @@ class CursorConfig(NodeConfig):
     )
 
 
-def evaluate(config: CursorConfig, context: Mapping[str, Any], work: Work) -> tuple[Any, str]:
+def evaluate(config: CursorConfig, context: Mapping[str, Any], work: TemplateBudget) -> tuple[Any, str]:
     """The items after those that it has handed out in the passes so far; `done` with none once there are no more."""
     source = config.source
     if not isinstance(source, list):

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from anabranch.engine.rules.templates.budget import Work
+from anabranch.engine.rules.templates.budget import TemplateBudget
 from anabranch.handlers.config_fields import x_ui
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
 
@@ -43,7 +43,7 @@ class EndConfig(NodeConfig):
     )
 
 
-def evaluate(config: EndConfig, context: Mapping[str, Any], work: Work) -> tuple[Any, None]:
+def evaluate(config: EndConfig, context: Mapping[str, Any], work: TemplateBudget) -> tuple[Any, None]:
     """The entries as one object; of two with the same name, the later. The rules see to `name` and `terminate`."""
     collected = config.output_parameters or {}
     if isinstance(collected, list):

@@ -15,7 +15,7 @@ from anabranch.engine.rules.graph.loop_config import (
     batches_of,
     is_while,
 )
-from anabranch.engine.rules.templates.budget import Work
+from anabranch.engine.rules.templates.budget import TemplateBudget
 from anabranch.errors import NonRetryable
 from anabranch.handlers.condition_fields import expect_expression
 from anabranch.handlers.config_fields import x_ui
@@ -106,7 +106,7 @@ class LoopConfig(NodeConfig):
         return written
 
 
-def evaluate(config: LoopConfig, context: Mapping[str, Any], work: Work) -> tuple[Any, None]:
+def evaluate(config: LoopConfig, context: Mapping[str, Any], work: TemplateBudget) -> tuple[Any, None]:
     """The list to iterate over; null in `while`, whose condition the rules ask before each iteration."""
     if config.condition is not None:
         return None, None

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from anabranch.engine.rules.templates.budget import Work
+from anabranch.engine.rules.templates.budget import TemplateBudget
 from anabranch.handlers.config_fields import x_ui
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
 
@@ -21,7 +21,7 @@ class SetConfig(NodeConfig):
     )
 
 
-def evaluate(config: SetConfig, context: Mapping[str, Any], work: Work) -> tuple[Any, None]:
+def evaluate(config: SetConfig, context: Mapping[str, Any], work: TemplateBudget) -> tuple[Any, None]:
     """The object, its templates resolved."""
     return config.values, None
 

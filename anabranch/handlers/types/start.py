@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from anabranch.engine.rules.templates.budget import Work
+from anabranch.engine.rules.templates.budget import TemplateBudget
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
 
 
@@ -13,7 +13,7 @@ class StartConfig(NodeConfig):
     """Nothing to configure."""
 
 
-def evaluate(config: StartConfig, context: Mapping[str, Any], work: Work) -> tuple[Any, None]:
+def evaluate(config: StartConfig, context: Mapping[str, Any], work: TemplateBudget) -> tuple[Any, None]:
     """The input as the run received it."""
     return {"started": True, "inputReceived": context.get("input")}, None
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from anabranch.engine.rules.templates.budget import Work
+from anabranch.engine.rules.templates.budget import TemplateBudget
 from anabranch.errors import NonRetryable
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
 
@@ -19,7 +19,7 @@ class StopWithErrorConfig(NodeConfig):
     code: str = Field("STOPPED", pattern=r"^[A-Z][A-Z0-9_]{0,63}$", description="The error's code, in capital letters.")
 
 
-def evaluate(config: StopWithErrorConfig, context: Mapping[str, Any], work: Work) -> tuple[Any, None]:
+def evaluate(config: StopWithErrorConfig, context: Mapping[str, Any], work: TemplateBudget) -> tuple[Any, None]:
     """Raises NonRetryable: the node fails, and with it the run, unless its error is handled."""
     raise NonRetryable(config.message, code=config.code)
 

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from anabranch.engine.rules.events import ELSE_HANDLE
 from anabranch.engine.rules.graph.node_types import DynamicHandles
-from anabranch.engine.rules.templates.budget import Work
+from anabranch.engine.rules.templates.budget import TemplateBudget
 from anabranch.engine.rules.templates.operators import COMPARISONS
 from anabranch.handlers.config_fields import x_ui
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
@@ -38,7 +38,7 @@ class SwitchConfig(NodeConfig):
     )
 
 
-def evaluate(config: SwitchConfig, context: Mapping[str, Any], work: Work) -> tuple[Any, str]:
+def evaluate(config: SwitchConfig, context: Mapping[str, Any], work: TemplateBudget) -> tuple[Any, str]:
     """Equal is what `==` of templates calls equal: a text never equals a number."""
     equal = COMPARISONS["eq"]
     for case in config.cases:

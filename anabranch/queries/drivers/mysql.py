@@ -20,7 +20,7 @@ import orjson
 from anabranch.errors import NodeFailure
 from anabranch.queries.answers import Collector
 from anabranch.queries.drivers.memory import Memory
-from anabranch.queries.drivers.orders import Order, Target
+from anabranch.queries.drivers.orders import DatabaseTarget, Order
 from anabranch.queries.drivers.own import OWN_DATABASE, OWN_TABLES
 from anabranch.queries.drivers.serve import Send, Started
 from anabranch.queries.parameters import Bound, Document
@@ -67,7 +67,7 @@ _COLUMNS = re.compile(r"\([^)]*\)")
 class MysqlDriver:
     """A connection for each query; there is no cheap way to make a used one as new."""
 
-    def __init__(self, target: Target, memory: Memory) -> None:
+    def __init__(self, target: DatabaseTarget, memory: Memory) -> None:
         self._target = target
         self._memory = memory
 
@@ -137,7 +137,7 @@ def _refuse_own(connection: Any) -> None:
             raise source_refused(OWN_DATABASE)
 
 
-def _refuse_power(connection: Any, target: Target) -> None:
+def _refuse_power(connection: Any, target: DatabaseTarget) -> None:
     powers = [power for grant in _grants(connection) for power in powers_of(grant)]
     if powers:
         raise too_powerful(target.user, list(dict.fromkeys(powers)), _advice(target.database))

@@ -14,7 +14,7 @@ from anabranch.queries.parameters import Bound, Document
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class DatabaseTarget:
     """A database to connect to: a SQLite file (`path`), or a server."""
 
     path: str = ""

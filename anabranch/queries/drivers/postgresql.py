@@ -23,7 +23,7 @@ from psycopg.types.json import Jsonb
 from anabranch.errors import NodeFailure
 from anabranch.queries.answers import Collector
 from anabranch.queries.drivers.memory import Memory
-from anabranch.queries.drivers.orders import Order, Target
+from anabranch.queries.drivers.orders import DatabaseTarget, Order
 from anabranch.queries.drivers.own import OWN_DATABASE, OWN_TABLES
 from anabranch.queries.drivers.serve import Send, Started
 from anabranch.queries.parameters import Bound, Document
@@ -95,7 +95,7 @@ _NO_MEMORY = ("out of memory", "cannot allocate memory")
 class PostgresqlDriver:
     """A connection, for one query after the other of one source."""
 
-    def __init__(self, target: Target, memory: Memory, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, target: DatabaseTarget, memory: Memory, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._target = target
         self._memory = memory
         self._clock = clock
@@ -286,7 +286,7 @@ def _advice(database: str) -> str:
     )
 
 
-def _connect(target: Target) -> psycopg.Connection[tuple[Any, ...]]:
+def _connect(target: DatabaseTarget) -> psycopg.Connection[tuple[Any, ...]]:
     is_local = target.socket_directory is not None
     return psycopg.connect(
         # The name for TLS, the checked addresses for the connection: nothing is resolved a second time.

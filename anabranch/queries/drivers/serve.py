@@ -19,7 +19,7 @@ import orjson
 from anabranch.errors import NodeFailure
 from anabranch.queries.drivers.driver_wire import HEAD, Kind, frame
 from anabranch.queries.drivers.memory import ProcessMemory
-from anabranch.queries.drivers.orders import Order, Target, value_of_json
+from anabranch.queries.drivers.orders import DatabaseTarget, Order, value_of_json
 from anabranch.queries.query_faults import failed, failure_as_json, out_of_memory
 
 # 1 MiB that is let go when memory runs out, so that there is some to say so with.
@@ -54,20 +54,20 @@ class Driver(Protocol):
 def serve(connection: int, lifeline: int, kind: str) -> None:
     """Answer orders until the service closes the socket."""
     _end_with(lifeline)
-    line = _Line(socket.socket(fileno=connection))
+    line = _OrderLine(socket.socket(fileno=connection))
     module, name = _DRIVERS[kind]
     make = getattr(import_module(module), name)
     memory = ProcessMemory()
     memory.limit_connecting()
     _, target = line.receive()
-    driver = make(Target(**orjson.loads(target)), memory)
+    driver = make(DatabaseTarget(**orjson.loads(target)), memory)
     while True:
         order, body = line.receive()
         if not _answer(line, driver, order, body):
             return
 
 
-def _answer(line: _Line, driver: Driver, kind: Kind, body: bytes) -> bool:
+def _answer(line: _OrderLine, driver: Driver, kind: Kind, body: bytes) -> bool:
     """Carry out one order; False if this process should not take another."""
     # Mapped, not touched: it counts against the limit, and costs nothing.
     reserve = mmap.mmap(-1, _RESERVE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -109,7 +109,7 @@ def _end_with(lifeline: int) -> None:
         os._exit(0)
 
 
-class _Line:
+class _OrderLine:
     """The connection to the service."""
 
     def __init__(self, connection: socket.socket) -> None:

@@ -20,7 +20,7 @@ import orjson
 from anabranch.errors import NodeFailure
 from anabranch.queries.answers import Collector
 from anabranch.queries.drivers.memory import TEMPORARY_FILE_BYTES, Memory, limit_files
-from anabranch.queries.drivers.orders import Order, Target
+from anabranch.queries.drivers.orders import DatabaseTarget, Order
 from anabranch.queries.drivers.own import OWN_DATABASE, OWN_TABLES
 from anabranch.queries.drivers.serve import Send, Started
 from anabranch.queries.parameters import Bound, Document
@@ -55,7 +55,7 @@ _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN, sq
 class SqliteDriver:
     """Opens the file for each query: that costs less than making sure of an open one."""
 
-    def __init__(self, target: Target, memory: Memory) -> None:
+    def __init__(self, target: DatabaseTarget, memory: Memory) -> None:
         self._path = target.path
         self._timeout_ms = target.connect_timeout_ms
         self._deadline = float("inf")

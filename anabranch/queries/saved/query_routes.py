@@ -20,8 +20,8 @@ from anabranch.errors import (
 from anabranch.keys.access import Role
 from anabranch.queries.saved.saved_queries import query_as_json, saved_source_as_json, source_as_json
 from anabranch.rest.lists import page_by_name
-from anabranch.rest.models.base import Answer, Form, Name
-from anabranch.rest.routes.route import Call, Checked, Reply, data_route
+from anabranch.rest.models.base import Form, Name, ResponseModel
+from anabranch.rest.routes.route import Checked, Reply, RouteCall, data_route
 
 
 class SourceForm(Form):
@@ -42,7 +42,7 @@ class QueryForm(Form):
     timeout: str | int | None = None
 
 
-class SourceSummary(Answer):
+class SourceSummary(ResponseModel):
     """A data source; its URL never comes back."""
 
     dataSourceID: str
@@ -53,7 +53,7 @@ class SourceSummary(Answer):
     updatedAt: AwareDatetime
 
 
-class SourceWarning(Answer):
+class SourceWarning(ResponseModel):
     """What could not be found out about a data source."""
 
     code: str
@@ -61,13 +61,13 @@ class SourceWarning(Answer):
     message: str
 
 
-class SavedSource(SourceSummary):
+class SavedSourceModel(SourceSummary):
     """A data source that was saved; one that could not be reached has a warning."""
 
     warnings: list[SourceWarning]
 
 
-class QuerySummary(Answer):
+class QuerySummary(ResponseModel):
     """A saved query."""
 
     dataQueryID: str
@@ -81,39 +81,39 @@ class QuerySummary(Answer):
     updatedAt: AwareDatetime
 
 
-class SourceList(Answer):
+class SourceList(ResponseModel):
     """All data sources of the tenant."""
 
     items: list[SourceSummary]
     nextCursor: str | None
 
 
-class QueryList(Answer):
+class QueryList(ResponseModel):
     """All saved queries of the tenant."""
 
     items: list[QuerySummary]
     nextCursor: str | None
 
 
-async def list_sources(call: Call) -> Reply:
+async def list_sources(call: RouteCall) -> Reply:
     """By name, without their URLs."""
     found = await call.services.data.list_sources(tenant_id=call.tenant_id)
     return Reply(page_by_name([source_as_json(each) for each in found], call.query, "data-sources"))
 
 
-async def create_source(call: Call) -> Reply:
+async def create_source(call: RouteCall) -> Reply:
     """The URL is kept sealed where it holds a password, and never comes back."""
     made = await call.services.data.create_source(call.body, tenant_id=call.tenant_id, actor=call.actor)
     location = f"/v1/data-sources/{made.source.data_source_id}"
     return Reply(saved_source_as_json(made), 201, {"Location": location})
 
 
-async def get_source(call: Call) -> Reply:
+async def get_source(call: RouteCall) -> Reply:
     """`{source}` is an id or a name."""
     return Reply(source_as_json(await call.services.data.get_source(call.path["source"], tenant_id=call.tenant_id)))
 
 
-async def update_source(call: Call) -> Reply:
+async def update_source(call: RouteCall) -> Reply:
     """Its queries run on the new URL from their next execution on."""
     saved = await call.services.data.update_source(
         call.path["source"], call.body, tenant_id=call.tenant_id, actor=call.actor
@@ -121,30 +121,30 @@ async def update_source(call: Call) -> Reply:
     return Reply(saved_source_as_json(saved))
 
 
-async def delete_source(call: Call) -> Reply:
+async def delete_source(call: RouteCall) -> Reply:
     """409 while queries name it."""
     await call.services.data.delete_source(call.path["source"], tenant_id=call.tenant_id, actor=call.actor)
     return Reply(status=204)
 
 
-async def list_queries(call: Call) -> Reply:
+async def list_queries(call: RouteCall) -> Reply:
     """By name, with their SQL."""
     found = await call.services.data.list_queries(tenant_id=call.tenant_id)
     return Reply(page_by_name([query_as_json(each) for each in found], call.query, "data-queries"))
 
 
-async def create_query(call: Call) -> Reply:
+async def create_query(call: RouteCall) -> Reply:
     """One statement; parameters are written `:name` in it."""
     made = await call.services.data.create_query(call.body, tenant_id=call.tenant_id, actor=call.actor)
     return Reply(query_as_json(made), 201, {"Location": f"/v1/data-queries/{made.data_query_id}"})
 
 
-async def get_query(call: Call) -> Reply:
+async def get_query(call: RouteCall) -> Reply:
     """`{query}` is an id or a name."""
     return Reply(query_as_json(await call.services.data.get_query(call.path["query"], tenant_id=call.tenant_id)))
 
 
-async def update_query(call: Call) -> Reply:
+async def update_query(call: RouteCall) -> Reply:
     """Replaced as a whole; runs that come to it later run the new one."""
     saved = await call.services.data.update_query(
         call.path["query"], call.body, tenant_id=call.tenant_id, actor=call.actor
@@ -152,7 +152,7 @@ async def update_query(call: Call) -> Reply:
     return Reply(query_as_json(saved))
 
 
-async def delete_query(call: Call) -> Reply:
+async def delete_query(call: RouteCall) -> Reply:
     """Nodes that name it fail with QUERY_NOT_FOUND from then on."""
     await call.services.data.delete_query(call.path["query"], tenant_id=call.tenant_id, actor=call.actor)
     return Reply(status=204)
@@ -174,7 +174,7 @@ ROUTES = (
         create_source,
         "Save a data source.",
         Role.ADMIN,
-        {201: SavedSource},
+        {201: SavedSourceModel},
         *_SOURCE_REFUSALS,
         body=Checked(SourceForm),
     ),
@@ -193,7 +193,7 @@ ROUTES = (
         update_source,
         "Replace a data source.",
         Role.ADMIN,
-        {200: SavedSource},
+        {200: SavedSourceModel},
         NotFound,
         *_SOURCE_REFUSALS,
         body=Checked(SourceForm),

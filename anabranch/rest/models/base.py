@@ -73,7 +73,7 @@ Key = Annotated[str, Field(min_length=1, max_length=255)]
 Name = Annotated[str, Field(min_length=1, max_length=64)]
 
 
-class Request(BaseModel):
+class RequestModel(BaseModel):
     """Base of requests: JSON types are not converted, unknown fields are rejected."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -99,13 +99,13 @@ class Form(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Answer(BaseModel):
+class ResponseModel(BaseModel):
     """Base of responses."""
 
     model_config = ConfigDict(extra="allow")
 
 
-class OpenAnswer(Answer):
+class OpenResponseModel(ResponseModel):
     """Base of models with further fields: those of documents, or of a widget's type."""
 
 

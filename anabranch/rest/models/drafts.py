@@ -7,12 +7,12 @@ from typing import Any
 
 from pydantic import AwareDatetime, Field, RootModel
 
-from anabranch.rest.models.base import Answer, Request
+from anabranch.rest.models.base import RequestModel, ResponseModel
 from anabranch.rest.models.workflow_forms import SavedWorkflow
 from anabranch.run_requests import WHOLE_NUMBER_MAX
 
 
-class SaveDraft(Request):
+class SaveDraft(RequestModel):
     """The document of a draft as it is now; it may be an invalid workflow."""
 
     document: dict[str, Any] = Field(description="At most 4 MB; comes back as it was sent, byte for byte.")
@@ -30,18 +30,18 @@ class NewDraft(SaveDraft):
     workflow: str | None = Field(None, min_length=1, description="Id or name; null: a new workflow.")
 
 
-class Pin(Request):
+class PinModel(RequestModel):
     """The output of a node in test runs, without executing it."""
 
     output: Any = Field(description="Any JSON value of at most 1 MB.")
     handle: str | None = Field(None, description="The handle that it leaves by; null: its ordinary one.")
 
 
-class Pins(RootModel[dict[str, Pin]]):
+class PinsModel(RootModel[dict[str, PinModel]]):
     """Pins by node id."""
 
 
-class DraftSummary(Answer):
+class DraftSummary(ResponseModel):
     """A draft without its document."""
 
     draftID: str
@@ -54,13 +54,13 @@ class DraftSummary(Answer):
     updatedBy: str = Field(description="The id of a key.")
 
 
-class Draft(DraftSummary):
+class DraftModel(DraftSummary):
     """A draft with its document, as it was sent."""
 
     document: dict[str, Any]
 
 
-class DraftList(Answer):
+class DraftList(ResponseModel):
     """A page of drafts."""
 
     items: list[DraftSummary]

@@ -7,19 +7,19 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from anabranch.rest.models.base import Answer, Request
-from anabranch.rest.models.drafts import Pin
+from anabranch.rest.models.base import RequestModel, ResponseModel
+from anabranch.rest.models.drafts import PinModel
 from anabranch.service.preview import ITEMS_MAX
 
 
-class PreviewItem(Request):
+class PreviewItem(RequestModel):
     """A template with an id for its result."""
 
     id: str = Field(max_length=255)
     template: str
 
 
-class PreviewPlace(Request):
+class PreviewPlace(RequestModel):
     """A node of a run."""
 
     instanceID: str
@@ -29,13 +29,13 @@ class PreviewPlace(Request):
     scope: str | None = Field(None, description="The iteration; null: that of the node's first activation.")
 
 
-class PreviewRequest(Request):
+class PreviewRequest(RequestModel):
     """Templates, and the context that they are evaluated in: `ctx`, or `at` a node of a run, or none."""
 
     items: list[PreviewItem] = Field(max_length=ITEMS_MAX)
     ctx: dict[str, Any] | None = None
     at: PreviewPlace | None = None
-    pins: dict[str, Pin] | None = Field(
+    pins: dict[str, PinModel] | None = Field(
         None, description="Outputs by node id, which stand before what the context has."
     )
 
@@ -46,7 +46,7 @@ class PreviewRequest(Request):
         return self
 
 
-class PreviewError(Answer):
+class PreviewError(ResponseModel):
     """Why a template has no value."""
 
     code: str
@@ -55,7 +55,7 @@ class PreviewError(Answer):
     end: int
 
 
-class PreviewedItem(Answer):
+class PreviewedItem(ResponseModel):
     """The result of a template: `value` and `bytes`, or `error`."""
 
     id: str
@@ -64,7 +64,7 @@ class PreviewedItem(Answer):
     error: PreviewError | None = None
 
 
-class PreviewAnswer(Answer):
+class PreviewAnswer(ResponseModel):
     """The items, in the order in which they were sent."""
 
     items: list[PreviewedItem]

@@ -11,8 +11,8 @@ from pydantic import AwareDatetime, BeforeValidator, Field, WithJsonSchema
 from anabranch.engine.rules.duration import parse_duration
 from anabranch.engine.rules.events import Status, SuspendReason
 from anabranch.engine.rules.repair.fork_plan import Because
-from anabranch.rest.models.base import Answer, Request
-from anabranch.rest.models.run_forms import RunState
+from anabranch.rest.models.base import RequestModel, ResponseModel
+from anabranch.rest.models.run_forms import RunStateModel
 from anabranch.run_requests import WHOLE_NUMBER_MAX
 
 
@@ -48,7 +48,7 @@ StatusName = Annotated[Status, BeforeValidator(_status)]
 ReasonName = Annotated[SuspendReason, BeforeValidator(_reason)]
 
 
-class Retry(Request):
+class Retry(RequestModel):
     """How a run is retried."""
 
     reason: str | None = Field(None, description="Kept in the log.")
@@ -61,14 +61,14 @@ class Retry(Request):
     dryRun: bool = Field(False, description="Say what would happen, and do nothing.")
 
 
-class Place(Request):
+class PlaceModel(RequestModel):
     """A node, in one scope or in all of them."""
 
     nodeID: str
     scope: str | None = None
 
 
-class ForkAt(Request):
+class ForkAt(RequestModel):
     """Where a fork begins: after a row, or at a node or step that runs again."""
 
     seq: int | None = Field(None, ge=1)
@@ -76,7 +76,7 @@ class ForkAt(Request):
     scope: str | None = Field(None, description="Of the node; without it all of its activations.")
 
 
-class Fork(Request):
+class Fork(RequestModel):
     """What a fork follows, and what it reuses of the run."""
 
     at: ForkAt | None = Field(None, description="Without it all is reused that has ended.")
@@ -84,14 +84,14 @@ class Fork(Request):
     graph: dict[str, Any] | None = Field(None, description="A definition that is not saved: the fork is a test run.")
     input: Any = Field(None, description="Instead of the run's own input.")
     renames: dict[str, str] = Field(default_factory=dict, description="Old ids of nodes by their new ones.")
-    redo: list[Place] = Field(default_factory=list, description="These run again, too.")
+    redo: list[PlaceModel] = Field(default_factory=list, description="These run again, too.")
     redoFailed: bool = Field(False, description="Failures that the graph handled are not reused.")
     signals: Literal["prefix", "none"] = Field("prefix", description="Do signals that nothing has taken go along?")
     ifPlan: str | None = Field(None, max_length=64, description="Only if the plan has this digest.")
     dryRun: bool = Field(False, description="Answer with the plan, and start nothing.")
 
 
-class Reused(Answer):
+class Reused(ResponseModel):
     """An activation whose outcome is reused."""
 
     nodeID: str
@@ -99,7 +99,7 @@ class Reused(Answer):
     seq: int = Field(description="The row of the outcome, in the log of the recorded run.")
 
 
-class ForkRuns(Answer):
+class ForkRuns(ResponseModel):
     """An activation that the fork executes first."""
 
     nodeID: str
@@ -111,7 +111,7 @@ class ForkRuns(Answer):
     after: Any = None
 
 
-class Undecided(Answer):
+class Undecided(ResponseModel):
     """An activation behind those that run: what comes of them decides."""
 
     nodeID: str
@@ -119,7 +119,7 @@ class Undecided(Answer):
     effect: Effect
 
 
-class Dropped(Answer):
+class Dropped(ResponseModel):
     """An activation that was done before and is no part of the fork."""
 
     nodeID: str
@@ -127,14 +127,14 @@ class Dropped(Answer):
     because: Literal["NODE_REMOVED", "NOT_REACHED"]
 
 
-class ForkSignals(Answer):
+class ForkSignals(ResponseModel):
     """Signals that nothing had taken by the cut."""
 
     copied: int
     left: int
 
 
-class ForkPlan(Answer):
+class ForkPlanModel(ResponseModel):
     """What a fork would reuse and run."""
 
     plan: str = Field(description="A digest; give it as `ifPlan`.")
@@ -154,13 +154,13 @@ class ForkPlan(Answer):
     )
 
 
-class Forked(RunState):
+class Forked(RunStateModel):
     """A fork that was started."""
 
     plan: str
 
 
-class BulkFilter(Request):
+class BulkFilter(RequestModel):
     """Which runs are meant: those that meet every condition. At least one is named."""
 
     workflow: str | None = Field(None, description="Name or id.")
@@ -182,7 +182,7 @@ class BulkFilter(Request):
     )
 
 
-class Bulk(Request):
+class Bulk(RequestModel):
     """An action on many runs."""
 
     action: Literal["retry", "cancel", "rerun", "resume", "signal"]
@@ -195,21 +195,21 @@ class Bulk(Request):
     dryRun: bool = Field(False, description="Go through the runs, and do nothing to them.")
 
 
-class StartedBulk(Answer):
+class StartedBulk(ResponseModel):
     """A bulk run that was started."""
 
     bulkID: str
     status: Status
 
 
-class BulkRefusal(Answer):
+class BulkRefusal(ResponseModel):
     """A run that nothing was done to."""
 
     instanceID: str
     code: str
 
 
-class BulkProgress(Answer):
+class BulkProgress(ResponseModel):
     """How far a bulk run is. It is a run itself: cancelling it stops it after its page of 100 runs."""
 
     bulkID: str
@@ -224,7 +224,7 @@ class BulkProgress(Answer):
     error: Any = None
 
 
-class Redone(Answer):
+class RedoneModel(ResponseModel):
     """An activation that is tried again; of a workflow function the `nodeID` is empty."""
 
     nodeID: str
@@ -232,19 +232,19 @@ class Redone(Answer):
     attempt: int = Field(description="The next attempt.")
 
 
-class RetriedChild(Answer):
+class RetriedChild(ResponseModel):
     """A run below that goes on, too."""
 
     instanceID: str
     generation: int
-    redo: list[Redone]
+    redo: list[RedoneModel]
 
 
-class Retried(RunState):
+class Retried(RunStateModel):
     """What goes on after a retry, or would."""
 
     generation: int = Field(description="How often the run was reopened, with this time.")
-    redo: list[Redone]
+    redo: list[RedoneModel]
     children: list[RetriedChild]
     deadlineAt: AwareDatetime | None
     warnings: list[str] = Field(description="What is executed again besides: its handler was told to stop.")

@@ -13,18 +13,18 @@ from anabranch.engine.rules.history import ActivationStatus
 from anabranch.rest.models.base import (
     LIMIT_DEFAULT,
     ROWS_LIMIT_MAX,
-    Answer,
     DayOrInstant,
     Instant,
     Key,
-    OpenAnswer,
+    OpenResponseModel,
     Page,
     Query,
-    Request,
+    RequestModel,
+    ResponseModel,
     Waiting,
 )
-from anabranch.rest.models.drafts import Pin
-from anabranch.rest.models.workflow_forms import Graph
+from anabranch.rest.models.drafts import PinModel
+from anabranch.rest.models.workflow_forms import GraphModel
 from anabranch.run_requests import WHOLE_NUMBER_MAX
 
 # 256 characters: a dozen loops inside each other. Two scopes and a node id fit into the 8 KB of a request's first line,
@@ -138,7 +138,7 @@ class WidgetQuery(Waiting):
     config: str | None = Field(None, description="A JSON object: path, columns, x, series, format.")
 
 
-class StartRun(Request):
+class StartRun(RequestModel):
     """What a run is started with."""
 
     input: Any = Field(default_factory=dict, description="Any JSON value of at most 1 MB.")
@@ -149,14 +149,14 @@ class StartRun(Request):
     deadlineAt: Instant | None = None
 
 
-class Rerun(Request):
+class Rerun(RequestModel):
     """What a run is repeated with."""
 
     input: Any = Field(None, description="Instead of the run's own input.")
     version: int | None = Field(None, ge=1, le=WHOLE_NUMBER_MAX, description="Instead of the run's own version.")
 
 
-class TestRunOrigin(Request):
+class TestRunOrigin(RequestModel):
     """A run and one of its nodes that a test run continues from."""
 
     __test__ = False
@@ -168,14 +168,14 @@ class TestRunOrigin(Request):
     )
 
 
-class StartTestRun(Graph):
+class StartTestRun(GraphModel):
     """An unsaved graph, the input of its test run, and how this differs from a run of the graph."""
 
     input: Any = Field(
         default_factory=dict,
         description="Any JSON value of at most 1 MB; with `from` that of the other run, if it is not given.",
     )
-    pins: dict[str, Pin] | None = Field(
+    pins: dict[str, PinModel] | None = Field(
         None, description="Outputs by node id; these nodes are not executed, in no iteration."
     )
     until: str | None = Field(None, description="The id of a node: only it and what leads to it are run.")
@@ -184,29 +184,29 @@ class StartTestRun(Graph):
     )
 
 
-class CancelRun(Request):
+class CancelRun(RequestModel):
     """Why a run is cancelled."""
 
     reason: str = Field("cancelled over REST", max_length=4_096)
 
 
-class RunState(Answer):
+class RunStateModel(ResponseModel):
     """A run and its status."""
 
     instanceID: str
     status: Status
 
 
-class StartedRun(RunState):
+class StartedRunModel(RunStateModel):
     """A run that was started; output and error only where its end was waited for, and null while it is open."""
 
-    newest: RunState | None = Field(None, description="Of a repeated key: the newest re-run of that first run.")
+    newest: RunStateModel | None = Field(None, description="Of a repeated key: the newest re-run of that first run.")
 
     output: Any = None
     error: Any = None
 
 
-class StartedTestRun(Answer):
+class StartedTestRun(ResponseModel):
     """A test run that was started; the further fields only where its end was waited for."""
 
     instanceID: str
@@ -215,7 +215,7 @@ class StartedTestRun(Answer):
     error: Any = None
 
 
-class PausedBy(Answer):
+class PausedBy(ResponseModel):
     """What is paused so that a run stands still."""
 
     kind: Literal["workflow", "tenant"]
@@ -223,7 +223,7 @@ class PausedBy(Answer):
     since: AwareDatetime
 
 
-class RunSummary(Answer):
+class RunSummary(ResponseModel):
     """A run in a list."""
 
     instanceID: str
@@ -252,7 +252,7 @@ class RunSummary(Answer):
     completedAt: AwareDatetime | None
 
 
-class RunFailure(Answer):
+class RunFailure(ResponseModel):
     """Why a run failed."""
 
     code: str
@@ -266,7 +266,7 @@ class ListedRun(RunSummary):
     error: RunFailure | None
 
 
-class WaitsFor(Answer):
+class WaitsFor(ResponseModel):
     """What an activation waits for; of the further fields those that belong to the kind."""
 
     kind: Literal["timer", "signal", "child"]
@@ -277,7 +277,7 @@ class WaitsFor(Answer):
     childID: str | None = Field(None, description="The run.")
 
 
-class RunGraph(Answer):
+class RunGraph(ResponseModel):
     """The graph that a run follows: as it was drawn, or as a coded run has traced it."""
 
     instanceID: str
@@ -296,7 +296,7 @@ class RunGraph(Answer):
     until: str | None = Field(description="Of a test run: the node that it ended with.")
 
 
-class Progress(Answer):
+class ProgressModel(ResponseModel):
     """How far an attempt was last, in its own words."""
 
     done: float
@@ -305,7 +305,7 @@ class Progress(Answer):
     at: AwareDatetime
 
 
-class NodeState(Answer):
+class NodeState(ResponseModel):
     """An activation of a node."""
 
     nodeID: str
@@ -319,24 +319,24 @@ class NodeState(Answer):
     at: AwareDatetime = Field(description="When its latest event was written.")
     handles: list[str] | None = Field(description="Its live exits; null while it has not ended.")
     waitsFor: WaitsFor | None = Field(description="What it waits for, while it is waiting or retrying.")
-    progress: Progress | None = Field(None, description="What its attempt has told last.")
+    progress: ProgressModel | None = Field(None, description="What its attempt has told last.")
 
 
-class Step(NodeState):
+class StepModel(NodeState):
     """An activation with its output, unless these were left out."""
 
     output: Any = None
     seq: int
 
 
-class FirstError(Answer):
+class FirstError(ResponseModel):
     """The first failure of a node."""
 
     scope: str
     seq: int
 
 
-class NodeTotals(Answer):
+class NodeTotals(ResponseModel):
     """Totals of a node's activations."""
 
     nodeID: str
@@ -345,7 +345,7 @@ class NodeTotals(Answer):
     busyMs: int = Field(description="How long its attempts executed, together; what executes now is not counted yet.")
 
 
-class LoopTotals(Answer):
+class LoopTotals(ResponseModel):
     """Totals of a loop."""
 
     nodeID: str
@@ -354,7 +354,7 @@ class LoopTotals(Answer):
     failed: int
 
 
-class Totals(RunState):
+class Totals(RunStateModel):
     """The first screen of a run, however large it is."""
 
     seq: int = Field(description="As of this event.")
@@ -363,7 +363,7 @@ class Totals(RunState):
     loopsOmitted: bool
 
 
-class Iteration(Answer):
+class Iteration(ResponseModel):
     """One iteration of a loop."""
 
     index: int
@@ -375,14 +375,14 @@ class Iteration(Answer):
     error: Any
 
 
-class IterationPage(Answer):
+class IterationPage(ResponseModel):
     """A page of iterations, by index."""
 
     items: list[Iteration]
     nextCursor: str | None
 
 
-class TracedNode(Answer):
+class TracedNode(ResponseModel):
     """A step in the graph of a coded run, or where the body began, or where branches met."""
 
     id: str
@@ -391,21 +391,21 @@ class TracedNode(Answer):
     type: str
 
 
-class TracedEdge(Answer):
+class TracedEdge(ResponseModel):
     """What followed from what."""
 
     upstreamNodeID: str
     downstreamNodeID: str
 
 
-class TracedGraph(Answer):
+class TracedGraph(ResponseModel):
     """The graph that a coded run has traced so far; its first 1,000 steps."""
 
     nodes: list[TracedNode]
     edges: list[TracedEdge]
 
 
-class Suspended(Answer):
+class SuspendedModel(ResponseModel):
     """Why a run stands still."""
 
     reason: SuspendReason
@@ -421,12 +421,12 @@ class Run(RunSummary):
     output: Any
     error: Any
     note: Any
-    suspended: Suspended | None = Field(None, description="Why it is SUSPENDED, and since when.")
+    suspended: SuspendedModel | None = Field(None, description="Why it is SUSPENDED, and since when.")
     nodes: list[NodeState]
     graph: TracedGraph | None = Field(None, description="Of coded runs only.")
 
 
-class LogEntry(Answer):
+class LogEntry(ResponseModel):
     """An event of a run's log."""
 
     seq: int
@@ -445,7 +445,7 @@ class LogEntry(Answer):
     )
 
 
-class RunHistory(Answer):
+class RunHistory(ResponseModel):
     """What the log of a run is read with elsewhere."""
 
     run: RunSummary
@@ -472,7 +472,7 @@ class ConsoleQuery(Page):
     )
 
 
-class ConsoleLine(Answer):
+class ConsoleLine(ResponseModel):
     """A line that the code of a run has said."""
 
     number: int = Field(description="Ascends with the lines of a run.")
@@ -484,48 +484,48 @@ class ConsoleLine(Answer):
     text: str
 
 
-class ConsolePage(Answer):
+class ConsolePage(ResponseModel):
     """A page of what the code of a run has said."""
 
     items: list[ConsoleLine]
     nextCursor: str | None
 
 
-class RunList(Answer):
+class RunList(ResponseModel):
     """A page of runs, newest first."""
 
     items: list[ListedRun]
     nextCursor: str | None
 
 
-class LogPage(Answer):
+class LogPage(ResponseModel):
     """A page of a log."""
 
     items: list[LogEntry]
     nextCursor: str | None
 
 
-class StepPage(Answer):
+class StepPage(ResponseModel):
     """A page of activations."""
 
-    items: list[Step]
+    items: list[StepModel]
     nextCursor: str | None
 
 
-class AsOf(Request):
+class AsOf(RequestModel):
     """Which part of a run's state is asked for."""
 
     scope: str | None = Field(None, description="Only the activations and edges of this scope, and what it sees.")
     path: str | None = Field(None, min_length=1, description="The value of the context there, whole: `orders.0.total`.")
 
 
-class InScope(Request):
+class InScope(RequestModel):
     """Which activation of a node is asked about."""
 
     scope: str = Field("", description='The path of loop iterations, `each[3]`; "" at the root.')
 
 
-class NodeAsOf(Answer):
+class NodeAsOf(ResponseModel):
     """An activation as of a row."""
 
     nodeID: str
@@ -536,7 +536,7 @@ class NodeAsOf(Answer):
     handles: list[str] = Field(description="Its live exits, once it has ended.")
 
 
-class EdgeAsOf(Answer):
+class EdgeAsOf(ResponseModel):
     """An edge as of a row."""
 
     edgeID: str = Field(description="The edge's id, or its JSON pointer in the definition.")
@@ -544,7 +544,7 @@ class EdgeAsOf(Answer):
     verdict: Literal["open", "live", "dead"]
 
 
-class RunAsOf(Answer):
+class RunAsOfModel(ResponseModel):
     """A run as of a row of its log."""
 
     instanceID: str
@@ -560,7 +560,7 @@ class RunAsOf(Answer):
     ctx: Any = Field(description="What a node of the scope would see; values over 64 kB as `{truncated, bytes}`.")
 
 
-class Why(Answer):
+class Why(ResponseModel):
     """Why a run is where it is."""
 
     instanceID: str
@@ -580,13 +580,13 @@ class WhyNode(Why):
     edges: list[dict[str, Any]]
 
 
-class Delivered(Answer):
+class Delivered(ResponseModel):
     """The result of a signal."""
 
     delivered: bool
 
 
-class Widget(OpenAnswer):
+class Widget(OpenResponseModel):
     """A run's output, shaped."""
 
     instanceID: str

@@ -8,10 +8,10 @@ from typing import Any, Literal
 from pydantic import Field
 
 from anabranch.keys.access import Role
-from anabranch.rest.models.base import Answer, OpenAnswer
+from anabranch.rest.models.base import OpenResponseModel, ResponseModel
 
 
-class Handle(Answer):
+class Handle(ResponseModel):
     """A handle of a node type."""
 
     id: str
@@ -21,7 +21,7 @@ class Handle(Answer):
     )
 
 
-class DynamicHandles(Answer):
+class DynamicHandlesModel(ResponseModel):
     """Handles that a node's config lists."""
 
     items: str = Field(description="JSON pointer of the list, inside the config.")
@@ -29,7 +29,7 @@ class DynamicHandles(Answer):
     before: str = Field(description="The handle that they stand before.")
 
 
-class NodeTypeSummary(Answer):
+class NodeTypeSummary(ResponseModel):
     """A node type, with all that an editor needs to draw it and its form."""
 
     name: str
@@ -39,7 +39,7 @@ class NodeTypeSummary(Answer):
     description: str
     docs: str | None = Field(description="The section of docs/nodes.md.")
     handles: list[Handle] = Field(description="Those of an empty config.")
-    dynamicHandles: DynamicHandles | None
+    dynamicHandles: DynamicHandlesModel | None
     handlesComputed: bool = Field(description="A function gives the handles of a config: POST /v1/validate tells them.")
     configSchema: dict[str, Any] = Field(description="JSON Schema; `x-ui` says what a form needs besides.")
     sideEffects: Literal["none", "external", "unknown"]
@@ -48,7 +48,7 @@ class NodeTypeSummary(Answer):
     mappable: bool = Field(description="May a node of the type have `forEach`?")
 
 
-class NodeTypeList(Answer):
+class NodeTypeList(ResponseModel):
     """All node types, and the fields that every node has."""
 
     items: list[NodeTypeSummary]
@@ -56,20 +56,20 @@ class NodeTypeList(Answer):
     nodeFields: dict[str, Any] = Field(description="JSON Schema of a node's own fields.")
 
 
-class Alive(Answer):
+class Alive(ResponseModel):
     """This process answers."""
 
     status: Literal["ok"]
 
 
-class ReadyPart(OpenAnswer):
+class ReadyPart(OpenResponseModel):
     """The state of a part of the process."""
 
     ok: bool
     reason: str | None = None
 
 
-class Ready(Answer):
+class Ready(ResponseModel):
     """Whether this process accepts work, and the state of each part."""
 
     status: Literal["ok", "unavailable"]
@@ -79,7 +79,7 @@ class Ready(Answer):
     sandbox: ReadyPart
 
 
-class Me(Answer):
+class Me(ResponseModel):
     """The key of this request."""
 
     keyID: str

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from anabranch.engine.rules.graph.document import PASSES_MAX, TITLE_LENGTH_MAX
-from anabranch.rest.models.base import Answer, OpenAnswer, Page, Query, Request
+from anabranch.rest.models.base import OpenResponseModel, Page, Query, RequestModel, ResponseModel
 from anabranch.run_requests import WHOLE_NUMBER_MAX
 
 
@@ -75,7 +75,7 @@ class DrawnEdge(BaseModel):
     sourceHandle: str | None = None
 
 
-class Graph(BaseModel):
+class GraphModel(BaseModel):
     """Nodes and edges."""
 
     nodes: Annotated[list[DrawnNode], Field(min_length=1, max_length=2_000)]
@@ -83,7 +83,7 @@ class Graph(BaseModel):
     workflowOptions: dict[str, Any] | None = None
 
 
-class DrawnWorkflow(Graph):
+class DrawnWorkflow(GraphModel):
     """A drawn workflow as it is saved; fields of other tools begin with `x-`."""
 
     model_config = ConfigDict(extra="allow")
@@ -101,21 +101,21 @@ class ChangedWorkflow(DrawnWorkflow):
     nodes: Annotated[list[DrawnNode], Field(min_length=1, max_length=2_000)] | None = None  # type: ignore[assignment]
 
 
-class WorkflowDocument(OpenAnswer):
+class WorkflowDocument(OpenResponseModel):
     """A drawn workflow as it was saved, with its name."""
 
     name: str
     nodes: list[dict[str, Any]]
 
 
-class TextRange(Answer):
+class TextRange(ResponseModel):
     """A place in a text of several lines, from 1."""
 
     line: int
     column: int
 
 
-class PatchOperation(Answer):
+class PatchOperation(ResponseModel):
     """One operation of a JSON patch (RFC 6902)."""
 
     op: Literal["add", "remove", "replace", "move"]
@@ -124,14 +124,14 @@ class PatchOperation(Answer):
     value: Any = None
 
 
-class Fix(Answer):
+class Fix(ResponseModel):
     """A change of the document that fixes a problem."""
 
     title: str
     patch: list[PatchOperation]
 
 
-class Problem(Answer):
+class ProblemModel(ResponseModel):
     """One problem of a drawn workflow; what is not known is left out."""
 
     code: str = Field(description="Stable; docs/errors.md lists them.")
@@ -144,14 +144,14 @@ class Problem(Answer):
     fixes: list[Fix] | None = Field(None, description="Only where `with` was asked for.")
 
 
-class Paused(Answer):
+class Paused(ResponseModel):
     """Who has paused something, and since when."""
 
     by: str = Field(description="The id of a key, or `cli`.")
     since: AwareDatetime
 
 
-class TenantPause(Answer):
+class TenantPause(ResponseModel):
     """Whether everything of the tenant stands still."""
 
     paused: Paused | None = Field(description="Null: it does not.")
@@ -164,13 +164,13 @@ class WorkflowPause(TenantPause):
     name: str
 
 
-class Activation(Request):
+class ActivationModel(RequestModel):
     """Which version starts take."""
 
     version: int = Field(ge=1, le=WHOLE_NUMBER_MAX)
 
 
-class ActiveVersion(Answer):
+class ActiveVersion(ResponseModel):
     """The version of a workflow that starts take."""
 
     workflowID: str
@@ -178,20 +178,20 @@ class ActiveVersion(Answer):
     activeVersion: int
 
 
-class SavedWorkflow(Answer):
+class SavedWorkflow(ResponseModel):
     """A workflow that was saved."""
 
     workflowID: str
     name: str
     version: int
     activeVersion: int = Field(description="The version that starts take unless they name one.")
-    warnings: list[Problem]
+    warnings: list[ProblemModel]
     terminates: bool
     unbounded: list[str]
     activationsMax: int | None
 
 
-class WorkflowSummary(OpenAnswer):
+class WorkflowSummary(OpenResponseModel):
     """A workflow in a list; with `include=graph` also its graph, and the fields of other tools."""
 
     workflowID: str
@@ -209,14 +209,14 @@ class WorkflowSummary(OpenAnswer):
     workflowOptions: dict[str, Any] | None = None
 
 
-class Workflow(WorkflowSummary):
+class WorkflowModel(WorkflowSummary):
     """One workflow with its graph."""
 
     nodes: list[dict[str, Any]]
     edges: list[dict[str, Any]]
 
 
-class WorkflowVersionSummary(Answer):
+class WorkflowVersionSummary(ResponseModel):
     """One version of a workflow in a list."""
 
     workflowID: str
@@ -229,14 +229,14 @@ class WorkflowVersionSummary(Answer):
     runCounts: dict[str, int] | None = Field(None, description="Only where it is asked for.")
 
 
-class WorkflowList(Answer):
+class WorkflowList(ResponseModel):
     """A page of workflows."""
 
     items: list[WorkflowSummary]
     nextCursor: str | None
 
 
-class VersionList(Answer):
+class VersionList(ResponseModel):
     """A page of versions, newest first."""
 
     items: list[WorkflowVersionSummary]
@@ -246,7 +246,7 @@ class VersionList(Answer):
 Aspect: TypeAlias = Literal["handles", "variables", "references", "structure"]
 
 
-class Aspects(Request):
+class Aspects(RequestModel):
     """What is asked for beside the problems."""
 
     with_: list[Aspect] | None = Field(None, alias="with")
@@ -274,7 +274,7 @@ class Validate(BaseModel):
     )
 
 
-class Variable(Answer):
+class Variable(ResponseModel):
     """A name that a node can read in its context."""
 
     certain: Literal["always", "maybe"] = Field(description="`always`: every way to the node passes a writer.")
@@ -282,7 +282,7 @@ class Variable(Answer):
     schema_: dict[str, Any] = Field(alias="schema", description="JSON Schema of its value, as far as that is known.")
 
 
-class ContextReference(Answer):
+class ContextReferenceModel(ResponseModel):
     """A mention of a name of the context in a template."""
 
     pointer: str = Field(description="JSON pointer inside the node.")
@@ -291,16 +291,16 @@ class ContextReference(Answer):
     path: list[str] = Field(description="The name and what is read of it, as far as it is written out.")
 
 
-class NodeAnalysis(Answer):
+class NodeAnalysis(ResponseModel):
     """What was asked for about a node."""
 
     handles: list[str] | None = None
     variables: dict[str, Variable] | None = None
     iteration: dict[str, Variable] | None = Field(None, description="Of a loop: what its `while` and `yield` can read.")
-    references: list[ContextReference] | None = None
+    references: list[ContextReferenceModel] | None = None
 
 
-class Region(Answer):
+class RegionModel(ResponseModel):
     """A natural loop."""
 
     header: str
@@ -309,22 +309,22 @@ class Region(Answer):
     exits: list[str]
 
 
-class GraphStructure(Answer):
+class GraphStructure(ResponseModel):
     """How the nodes hang together; edges by JSON pointer."""
 
     homes: dict[str, str] = Field(description="Node → the loop whose body it is directly in; none at the root.")
-    regions: list[Region]
+    regions: list[RegionModel]
     returning: list[str]
     unreachable: list[str]
     neverLive: list[str]
 
 
-class Verdict(Answer):
+class VerdictModel(ResponseModel):
     """What the validator says of a graph; the last two where `with` asks for them."""
 
     valid: bool
-    errors: list[Problem]
-    warnings: list[Problem]
+    errors: list[ProblemModel]
+    warnings: list[ProblemModel]
     terminates: bool
     unbounded: list[str]
     activationsMax: int | None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from anabranch.errors import NotFound, WorkflowIsCoded
 from anabranch.keys.access import Role
-from anabranch.rest.models.workflow_forms import Activation, ActiveVersion, TenantPause, WorkflowPause
-from anabranch.rest.routes.route import Call, Reply, Route
+from anabranch.rest.models.workflow_forms import ActivationModel, ActiveVersion, TenantPause, WorkflowPause
+from anabranch.rest.routes.route import Reply, Route, RouteCall
 from anabranch.service.definitions.workflow_view import tenant_pause, workflow_pause
 
 
-async def activate_version(call: Call) -> Reply:
+async def activate_version(call: RouteCall) -> Reply:
     """Starts, schedules, topics and parents that name no version take it from now on; open runs keep theirs.
 
     A later save is active again, unless it says `activate: false`. 409 for a coded workflow: its workers say it.
@@ -20,7 +20,7 @@ async def activate_version(call: Call) -> Reply:
     return Reply({"workflowID": active.workflow_id, "name": active.name, "activeVersion": active.active_version})
 
 
-async def pause_workflow(call: Call) -> Reply:
+async def pause_workflow(call: RouteCall) -> Reply:
     """Nobody goes on with its runs: what is under way for them is let end, and starts stay PENDING.
 
     Runs keep their status and show `pausedBy`; their deadlines count. Child runs of other workflows go on.
@@ -31,7 +31,7 @@ async def pause_workflow(call: Call) -> Reply:
     return Reply(workflow_pause(*found))
 
 
-async def resume_workflow(call: Call) -> Reply:
+async def resume_workflow(call: RouteCall) -> Reply:
     """One that is not paused stays as it is. Runs that are SUSPENDED themselves stay so."""
     found = await call.services.workflows.resume_workflow(
         call.path["workflow"], tenant_id=call.tenant_id, actor=call.actor
@@ -39,18 +39,18 @@ async def resume_workflow(call: Call) -> Reply:
     return Reply(workflow_pause(found, None))
 
 
-async def get_pause(call: Call) -> Reply:
+async def get_pause(call: RouteCall) -> Reply:
     """Whether all runs of the tenant stand still."""
     return Reply(tenant_pause(await call.services.workflows.pause_of_tenant(tenant_id=call.tenant_id)))
 
 
-async def pause_tenant(call: Call) -> Reply:
+async def pause_tenant(call: RouteCall) -> Reply:
     """The same as for a workflow, for all runs of the tenant: test runs and bulk runs, too."""
     pause = await call.services.workflows.pause_tenant(tenant_id=call.tenant_id, by=call.actor, actor=call.actor)
     return Reply(tenant_pause(pause))
 
 
-async def resume_tenant(call: Call) -> Reply:
+async def resume_tenant(call: RouteCall) -> Reply:
     """Workflows that are paused themselves stay so."""
     await call.services.workflows.resume_tenant(tenant_id=call.tenant_id, actor=call.actor)
     return Reply(tenant_pause(None))
@@ -64,7 +64,7 @@ ROUTES = (
         "Choose the version that starts take.",
         Role.EDITOR,
         {200: ActiveVersion},
-        body=Activation,
+        body=ActivationModel,
         errors=(NotFound, WorkflowIsCoded),
         tag="workflows",
     ),

@@ -20,9 +20,18 @@ from anabranch.errors import (
     TooManyPending,
 )
 from anabranch.keys.access import Role
-from anabranch.rest.models.repair_forms import Bulk, BulkProgress, Fork, Forked, ForkPlan, Retried, Retry, StartedBulk
-from anabranch.rest.models.run_forms import RunState
-from anabranch.rest.routes.route import Call, Header, Reply, Route
+from anabranch.rest.models.repair_forms import (
+    Bulk,
+    BulkProgress,
+    Fork,
+    Forked,
+    ForkPlanModel,
+    Retried,
+    Retry,
+    StartedBulk,
+)
+from anabranch.rest.models.run_forms import RunStateModel
+from anabranch.rest.routes.route import Header, Reply, Route, RouteCall
 from anabranch.rest.routes.run_routes import about_run, run_id_of
 from anabranch.run_requests import KEY_CHARACTERS_MAX, RetryOptions, read_fork
 
@@ -31,7 +40,7 @@ _FORK_KEY = Header("Idempotency-Key", "A repeated key answers with the first for
 _BULK_KEY = Header("Idempotency-Key", "A repeated key answers with the first bulk run.", KEY_CHARACTERS_MAX)
 
 
-async def retry_run(call: Call) -> Reply:
+async def retry_run(call: RouteCall) -> Reply:
     """The run goes on where it was, with what failed tried again; a SUSPENDED one is resumed."""
     asked: Retry = call.body or Retry.model_validate({})
     options = RetryOptions(
@@ -48,7 +57,7 @@ async def retry_run(call: Call) -> Reply:
     )
 
 
-async def fork_run(call: Call) -> Reply:
+async def fork_run(call: RouteCall) -> Reply:
     """201 for a new run. For a `dryRun` 200 with the plan, or 202 with the run whose output will be the plan."""
     asked: Fork = call.body or Fork.model_validate({})
     given = asked.model_dump(mode="json", exclude_unset=True, exclude_none=True)
@@ -65,7 +74,7 @@ async def fork_run(call: Call) -> Reply:
     return Reply(answer, status=202 if options.dry_run else 201, headers=location)
 
 
-async def start_bulk(call: Call) -> Reply:
+async def start_bulk(call: RouteCall) -> Reply:
     """202; the runs are chosen and acted upon by a run of the system's own, page by page."""
     asked: Bulk = call.body
     request = BulkRequest.from_json(asked.model_dump(mode="json", exclude_none=True))
@@ -74,7 +83,7 @@ async def start_bulk(call: Call) -> Reply:
     return Reply(started, status=202, headers={"Location": f"/v1/runs/bulk/{started['bulkID']}"})
 
 
-async def get_bulk(call: Call) -> Reply:
+async def get_bulk(call: RouteCall) -> Reply:
     """How far a bulk run is, and what was refused."""
     return Reply(await call.services.bulk.get(call.path["bulkID"], tenant_id=call.tenant_id))
 
@@ -86,7 +95,7 @@ ROUTES = (
         fork_run,
         "Start a run with the outcomes of this one.",
         Role.EDITOR,
-        {201: Forked, 200: ForkPlan, 202: RunState},
+        {201: Forked, 200: ForkPlanModel, 202: RunStateModel},
         body=Fork,
         body_required=False,
         headers=(_FORK_KEY,),

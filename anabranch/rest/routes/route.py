@@ -44,7 +44,7 @@ class Reply:
 
 
 @dataclass(slots=True)
-class Call:
+class RouteCall:
     """One request to a route, authenticated, authorised and parsed."""
 
     services: AppServices
@@ -103,7 +103,7 @@ class Route:
     method: Method
     path: str
     """With parameters in braces, as OpenAPI and aiohttp write them."""
-    serve: Callable[[Call], Awaitable[Reply]]
+    serve: Callable[[RouteCall], Awaitable[Reply]]
     summary: str
     """One sentence; `serve`'s docstring says more."""
     needs: Role | _Public

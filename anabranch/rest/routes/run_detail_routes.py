@@ -32,7 +32,7 @@ from anabranch.rest.models.run_forms import (
     IterationQuery,
     LogPage,
     LogQuery,
-    RunAsOf,
+    RunAsOfModel,
     RunGraph,
     RunHistory,
     SeqPage,
@@ -44,7 +44,7 @@ from anabranch.rest.models.run_forms import (
     Widget,
     WidgetQuery,
 )
-from anabranch.rest.routes.route import Call, Reply
+from anabranch.rest.routes.route import Reply, RouteCall
 from anabranch.rest.routes.run_routes import about_run, run_id_of, wait_for_end
 from anabranch.service.cursors import make_cursor, read_cursor, read_number
 from anabranch.service.runs.iterations import IterationsWanted, Place
@@ -54,7 +54,7 @@ from anabranch.service.runs.read_verbs import StepFilter
 _SEQ_DIGITS_MAX = 15
 
 
-async def get_log(call: Call) -> Reply:
+async def get_log(call: RouteCall) -> Reply:
     """The events in log order, perhaps without their payloads."""
     instance_id, page = await run_id_of(call), call.query
     events, next_seq = await call.services.workflows.get_log_page(
@@ -67,7 +67,7 @@ async def get_log(call: Call) -> Reply:
     return Reply(page_of(events, None if next_seq is None else make_cursor("log", next_seq)))
 
 
-async def get_steps(call: Call) -> Reply:
+async def get_steps(call: RouteCall) -> Reply:
     """Every activation that is asked for, in the order of its first event."""
     instance_id = await run_id_of(call)
     page: StepQuery = call.query
@@ -86,7 +86,7 @@ async def get_steps(call: Call) -> Reply:
 JSON_LINES = "application/x-ndjson"
 
 
-async def get_console(call: Call) -> Reply:
+async def get_console(call: RouteCall) -> Reply:
     """What handlers, steps and code nodes have logged and printed, oldest first; with `follow` as it comes."""
     instance_id, query = await run_id_of(call), call.query
     wanted = LinesWanted(
@@ -117,7 +117,7 @@ def _after_number(page: ConsoleQuery) -> int:
     return page.after if page.cursor is None else read_number(read_cursor("console", page.cursor, parts=1)[0])
 
 
-async def get_run_at(call: Call) -> Reply:
+async def get_run_at(call: RouteCall) -> Reply:
     """Folded from the first rows of the log: what the run knew then, no more."""
     instance_id, query = await run_id_of(call), call.query
     seq = call.path["seq"]
@@ -129,12 +129,12 @@ async def get_run_at(call: Call) -> Reply:
     return Reply(found)
 
 
-async def get_why(call: Call) -> Reply:
+async def get_why(call: RouteCall) -> Reply:
     """What a run waits for, or how it ended."""
     return Reply(await call.services.explanations.why_run(await run_id_of(call), tenant_id=call.tenant_id))
 
 
-async def get_why_node(call: Call) -> Reply:
+async def get_why_node(call: RouteCall) -> Reply:
     """Why a node has run, was skipped, or has not run yet: its edges, what it waits for, who decided."""
     found = await call.services.explanations.why_node(
         await run_id_of(call), call.path["node"], tenant_id=call.tenant_id, scope=call.query.scope
@@ -142,12 +142,12 @@ async def get_why_node(call: Call) -> Reply:
     return Reply(found)
 
 
-async def get_totals(call: Call) -> Reply:
+async def get_totals(call: RouteCall) -> Reply:
     """The totals of each node and each loop, as of `seq`."""
     return Reply(await call.services.workflows.get_totals(await run_id_of(call), tenant_id=call.tenant_id))
 
 
-async def get_iterations(call: Call) -> Reply:
+async def get_iterations(call: RouteCall) -> Reply:
     """The iterations of one loop, by index."""
     instance_id = await run_id_of(call)
     page: IterationQuery = call.query
@@ -163,17 +163,17 @@ async def get_iterations(call: Call) -> Reply:
     return Reply(page_of(items, None if place is None else make_cursor("iterations", place.index, place.seq)))
 
 
-async def get_history(call: Call) -> Reply:
+async def get_history(call: RouteCall) -> Reply:
     """The run with the definition that it is pinned to; its rows are in `/log`."""
     return Reply(await call.services.workflows.get_history(await run_id_of(call), tenant_id=call.tenant_id))
 
 
-async def get_graph(call: Call) -> Reply:
+async def get_graph(call: RouteCall) -> Reply:
     """The run's own graph, also of a test run, a coded one, or one whose workflow is deleted."""
     return Reply(await call.services.workflows.get_graph(await run_id_of(call), tenant_id=call.tenant_id))
 
 
-async def get_widget(call: Call) -> Reply:
+async def get_widget(call: RouteCall) -> Reply:
     """A run's output so far, shaped for a widget."""
     query: WidgetQuery = call.query
     try:
@@ -223,7 +223,7 @@ ROUTES = (
         get_run_at,
         "Read a run as of a row of its log.",
         Role.VIEWER,
-        {200: RunAsOf},
+        {200: RunAsOfModel},
         query=AsOf,
         errors=(InvalidRequest, RunTooLarge, TooManyPending),
     ),

@@ -39,14 +39,14 @@ from anabranch.rest.models.run_forms import (
     Run,
     RunList,
     RunPage,
-    RunState,
-    StartedRun,
+    RunStateModel,
+    StartedRunModel,
     StartedTestRun,
     StartRun,
     StartTestRun,
     WithChildren,
 )
-from anabranch.rest.routes.route import AnyJson, Call, Checked, Header, Reply, Route
+from anabranch.rest.routes.route import AnyJson, Checked, Header, Reply, Route, RouteCall
 from anabranch.run_requests import KEY_CHARACTERS_MAX, StartOptions
 from anabranch.service.cursors import cut, read_run_cursor, run_cursor
 
@@ -58,7 +58,7 @@ _SIGNAL_KEY = Header(
 )
 
 
-async def start_run(call: Call) -> Reply:
+async def start_run(call: RouteCall) -> Reply:
     """201 and durable; 200 with the first run where the idempotency key was used before.
 
     With `wait` the answer comes when the run has ended or the time is over, and has output and error, too.
@@ -91,7 +91,7 @@ async def start_run(call: Call) -> Reply:
     return await _started(call, started)
 
 
-async def rerun_run(call: Call) -> Reply:
+async def rerun_run(call: RouteCall) -> Reply:
     """A new run with the same input, or with `input`; of the same version, or of `version`. 200 for a repeated key."""
     asked: Rerun = call.body or Rerun.model_validate({})
     given = {"input_": asked.input} if "input" in asked.model_fields_set else {}
@@ -102,7 +102,7 @@ async def rerun_run(call: Call) -> Reply:
     return await _started(call, started)
 
 
-async def _started(call: Call, started: run_requests.StartedRun) -> Reply:
+async def _started(call: RouteCall, started: run_requests.StartedRun) -> Reply:
     """The answer to a start."""
     run: dict[str, Any] = {"instanceID": started.instance_id, "status": started.status.value}
     headers = {"Location": f"/v1/runs/{started.instance_id}"}
@@ -114,7 +114,7 @@ async def _started(call: Call, started: run_requests.StartedRun) -> Reply:
     return await _after_wait(call, run, 201 if started.created else 200, headers)
 
 
-async def list_runs(call: Call) -> Reply:
+async def list_runs(call: RouteCall) -> Reply:
     """`input.a.b=v` lists only runs whose input has the value `v`, read as JSON or as text, at that path."""
     query: RunPage = call.query
     wanted = RunFilter(
@@ -136,12 +136,12 @@ async def list_runs(call: Call) -> Reply:
     return Reply(page_of(shown, next_cursor))
 
 
-async def list_runs_of_workflow(call: Call) -> Reply:
+async def list_runs_of_workflow(call: RouteCall) -> Reply:
     """`input.a.b=v` filters by the value `v`, read as JSON or as text, at that path of a run's input."""
     return await list_runs(call)
 
 
-async def get_run(call: Call) -> Reply:
+async def get_run(call: RouteCall) -> Reply:
     """A run with its input, outcome and first 1,000 activations."""
     instance_id = await run_id_of(call)
     headers = await wait_for_end(call, instance_id)
@@ -149,7 +149,7 @@ async def get_run(call: Call) -> Reply:
     return Reply(run, headers=headers)
 
 
-async def cancel_run(call: Call) -> Reply:
+async def cancel_run(call: RouteCall) -> Reply:
     """Returns once CANCELLED is committed."""
     asked: CancelRun = call.body or CancelRun.model_validate({})
     instance_id = await run_id_of(call)
@@ -157,7 +157,7 @@ async def cancel_run(call: Call) -> Reply:
     return Reply({"instanceID": instance_id, "status": status.value})
 
 
-async def pause_run(call: Call) -> Reply:
+async def pause_run(call: RouteCall) -> Reply:
     """Returns once SUSPENDED is committed; what is under way for it is let end, and nothing else begins."""
     query: WithChildren = call.query
     instance_id = await run_id_of(call)
@@ -167,7 +167,7 @@ async def pause_run(call: Call) -> Reply:
     return Reply({"instanceID": instance_id, "status": status.value})
 
 
-async def resume_run(call: Call) -> Reply:
+async def resume_run(call: RouteCall) -> Reply:
     """A run that is not SUSPENDED stays as it is."""
     query: WithChildren = call.query
     instance_id = await run_id_of(call)
@@ -177,7 +177,7 @@ async def resume_run(call: Call) -> Reply:
     return Reply({"instanceID": instance_id, "status": status.value})
 
 
-async def delete_run(call: Call) -> Reply:
+async def delete_run(call: RouteCall) -> Reply:
     """The same as cancel: what has run stays readable. With `purge` an ended run is removed: 204."""
     query: Deletion = call.query
     if not query.purge:
@@ -188,7 +188,7 @@ async def delete_run(call: Call) -> Reply:
     return Reply(status=204)
 
 
-async def send_signal(call: Call) -> Reply:
+async def send_signal(call: RouteCall) -> Reply:
     """202; the signal is kept until something waits for it."""
     delivered = await call.services.workflows.send_signal(
         await run_id_of(call),
@@ -200,19 +200,19 @@ async def send_signal(call: Call) -> Reply:
     return Reply({"delivered": delivered}, 202)
 
 
-async def start_test_run(call: Call) -> Reply:
+async def start_test_run(call: RouteCall) -> Reply:
     """A run of an unsaved graph, kept for a day. Nodes that are pinned complete at once, with `"pinned": true`."""
     instance_id = await call.services.workflows.test_workflow(call.body, tenant_id=call.tenant_id)
     return await _after_wait(call, {"instanceID": instance_id}, 201, {"Location": f"/v1/runs/{instance_id}"})
 
 
-async def stop_test_run(call: Call) -> Reply:
+async def stop_test_run(call: RouteCall) -> Reply:
     """Cancelled, and its rows removed."""
     await call.services.workflows.stop_test_workflow(call.path["instanceID"], tenant_id=call.tenant_id)
     return Reply(status=204)
 
 
-async def wait_for_end(call: Call, instance_id: str) -> dict[str, str]:
+async def wait_for_end(call: RouteCall, instance_id: str) -> dict[str, str]:
     """Wait for the end of a run if the query says so. Returns headers that say so if too many requests wait."""
     wait_s = call.query.wait
     if wait_s is None:
@@ -223,7 +223,7 @@ async def wait_for_end(call: Call, instance_id: str) -> dict[str, str]:
     return {} if has_waited else {"Retry-After": str(RETRY_AFTER_S[429])}
 
 
-async def _after_wait(call: Call, run: dict[str, Any], status: int, headers: dict[str, str]) -> Reply:
+async def _after_wait(call: RouteCall, run: dict[str, Any], status: int, headers: dict[str, str]) -> Reply:
     """The answer to a start: at once, or with the outcome once its end was waited for."""
     if call.query.wait is None:
         return Reply(run, status, headers)
@@ -233,7 +233,7 @@ async def _after_wait(call: Call, run: dict[str, Any], status: int, headers: dic
     return Reply(run, status, headers)
 
 
-async def run_id_of(call: Call) -> str:
+async def run_id_of(call: RouteCall) -> str:
     """The run in the path; below a workflow's path it must be a run of that workflow. Raises NotFound."""
     instance_id = call.path["instanceID"]
     workflow = call.path.get("workflow")
@@ -275,7 +275,7 @@ ROUTES = (
         start_run,
         "Start a run.",
         Role.OPERATOR,
-        {201: StartedRun, 200: StartedRun},
+        {201: StartedRunModel, 200: StartedRunModel},
         body=Checked(StartRun),
         query=Waiting,
         errors=(NotFound, InvalidInput, TooManyPending, ShuttingDown),
@@ -308,7 +308,7 @@ ROUTES = (
         cancel_run,
         "Cancel a run.",
         Role.OPERATOR,
-        {200: RunState},
+        {200: RunStateModel},
         body=CancelRun,
         body_required=False,
         errors=(RunIsTerminal,),
@@ -319,7 +319,7 @@ ROUTES = (
         rerun_run,
         "Start a new run like this one.",
         Role.OPERATOR,
-        {201: StartedRun, 200: StartedRun},
+        {201: StartedRunModel, 200: StartedRunModel},
         body=Rerun,
         body_required=False,
         query=Waiting,
@@ -332,7 +332,7 @@ ROUTES = (
         pause_run,
         "Suspend a run until it is resumed.",
         Role.OPERATOR,
-        {200: RunState},
+        {200: RunStateModel},
         query=WithChildren,
         errors=(RunIsTerminal,),
     ),
@@ -342,7 +342,7 @@ ROUTES = (
         resume_run,
         "Let a suspended run go on.",
         Role.OPERATOR,
-        {200: RunState},
+        {200: RunStateModel},
         query=WithChildren,
         errors=(RunIsTerminal,),
     ),
@@ -352,7 +352,7 @@ ROUTES = (
         delete_run,
         "Cancel a run; its log stays. Or remove one that has ended.",
         Role.OPERATOR,
-        {200: RunState, 204: None},
+        {200: RunStateModel, 204: None},
         body=CancelRun,
         body_required=False,
         query=Deletion,

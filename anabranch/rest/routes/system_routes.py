@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from anabranch.keys.access import Role
 from anabranch.rest.models.system_forms import Alive, Me, NodeTypeList, Ready
-from anabranch.rest.routes.route import PUBLIC, Call, Reply, Route
+from anabranch.rest.routes.route import PUBLIC, Reply, Route, RouteCall
 from anabranch.service.definitions.node_type_view import node_types_as_json
 
 
-async def alive(call: Call) -> Reply:
+async def alive(call: RouteCall) -> Reply:
     """This process answers; the database is not checked."""
     return Reply({"status": "ok"})
 
 
-async def ready(call: Call) -> Reply:
+async def ready(call: RouteCall) -> Reply:
     """200 if the process accepts work, 503 if not, with the state of each part."""
     fitness = await call.services.readiness.look()
     return Reply({"status": "ok" if fitness.ready else "unavailable", **fitness.parts}, 200 if fitness.ready else 503)
 
 
-async def list_node_types(call: Call) -> Reply:
+async def list_node_types(call: RouteCall) -> Reply:
     """Every node type that is installed here, with its form, and the fields that every node has."""
     return Reply(node_types_as_json(call.services.node_types))
 
 
-async def get_me(call: Call) -> Reply:
+async def get_me(call: RouteCall) -> Reply:
     """The key that the request came with, its tenant and its role."""
     who = call.principal
     return Reply({"keyID": who.key_id, "tenant": who.tenant_id, "role": who.role.value})

@@ -33,15 +33,15 @@ from anabranch.rest.models.workflow_forms import (
     Saving,
     Validate,
     ValidateDraft,
-    Verdict,
+    VerdictModel,
     VersionList,
     VersionPage,
-    Workflow,
     WorkflowDocument,
     WorkflowList,
+    WorkflowModel,
     WorkflowPage,
 )
-from anabranch.rest.routes.route import Call, Checked, Header, Reply, Route
+from anabranch.rest.routes.route import Checked, Header, Reply, Route, RouteCall
 from anabranch.service.cursors import cut, make_cursor, read_cursor, read_number
 from anabranch.service.definitions.definition_verbs import UpdateOptions
 from anabranch.service.definitions.workflow_view import saved_summary
@@ -50,7 +50,7 @@ from anabranch.service.preview import At
 _IF_MATCH = Header("If-Match", 'The version that was read, as its ETag: `"3"`. Anything else is 412.')
 
 
-async def create_workflow(call: Call) -> Reply:
+async def create_workflow(call: RouteCall) -> Reply:
     """201, also where the same document was saved before: that is another workflow."""
     saved, report = await call.services.workflows.create_workflow(call.body, tenant_id=call.tenant_id, actor=call.actor)
     return Reply(
@@ -60,7 +60,7 @@ async def create_workflow(call: Call) -> Reply:
     )
 
 
-async def update_workflow(call: Call) -> Reply:
+async def update_workflow(call: RouteCall) -> Reply:
     """The next version; equal to the newest, that one again.
 
     Top-level fields that the body leaves out keep their value, null removes one; with `replace` the body is
@@ -79,7 +79,7 @@ async def update_workflow(call: Call) -> Reply:
     return Reply(saved_summary(saved, report), 200, {"ETag": etag(saved.version)})
 
 
-async def list_workflows(call: Call) -> Reply:
+async def list_workflows(call: RouteCall) -> Reply:
     """Drawn and coded, by name."""
     query: WorkflowPage = call.query
     found = await call.services.workflows.get_all_workflows(
@@ -92,7 +92,7 @@ async def list_workflows(call: Call) -> Reply:
     return Reply(page_of(shown, next_cursor))
 
 
-async def get_workflow(call: Call) -> Reply:
+async def get_workflow(call: RouteCall) -> Reply:
     """One workflow with its graph; the newest version unless one is named."""
     found = await call.services.workflows.get_workflow_details(
         call.path["workflow"], tenant_id=call.tenant_id, version=call.query.version
@@ -100,7 +100,7 @@ async def get_workflow(call: Call) -> Reply:
     return Reply(found, headers={"ETag": etag(found["version"])})
 
 
-async def get_workflow_document(call: Call) -> Reply:
+async def get_workflow_document(call: RouteCall) -> Reply:
     """The document as it was sent, fields of other tools included; what a `PUT` with `replace` takes."""
     found = await call.services.workflows.get_drawn_workflow(
         call.path["workflow"], tenant_id=call.tenant_id, version=call.query.version
@@ -108,7 +108,7 @@ async def get_workflow_document(call: Call) -> Reply:
     return Reply(found.definition, headers={"ETag": etag(found.version)})
 
 
-async def list_versions(call: Call) -> Reply:
+async def list_versions(call: RouteCall) -> Reply:
     """Every version, newest first."""
     query: VersionPage = call.query
     found = await call.services.workflows.get_workflow_versions(
@@ -122,7 +122,7 @@ async def list_versions(call: Call) -> Reply:
     return Reply(page_of(shown, next_cursor))
 
 
-async def delete_workflow(call: Call) -> Reply:
+async def delete_workflow(call: RouteCall) -> Reply:
     """The name is free; ended runs stay readable by their ids."""
     await call.services.workflows.delete_workflow(
         call.path["workflow"], tenant_id=call.tenant_id, force=call.query.force, actor=call.actor
@@ -130,7 +130,7 @@ async def delete_workflow(call: Call) -> Reply:
     return Reply(status=204)
 
 
-async def validate_workflow(call: Call) -> Reply:
+async def validate_workflow(call: RouteCall) -> Reply:
     """Every problem of a graph; nothing is saved.
 
     `with` asks for more about the nodes (`handles`, `variables`, `references`) and the `structure`, and for fixes of
@@ -143,7 +143,7 @@ async def validate_workflow(call: Call) -> Reply:
     return Reply(await call.services.workflows.analyze_workflow(document, aspects, tenant_id=call.tenant_id))
 
 
-async def _asked_to_validate(call: Call) -> tuple[Any, Collection[str] | None]:
+async def _asked_to_validate(call: RouteCall) -> tuple[Any, Collection[str] | None]:
     """The document, and the requested aspects. Raises NotFound, DraftConflict, InvalidRequest."""
     document = call.body
     if not isinstance(document, dict):
@@ -159,7 +159,7 @@ async def _asked_to_validate(call: Call) -> tuple[Any, Collection[str] | None]:
     return {field: value for field, value in document.items() if field != "with"}, aspects
 
 
-async def preview_templates(call: Call) -> Reply:
+async def preview_templates(call: RouteCall) -> Reply:
     """The values of templates, evaluated by the code that runs use; each secret appears as `•••`."""
     asked: PreviewRequest = call.body
     at = None if asked.at is None else At(asked.at.instanceID, asked.at.nodeID, asked.at.scope)
@@ -201,7 +201,7 @@ ROUTES = (
         get_workflow,
         "Read a workflow.",
         Role.VIEWER,
-        {200: Workflow},
+        {200: WorkflowModel},
         query=OfVersion,
         errors=(NotFound,),
         tag="workflows",
@@ -258,7 +258,7 @@ ROUTES = (
         validate_workflow,
         "Check a graph without saving it.",
         Role.VIEWER,
-        {200: Verdict},
+        {200: VerdictModel},
         body=Checked(Validate, is_workflow=True),
         errors=(NotFound, DraftConflict),
         tag="workflows",

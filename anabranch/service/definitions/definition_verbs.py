@@ -29,7 +29,6 @@ from anabranch.errors import (
     WorkflowIsCoded,
 )
 from anabranch.service.definitions.checks import Checks
-from anabranch.service.definitions.references import References
 from anabranch.service.definitions.workflow_documents import (
     check_identity,
     is_same,
@@ -37,6 +36,7 @@ from anabranch.service.definitions.workflow_documents import (
     wants_activation,
     without_server_fields,
 )
+from anabranch.service.definitions.workflow_references import References
 from anabranch.service.definitions.workflow_view import shown_counts, version_summary, workflow_summary
 from anabranch.service.runs.input_checks import is_storable
 from anabranch.service.runs.run_counts import RunCounts

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from anabranch.engine.rules.drawn.drawn_state import Context, InstanceState
+from anabranch.engine.rules.drawn.drawn_state import ContextSnapshot, InstanceState
 from anabranch.engine.rules.drawn.scopes import pass_path, place_of
 from anabranch.engine.rules.events import Event
 from anabranch.engine.rules.evolve import AnyPlan, AnyState, evolve, new_state
 from anabranch.engine.rules.graph.document import GraphEdge
 from anabranch.engine.rules.graph.plan import Body, Plan, PlanNode
-from anabranch.engine.rules.history import Activation, ActivationStatus, History, loop_of
+from anabranch.engine.rules.history import ActivationStatus, ActivationView, History, loop_of
 from anabranch.engine.rules.payloads import left_out_by
 from anabranch.engine.rules.shared.run_state import InstanceHead
 
@@ -44,9 +44,9 @@ class RunAsOf:
     seq: int = 0
     at: int = 0
     """When the latest of these rows was written (ms)."""
-    activations: dict[tuple[str, str], Activation] = field(default_factory=dict)
+    activations: dict[tuple[str, str], ActivationView] = field(default_factory=dict)
     """All activations so far, in the order of their first rows."""
-    contexts: dict[tuple[str, str], Context] = field(default_factory=dict)
+    contexts: dict[tuple[str, str], ContextSnapshot] = field(default_factory=dict)
     """The contexts of conditions when they were evaluated."""
     suspended_at: int = 0
     """When it was last suspended (ms)."""
@@ -189,14 +189,14 @@ def run_as_of(plan: AnyPlan, head: InstanceHead, events: Sequence[Event], edges:
         if run.state.suspension is not None and not was_suspended:
             run.suspended_at = event.created_at
         change = history.take(event)
-        if isinstance(change, Activation):
+        if isinstance(change, ActivationView):
             run.activations[change.place] = change
             if not change.has_ended:
                 _note_context(run, change)
     return run
 
 
-def _note_context(run: RunAsOf, activation: Activation) -> None:
+def _note_context(run: RunAsOf, activation: ActivationView) -> None:
     """Keep the context of a condition: it explains which branch was taken."""
     if isinstance(run.state, InstanceState):
         found = run.state.activation(*activation.place)

@@ -18,7 +18,7 @@ from anabranch.engine.rules.drawn.scopes import is_item_of
 from anabranch.engine.rules.graph.document import GraphEdge, parse
 from anabranch.engine.rules.graph.plan import Plan
 from anabranch.engine.rules.graph.structure import structure_of
-from anabranch.engine.rules.history import Activation
+from anabranch.engine.rules.history import ActivationView
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.payloads import DEFINITION_SEQ, read_definition
 from anabranch.errors import InvalidRequest, NotFound, RunTooLarge
@@ -207,7 +207,7 @@ def _shown_at(run: as_of.RunAsOf, row: InstanceRow, scope: str | None, path: str
     }
 
 
-def _node(activation: Activation) -> dict[str, Any]:
+def _node(activation: ActivationView) -> dict[str, Any]:
     return {
         "nodeID": activation.node_id,
         "scope": activation.scope,

@@ -16,7 +16,7 @@ from anabranch.engine.rules.drawn.drawn_state import InstanceState
 from anabranch.engine.rules.drawn.scopes import base_of, pass_path
 from anabranch.engine.rules.events import ELSE_HANDLE, Status, SuspendReason
 from anabranch.engine.rules.graph.plan import Plan, PlanNode
-from anabranch.engine.rules.history import Activation, ActivationStatus, loop_of
+from anabranch.engine.rules.history import ActivationStatus, ActivationView, loop_of
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.shared.run_state import Phase
 from anabranch.engine.rules.templates.template import compile_template
@@ -130,7 +130,7 @@ def _open_reasons(run: RunAsOf, budget: _Budget, worker: str | None) -> list[_Js
 
 
 def _reasons_of_open(
-    run: RunAsOf, activation: Activation, budget: _Budget, worker: str | None, depth: int
+    run: RunAsOf, activation: ActivationView, budget: _Budget, worker: str | None, depth: int
 ) -> list[_Json]:
     """What an open activation waits for."""
     if activation.is_loop:
@@ -164,7 +164,7 @@ def _iteration(run: RunAsOf, scope: str, budget: _Budget, worker: str | None, de
     return {"kind": "iteration", "nodeID": loop_id, "scope": outer, "iteration": scope, "why": reasons}
 
 
-def _open_scopes(run: RunAsOf, loop: Activation) -> list[str]:
+def _open_scopes(run: RunAsOf, loop: ActivationView) -> list[str]:
     """The iterations of a loop that are open."""
     if not isinstance(run.state, InstanceState):
         return []
@@ -301,7 +301,7 @@ def _deciders(run: RunAsOf, node_id: str, scope: str, budget: _Budget) -> Iterat
         yield _decider(run, end, "")
 
 
-def _who_abandoned(run: RunAsOf, scope: str) -> Activation | None:
+def _who_abandoned(run: RunAsOf, scope: str) -> ActivationView | None:
     """Why a node is skipped although its edges are not dead: the failure of an iteration, or an End that terminates."""
     assert isinstance(run.plan, Plan), "only drawn runs have nodes"
     failures = [each for each in run.activations.values() if each.is_unhandled and each.scope]
@@ -319,7 +319,7 @@ def _who_abandoned(run: RunAsOf, scope: str) -> Activation | None:
     return next((each for each in run.activations.values() if each.node_id in terminating and each.has_ended), None)
 
 
-def _decider(run: RunAsOf, source: Activation, handle: str) -> _Json:
+def _decider(run: RunAsOf, source: ActivationView, handle: str) -> _Json:
     found: _Json = {
         "nodeID": source.node_id,
         "scope": source.scope,
@@ -332,7 +332,7 @@ def _decider(run: RunAsOf, source: Activation, handle: str) -> _Json:
     return found
 
 
-def _condition(run: RunAsOf, source: Activation, handle: str) -> _Json:
+def _condition(run: RunAsOf, source: ActivationView, handle: str) -> _Json:
     """The expression that decided and its value then: of the edge's branch, otherwise of the branch that was taken."""
     assert isinstance(run.plan, Plan), "only drawn runs have conditions"
     node, context = run.plan.node_at(*source.place), run.contexts.get(source.place)
@@ -377,7 +377,7 @@ def edge_id(edge: Any) -> str:
     return str(edge.pointer) if edge.id is None else str(edge.id)
 
 
-def _sentence(activation: Activation, answer: _Json) -> str:
+def _sentence(activation: ActivationView, answer: _Json) -> str:
     name = f"'{activation.node_id}'"
     match activation.status:
         case ActivationStatus.SUCCESS:

@@ -19,7 +19,7 @@ from anabranch.engine.rules.graph.node_types import DATA_QUERY_TYPE
 from anabranch.engine.rules.graph.plan import Plan
 from anabranch.engine.rules.payloads import read_input
 from anabranch.engine.rules.repair.coded_fork import plan_coded_fork
-from anabranch.engine.rules.repair.fork_plan import FORK_ROWS_MAX, ForkCut, ForkPlan, Source, plan_fork
+from anabranch.engine.rules.repair.fork_plan import FORK_ROWS_MAX, ForkCut, ForkPlan, RecordedRun, plan_fork
 from anabranch.engine.rules.stimuli import Started
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import ForkRefused, InvalidRequest, NotFound, PlanChanged, RunTooLarge
@@ -93,7 +93,7 @@ class ForkVerbs(TestingVerbs, RetryVerbs):
             input_ = read_input(log[0].payload)
         head, plan, definition = await self._new_head(row, options, tenant_id=tenant_id)
         payload = await input_payload(input_, plan, self.checks, tenant_id=tenant_id)
-        source, cut, now = Source(source_plan, row.head, log), await self._cut(row, options, plan), head.created_at
+        source, cut, now = RecordedRun(source_plan, row.head, log), await self._cut(row, options, plan), head.created_at
         if isinstance(plan, CodedPlan):
             fork = await self.checks.run(tenant_id, plan_coded_fork, source, plan, head, payload, cut=cut, now=now)
         else:

@@ -15,7 +15,7 @@ from anabranch.engine.ports import FamilyReopening, InstanceRow, Reopening
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.history import ActivationFilter
 from anabranch.engine.rules.instants import to_iso
-from anabranch.engine.rules.payloads import Redo, RunCancelled, RunReopened, reopenings_in
+from anabranch.engine.rules.payloads import Redo, RunCancelledPayload, RunReopened, reopenings_in
 from anabranch.engine.rules.repair.retry_plan import AwaitedChild, RetryPlan, plan_retry
 from anabranch.engine.rules.shared.left_out import together
 from anabranch.engine.rules.shared.run_state import InstanceHead
@@ -169,7 +169,7 @@ class RetryVerbs(RunVerbs):
         if awaited.is_cause:
             return child
         last = await self._store.read_log(awaited.child_id, after_seq=child.last_seq - 1, limit=1)
-        reason = RunCancelled(cancel_reason(head.instance_id)).payload.value
+        reason = RunCancelledPayload(cancel_reason(head.instance_id)).payload.value
         was_taken_along = child.status is Status.CANCELLED and bool(last) and last[0].payload.value == reason
         return child if was_taken_along else None
 

@@ -13,7 +13,7 @@ from typing import Any
 from anabranch.engine.ports import InstanceRow, Store
 from anabranch.engine.rules.drawn.scopes import base_of
 from anabranch.engine.rules.events import Event
-from anabranch.engine.rules.history import Activation, ActivationStatus, History
+from anabranch.engine.rules.history import ActivationStatus, ActivationView, History
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.shared.left_out import Ranges
 
@@ -39,12 +39,12 @@ class _Iteration:
     first_seq: int
     began_at: int | None
     activations: int = 0
-    open: dict[tuple[str, str], Activation] = field(default_factory=dict)
+    open: dict[tuple[str, str], ActivationView] = field(default_factory=dict)
     seen: set[ActivationStatus] = field(default_factory=set)
     error: dict[str, Any] | None = None
     last_at: int = 0
 
-    def take(self, activation: Activation) -> None:
+    def take(self, activation: ActivationView) -> None:
         self.last_at = activation.at
         if activation.first_seq == activation.seq:
             self.activations += 1
@@ -133,7 +133,7 @@ class _Page:
         """The next row."""
         self._now = event.created_at
         change = self._history.take(event)
-        if isinstance(change, Activation):
+        if isinstance(change, ActivationView):
             self._take(change)
         elif change is not None:
             for activation in self._history.left_open:
@@ -152,7 +152,7 @@ class _Page:
         iteration = self._pending.get(self._next)
         return None if iteration is None else iteration.first_seq
 
-    def _take(self, activation: Activation) -> None:
+    def _take(self, activation: ActivationView) -> None:
         scope = activation.scope
         if not scope.startswith(self._prefix):
             return

@@ -14,7 +14,7 @@ from typing import Any
 from anabranch.engine.ports import InstanceRow, Store
 from anabranch.engine.rules.drawn.scopes import base_of
 from anabranch.engine.rules.events import Event
-from anabranch.engine.rules.history import Activation, ActivationStatus, History, RunEnd, iteration_of
+from anabranch.engine.rules.history import ActivationStatus, ActivationView, History, RunEnd, iteration_of
 from anabranch.engine.rules.shared.left_out import Ranges
 
 # 16 cached runs, as many as people look at in a moment: each takes a few hundred bytes per node and open activation.
@@ -60,7 +60,7 @@ class _Totals:
         """Count the next row."""
         self.seq = event.seq
         change = self._history.take(event)
-        if isinstance(change, Activation):
+        if isinstance(change, ActivationView):
             self._count(change, is_first=change.first_seq == event.seq)
         elif isinstance(change, RunEnd):
             for activation in self._history.left_open:
@@ -91,7 +91,7 @@ class _Totals:
             "loopsOmitted": self._loops_omitted,
         }
 
-    def _count(self, activation: Activation, *, is_first: bool) -> None:
+    def _count(self, activation: ActivationView, *, is_first: bool) -> None:
         totals = self._nodes.setdefault(activation.node_id, _NodeTotals())
         self._count_time(activation, totals, is_first=is_first)
         loop = self._loop_around(activation.scope) if is_first or activation.status is _ERROR else None
@@ -105,7 +105,7 @@ class _Totals:
             if loop is not None and activation.is_unhandled:
                 loop.failed += 1  # an iteration fails with its first unhandled error
 
-    def _count_time(self, activation: Activation, totals: _NodeTotals, *, is_first: bool) -> None:
+    def _count_time(self, activation: ActivationView, totals: _NodeTotals, *, is_first: bool) -> None:
         """Time is counted while an attempt executes: not while it waits, nor while a loop has iterations."""
         if activation.status is _RUNNING and not activation.is_loop:
             self._busy_since[activation.place] = activation.at

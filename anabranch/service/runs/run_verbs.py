@@ -48,7 +48,7 @@ from anabranch.run_requests import (
     check_start_key,
     is_reserved,
 )
-from anabranch.service.definitions.references import References
+from anabranch.service.definitions.workflow_references import References
 from anabranch.service.runs.input_checks import is_key, is_run_id
 from anabranch.service.runs.new_runs import input_payload, new_run_id, root_head
 from anabranch.service.runs.pending_limit import PendingLimit

@@ -13,7 +13,7 @@ from anabranch.engine.ports import ActivationPage, InstanceRow, RunReading
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.coded.trace import trace
 from anabranch.engine.rules.events import Event, Status
-from anabranch.engine.rules.history import Activation, ActivationStatus, RunEnd, activations_of, run_end
+from anabranch.engine.rules.history import ActivationStatus, ActivationView, RunEnd, activations_of, run_end
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.payloads import (
     ChildAwaited,
@@ -126,13 +126,13 @@ def suspension(why: RunSuspended) -> dict[str, Any]:
     return {"reason": why.reason.value, "message": why.message, "hint": why.hint}
 
 
-def activations_in(page: ActivationPage, row: InstanceRow) -> list[Activation]:
+def activations_in(page: ActivationPage, row: InstanceRow) -> list[ActivationView]:
     """The activations of a page, in the order of their first events."""
     end = (row.status, row.last_seq, row.completed_at or 0) if row.status.is_terminal else None
     return activations_of(page.events, times=page.times, iterated=page.iterated, end=end, left_out=row.head.left_out)
 
 
-def node_state(activation: Activation) -> dict[str, Any]:
+def node_state(activation: ActivationView) -> dict[str, Any]:
     """An activation without its output, as a run's `nodes` lists it."""
     return {
         "nodeID": activation.node_id,
@@ -149,7 +149,7 @@ def node_state(activation: Activation) -> dict[str, Any]:
     }
 
 
-def waits_for(activation: Activation) -> dict[str, Any] | None:
+def waits_for(activation: ActivationView) -> dict[str, Any] | None:
     """What an activation waits for, if it does: a timer, a signal (of one name or of several), or a child run."""
     if activation.status is ActivationStatus.RETRYING:
         return {"kind": "timer", "dueAt": _iso_or_none(activation.retry_at)}
@@ -179,7 +179,7 @@ def shown(payload: Payload) -> Any:
     return payload.value if size <= SHOWN_BYTES_MAX else {"truncated": True, "bytes": size}
 
 
-def step(activation: Activation, *, output: bool = True) -> dict[str, Any]:
+def step(activation: ActivationView, *, output: bool = True) -> dict[str, Any]:
     """An activation as `/steps` lists it, perhaps without its output."""
     value = None if activation.output is None else activation.output.value
     return {**node_state(activation), **({"output": value} if output else {}), "seq": activation.first_seq}
@@ -209,7 +209,7 @@ def _note(note: Event) -> Any:
     return said.as_json() if isinstance(said, FunctionPostponed) else None
 
 
-def traced_graph(activations: Iterable[Activation]) -> dict[str, Any]:
+def traced_graph(activations: Iterable[ActivationView]) -> dict[str, Any]:
     """The graph that a coded run has traced, in the form of a drawn one."""
     traced = trace(activations)
     return {

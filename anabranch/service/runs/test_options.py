@@ -16,7 +16,7 @@ from anabranch.engine.rules.graph.document import parse
 from anabranch.engine.rules.graph.plan import Plan, PlanNode
 from anabranch.engine.rules.graph.problems import pointer_to, quoted
 from anabranch.engine.rules.graph.structure import loops_around, structure_of
-from anabranch.engine.rules.history import Activation, value_left
+from anabranch.engine.rules.history import ActivationView, value_left
 from anabranch.engine.rules.test_runs import Pin, TestRunPlan
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import InvalidRequest, ValueNotStorable, ValueTooLarge
@@ -118,13 +118,15 @@ def before(document: Mapping[str, Any], node_id: str) -> frozenset[str]:
     return frozenset(structure.before(node_id) - {node_id, start, *loops_around(node_id, structure.homes)})
 
 
-def pins_from(activations: Iterable[Activation], wanted: frozenset[str], plan: Plan, origin: Origin) -> dict[str, Pin]:
+def pins_from(
+    activations: Iterable[ActivationView], wanted: frozenset[str], plan: Plan, origin: Origin
+) -> dict[str, Pin]:
     """The results of nodes in a run: of each node the activation in the chosen iteration, otherwise the first.
 
     Nodes that were skipped, did not end, or left by a handle that no longer exists are not pinned.
     """
     scope = origin.scope
-    found: dict[str, Activation] = {}
+    found: dict[str, ActivationView] = {}
     for activation in activations:
         if activation.node_id == origin.node_id and scope is None:
             scope = activation.scope

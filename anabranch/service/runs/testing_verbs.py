@@ -16,7 +16,7 @@ from anabranch.engine.ports import InstanceRow
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.graph.document import DOCUMENT_BYTES_MAX
 from anabranch.engine.rules.graph.plan import Plan
-from anabranch.engine.rules.history import Activation, History, RunCreated
+from anabranch.engine.rules.history import ActivationView, History, RunCreated
 from anabranch.engine.rules.stimuli import Started
 from anabranch.engine.rules.test_runs import WHOLE, TestRunPlan
 from anabranch.engine.rules.values import Payload
@@ -48,7 +48,7 @@ class _Known:
     """What a test run can continue from: the input of another run and its activations with an output."""
 
     input: Any = None
-    activations: dict[tuple[str, str], Activation] = field(default_factory=dict)
+    activations: dict[tuple[str, str], ActivationView] = field(default_factory=dict)
 
 
 class TestingVerbs(RunVerbs):
@@ -125,7 +125,7 @@ class TestingVerbs(RunVerbs):
                 change = history.take(event)
                 if isinstance(change, RunCreated):
                     found.input = change.input
-                elif isinstance(change, Activation) and (change.leaves_value or change.node_id == origin.node_id):
+                elif isinstance(change, ActivationView) and (change.leaves_value or change.node_id == origin.node_id):
                     found.activations[change.place] = change
         return found
 

@@ -56,7 +56,7 @@ def read_config(widget_type: Any, config: Any) -> WidgetConfig:
         config = {}
     if not isinstance(config, Mapping):
         raise _refused([("WRONG_TYPE", "/config", "the config of a widget must be an object")])
-    reader = _Reader(config)
+    reader = _WidgetReader(config)
     unknown = [name for name in config if name not in known]
     reader.problems += [
         ("UNKNOWN_FIELD", f"/config/{_escaped(name)}", f"a {widget_type} has no field {str(name)[:64]!r}")
@@ -85,7 +85,7 @@ _FIELDS: dict[str, frozenset[str]] = {
 
 
 @dataclass(slots=True)
-class _Reader:
+class _WidgetReader:
     """Reads field by field and collects the problems."""
 
     config: Mapping[str, Any]

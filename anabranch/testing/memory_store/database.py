@@ -29,8 +29,8 @@ from anabranch.engine.ports import (
 )
 from anabranch.engine.rules.events import Event, EventType, Status, SuspendReason
 from anabranch.engine.rules.payloads import (
-    RunCancelled,
-    RunFailed,
+    RunCancelledPayload,
+    RunFailedPayload,
     RunResumed,
     RunSuspended,
     SignalReceived,
@@ -357,7 +357,7 @@ class MemoryDatabase:
         if record is None or record.row.status.is_terminal:
             return ExternalResult(None if record is None else record.row, None)
         return self._append_external(
-            record, EventType.INSTANCE_CANCELLED, RunCancelled(reason).payload, Status.CANCELLED
+            record, EventType.INSTANCE_CANCELLED, RunCancelledPayload(reason).payload, Status.CANCELLED
         )
 
     def fail_full(self, *, tenant_id: str, instance_id: str, log_limit: LogLimit) -> ExternalResult:
@@ -366,7 +366,7 @@ class MemoryDatabase:
         if record is None or record.row.status.is_terminal:
             return ExternalResult(None if record is None else record.row, None)
         error = log_limit.error()
-        payload = RunFailed(error).payload
+        payload = RunFailedPayload(error).payload
         return self._append_external(record, EventType.INSTANCE_FAILED, payload, Status.FAILED, error.message)
 
     def remove(self, operation: str, instance_ids: Collection[str]) -> None:
@@ -384,7 +384,9 @@ class MemoryDatabase:
         for instance_id in instance_ids:
             record = self.instances.get(instance_id)
             if record is None:
-                ended.append(ChildEnded(instance_id, Status.CANCELLED, RunCancelled("its rows were removed").payload))
+                ended.append(
+                    ChildEnded(instance_id, Status.CANCELLED, RunCancelledPayload("its rows were removed").payload)
+                )
             elif record.row.status.is_terminal:
                 ended.append(ChildEnded(instance_id, record.row.status, record.events[-1].payload))
         return ended
@@ -558,7 +560,7 @@ class MemoryDatabase:
         for instance_id in todo:  # grows while it is walked
             record = self._open.get(instance_id)
             if record is not None and record.row.head.parent_waits:
-                reason = RunCancelled(cancel_reason(record.row.head.parent_id)).payload
+                reason = RunCancelledPayload(cancel_reason(record.row.head.parent_id)).payload
                 change = self._append(record, EventType.INSTANCE_CANCELLED, reason, Status.CANCELLED, now)
                 changes.append(replace(change, by_family=True))
                 cancelled.add(instance_id)

@@ -64,7 +64,7 @@ class ScheduleWish:
 def read_schedule(document: Any) -> tuple[ScheduleWish, list[Problem]]:
     """What the document says, and what is wrong with it. Raises InvalidRequest if it is none at all."""
     check_fields(document, known=_GIVEN | _TOLD, texts=("name", "workflow"))
-    reader = _Reader(document)
+    reader = _ScheduleReader(document)
     wish = ScheduleWish(
         name=check_name(document["name"]),
         workflow=document["workflow"],
@@ -113,7 +113,7 @@ def schedule_as_json(schedule: Schedule) -> dict[str, Any]:
     }
 
 
-class _Reader:
+class _ScheduleReader:
     """Reads the fields of one document and collects problems; null means that a field is left out."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:

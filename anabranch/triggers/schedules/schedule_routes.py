@@ -11,9 +11,9 @@ from anabranch.errors import InvalidInput, LimitReached, NameTaken, NotFound, Sh
 from anabranch.keys.access import Role
 from anabranch.rest.bodies import checked
 from anabranch.rest.lists import page_by_name
-from anabranch.rest.models.base import Answer, DayOrInstant, Form, Name, Page, Request
-from anabranch.rest.models.run_forms import StartedRun
-from anabranch.rest.routes.route import Call, Checked, Header, Reply, Route
+from anabranch.rest.models.base import DayOrInstant, Form, Name, Page, RequestModel, ResponseModel
+from anabranch.rest.models.run_forms import StartedRunModel
+from anabranch.rest.routes.route import Checked, Header, Reply, Route, RouteCall
 from anabranch.run_requests import KEY_CHARACTERS_MAX
 from anabranch.triggers.schedules.schedule_documents import backfill_as_json, schedule_as_json
 
@@ -33,18 +33,18 @@ class ScheduleForm(Form):
     enabled: bool | None = None
 
 
-class Trigger(Request):
+class Trigger(RequestModel):
     """No options: what a run is started with is the schedule's."""
 
 
-class Backfill(Request):
+class Backfill(RequestModel):
     """A range of time whose occurrences are to have runs."""
 
     since: DayOrInstant = Field(alias="from", description="From then on; a date begins in UTC.")
     until: DayOrInstant = Field(alias="to", description="Up to then, and not at it; at the latest now.")
 
 
-class ScheduleSummary(Answer):
+class ScheduleSummary(ResponseModel):
     """A schedule."""
 
     scheduleID: str
@@ -66,7 +66,7 @@ class ScheduleSummary(Answer):
     updatedAt: AwareDatetime
 
 
-class BackfilledRun(Answer):
+class BackfilledRun(ResponseModel):
     """The run of an occurrence."""
 
     occurrenceAt: AwareDatetime
@@ -74,13 +74,13 @@ class BackfilledRun(Answer):
     created: bool = Field(description="False: the occurrence had this run already.")
 
 
-class BackfilledRuns(Answer):
+class BackfilledRuns(ResponseModel):
     """The occurrences of the range, in their order, with their runs."""
 
     items: list[BackfilledRun]
 
 
-class ScheduleList(Answer):
+class ScheduleList(ResponseModel):
     """All schedules of the tenant."""
 
     items: list[ScheduleSummary]
@@ -90,25 +90,25 @@ class ScheduleList(Answer):
 _TRIGGER_KEY = Header("Idempotency-Key", "A repeated key gives the first run.", KEY_CHARACTERS_MAX)
 
 
-async def list_schedules(call: Call) -> Reply:
+async def list_schedules(call: RouteCall) -> Reply:
     """By name, with what is due next and how the last start went."""
     found = await call.services.schedules.list_schedules(tenant_id=call.tenant_id)
     return Reply(page_by_name([schedule_as_json(each) for each in found], call.query, "schedules"))
 
 
-async def create_schedule(call: Call) -> Reply:
+async def create_schedule(call: RouteCall) -> Reply:
     """Cron with a time zone, or an interval; its first occurrence is later than now."""
     made = await call.services.schedules.create_schedule(call.body, tenant_id=call.tenant_id, actor=call.actor)
     return Reply(schedule_as_json(made), 201, {"Location": f"/v1/schedules/{made.schedule_id}"})
 
 
-async def get_schedule(call: Call) -> Reply:
+async def get_schedule(call: RouteCall) -> Reply:
     """`{schedule}` is an id or a name."""
     found = await call.services.schedules.get_schedule(call.path["schedule"], tenant_id=call.tenant_id)
     return Reply(schedule_as_json(found))
 
 
-async def update_schedule(call: Call) -> Reply:
+async def update_schedule(call: RouteCall) -> Reply:
     """Replaced as a whole; what the document leaves out takes its default."""
     saved = await call.services.schedules.update_schedule(
         call.path["schedule"], call.body, tenant_id=call.tenant_id, actor=call.actor
@@ -116,13 +116,13 @@ async def update_schedule(call: Call) -> Reply:
     return Reply(schedule_as_json(saved))
 
 
-async def delete_schedule(call: Call) -> Reply:
+async def delete_schedule(call: RouteCall) -> Reply:
     """Runs that it has started go on."""
     await call.services.schedules.delete_schedule(call.path["schedule"], tenant_id=call.tenant_id, actor=call.actor)
     return Reply(status=204)
 
 
-async def trigger_schedule(call: Call) -> Reply:
+async def trigger_schedule(call: RouteCall) -> Reply:
     """Beside its occurrences, which stay as they are; also while it is disabled. 200 where the key was used before."""
     started = await call.services.schedules.trigger_now(
         call.path["schedule"],
@@ -137,7 +137,7 @@ async def trigger_schedule(call: Call) -> Reply:
     )
 
 
-async def backfill_schedule(call: Call) -> Reply:
+async def backfill_schedule(call: RouteCall) -> Reply:
     """Each occurrence has one run: those that have theirs keep it, so that the call may be repeated."""
     schedule = await call.services.schedules.get_schedule(call.path["schedule"], tenant_id=call.tenant_id)
     asked = checked(call.body, Backfill)
@@ -206,7 +206,7 @@ ROUTES = (
         trigger_schedule,
         "Start a run of a schedule now.",
         Role.OPERATOR,
-        {201: StartedRun, 200: StartedRun},
+        {201: StartedRunModel, 200: StartedRunModel},
         body=Trigger,
         body_required=False,
         headers=(_TRIGGER_KEY,),

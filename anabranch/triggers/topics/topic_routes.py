@@ -10,8 +10,8 @@ from pydantic import AwareDatetime, Field
 from anabranch.errors import InvalidInput, LimitReached, NotFound, ShuttingDown, TooManyPending
 from anabranch.keys.access import Role
 from anabranch.rest.lists import page_by_name
-from anabranch.rest.models.base import Answer, Form, Page
-from anabranch.rest.routes.route import AnyJson, Call, Checked, Header, Reply, Route
+from anabranch.rest.models.base import Form, Page, ResponseModel
+from anabranch.rest.routes.route import AnyJson, Checked, Header, Reply, Route, RouteCall
 from anabranch.run_requests import KEY_CHARACTERS_MAX
 from anabranch.triggers.topics.topic_service import message_as_json, subscription_as_json
 
@@ -23,7 +23,7 @@ class SubscriptionForm(Form):
     name: str = Field(min_length=1, description="Id or name of the workflow.")
 
 
-class SubscriptionSummary(Answer):
+class SubscriptionSummary(ResponseModel):
     """A subscription."""
 
     subscriptionID: str
@@ -33,7 +33,7 @@ class SubscriptionSummary(Answer):
     createdAt: AwareDatetime
 
 
-class PublishedMessage(Answer):
+class PublishedMessage(ResponseModel):
     """What a message has started."""
 
     messageID: str
@@ -42,7 +42,7 @@ class PublishedMessage(Answer):
     unfinished: int = Field(description="Runs that are yet to be started.")
 
 
-class SubscriptionList(Answer):
+class SubscriptionList(ResponseModel):
     """Subscriptions of the tenant."""
 
     items: list[SubscriptionSummary]
@@ -54,21 +54,21 @@ _MESSAGE_KEY = Header(
 )
 
 
-async def list_subscriptions(call: Call) -> Reply:
+async def list_subscriptions(call: RouteCall) -> Reply:
     """Those with this very pattern."""
     found = await call.services.topics.list_subscriptions(tenant_id=call.tenant_id, pattern=call.path["pattern"])
     items = [subscription_as_json(each) for each in found]
     return Reply(page_by_name(items, call.query, "subscriptions", "subscriptionID"))
 
 
-async def list_all_subscriptions(call: Call) -> Reply:
+async def list_all_subscriptions(call: RouteCall) -> Reply:
     """Those of all patterns, by id."""
     found = await call.services.topics.list_subscriptions(tenant_id=call.tenant_id)
     items = [subscription_as_json(each) for each in found]
     return Reply(page_by_name(items, call.query, "subscriptions", "subscriptionID"))
 
 
-async def subscribe(call: Call) -> Reply:
+async def subscribe(call: RouteCall) -> Reply:
     """201; 200 where the workflow was subscribed already."""
     made, is_new = await call.services.topics.subscribe(
         call.path["pattern"], call.body, tenant_id=call.tenant_id, actor=call.actor
@@ -76,13 +76,13 @@ async def subscribe(call: Call) -> Reply:
     return Reply(subscription_as_json(made), 201 if is_new else 200)
 
 
-async def unsubscribe(call: Call) -> Reply:
+async def unsubscribe(call: RouteCall) -> Reply:
     """No message that is published from now on starts it."""
     await call.services.topics.unsubscribe(call.path["subscription"], tenant_id=call.tenant_id, actor=call.actor)
     return Reply(status=204)
 
 
-async def publish(call: Call) -> Reply:
+async def publish(call: RouteCall) -> Reply:
     """The message and the runs that it names are durable; the body is the input of each."""
     message = await call.services.topics.publish(
         call.path["topic"], call.body, tenant_id=call.tenant_id, key=call.headers.get("Idempotency-Key")

@@ -8,7 +8,7 @@ from typing import Any
 
 from anabranch.engine.handling import HandlerResult
 from anabranch.errors import SecretUnknown
-from anabranch.handlers import Registry, Services, builtin_types
+from anabranch.handlers import NodeTypeRegistry, Services, builtin_types
 from tests.egress.servers import Server, client_allowed
 from tests.handlers.running import run
 
@@ -25,7 +25,7 @@ class Given:
         return {name: self.values[name] for name in names}
 
 
-def types_for(server: Server, secrets: Mapping[str, str] | None = None) -> Registry:
+def types_for(server: Server, secrets: Mapping[str, str] | None = None) -> NodeTypeRegistry:
     """The built-in types, with a way out to this server only."""
     return builtin_types(Services(http=client_allowed(server.port), secrets=Given(secrets or {})))
 
@@ -36,7 +36,7 @@ async def call(
     *,
     context: Mapping[str, Any] | None = None,
     secrets: Mapping[str, str] | None = None,
-    types: Registry | None = None,
+    types: NodeTypeRegistry | None = None,
 ) -> Any:
     """The output of a node with this config; `url` is the server's unless the config says otherwise."""
     known = types or types_for(server, secrets)

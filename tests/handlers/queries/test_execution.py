@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from anabranch.queries.answers import Answer
+from anabranch.queries.answers import QueryResult
 from anabranch.queries.lexing import SourceKind
 from anabranch.queries.limits import Limits
 from anabranch.queries.query_execution import THREADS_MAX, Executions
-from anabranch.queries.query_session import Work
+from anabranch.queries.query_session import QueryExecution
 from anabranch.queries.statement import read_statement
 
 LIMITS = Limits(connect_timeout_ms=0, stop_wait_ms=50)
@@ -24,9 +24,9 @@ class Deaf:
     def __init__(self, released: threading.Event) -> None:
         self._released = released
 
-    def run(self, work: Work) -> Answer:
+    def run(self, work: QueryExecution) -> QueryResult:
         assert self._released.wait(30)
-        return Answer([], 0)
+        return QueryResult([], 0)
 
     def check(self) -> None:
         pass
@@ -48,8 +48,8 @@ class Quick:
     is_reusable = True
     closed = False
 
-    def run(self, work: Work) -> Answer:
-        return Answer([], 0)
+    def run(self, work: QueryExecution) -> QueryResult:
+        return QueryResult([], 0)
 
     def check(self) -> None:
         pass
@@ -68,9 +68,9 @@ def released() -> Iterator[threading.Event]:
     event.set()
 
 
-def work(*, timeout_ms: int) -> Work:
+def work(*, timeout_ms: int) -> QueryExecution:
     statement = read_statement("SELECT 1", SourceKind.SQLITE, writes=False)
-    return Work(statement, {}, writes=False, timeout_ms=timeout_ms, limits=LIMITS)
+    return QueryExecution(statement, {}, writes=False, timeout_ms=timeout_ms, limits=LIMITS)
 
 
 async def test_the_time_of_a_query_begins_with_its_thread(released: threading.Event) -> None:

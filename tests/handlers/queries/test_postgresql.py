@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from anabranch.errors import NodeFailure, SourceTooPowerful
-from anabranch.queries.drivers.orders import Order, Target
+from anabranch.queries.drivers.orders import DatabaseTarget, Order
 from anabranch.queries.drivers.postgresql import PostgresqlDriver
 from anabranch.queries.limits import Limits
 from tests.handlers.queries.conftest import TENANT, Bench, Shop
@@ -233,8 +233,14 @@ async def test_a_role_that_became_powerful_is_refused_within_seconds_on_a_connec
     """Asked of the driver itself, whose clock the test can transition."""
     role = f"growing_{os.getpid()}"
     parts, query = urlsplit(postgres_shop.owner_url), parse_qs(urlsplit(postgres_shop.owner_url).query)
-    target = Target(user=role, database=parts.path[1:], port=5432, socket_directory=query["host"][0], tls="disable",
-                    connect_timeout_ms=5_000)  # fmt: skip
+    target = DatabaseTarget(
+        user=role,
+        database=parts.path[1:],
+        port=5432,
+        socket_directory=query["host"][0],
+        tls="disable",
+        connect_timeout_ms=5_000,
+    )
     now = [1_000.0]
     driver = PostgresqlDriver(target, _Unlimited(), clock=lambda: now[0])
     order = Order(["SELECT 1"], "select", {}, False, 5_000, 10, 1_000, 10_000)

@@ -10,11 +10,11 @@ import pytest
 
 from anabranch.errors import NodeFailure
 from anabranch.queries.driver_process import DriverProcess
-from anabranch.queries.drivers.orders import Target
+from anabranch.queries.drivers.orders import DatabaseTarget
 from anabranch.queries.lexing import SourceKind
 from anabranch.queries.limits import Limits
 from anabranch.queries.query_faults import Mask
-from anabranch.queries.query_session import Work
+from anabranch.queries.query_session import QueryExecution
 from anabranch.queries.statement import read_statement
 from tests import tools
 from tests.servers import running_postgresql
@@ -35,7 +35,7 @@ def admin_url(request: pytest.FixtureRequest) -> Iterator[str]:
     [("app", None), ("postgres", "SUPERUSER"), ("boss", "SUPERUSER (as chief)"), ("files", "of pg_read_server_files")],
 )
 def test_a_role_is_judged_before_anything_runs(admin_url: str, role: str, power: str | None) -> None:
-    target = Target(
+    target = DatabaseTarget(
         user=role,
         database="postgres",
         port=5432,
@@ -46,7 +46,7 @@ def test_a_role_is_judged_before_anything_runs(admin_url: str, role: str, power:
     statement = read_statement("SELECT current_user AS who", SourceKind.POSTGRESQL, writes=False)
     driver = DriverProcess(SourceKind.POSTGRESQL, target, Mask([]))
     try:
-        answer = driver.run(Work(statement, {}, writes=False, timeout_ms=20_000, limits=Limits()))
+        answer = driver.run(QueryExecution(statement, {}, writes=False, timeout_ms=20_000, limits=Limits()))
         assert power is None and answer.rows == [{"who": "app"}]
     except NodeFailure as failure:
         assert power is not None and power in str(failure)

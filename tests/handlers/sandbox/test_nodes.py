@@ -13,7 +13,7 @@ import pytest
 
 from anabranch.engine.handling import HandlerResult
 from anabranch.errors import NodeFailure, NonRetryable
-from anabranch.handlers import Registry, load_types
+from anabranch.handlers import NodeTypeRegistry, load_types
 from anabranch.handlers.builtin import Services
 from anabranch.handlers.types.code_node import CODE_BYTES_MAX
 from tests.handlers.running import problems, run
@@ -21,24 +21,24 @@ from tests.handlers.sandbox.running import LANGUAGES, SPIN, Coding
 
 
 @pytest.fixture
-def types(code: Coding) -> Iterator[Registry]:
+def types(code: Coding) -> Iterator[NodeTypeRegistry]:
     yield load_types(Services(sandbox=code.sandbox))
 
 
-async def test_code_reads_ctx_and_returns_the_output(types: Registry):
+async def test_code_reads_ctx_and_returns_the_output(types: NodeTypeRegistry):
     assert await run("javascript", {"code": "return ctx.a.b + 1"}, {"a": {"b": 1}}, types=types) == HandlerResult(2)
     assert await run("python", {"code": "return ctx['a']['b'] + 1"}, {"a": {"b": 1}}, types=types) == HandlerResult(2)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-async def test_code_is_no_template(types: Registry, language: str):
+async def test_code_is_no_template(types: NodeTypeRegistry, language: str):
     body = "return '{{ctx.a}} {% if %} {# #}'"
     assert problems(language, {"code": body}, types=types) == []
     assert await run(language, {"code": body}, {"a": 1}, types=types) == HandlerResult("{{ctx.a}} {% if %} {# #}")
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-async def test_the_limits_may_be_templates(types: Registry, language: str):
+async def test_the_limits_may_be_templates(types: NodeTypeRegistry, language: str):
     config = {"code": SPIN[language], "timeout": "{{ctx.t}}"}
     assert problems(language, config, types=types) == []
     with pytest.raises(NodeFailure, match="200 ms") as failure:
@@ -65,7 +65,7 @@ async def test_the_limits_may_be_templates(types: Registry, language: str):
     ],
 )  # fmt: skip
 async def test_code_that_does_not_compile_is_refused_with_its_place(
-    types: Registry, language: str, body: str, message: str
+    types: NodeTypeRegistry, language: str, body: str, message: str
 ):
     node_type = types.get(language)
     assert node_type is not None
@@ -73,19 +73,19 @@ async def test_code_that_does_not_compile_is_refused_with_its_place(
     assert list(node_type.check({"code": body})) == [("CODE_INVALID", "/code", message, (line, column))]
 
 
-async def test_all_that_python_forbids_is_listed_at_once(types: Registry):
+async def test_all_that_python_forbids_is_listed_at_once(types: NodeTypeRegistry):
     assert problems("python", {"code": "_a = 1\nexec('x')\nb.__dict__"}, types=types) == [("CODE_INVALID", "/code")] * 3
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-async def test_checking_runs_nothing(types: Registry, code: Coding, language: str):
+async def test_checking_runs_nothing(types: NodeTypeRegistry, code: Coding, language: str):
     body = {"python": f"def f(x=print('ran')): pass\n{SPIN['python']}", "javascript": SPIN["javascript"]}[language]
     assert problems(language, {"code": body}, types=types) == [], "and it comes to an end, which the code does not"
     assert code.sandbox.health()["forkServers"] == {}
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-async def test_code_and_limits_have_bounds(types: Registry, language: str):
+async def test_code_and_limits_have_bounds(types: NodeTypeRegistry, language: str):
     assert problems(language, {}, types=types)
     assert problems(language, {"code": 1}, types=types)
     assert problems(language, {"code": "x" * (CODE_BYTES_MAX + 1)}, types=types) == [("SCHEMA", "/code")]
@@ -102,7 +102,7 @@ async def test_code_and_limits_have_bounds(types: Registry, language: str):
     assert problems("javascript", {"code": "return 1", "allowFetch": True}, types=types) == []
 
 
-async def test_lines_go_to_the_log_of_the_node_each_as_one(types: Registry, caplog: pytest.LogCaptureFixture):
+async def test_lines_go_to_the_log_of_the_node_each_as_one(types: NodeTypeRegistry, caplog: pytest.LogCaptureFixture):
     body = "console.error('a\\nb\\u001b[31m'); console.log('é 漢')"
     with caplog.at_level(logging.DEBUG, logger="anabranch.handlers"):
         await run("javascript", {"code": body}, types=types)

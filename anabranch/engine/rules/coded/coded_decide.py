@@ -22,7 +22,7 @@ from anabranch.engine.rules.payloads import (
     FunctionPostponed,
     NodeFailed,
     RetryScheduled,
-    RunCancelled,
+    RunCancelledPayload,
     RunSuspended,
 )
 from anabranch.engine.rules.shared.child_ids import child_id
@@ -142,7 +142,7 @@ def _decide(notes: CodedDecisionBuilder, stimulus: Stimulus) -> Decision:
         case EvaluationDue():
             return NOTHING  # functions are called
         case CancelRequested():
-            notes.end_instance(EventType.INSTANCE_CANCELLED, RunCancelled(stimulus.reason).payload)
+            notes.end_instance(EventType.INSTANCE_CANCELLED, RunCancelledPayload(stimulus.reason).payload)
         case PauseRequested():
             suspend(notes, stimulus)
         case ResumeRequested():

@@ -10,12 +10,12 @@ from typing import TypeAlias
 
 from anabranch.engine.rules.coded.coded_plan import CodedPlan
 from anabranch.engine.rules.coded.names import FUNCTION_KEY, FUNCTION_NODE_ID, Mark, scope_of_attempt
-from anabranch.engine.rules.drawn.drawn_state import Context
+from anabranch.engine.rules.drawn.drawn_state import ContextSnapshot
 from anabranch.engine.rules.shared.run_state import InstanceHead, OpenActivation, RunState
 from anabranch.engine.rules.values import NULL, Payload
 from anabranch.errors import RunError
 
-_NO_CONTEXT = Context(())
+_NO_CONTEXT = ContextSnapshot(())
 
 
 class Step(OpenActivation):

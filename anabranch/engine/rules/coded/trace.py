@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from anabranch.engine.rules.coded.names import NO_MARK, Mark, StepKind
-from anabranch.engine.rules.history import Activation
+from anabranch.engine.rules.history import ActivationView
 
 # 1,000 steps: what a canvas can show; the log has them all.
 TRACED_MAX = 1_000
@@ -42,7 +42,7 @@ class Trace:
     edges: list[tuple[str, str]]
 
 
-def trace(activations: Iterable[Activation]) -> Trace:
+def trace(activations: Iterable[ActivationView]) -> Trace:
     """The graph of the first 1,000 steps, in the order of their first rows."""
     found: list[TracedStep] = []
     after: dict[str, list[str]] = {}

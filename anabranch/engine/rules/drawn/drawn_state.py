@@ -26,11 +26,11 @@ from immutables import Map
 from anabranch.engine.rules.graph.loop_config import CURSOR_POSITION
 from anabranch.engine.rules.graph.plan import Body, LoopSpec, Plan, PlanNode
 from anabranch.engine.rules.shared.run_state import InstanceHead, OpenActivation, Phase, RunState
-from anabranch.engine.rules.templates.budget import Work
+from anabranch.engine.rules.templates.budget import TemplateBudget
 from anabranch.engine.rules.values import NULL, VALUE_BYTES_MAX, Payload
 from anabranch.errors import AnabranchError, RunError, ValueTooLarge
 
-__all__ = ["Activation", "Context", "InstanceHead", "InstanceState", "LoopRun", "Phase", "Scope"]
+__all__ = ["Activation", "ContextSnapshot", "InstanceHead", "InstanceState", "LoopRun", "Phase", "Scope"]
 
 Entries = Map[str, tuple[int, Any]]
 """What one scope has written: name → (seq of the writing event, value)."""
@@ -62,7 +62,7 @@ class Prefix:
         return self._items[: self._length]
 
 
-class Context(Mapping[str, Any]):
+class ContextSnapshot(Mapping[str, Any]):
     """A frozen view of the names visible to one activation. Values are shared: do not change them."""
 
     __slots__ = ("_bindings", "_maps")
@@ -72,9 +72,9 @@ class Context(Mapping[str, Any]):
         self._maps = maps
         self._bindings = bindings
 
-    def within(self, bindings: Mapping[str, Any]) -> Context:
+    def within(self, bindings: Mapping[str, Any]) -> ContextSnapshot:
         """The same view from inside an iteration with these loop names."""
-        return Context(self._maps, (bindings, *self._bindings))
+        return ContextSnapshot(self._maps, (bindings, *self._bindings))
 
     def get(self, name: str, default: Any = None) -> Any:
         """The value of a name, or `default`."""
@@ -110,7 +110,7 @@ class Context(Mapping[str, Any]):
         return any(name in names for names in (*self._bindings, *self._maps))
 
 
-NO_CONTEXT = Context(())
+NO_CONTEXT = ContextSnapshot(())
 """Of a region, which resolves nothing itself."""
 
 
@@ -119,7 +119,7 @@ class Activation(OpenActivation):
 
     __slots__ = ("context", "loop", "next_handle", "node", "output", "region", "scope")
 
-    def __init__(self, node: PlanNode, scope: Scope, context: Context) -> None:
+    def __init__(self, node: PlanNode, scope: Scope, context: ContextSnapshot) -> None:
         OpenActivation.__init__(self)
         self.node = node
         self.scope = scope
@@ -260,11 +260,11 @@ class InstanceState(RunState[Activation, Activation]):
         times = [loop.due_at for loop in self.unfinished.values() if loop.due_at is not None]
         return min(times if due is None else [due, *times], default=None)
 
-    def context_of(self, scope: Scope) -> Context:
+    def context_of(self, scope: Scope) -> ContextSnapshot:
         """A snapshot of the context of an activation in this scope."""
         scope = scope.base
         if scope.parent is None:
-            return Context((scope.entries,))
+            return ContextSnapshot((scope.entries,))
         maps, bindings = [], []
         level: Scope | None = scope
         while level is not None:
@@ -272,9 +272,9 @@ class InstanceState(RunState[Activation, Activation]):
             if level.bindings is not None:
                 bindings.append(level.bindings)
             level = None if level.parent is None else level.parent.base
-        return Context(tuple(maps), tuple(bindings))
+        return ContextSnapshot(tuple(maps), tuple(bindings))
 
-    def context_for(self, node: PlanNode, scope: Scope) -> Context:
+    def context_for(self, node: PlanNode, scope: Scope) -> ContextSnapshot:
         """The same for an activation of this node: a cursor is told what it has handed out before."""
         context = self.context_of(scope)
         return context.within({CURSOR_POSITION: scope.position_of(node)}) if node.is_cursor else context
@@ -345,13 +345,13 @@ class LoopRun:
         self.open[index] = scope
         self.next_index = index + 1
 
-    def closed(self, scope: Scope, context: Context) -> None:
+    def closed(self, scope: Scope, context: ContextSnapshot) -> None:
         """Close an iteration after its last activation, and derive its value."""
         assert scope.owner is not None and scope.owner.node.loop is not None
         del self.open[scope.index]
         self.record(scope.owner, scope.index, *_value_of(scope, scope.owner.node.loop, context))
 
-    def pass_through(self, owner: Activation, outer: Context, work: Work) -> None:
+    def pass_through(self, owner: Activation, outer: ContextSnapshot, work: TemplateBudget) -> None:
         """Run the next iteration of a loop without body nodes. Nothing in it can wait, so it leaves no rows, and the
         next owner of the run computes all of them again.
         """
@@ -398,12 +398,12 @@ def error_of(error: AnabranchError, owner: Activation) -> RunError:
     )
 
 
-def _value_of(scope: Scope, spec: LoopSpec, context: Context) -> tuple[Payload, RunError | None]:
+def _value_of(scope: Scope, spec: LoopSpec, context: ContextSnapshot) -> tuple[Payload, RunError | None]:
     assert scope.owner is not None
     if scope.error is not None:
         return NULL, scope.error
     if spec.yields is not None:
-        return _yielded(spec, scope.owner, context, Work())
+        return _yielded(spec, scope.owner, context, TemplateBudget())
     if scope.back is not None:
         return scope.back, None
     sinks = list(scope.sinks.values())
@@ -414,7 +414,9 @@ def _value_of(scope: Scope, spec: LoopSpec, context: Context) -> tuple[Payload, 
     return Payload.trusted({(node.output_variable or node.id): output.value for node, output in sinks}), None
 
 
-def _yielded(spec: LoopSpec, owner: Activation, context: Context, work: Work) -> tuple[Payload, RunError | None]:
+def _yielded(
+    spec: LoopSpec, owner: Activation, context: ContextSnapshot, work: TemplateBudget
+) -> tuple[Payload, RunError | None]:
     if spec.yields is None:
         return NULL, None
     try:

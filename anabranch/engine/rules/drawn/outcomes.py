@@ -22,7 +22,7 @@ from anabranch.engine.rules.shared.decisions import (
 )
 from anabranch.engine.rules.shared.failures import failed_by, who_is
 from anabranch.engine.rules.stimuli import AwaitsChild, AwaitsSignal, ChildEnded, Completed, Failed
-from anabranch.engine.rules.templates.budget import WORK_MAX, Work
+from anabranch.engine.rules.templates.budget import WORK_MAX, TemplateBudget
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import AnabranchError, RunError
 
@@ -92,7 +92,7 @@ def evaluate(builder: DrawnDecisionBuilder, activation: Activation) -> None:
     node, path, attempt = activation.node, activation.scope.path, activation.attempt
     assert node.evaluate is not None, "only pure nodes are left to decisions"
     builder.evaluated.append(Dispatch(node.id, path, attempt))
-    work = Work()
+    work = TemplateBudget()
     outcome: Completed | Failed
     try:
         output, handle = node.evaluate(activation.context, work)
@@ -263,7 +263,7 @@ def _condition_holds(builder: DrawnDecisionBuilder, activation: Activation, run:
     if spec is None or spec.condition is None:
         return True
     context = builder.state.context_of(activation.scope).within(run.bindings(run.next_index))
-    work = Work()
+    work = TemplateBudget()
     try:
         goes_on = bool(spec.condition.resolve(context, work))
     except AnabranchError as error:
@@ -280,12 +280,12 @@ def _condition_holds(builder: DrawnDecisionBuilder, activation: Activation, run:
 
 def _pass_through(builder: DrawnDecisionBuilder, activation: Activation, run: LoopRun) -> None:
     """Run the next iteration of a loop without a body, which consists of its `yield` only."""
-    work = Work()
+    work = TemplateBudget()
     run.pass_through(activation, builder.state.context_of(activation.scope), work)
     if activation.node.loop is not None and activation.node.loop.yields is not None:
         _count(builder, run, work)
 
 
-def _count(builder: DrawnDecisionBuilder, run: LoopRun, work: Work) -> None:
+def _count(builder: DrawnDecisionBuilder, run: LoopRun, work: TemplateBudget) -> None:
     """Add a resolved template to the cost of this decision."""
     builder.worked += TEMPLATE_UNITS + work.spent + run.results_count // RESULTS_COPIED_PER_UNIT

@@ -61,10 +61,10 @@ def compile_plan(
         raise refusal_of((*graph.errors, *structure.problems))
     if test_run.until is not None:
         structure = structure.up_to(test_run.until)
-    return _Compiler(graph, structure, node_types, test_run.pins, evaluates=evaluates).compile()
+    return _PlanCompiler(graph, structure, node_types, test_run.pins, evaluates=evaluates).compile()
 
 
-class _Compiler:
+class _PlanCompiler:
     """Builds one plan: bodies first, then the nodes in topological order, then the edges."""
 
     def __init__(

@@ -167,7 +167,7 @@ def parse(document: Any, node_types: NodeTypes | None = None, *, bytes_max: int 
         graph.errors.append(Problem("WRONG_TYPE", f"a workflow is an object, not a {kind_of(document)}"))
         return graph
     graph.errors.extend(_forbidden_keys(document))
-    _Reader(graph, node_types).read(document)
+    _DocumentReader(graph, node_types).read(document)
     return graph
 
 
@@ -183,7 +183,7 @@ def is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-class _Reader(FieldReader):
+class _DocumentReader(FieldReader):
     """Reads one document into one graph: a method per kind of object."""
 
     def __init__(self, graph: Graph, node_types: NodeTypes | None) -> None:

@@ -23,7 +23,7 @@ Patch: TypeAlias = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _ProblemPlace:
     """A problem and its context in the document."""
 
     problem: Problem
@@ -60,23 +60,23 @@ def fixes_of(problem: Problem, document: Any, graph: Graph, facts: NodeFacts) ->
     make = _FIXES.get(problem.code)
     if make is None:
         return []
-    return [{"title": title, "patch": patch} for title, patch in make(_Place(problem, document, graph, facts))]
+    return [{"title": title, "patch": patch} for title, patch in make(_ProblemPlace(problem, document, graph, facts))]
 
 
 _Fixes: TypeAlias = Iterator[tuple[str, Patch]]
 
 
-def _unknown_handle(place: _Place) -> _Fixes:
+def _unknown_handle(place: _ProblemPlace) -> _Fixes:
     handles = sorted(place.facts.handles.get(place.problem.node_id or "", ()))
     yield from _nearest(place, handles)
     yield from _remove_edge(place)
 
 
-def _unknown_type(place: _Place) -> _Fixes:
+def _unknown_type(place: _ProblemPlace) -> _Fixes:
     yield from _nearest(place, sorted(place.facts.known_types), 1)
 
 
-def _unknown_field(place: _Place) -> _Fixes:
+def _unknown_field(place: _ProblemPlace) -> _Fixes:
     steps, owner = place.steps, _owner(place.steps)
     node_type = place.facts.types.get(place.problem.node_id or "")
     if owner == "node" and node_type is not None and steps[-1] in config_fields(node_type):
@@ -90,7 +90,7 @@ def _unknown_field(place: _Place) -> _Fixes:
     yield "remove it", [{"op": "remove", "path": place.problem.pointer}]
 
 
-def _config_invalid(place: _Place) -> _Fixes:
+def _config_invalid(place: _ProblemPlace) -> _Fixes:
     steps = place.steps
     node_type = place.facts.types.get(place.problem.node_id or "")
     if node_type is None or len(steps) != 4 or steps[2] != "config" or steps[3] in config_fields(node_type):
@@ -103,40 +103,40 @@ def _config_invalid(place: _Place) -> _Fixes:
     yield "remove it", [{"op": "remove", "path": place.problem.pointer}]
 
 
-def _no_end(place: _Place) -> _Fixes:
+def _no_end(place: _ProblemPlace) -> _Fixes:
     yield from _nearest(place, list(place.graph.nodes), 1)
     yield from _remove_edge(place)
 
 
-def _remove_edge(place: _Place) -> _Fixes:
+def _remove_edge(place: _ProblemPlace) -> _Fixes:
     yield "remove the edge", [{"op": "remove", "path": place.element}]
 
 
-def _remove(place: _Place) -> _Fixes:
+def _remove(place: _ProblemPlace) -> _Fixes:
     yield f"remove `{place.steps[-1]}`", [{"op": "remove", "path": place.problem.pointer}]
 
 
-def _no_start(place: _Place) -> _Fixes:
+def _no_start(place: _ProblemPlace) -> _Fixes:
     if isinstance(place.value("nodes"), list) and "start" not in place.graph.nodes:
         yield "add a start node", [{"op": "add", "path": "/nodes/-", "value": {"id": "start", "type": "start"}}]
 
 
-def _duplicate_node_id(place: _Place) -> _Fixes:
+def _duplicate_node_id(place: _ProblemPlace) -> _Fixes:
     written = str(place.value())
     free = next(f"{written}-{number}" for number in range(2, 10_000) if f"{written}-{number}" not in place.graph.nodes)
     yield f"call it {free!r}", [_replace(place.problem.pointer, free)]
 
 
-def _bad_name(place: _Place) -> _Fixes:
+def _bad_name(place: _ProblemPlace) -> _Fixes:
     name = derive_name(str(place.value()))
     yield f"use {name!r}", [_replace(place.problem.pointer, name)]
 
 
-def _title_too_long(place: _Place) -> _Fixes:
+def _title_too_long(place: _ProblemPlace) -> _Fixes:
     yield "cut it off", [_replace(place.problem.pointer, str(place.value())[:TITLE_LENGTH_MAX])]
 
 
-def _error_edge_never_taken(place: _Place) -> _Fixes:
+def _error_edge_never_taken(place: _ProblemPlace) -> _Fixes:
     node = place.graph.nodes.get(place.problem.node_id or "")
     if node is not None:
         path = node.pointer + "/errorHandling"
@@ -144,17 +144,17 @@ def _error_edge_never_taken(place: _Place) -> _Fixes:
     yield from _remove_edge(place)
 
 
-def _continue_without_edge(place: _Place) -> _Fixes:
+def _continue_without_edge(place: _ProblemPlace) -> _Fixes:
     path = place.problem.pointer + "/errorHandling"
     yield "ignore failures", [_replace(path, "ignore")]
     yield "let a failure end the run", [{"op": "remove", "path": path}]
 
 
-def _choice(words: tuple[str, ...]) -> Callable[[_Place], _Fixes]:
+def _choice(words: tuple[str, ...]) -> Callable[[_ProblemPlace], _Fixes]:
     return lambda place: _nearest(place, list(words))
 
 
-def _nearest(place: _Place, known: list[str], count: int = CHOICES_MAX) -> _Fixes:
+def _nearest(place: _ProblemPlace, known: list[str], count: int = CHOICES_MAX) -> _Fixes:
     """Replace the value: by the most similar known one, or else offer the first few."""
     written = place.value()
     near = get_close_matches(written, known, n=1, cutoff=CLOSE) if isinstance(written, str) else []
@@ -162,7 +162,7 @@ def _nearest(place: _Place, known: list[str], count: int = CHOICES_MAX) -> _Fixe
         yield f"use {each!r}", [_replace(place.problem.pointer, each)]
 
 
-def _renamed(place: _Place, known: frozenset[str]) -> _Fixes:
+def _renamed(place: _ProblemPlace, known: frozenset[str]) -> _Fixes:
     """Rename the field to a similar known name that is not in use."""
     *above, name = place.steps
     near = get_close_matches(name.lower(), {each.lower(): each for each in sorted(known)}, n=1, cutoff=CLOSE)
@@ -188,7 +188,7 @@ def _move(origin: str, path: str) -> dict[str, Any]:
     return {"op": "move", "from": origin, "path": path}
 
 
-_FIXES: Mapping[str, Callable[[_Place], _Fixes]] = {
+_FIXES: Mapping[str, Callable[[_ProblemPlace], _Fixes]] = {
     "UNKNOWN_HANDLE": _unknown_handle,
     "UNKNOWN_TYPE": _unknown_type,
     "UNKNOWN_FIELD": _unknown_field,

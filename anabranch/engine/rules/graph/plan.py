@@ -15,7 +15,7 @@ from anabranch.engine.rules.drawn.scopes import is_item_of
 from anabranch.engine.rules.events import DEFAULT_HANDLE, DONE_HANDLE, ELSE_HANDLE
 from anabranch.engine.rules.graph.loop_config import CURSOR_TYPE, LOOP_TYPE
 from anabranch.engine.rules.shared.retry import RetryPolicy
-from anabranch.engine.rules.templates.budget import Work
+from anabranch.engine.rules.templates.budget import TemplateBudget
 from anabranch.engine.rules.templates.template import Template
 from anabranch.engine.rules.values import VALUE_BYTES_MAX, Payload
 
@@ -40,7 +40,7 @@ class GivenResult:
 # `start` wraps the input, which may have the maximum size, in an object.
 START_OUTPUT_BYTES_MAX = VALUE_BYTES_MAX + 64
 
-Evaluator: TypeAlias = Callable[[Mapping[str, Any], Work], tuple[Any, str | None]]
+Evaluator: TypeAlias = Callable[[Mapping[str, Any], TemplateBudget], tuple[Any, str | None]]
 """The result of a pure node in a context: its output and its handle (None: the default one).
 
 It has no clock, no randomness, no secrets, no logging, no I/O: called twice, it returns the same. It pays for its

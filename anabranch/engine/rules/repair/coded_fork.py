@@ -31,7 +31,7 @@ from anabranch.engine.rules.repair.fork_plan import (
     ForkCut,
     ForkPlan,
     Place,
-    Source,
+    RecordedRun,
     forked_from,
     place_entry,
 )
@@ -46,7 +46,7 @@ _OF_CRASHES = frozenset({EventType.INSTANCE_RECOVERED, EventType.INSTANCE_REOPEN
 
 
 def plan_coded_fork(
-    source: Source, plan: CodedPlan, head: InstanceHead, given: Payload, *, cut: ForkCut, now: int
+    source: RecordedRun, plan: CodedPlan, head: InstanceHead, given: Payload, *, cut: ForkCut, now: int
 ) -> ForkPlan:
     """The plan of a run with this head, plan and input that reuses what `cut` lets it. Raises RunTooLarge."""
     return _CodedFork(source, plan, head, cut, now).made(given)
@@ -67,7 +67,7 @@ class _Recorded:
 
 
 class _CodedFork:
-    def __init__(self, source: Source, plan: CodedPlan, head: InstanceHead, cut: ForkCut, now: int) -> None:
+    def __init__(self, source: RecordedRun, plan: CodedPlan, head: InstanceHead, cut: ForkCut, now: int) -> None:
         self._source, self._cut, self._now = source, cut, now
         self._last = source.log[-1].seq if cut.seq is None else cut.seq
         self._plan = ForkPlan([], new_state(plan, replace(head, deadline_at=None)))

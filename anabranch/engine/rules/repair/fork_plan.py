@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from anabranch.engine.rules.decide import decide
-from anabranch.engine.rules.drawn.drawn_state import Activation, Context
+from anabranch.engine.rules.drawn.drawn_state import Activation, ContextSnapshot
 from anabranch.engine.rules.drawn.scopes import is_item_of, place_of
 from anabranch.engine.rules.events import ENDINGS, Event, EventType, Status
 from anabranch.engine.rules.evolve import AnyPlan, AnyState, evolve, new_state
@@ -105,7 +105,7 @@ class ForkPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class RecordedRun:
     """A recorded run."""
 
     plan: AnyPlan
@@ -113,13 +113,15 @@ class Source:
     log: Sequence[Event]
 
 
-def plan_fork(source: Source, plan: Plan, head: InstanceHead, started: Started, *, cut: ForkCut, now: int) -> ForkPlan:
+def plan_fork(
+    source: RecordedRun, plan: Plan, head: InstanceHead, started: Started, *, cut: ForkCut, now: int
+) -> ForkPlan:
     """The plan of a run with this head and plan that reuses what `cut` allows. Raises ForkRefused, RunTooLarge."""
     return _Fork(source, plan, head, cut, now).made(started)
 
 
 class _Fork:
-    def __init__(self, source: Source, plan: Plan, head: InstanceHead, cut: ForkCut, now: int) -> None:
+    def __init__(self, source: RecordedRun, plan: Plan, head: InstanceHead, cut: ForkCut, now: int) -> None:
         assert isinstance(source.plan, Plan), "coded runs are forked by `coded_fork`"
         self._source, self._source_plan = source, source.plan
         self._cut = cut
@@ -128,7 +130,7 @@ class _Fork:
         self._opened: dict[Place, Event] = {}
         """What loops were answered with: their ends follow from their iterations."""
         self._dispatched: dict[Place, Event] = {}
-        self._contexts: dict[Place, Context] = {}
+        self._contexts: dict[Place, ContextSnapshot] = {}
         self._kept: list[SignalSent] = []
         self._read_source()
         self._state = new_state(plan, replace(head, deadline_at=None))
@@ -334,7 +336,7 @@ class _Fork:
         return scope not in {event.scope for event in self._plan.events} or scope in self._state.scopes
 
 
-def forked_from(source: Source, seq: int, *, reused: int) -> ForkedFrom:
+def forked_from(source: RecordedRun, seq: int, *, reused: int) -> ForkedFrom:
     """What the last row of a fork says: its source up to this row."""
     head = source.head
     return ForkedFrom(head.instance_id, head.generation, seq, head.workflow_version, reused)

@@ -25,7 +25,7 @@ from anabranch.engine.rules.payloads import (
     InputSet,
     Recovered,
     RetryScheduled,
-    RunFailed,
+    RunFailedPayload,
     RunResumed,
     RunSuspended,
     SignalAwaited,
@@ -152,7 +152,7 @@ class DecisionBuilder(Generic[State]):
 
     def fail_instance(self, error: RunError) -> None:
         """End the instance FAILED, and stop everything in flight."""
-        self.end_instance(EventType.INSTANCE_FAILED, RunFailed(error).payload, error.message)
+        self.end_instance(EventType.INSTANCE_FAILED, RunFailedPayload(error).payload, error.message)
 
     def end_instance(self, event_type: EventType, payload: Payload, message: str | None = None) -> None:
         """Terminal status is an event, and the last one."""

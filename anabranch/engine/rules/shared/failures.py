@@ -56,7 +56,7 @@ _FINAL_ERRORS = (
 )
 
 
-class _Place(Protocol):
+class _FailedAttempt(Protocol):
     """An attempt of an activation."""
 
     node_id: str
@@ -122,7 +122,7 @@ def kept_error(
     return RunError(word, name, text, node_id, scope, number, storable(traceback, TRACEBACK_CHARACTERS_MAX))
 
 
-def silence(message: str, origin: _Place) -> Failed:
+def silence(message: str, origin: _FailedAttempt) -> Failed:
     """The outcome of an attempt that missed its heartbeat timeout."""
     error = RunError("HEARTBEAT_TIMEOUT", "HeartbeatTimeout", message, origin.node_id, origin.scope, origin.attempt)
     return Failed(error, retryable=True)

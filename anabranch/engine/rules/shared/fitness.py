@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.events import SuspendReason
 from anabranch.engine.rules.instants import to_iso
-from anabranch.engine.rules.payloads import RunFailed, RunSuspended
+from anabranch.engine.rules.payloads import RunFailedPayload, RunSuspended
 from anabranch.errors import RunError
 
 
@@ -43,8 +43,8 @@ def nobody_fits(needs: Needs) -> RunSuspended:
     return RunSuspended(SuspendReason.UNKNOWN_NODE_TYPE, message, hint)
 
 
-def deadline_passed_unfit(deadline_at: int) -> RunFailed:
+def deadline_passed_unfit(deadline_at: int) -> RunFailedPayload:
     """The failure of a run whose deadline passes while no worker can run it."""
-    return RunFailed(
+    return RunFailedPayload(
         RunError("DEADLINE_EXCEEDED", "DeadlineExceeded", f"the run was not done by {to_iso(deadline_at)}")
     )

@@ -42,7 +42,7 @@ class SecretMisplaced(Refused):
 
 
 @dataclass(slots=True, eq=False)
-class Work:
+class TemplateBudget:
     """The budget of one resolution, the secrets it may insert, and the weights of the lists and objects it met."""
 
     secrets: Mapping[str, str] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Work:
         if self.spent > WORK_MAX:
             raise Refused(f"it processes more than {WORK_MAX} bytes of data; prepare them in an earlier node")
 
-    def note(self, other: Work) -> None:
+    def note(self, other: TemplateBudget) -> None:
         """Add the cost of a template with its own budget; this refuses nothing."""
         self.spent += other.spent
 
@@ -97,7 +97,7 @@ class Work:
         return text
 
 
-Evaluate: TypeAlias = Callable[[Mapping[str, Any], Work], Any]
+Evaluate: TypeAlias = Callable[[Mapping[str, Any], TemplateBudget], Any]
 """A compiled expression: the context and the budget in, a value out."""
 
 

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from anabranch.engine.rules.templates.budget import ITEM_UNITS, Refused, Work, is_number, kind_of
+from anabranch.engine.rules.templates.budget import ITEM_UNITS, Refused, TemplateBudget, is_number, kind_of
 from anabranch.engine.rules.templates.filter_arguments import Filter, text_argument
 
 # 64 characters hold every point in time and every name of a time zone.
@@ -51,7 +51,7 @@ _MONTH_NAMES = (
 )
 
 
-def _date_format(value: Any, work: Work, *, format: Any, timezone: Any = None) -> str:
+def _date_format(value: Any, work: TemplateBudget, *, format: Any, timezone: Any = None) -> str:
     if not isinstance(format, str) or len(format) > FORMAT_CHARACTERS_MAX:
         raise Refused(f"`date_format` takes a format of at most {FORMAT_CHARACTERS_MAX} characters, such as '%Y-%m-%d'")
     at = _in_zone(_moment(value, "date_format", work), timezone)
@@ -68,7 +68,7 @@ def _date_format(value: Any, work: Work, *, format: Any, timezone: Any = None) -
     return _CODE.sub(written, format)
 
 
-def _date_parse(value: Any, work: Work, *, format: Any, timezone: Any = None) -> str:
+def _date_parse(value: Any, work: TemplateBudget, *, format: Any, timezone: Any = None) -> str:
     text = text_argument(value, "date_parse", work)
     if not isinstance(format, str) or len(format) > FORMAT_CHARACTERS_MAX or len(text) > FORMAT_CHARACTERS_MAX:
         raise Refused(f"`date_parse` takes text and a format of at most {FORMAT_CHARACTERS_MAX} characters")
@@ -84,7 +84,7 @@ def _date_parse(value: Any, work: Work, *, format: Any, timezone: Any = None) ->
         raise Refused("`date_parse`: there is no such date or time") from None
 
 
-def _date_add(value: Any, work: Work, *, amount: Any, unit: Any, timezone: Any = None) -> str:
+def _date_add(value: Any, work: TemplateBudget, *, amount: Any, unit: Any, timezone: Any = None) -> str:
     """Days, weeks, months and years follow the calendar of the time zone: noon stays noon when the clocks change."""
     if isinstance(amount, bool) or not isinstance(amount, int):
         raise Refused(f"`date_add` takes a whole amount, not {kind_of(amount)}")
@@ -102,7 +102,7 @@ def _date_add(value: Any, work: Work, *, amount: Any, unit: Any, timezone: Any =
         raise Refused("`date_add` leaves the years 1 to 9999") from None
 
 
-def _date_diff(value: Any, work: Work, *, other: Any, unit: Any = "milliseconds") -> float | int:
+def _date_diff(value: Any, work: TemplateBudget, *, other: Any, unit: Any = "milliseconds") -> float | int:
     """How much later the value is than `other`; whole milliseconds, months and years, else with decimals."""
     later, earlier = _moment(value, "date_diff", work), _moment(other, "date_diff", work)
     name = _unit(unit, "date_diff")
@@ -117,7 +117,7 @@ def _date_diff(value: Any, work: Work, *, other: Any, unit: Any = "milliseconds"
     return (later - earlier) / (_FIXED[name] if name in _FIXED else timedelta(days=_DAYS[name]))
 
 
-def _date_start(value: Any, work: Work, *, unit: Any, timezone: Any = None) -> str:
+def _date_start(value: Any, work: TemplateBudget, *, unit: Any, timezone: Any = None) -> str:
     """The beginning of the hour, day, week (Monday), month, quarter or year that it is in."""
     at = _in_zone(_moment(value, "date_start", work), timezone)
     name = _unit(unit, "date_start")
@@ -135,7 +135,7 @@ def _date_start(value: Any, work: Work, *, unit: Any, timezone: Any = None) -> s
     return _written(day)
 
 
-def _timestamp(value: Any, work: Work) -> int:
+def _timestamp(value: Any, work: TemplateBudget) -> int:
     """Milliseconds since the epoch."""
     return round((_moment(value, "timestamp", work) - _EPOCH) / timedelta(milliseconds=1))
 
@@ -143,7 +143,7 @@ def _timestamp(value: Any, work: Work) -> int:
 # -- what they share ----------------------------------------------------------------------
 
 
-def _moment(value: Any, name: str, work: Work) -> datetime:
+def _moment(value: Any, name: str, work: TemplateBudget) -> datetime:
     work.spend(ITEM_UNITS)
     try:
         if is_number(value):

@@ -18,7 +18,7 @@ from anabranch.engine.rules.templates.budget import (
     Evaluate,
     Refused,
     SecretMisplaced,
-    Work,
+    TemplateBudget,
     check_number,
     check_size,
     kind_of,
@@ -53,7 +53,7 @@ class Expression:
 
     def __init__(self, text: str, *, secrets: bool = False) -> None:
         """`secrets`: `secret.NAME` is available here. Raises Refused with the reason."""
-        compiler = _Compiler()
+        compiler = _ExpressionCompiler()
         self.text = text
         tree = _parse(text)
         self.evaluate = compiler.compile(tree, 1)
@@ -80,7 +80,7 @@ def _parse(text: str) -> nodes.Expr:
     return tree
 
 
-class _Compiler:
+class _ExpressionCompiler:
     """Compiles one expression and collects what it reads."""
 
     def __init__(self) -> None:
@@ -124,25 +124,25 @@ class _Compiler:
 # -- literals -----------------------------------------------------------------------------
 
 
-def _constant(compiler: _Compiler, node: nodes.Const, depth: int) -> Evaluate:
+def _constant(compiler: _ExpressionCompiler, node: nodes.Const, depth: int) -> Evaluate:
     value = check_number(node.value)
     return lambda ctx, work: value
 
 
-def _list(compiler: _Compiler, node: nodes.List, depth: int) -> Evaluate:
+def _list(compiler: _ExpressionCompiler, node: nodes.List, depth: int) -> Evaluate:
     items = [compiler.compile(item, depth + 1) for item in node.items]
 
-    def evaluate(ctx: Mapping[str, Any], work: Work) -> Any:
+    def evaluate(ctx: Mapping[str, Any], work: TemplateBudget) -> Any:
         values = [item(ctx, work) for item in items]
         return work.built(values, 2 + sum(work.weigh(value) + 1 for value in values))
 
     return evaluate
 
 
-def _dict(compiler: _Compiler, node: nodes.Dict, depth: int) -> Evaluate:
+def _dict(compiler: _ExpressionCompiler, node: nodes.Dict, depth: int) -> Evaluate:
     pairs = [(compiler.compile(pair.key, depth + 1), compiler.compile(pair.value, depth + 1)) for pair in node.items]
 
-    def evaluate(ctx: Mapping[str, Any], work: Work) -> Any:
+    def evaluate(ctx: Mapping[str, Any], work: TemplateBudget) -> Any:
         values, weight = {}, 2
         for key_of, value_of in pairs:
             key, value = key_of(ctx, work), value_of(ctx, work)
@@ -158,13 +158,13 @@ def _dict(compiler: _Compiler, node: nodes.Dict, depth: int) -> Evaluate:
 # -- paths --------------------------------------------------------------------------------
 
 
-def _context(compiler: _Compiler, node: nodes.Name, depth: int) -> Evaluate:
+def _context(compiler: _ExpressionCompiler, node: nodes.Name, depth: int) -> Evaluate:
     if node.name == "null":
         return _fixed(None)  # JSON's word; Jinja2 itself only knows `none`
     _check_root(node)
     compiler.reads_context = True
 
-    def evaluate(ctx: Mapping[str, Any], work: Work) -> Any:
+    def evaluate(ctx: Mapping[str, Any], work: TemplateBudget) -> Any:
         values, weight = {}, 2
         for name, value in ctx.items():
             values[name] = value
@@ -175,7 +175,7 @@ def _context(compiler: _Compiler, node: nodes.Name, depth: int) -> Evaluate:
     return evaluate
 
 
-def _path(compiler: _Compiler, node: nodes.Getattr | nodes.Getitem, depth: int) -> Evaluate:
+def _path(compiler: _ExpressionCompiler, node: nodes.Getattr | nodes.Getitem, depth: int) -> Evaluate:
     base, steps = unwind(node)
     keys = [static_key(step) for step in steps]
     if isinstance(base, nodes.Name) and base.name == SECRETS_ROOT:
@@ -196,7 +196,7 @@ def _path(compiler: _Compiler, node: nodes.Getattr | nodes.Getitem, depth: int) 
         for step, key in zip(steps, keys, strict=True)
     ]
 
-    def evaluate(ctx: Mapping[str, Any], work: Work) -> Any:
+    def evaluate(ctx: Mapping[str, Any], work: TemplateBudget) -> Any:
         value: Any = None if start is None else start(ctx, work)
         for index, move in enumerate(moves):
             key = move(ctx, work)
@@ -225,11 +225,11 @@ def _check_root(node: nodes.Name) -> None:
 # -- secrets ------------------------------------------------------------------------------
 
 
-def _secret(compiler: _Compiler, keys: Sequence[Any]) -> Evaluate:
+def _secret(compiler: _ExpressionCompiler, keys: Sequence[Any]) -> Evaluate:
     name = secret_name(keys)
     compiler.secret_names.add(name)
 
-    def evaluate(ctx: Mapping[str, Any], work: Work) -> Any:
+    def evaluate(ctx: Mapping[str, Any], work: TemplateBudget) -> Any:
         value = work.secrets.get(name)
         if value is None:
             raise SecretMisplaced(f"there is no secret {name} here")
@@ -241,35 +241,35 @@ def _secret(compiler: _Compiler, keys: Sequence[Any]) -> Evaluate:
 # -- logic --------------------------------------------------------------------------------
 
 
-def _and(compiler: _Compiler, node: nodes.And, depth: int) -> Evaluate:
+def _and(compiler: _ExpressionCompiler, node: nodes.And, depth: int) -> Evaluate:
     left, right = compiler.compile(node.left, depth + 1), compiler.compile(node.right, depth + 1)
     return lambda ctx, work: left(ctx, work) and right(ctx, work)
 
 
-def _or(compiler: _Compiler, node: nodes.Or, depth: int) -> Evaluate:
+def _or(compiler: _ExpressionCompiler, node: nodes.Or, depth: int) -> Evaluate:
     left, right = compiler.compile(node.left, depth + 1), compiler.compile(node.right, depth + 1)
     return lambda ctx, work: left(ctx, work) or right(ctx, work)
 
 
-def _not(compiler: _Compiler, node: nodes.Not, depth: int) -> Evaluate:
+def _not(compiler: _ExpressionCompiler, node: nodes.Not, depth: int) -> Evaluate:
     inner = compiler.compile(node.node, depth + 1)
     return lambda ctx, work: not inner(ctx, work)
 
 
-def _inline_if(compiler: _Compiler, node: nodes.CondExpr, depth: int) -> Evaluate:
+def _inline_if(compiler: _ExpressionCompiler, node: nodes.CondExpr, depth: int) -> Evaluate:
     test = compiler.compile(node.test, depth + 1)
     chosen = compiler.compile(node.expr1, depth + 1)
     other = _fixed(None) if node.expr2 is None else compiler.compile(node.expr2, depth + 1)
     return lambda ctx, work: chosen(ctx, work) if test(ctx, work) else other(ctx, work)
 
 
-def _compare(compiler: _Compiler, node: nodes.Compare, depth: int) -> Evaluate:
+def _compare(compiler: _ExpressionCompiler, node: nodes.Compare, depth: int) -> Evaluate:
     first = compiler.compile(node.expr, depth + 1)
     if len(node.ops) == 1 and node.ops[0].op in ("in", "notin"):
         return _binary_closure(COMPARISONS[node.ops[0].op], first, compiler.operand(node.ops[0].expr, depth + 1))
     rest = [(COMPARISONS[link.op], compiler.compile(link.expr, depth + 1)) for link in node.ops]
 
-    def evaluate(ctx: Mapping[str, Any], work: Work) -> Any:
+    def evaluate(ctx: Mapping[str, Any], work: TemplateBudget) -> Any:
         left = first(ctx, work)
         for holds, right_of in rest:
             right = right_of(ctx, work)
@@ -284,7 +284,7 @@ def _compare(compiler: _Compiler, node: nodes.Compare, depth: int) -> Evaluate:
 # -- arithmetic and text ------------------------------------------------------------------
 
 
-def _binary(compiler: _Compiler, node: nodes.BinExpr, depth: int) -> Evaluate:
+def _binary(compiler: _ExpressionCompiler, node: nodes.BinExpr, depth: int) -> Evaluate:
     left, right = compiler.compile(node.left, depth + 1), compiler.compile(node.right, depth + 1)
     return _binary_closure(BINARY[node.operator], left, right)
 
@@ -293,15 +293,15 @@ def _binary_closure(apply: Binary, left: Evaluate, right: Evaluate) -> Evaluate:
     return lambda ctx, work: apply(left(ctx, work), right(ctx, work), work)
 
 
-def _sign(compiler: _Compiler, node: nodes.UnaryExpr, depth: int) -> Evaluate:
+def _sign(compiler: _ExpressionCompiler, node: nodes.UnaryExpr, depth: int) -> Evaluate:
     inner, apply = compiler.compile(node.node, depth + 1), UNARY[node.operator]
     return lambda ctx, work: apply(inner(ctx, work))
 
 
-def _concatenate(compiler: _Compiler, node: nodes.Concat, depth: int) -> Evaluate:
+def _concatenate(compiler: _ExpressionCompiler, node: nodes.Concat, depth: int) -> Evaluate:
     parts = [compiler.compile(part, depth + 1) for part in node.nodes]
 
-    def evaluate(ctx: Mapping[str, Any], work: Work) -> Any:
+    def evaluate(ctx: Mapping[str, Any], work: TemplateBudget) -> Any:
         texts, size = [], 0
         for part in parts:
             texts.append(work.text_of(part(ctx, work)))
@@ -316,7 +316,7 @@ def _concatenate(compiler: _Compiler, node: nodes.Concat, depth: int) -> Evaluat
 # -- filters ------------------------------------------------------------------------------
 
 
-def _filter(compiler: _Compiler, node: nodes.Filter, depth: int) -> Evaluate:
+def _filter(compiler: _ExpressionCompiler, node: nodes.Filter, depth: int) -> Evaluate:
     if node.name not in FILTERS and node.name != "default":
         raise Refused(f"there is no filter `{node.name}`; there are default, {', '.join(FILTERS)}")
     names = [str(pair.key) for pair in node.kwargs]
@@ -339,7 +339,7 @@ def _default(inner: Evaluate, positional: Sequence[Evaluate], named: Mapping[str
     fallback = arguments.get("default_value", _fixed(""))
     also_empty = arguments.get("boolean", _fixed(False))
 
-    def evaluate(ctx: Mapping[str, Any], work: Work) -> Any:
+    def evaluate(ctx: Mapping[str, Any], work: TemplateBudget) -> Any:
         try:
             value = inner(ctx, work)
         except TemplatePathMissing:
@@ -357,7 +357,7 @@ def _apply(chosen: Filter, inner: Evaluate, positional: Sequence[Evaluate], name
     arguments = dict(zip(given, [*positional, *named.values()], strict=True))
     run = chosen.run
 
-    def evaluate(ctx: Mapping[str, Any], work: Work) -> Any:
+    def evaluate(ctx: Mapping[str, Any], work: TemplateBudget) -> Any:
         value = inner(ctx, work)
         return run(value, work, **{name: argument(ctx, work) for name, argument in arguments.items()})
 
@@ -366,7 +366,7 @@ def _apply(chosen: Filter, inner: Evaluate, positional: Sequence[Evaluate], name
 
 # -- the list of what is allowed ----------------------------------------------------------
 
-_COMPILERS: Mapping[type[nodes.Node], Callable[[_Compiler, Any, int], Evaluate]] = {
+_COMPILERS: Mapping[type[nodes.Node], Callable[[_ExpressionCompiler, Any, int], Evaluate]] = {
     nodes.Const: _constant,
     nodes.List: _list,
     nodes.Dict: _dict,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.engine.rules.templates.budget import ITEM_UNITS, Refused, Work, check_size, kind_of, look_up
+from anabranch.engine.rules.templates.budget import ITEM_UNITS, Refused, TemplateBudget, check_size, kind_of, look_up
 from anabranch.errors import TemplatePathMissing
 
 # 256 characters for the path of an attribute: it is walked for each item.
@@ -37,7 +37,7 @@ class Filter:
     """It can work on the context itself, without a copy of it."""
 
 
-def text_argument(value: Any, name: str, work: Work) -> str:
+def text_argument(value: Any, name: str, work: TemplateBudget) -> str:
     """The value of the filter `name`, if it is text; paid for. Raises Refused."""
     if not isinstance(value, str):
         raise Refused(f"`{name}` takes text, not {kind_of(value)}; `| string` makes text of it")
@@ -51,7 +51,7 @@ def within_size(text: str) -> str:
     return text
 
 
-def items_argument(value: Any, name: str, work: Work) -> list[Any]:
+def items_argument(value: Any, name: str, work: TemplateBudget) -> list[Any]:
     """The value of the filter `name`, if it is a list; paid for. Raises Refused."""
     if not isinstance(value, list):
         raise Refused(f"`{name}` takes a list, not {kind_of(value)}")
@@ -66,7 +66,7 @@ def whole_argument(value: Any, name: str, parameter: str) -> int:
     return value
 
 
-def picked(items: list[Any], attribute: Any, work: Work, *, default: Any = REQUIRED) -> list[Any]:
+def picked(items: list[Any], attribute: Any, work: TemplateBudget, *, default: Any = REQUIRED) -> list[Any]:
     """What a dotted path finds in each item, `default` where it finds nothing; the items themselves without a path.
 
     Raises TemplatePathMissing where nothing is found and there is no default.

@@ -11,7 +11,14 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from anabranch.engine.rules.templates.budget import ITEM_UNITS, Refused, Work, check_number, is_number, kind_of
+from anabranch.engine.rules.templates.budget import (
+    ITEM_UNITS,
+    Refused,
+    TemplateBudget,
+    check_number,
+    is_number,
+    kind_of,
+)
 from anabranch.engine.rules.templates.date_filters import DATE_FILTERS
 from anabranch.engine.rules.templates.filter_arguments import PASS_UNITS, Filter, whole_argument
 from anabranch.engine.rules.templates.list_filters import LIST_FILTERS
@@ -25,17 +32,17 @@ ROUND_PRECISION_MAX = 20
 # -- size and ends ------------------------------------------------------------------------
 
 
-def _length(value: Any, work: Work) -> int:
+def _length(value: Any, work: TemplateBudget) -> int:
     if isinstance(value, (str, list, Mapping)):
         return len(value)
     raise Refused(f"`length` takes text, a list or an object, not {kind_of(value)}")
 
 
-def _first(value: Any, work: Work) -> Any:
+def _first(value: Any, work: TemplateBudget) -> Any:
     return _end(value, "first", 0)
 
 
-def _last(value: Any, work: Work) -> Any:
+def _last(value: Any, work: TemplateBudget) -> Any:
     return _end(value, "last", -1)
 
 
@@ -47,7 +54,7 @@ def _end(value: Any, name: str, index: int) -> Any:
     return value[index]
 
 
-def _keys(value: Any, work: Work) -> Any:
+def _keys(value: Any, work: TemplateBudget) -> Any:
     if not isinstance(value, Mapping):
         raise Refused(f"`keys` takes an object, not {kind_of(value)}")
     names = list(value)
@@ -55,7 +62,7 @@ def _keys(value: Any, work: Work) -> Any:
     return work.built(names, 2 + sum(len(name) + 3 for name in names))
 
 
-def _values(value: Any, work: Work) -> Any:
+def _values(value: Any, work: TemplateBudget) -> Any:
     if not isinstance(value, dict):
         raise Refused(f"`values` takes an object, not {kind_of(value)}")
     work.spend(len(value) * PASS_UNITS)
@@ -65,7 +72,7 @@ def _values(value: Any, work: Work) -> Any:
 # -- numbers ------------------------------------------------------------------------------
 
 
-def _round(value: Any, work: Work, *, precision: Any = 0, method: Any = "common") -> float:
+def _round(value: Any, work: TemplateBudget, *, precision: Any = 0, method: Any = "common") -> float:
     digits = whole_argument(precision, "round", "precision")
     if not is_number(value) or abs(digits) > ROUND_PRECISION_MAX:
         raise Refused(f"`round` takes a number and at most {ROUND_PRECISION_MAX} digits, not {kind_of(value)}")
@@ -77,7 +84,7 @@ def _round(value: Any, work: Work, *, precision: Any = 0, method: Any = "common"
     return float(check_number((math.ceil(scaled) if method == "ceil" else math.floor(scaled)) / 10.0**digits))
 
 
-def _int(value: Any, work: Work, *, default: Any = 0, base: Any = 10) -> Any:
+def _int(value: Any, work: TemplateBudget, *, default: Any = 0, base: Any = 10) -> Any:
     digits = whole_argument(base, "int", "base")
     try:
         if isinstance(value, str):
@@ -99,7 +106,7 @@ def _whole_of_text(text: str, base: int) -> int:
     return int(float(text))
 
 
-def _float(value: Any, work: Work, *, default: Any = 0.0) -> Any:
+def _float(value: Any, work: TemplateBudget, *, default: Any = 0.0) -> Any:
     try:
         if isinstance(value, str):
             work.spend(len(value))

@@ -10,7 +10,14 @@ from typing import Any
 
 import orjson
 
-from anabranch.engine.rules.templates.budget import ITEM_UNITS, Refused, Work, check_number, is_number, kind_of
+from anabranch.engine.rules.templates.budget import (
+    ITEM_UNITS,
+    Refused,
+    TemplateBudget,
+    check_number,
+    is_number,
+    kind_of,
+)
 from anabranch.engine.rules.templates.filter_arguments import ABSENT, REQUIRED, Filter, items_argument, kinds_of, picked
 from anabranch.engine.rules.templates.operators import COMPARISONS
 from anabranch.errors import TemplatePathMissing
@@ -25,7 +32,9 @@ _NUMBERS: frozenset[type] = frozenset({int, float})
 _SCALARS: frozenset[type] = frozenset({int, float, str, type(None)})
 
 
-def _sort(value: Any, work: Work, *, reverse: Any = False, case_sensitive: Any = False, attribute: Any = None) -> Any:
+def _sort(
+    value: Any, work: TemplateBudget, *, reverse: Any = False, case_sensitive: Any = False, attribute: Any = None
+) -> Any:
     items = items_argument(value, "sort", work)
     keys = _comparable(picked(items, attribute, work), case_sensitive, work)
     work.spend(work.weigh(items) * _SORT_FACTOR)
@@ -41,7 +50,7 @@ def _sort(value: Any, work: Work, *, reverse: Any = False, case_sensitive: Any =
     return work.built(ordered, work.weigh(items))
 
 
-def _unique(value: Any, work: Work, *, case_sensitive: Any = False, attribute: Any = None) -> Any:
+def _unique(value: Any, work: TemplateBudget, *, case_sensitive: Any = False, attribute: Any = None) -> Any:
     items = items_argument(value, "unique", work)
     keys = _comparable(picked(items, attribute, work), case_sensitive, work)
     work.spend(len(items) * ITEM_UNITS)
@@ -53,15 +62,15 @@ def _unique(value: Any, work: Work, *, case_sensitive: Any = False, attribute: A
     return work.built([items[position] for position in sorted(firsts.values())], work.weigh(items))
 
 
-def _min(value: Any, work: Work, *, case_sensitive: Any = False, attribute: Any = None) -> Any:
+def _min(value: Any, work: TemplateBudget, *, case_sensitive: Any = False, attribute: Any = None) -> Any:
     return _extreme(min, value, work, case_sensitive, attribute)
 
 
-def _max(value: Any, work: Work, *, case_sensitive: Any = False, attribute: Any = None) -> Any:
+def _max(value: Any, work: TemplateBudget, *, case_sensitive: Any = False, attribute: Any = None) -> Any:
     return _extreme(max, value, work, case_sensitive, attribute)
 
 
-def _extreme(choose: Callable[..., Any], value: Any, work: Work, case_sensitive: Any, attribute: Any) -> Any:
+def _extreme(choose: Callable[..., Any], value: Any, work: TemplateBudget, case_sensitive: Any, attribute: Any) -> Any:
     name = choose.__name__
     items = items_argument(value, name, work)
     if not items:
@@ -74,7 +83,7 @@ def _extreme(choose: Callable[..., Any], value: Any, work: Work, case_sensitive:
         raise Refused(f"`{name}` takes items of one kind that have an order: numbers, or texts") from None
 
 
-def _sum(value: Any, work: Work, *, attribute: Any = None, start: Any = 0) -> Any:
+def _sum(value: Any, work: TemplateBudget, *, attribute: Any = None, start: Any = 0) -> Any:
     numbers = [start, *picked(items_argument(value, "sum", work), attribute, work)]
     if not kinds_of(numbers) <= _NUMBERS:
         wrong = next(number for number in numbers if not is_number(number))
@@ -85,12 +94,12 @@ def _sum(value: Any, work: Work, *, attribute: Any = None, start: Any = 0) -> An
         raise Refused("the number is not finite") from None
 
 
-def _map(value: Any, work: Work, *, attribute: Any, default: Any = REQUIRED) -> Any:
+def _map(value: Any, work: TemplateBudget, *, attribute: Any, default: Any = REQUIRED) -> Any:
     found = picked(items_argument(value, "map", work), _path(attribute, "map"), work, default=default)
     return work.built(found, 2 + sum(work.weigh(item) + 1 for item in found))
 
 
-def _where(value: Any, work: Work, *, attribute: Any, other: Any = ABSENT, test: Any = "==") -> Any:
+def _where(value: Any, work: TemplateBudget, *, attribute: Any, other: Any = ABSENT, test: Any = "==") -> Any:
     """The items whose field passes; an item without the field does not."""
     holds = _TESTS.get(test) if isinstance(test, str) else None
     if holds is None:
@@ -105,7 +114,7 @@ def _where(value: Any, work: Work, *, attribute: Any, other: Any = ABSENT, test:
     return work.built(kept, 2 + sum(work.weigh(item) + 1 for item in kept))
 
 
-def _groupby(value: Any, work: Work, *, attribute: Any, default: Any = REQUIRED) -> Any:
+def _groupby(value: Any, work: TemplateBudget, *, attribute: Any, default: Any = REQUIRED) -> Any:
     """Groups in the order in which their first items stand: `[{"key": …, "items": […]}, …]`."""
     items = items_argument(value, "groupby", work)
     keys = picked(items, _path(attribute, "groupby"), work, default=default)
@@ -129,7 +138,7 @@ def _json_names(keys: list[Any]) -> list[Any]:
     return [orjson.dumps(key, option=orjson.OPT_SORT_KEYS).decode() for key in keys]
 
 
-def _comparable(keys: list[Any], case_sensitive: Any, work: Work) -> list[Any]:
+def _comparable(keys: list[Any], case_sensitive: Any, work: TemplateBudget) -> list[Any]:
     """Keys to compare items by: texts without regard to case, unless it matters."""
     if case_sensitive or str not in kinds_of(keys):
         return keys
@@ -137,7 +146,7 @@ def _comparable(keys: list[Any], case_sensitive: Any, work: Work) -> list[Any]:
     return [key.lower() if isinstance(key, str) else key for key in keys]
 
 
-_TESTS: Mapping[str, Callable[[Any, Any, Work], bool]] = {
+_TESTS: Mapping[str, Callable[[Any, Any, TemplateBudget], bool]] = {
     "==": COMPARISONS["eq"],
     "!=": COMPARISONS["ne"],
     "<": COMPARISONS["lt"],

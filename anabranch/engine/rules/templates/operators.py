@@ -10,15 +10,22 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from anabranch.engine.rules.templates.budget import Refused, Work, check_number, check_size, is_number, kind_of
+from anabranch.engine.rules.templates.budget import (
+    Refused,
+    TemplateBudget,
+    check_number,
+    check_size,
+    is_number,
+    kind_of,
+)
 
-Binary: TypeAlias = Callable[[Any, Any, Work], Any]
+Binary: TypeAlias = Callable[[Any, Any, TemplateBudget], Any]
 
 # Comparing each item takes about twice as long as reading the text.
 _SEARCH_FACTOR = 2
 
 
-def _equal(left: Any, right: Any, work: Work) -> bool:
+def _equal(left: Any, right: Any, work: TemplateBudget) -> bool:
     if isinstance(left, (str, list, dict)) and type(left) is type(right):
         if len(left) != len(right):
             return False
@@ -27,7 +34,7 @@ def _equal(left: Any, right: Any, work: Work) -> bool:
 
 
 def _in_order(sign: str, holds: Callable[[Any, Any], bool]) -> Binary:
-    def compare(left: Any, right: Any, work: Work) -> bool:
+    def compare(left: Any, right: Any, work: TemplateBudget) -> bool:
         if is_number(left) and is_number(right):
             return holds(left, right)
         if isinstance(left, (str, list)) and type(left) is type(right):
@@ -41,7 +48,7 @@ def _in_order(sign: str, holds: Callable[[Any, Any], bool]) -> Binary:
     return compare
 
 
-def _contains(left: Any, right: Any, work: Work) -> bool:
+def _contains(left: Any, right: Any, work: TemplateBudget) -> bool:
     if isinstance(right, str):
         work.spend(len(right))
         return isinstance(left, str) and left in right
@@ -66,7 +73,7 @@ COMPARISONS: Mapping[str, Binary] = {
 """By Jinja2's names of comparisons."""
 
 
-def _add(left: Any, right: Any, work: Work) -> Any:
+def _add(left: Any, right: Any, work: TemplateBudget) -> Any:
     if isinstance(left, list) and isinstance(right, list):
         weight = work.weigh(left) + work.weigh(right)
         check_size(weight)
@@ -79,7 +86,7 @@ def _add(left: Any, right: Any, work: Work) -> Any:
 
 
 def _arithmetic(sign: str, calculate: Callable[[Any, Any], Any]) -> Binary:
-    def apply(left: Any, right: Any, work: Work) -> Any:
+    def apply(left: Any, right: Any, work: TemplateBudget) -> Any:
         if not (is_number(left) and is_number(right)):
             raise Refused(f"`{sign}` takes two numbers, not {kind_of(left)} and {kind_of(right)}")
         try:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from jinja2 import nodes
 
-from anabranch.engine.rules.templates.budget import Evaluate, Refused, Work, look_up
+from anabranch.engine.rules.templates.budget import Evaluate, Refused, TemplateBudget, look_up
 from anabranch.errors import TemplatePathMissing
 
 Path: TypeAlias = tuple[str, ...]
@@ -29,7 +29,7 @@ def static_path(keys: Sequence[Any], shown: str) -> Evaluate:
     if not isinstance(first, str):
         raise Refused(f"`{shown}`: the names in ctx are text")
 
-    def evaluate(ctx: Mapping[str, Any], work: Work) -> Any:
+    def evaluate(ctx: Mapping[str, Any], work: TemplateBudget) -> Any:
         value = ctx.get(first, MISSING)
         for key in rest:
             if type(value) is dict and type(key) is str:

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from anabranch.engine.rules.templates.budget import Refused, SecretMisplaced, Work, check_size
+from anabranch.engine.rules.templates.budget import Refused, SecretMisplaced, TemplateBudget, check_size
 from anabranch.engine.rules.templates.expression import Expression
 from anabranch.engine.rules.templates.path import Path
-from anabranch.engine.rules.templates.text import WORKFLOW_EXPRESSIONS_MAX, ExpressionCount, Source, split
+from anabranch.engine.rules.templates.text import WORKFLOW_EXPRESSIONS_MAX, ExpressionCount, ExpressionSource, split
 from anabranch.engine.rules.values import VALUE_DEPTH_MAX
 from anabranch.errors import SecretNotAllowed, TemplateError, TemplatePathMissing
 
@@ -52,14 +52,14 @@ class Template:
     def __repr__(self) -> str:
         return f"Template({_shown(self.text)})"
 
-    def resolve(self, ctx: Mapping[str, Any], work: Work | None = None) -> Any:
+    def resolve(self, ctx: Mapping[str, Any], work: TemplateBudget | None = None) -> Any:
         """The value in this context; parts of the context are shared, not copied.
 
         One expression alone keeps its type. In longer text, text values are inserted as they are and other values as
         JSON (`true`, `null`, `[1,2]`). `work` is a budget shared by several templates. Raises TemplatePathMissing, or
         TemplateError for every other failure; both name the expression, never a value.
         """
-        work = Work() if work is None else work
+        work = TemplateBudget() if work is None else work
         if self._only is not None:
             return _evaluate(self._only, ctx, work)
         try:
@@ -97,9 +97,9 @@ class CompiledConfig:
         `secrets` has the values for `secret_names`. Raises TemplateError or TemplatePathMissing, which name the
         expression and its pointer.
         """
-        return self.resolve_within(Work(secrets or {}), ctx)
+        return self.resolve_within(TemplateBudget(secrets or {}), ctx)
 
-    def resolve_within(self, work: Work, ctx: Mapping[str, Any]) -> Any:
+    def resolve_within(self, work: TemplateBudget, ctx: Mapping[str, Any]) -> Any:
         """The same, with the caller's budget."""
         return self._value if self._resolve is None else self._resolve(ctx, work)
 
@@ -162,7 +162,7 @@ def _compile_parts(text: str, *, secrets: bool) -> tuple[str | Expression, ...]:
     return tuple(piece if isinstance(piece, str) else _compile_expression(piece, secrets=secrets) for piece in pieces)
 
 
-def _compile_expression(source: Source, *, secrets: bool) -> Expression:
+def _compile_expression(source: ExpressionSource, *, secrets: bool) -> Expression:
     try:
         return Expression(source.text, secrets=secrets)
     except Refused as refusal:
@@ -170,7 +170,7 @@ def _compile_expression(source: Source, *, secrets: bool) -> Expression:
         raise error(f"{_shown(source.text, braces=True)}: {refusal}") from None
 
 
-def _text_of(parts: tuple[str | Expression, ...], ctx: Mapping[str, Any], work: Work) -> str:
+def _text_of(parts: tuple[str | Expression, ...], ctx: Mapping[str, Any], work: TemplateBudget) -> str:
     texts, size = [], 0
     for part in parts:
         text = part if isinstance(part, str) else work.text_of(_evaluate(part, ctx, work))
@@ -181,7 +181,7 @@ def _text_of(parts: tuple[str | Expression, ...], ctx: Mapping[str, Any], work: 
     return "".join(texts)
 
 
-def _evaluate(expression: Expression, ctx: Mapping[str, Any], work: Work) -> Any:
+def _evaluate(expression: Expression, ctx: Mapping[str, Any], work: TemplateBudget) -> Any:
     try:
         return expression.evaluate(ctx, work)
     except Refused as refusal:
@@ -190,7 +190,7 @@ def _evaluate(expression: Expression, ctx: Mapping[str, Any], work: Work) -> Any
         raise TemplatePathMissing(f"{_shown(expression.text, braces=True)}: {missing.message}") from None
 
 
-_Resolve: TypeAlias = Callable[[Mapping[str, Any], Work], Any]
+_Resolve: TypeAlias = Callable[[Mapping[str, Any], TemplateBudget], Any]
 
 
 def _compile_value(
@@ -222,7 +222,7 @@ def _compile_leaf(text: str, pointer: str, *, secrets: bool) -> _Resolve | None:
     if not template.has_expressions:
         return None
 
-    def resolve(ctx: Mapping[str, Any], work: Work) -> Any:
+    def resolve(ctx: Mapping[str, Any], work: TemplateBudget) -> Any:
         try:
             return template.resolve(ctx, work)
         except TemplateError as problem:

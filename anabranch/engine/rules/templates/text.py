@@ -30,7 +30,7 @@ _FORBIDDEN = re.compile(r"\{[%#]")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ExpressionSource:
     """The text of one expression, between its braces."""
 
     text: str
@@ -54,14 +54,14 @@ class ExpressionCount:
             return
         try:
             for piece in split(text):
-                if isinstance(piece, Source):
+                if isinstance(piece, ExpressionSource):
                     self.expressions += 1
                     self.characters += len(piece.text)
         except Refused:
             return
 
 
-def split(text: str) -> Iterator[str | Source]:
+def split(text: str) -> Iterator[str | ExpressionSource]:
     """The literal pieces and the expressions of a text, in order. Raises Refused for an invalid template."""
     position, count, strip_next = 0, 0, False
     while (opening := text.find("{{", position)) >= 0:
@@ -78,7 +78,7 @@ def split(text: str) -> Iterator[str | Source]:
         strip_next = inner.endswith("-")
         if literal:
             yield literal
-        yield Source((inner[:-1] if strip_next else inner).strip())
+        yield ExpressionSource((inner[:-1] if strip_next else inner).strip())
         position = closing + 2
     literal = _literal(text[position:], strip_next=strip_next)
     if literal:

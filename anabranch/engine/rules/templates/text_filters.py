@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from anabranch.engine.rules.templates.budget import ITEM_UNITS, Refused, Work, check_size, encode, kind_of
+from anabranch.engine.rules.templates.budget import ITEM_UNITS, Refused, TemplateBudget, check_size, encode, kind_of
 from anabranch.engine.rules.templates.filter_arguments import (
     Filter,
     items_argument,
@@ -33,21 +33,21 @@ _PARSE_FACTOR = 8
 _SEARCH_FACTOR = 10
 
 
-def _upper(value: Any, work: Work) -> str:
+def _upper(value: Any, work: TemplateBudget) -> str:
     return within_size(text_argument(value, "upper", work).upper())
 
 
-def _lower(value: Any, work: Work) -> str:
+def _lower(value: Any, work: TemplateBudget) -> str:
     return within_size(text_argument(value, "lower", work).lower())
 
 
-def _trim(value: Any, work: Work, *, chars: Any = None) -> str:
+def _trim(value: Any, work: TemplateBudget, *, chars: Any = None) -> str:
     if chars is not None and not (isinstance(chars, str) and len(chars) <= TRIM_CHARACTERS_MAX):
         raise Refused(f"`trim(chars)` takes text of at most {TRIM_CHARACTERS_MAX} characters")
     return text_argument(value, "trim", work).strip(chars)
 
 
-def _replace(value: Any, work: Work, *, old: Any, new: Any, count: Any = None) -> str:
+def _replace(value: Any, work: TemplateBudget, *, old: Any, new: Any, count: Any = None) -> str:
     text = text_argument(value, "replace", work)
     if not (isinstance(old, str) and isinstance(new, str)):
         raise Refused(f"`replace` takes two texts, not {kind_of(old)} and {kind_of(new)}")
@@ -60,7 +60,7 @@ def _replace(value: Any, work: Work, *, old: Any, new: Any, count: Any = None) -
     return text.replace(old, new, found)
 
 
-def _join(value: Any, work: Work, *, d: Any = "", attribute: Any = None) -> str:
+def _join(value: Any, work: TemplateBudget, *, d: Any = "", attribute: Any = None) -> str:
     if not isinstance(d, str):
         raise Refused(f"`join` takes the text to put between, not {kind_of(d)}")
     items = picked(items_argument(value, "join", work), attribute, work)
@@ -72,18 +72,18 @@ def _join(value: Any, work: Work, *, d: Any = "", attribute: Any = None) -> str:
     return d.join(texts)
 
 
-def _string(value: Any, work: Work) -> str:
+def _string(value: Any, work: TemplateBudget) -> str:
     return work.text_of(value)
 
 
-def _tojson(value: Any, work: Work) -> str:
+def _tojson(value: Any, work: TemplateBudget) -> str:
     work.spend(work.weigh(value))
     raw = encode(value)
     check_size(len(raw))
     return raw.decode()
 
 
-def _fromjson(value: Any, work: Work) -> Any:
+def _fromjson(value: Any, work: TemplateBudget) -> Any:
     text = text_argument(value, "fromjson", work)
     work.spend(len(text) * _PARSE_FACTOR)
     try:
@@ -95,7 +95,7 @@ def _fromjson(value: Any, work: Work) -> Any:
     return read
 
 
-def _split(value: Any, work: Work, *, separator: Any = None, count: Any = None) -> Any:
+def _split(value: Any, work: TemplateBudget, *, separator: Any = None, count: Any = None) -> Any:
     if separator is not None and not (isinstance(separator, str) and separator):
         raise Refused("`split` takes the text to split at; without one it splits at blanks and line ends")
     limit = -1 if count is None else max(0, whole_argument(count, "split", "count"))
@@ -105,17 +105,17 @@ def _split(value: Any, work: Work, *, separator: Any = None, count: Any = None) 
     return work.built(parts, 2 + len(text) + 3 * len(parts))
 
 
-def _contains(value: Any, work: Work, *, item: Any) -> bool:
+def _contains(value: Any, work: TemplateBudget, *, item: Any) -> bool:
     if isinstance(value, str) and not isinstance(item, str):
         raise Refused(f"`contains`: text contains text, not {kind_of(item)}")
     return bool(COMPARISONS["in"](item, value, work))
 
 
-def _startswith(value: Any, work: Work, *, prefix: Any) -> bool:
+def _startswith(value: Any, work: TemplateBudget, *, prefix: Any) -> bool:
     return text_argument(value, "startswith", work).startswith(_affix(prefix, "startswith"))
 
 
-def _endswith(value: Any, work: Work, *, suffix: Any) -> bool:
+def _endswith(value: Any, work: TemplateBudget, *, suffix: Any) -> bool:
     return text_argument(value, "endswith", work).endswith(_affix(suffix, "endswith"))
 
 
@@ -125,7 +125,7 @@ def _affix(value: Any, name: str) -> str:
     return value
 
 
-def _slice(value: Any, work: Work, *, start: Any, end: Any = None) -> Any:
+def _slice(value: Any, work: TemplateBudget, *, start: Any, end: Any = None) -> Any:
     begin = whole_argument(start, "slice", "start")
     stop = None if end is None else whole_argument(end, "slice", "end")
     if isinstance(value, str):
@@ -134,7 +134,7 @@ def _slice(value: Any, work: Work, *, start: Any, end: Any = None) -> Any:
     return work.built(items, 2 + sum(work.weigh(item) + 1 for item in items))
 
 
-def _regex_find(value: Any, work: Work, *, pattern: Any, group: Any = 0) -> str | None:
+def _regex_find(value: Any, work: TemplateBudget, *, pattern: Any, group: Any = 0) -> str | None:
     """The first match or one of its groups; None where nothing matches, or the group took no part."""
     text = text_argument(value, "regex_find", work)
     if not isinstance(pattern, str):
@@ -149,7 +149,7 @@ def _regex_find(value: Any, work: Work, *, pattern: Any, group: Any = 0) -> str 
     return found
 
 
-def _texts_of(items: list[Any], work: Work) -> list[str]:
+def _texts_of(items: list[Any], work: TemplateBudget) -> list[str]:
     kinds = kinds_of(items)
     if kinds <= {str}:
         return items

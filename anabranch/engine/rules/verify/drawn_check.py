@@ -17,23 +17,23 @@ from anabranch.engine.rules.payloads import handled_error, read_error, read_inpu
 from anabranch.engine.rules.shared.left_out import Ranges
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.shared.signals import json_equal
-from anabranch.engine.rules.templates.budget import Work
+from anabranch.engine.rules.templates.budget import TemplateBudget
 from anabranch.engine.rules.values import NULL, Payload
-from anabranch.engine.rules.verify.finding import FindingCode, Place
-from anabranch.engine.rules.verify.run_check import Account, RunCheck
-from anabranch.engine.rules.verify.scopes import (
+from anabranch.engine.rules.verify.checked_scopes import (
     CheckedContext,
     CheckedLoop,
+    CheckedReadiness,
     CheckedRegion,
     CheckedScope,
     Derived,
     Edges,
-    Readiness,
     exit_handle,
     failure_handle,
     merged,
     region_failure_handle,
 )
+from anabranch.engine.rules.verify.finding import FindingCode, Place
+from anabranch.engine.rules.verify.run_check import Account, RunCheck
 
 _DELAY_TYPE = "delay"
 _WAIT_TYPE = "waitForEvent"
@@ -54,7 +54,7 @@ class DrawnCheck(RunCheck):
         self._loops: dict[Place, CheckedLoop] = {}
         self._regions: dict[Place, CheckedRegion] = {}
         """Those that have begun and not ended, by header and the scope around them."""
-        self._owed: dict[Place, Readiness] = {}
+        self._owed: dict[Place, CheckedReadiness] = {}
         """What has to be dispatched or skipped before anything else happens."""
         self._derived: dict[Place, Derived] = {}
         """What pure nodes that are open come to."""
@@ -130,15 +130,19 @@ class DrawnCheck(RunCheck):
             self.note(
                 FindingCode.DISPATCH_UNEXPECTED, event, f"'{node.id}' is dispatched while the run comes to its end"
             )
-        elif owed is Readiness.SKIP:
+        elif owed is CheckedReadiness.SKIP:
             self.note(FindingCode.DISPATCH_UNEXPECTED, event, f"'{node.id}' is dispatched and was to be skipped")
         elif owed is None and node.region is not None:
             self.note(FindingCode.DISPATCH_UNEXPECTED, event, f"{event.scope} begins, and nothing leads to it")
         elif owed is None:
             readiness = scope.readiness(node, self._edges)
-            if readiness is not Readiness.DISPATCH:
-                code = FindingCode.DISPATCH_EARLY if readiness is Readiness.OPEN else FindingCode.DISPATCH_UNEXPECTED
-                verdicts = "are not all decided" if readiness is Readiness.OPEN else "are all dead"
+            if readiness is not CheckedReadiness.DISPATCH:
+                code = (
+                    FindingCode.DISPATCH_EARLY
+                    if readiness is CheckedReadiness.OPEN
+                    else FindingCode.DISPATCH_UNEXPECTED
+                )
+                verdicts = "are not all decided" if readiness is CheckedReadiness.OPEN else "are all dead"
                 self.note(code, event, f"'{node.id}' is dispatched while its incoming edges {verdicts}")
         scope.dispatched.add(node.id)
         self.open[place] = Account(place, event.attempt, event)
@@ -205,14 +209,14 @@ class DrawnCheck(RunCheck):
         loop.next_index = index + 1
         loop.unfinished[index] = self._scopes[path] = scope
         for each in scope.body.nodes:
-            if scope.readiness(each, self._edges) is Readiness.DISPATCH:
-                self._owe(each, scope, Readiness.DISPATCH)
+            if scope.readiness(each, self._edges) is CheckedReadiness.DISPATCH:
+                self._owe(each, scope, CheckedReadiness.DISPATCH)
         return True
 
     def _evaluate(self, node: PlanNode, scope: CheckedScope) -> Derived:
         assert node.evaluate is not None
         try:
-            output, handle = node.evaluate(self._context(node, scope), Work())
+            output, handle = node.evaluate(self._context(node, scope), TemplateBudget())
             payload = Payload.of(output, bytes_max=node.output_bytes_max)
         except Exception as failure:  # noqa: BLE001 -- as a decision does: whatever it raises is the node's failure
             return Derived(error=getattr(failure, "code", None) or "HANDLER_ERROR")
@@ -246,8 +250,8 @@ class DrawnCheck(RunCheck):
         account = self.open.get(place)
         owed = self._owed.pop(place, None)
         is_open = place in self._regions if is_region else account is not None
-        is_derived = owed is Readiness.SKIP or (self._is_terminating and is_open)
-        if not is_derived and not (account is None and scope.readiness(node, self._edges) is Readiness.SKIP):
+        is_derived = owed is CheckedReadiness.SKIP or (self._is_terminating and is_open)
+        if not is_derived and not (account is None and scope.readiness(node, self._edges) is CheckedReadiness.SKIP):
             why = "it is open" if account is not None else "not all of its incoming edges are dead"
             self.note(FindingCode.SKIP_UNEXPECTED, event, f"'{node.id}' is skipped although {why}")
         if account is not None and event.attempt != account.attempt:
@@ -419,13 +423,13 @@ class DrawnCheck(RunCheck):
             self.note(FindingCode.RESULT_DIFFERS, event, f"'{node.id}' opens with other items than its source has")
         loop = self._loops[place] = CheckedLoop(node, self._scopes[event.scope], account.attempt, items)
         if items == [] and loop.spec.mode == "forEach":
-            self._owed[place] = Readiness.OPEN
+            self._owed[place] = CheckedReadiness.OPEN
 
     # -- what follows ---------------------------------------------------------------------
     def _cause(self, event: Event) -> Account | None:
         """Take a cause: everything that was due before it must have been written."""
         place = (event.node_id, event.scope)
-        if self._owed.get(place) is Readiness.OPEN:
+        if self._owed.get(place) is CheckedReadiness.OPEN:
             del self._owed[place]
         if place not in self._loops:
             self._nothing_is_owed(event)
@@ -439,11 +443,11 @@ class DrawnCheck(RunCheck):
         for place, readiness in self._owed.items():
             node_id, scope = place
             shown = f"'{node_id}'" + (f" in {scope}" if scope else "")
-            if readiness is Readiness.OPEN:
+            if readiness is CheckedReadiness.OPEN:
                 self.note(
                     FindingCode.END_MISSING, event, f"the loop {shown} has nothing left to do, and has not ended", place
                 )
-            elif readiness is Readiness.SKIP:
+            elif readiness is CheckedReadiness.SKIP:
                 self.note(FindingCode.SKIP_MISSING, event, f"{shown} was to be skipped before row {event.seq}", place)
             else:
                 self.note(
@@ -480,7 +484,7 @@ class DrawnCheck(RunCheck):
             for target in dict.fromkeys(targets):
                 if target.id not in scope.handles and target.id not in scope.dispatched:
                     readiness = scope.readiness(target, self._edges)
-                    if readiness is not Readiness.OPEN:
+                    if readiness is not CheckedReadiness.OPEN:
                         self._owe(target, scope, readiness)
         if not scope.is_over:
             return
@@ -489,10 +493,10 @@ class DrawnCheck(RunCheck):
         elif scope.body.header is not None and scope.outer is not None:
             self._close_pass(self._regions[scope.body.header.id, scope.outer.path])
 
-    def _owe(self, node: PlanNode, scope: CheckedScope, readiness: Readiness) -> None:
+    def _owe(self, node: PlanNode, scope: CheckedScope, readiness: CheckedReadiness) -> None:
         """Expect a dispatch or skip of a node; a region begins with the dispatch of its header in a pass."""
         path = scope.path
-        if readiness is Readiness.DISPATCH and node.region is not None and node.home is not scope.body:
+        if readiness is CheckedReadiness.DISPATCH and node.region is not None and node.home is not scope.body:
             path = pass_path(node.id, path, 1)
         self._owed.setdefault((node.id, path), readiness)
 
@@ -505,11 +509,11 @@ class DrawnCheck(RunCheck):
         elif self._must_fail is not None or self._is_terminating:
             return
         elif region.scope.base.is_abandoned:
-            self._owed[region.place] = Readiness.SKIP
+            self._owed[region.place] = CheckedReadiness.SKIP
         elif region.number >= region.node.region.passes_max:
-            self._owed[region.place] = Readiness.OPEN
+            self._owed[region.place] = CheckedReadiness.OPEN
         else:
-            self._owed[region.node.id, pass_path(*region.place, region.number + 1)] = Readiness.DISPATCH
+            self._owed[region.node.id, pass_path(*region.place, region.number + 1)] = CheckedReadiness.DISPATCH
 
     def _end_region(self, header: PlanNode, scope: CheckedScope, live: Mapping[int, Payload]) -> None:
         """Give each exit of a region its verdict, in the enclosing scope."""
@@ -547,7 +551,7 @@ class DrawnCheck(RunCheck):
         if not loop.unfinished and (
             loop.error is not None or (loop.items is not None and loop.next_index >= len(loop.items))
         ):
-            self._owed.setdefault(scope.loop_place, Readiness.OPEN)
+            self._owed.setdefault(scope.loop_place, CheckedReadiness.OPEN)
 
     def _abandon(self, scope: CheckedScope) -> None:
         """Expect a skip of everything open or undecided in an iteration."""
@@ -559,10 +563,10 @@ class DrawnCheck(RunCheck):
                 if region is None or not is_pass:
                     if node.region is not None:  # its first pass is not to begin any more
                         self._owed.pop((node.id, pass_path(node.id, each.path, 1)), None)
-                    self._owed[node.id, each.path] = Readiness.SKIP
+                    self._owed[node.id, each.path] = CheckedReadiness.SKIP
                 elif region.open_pass is None:  # its next pass was due, and is dropped
                     self._owed.pop((node.id, pass_path(*region.place, region.number + 1)), None)
-                    self._owed[node.id, each.path] = Readiness.SKIP
+                    self._owed[node.id, each.path] = CheckedReadiness.SKIP
 
     def _within(self, scope: CheckedScope) -> Iterator[CheckedScope]:
         yield scope

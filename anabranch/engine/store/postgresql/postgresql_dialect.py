@@ -28,7 +28,7 @@ from anabranch.engine.store.postgresql import postgresql_statements as statement
 from anabranch.engine.store.postgresql.password_file import usable_password_file
 from anabranch.engine.store.postgresql.postgresql_commit import writing
 from anabranch.engine.store.postgresql.postgresql_connections import BoundedAsyncConnection, BoundedConnection
-from anabranch.engine.store.postgresql.small_commits import SmallCommits
+from anabranch.engine.store.postgresql.small_commits import PostgresqlSmallCommits
 from anabranch.engine.store.postgresql.timeouts import Timeouts
 from anabranch.engine.store.schema import metadata, set_postgresql_options
 from anabranch.engine.store.sql.component import transaction
@@ -222,10 +222,10 @@ class PostgresqlDialect:
             creator=lambda: self.connect(application_name=name, settings=settings),
         )
 
-    def small_commits(self, outages: Outages) -> SmallCommits:
+    def small_commits(self, outages: Outages) -> PostgresqlSmallCommits:
         """One round trip each, and no thread."""
         settings = self._settings(commits=True)
-        return SmallCommits(
+        return PostgresqlSmallCommits(
             self,
             outages,
             connect=lambda: self.connect_asynchronously(application_name=COMMITTING, settings=settings),

@@ -31,7 +31,7 @@ TRANSITIONS_MAX = 4
 BYTES_MAX = 65_536
 
 
-class SmallCommits:
+class PostgresqlSmallCommits:
     """One connection, connected when it is first used, and anew after a failure."""
 
     def __init__(

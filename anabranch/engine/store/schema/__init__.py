@@ -10,7 +10,7 @@ from __future__ import annotations
 from anabranch.audit.audit_schema import audit_head, audit_log
 from anabranch.drafts.draft_schema import drafts
 from anabranch.engine.store.columns import SCHEMA_REVISION, metadata, set_postgresql_options
-from anabranch.engine.store.schema.console import activation_progress, console_lines
+from anabranch.engine.store.schema.console_schema import activation_progress, console_lines
 from anabranch.engine.store.schema.large_values import stored_values, value_references
 from anabranch.engine.store.schema.runs import (
     IS_ATTEMPT,

@@ -242,7 +242,7 @@ class DatabaseThreads:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ErrorVerdict:
     """What an error of the driver means for a call."""
 
     told: Exception | None
@@ -251,7 +251,7 @@ class Verdict:
     """Is its connection to be replaced, with those beside it?"""
 
 
-def verdict_on(error: Exception, dialect: Dialect, *, tries_left: int, may_be_stale: bool = False) -> Verdict:
+def verdict_on(error: Exception, dialect: Dialect, *, tries_left: int, may_be_stale: bool = False) -> ErrorVerdict:
     """`may_be_stale`: a connection that turns out to be broken only means that it has not been used for a while."""
     fault = dialect.fault_of(error)
     told: Exception | None = None
@@ -264,7 +264,7 @@ def verdict_on(error: Exception, dialect: Dialect, *, tries_left: int, may_be_st
         told = LocksHeld(dialect.describe(error))
     elif not tries_left or (fault is Fault.UNAVAILABLE and not may_be_stale):
         told = DatabaseAway(dialect.describe(error))
-    return Verdict(told, is_lost=fault in (Fault.UNAVAILABLE, Fault.STALE))
+    return ErrorVerdict(told, is_lost=fault in (Fault.UNAVAILABLE, Fault.STALE))
 
 
 class CommitProgress:

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 
 from anabranch.engine.ports import InstanceRow, Loaded
 from anabranch.engine.rules.events import Event, EventType, Status
-from anabranch.engine.rules.payloads import RunCancelled
+from anabranch.engine.rules.payloads import RunCancelledPayload
 from anabranch.engine.rules.run_filter import ALL_RUNS, RunFilter, read_filters
 from anabranch.engine.rules.stimuli import ChildEnded
 from anabranch.engine.store.sql import run_listing, statements
@@ -27,7 +27,7 @@ from anabranch.engine.store.value_table import StoredValues
 LOG_PAGE_EVENTS = 1_024
 LOG_PAGE_BYTES = 4 * 1_048_576
 
-REMOVED = RunCancelled("its rows were removed").payload
+REMOVED = RunCancelledPayload("its rows were removed").payload
 
 
 class Reads(StoredValues):

@@ -173,7 +173,7 @@ class RunReader(StoredValues):
                 row = find_instance(connection, instance_id)
                 if row is None:
                     return None
-                reader = _Reader(self.dialect, connection, row)
+                reader = _RunReading(self.dialect, connection, row)
                 return row, reader.activations(after_seq=after_seq, limit=limit, bytes_max=bytes_max, only=only)
 
         found = await self.read(read)
@@ -222,7 +222,7 @@ class RunReader(StoredValues):
         return found
 
 
-class _Reader:
+class _RunReading:
     """Reads one run for display, on one connection within one snapshot."""
 
     def __init__(self, dialect: Dialect, connection: Connection, row: InstanceRow) -> None:
@@ -329,7 +329,7 @@ class _Reader:
 
 
 def _run(dialect: Dialect, connection: Connection, row: InstanceRow, activations_max: int) -> RunReading:
-    reader = _Reader(dialect, connection, row)
+    reader = _RunReading(dialect, connection, row)
     rows = {event.seq: event for event in reader.at(*sorted({1, row.last_seq} if row.status.is_terminal else {1}))}
     page = reader.activations(after_seq=0, limit=activations_max) if activations_max else NO_ACTIVATIONS
     end = rows[row.last_seq] if row.status.is_terminal else None

@@ -28,7 +28,13 @@ from anabranch.engine.ports import (
     WorkerReport,
 )
 from anabranch.engine.rules.events import EventType, Status
-from anabranch.engine.rules.payloads import RunCancelled, RunFailed, RunResumed, RunSuspended, SignalReceived
+from anabranch.engine.rules.payloads import (
+    RunCancelledPayload,
+    RunFailedPayload,
+    RunResumed,
+    RunSuspended,
+    SignalReceived,
+)
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.shared.signals import SIGNALS_KEPT_MAX
 from anabranch.engine.rules.stimuli import SignalSent
@@ -355,7 +361,7 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
 
     async def append_cancel(self, *, tenant_id: str, instance_id: str, reason: str) -> ExternalResult:
         """Append INSTANCE_CANCELLED to an open instance, owned or not, and close it; unconditional."""
-        payload = RunCancelled(reason).payload
+        payload = RunCancelledPayload(reason).payload
         return await self._append_or_explain(
             ExternalEvent(tenant_id, instance_id, EventType.INSTANCE_CANCELLED, payload, ends=Status.CANCELLED)
         )
@@ -368,7 +374,7 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
                 tenant_id,
                 instance_id,
                 EventType.INSTANCE_FAILED,
-                RunFailed(error).payload,
+                RunFailedPayload(error).payload,
                 ends=Status.FAILED,
                 message=error.message,
             )

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from anabranch.handlers.sandbox.inside import hardening
 from anabranch.handlers.sandbox.inside import sealed_wire as wire
-from anabranch.handlers.sandbox.inside.languages import Engine, Failure, Frame, Language
+from anabranch.handlers.sandbox.inside.languages import Failure, Frame, Language, LanguageEngine
 
 # 1 MB that is let go when memory runs out, so that there is some to say so with.
 _RESERVE_BYTES = 1_048_576
@@ -30,7 +30,7 @@ def live(connection: int, language: Language, *, slot: int, parent: int, require
         report: hardening.Report = {}
         hardening.harden(report, keep=connection, slot=slot, parent=parent)
         engine = language()
-        line = _Line(connection)
+        line = _ChildLine(connection)
         address_bytes, cpu_seconds = wire.LIMITS.unpack(line.read(wire.LIMITS.size))
         hardening.seal(report, address_bytes=address_bytes, cpu_seconds=cpu_seconds)
         if requires_seccomp and report["seccomp"] != "yes":
@@ -52,7 +52,7 @@ def report_layers(connection: int, *, parent: int) -> NoReturn:
         hardening.seal(report, address_bytes=0, cpu_seconds=1)
         if report["seccomp"] == "yes" and (still_possible := _still_possible()):
             report["seccomp"] = f"no (installed, but {', '.join(still_possible)} still possible)"
-        _Line(connection).send(report)
+        _ChildLine(connection).send(report)
     finally:
         os._exit(0)
 
@@ -78,7 +78,7 @@ def _start_a_process() -> None:
         os._exit(0)
 
 
-def _work(line: _Line, engine: Engine) -> None:
+def _work(line: _ChildLine, engine: LanguageEngine) -> None:
     # Mapped, not touched: it counts against the limit, and costs nothing.
     reserve = mmap.mmap(-1, _RESERVE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     try:
@@ -109,7 +109,7 @@ def _error(code: str, type_name: str, message: str, frames: Sequence[Frame] = ()
     return {"code": code, "type": type_name[: wire.NAME_CHARACTERS_MAX], "message": text, "frames": places}
 
 
-class _Line:
+class _ChildLine:
     """The one connection to the service. Plain reads and writes: the service may hang up at any time."""
 
     def __init__(self, connection: int) -> None:
@@ -141,7 +141,7 @@ class _Line:
 class _Log:
     """What the code has for a world: a line to the service, and a log that is cut off while it is produced."""
 
-    def __init__(self, line: _Line) -> None:
+    def __init__(self, line: _ChildLine) -> None:
         self._line = line
         self._bytes = 0
         self._lines = 0

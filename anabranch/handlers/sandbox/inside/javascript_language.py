@@ -16,7 +16,7 @@ from typing import Any
 
 import _quickjs  # type: ignore[import-not-found]  # the engine without its wrapper, which starts a thread
 
-from anabranch.handlers.sandbox.inside.languages import Failure, Frame, Host, Problem
+from anabranch.handlers.sandbox.inside.languages import CompileProblem, Failure, Frame, Host
 
 # 1 MB of C stack, out of the usual 8: some thousand calls deep, then a RangeError.
 STACK_BYTES_MAX = 1_048_576
@@ -67,14 +67,16 @@ class JavaScript:
         self._done: str | None = None
         self._failed: list[str] | None = None
 
-    def compile(self, code: str) -> list[Problem]:
+    def compile(self, code: str) -> list[CompileProblem]:
         """What is wrong with a function body: at most one problem, for the parser stops there."""
         self._check(code)
         if self._failed is None:
             return []
         _, message, stack = self._failed
         frames = _frames(stack)
-        return [Problem(frames[-1].line, frames[-1].column, message) if frames else Problem(1, 1, message)]
+        return [
+            CompileProblem(frames[-1].line, frames[-1].column, message) if frames else CompileProblem(1, 1, message)
+        ]
 
     def run(self, job: Mapping[str, Any], host: Host) -> bytes:
         """Run a job's `code`. Raises Failure, also for a promise that nothing can settle any more."""

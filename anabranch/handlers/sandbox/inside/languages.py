@@ -36,7 +36,7 @@ class Failure(Exception):
         self.frames = frames
 
 
-class Problem(NamedTuple):
+class CompileProblem(NamedTuple):
     """A place where the code does not compile."""
 
     line: int
@@ -57,17 +57,17 @@ class Host(Protocol):
         """Wait for the next answer of the service."""
 
 
-class Engine(Protocol):
+class LanguageEngine(Protocol):
     """A language made ready for one job."""
 
-    def compile(self, code: str) -> list[Problem]:
+    def compile(self, code: str) -> list[CompileProblem]:
         """What is wrong with a function body; it is not run."""
 
     def run(self, job: Mapping[str, Any], host: Host) -> bytes:
         """Run a job's `code` on its `ctx`: the value as JSON text. Raises Failure."""
 
 
-Language = Callable[[], Engine]
+Language = Callable[[], LanguageEngine]
 """Makes an engine for one child, with randomness of its own."""
 
 

@@ -28,7 +28,7 @@ from RestrictedPython.transformer import RestrictingNodeTransformer
 
 from anabranch.handlers.sandbox.inside import python_modules
 from anabranch.handlers.sandbox.inside import sealed_wire as wire
-from anabranch.handlers.sandbox.inside.languages import Failure, Frame, Host, Problem
+from anabranch.handlers.sandbox.inside.languages import CompileProblem, Failure, Frame, Host
 
 _FILE = "<code>"
 _FUNCTION = "node"
@@ -68,7 +68,7 @@ def prepare() -> Python:
 class Python:
     """Compiles and runs one function body."""
 
-    def compile(self, code: str) -> list[Problem]:
+    def compile(self, code: str) -> list[CompileProblem]:
         """What is wrong with a function body: the first error of syntax, or everything that is not allowed."""
         return _compile(code)[1]
 
@@ -127,17 +127,17 @@ class _Policy(RestrictingNodeTransformer):
         return self.visit(plain)
 
 
-def _compile(code: str) -> tuple[CodeType | None, list[Problem]]:
+def _compile(code: str) -> tuple[CodeType | None, list[CompileProblem]]:
     try:
         body = ast.parse(code, _FILE).body
         made = compile_restricted_exec(_function(body), _FILE, policy=_Policy)
     except SyntaxError as problem:
-        return None, [Problem(problem.lineno or 1, problem.offset or 1, problem.msg)]
+        return None, [CompileProblem(problem.lineno or 1, problem.offset or 1, problem.msg)]
     except (RecursionError, MemoryError):
-        return None, [Problem(1, 1, "the code is nested too deep")]
+        return None, [CompileProblem(1, 1, "the code is nested too deep")]
     except ValueError as problem:  # NUL characters
-        return None, [Problem(1, 1, str(problem))]
-    return made.code, [Problem(*json.loads(each)) for each in made.errors]
+        return None, [CompileProblem(1, 1, str(problem))]
+    return made.code, [CompileProblem(*json.loads(each)) for each in made.errors]
 
 
 def _function(body: list[ast.stmt]) -> ast.Module:
@@ -308,7 +308,7 @@ def _not_storable(reason: str, pointer: str) -> Failure:
     return Failure("VALUE_NOT_STORABLE", "ValueNotStorable", f"the code returned {reason} at {pointer or '/'}")
 
 
-class _Silence:
+class _DroppedOutput:
     """A world that hears nothing."""
 
     def log(self, level: str, text: str) -> None:
@@ -327,9 +327,9 @@ _SAMPLE = "for a, b in [(1, 2)]:\n    print(a)\nx = {'a': 1}\nx['a'] += 1\nretur
 
 def _warm_up() -> None:
     """Compile and run a little, so that whatever that loads is loaded before the first fork."""
-    Python().run({"code": _SAMPLE, "ctx": "{}"}, _Silence())
+    Python().run({"code": _SAMPLE, "ctx": "{}"}, _DroppedOutput())
     try:
-        Python().run({"code": "return 1 / 0", "ctx": "{}"}, _Silence())
+        Python().run({"code": "return 1 / 0", "ctx": "{}"}, _DroppedOutput())
     except Failure:
         python_modules.warm_up()
 

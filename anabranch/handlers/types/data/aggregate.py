@@ -7,7 +7,14 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import Field
 
-from anabranch.engine.rules.templates.budget import ITEM_UNITS, Refused, Work, check_number, is_number, kind_of
+from anabranch.engine.rules.templates.budget import (
+    ITEM_UNITS,
+    Refused,
+    TemplateBudget,
+    check_number,
+    is_number,
+    kind_of,
+)
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
 from anabranch.handlers.types.data.items import (
     ABSENT,
@@ -61,12 +68,12 @@ class GroupConfig(NodeConfig):
     )
 
 
-def evaluate_aggregate(config: AggregateConfig, context: Mapping[str, Any], work: Work) -> tuple[Any, None]:
+def evaluate_aggregate(config: AggregateConfig, context: Mapping[str, Any], work: TemplateBudget) -> tuple[Any, None]:
     """An object of the figures."""
     return _figures(config.source, config.values, work), None
 
 
-def evaluate_group(config: GroupConfig, context: Mapping[str, Any], work: Work) -> tuple[Any, None]:
+def evaluate_group(config: GroupConfig, context: Mapping[str, Any], work: TemplateBudget) -> tuple[Any, None]:
     """A list of groups in the order of their first items: the fields, and the figures or the items."""
     groups: dict[bytes, list[Any]] = {}
     for name, item in zip(identities(config.source, config.by, work), config.source, strict=True):
@@ -82,7 +89,7 @@ def evaluate_group(config: GroupConfig, context: Mapping[str, Any], work: Work) 
     return work.built(made, weight(made, work)), None
 
 
-def _figures(items: Sequence[Any], values: Mapping[str, Aggregation], work: Work) -> dict[str, Any]:
+def _figures(items: Sequence[Any], values: Mapping[str, Aggregation], work: TemplateBudget) -> dict[str, Any]:
     found, size = {}, 2
     for name, each in values.items():
         fields = [value for value in fields_of(items, each.field, work) if value is not ABSENT and value is not None]
@@ -102,31 +109,31 @@ def _numbers(values: Sequence[Any], each: Aggregation) -> Sequence[Any]:
     return values
 
 
-def _sum(values: Sequence[Any], each: Aggregation, work: Work) -> Any:
+def _sum(values: Sequence[Any], each: Aggregation, work: TemplateBudget) -> Any:
     try:
         return check_number(sum(_numbers(values, each)))
     except OverflowError:
         raise Refused("the number is not finite") from None
 
 
-def _average(values: Sequence[Any], each: Aggregation, work: Work) -> Any:
+def _average(values: Sequence[Any], each: Aggregation, work: TemplateBudget) -> Any:
     return _sum(values, each, work) / len(values) if values else None
 
 
-def _extreme(choose: Callable[..., Any]) -> Callable[[Sequence[Any], Aggregation, Work], Any]:
-    def chosen(values: Sequence[Any], each: Aggregation, work: Work) -> Any:
+def _extreme(choose: Callable[..., Any]) -> Callable[[Sequence[Any], Aggregation, TemplateBudget], Any]:
+    def chosen(values: Sequence[Any], each: Aggregation, work: TemplateBudget) -> Any:
         work.spend(sum(work.weigh(value) for value in values))
         return choose(values, key=lambda value: rank(value, case_sensitive=True), default=None)
 
     return chosen
 
 
-def _list(values: Sequence[Any], each: Aggregation, work: Work) -> Any:
+def _list(values: Sequence[Any], each: Aggregation, work: TemplateBudget) -> Any:
     made = list(values)
     return work.built(made, weight(made, work))
 
 
-def _unique(values: Sequence[Any], each: Aggregation, work: Work) -> Any:
+def _unique(values: Sequence[Any], each: Aggregation, work: TemplateBudget) -> Any:
     firsts: dict[bytes, Any] = {}
     for name, value in zip(identities(values, (), work), values, strict=True):
         firsts.setdefault(name, value)
@@ -134,12 +141,12 @@ def _unique(values: Sequence[Any], each: Aggregation, work: Work) -> Any:
     return work.built(made, weight(made, work))
 
 
-def _join(values: Sequence[Any], each: Aggregation, work: Work) -> str:
+def _join(values: Sequence[Any], each: Aggregation, work: TemplateBudget) -> str:
     work.spend(len(values) * len(each.separator))
     return each.separator.join(work.text_of(value) for value in values)
 
 
-_OPERATIONS: Mapping[str, Callable[[Sequence[Any], Aggregation, Work], Any]] = {
+_OPERATIONS: Mapping[str, Callable[[Sequence[Any], Aggregation, TemplateBudget], Any]] = {
     "count": lambda values, each, work: len(values),
     "sum": _sum,
     "average": _average,

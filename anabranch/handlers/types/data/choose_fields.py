@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from anabranch.engine.rules.templates.budget import ITEM_UNITS, Refused, Work
+from anabranch.engine.rules.templates.budget import ITEM_UNITS, Refused, TemplateBudget
 from anabranch.handlers.config_fields import x_ui
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
 from anabranch.handlers.types.data.items import FIELDS_MAX, FieldPath, object_item, pure, weight
@@ -31,7 +31,7 @@ class FieldsConfig(NodeConfig):
     )
 
 
-def evaluate(config: FieldsConfig, context: Mapping[str, Any], work: Work) -> tuple[Any, None]:
+def evaluate(config: FieldsConfig, context: Mapping[str, Any], work: TemplateBudget) -> tuple[Any, None]:
     """The object, or a list of them; fields that one does not have are left out."""
     source = config.source
     if isinstance(source, dict):
@@ -42,7 +42,7 @@ def evaluate(config: FieldsConfig, context: Mapping[str, Any], work: Work) -> tu
     return work.built(made, weight(made, work)), None
 
 
-def _changed(item: Mapping[str, Any], config: FieldsConfig, work: Work) -> dict[str, Any]:
+def _changed(item: Mapping[str, Any], config: FieldsConfig, work: TemplateBudget) -> dict[str, Any]:
     work.spend(ITEM_UNITS * (len(item) + 1))
     names = item if config.keep is None else [name for name in config.keep if name in item]
     dropped = set(config.drop)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from anabranch.engine.rules.templates.budget import Work
+from anabranch.engine.rules.templates.budget import TemplateBudget
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
 from anabranch.handlers.types.data.items import FIELDS_MAX, Source, Test, passing, pure, weight
 
@@ -22,7 +22,7 @@ class FilterConfig(NodeConfig):
     )
 
 
-def evaluate(config: FilterConfig, context: Mapping[str, Any], work: Work) -> tuple[Any, None]:
+def evaluate(config: FilterConfig, context: Mapping[str, Any], work: TemplateBudget) -> tuple[Any, None]:
     """The items that pass, in their order."""
     items = config.source
     results = passing(items, config.tests, match_all=config.match == "all", work=work)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import orjson
 from pydantic import Field
 
-from anabranch.engine.rules.templates.budget import ITEM_UNITS, Refused, Work, look_up
+from anabranch.engine.rules.templates.budget import ITEM_UNITS, Refused, TemplateBudget, look_up
 from anabranch.engine.rules.templates.linear_regex import find
 from anabranch.engine.rules.templates.operators import COMPARISONS
 from anabranch.errors import NonRetryable
@@ -69,11 +69,11 @@ class Test(NodeConfig):
 
 
 def pure(
-    evaluate: Callable[[Any, Mapping[str, Any], Work], tuple[Any, str | None]],
-) -> Callable[[Any, Mapping[str, Any], Work], tuple[Any, str | None]]:
+    evaluate: Callable[[Any, Mapping[str, Any], TemplateBudget], tuple[Any, str | None]],
+) -> Callable[[Any, Mapping[str, Any], TemplateBudget], tuple[Any, str | None]]:
     """An evaluator whose refusals are final failures of the node: the same data would be refused again."""
 
-    def evaluate_or_fail(config: Any, context: Mapping[str, Any], work: Work) -> tuple[Any, str | None]:
+    def evaluate_or_fail(config: Any, context: Mapping[str, Any], work: TemplateBudget) -> tuple[Any, str | None]:
         try:
             return evaluate(config, context, work)
         except Refused as refusal:
@@ -93,13 +93,13 @@ def field_of(item: Any, path: str) -> Any:
     return item
 
 
-def fields_of(items: Sequence[Any], path: str, work: Work) -> list[Any]:
+def fields_of(items: Sequence[Any], path: str, work: TemplateBudget) -> list[Any]:
     """`field_of` for each item, paid for."""
     work.spend(len(items) * ITEM_UNITS * (path.count(".") + 1))
     return [field_of(item, path) for item in items]
 
 
-def identities(items: Sequence[Any], paths: Sequence[str], work: Work) -> list[bytes]:
+def identities(items: Sequence[Any], paths: Sequence[str], work: TemplateBudget) -> list[bytes]:
     """Something that is equal for items whose fields are equal; the items themselves count if no field is named."""
     columns = [fields_of(items, path, work) for path in paths or ("",)]
     work.spend(sum(work.weigh(value) for column in columns for value in column if value is not ABSENT))
@@ -118,7 +118,7 @@ def rank(value: Any, *, case_sensitive: bool) -> tuple[int, Any]:
     return 0, value
 
 
-def weight(items: Iterable[Any], work: Work) -> int:
+def weight(items: Iterable[Any], work: TemplateBudget) -> int:
     """About how many bytes of JSON a list of these has."""
     return 2 + sum(work.weigh(item) + 1 for item in items)
 
@@ -130,7 +130,7 @@ def object_item(item: Any, index: int, node: str) -> dict[str, Any]:
     return item
 
 
-def passing(items: Sequence[Any], tests: Sequence[Test], *, match_all: bool, work: Work) -> Iterator[bool]:
+def passing(items: Sequence[Any], tests: Sequence[Test], *, match_all: bool, work: TemplateBudget) -> Iterator[bool]:
     """For each item, whether it passes all of the tests, or any."""
     columns = [fields_of(items, each.field, work) for each in tests]
     together = all if match_all else any
@@ -138,7 +138,7 @@ def passing(items: Sequence[Any], tests: Sequence[Test], *, match_all: bool, wor
         yield together(_holds(each, value, work) for each, value in zip(tests, row, strict=True))
 
 
-def _holds(test: Test, value: Any, work: Work) -> bool:
+def _holds(test: Test, value: Any, work: TemplateBudget) -> bool:
     name = test.test
     if name in ("exists", "notExists"):
         return bool((value is ABSENT) == (name == "notExists"))
@@ -153,13 +153,13 @@ def _is_empty(value: Any) -> bool:
     return value is None or value in ("", [], {})
 
 
-def _contains(value: Any, wanted: Any, work: Work) -> bool:
+def _contains(value: Any, wanted: Any, work: TemplateBudget) -> bool:
     if not isinstance(value, (str, list, dict)):
         return False
     return bool(COMPARISONS["in"](wanted, value, work))
 
 
-def _matches(value: Any, pattern: Any, work: Work) -> bool:
+def _matches(value: Any, pattern: Any, work: TemplateBudget) -> bool:
     if not isinstance(pattern, str):
         raise Refused("`matches` takes a pattern as its value")
     if not isinstance(value, str):
@@ -171,11 +171,11 @@ def _matches(value: Any, pattern: Any, work: Work) -> bool:
         raise Refused(f"`matches`: {refusal}") from None
 
 
-def _in_order(name: str) -> Callable[[Any, Any, Work], bool]:
+def _in_order(name: str) -> Callable[[Any, Any, TemplateBudget], bool]:
     """Values of two kinds have no order: the test does not hold."""
     compare = COMPARISONS[name]
 
-    def holds(value: Any, other: Any, work: Work) -> bool:
+    def holds(value: Any, other: Any, work: TemplateBudget) -> bool:
         texts = isinstance(value, str) and isinstance(other, str)
         numbers = all(isinstance(each, (int, float)) and not isinstance(each, bool) for each in (value, other))
         return (texts or numbers) and compare(value, other, work)
@@ -190,7 +190,7 @@ _OF_ONE: Mapping[str, Callable[[Any], bool]] = {
     "false": lambda value: value is False,
 }
 
-_OF_TWO: Mapping[str, Callable[[Any, Any, Work], bool]] = {
+_OF_TWO: Mapping[str, Callable[[Any, Any, TemplateBudget], bool]] = {
     "equals": COMPARISONS["eq"],
     "notEquals": COMPARISONS["ne"],
     "greater": _in_order("gt"),

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from anabranch.engine.rules.templates.budget import Work
+from anabranch.engine.rules.templates.budget import TemplateBudget
 from anabranch.handlers.config_fields import x_ui
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
 from anabranch.handlers.types.data.items import Source, pure, weight
@@ -22,7 +22,7 @@ class LimitConfig(NodeConfig):
     skip: int = Field(0, ge=0, description="How many items to leave out before that, at the same end.")
 
 
-def evaluate(config: LimitConfig, context: Mapping[str, Any], work: Work) -> tuple[Any, None]:
+def evaluate(config: LimitConfig, context: Mapping[str, Any], work: TemplateBudget) -> tuple[Any, None]:
     """So many items from one end, in their order."""
     items, skip, count = config.source, config.skip, config.count
     if config.keep == "first":

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from anabranch.engine.rules.templates.budget import ITEM_UNITS, Refused, Work
+from anabranch.engine.rules.templates.budget import ITEM_UNITS, Refused, TemplateBudget
 from anabranch.engine.rules.templates.template import compile_config, has_expressions
 from anabranch.errors import TemplatePathMissing
 from anabranch.handlers.config_fields import x_ui
@@ -47,7 +47,7 @@ class MergeConfig(NodeConfig):
     )
 
 
-def evaluate(config: MergeConfig, context: Mapping[str, Any], work: Work) -> tuple[Any, None]:
+def evaluate(config: MergeConfig, context: Mapping[str, Any], work: TemplateBudget) -> tuple[Any, None]:
     """The one list; of two objects that become one, the later fields win."""
     found = list(_lists(config.sources, context, work))
     if config.mode == "first":
@@ -61,7 +61,7 @@ def evaluate(config: MergeConfig, context: Mapping[str, Any], work: Work) -> tup
     return work.built(made, weight(made, work)), None
 
 
-def _lists(sources: Sequence[Any], context: Mapping[str, Any], work: Work) -> Iterator[Any]:
+def _lists(sources: Sequence[Any], context: Mapping[str, Any], work: TemplateBudget) -> Iterator[Any]:
     for source in sources:
         try:
             yield compile_config(source).resolve_within(work, context)
@@ -69,12 +69,12 @@ def _lists(sources: Sequence[Any], context: Mapping[str, Any], work: Work) -> It
             yield ABSENT
 
 
-def _append(config: MergeConfig, lists: Sequence[list[Any]], work: Work) -> Iterator[Any]:
+def _append(config: MergeConfig, lists: Sequence[list[Any]], work: TemplateBudget) -> Iterator[Any]:
     for each in lists:
         yield from each
 
 
-def _by_key(config: MergeConfig, lists: Sequence[list[Any]], work: Work) -> Iterator[Any]:
+def _by_key(config: MergeConfig, lists: Sequence[list[Any]], work: TemplateBudget) -> Iterator[Any]:
     if not config.key:
         raise Refused("`merge` by key needs a `key`: the fields that have to be equal")
     columns: list[dict[bytes, dict[str, Any]]] = []
@@ -92,7 +92,7 @@ def _by_key(config: MergeConfig, lists: Sequence[list[Any]], work: Work) -> Iter
         yield _joined([column[name] for column in columns if name in column], work)
 
 
-def _by_position(config: MergeConfig, lists: Sequence[list[Any]], work: Work) -> Iterator[Any]:
+def _by_position(config: MergeConfig, lists: Sequence[list[Any]], work: TemplateBudget) -> Iterator[Any]:
     lengths = [len(each) for each in lists]
     count = {"all": max(lengths), "matching": min(lengths), "first": lengths[0]}[config.keep]
     for position in range(count):
@@ -100,7 +100,7 @@ def _by_position(config: MergeConfig, lists: Sequence[list[Any]], work: Work) ->
         yield _joined([object_item(item, position, "merge") for item in present], work)
 
 
-def _all_pairs(config: MergeConfig, lists: Sequence[list[Any]], work: Work) -> Iterator[Any]:
+def _all_pairs(config: MergeConfig, lists: Sequence[list[Any]], work: TemplateBudget) -> Iterator[Any]:
     total = 0
     for row in product(*lists):
         made = _joined([object_item(item, 0, "merge") for item in row], work)
@@ -110,7 +110,7 @@ def _all_pairs(config: MergeConfig, lists: Sequence[list[Any]], work: Work) -> I
         yield made
 
 
-def _joined(parts: Sequence[dict[str, Any]], work: Work) -> dict[str, Any]:
+def _joined(parts: Sequence[dict[str, Any]], work: TemplateBudget) -> dict[str, Any]:
     work.spend(ITEM_UNITS * len(parts))
     made: dict[str, Any] = {}
     for part in parts:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from anabranch.engine.rules.templates.budget import Work
+from anabranch.engine.rules.templates.budget import TemplateBudget
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
 from anabranch.handlers.types.data.items import (
     ABSENT,
@@ -45,7 +45,7 @@ class SortConfig(NodeConfig):
     )
 
 
-def evaluate(config: SortConfig, context: Mapping[str, Any], work: Work) -> tuple[Any, None]:
+def evaluate(config: SortConfig, context: Mapping[str, Any], work: TemplateBudget) -> tuple[Any, None]:
     """The items in order; equal ones keep theirs, those without the field come last."""
     items = list(config.source)
     # Least important first: sorting is stable, so that each pass keeps the order of the one before among equals.
@@ -57,7 +57,7 @@ def evaluate(config: SortConfig, context: Mapping[str, Any], work: Work) -> tupl
 _ITSELF = SortKey(field="", order="ascending", caseSensitive=False)
 
 
-def _sorted_by(items: list[Any], key: SortKey, work: Work) -> list[Any]:
+def _sorted_by(items: list[Any], key: SortKey, work: TemplateBudget) -> list[Any]:
     values = fields_of(items, key.field, work)
     work.spend(sum(work.weigh(value) for value in values if value is not ABSENT) * _SORT_FACTOR)
     present = [position for position, value in enumerate(values) if value is not ABSENT and value is not None]

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from anabranch.engine.rules.templates.budget import ITEM_UNITS, Refused, Work
+from anabranch.engine.rules.templates.budget import ITEM_UNITS, Refused, TemplateBudget
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
 from anabranch.handlers.types.data.items import (
     ABSENT,
@@ -41,7 +41,7 @@ class SplitOutConfig(NodeConfig):
     )
 
 
-def evaluate(config: SplitOutConfig, context: Mapping[str, Any], work: Work) -> tuple[Any, None]:
+def evaluate(config: SplitOutConfig, context: Mapping[str, Any], work: TemplateBudget) -> tuple[Any, None]:
     """The inner items, one after the other; items without the field, or with null there, give none."""
     made: list[Any] = []
     size = 2
@@ -60,7 +60,7 @@ def evaluate(config: SplitOutConfig, context: Mapping[str, Any], work: Work) -> 
     return made, None
 
 
-def _included(item: Mapping[str, Any], config: SplitOutConfig, work: Work) -> dict[str, Any]:
+def _included(item: Mapping[str, Any], config: SplitOutConfig, work: TemplateBudget) -> dict[str, Any]:
     fields = {path: fields_of([item], path, work)[0] for path in config.include}
     return {path: value for path, value in fields.items() if value is not ABSENT}
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from anabranch.engine.rules.templates.budget import Work
+from anabranch.engine.rules.templates.budget import TemplateBudget
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
 from anabranch.handlers.types.data.items import FIELDS_MAX, FieldPath, Source, identities, pure, weight
 
@@ -26,7 +26,7 @@ class UniqueConfig(NodeConfig):
     )
 
 
-def evaluate(config: UniqueConfig, context: Mapping[str, Any], work: Work) -> tuple[Any, None]:
+def evaluate(config: UniqueConfig, context: Mapping[str, Any], work: TemplateBudget) -> tuple[Any, None]:
     """One of each, where it stood."""
     items = config.source
     names = identities(items, config.by, work)

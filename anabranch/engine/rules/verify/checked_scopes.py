@@ -13,12 +13,12 @@ from typing import Any
 
 from anabranch.engine.rules.events import ERROR_HANDLE, LOOP_HANDLE, Event
 from anabranch.engine.rules.graph.plan import AGAIN, Body, LoopSpec, Plan, PlanNode
-from anabranch.engine.rules.templates.budget import Work
+from anabranch.engine.rules.templates.budget import TemplateBudget
 from anabranch.engine.rules.values import NULL, VALUE_BYTES_MAX, Payload
 from anabranch.errors import AnabranchError, RunError
 
 
-class Readiness(Enum):
+class CheckedReadiness(Enum):
     """What a join does, given the verdicts of its incoming edges."""
 
     OPEN = "open"
@@ -97,7 +97,7 @@ class CheckedScope:
         """The nodes that have not ended."""
         return (node for node in self.body.nodes if node.id not in self.handles)
 
-    def readiness(self, node: PlanNode, edges: Edges) -> Readiness:
+    def readiness(self, node: PlanNode, edges: Edges) -> CheckedReadiness:
         """Apply the join mode of a node, from the ends of its sources."""
         live = dead = 0
         incoming = edges.into[node]
@@ -110,8 +110,8 @@ class CheckedScope:
                 else:
                     dead += 1
         if live and (node.join_any or live + dead == len(incoming)):
-            return Readiness.DISPATCH
-        return Readiness.SKIP if dead == len(incoming) else Readiness.OPEN
+            return CheckedReadiness.DISPATCH
+        return CheckedReadiness.SKIP if dead == len(incoming) else CheckedReadiness.OPEN
 
     def context_bytes(self) -> int:
         """JSON bytes of what a node in it sees."""
@@ -185,7 +185,7 @@ class CheckedLoop:
         assert self.spec.condition is not None, "a loop has a source or a condition"
         context = CheckedContext(self.scope, self.bindings(self.next_index))
         try:
-            holds = bool(self.spec.condition.resolve(context, Work()))
+            holds = bool(self.spec.condition.resolve(context, TemplateBudget()))
         except AnabranchError as error:
             return error.code
         return "LOOP_LIMIT" if holds and self.next_index >= self.spec.iterations_max else holds
@@ -248,7 +248,7 @@ class CheckedLoop:
         if self.spec.yields is None:
             return Derived()
         try:
-            return Derived(Payload.of(self.spec.yields.resolve(context, Work())))
+            return Derived(Payload.of(self.spec.yields.resolve(context, TemplateBudget())))
         except AnabranchError as error:
             shown = RunError(
                 error.code, type(error).__name__, error.message, self.node.id, self.scope.path, self.attempt

@@ -28,7 +28,7 @@ _HINT = "Write the file with `anabranch runs export`."
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class RecordedHistory:
     """One recorded run."""
 
     head: InstanceHead
@@ -67,7 +67,7 @@ def as_document(found: Mapping[str, Any]) -> dict[str, Any]:
     return {"format": FORMAT, "formatVersion": FORMAT_VERSION, **found}
 
 
-def read_history(document: Any, *, what: str) -> History:
+def read_history(document: Any, *, what: str) -> RecordedHistory:
     """A history from its document. Raises InvalidRequest, naming `what` and where it is wrong."""
     if not isinstance(document, dict) or document.get("format", FORMAT) != FORMAT:
         raise InvalidRequest(f"{what} is not a history", hint=_HINT)
@@ -89,7 +89,7 @@ def read_history(document: Any, *, what: str) -> History:
     left_out = left_out_by(events)
     generation = sum(1 for _ in reopenings_in(events))
     head = replace(head, left_out=left_out, generation=generation)
-    return History(head, str(document["run"]["status"]), definition, events)
+    return RecordedHistory(head, str(document["run"]["status"]), definition, events)
 
 
 def _head(run: Mapping[str, Any]) -> InstanceHead:

@@ -183,7 +183,7 @@ async def test_a_mapped_node_is_explained_as_a_whole_and_item_by_item(served: Se
     ended = await served.ended(run)
     assert {(each["nodeID"], each["scope"]): each["handles"] for each in ended["nodes"]} == {
         ("start", ""): ["default"], ("ask", ""): ["default"], ("end", ""): [],
-        **{("ask", f"ask[{index}]"): ["default"] for index in range(3)},
+        **{("ask", f"ask[{index}]"): [] for index in range(3)},
     }  # fmt: skip
     for seq in range(1, ended_seq(await served.ask("GET", f"/v1/runs/{run}/log?limit=1000")) + 1):
         at = (await served.ask("GET", f"/v1/runs/{run}/at/{seq}")).json

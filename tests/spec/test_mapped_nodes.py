@@ -224,9 +224,14 @@ def forked(run: Scenario, document: dict[str, Any], input_: Any) -> ForkPlan:
 
 
 # -- validation ---------------------------------------------------------------------------
-@pytest.mark.parametrize("type_name", ["start", "end", "condition", "loop", "cursor"])
+@pytest.mark.parametrize("type_name", ["start", "end", "condition", "switch", "loop", "cursor"])
 def test_what_decides_how_a_run_goes_on_is_not_mapped(type_name: str):
-    configs: dict[str, Any] = {"condition": {"branches": []}, "loop": {"source": []}, "cursor": {"source": []}}
+    configs: dict[str, Any] = {
+        "condition": {"branches": []},
+        "switch": {"value": 1, "cases": []},
+        "loop": {"source": []},
+        "cursor": {"source": []},
+    }
     node = {"type": type_name, "config": configs.get(type_name, {}), "forEach": "{{ctx.input}}"}
     place = "start" if type_name == "start" else "n"
     document = drawn("start>other" if type_name == "start" else "start>n", **{place: node})
@@ -234,7 +239,7 @@ def test_what_decides_how_a_run_goes_on_is_not_mapped(type_name: str):
 
 
 def test_all_other_types_are():
-    for name in set(TYPES.names()) - {"start", "end", "condition", "loop", "cursor"}:
+    for name in set(TYPES.names()) - {"start", "end", "condition", "switch", "loop", "cursor"}:
         node = {"type": name, "forEach": "{{ctx.input}}"}
         assert "FOR_EACH_NOT_ALLOWED" not in {code for code, _ in errors(drawn("start>n", n=node))}
 

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 from anabranch.engine.rules.coded.names import FUNCTION_NODE_ID, Mark, StepKind
-from anabranch.engine.rules.drawn.scopes import base_of, place_of
+from anabranch.engine.rules.drawn.scopes import base_of, is_item_of, place_of
 from anabranch.engine.rules.events import ENDINGS, ERROR_HANDLE, LOOP_HANDLE, Event, EventType, Status
 from anabranch.engine.rules.payloads import (
     ChildAwaited,
@@ -151,7 +151,9 @@ class ActivationView:
     @property
     def handles(self) -> list[str]:
         """The exits that it left by, once it has ended; none if it was skipped. A loop with iterations also left by
-        `loop`."""
+        `loop`, and an item of a mapped node by none: the edges leave the whole."""
+        if is_item_of(*self.place):
+            return []
         taken = [] if self.next_handle is None else [self.next_handle]
         return [LOOP_HANDLE, *taken] if self.has_iterated else taken
 

@@ -67,7 +67,8 @@ export class NodeTypes {
 
   #makeView(node: NodeRecord): readonly ExitView[] {
     const type = this.get(node.type);
-    if (type === undefined) {
+    // A mapped node has none of the handles that it leaves by for one item.
+    if (type === undefined || node.mapped) {
       return [
         { id: DEFAULT_HANDLE, title: "Default", detail: null, isKnown: true },
         { id: ERROR_HANDLE, title: "Error", detail: null, isKnown: true },

@@ -203,7 +203,10 @@ export class RunLog {
     const { eventType, nextHandle, nodeID, scope, seq } = this.#rows[index]!;
     const status = STATUS_OF_ROW[eventType]!;
     if (!hasEnded(status)) return { status, handles: null };
-    const handles = nextHandle === null ? [] : [nextHandle];
+    // The items of a mapped node have its id; the edges leave the whole of it.
+    const around = outerOf(scope)?.part;
+    const isItem = around?.kind === "iteration" && around.nodeID === nodeID;
+    const handles = nextHandle === null || isItem ? [] : [nextHandle];
     const hasIterated = this.iterationsTo(nodeID, scope, seq) > 0;
     return { status, handles: hasIterated ? ["loop", ...handles] : handles };
   }

@@ -54,7 +54,7 @@ def pass_path(header: str, scope: str, number: int) -> str:
 
 def is_item_of(node_id: str, path: str) -> bool:
     """Is it an iteration of the loop with this id? The body of a mapped node has its id, too."""
-    return path.endswith("]") and place_of(path).node_id == node_id
+    return path.endswith("]") and path.rpartition("[")[0].rpartition("/")[2] == node_id
 
 
 def depth_of(path: str) -> int:

@@ -22,7 +22,7 @@ FOR_EACH = "forEach"
 MAPPING_FIELDS = ("concurrency", "onItemError", "batchSize")
 """Beside `forEach`: the fields of a mapped node, which its loop has by the same names in its config."""
 
-NEVER_MAPPED = frozenset({"start", "end", "condition", CURSOR_TYPE, LOOP_TYPE})
+NEVER_MAPPED = frozenset({"start", "end", "condition", "switch", CURSOR_TYPE, LOOP_TYPE})
 """These decide how a run goes on, so that they cannot stand for many."""
 
 # 100,000 items: each iteration leaves rows; split larger work into child runs.

@@ -42,7 +42,7 @@ REFUSALS: Mapping[str, str] = {
     "LOOPS_TOO_DEEP": "More than 50 loops without a loop node are inside each other.",
     "BAD_MAX_PASSES": "A `maxPasses` that is no whole number from 1 to 100,000.",
     "BAD_FOR_EACH": "A `forEach` that is neither a list nor a template.",
-    "FOR_EACH_NOT_ALLOWED": "A `forEach` of a start, an end, a condition, a cursor or a loop.",
+    "FOR_EACH_NOT_ALLOWED": "A `forEach` of a start, an end, a condition, a switch, a cursor or a loop.",
     "LOOP_BORDER": "An edge enters or leaves the body of a loop other than through the loop node.",
     "BAD_OUTPUT_VARIABLE": "An output variable is not an identifier, or a reserved one.",
     "RESERVED_BRANCH_ID": "A branch is called `default`, `else` or `error`, which name other handles.",

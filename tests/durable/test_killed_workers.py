@@ -91,7 +91,8 @@ async def test_only_unfinished_branches_of_a_gather_run_again(
     run_id = await start(server, database_url, tmp_path, "dies-in-a-gather")
 
     async with worker(database_url, tmp_path):
-        await server.until(run_id, lambda run: len(run["nodes"]) == QUICK_BRANCHES)
+        # On a busy machine the others may be shown too, as running.
+        await server.until(run_id, lambda run: [n["status"] for n in run["nodes"]].count("success") == QUICK_BRANCHES)
         async with asyncio.timeout(PATIENCE_S):
             while sum(ledger(tmp_path).values()) < BRANCHES:
                 with suppress(TimeoutError):

@@ -22,6 +22,9 @@ from tests.processes.launching import PATIENCE_S, Staying, until
 from tests.processes.test_staying import LONG_LEASE, SHORT_LEASE, Serve
 
 SHOP = Path(__file__).with_name("shop.py")
+
+# Soon over once its process is killed; long enough that a busy machine does not lose it before.
+SOON_OVER = {"ANABRANCH_LEASE": "4s"}
 README = Path(__file__).parents[2] / "README.md"
 
 ORDERS = {"order": 7, "items": 2}
@@ -150,7 +153,7 @@ def test_sigterm_hands_a_function_over_and_a_kill_loses_no_step(launch: Launch, 
     leaving = launch(place, "worker", "--import", SHOP, ANABRANCH_GRACE="0s", **LONG_LEASE).ready()
     run_id = server.start("held")
     until(lambda: len(calls(place)) == 2)
-    heir = launch(place, "worker", "--import", SHOP, **SHORT_LEASE).ready()
+    heir = launch(place, "worker", "--import", SHOP, **SOON_OVER).ready()
 
     assert leaving.stop() == 0
     until(lambda: calls(place)[2:] == [("held", heir.pid)])

@@ -29,6 +29,8 @@ LEASE = {"ANABRANCH_LEASE": "12s"}
 FREED_AFTER_S = 5.0
 
 GRACE_S = 4.0
+# A second for a busy machine to start the signal's handling, and to tell us of the end.
+ENDED_WITHIN_S = GRACE_S + 1.0
 GRACE = {"ANABRANCH_GRACE": "4s"}
 
 # What a machine with other things to do may need besides.
@@ -148,7 +150,7 @@ def test_a_frozen_database_is_told_and_keeps_no_process_from_ending(
 
     began = time.monotonic()
     assert server.stop() == 0, "in order: nothing has to end it when its grace is over"
-    assert time.monotonic() - began < GRACE_S
+    assert time.monotonic() - began < ENDED_WITHIN_S
     assert "they will expire" in server.text
 
 
@@ -156,7 +158,7 @@ async def test_an_embedded_worker_closes_within_its_grace_while_the_database_is_
     async with Worker(own_server.url, workflows=[], grace="4s", database_wait="5s"):
         own_server.tell(signal.SIGSTOP)
         began = time.monotonic()
-    assert time.monotonic() - began < GRACE_S
+    assert time.monotonic() - began < ENDED_WITHIN_S
 
 
 def test_a_frozen_database_keeps_no_process_that_is_just_starting_from_ending(
@@ -171,7 +173,7 @@ def test_a_frozen_database_keeps_no_process_that_is_just_starting_from_ending(
     began = time.monotonic()
     starting.tell(signal.SIGTERM)
     starting.ended()
-    assert time.monotonic() - began < GRACE_S
+    assert time.monotonic() - began < ENDED_WITHIN_S
 
 
 def test_a_lock_on_a_file_keeps_no_process_from_ending(served: Serve, sqlite_place: Place) -> None:
@@ -187,5 +189,5 @@ def test_a_lock_on_a_file_keeps_no_process_from_ending(served: Serve, sqlite_pla
 
         began = time.monotonic()
         assert server.stop() == 0
-        assert time.monotonic() - began < GRACE_S
+        assert time.monotonic() - began < ENDED_WITHIN_S
         shell.execute("ROLLBACK")

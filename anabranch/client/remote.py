@@ -224,7 +224,7 @@ class RemoteGateway:
 
     async def get_log(self, instance_id: str, *, after_seq: int = 0) -> list[dict[str, Any]]:
         """All events after `after_seq`, in log order."""
-        return await self._all("v1", "runs", instance_id, "log", query={"after": str(after_seq)})
+        return await self._all("v1", "runs", instance_id, "log", query={"after": str(after_seq), "inline": "true"})
 
     async def get_history(self, instance_id: str) -> dict[str, Any]:
         """A run with its definition and its log."""
@@ -237,7 +237,7 @@ class RemoteGateway:
 
     def step_pages(self, instance_id: str) -> AsyncIterator[list[dict[str, Any]]]:
         """Every activation with timings, output and error, page by page, in the order of its first event."""
-        return self._pages("v1", "runs", instance_id, "steps")
+        return self._pages("v1", "runs", instance_id, "steps", query={"inline": "true"})
 
     async def cancel_run(self, instance_id: str, *, reason: str) -> str:
         """Return once CANCELLED is committed; a cancelled run stays so. Raises RunIsTerminal if it ended otherwise."""

@@ -106,6 +106,19 @@ NO_ACTIVATIONS = ActivationPage((), {}, None)
 
 
 @dataclass(frozen=True, slots=True)
+class OutputsRead:
+    """How many outputs are read with activations."""
+
+    bytes_max: int
+    """No further one once they have so many bytes; 0: none."""
+    inline: bool = True
+    """Also the large parts of them; else only where these are."""
+
+
+NO_OUTPUTS = OutputsRead(0)
+
+
+@dataclass(frozen=True, slots=True)
 class RunReading:
     """The data of a run's view, from one snapshot, without the whole log."""
 
@@ -479,7 +492,7 @@ class Store(Protocol):
         *,
         after_seq: int,
         limit: int,
-        bytes_max: int = 0,
+        outputs: OutputsRead = NO_OUTPUTS,
         only: ActivationFilter = ALL_ACTIVATIONS,
     ) -> tuple[InstanceRow, ActivationPage] | None:
         """A row with a page of activations that began after a seq; with `bytes_max` with their outputs.

@@ -27,15 +27,26 @@ class RunMetrics(Collector):
         self._services = services
         self.open_runs: OpenRuns | None = None
         """What was counted just now; None: the database did not answer."""
+        self.values = (0, 0)
 
     def collect(self) -> Iterable[Metric]:
         """Every metric family, also those without values yet."""
         yield from self._of_runs()
         yield from self._of_steps()
+        yield from self._of_values()
         swept = self._services.engine.housekeeping.swept
         yield CounterMetricFamily(
             "workflow_retention_swept", "Ended runs that this process removed after their retention.", value=swept
         )
+
+    def _of_values(self) -> Iterator[Metric]:
+        """Large values in the database: the same in every process. Nothing while the database is unavailable."""
+        count = GaugeMetricFamily("anabranch_stored_values", "Values over 64 kB that are stored by their content.")
+        size = GaugeMetricFamily("anabranch_stored_value_bytes", "Bytes of JSON of these.")
+        if self.open_runs is not None:
+            count.add_metric([], self.values[0])
+            size.add_metric([], self.values[1])
+        yield from (count, size)
 
     def describe(self) -> Iterable[Metric]:
         """Nothing: the names are nobody else's."""

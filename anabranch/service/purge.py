@@ -126,6 +126,9 @@ class Purge:
             if not dry_run:
                 for start in range(0, len(rejected), RUNS_AT_ONCE):
                     await self._store.remove_logs(rejected[start : start + RUNS_AT_ONCE])
+        # What is begun meanwhile keeps its values: they are looked at once more when they are locked.
+        while not dry_run and await self._store.remove_orphaned_values(limit=RUNS_AT_ONCE) == RUNS_AT_ONCE:
+            pass
         return count
 
     async def _workflow_id(self, tenant_id: str, workflow: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
@@ -110,6 +111,23 @@ COUNTED_41 = (
     "INSERT INTO run_counts (tenant_id, workflow_id, status, runs)"
     f" SELECT tenant_id, workflow_id, 'FAILED', 41 FROM {RUNS} WHERE instance_id = '{{greeting}}'"
 )
+
+
+def value(content: str, *, named_like: str | None = None) -> str:
+    """A large value, perhaps under the hash of another one."""
+    return f"INSERT INTO stored_values VALUES ('{sha256(named_like or content)}', 'default', 4, '{content}')"
+
+
+def reference(run: str, content: str) -> str:
+    """A run refers to a value."""
+    return f"INSERT INTO value_references VALUES ('{run}', '{sha256(content)}', 'default')"
+
+
+def sha256(content: str) -> str:
+    """The name of a value."""
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
 COMPLETED = "event_type = 'NODE_COMPLETED'"
 
 CORRUPTIONS: dict[DataFault, dict[str, list[str]]] = {
@@ -122,6 +140,14 @@ CORRUPTIONS: dict[DataFault, dict[str, list[str]]] = {
     DataFault.LOG_UNREADABLE: {
         "an unknown row": [f"UPDATE {LOGS} SET event_type = 'NODE_EXPLODED' WHERE {row('greeting', '= 3')}"],
         "a row without its payload": [f"UPDATE {LOGS} SET payload = '[]' WHERE {row('greeting', '= 1')}"],
+    },
+    DataFault.VALUE_MISSING: {"a reference without its value": [reference("{greeting}", '"m"')]},
+    DataFault.VALUE_DIFFERS: {
+        "a value that was changed": [value('"yx"', named_like='"xy"'), reference("{greeting}", '"xy"')]
+    },
+    DataFault.VALUE_ORPHANED: {"a value that no run refers to": [value('"zz"')]},
+    DataFault.VALUE_REFERENCE_ORPHANED: {
+        "a reference without its run": [value('"ab"'), reference("00000000-0000-7000-8000-000000000000", '"ab"')]
     },
     DataFault.LOG_ORPHANED: {"a log without its run": [remove("fails")]},
     DataFault.LOG_SIZE_DIFFERS: {"a wrong size": [update("greeting", "log_bytes = log_bytes + 7")]},
@@ -151,7 +177,7 @@ CORRUPTIONS: dict[DataFault, dict[str, list[str]]] = {
     DataFault.INDEX_MISSING: {"an index is gone": ["DROP INDEX ux_log_attempt"]},
 }
 
-TABLES = (RUNS, LOGS, "workflow_versions", "run_counts")
+TABLES = ("stored_values", "value_references", RUNS, LOGS, "workflow_versions", "run_counts")
 
 
 @contextmanager

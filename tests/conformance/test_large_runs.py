@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine.ports import InstanceRow, Store
+from anabranch.engine.ports import InstanceRow, OutputsRead, Store
 from anabranch.engine.rules.events import Event, EventType
 from anabranch.engine.rules.history import ActivationFilter, ActivationStatus
 from anabranch.service.runs import iterations as iterations_module
@@ -74,7 +74,7 @@ async def all_steps(store: Store, row: InstanceRow, only: ActivationFilter, *, l
     after_seq: int | None = 0
     while after_seq is not None:
         read = await store.read_activations(
-            row.head.instance_id, after_seq=after_seq, limit=limit, bytes_max=ALL, only=only
+            row.head.instance_id, after_seq=after_seq, limit=limit, outputs=OutputsRead(ALL), only=only
         )
         assert read is not None
         found += [step(activation) for activation in activations_in(read[1], row) if only.takes(activation)]

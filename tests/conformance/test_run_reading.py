@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine.ports import ActivationPage, InstanceRow, Store
+from anabranch.engine.ports import ActivationPage, InstanceRow, OutputsRead, Store
 from anabranch.engine.rules.coded.names import Mark, StepKind
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.service.runs.run_view import activations_in, step
@@ -127,7 +127,9 @@ async def test_pages_of_activations_are_those_of_the_whole_log(
     assert len(expected) in (20, 30)
     found, after_seq = [], 0
     while after_seq is not None:
-        read = await store.read_activations(row.head.instance_id, after_seq=after_seq, limit=7, bytes_max=ALL)
+        read = await store.read_activations(
+            row.head.instance_id, after_seq=after_seq, limit=7, outputs=OutputsRead(ALL)
+        )
         assert read is not None and read[0] == row
         page = activations(read[1], row)
         assert len(page) <= 7
@@ -163,7 +165,9 @@ async def test_a_page_of_activations_ends_once_outputs_have_enough_bytes(store: 
     row = await created(store, input_set(), *rows)
 
     async def page(bytes_max: int, after_seq: int = 0) -> tuple[list[str], int | None]:
-        read = await store.read_activations(row.head.instance_id, after_seq=after_seq, limit=9, bytes_max=bytes_max)
+        read = await store.read_activations(
+            row.head.instance_id, after_seq=after_seq, limit=9, outputs=OutputsRead(bytes_max)
+        )
         assert read is not None
         steps = activations(read[1], row)
         assert all(step["output"] == "x" * 98 for step in steps)
@@ -244,7 +248,7 @@ async def test_only_rows_about_signals_and_their_waits_are_read_for_them(store: 
 @pytest.mark.parametrize("instance_id", ["00000000-0000-4000-8000-000000000000", "no-id"])
 async def test_a_run_that_is_not_there_reads_as_absent(store: Store, instance_id: str) -> None:
     assert await store.read_run(instance_id, activations_max=1) is None
-    assert await store.read_activations(instance_id, after_seq=0, limit=1, bytes_max=1) is None
+    assert await store.read_activations(instance_id, after_seq=0, limit=1, outputs=OutputsRead(1)) is None
     assert await store.read_outputs(instance_id, ["a"]) == []
     assert await store.read_signal_waits(instance_id, after_seq=0, open_waits=[("a", "")]) == []
 

@@ -288,11 +288,11 @@ def a_run_fails_for_its_own_reasons(run: Facts, row: Event, commit: Commit) -> I
 def a_log_keeps_its_limit(run: RunFacts, row: Event, commit: Commit) -> Iterator[str]:
     """A log holds no row beyond its limit but one that ends or suspends the run, and no run ends so while there is
     room."""
-    size, limit = sum(len(each.payload.raw) for each in run.log), commit.log_limit
+    size, limit = sum(each.payload.weight for each in run.log), commit.log_limit
     if row.type is EventType.INSTANCE_SUSPENDED:
         return  # a store writes it, for a run that it cannot fold: one row for each time that somebody resumes it
     if row.type not in TERMINALS:
-        is_passed = size + len(row.payload.raw) > limit.bytes_max or row.seq > limit.rows_max
+        is_passed = size + row.payload.weight > limit.bytes_max or row.seq > limit.rows_max
         if is_passed and row.seq > ROWS_OF_EVERY_RUN:
             yield f"{row.type} is row {row.seq}, after {size} bytes; the limit is {limit}"
         return

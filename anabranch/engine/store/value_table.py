@@ -7,10 +7,10 @@ begins to refer to a value locks it until its own reference is committed, so tha
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from sqlalchemy import ColumnElement, Connection, delete, exists, func, not_, select, text, tuple_
+from sqlalchemy import ColumnElement, Connection, Select, delete, exists, func, not_, select, text, tuple_
 
 from anabranch.engine.ports import Transition
 from anabranch.engine.rules.value_parts import Part, StoredValue
@@ -28,6 +28,9 @@ FETCHED_BYTES_MAX = 32 * 1_048_576
 
 # 1,000 values a statement: two parameters each, and databases take some ten thousand.
 VALUES_AT_ONCE = 1_000
+
+# 8 values a statement of a check: 8 MB at most, as it reads logs.
+VALUES_CHECKED_AT_ONCE = 8
 
 _Key = tuple[str, str]
 """Hash and tenant."""
@@ -197,6 +200,42 @@ class StoredValues(SqlComponent):
         rows = await self.read(lambda connection: connection.execute(query).all())
         return [(str(instance_id), sha256) for instance_id, sha256 in rows]
 
+    async def changed_values(self) -> AsyncIterator[tuple[str, str]]:
+        """Values whose content has another hash or size than they are stored under, some at a time by primary key."""
+        columns = stored_values.c
+        key = tuple_(columns.sha256, columns.tenant_id)
+        after: _Key = ("", "")
+        while True:
+            query = (
+                select(columns.sha256, columns.tenant_id, columns.size, columns.body)
+                .where(key > after)
+                .order_by(columns.sha256, columns.tenant_id)
+                .limit(VALUES_CHECKED_AT_ONCE)
+            )
+            rows = await self.read(partial(_rows, query=query))
+            for sha256, tenant_id, size, body in rows:
+                value = StoredValue(body.encode())
+                if (value.sha256, len(value.raw)) != (sha256, size):
+                    yield sha256, tenant_id
+            if len(rows) < VALUES_CHECKED_AT_ONCE:
+                return
+            after = (rows[-1][0], rows[-1][1])
+
+    async def remove_orphaned_values(self, *, limit: int) -> int:
+        """Remove references of runs that are not there, and values that no run refers to; how many values."""
+        orphaned = sorted({instance_id for instance_id, _ in await self.orphaned_references(limit=limit)})
+        unreferenced = [(sha256, tenant_id) for sha256, tenant_id, _ in await self.unreferenced_values(limit=limit)]
+
+        def remove(connection: Connection) -> None:
+            with self.dialect.transaction(connection):
+                remove_values_of(connection, self.dialect, orphaned)
+                for keys in _some(sorted(unreferenced)):
+                    remove_unreferenced(connection, self.dialect, keys)
+
+        if orphaned or unreferenced:
+            await self.write(remove)
+        return len(unreferenced)
+
 
 class ValueCache:
     """The values that were read last, as many as have CACHE_BYTES. For one thread."""
@@ -221,6 +260,10 @@ class ValueCache:
         while self._size > CACHE_BYTES:
             _, oldest = self._values.popitem(last=False)
             self._size -= len(oldest.raw)
+
+
+def _rows(connection: Connection, query: Select[tuple[str, str, int, str]]) -> list[tuple[str, str, int, str]]:
+    return [(row.sha256, row.tenant_id, row.size, row.body) for row in connection.execute(query)]
 
 
 def _by_size(absent: Mapping[str, int]) -> Iterator[list[str]]:

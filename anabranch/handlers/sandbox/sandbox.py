@@ -248,7 +248,8 @@ def _encoded_context(job: CodeJob) -> bytes:
         message = f"ctx is not JSON that code can read: {refusal}"
         raise NodeFailure("VALUE_NOT_STORABLE", message, type_name="ValueNotStorable", retryable=False) from None
     if len(context) > wire.CONTEXT_BYTES_MAX:
-        message = f"ctx has {len(context)} bytes of JSON; code nodes take {wire.CONTEXT_BYTES_MAX}"
+        message = f"ctx has {len(context)} bytes of JSON; code that does not only read names of it takes"
+        message += f" {wire.CONTEXT_BYTES_MAX}: write ctx.name, so that it is given these alone"
         raise NodeFailure("CONTEXT_TOO_LARGE", message, type_name="ContextTooLarge", retryable=False)
     return context
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from anabranch.engine.handling import HandlerResult, Helpers
+from anabranch.engine.rules.code_reads import names_read
 from anabranch.engine.rules.graph.node_types import SideEffects
 from anabranch.handlers.config_fields import Duration, x_ui
 from anabranch.handlers.sandbox import CodeJob, CodeRunner
@@ -73,7 +74,7 @@ def code_spec(
         job = CodeJob(
             language=language,
             code=config.code,
-            context=context,
+            context=_of_interest(config.code, language, context),
             tenant_id=helpers.tenant_id,
             timeout_ms=config.timeout,
             memory_bytes=config.memoryLimitMB << 20,
@@ -100,6 +101,12 @@ def code_spec(
         docs=f"#{language}",
         timeout_ms=None,  # the sandbox keeps the time of the code
     )
+
+
+def _of_interest(code: str, language: str, context: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the code may read of the context."""
+    names = names_read(code, language)
+    return context if names is None else {name: context[name] for name in names if name in context}
 
 
 def code_problems(sandbox: CodeRunner, language: str, config: Mapping[str, Any]) -> Iterator[Problem]:

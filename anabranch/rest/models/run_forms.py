@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BeforeValidator, Field, WithJsonSchema
+from pydantic import AwareDatetime, BeforeValidator, Field, RootModel, WithJsonSchema
 
 from anabranch.engine.rules.events import Status, SuspendReason
 from anabranch.engine.rules.graph.document import NODE_ID_LENGTH_MAX
@@ -83,6 +83,12 @@ class WithChildren(Query):
     children: bool = Field(True, description="`false` leaves the runs that it awaits as they are.")
 
 
+class RunQuery(Waiting):
+    """How one run is shown."""
+
+    inline: bool = Field(True, description="`false` shows of an input or output over 64 kB its size.")
+
+
 class Deletion(Query):
     """What is deleted."""
 
@@ -98,10 +104,14 @@ class SeqPage(Page):
     after: int = Field(0, ge=0, le=2**53, description="Only what has a larger `seq`; a cursor says it by itself.")
 
 
+_INLINE = "`true` shows values over 64 kB, too; else `{truncated, bytes, values: [{path, sha256, bytes}]}`."
+
+
 class LogQuery(SeqPage):
     """A page of a log."""
 
     payload: bool = Field(True, description="`false` leaves the payloads out.")
+    inline: bool = Field(False, description=_INLINE)
 
 
 NodeStatus = Annotated[ActivationStatus, BeforeValidator(_lower)]
@@ -120,6 +130,7 @@ class StepQuery(SeqPage):
     )
     status: list[NodeStatus] = Field(default_factory=list, description="Only these; may be repeated.")
     outputs: bool = Field(True, description="`false` leaves the outputs out.")
+    inline: bool = Field(False, description=_INLINE)
 
 
 class IterationQuery(Page):
@@ -496,6 +507,10 @@ class RunList(ResponseModel):
 
     items: list[ListedRun]
     nextCursor: str | None
+
+
+class LargeValue(RootModel[Any]):
+    """Any JSON."""
 
 
 class LogPage(ResponseModel):

@@ -15,6 +15,7 @@ from anabranch.engine.rules.history import ActivationFilter
 from anabranch.errors import (
     BadJson,
     InvalidRequest,
+    NotFound,
     RunTooLarge,
     TooManyPending,
     ValueNotStorable,
@@ -30,6 +31,7 @@ from anabranch.rest.models.run_forms import (
     InScope,
     IterationPage,
     IterationQuery,
+    LargeValue,
     LogPage,
     LogQuery,
     RunAsOfModel,
@@ -44,7 +46,7 @@ from anabranch.rest.models.run_forms import (
     Widget,
     WidgetQuery,
 )
-from anabranch.rest.routes.route import Reply, RouteCall
+from anabranch.rest.routes.route import Reply, Route, RouteCall
 from anabranch.rest.routes.run_routes import about_run, run_id_of, wait_for_end
 from anabranch.service.cursors import make_cursor, read_cursor, read_number
 from anabranch.service.runs.iterations import IterationsWanted, Place
@@ -63,6 +65,7 @@ async def get_log(call: RouteCall) -> Reply:
         limit=page.limit,
         after_seq=_after_seq(page, "log"),
         payload=page.payload,
+        inline=page.inline,
     )
     return Reply(page_of(events, None if next_seq is None else make_cursor("log", next_seq)))
 
@@ -77,7 +80,9 @@ async def get_steps(call: RouteCall) -> Reply:
         limit=page.limit,
         after_seq=_after_seq(page, "steps"),
         wanted=StepFilter(
-            ActivationFilter(page.nodeID, page.scope, page.within, frozenset(page.status)), outputs=page.outputs
+            ActivationFilter(page.nodeID, page.scope, page.within, frozenset(page.status)),
+            outputs=page.outputs,
+            inline=page.inline,
         ),
     )
     return Reply(page_of(steps, None if next_seq is None else make_cursor("steps", next_seq)))
@@ -168,6 +173,11 @@ async def get_history(call: RouteCall) -> Reply:
     return Reply(await call.services.workflows.get_history(await run_id_of(call), tenant_id=call.tenant_id))
 
 
+async def get_value(call: RouteCall) -> Reply:
+    """A value over 64 kB by its content, as logs and steps name it: the JSON whose SHA-256 it is."""
+    return Reply(await call.services.workflows.get_value(call.path["sha256"], tenant_id=call.tenant_id))
+
+
 async def get_graph(call: RouteCall) -> Reply:
     """The run's own graph, also of a test run, a coded one, or one whose workflow is deleted."""
     return Reply(await call.services.workflows.get_graph(await run_id_of(call), tenant_id=call.tenant_id))
@@ -193,6 +203,15 @@ def _after_seq(page: SeqPage, kind: str) -> int:
 
 
 ROUTES = (
+    Route(
+        "GET",
+        "/v1/values/{sha256}",
+        get_value,
+        "Read a large value of a run.",
+        Role.VIEWER,
+        {200: LargeValue},
+        errors=(NotFound,),
+    ),
     about_run("GET", "/log", get_log, "Read the log of a run.", Role.VIEWER, {200: LogPage}, query=LogQuery),
     about_run(
         "GET",

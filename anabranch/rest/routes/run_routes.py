@@ -39,6 +39,7 @@ from anabranch.rest.models.run_forms import (
     Run,
     RunList,
     RunPage,
+    RunQuery,
     RunStateModel,
     StartedRunModel,
     StartedTestRun,
@@ -145,7 +146,7 @@ async def get_run(call: RouteCall) -> Reply:
     """A run with its input, outcome and first 1,000 activations."""
     instance_id = await run_id_of(call)
     headers = await wait_for_end(call, instance_id)
-    run = await call.services.workflows.get_run(instance_id, tenant_id=call.tenant_id)
+    run = await call.services.workflows.get_run(instance_id, tenant_id=call.tenant_id, inline=call.query.inline)
     return Reply(run, headers=headers)
 
 
@@ -301,7 +302,7 @@ ROUTES = (
         query=RunPage,
         open_query=_INPUT_PREFIX,
     ),
-    about_run("GET", "", get_run, "Read a run.", Role.VIEWER, {200: Run}, query=Waiting),
+    about_run("GET", "", get_run, "Read a run.", Role.VIEWER, {200: Run}, query=RunQuery),
     about_run(
         "POST",
         "/cancel",

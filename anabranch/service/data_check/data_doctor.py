@@ -81,6 +81,7 @@ class DataDoctor:
             told(report.runs)
             after = rows[-1].head.instance_id if len(rows) == RUNS_AT_ONCE else None
         report.add(await self._orphans())
+        report.add(await self._values())
         report.add(await self._counters())
         report.add(await self._schema())
         return report
@@ -180,6 +181,33 @@ class DataDoctor:
         for workflow_id, name, version in await self._store.missing_versions(limit=FINDINGS_MAX):
             message = f"workflow '{name}' ({workflow_id}) has no version {version}, which is its newest"
             found.append(DataFinding(DataFault.DEFINITION_MISSING, message))
+        return found
+
+    async def _values(self) -> list[DataFinding]:
+        """Large values and references to them that do not fit together, and still do not after a moment."""
+        found = await self._values_now()
+        if not found:
+            return []
+        await asyncio.sleep(self._look_again_s)
+        again = set(await self._values_now())
+        return [each for each in found if each in again]
+
+    async def _values_now(self) -> list[DataFinding]:
+        found = [
+            DataFinding(DataFault.VALUE_MISSING, f"it refers to the value {sha256}, which is not stored", instance_id)
+            for instance_id, sha256 in await self._store.missing_values(limit=FINDINGS_MAX)
+        ]
+        for instance_id, sha256 in await self._store.orphaned_references(limit=FINDINGS_MAX):
+            message = f"run {instance_id}, which is not there, refers to the value {sha256}"
+            found.append(DataFinding(DataFault.VALUE_REFERENCE_ORPHANED, message, instance_id))
+        for sha256, tenant_id, size in await self._store.unreferenced_values(limit=FINDINGS_MAX):
+            message = f"no run of tenant '{tenant_id}' refers to the value {sha256} of {size} bytes"
+            found.append(DataFinding(DataFault.VALUE_ORPHANED, message))
+        async for sha256, tenant_id in self._store.changed_values():
+            message = f"the value {sha256} of tenant '{tenant_id}' is not what it was stored as"
+            found.append(DataFinding(DataFault.VALUE_DIFFERS, message))
+            if len(found) >= FINDINGS_MAX:
+                break
         return found
 
     async def _counters(self) -> list[DataFinding]:

@@ -30,6 +30,10 @@ class DataFault(StrEnum):
     FAMILY_DIFFERS = "FAMILY_DIFFERS"
     COUNTS_DIFFER = "COUNTS_DIFFER"
     INDEX_MISSING = "INDEX_MISSING"
+    VALUE_MISSING = "VALUE_MISSING"
+    VALUE_DIFFERS = "VALUE_DIFFERS"
+    VALUE_ORPHANED = "VALUE_ORPHANED"
+    VALUE_REFERENCE_ORPHANED = "VALUE_REFERENCE_ORPHANED"
 
 
 _RESTORE = "Restore the database from a backup, or cancel and delete the run; keep `anabranch runs export` of it first."
@@ -55,6 +59,10 @@ HINTS: dict[DataFault, str] = {
     DataFault.PARENT_NOT_WOKEN: _TOUCH,
     DataFault.FAMILY_DIFFERS: "Restore the row from a backup; trees of runs are shown by it.",
     DataFault.COUNTS_DIFFER: "Only the numbers of `runCounts` are wrong. Restore the table run_counts from a backup.",
+    DataFault.VALUE_MISSING: "Store the value again, by a run with the same input or output, or restore a backup.",
+    DataFault.VALUE_DIFFERS: _RESTORE,
+    DataFault.VALUE_ORPHANED: "It only takes space: `anabranch purge` removes it.",
+    DataFault.VALUE_REFERENCE_ORPHANED: "It only takes space: `anabranch purge` removes it.",
     DataFault.INDEX_MISSING: "Create it as a new database has it; until then nothing prevents what it forbids.",
 }
 

@@ -42,6 +42,9 @@ class LogFacts:
         if event.seq != self.rows and not self.is_broken:
             self.is_broken = True
             self.note(DataFault.LOG_BROKEN, f"row {self.rows} is not there; the next one is {event.seq}", event.seq)
+        division = event.payload.division
+        for part in () if division is None else division.missing:
+            self.note(DataFault.VALUE_MISSING, f"the value {part.sha256} of the row is not stored", event.seq)
         if is_left_out(self.left_out, event.seq):
             return
         if self.ended is not None:

@@ -6,6 +6,7 @@ A mixin of `WorkflowService`, above `gate_verbs` and below `run_verbs`.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 from anabranch.engine.console.console import ConsoleRows, LinesWanted
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.log_pages import log_pages
-from anabranch.engine.ports import ActivationPage, InstanceRow, RunReading
+from anabranch.engine.ports import NO_OUTPUTS, ActivationPage, InstanceRow, OutputsRead, RunReading
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.drawn.drawn_state import InstanceHead, merged_ends
 from anabranch.engine.rules.events import Event, Status
@@ -59,9 +60,13 @@ class StepFilter:
     activations: ActivationFilter = ALL_ACTIVATIONS
     outputs: bool = True
     """False: without outputs, which may be large."""
+    inline: bool = True
+    """False: of outputs over 64 kB only their size, and where their large parts are."""
 
 
 ALL_STEPS = StepFilter()
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class ReadVerbs(GateVerbs):
@@ -71,10 +76,10 @@ class ReadVerbs(GateVerbs):
         super().__init__(engine=engine, node_types=node_types, references=references)
         self._totals = RunTotals(engine.store)
 
-    async def get_run(self, instance_id: str, *, tenant_id: str) -> dict[str, Any]:
+    async def get_run(self, instance_id: str, *, tenant_id: str, inline: bool = True) -> dict[str, Any]:
         """A run with its input, outcome and activations, as REST shows it. Raises NotFound."""
         found = await self._read(instance_id, tenant_id, activations_max=NODES_SHOWN_MAX)
-        run = run_details(found)
+        run = run_details(found, inline=inline)
         run["pausedBy"] = (await paused_by(self._store, [found.row], tenant_id=tenant_id)).get(instance_id)
         await self._add_progress(instance_id, run["nodes"])
         return run
@@ -141,7 +146,14 @@ class ReadVerbs(GateVerbs):
         ]
 
     async def get_log_page(
-        self, instance_id: str, *, tenant_id: str, limit: int, after_seq: int = 0, payload: bool = True
+        self,
+        instance_id: str,
+        *,
+        tenant_id: str,
+        limit: int,
+        after_seq: int = 0,
+        payload: bool = True,
+        inline: bool = True,
     ) -> tuple[list[dict[str, Any]], int | None]:
         """At most `limit` events after `after_seq`, and the seq after which the next page begins; None: no more now.
 
@@ -150,12 +162,13 @@ class ReadVerbs(GateVerbs):
         await self.get_run_status(instance_id, tenant_id=tenant_id)
         if payload:
             events = await self._store.read_log(
-                instance_id, after_seq=after_seq, limit=limit + 1, bytes_max=PAGE_BYTES_MAX
+                instance_id, after_seq=after_seq, limit=limit + 1, bytes_max=PAGE_BYTES_MAX, inline=inline
             )
         else:
             events = await self._store.read_rows(instance_id, after_seq=after_seq, limit=limit + 1)
-        page = [log_entry(event, payload=payload) for event in events[:limit]]
-        is_last = len(events) <= limit and sum(event.payload.size for event in events) < PAGE_BYTES_MAX
+        page = [log_entry(event, payload=payload, inline=inline) for event in events[:limit]]
+        read = sum(event.payload.size if inline else event.payload.weight for event in events)
+        is_last = len(events) <= limit and read < PAGE_BYTES_MAX
         return page, None if is_last else page[-1]["seq"]
 
     async def get_events(self, instance_id: str, *, tenant_id: str, after_seq: int = 0) -> list[Event]:
@@ -194,12 +207,25 @@ class ReadVerbs(GateVerbs):
         next_seq: int | None = after_seq
         while not steps and next_seq is not None:
             row, page = await self._read_activations(
-                instance_id, tenant_id, after_seq=next_seq, limit=limit, bytes_max=bytes_max, only=wanted.activations
+                instance_id,
+                tenant_id,
+                after_seq=next_seq,
+                limit=limit,
+                outputs=OutputsRead(bytes_max, wanted.inline),
+                only=wanted.activations,
             )
             found = filter(wanted.activations.takes, activations_in(page, row))
-            steps, next_seq = [step(activation, output=wanted.outputs) for activation in found], page.next_seq
+            steps = [step(activation, output=wanted.outputs, inline=wanted.inline) for activation in found]
+            next_seq = page.next_seq
         await self._add_progress(instance_id, steps)
         return steps, next_seq
+
+    async def get_value(self, sha256: str, *, tenant_id: str) -> bytes:
+        """The JSON of a large value that a run of the tenant refers to. Raises NotFound."""
+        found = await self._store.read_value(tenant_id=tenant_id, sha256=sha256) if _SHA256.fullmatch(sha256) else None
+        if found is None:
+            raise NotFound(f"there is no value {sha256}", hint="Values go with the last run that refers to them.")
+        return found
 
     async def get_console(
         self, instance_id: str, wanted: LinesWanted, *, tenant_id: str
@@ -283,12 +309,12 @@ class ReadVerbs(GateVerbs):
         *,
         after_seq: int,
         limit: int,
-        bytes_max: int = 0,
+        outputs: OutputsRead = NO_OUTPUTS,
         only: ActivationFilter = ALL_ACTIVATIONS,
     ) -> tuple[InstanceRow, ActivationPage]:
         found = (
             await self._store.read_activations(
-                instance_id, after_seq=after_seq, limit=limit, bytes_max=bytes_max, only=only
+                instance_id, after_seq=after_seq, limit=limit, outputs=outputs, only=only
             )
             if is_run_id(instance_id)
             else None

@@ -44,6 +44,8 @@ class OpenRunCounts:
         self._store = store
         self._clock = clock
         self._counts: OpenRuns | None = None
+        self.values = (0, 0)
+        """How many large values are stored and their bytes, as of the last count."""
         self._kept_until = float("-inf")
 
     async def counts(self) -> OpenRuns | None:
@@ -54,6 +56,7 @@ class OpenRunCounts:
             with suppress(StoreUnavailable, TimeoutError):
                 async with asyncio.timeout(OPEN_PATIENCE_S):
                     self._counts = await self._store.count_open()
+                    self.values = await self._store.count_values()
             answered_at = self._clock.monotonic()
             self._kept_until = answered_at + min(OPEN_KEPT_TIMES * (answered_at - asked_at), OPEN_KEPT_S_MAX)
         return self._counts

@@ -98,7 +98,7 @@ def run_failure(outcome: Payload) -> dict[str, Any]:
     return {key: outcome.value[key] for key in ("code", "message", "nodeID")}
 
 
-def run_details(run: RunReading) -> dict[str, Any]:
+def run_details(run: RunReading, *, inline: bool = True) -> dict[str, Any]:
     """A run with its input, its end, and the activations that were read."""
     row = run.row
     found = activations_in(run.activations, row)
@@ -106,8 +106,8 @@ def run_details(run: RunReading) -> dict[str, Any]:
     traced = {"graph": traced_graph(found)} if row.head.kind == CODED_KIND else {}
     return {
         **run_summary(row),
-        "input": read_input(run.created.payload),
-        "output": None if end.output is None else end.output.value,
+        "input": read_input(run.created.payload) if inline else _referred_input(run.created.payload),
+        "output": None if end.output is None else end.output.value if inline else referred(end.output),
         "error": end.error,
         "note": end.reason if run.note is None else _note(run.note),
         "suspended": None if run.suspended is None else suspended(run.suspended),
@@ -179,13 +179,34 @@ def shown(payload: Payload) -> Any:
     return payload.value if size <= SHOWN_BYTES_MAX else {"truncated": True, "bytes": size}
 
 
-def step(activation: ActivationView, *, output: bool = True) -> dict[str, Any]:
+def referred(payload: Payload) -> Any:
+    """The same where large values can be asked for: with the places and names of its large parts."""
+    value, division = shown(payload), payload.division
+    if division is None or payload.size <= SHOWN_BYTES_MAX:
+        return value
+    parts = [{"path": list(part.path), "sha256": part.sha256, "bytes": part.size} for part in division.parts]
+    return {**value, "values": parts}
+
+
+def _referred_input(created: Payload) -> Any:
+    """The same of a run's input, which INPUT_SET has in a field."""
+    found = referred(created)
+    if created.size <= SHOWN_BYTES_MAX:
+        return found["input"]
+    for part in found.get("values", ()):
+        del part["path"][0]
+    return found
+
+
+def step(activation: ActivationView, *, output: bool = True, inline: bool = True) -> dict[str, Any]:
     """An activation as `/steps` lists it, perhaps without its output."""
-    value = None if activation.output is None else activation.output.value
+    value, payload = None, activation.output
+    if output and payload is not None:
+        value = payload.value if inline else referred(payload)
     return {**node_state(activation), **({"output": value} if output else {}), "seq": activation.first_seq}
 
 
-def log_entry(event: Event, *, payload: bool = True) -> dict[str, Any]:
+def log_entry(event: Event, *, payload: bool = True, inline: bool = True) -> dict[str, Any]:
     """An event as the log shows it, perhaps without its payload."""
     return {
         "seq": event.seq,
@@ -196,7 +217,7 @@ def log_entry(event: Event, *, payload: bool = True) -> dict[str, Any]:
         "nextHandle": event.next_handle,
         "outputVariable": event.stored_variable,
         "nodeAttempt": event.attempt,
-        **({"payload": event.payload.value} if payload else {}),
+        **({"payload": event.payload.value if inline else referred(event.payload)} if payload else {}),
         "errorMessage": event.error_message,
         "createdAt": to_iso(event.created_at),
         "arguments": event.arguments,

@@ -15,6 +15,7 @@ from itertools import accumulate, islice
 from typing import Any
 
 from anabranch.engine.ports import (
+    NO_OUTPUTS,
     ActivationPage,
     ClaimRequest,
     ExternalResult,
@@ -24,6 +25,7 @@ from anabranch.engine.ports import (
     NewVersion,
     OpenRuns,
     Outcome,
+    OutputsRead,
     Pause,
     RunReading,
     Transition,
@@ -299,14 +301,16 @@ class MemoryStore:
         *,
         after_seq: int,
         limit: int,
-        bytes_max: int = 0,
+        outputs: OutputsRead = NO_OUTPUTS,
         only: ActivationFilter = ALL_ACTIVATIONS,
     ) -> tuple[InstanceRow, ActivationPage] | None:
         await self.faults.before("read_activations")
         record = self.database.instances.get(instance_id)
         if record is None:
             return None
-        page = memory_reading.activations_of(record, after_seq=after_seq, limit=limit, bytes_max=bytes_max, only=only)
+        page = memory_reading.activations_of(
+            record, after_seq=after_seq, limit=limit, bytes_max=outputs.bytes_max, only=only
+        )
         return record.row, page
 
     async def read_outputs(self, instance_id: str, node_ids: Sequence[str]) -> list[Event]:

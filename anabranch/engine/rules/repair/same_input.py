@@ -6,10 +6,10 @@ count that they certainly read, for custom node types everything that they can s
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from anabranch.engine.rules.code_reads import names_read
 from anabranch.engine.rules.graph.loop_config import CURSOR_POSITION
 from anabranch.engine.rules.graph.plan import PlanNode
 from anabranch.engine.rules.shared.signals import json_equal
@@ -17,8 +17,6 @@ from anabranch.engine.rules.templates.template import compile_template, config_t
 from anabranch.errors import AnabranchError
 
 _CODE_TYPES = frozenset({"javascript", "python"})
-_NAMES_READ = re.compile(r"\bctx\s*(?:\.\s*([A-Za-z_]\w*)|\[\s*[\"']([A-Za-z_]\w*)[\"']\s*\])")
-_ANY_READ = re.compile(r"\bctx\b")
 
 # Built-in types whose handlers read only their config.
 _READ_CONFIG_ONLY = frozenset(
@@ -52,7 +50,7 @@ def changed_input(node: PlanNode, before: Mapping[str, Any], now: Mapping[str, A
     """The first thing that an activation would be given otherwise; None: it is given the same."""
     code = node.config.get("code") if node.type in _CODE_TYPES else None
     if isinstance(code, str):
-        return _changed_name(_names_read(code, before, now), before, now)
+        return _changed_name(_names_read(code, node.type, before, now), before, now)
     for pointer, text in texts_in(dict(node.config)):
         if "{{" in text and (changed := _changed(text, before, now)) is not None:
             return ChangedInput(pointer, *changed)
@@ -75,12 +73,10 @@ def _changed_name(names: Sequence[str], before: Mapping[str, Any], now: Mapping[
     return None
 
 
-def _names_read(code: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def _names_read(code: str, language: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> Sequence[str]:
     """The names that code certainly reads; if it may read others, all that it can see."""
-    found = [first or second for first, second in _NAMES_READ.findall(code)]
-    if len(found) == len(_ANY_READ.findall(code)):
-        return sorted(set(found))
-    return sorted({*before, *now})
+    names = names_read(code, language)
+    return sorted({*before, *now} if names is None else names)
 
 
 def _changed(text: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[Any, Any] | None:

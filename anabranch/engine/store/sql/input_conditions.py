@@ -10,8 +10,10 @@ row that a listing visits. Paths and values are parameters; the text depends onl
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
+import orjson
 from sqlalchemy import TextClause, text
 
 from anabranch.engine.rules.run_filter import WantedInput, index_of
@@ -24,22 +26,50 @@ _ALMOST_INDEX = re.compile(r"\s*[+-]?\d+\s*")
 _SQLITE_INTEGER_MAX = 2**63 - 1
 
 
+# Between the steps of a path that is compared as one text; no key of a JSON object has one unescaped.
+_STEP_END = "\x1f"
+
+# At most one large part holds what a path leads to. It is put in its place for the comparison, and found by hash.
+_WHOLE_IN_POSTGRESQL = """CASE WHEN l.parts IS NULL THEN l.payload ELSE coalesce((
+    SELECT CAST(jsonb_set(CAST(l.payload AS jsonb), at.path, CAST(v.body AS jsonb)) AS json)
+    FROM json_array_elements(CAST(l.parts AS json)) AS x(part)
+    CROSS JOIN LATERAL (SELECT ARRAY(SELECT json_array_elements_text(x.part -> 0)) AS path) AS at
+    JOIN stored_values AS v ON v.sha256 = x.part ->> 1 AND v.tenant_id = workflow_instances.tenant_id
+    WHERE array_to_string(at.path, chr(31)) = ANY(CAST(:above_{number} AS text[]))), l.payload) END"""
+
+_WHOLE_IN_SQLITE = """CASE WHEN l.parts IS NULL THEN l.payload ELSE coalesce((
+    SELECT json_set(l.payload, (
+        SELECT '$' || group_concat(CASE type WHEN 'integer' THEN '[' || value || ']'
+                                   ELSE '.' || json_quote(value) END, '')
+        FROM json_each(x.value -> 0)), json(v.body))
+    FROM json_each(l.parts) AS x
+    JOIN stored_values AS v ON v.sha256 = x.value ->> 1 AND v.tenant_id = workflow_instances.tenant_id
+    WHERE (SELECT group_concat(value, char(31)) FROM json_each(x.value -> 0))
+        IN (SELECT value FROM json_each(:above_{number}))), l.payload) END"""
+
+
+def _above(path: Sequence[str]) -> list[str]:
+    """The places on the way to a path, and itself."""
+    return [_STEP_END.join(path[:length]) for length in range(1, len(path) + 1)]
+
+
 def postgresql_condition(wanted: WantedInput, number: int) -> TextClause:
     """Equality as `jsonb` has it: numbers by value, objects in any key order.
 
     A scalar subselect, which the planner cannot turn into a join with the whole log.
     """
     path = ["input", *wanted.path]
-    parameters: dict[str, Any] = {f"path_{number}": path}
+    parameters: dict[str, Any] = {f"path_{number}": path, f"above_{number}": _above(path)}
+    whole = _WHOLE_IN_POSTGRESQL.format(number=number)
     guards = ""
     for place, step in enumerate(path):
         if _ALMOST_INDEX.fullmatch(step) and index_of(step) is None:
             parameters[f"path_{number}_{place}"] = path[:place]
-            guards += f" AND json_typeof(l.payload #> CAST(:path_{number}_{place} AS text[])) <> 'array'"
+            guards += f" AND json_typeof(({whole}) #> CAST(:path_{number}_{place} AS text[])) <> 'array'"
     names = [f"value_{number}_{index}" for index in range(len(wanted.values))]
     parameters |= {name: value.raw.decode() for name, value in zip(names, wanted.values, strict=True)}
     return text(f"""
-        CAST((SELECT l.payload #> CAST(:path_{number} AS text[]) FROM workflow_instance_logs AS l
+        CAST((SELECT ({whole}) #> CAST(:path_{number} AS text[]) FROM workflow_instance_logs AS l
               WHERE l.instance_id = workflow_instances.instance_id AND l.seq = 1{guards}) AS jsonb)
         IN ({", ".join(f"CAST(:{name} AS jsonb)" for name in names)})
     """).bindparams(**parameters)
@@ -51,11 +81,12 @@ def sqlite_condition(wanted: WantedInput, number: int) -> TextClause:
     No function calls back into Python, so a listing of many runs does not need the interpreter lock.
     """
     path = ["input", *wanted.path]
-    parameters: dict[str, Any] = {}
+    parameters: dict[str, Any] = {f"above_{number}": orjson.dumps(_above(path)).decode()}
+    whole = _WHOLE_IN_SQLITE.format(number=number)
     sources, conditions = ["workflow_instance_logs AS l"], []
     for place, step in enumerate(path):
         above = f"s{place - 1}"
-        source = "l.payload" if place == 0 else _container(above)
+        source = whole if place == 0 else _container(above)
         sources.append(f"json_each({source}) AS s{place}")
         parameters[f"key_{number}_{place}"] = step
         key = f":key_{number}_{place}"

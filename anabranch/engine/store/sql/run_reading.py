@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection, TextClause, text
 
-from anabranch.engine.ports import NO_ACTIVATIONS, ActivationPage, InstanceRow, RunReading
+from anabranch.engine.ports import NO_ACTIVATIONS, NO_OUTPUTS, ActivationPage, InstanceRow, OutputsRead, RunReading
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.drawn.scopes import base_of
 from anabranch.engine.rules.events import DONE_HANDLE, Event, EventType
@@ -161,7 +161,7 @@ class RunReader(StoredValues):
         *,
         after_seq: int,
         limit: int,
-        bytes_max: int = 0,
+        outputs: OutputsRead = NO_OUTPUTS,
         only: ActivationFilter = ALL_ACTIVATIONS,
     ) -> tuple[InstanceRow, ActivationPage] | None:
         """A row with a page of its activations, on request with their outputs."""
@@ -174,10 +174,12 @@ class RunReader(StoredValues):
                 if row is None:
                     return None
                 reader = _RunReading(self.dialect, connection, row)
-                return row, reader.activations(after_seq=after_seq, limit=limit, bytes_max=bytes_max, only=only)
+                reader.counts_parts = outputs.inline
+                page = reader.activations(after_seq=after_seq, limit=limit, bytes_max=outputs.bytes_max, only=only)
+                return row, page
 
         found = await self.read(read)
-        if found is not None:
+        if found is not None and outputs.inline:
             await self.fetch_values(event.payload for event in found[1].events)
         return found
 
@@ -230,6 +232,8 @@ class _RunReading:
         self._connection = connection
         self._row = row
         self._is_coded = row.head.kind == CODED_KIND
+        self.counts_parts = True
+        """The large parts of payloads are fetched afterwards."""
 
     def at(self, *seqs: int) -> list[Event]:
         """The rows with these seqs, with their payloads."""
@@ -302,7 +306,8 @@ class _RunReading:
     ) -> list[Event]:
         """Read outputs up to a total size, at least one; returns the activations with them."""
         completed = [event.seq for event in latest.values() if event.type is EventType.NODE_COMPLETED]
-        sizes = self._numbers(completed, f"{self._dialect.payload_size} + {self._dialect.parts_size}")
+        parts = f" + {self._dialect.parts_size}" if self.counts_parts else ""
+        sizes = self._numbers(completed, self._dialect.payload_size + parts)
         kept: list[Event] = []
         size = 0
         for event in firsts:

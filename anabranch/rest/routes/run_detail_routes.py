@@ -51,6 +51,7 @@ from anabranch.rest.routes.run_routes import about_run, run_id_of, wait_for_end
 from anabranch.service.cursors import make_cursor, read_cursor, read_number
 from anabranch.service.runs.iterations import IterationsWanted, Place
 from anabranch.service.runs.read_verbs import StepFilter
+from anabranch.service.runs.run_view import Payloads
 
 # 15 digits: no log has so many rows, and JSON numbers are not exact beyond that.
 _SEQ_DIGITS_MAX = 15
@@ -64,8 +65,7 @@ async def get_log(call: RouteCall) -> Reply:
         tenant_id=call.tenant_id,
         limit=page.limit,
         after_seq=_after_seq(page, "log"),
-        payload=page.payload,
-        inline=page.inline,
+        payloads=Payloads.NONE if not page.payload else Payloads.WHOLE if page.inline else Payloads.SHORT,
     )
     return Reply(page_of(events, None if next_seq is None else make_cursor("log", next_seq)))
 

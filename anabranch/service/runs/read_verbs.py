@@ -31,6 +31,7 @@ from anabranch.service.runs.run_graph import coded_graph, drawn_graph, history_h
 from anabranch.service.runs.run_totals import RunTotals
 from anabranch.service.runs.run_view import (
     NODES_SHOWN_MAX,
+    Payloads,
     activations_in,
     log_entry,
     run_details,
@@ -152,21 +153,21 @@ class ReadVerbs(GateVerbs):
         tenant_id: str,
         limit: int,
         after_seq: int = 0,
-        payload: bool = True,
-        inline: bool = True,
+        payloads: Payloads = Payloads.WHOLE,
     ) -> tuple[list[dict[str, Any]], int | None]:
         """At most `limit` events after `after_seq`, and the seq after which the next page begins; None: no more now.
 
         Reads no more of the log, and ends early at `PAGE_BYTES_MAX` of payloads. Raises NotFound.
         """
         await self.get_run_status(instance_id, tenant_id=tenant_id)
-        if payload:
+        inline = payloads is Payloads.WHOLE
+        if payloads is not Payloads.NONE:
             events = await self._store.read_log(
                 instance_id, after_seq=after_seq, limit=limit + 1, bytes_max=PAGE_BYTES_MAX, inline=inline
             )
         else:
             events = await self._store.read_rows(instance_id, after_seq=after_seq, limit=limit + 1)
-        page = [log_entry(event, payload=payload, inline=inline) for event in events[:limit]]
+        page = [log_entry(event, payloads) for event in events[:limit]]
         read = sum(event.payload.size if inline else event.payload.weight for event in events)
         is_last = len(events) <= limit and read < PAGE_BYTES_MAX
         return page, None if is_last else page[-1]["seq"]

@@ -7,6 +7,7 @@ are ISO 8601 with an offset.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import Enum
 from typing import Any
 
 from anabranch.engine.ports import ActivationPage, InstanceRow, RunReading
@@ -34,6 +35,16 @@ NODES_SHOWN_MAX = 1_000
 
 # 64 KB of one value in a list of many: enough for a person to look at.
 SHOWN_BYTES_MAX = 65_536
+
+
+class Payloads(Enum):
+    """What a log shows of payloads."""
+
+    NONE = "none"
+    SHORT = "short"
+    """Of those over 64 kB only the size, and where their large parts are."""
+    WHOLE = "whole"
+
 
 _OPEN = RunEnd(Status.RUNNING)
 
@@ -206,8 +217,9 @@ def step(activation: ActivationView, *, output: bool = True, inline: bool = True
     return {**node_state(activation), **({"output": value} if output else {}), "seq": activation.first_seq}
 
 
-def log_entry(event: Event, *, payload: bool = True, inline: bool = True) -> dict[str, Any]:
+def log_entry(event: Event, payloads: Payloads = Payloads.WHOLE) -> dict[str, Any]:
     """An event as the log shows it, perhaps without its payload."""
+    said = event.payload.value if payloads is Payloads.WHOLE else referred(event.payload)
     return {
         "seq": event.seq,
         "nodeID": event.node_id,
@@ -217,7 +229,7 @@ def log_entry(event: Event, *, payload: bool = True, inline: bool = True) -> dic
         "nextHandle": event.next_handle,
         "outputVariable": event.stored_variable,
         "nodeAttempt": event.attempt,
-        **({"payload": event.payload.value if inline else referred(event.payload)} if payload else {}),
+        **({"payload": said} if payloads is not Payloads.NONE else {}),
         "errorMessage": event.error_message,
         "createdAt": to_iso(event.created_at),
         "arguments": event.arguments,

@@ -509,7 +509,7 @@ class RunList(ResponseModel):
     nextCursor: str | None
 
 
-class LargeValue(RootModel[Any]):
+class LargeValueModel(RootModel[Any]):
     """Any JSON."""
 
 

@@ -31,7 +31,7 @@ from anabranch.rest.models.run_forms import (
     InScope,
     IterationPage,
     IterationQuery,
-    LargeValue,
+    LargeValueModel,
     LogPage,
     LogQuery,
     RunAsOfModel,
@@ -51,7 +51,7 @@ from anabranch.rest.routes.run_routes import about_run, run_id_of, wait_for_end
 from anabranch.service.cursors import make_cursor, read_cursor, read_number
 from anabranch.service.runs.iterations import IterationsWanted, Place
 from anabranch.service.runs.read_verbs import StepFilter
-from anabranch.service.runs.run_view import Payloads
+from anabranch.service.runs.run_view import PayloadDetail
 
 # 15 digits: no log has so many rows, and JSON numbers are not exact beyond that.
 _SEQ_DIGITS_MAX = 15
@@ -65,7 +65,11 @@ async def get_log(call: RouteCall) -> Reply:
         tenant_id=call.tenant_id,
         limit=page.limit,
         after_seq=_after_seq(page, "log"),
-        payloads=Payloads.NONE if not page.payload else Payloads.WHOLE if page.inline else Payloads.SHORT,
+        payloads=PayloadDetail.NONE
+        if not page.payload
+        else PayloadDetail.WHOLE
+        if page.inline
+        else PayloadDetail.SHORT,
     )
     return Reply(page_of(events, None if next_seq is None else make_cursor("log", next_seq)))
 
@@ -209,7 +213,7 @@ ROUTES = (
         get_value,
         "Read a large value of a run.",
         Role.VIEWER,
-        {200: LargeValue},
+        {200: LargeValueModel},
         errors=(NotFound,),
     ),
     about_run("GET", "/log", get_log, "Read the log of a run.", Role.VIEWER, {200: LogPage}, query=LogQuery),

@@ -31,7 +31,7 @@ from anabranch.service.runs.run_graph import coded_graph, drawn_graph, history_h
 from anabranch.service.runs.run_totals import RunTotals
 from anabranch.service.runs.run_view import (
     NODES_SHOWN_MAX,
-    Payloads,
+    PayloadDetail,
     activations_in,
     log_entry,
     run_details,
@@ -153,15 +153,15 @@ class ReadVerbs(GateVerbs):
         tenant_id: str,
         limit: int,
         after_seq: int = 0,
-        payloads: Payloads = Payloads.WHOLE,
+        payloads: PayloadDetail = PayloadDetail.WHOLE,
     ) -> tuple[list[dict[str, Any]], int | None]:
         """At most `limit` events after `after_seq`, and the seq after which the next page begins; None: no more now.
 
         Reads no more of the log, and ends early at `PAGE_BYTES_MAX` of payloads. Raises NotFound.
         """
         await self.get_run_status(instance_id, tenant_id=tenant_id)
-        inline = payloads is Payloads.WHOLE
-        if payloads is not Payloads.NONE:
+        inline = payloads is PayloadDetail.WHOLE
+        if payloads is not PayloadDetail.NONE:
             events = await self._store.read_log(
                 instance_id, after_seq=after_seq, limit=limit + 1, bytes_max=PAGE_BYTES_MAX, inline=inline
             )

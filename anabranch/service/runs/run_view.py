@@ -37,7 +37,7 @@ NODES_SHOWN_MAX = 1_000
 SHOWN_BYTES_MAX = 65_536
 
 
-class Payloads(Enum):
+class PayloadDetail(Enum):
     """What a log shows of payloads."""
 
     NONE = "none"
@@ -217,9 +217,9 @@ def step(activation: ActivationView, *, output: bool = True, inline: bool = True
     return {**node_state(activation), **({"output": value} if output else {}), "seq": activation.first_seq}
 
 
-def log_entry(event: Event, payloads: Payloads = Payloads.WHOLE) -> dict[str, Any]:
+def log_entry(event: Event, payloads: PayloadDetail = PayloadDetail.WHOLE) -> dict[str, Any]:
     """An event as the log shows it, perhaps without its payload."""
-    said = event.payload.value if payloads is Payloads.WHOLE else referred(event.payload)
+    said = event.payload.value if payloads is PayloadDetail.WHOLE else referred(event.payload)
     return {
         "seq": event.seq,
         "nodeID": event.node_id,
@@ -229,7 +229,7 @@ def log_entry(event: Event, payloads: Payloads = Payloads.WHOLE) -> dict[str, An
         "nextHandle": event.next_handle,
         "outputVariable": event.stored_variable,
         "nodeAttempt": event.attempt,
-        **({"payload": said} if payloads is not Payloads.NONE else {}),
+        **({"payload": said} if payloads is not PayloadDetail.NONE else {}),
         "errorMessage": event.error_message,
         "createdAt": to_iso(event.created_at),
         "arguments": event.arguments,

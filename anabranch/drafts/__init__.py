@@ -1,1 +1,1 @@
-"""Drafts of workflows: documents that somebody is still working on, kept by revision, published as versions."""
+"""Drafts of workflows: documents in progress, saved by revision, published as versions."""

@@ -22,19 +22,19 @@ from anabranch.json_input import parse_workflow
 from anabranch.service.definitions.definition_verbs import SAVE_TRIES_MAX, DefinitionVerbs
 from anabranch.service.runs.test_options import read_pins
 
-# 1,000 drafts of a tenant: one for each workflow that somebody works on, and forgotten ones.
+# 1,000 drafts per tenant: one for each workflow in progress, and forgotten ones.
 DRAFTS_MAX = 1_000
 
 # 4 MB, as a draft: the pins of a test run are in its log, beside its definition.
 PINS_BYTES_MAX = DOCUMENT_BYTES_MAX
 
-# 20 tries to publish what is newest: each further one means that somebody has saved the draft meanwhile, again.
+# 20 attempts to publish the newest revision: each further one means that the draft was saved again meanwhile.
 PUBLISH_TRIES_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
 class DraftText:
-    """A document to be kept: its value, and its text as it was sent."""
+    """A document to save: its value, and its original text."""
 
     value: Mapping[str, Any]
     text: str
@@ -117,9 +117,10 @@ class DraftService:
         tenant_id: str,
         actor: str,
     ) -> Draft:
-        """The next revision. What is stored already is no new revision, whatever is expected.
+        """Save the next revision. An unchanged document makes no new revision, whatever revision is expected, so a save
+        whose response was lost can be repeated.
 
-        So who repeats a save whose answer was lost gets it. Raises NotFound, DraftConflict, TooLarge.
+        Raises NotFound, DraftConflict, TooLarge.
         """
         _check_size(document.text, "the document", DOCUMENT_BYTES_MAX)
         draft = Draft(
@@ -155,7 +156,7 @@ class DraftService:
                 raise _conflict(draft)
             try:
                 return await self._publish(draft, actor)
-            except DraftMoved as moved:  # somebody saved it since it was read
+            except DraftMoved as moved:  # it was saved since it was read
                 if not tries_left:
                     raise _conflict(moved.current) from None
         raise AssertionError("the last try returns or raises")
@@ -174,7 +175,7 @@ class DraftService:
             except NameTaken:
                 if known is not None or document.get("name") is not None or not tries_left:
                     raise
-                continue  # a derived name that somebody took since it was found to be free
+                continue  # the derived name was taken since it was found to be free
             return saved, report, moved
         raise AssertionError("the last try returns or raises")
 
@@ -220,7 +221,7 @@ def draft_as_json(draft: Draft) -> dict[str, Any]:
 
 
 def document_of(draft: Draft) -> dict[str, Any]:
-    """The document in a draft's text, with the source text of fields that nobody reads."""
+    """The document in a draft's text, with the source text of unknown fields."""
     assert draft.document is not None, "only lists leave it out"
     document: dict[str, Any] = parse_workflow(draft.document, what="the draft")
     return document

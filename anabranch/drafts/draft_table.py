@@ -75,7 +75,7 @@ class DraftTable:
 
         try:
             return await self._write(create)
-        except DuplicateRefused:  # somebody made the workflow's draft at the same moment: now it is found
+        except DuplicateRefused:  # the workflow's draft was created at the same moment
             return await self._write(create)
 
     async def find_draft(self, draft_id: str, *, tenant_id: str) -> Draft | None:

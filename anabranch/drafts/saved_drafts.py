@@ -1,8 +1,8 @@
-"""Drafts as a store keeps them, and the port to that store.
+"""Stored drafts, and the port to their store.
 
-The interface between the draft service and the table (`draft_table`). A draft is the text of a document that somebody
-is working on; it need not be valid. Everything belongs to a tenant; drafts of other tenants read as absent. Times are
-milliseconds since the epoch, by the store's clock.
+The interface between the draft service and the table (`draft_table`). A draft is the text of a document in progress,
+which need not be valid. Everything belongs to a tenant; drafts of other tenants read as absent. Times are milliseconds
+since the epoch, by the store's clock.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from anabranch.engine.ports import NewVersion, WorkflowVersion
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What is known of a draft; the document itself only where it was read."""
+    """A stored draft; the document is None unless it was read."""
 
     draft_id: str
     tenant_id: str
     workflow_id: str | None
     """None until it is published for the first time."""
     base_version: int | None
-    """The version that the document was made from; None where there is none."""
+    """The version that the document is based on; None if there is none."""
     revision: int
     """1, 2, 3…: raised by every save."""
     title: str | None
@@ -42,7 +42,7 @@ class Pins:
     text: str
     """A JSON object, as it was sent."""
     revision: int
-    """0 as long as nobody has saved any."""
+    """0 if no pins were saved."""
 
 
 class DraftMoved(Exception):
@@ -59,7 +59,7 @@ class SavedDrafts(Protocol):
     async def create_draft(self, draft: Draft, *, count_max: int, actor: str) -> Draft:
         """Insert a draft as revision 1; the store sets the times.
 
-        Raises DraftExists where its workflow has one, LimitReached where the tenant would get more than `count_max`.
+        Raises DraftExists if its workflow has one, LimitReached if the tenant would have more than `count_max`.
         """
 
     async def find_draft(self, draft_id: str, *, tenant_id: str) -> Draft | None:
@@ -74,7 +74,7 @@ class SavedDrafts(Protocol):
     async def save_draft(self, draft: Draft, *, expected_revision: int | None, actor: str) -> Draft:
         """Replace document, title and (unless it is None) base version, as the next revision.
 
-        The same document and base again change nothing, whatever revision is expected. Raises NotFound, DraftMoved.
+        Saving the same document and base changes nothing, whatever revision is expected. Raises NotFound, DraftMoved.
         """
 
     async def delete_draft(self, draft_id: str, *, tenant_id: str, actor: str) -> bool:
@@ -93,4 +93,4 @@ class SavedDrafts(Protocol):
     async def save_pins(
         self, draft_id: str, text: str, *, tenant_id: str, expected_revision: int | None
     ) -> Pins | None:
-        """Replace them as a whole; None if there is no such draft or they have another revision."""
+        """Replace all pins; None if there is no such draft or they have another revision."""

@@ -45,7 +45,7 @@ Place: TypeAlias = tuple[str, str]
 
 
 class Stage(Enum):
-    """Where a call stands."""
+    """The stage of a call."""
 
     ASKED = "the function has asked for it; nothing is done yet"
     TRYING = "a try of it is under way"
@@ -54,12 +54,12 @@ class Stage(Enum):
     ENDED = "the log has its end"
     OVER = "the function was told, or does not wait any more"
 
-    # An enum hashes its name in Python, and these are looked up several times a step.
+    # Enums hash their names in Python, and these are looked up several times per step.
     __hash__ = object.__hash__
 
 
 class StepBranch:
-    """One task of a workflow function, and the latest rows that it knows: several where branches have joined."""
+    """One task of a workflow function, and the latest rows that it knows: several if branches have joined."""
 
     __slots__ = ("inherited", "known", "task")
 
@@ -69,7 +69,7 @@ class StepBranch:
         self.known = known
 
     def saw(self, seq: int) -> None:
-        """It was answered from this row; whatever it knew before led there."""
+        """Note that it got the result in this row, which follows from everything that it knew before."""
         self.known = frozenset((seq,))
 
     def meet(self, ended: StepBranch) -> None:
@@ -90,7 +90,7 @@ def present_branch(began_seq: int) -> StepBranch:
     """The branch that calls; a task that was begun since has its own. `began_seq` is the row of the first one."""
     task = asyncio.current_task()
     branch = _branch.get(None)
-    if branch is None:  # somebody has given the task a context without it
+    if branch is None:  # the task was given a context without it
         branch = StepBranch(None, frozenset((began_seq,)))
     if branch.task is not task and task is not None:
         parent = branch
@@ -172,7 +172,7 @@ class StepCall:
 
 
 class Calls:
-    """The calls of one function that are not over, by stage, each in the order of arrival."""
+    """The open calls of one function by stage, each in the order of arrival."""
 
     def __init__(self) -> None:
         self._open: dict[Place, StepCall] = {}
@@ -183,15 +183,15 @@ class Calls:
         return list(self._stages[stage])
 
     def has(self, stage: Stage) -> bool:
-        """Is any at this stage?"""
+        """Whether any call is at this stage."""
         return bool(self._stages[stage])
 
     def at(self, place: Place) -> StepCall | None:
-        """The one at this place, if it is not over."""
+        """The open call with this key, if any."""
         return self._open.get(place)
 
     def add(self, call: StepCall) -> None:
-        """The function has asked for it."""
+        """Add a call that the function has made."""
         self._open[call.place] = call
         self._stages[Stage.ASKED][call] = None
 
@@ -212,10 +212,10 @@ class Calls:
 
 
 class Replay:
-    """The steps that had rows when the function was called, and the ends that are to be told."""
+    """The steps that had rows when the function was called, and the results still to deliver."""
 
     def __init__(self, steps: Iterable[Step], *, attempt: int) -> None:
-        """`attempt` is that of the workflow: of earlier ones, nothing must be asked for again."""
+        """`attempt` is that of the workflow; calls of earlier attempts need not be repeated."""
         asked = sorted((step.first_seq, step.place) for step in steps if step.created_in == attempt)
         self._unasked = {place for _, place in asked}
         self._first_rows = deque(asked)
@@ -227,19 +227,19 @@ class Replay:
 
     @property
     def is_complete(self) -> bool:
-        """True once the function has asked for all that the log has of this attempt."""
+        """True once the function has made all calls that the log has of this attempt."""
         return not self._unasked
 
     def ask(self, *places: Place) -> None:
-        """The function has asked for these."""
+        """Note that the function has made these calls."""
         self._unasked.difference_update(places)
 
     def asked_late(self, ended: Step) -> None:
-        """It has asked for something that ended before its last answer, in an earlier attempt of the workflow."""
+        """Note a call that ended before the last delivered result, in an earlier attempt of the workflow."""
         heappush(self._late, (ended.ended_seq, ended.place))
 
     def has_met(self, ended: Step, endings: Sequence[Step]) -> bool:
-        """Has this end had its turn?"""
+        """Whether it is past this result's turn."""
         return self._met > 0 and ended.ended_seq <= endings[self._met - 1].ended_seq
 
     def next(self, endings: Sequence[Step], *, settled_seq: int) -> tuple[int, Place] | None:
@@ -251,14 +251,15 @@ class Replay:
         return None
 
     def pass_on(self) -> None:
-        """The next end has been told."""
+        """Note that the next result was delivered."""
         if self._late:
             heappop(self._late)
         else:
             self._met += 1
 
     def missing(self, *, before: int | None = None) -> tuple[int, Place] | None:
-        """What the function should have asked for when the end at row `before` is told (None: by now): that, too."""
+        """The calls that the function must have made before the result in row `before` is delivered, including that one
+        (None: all by now), but has not."""
         rows = self._first_rows
         while rows and rows[0][1] not in self._unasked:
             rows.popleft()
@@ -266,13 +267,13 @@ class Replay:
 
 
 def is_short(call: StepCall, journal: CodedState, *, now: int) -> bool:
-    """Will this wait be over so soon that its function had better stay?"""
+    """Whether this wait ends so soon that its function should stay in memory."""
     if call.asked is None:
         record = journal.steps.get(call.place)
         if record is None:
             return False
         if record.has_ended or record.phase is Phase.DISPATCHED:
-            return True  # what ends it, or begins the next try, is decided and on its way to the log
+            return True  # its end, or the next attempt, is decided and being committed
         return record.due_at is not None and record.due_at - now <= PARK_AFTER_MS
     match call.asked.outcome:
         case AwaitsTime(duration_ms):

@@ -15,7 +15,7 @@ from anabranch.durable.workflow_loop import WorkflowLoop
 
 
 class Cancelled:
-    """True once the run is cancelled or given up here; threads may look, tasks may wait."""
+    """Becomes true when the run is cancelled or no longer owned here. Threads may test it, tasks may wait for it."""
 
     def __init__(self, event: asyncio.Event) -> None:
         self._event = event
@@ -28,7 +28,7 @@ class Cancelled:
         return self._event.is_set()
 
     async def wait(self) -> None:
-        """Return once it is so: in a step. The workflow function itself is unwound then, and does not hear of it."""
+        """Wait in a step until it is true. The workflow function itself is unwound instead."""
         loop = asyncio.get_running_loop()
         if isinstance(loop, WorkflowLoop):
             await loop.create_future()
@@ -59,7 +59,8 @@ class Context:
         self._function_run = function_run
 
     def now(self) -> datetime:
-        """The time (UTC) of the latest thing that the log has told this function: it moves when a step ends."""
+        """The time (UTC) of the latest event delivered to this function: it advances when a step ends. The same on
+        every replay."""
         return datetime.fromtimestamp(self._function_run.now_ms / 1000, UTC)
 
     def random(self) -> float:

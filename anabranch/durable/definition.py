@@ -42,7 +42,7 @@ class Workflow:
     options: Mapping[str, Any]
     """`retention`, `retry`, `deadline`, as they were written; a timedelta in milliseconds."""
     on_error: OnError | None = None
-    """Of an error that ends the last attempt: `fail` the run, or `suspend` it; None: as the worker says."""
+    """What to do after the last failed attempt: `fail` the run, or `suspend` it; None: the worker's setting."""
 
     def __call__(self, ctx: Any, input: Any) -> Awaitable[Any]:
         """What the function itself returns, for tests with a context of their own."""
@@ -63,7 +63,8 @@ class WorkflowRegistry:
             self.add(each)
 
     def add(self, declared: Workflow) -> None:
-        """Know it from now on. Raises InvalidDefinition if it is none, or another function has its name and version."""
+        """Register a workflow. Raises InvalidDefinition if it is not one, or if another function has its name and
+        version."""
         if not isinstance(declared, Workflow):
             raise InvalidDefinition(
                 f"{declared!r} is not a coded workflow",
@@ -88,7 +89,7 @@ class WorkflowRegistry:
         return list(self._workflows)
 
     def clear(self) -> None:
-        """Forget all of them. Running functions go on."""
+        """Remove all workflows. Running functions continue."""
         self._workflows.clear()
 
     def __iter__(self) -> Iterator[Workflow]:
@@ -180,7 +181,7 @@ def _check(name: object, version: object, options: Mapping[str, Any]) -> None:
 
 
 def without_timedelta(duration: Duration | None) -> str | int | float | None:
-    """The same as JSON can say it, and as `parse_duration` reads it: a timedelta in milliseconds."""
+    """The value with a timedelta replaced by milliseconds, for JSON and `parse_duration`."""
     return duration / timedelta(milliseconds=1) if isinstance(duration, timedelta) else duration
 
 

@@ -1,7 +1,7 @@
 """One attempt of a step: call its function in a task or a thread, with a timeout, and return the outcome.
 
-Called by `steps`. The result is checked and encoded here; of an exception, type, message and the author's own lines of
-the traceback are kept.
+Called by `steps`. The result is checked and encoded here; of an exception, type, message and the author's lines of the
+traceback are kept.
 
 Attempts of one step run one after the other in this process. A thread cannot be stopped: after a timeout, or when the
 run is given up here, its function continues. Another attempt of that step waits until it ends, in this call of the
@@ -29,12 +29,12 @@ from anabranch.errors import RunError
 
 logger = logging.getLogger("anabranch.durable")
 
-# 256 threads for steps that are not async: they wait for others for most of their time, and one
-# that hangs, and cannot be stopped, must not keep the rest from their turn.
+# 256 threads for steps that are not async: they mostly wait for other systems, and one that hangs cannot be stopped but
+# must not delay the others.
 THREADS_MAX = 256
 
 Returned: TypeAlias = tuple[Any, BaseException | None]
-"""What a function returned, or what it raised."""
+"""The result or the exception of a function."""
 
 InThread: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Returned]]
 """Calls a function in a thread."""
@@ -44,7 +44,7 @@ StepKey: TypeAlias = tuple[str, str, str]
 
 
 class StepOrigin:
-    """A try of a step: who its lines and its progress are of."""
+    """The attempt of a step that lines and progress belong to."""
 
     __slots__ = (
         "attempt",
@@ -82,11 +82,11 @@ class StepThreads:
         """Functions that go on although nobody awaits what they return."""
 
     def stop(self) -> None:
-        """Take no more threads; those that still run are left behind."""
+        """Start no more threads; running ones are abandoned."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def earlier_try_ended(self, key: StepKey) -> None:
-        """Return when no try of this step runs in a thread that was left behind."""
+        """Wait until no attempt of this step runs in an abandoned thread."""
         while (earlier := self._left_behind.get(key)) is not None:
             logger.warning(
                 "step %s%s of run %s waits for an earlier attempt, whose thread is still running",
@@ -124,14 +124,14 @@ async def tried(
     who: str = "",
     heartbeat: Heartbeat | None = None,
 ) -> tuple[StepOutcome, BaseException | None]:
-    """Do it once: its outcome, and the exception that it failed with. `who` is the step, for messages."""
+    """Call the function once; returns its outcome, and the exception if it failed. `who` names the step in messages."""
     if heartbeat is not None:
         return await heartbeat.tried(work, timeout_ms, who=who)
     limit = asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000)
     task = asyncio.current_task()
     try:
         if timeout_ms is None:
-            return await work(), None  # most steps have none, and to enter one that never comes is not free
+            return await work(), None  # most steps have no timeout, and entering one has a cost
         async with limit:
             return await work(), None
     except TimeoutError as late:
@@ -141,14 +141,14 @@ async def tried(
         return Failed(RunError("NODE_TIMEOUT", "NodeTimeout", message, name, scope, attempt), retryable=True), late
     except _HeartbeatMissed:
         raise
-    except BaseException as failure:  # whatever a step raises is its outcome, sys.exit() too
+    except BaseException as failure:  # any exception of a step is its outcome, including sys.exit()
         if ends_us(failure, task):
             raise
         return _failed(failure, name, scope, attempt, who), failure
 
 
 class Heartbeat:
-    """A bound on the silence of a try: each progress that it tells begins it anew."""
+    """The heartbeat timeout of an attempt: each reported progress restarts it."""
 
     def __init__(self, origin: StepOrigin, silence_ms: int) -> None:
         self._origin = origin
@@ -190,7 +190,7 @@ class Heartbeat:
 
 
 class _HeartbeatMissed(BaseException):
-    """A try gave no sign of life for too long."""
+    """An attempt missed its heartbeat timeout."""
 
 
 async def called(origin: StepOrigin, function: Callable[[], Any], in_thread: InThread) -> Any:
@@ -221,7 +221,7 @@ def _failed(failure: BaseException, name: str, scope: str, attempt: int, who: st
 
 
 def _outcome(function: Callable[[], Any]) -> Returned:
-    # Not by the future: it cannot carry a StopIteration, and would close who awaits it with a GeneratorExit.
+    # Not through the future: it cannot carry a StopIteration, and a GeneratorExit would close the awaiting coroutine.
     try:
         return function(), None
     except BaseException as failure:  # noqa: BLE001 -- it is raised again where it is awaited

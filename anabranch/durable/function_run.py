@@ -69,18 +69,18 @@ logger = logging.getLogger("anabranch.durable")
 # 10 s for steps to end when their function is done with: time to close a connection.
 STOP_PATIENCE_S = 10.0
 
-# 200 ms after which the log says that a step is under way: most end before that, and cost no row for their beginning.
+# 200 ms until the log records that a step is under way: most steps end before that and need no row for their beginning.
 WRITTEN_AFTER_S = 0.2
 
-# 10 ms after which it says so together with what is written anyway: steps that begin together mostly end together.
+# 10 ms until that is recorded together with other rows: steps that begin together usually end together.
 LEAST_AGE_S = 0.01
 
-# 8 tasks are named where a function is stuck, or leaves some behind: enough to see a pattern.
+# At most 8 tasks are named if a function is stuck or leaves tasks behind: enough to see a pattern.
 TASKS_TOLD_MAX = 8
 
 
 class FunctionRun:
-    """One call of a workflow function, from its first line to its end, or to where it has nothing to do but wait."""
+    """One call of a workflow function, from its first line until it ends or only waits."""
 
     def __init__(self, run_access: RunAccess, journal: CodedState, clock: Clock, slot: Slot) -> None:
         assert journal.function is not None, "a function is called when it was dispatched"
@@ -123,7 +123,7 @@ class FunctionRun:
 
     # -- the runner's side ----------------------------------------------------------------
     async def run(self, function: Callable[[], Awaitable[Any]]) -> Any:
-        """The result of the function, or why it left. Raises what the function raises, and what interrupted it."""
+        """Run the function; returns its result, or why it was left. Raises its exceptions and interruptions."""
         self._worker_loop.call_soon(self._begin, function, contextvars.copy_context())
         try:
             left = await self._over
@@ -138,7 +138,7 @@ class FunctionRun:
         return self._main.result()
 
     def settled(self) -> None:
-        """Rows were committed: continue as soon as the slot is ours again."""
+        """Continue after a commit, as soon as the slot is ours again."""
         self._slot.take_back(self._wake)
 
     def steps_under_way(self) -> list[str]:
@@ -178,12 +178,12 @@ class FunctionRun:
             raise
 
     def redone(self, call: StepCall) -> Redone | None:
-        """What differs in the step since a reopening of the run lets it try again."""
+        """What a reopening of the run changed in the step."""
         step = self._journal.steps.get(call.place)
         return None if step is None else step.redone
 
     def has_begun(self, call: StepCall) -> bool:
-        """Has the step a row?"""
+        """Whether the step has a row."""
         return call.place in self._journal.steps
 
     # -- what the loop tells --------------------------------------------------------------
@@ -213,7 +213,7 @@ class FunctionRun:
         if is_open:
             self._run_access.report(self._report_of(call, 1, StepCancelled()))
 
-    # -- the course of it -----------------------------------------------------------------
+    # -- turns ----------------------------------------------------------------------------
     def _begin(self, function: Callable[[], Awaitable[Any]], context: contextvars.Context) -> None:
         if self._over.done():
             return  # cancelled before it began
@@ -240,7 +240,7 @@ class FunctionRun:
             self._end_by(failure)
 
     def _take_turn(self) -> bool:
-        """Nothing in the function is ready: take the next step. False: there is none until something arrives."""
+        """Make progress when no task of the function is ready. False: nothing to do until something arrives."""
         journal = self._journal
         changed = self._look_at_new(journal)
         if changed is not None:
@@ -263,7 +263,7 @@ class FunctionRun:
         return self._only_waits(journal)
 
     def _look_at_new(self, journal: CodedState) -> str | None:
-        """Match the new calls with the log; the difference, if one does not match."""
+        """Match the new calls with the log; returns the difference if one does not match."""
         for call in self._calls.of(Stage.ASKED):
             record = journal.steps.get(call.place)
             if record is None:
@@ -276,7 +276,7 @@ class FunctionRun:
         return None
 
     def _look_at_settled(self, journal: CodedState) -> None:
-        """Look for commits of calls that were reported, or wait."""
+        """Check the reported and the waiting calls for commits."""
         for call in self._calls.of(Stage.REPORTED):
             record = journal.steps.get(call.place)
             if record is not None and call.reported_seq < record.seq <= self._run_access.settled_seq:
@@ -287,7 +287,7 @@ class FunctionRun:
                 self._place(call, record, journal)
 
     def _place(self, call: StepCall, record: Step, journal: CodedState) -> None:
-        """Put it where its latest row says, if that is committed."""
+        """Move a call to the stage of its latest row, if that is committed."""
         if record.seq > self._run_access.settled_seq:
             self._calls.move(call, Stage.REPORTED)
             call.reported_seq = record.seq - 1
@@ -302,7 +302,7 @@ class FunctionRun:
 
     # -- answers --------------------------------------------------------------------------
     def _tell_next(self, journal: CodedState, row: int, place: Place) -> bool:
-        """Deliver the next result of the log, if the function has made all calls that stand before it."""
+        """Deliver the next result of the log, if the function has made all calls that precede it."""
         call, record = self._calls.at(place), journal.steps[place]
         if self._replay.missing(before=row) is not None:
             return self._fire_unrecorded() or self._changed(before=row)
@@ -312,7 +312,7 @@ class FunctionRun:
             return self._fire_unrecorded() or self._block(why)
         self._replay.pass_on()
         if call is None or call.stage is not Stage.ENDED:
-            return True  # nobody waits for it any more
+            return True  # it is no longer awaited
         self._calls.move(call, Stage.OVER)
         self._set_time(record.ended_at)
         call.branch.saw(record.ended_seq)
@@ -324,7 +324,7 @@ class FunctionRun:
             failure.stored, failure.__cause__ = error, call.cause
             self._loop.answer(self._future(call), None, failure)
         else:
-            # A copy of its own: the journal's value is told again when the function is called again.
+            # A copy, because the next call of the function gets the journal's value again.
             self._loop.answer(self._future(call), orjson.loads(record.output.raw), None)
         return True
 
@@ -358,7 +358,7 @@ class FunctionRun:
         """Start, in call order, every call that has not ended in the log."""
         for call in self._calls.of(Stage.ASKED):
             if call.timer is not None:
-                continue  # recorded when there is nothing else to do, or when it has come
+                continue  # recorded when there is nothing else to do, or when it fires
             if call.wait is not None:
                 call.asked = self._report_of(call, 1, call.wait)
                 self._calls.move(call, Stage.WAITING)
@@ -393,7 +393,7 @@ class FunctionRun:
         finally:
             call.task = None
         if call.stage is not Stage.TRYING or self._has_left or self._run_access.journal is None:
-            return  # it was given up while it ended
+            return  # it was cancelled while it ended
         call.cause = cause or call.cause
         report = self._report_of(call, attempt, outcome)
         if isinstance(outcome, AwaitsChild):
@@ -403,16 +403,16 @@ class FunctionRun:
             return
         self._hand_in(call, report)
         if not self._calls.has(Stage.TRYING):
-            self._slot.lend()  # we are told when it is settled
+            self._slot.lend()  # `settled` is called after the commit
 
     def _look_at_unwritten(self, delay_s: float) -> None:
-        # A timer keeps its context until it is due, cancelled or not, and ours knows all of the function.
+        # Empty, since a timer keeps its context until it is due and ours refers to the whole function.
         self._unwritten = self._worker_loop.call_later(
             delay_s, self._write_beginnings, WRITTEN_AFTER_S, context=contextvars.Context()
         )
 
     def _write_beginnings(self, age_s: float) -> None:
-        """Let the log say which steps are under way: those that have been for so long."""
+        """Record the steps that have been under way long enough."""
         journal = self._run_access.journal
         if self._has_left or journal is None:
             return
@@ -447,7 +447,7 @@ class FunctionRun:
         known = Mark.of(call.kind, call.branch.known)
         return StepReport(call.name, call.scope, attempt, known, self.attempt, outcome, call.policy, call.arguments)
 
-    # -- when there is nothing to tell ----------------------------------------------------
+    # -- when there is nothing to deliver -------------------------------------------------
     def _wait_for_others(self) -> bool:
         """Steps or commits are under way and will call us. Meanwhile report the waits and set the alarm."""
         for call in self._calls.of(Stage.WAITING):
@@ -455,7 +455,7 @@ class FunctionRun:
                 self._hand_in(call, call.asked)
         self._set_alarm()
         if not self._calls.has(Stage.TRYING):
-            self._slot.lend()  # we are told when it is settled
+            self._slot.lend()  # `settled` is called after the commit
         return False
 
     def _only_waits(self, journal: CodedState) -> bool:
@@ -484,11 +484,11 @@ class FunctionRun:
         timers = [call for call in self._calls.of(Stage.ASKED) if call.timer is not None]
         if timers:
             wait_s = max(0, min(map(_due, timers))[0] - self._clock.now()) / 1000
-            # A timer keeps its context until it is due, cancelled or not, and ours knows all of the function.
+            # Empty, since a timer keeps its context until it is due and ours refers to the whole function.
             self._alarm = self._worker_loop.call_later(wait_s, self._timers_come, context=contextvars.Context())
 
     def _timers_come(self) -> None:
-        """Record that timers are due; the function is told after the commit."""
+        """Record due timers; they fire in the function after the commit."""
         self._alarm = None
         if self._has_left or self._run_access.journal is None:
             return
@@ -531,7 +531,7 @@ class FunctionRun:
             return
         self._has_left = True
         if self._main is not None and self._main.done() and not self._main.cancelled():
-            self._main.exception()  # its traceback is in the run's error, or nobody's
+            self._main.exception()  # its traceback is in the run's error, if at all
         for handle in (self._alarm, self._unwritten):
             if handle is not None:
                 handle.cancel()
@@ -574,7 +574,7 @@ class FunctionRun:
         return self._block(f"{what} without having asked for {name}{scope}, which its log has: the code has changed")
 
     def _what_it_does(self) -> str:
-        """What a function does instead of what its log has, for messages."""
+        """What a function does in place of the recorded call, for messages."""
         known = self._journal.steps
         new = [call for call in self._calls.of(Stage.ASKED) if call.timer is None and call.place not in known]
         if self._main is not None and self._main.done():
@@ -588,7 +588,7 @@ class FunctionRun:
     # -- within ---------------------------------------------------------------------------
     @property
     def _journal(self) -> CodedState:
-        """The journal, including what is about to be committed. Raises Suspended after the function was left."""
+        """The journal, including rows in flight. Raises Suspended after the function was left."""
         journal = self._run_access.journal
         if self._has_left or journal is None:
             raise Suspended

@@ -47,7 +47,7 @@ class Agreement(StrEnum):
     """How a function and a recorded log agree."""
 
     SAME = "same"
-    """It makes the calls of the log and ends in the same way; for an open run, as far as its log goes."""
+    """It makes the recorded calls and ends the same way; for an open run, up to the end of its log."""
     DIFFERENT = "different"
     UNKNOWN = "unknown"
     """The log cannot tell."""
@@ -60,9 +60,9 @@ class Replayed:
     agreement: Agreement
     message: str = ""
     step: tuple[str, str] | None = None
-    """Name and scope of the step where it goes another way, or where the log ends."""
+    """Name and scope of the step where it differs, or where the log ends."""
     ends: Literal["returns", "raises"] | None = None
-    """How it ends where the log has an open run."""
+    """How it ends if the recorded run is open."""
 
 
 async def replay_function(found: Workflow, plan: CodedPlan, head: InstanceHead, log: Sequence[Event]) -> Replayed:
@@ -73,7 +73,7 @@ async def replay_function(found: Workflow, plan: CodedPlan, head: InstanceHead, 
     """
     ended = log[-1] if log and log[-1].type in TERMINALS else None
     journal = fold(plan, head, log if ended is None else log[:-1])
-    journal.suspension = None  # it is to say what it would do next
+    journal.suspension = None  # to learn what it would do next
     if journal.function is None:
         return Replayed(Agreement.SAME, "its function was never called")
     replay = _Replay(journal, ends=ended is not None and ended.type is not EventType.INSTANCE_CANCELLED)
@@ -86,17 +86,17 @@ async def replay_function(found: Workflow, plan: CodedPlan, head: InstanceHead, 
 
 
 class _BeyondLog(BaseException):
-    """Ends the replay: nothing may be executed."""
+    """Ends the replay before something would be executed."""
 
 
 @dataclass(slots=True)
 class _Stopped:
-    """The replay was stopped where the log has nothing to say."""
+    """The replay stopped at the end of the log."""
 
 
 @dataclass(slots=True)
 class _Clock:
-    """The time stands still at the last row."""
+    """A clock fixed at the time of the last row."""
 
     at: int
 
@@ -107,14 +107,14 @@ class _Clock:
         return self.at / 1000
 
     def adjust(self, store_now: int) -> None:
-        """It stands still."""
+        """Does nothing."""
 
     async def sleep(self, milliseconds: int) -> None:
         """Nobody waits for it."""
 
 
 class _Slot(Slot):
-    """A slot that tells when the function waits for others: in a replay nobody comes."""
+    """A slot that reports when the function only waits, which ends a replay."""
 
     def __init__(self, waits: Callable[[], None]) -> None:
         super().__init__(Slots(lambda: None))

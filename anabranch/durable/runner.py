@@ -1,7 +1,7 @@
 """The runner: calls workflow functions, as the task worker calls handlers.
 
-The composition root makes one, hands it to the engine as the handler of workflow functions and connects it
-with the engine once that exists. It reports the outcome of a function to the rules.
+The composition root creates it, passes it to the engine as the handler of workflow functions, and connects it with the
+engine. It reports the outcome of a function to the rules.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ logger = logging.getLogger("anabranch.durable")
 # 1,000 failed steps among the causes of an error: more is not one error any more.
 CAUSES_MAX = 1_000
 
-# 8 members of a group of exceptions, 400 characters of each, are told: together less than an error's message may have.
+# At most 8 members of an exception group, 400 characters each: less than the limit of an error's message.
 MEMBERS_TOLD_MAX = 8
 MEMBER_CHARACTERS_MAX = 400
 
@@ -55,7 +55,7 @@ class Runner:
         system: WorkflowRegistry | None = None,
         on_error: OnError = "fail",
     ) -> None:
-        """`on_error` is for workflows that do not say it themselves."""
+        """`on_error` applies to workflows that do not set it."""
         self.registry = registry
         self._on_error = on_error
         self._system = system or WorkflowRegistry()
@@ -77,7 +77,7 @@ class Runner:
         return [*self.registry.known(), *self._system.known()]
 
     def stop(self) -> None:
-        """Take no more threads; those that still run are left behind."""
+        """Start no more threads; running ones are abandoned."""
         self._threads.stop()
 
     async def execute(self, config: Mapping[str, Any], context: Mapping[str, Any], helpers: Helpers) -> HandlerReturn:
@@ -151,7 +151,7 @@ class Runner:
 
 
 def function_failure(failure: BaseException, helpers: Helpers) -> Failed:
-    """The failure of the function, with the failed steps among its causes: a retry tries these again."""
+    """The failure of the function, with the failed steps among its causes, which a retry executes again."""
     failed = _failed(failure, helpers)
     return replace(failed, error=replace(failed.error, steps=_failed_steps(failure)))
 
@@ -219,7 +219,7 @@ def _failed_by_one(failure: BaseException, helpers: Helpers) -> Failed:
         who=who_is(helpers.instance_id, helpers.node_id, helpers.scope),
     )
     if isinstance(failure, AnabranchError):
-        return Failed(failed.error, retryable=False)  # a declaration that makes no sense is none the better next time
+        return Failed(failed.error, retryable=False)  # an invalid declaration stays invalid
     return failed
 
 

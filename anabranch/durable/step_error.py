@@ -10,12 +10,11 @@ from typing import Any
 
 
 class StepError(Exception):
-    """A step failed, and will not be tried again.
+    """A step failed for good.
 
-    The same on the first run and on every replay: it is made from what the log keeps. `type` is the
-    qualified name of the exception's class (`ValueError`, `shop.errors.Declined`), `code` a stable
-    word for programs, `attempt` the try that was the last one. On the first run `__cause__` is the
-    exception itself.
+    It is the same on the first run and on every replay, because it is built from the log. `type` is the qualified name
+    of the exception's class (`ValueError`, `shop.errors.Declined`), `code` a stable code for programs, `attempt` the
+    number of the last attempt. On the first run `__cause__` is the exception itself.
 
     Somebody who makes one may give an exception for the message, or a class for the type: each field
     becomes text, as `str` makes it, and what is no whole number is attempt 1.
@@ -33,12 +32,13 @@ class StepError(Exception):
         """The error as the log keeps it, with the step that it is of; None: it was made by somebody else."""
 
     def is_a(self, kind: str | type[BaseException]) -> bool:
-        """Was the exception of this class? By qualified name, by bare name, or the class itself; not its subclasses."""
+        """Whether the exception was of this class, given by qualified name, bare name, or the class itself; subclasses
+        do not count."""
         wanted = kind if isinstance(kind, str) else qualified_name(kind)
         return wanted in (self.type, self.type.rpartition(".")[2])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled and copied with all fields: an exception is made anew from its `args` otherwise, which are fewer."""
+        """Keep all fields when pickled or copied; by default an exception is rebuilt from its `args` alone."""
         return _with_args, (type(self), self.args), self.__dict__
 
     def __eq__(self, other: object) -> bool:
@@ -58,8 +58,8 @@ class StepError(Exception):
 class Suspended(BaseException):
     """Unwinds a workflow function that only waits: it is called again when a wait is over.
 
-    A BaseException on purpose: `except Exception` lets it pass. Code that catches everything may continue:
-    nothing that they ask for is answered, and nothing of it is recorded.
+    A BaseException on purpose, so that `except Exception` does not catch it. Code that catches everything can continue,
+    but its calls get no results and are not recorded.
     """
 
 

@@ -1,7 +1,7 @@
-"""`ctx.step`: the durable verbs of coded workflows.
+"""`ctx.step`: the durable operations of coded workflows.
 
-Each is one call of a step: `function_run` numbers it, and answers it from the journal or executes it. On replay,
-nothing that has ended is executed again.
+Each is one call of a step: `function_run` numbers it, and answers it from the journal or executes it. On replay, ended
+steps are not executed again.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Signals(Protocol):
 
 
 class _Asked:
-    """What a line of the author has asked for."""
+    """A call that a line of the author's code has made."""
 
     __slots__ = ("coroutine", "file", "line", "name")
 
@@ -104,12 +104,12 @@ class Steps:
         heartbeat_timeout: Duration | None = None,
         **kwargs: Any,
     ) -> Coroutine[Any, Any, Any]:
-        """What `fn(*args, **kwargs)` returned: called now, or taken from the log.
+        """Call `fn(*args, **kwargs)` as a step, or return its result from the log. `fn` may be async; a plain function
+        runs in a thread.
 
-        `fn` may be async, or not: then it runs in a thread. It is called at least once; what it
-        returns is JSON of at most 1 MB. `retry` is `{"maxAttempts": 3, "backoff": {"kind": "exp", "base":
-        "1s", "max": "60s", "jitter": 0.2}}`, `timeout` bounds each try, `heartbeat_timeout` its time without
-        a `ctx.step.progress`. Raises StepError once no other try is made.
+        It is called at least once; its result must be JSON of at most 1 MB. `retry` is `{"maxAttempts": 3, "backoff":
+        {"kind": "exp", "base": "1s", "max": "60s", "jitter": 0.2}}`, `timeout` bounds each try, `heartbeat_timeout` its
+        time without a `ctx.step.progress`. Raises StepError once no other try is made.
         """
         asked = self._asked(name)
         bounds = {"timeout": timeout, "heartbeat_timeout": heartbeat_timeout}
@@ -163,10 +163,11 @@ class Steps:
     def wait_for_event(
         self, name: str, *, event: str | None = None, match: Any = None, timeout: Duration | None = None
     ) -> Coroutine[Any, Any, Any]:
-        """The payload of the oldest fitting signal that no other wait has taken; None once `timeout` is over.
+        """Wait for a signal and return its payload, or None after `timeout`.
 
-        `event` is the signal's name, of 1 to 255 characters; that of the step unless given. It fits if its payload is a
-        superset of `match` (objects recursively, everything else equal). With `timeout=0`, one that has come already.
+        Takes the oldest matching signal that no other wait has taken. `event` is the signal's name, 1 to 255 characters
+        (default: the step's name). A signal matches if its payload is a superset of `match` (objects recursively,
+        everything else equal). With `timeout=0`, only a signal that has already arrived.
         """
         asked = self._asked(name)
         asked.coroutine = self._wait_for_event(asked, event, match, timeout)
@@ -191,12 +192,11 @@ class Steps:
     def wait_for_any(
         self, name: str, events: Mapping[str, Any], *, timeout: Duration | None = None
     ) -> Coroutine[Any, Any, tuple[str, Any] | None]:
-        """Event and payload of the first signal that fits one of `events`; None once `timeout` is over.
+        """Wait for the first of several signals and return (event, payload), or None after `timeout`.
 
-        `events` gives each signal's name the `match` that it must fit, None for any payload:
-        `{"approve": {"by": "ada"}, "reject": None}`. The first is the one that arrived first, whatever its name. It is
-        one wait, as `wait_for_event` is: the oldest open one that a signal fits takes it. With `timeout=0`, one that
-        has come already.
+        `events` maps each signal's name to its `match`, None for any payload: `{"approve": {"by": "ada"}, "reject":
+        None}`. The first is the one that arrived first, whatever its name. It is one wait, like `wait_for_event`: a
+        signal goes to the oldest open wait that it matches. With `timeout=0`, one that has come already.
         """
         asked = self._asked(name)
         asked.coroutine = self._wait_for_any(asked, events, timeout)
@@ -280,9 +280,9 @@ class Steps:
         return bool(await self._function_run.answer(call, attempt_once=attempt_once))
 
     def progress(self, done: float, total: float | None = None, text: str = "") -> None:
-        """Tell how far a step is, in its function, from any thread: its heartbeat timeout begins anew.
+        """Report the progress of the current step, and restart its heartbeat timeout. Thread-safe.
 
-        Raises InvalidDefinition outside of steps, ValueError for what is no number from 0.
+        Raises InvalidDefinition outside of steps, ValueError unless the numbers are 0 or more.
         """
         origin = present.get()
         if origin is None or not origin.is_step:
@@ -294,7 +294,7 @@ class Steps:
 
     # -- the runner's side ----------------------------------------------------------------
     def check_awaited(self) -> None:
-        """Raise StepNotAwaited if the function has asked for a step and nothing has begun it."""
+        """Raise StepNotAwaited if the function has created a step that was never awaited."""
         for asked in self._unawaited:
             if inspect.getcoroutinestate(asked.coroutine) == inspect.CORO_CREATED:
                 raise StepNotAwaited(
@@ -303,7 +303,7 @@ class Steps:
                 )
 
     def close(self) -> None:
-        """Close what has not begun: nobody awaits it any more."""
+        """Close the coroutines that were never awaited."""
         for asked in self._unawaited:
             if inspect.getcoroutinestate(asked.coroutine) == inspect.CORO_CREATED:
                 asked.coroutine.close()

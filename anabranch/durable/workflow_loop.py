@@ -72,7 +72,7 @@ class WorkflowTimer(asyncio.TimerHandle):
     due_ms: int
     number: int
     owner: Any
-    """What stands for it in the log; None: it is never due."""
+    """Its call in the log; None: it never fires."""
 
 
 class WorkflowLoop(asyncio.AbstractEventLoop):
@@ -118,19 +118,19 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         try:
             if failure is not None:
                 future.set_exception(failure)
-                future._log_traceback = False  # it is in the log, whether anybody asks for it or not
+                future._log_traceback = False  # avoid asyncio's warning: it is in the log
             else:
                 future.set_result(result)
         finally:
             self._is_open = False
 
     def fire(self, timer: WorkflowTimer) -> None:
-        """Its time has come, as the log says; it runs in the next drain."""
+        """Fire a timer whose end is in the log; it runs in the next drain."""
         if not timer.cancelled():
             self._ready.append(timer)
 
     def drain(self) -> None:
-        """Run what is ready, and what gets ready by that, until nothing is. Raises KeyboardInterrupt."""
+        """Run ready callbacks until none is left. Raises KeyboardInterrupt."""
         if not self._ready:
             return
         before, hooks = events._get_running_loop(), sys.get_asyncgen_hooks()
@@ -149,7 +149,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
                 except SystemExit:
                     continue  # its task has failed with it, as with any other exception
         finally:
-            handle = None  # tracebacks keep this frame: it must not keep the task whose failure nobody asked for
+            handle = None  # tracebacks keep this frame, which must not keep the failed task alive
             self._is_open = False
             sys.set_asyncgen_hooks(*hooks)
             events._set_running_loop(before)
@@ -160,9 +160,9 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         return [task for task, _, _ in self._tasks.values()]
 
     def unwind(self) -> list[str]:
-        """End all tasks by throwing Suspended into them, the newest first; names of those that went on all the same.
+        """End all tasks by throwing Suspended into them, the newest first; returns the names of those that continued.
 
-        Nobody is resumed with a result: what awaits a task that is unwound does not hear of it.
+        No task is resumed with a result, not even one that awaits an unwound task.
         """
         self._is_leaving = True
         if not self._tasks and not self._generators:
@@ -196,7 +196,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         """Run it in this drain, after all that is ready."""
         if not self._is_open:
             if self._is_leaving:
-                return asyncio.Handle(callback, args, self, context)  # dropped: nothing runs here any more
+                return asyncio.Handle(callback, args, self, context)  # dropped: nothing runs any more
             raise NotInWorkflow(
                 f"{self._described}: a step, a thread or another run has touched what the function waits for, such as"
                 " an Event, a Queue or a Future; pass it on as the result of a step"
@@ -208,7 +208,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
     ) -> Any:
-        """Run it so many seconds from now, by the time of the log."""
+        """Run the callback after this many seconds by the time of the log."""
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
@@ -234,7 +234,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
             self._timer_cancelled(handle)
 
     def time(self) -> float:
-        """Seconds from the beginning of the attempt to the row that was told last: it moves with answers only."""
+        """Seconds from the beginning of the attempt to the last delivered row; advances only with results."""
         return self.elapsed_ms / 1000
 
     # -- making -------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         """A future of this loop."""
         future: WorkflowFuture[Any] = WorkflowFuture.__new__(WorkflowFuture)
         future.number = self._number()
-        future.__init__(loop=self)  # type: ignore[misc]  # it is hashed while it is made
+        future.__init__(loop=self)  # type: ignore[misc]  # it is hashed during its creation
         return future
 
     def create_task(
@@ -253,7 +253,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         context: contextvars.Context | None = None,
         **options: Any,
     ) -> WorkflowTask[Any]:
-        """A task of this loop. `as_completed` gets none: it makes them in the order of addresses."""
+        """Create a task of this loop. Refuses `as_completed`, which creates tasks in the order of memory addresses."""
         frame = sys._getframe(1)
         if _is_made_by_as_completed(frame):
             coro.close()
@@ -271,9 +271,9 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
             raise Suspended
         number = self._number()
         task: WorkflowTask[Any] = WorkflowTask.__new__(WorkflowTask)
-        task.number = number  # it is hashed while it is made
+        task.number = number  # it is hashed during its creation
         task.__init__(coroutine, loop=self, name=name or f"task-{number}", context=context, **options)  # type: ignore[misc]
-        # We keep it until it has ended, or the whole loop is dropped with a process that is lost.
+        # Kept until it has ended, or until the whole loop is dropped.
         task._log_destroy_pending = False  # type: ignore[attr-defined]
         if not task.done():
             self._tasks[number] = (task, coroutine, context)
@@ -319,7 +319,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         self.call_exception_handler(context)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Write what nobody has asked for into the log; it changes nothing."""
+        """Log an exception that was never retrieved; this changes nothing."""
         if not self._is_leaving:
             failure = context.get("exception")
             logger.warning("%s: %s", self._described, context.get("message"), exc_info=failure)
@@ -338,7 +338,7 @@ def line_of_task(task: asyncio.Task[Any]) -> str:
 
 
 def _unwound(coroutine: Coroutine[Any, Any, Any], context: contextvars.Context) -> bool:
-    """Throw Suspended into a coroutine until it has ended; did it let itself be unwound?"""
+    """Throw Suspended into a coroutine until it has ended; True if it let itself be unwound."""
     for _ in range(THROWS_MAX):
         try:
             context.run(coroutine.throw, Suspended())

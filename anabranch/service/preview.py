@@ -1,7 +1,7 @@
 """Preview templates: evaluate them before a run, in a given context or in that of a node of a run.
 
-Called by the REST API while somebody edits a template. Templates are evaluated by the code that runs use, with the
-same limits. Secrets are not read: each appears as `•••`.
+Called by the REST API while a user edits a template. Templates are evaluated by the code that runs use, with the same
+limits. Secrets are not read: each appears as `•••`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Preview:
     ) -> list[dict[str, Any]]:
         """For each (id, template) `{id, value, bytes}` or `{id, error}`.
 
-        Pinned outputs stand before what the context has. Raises NotFound, InvalidRequest for a coded run, RunTooLarge,
+        Pinned outputs take precedence over the context. Raises NotFound, InvalidRequest for a coded run, RunTooLarge,
         TooManyChecks.
         """
         context: Mapping[str, Any] = {} if ctx is None else ctx

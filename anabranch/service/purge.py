@@ -17,7 +17,7 @@ from anabranch.engine.store.sql.store import SqlStore
 from anabranch.errors import InvalidRequest, NotFound, StoreUnavailable
 from anabranch.service.runs.input_checks import is_run_id
 
-# 30 s, with five tries a second, for another process that removes or counts runs: that takes some 50 ms.
+# 30 s, with five attempts a second, to wait for another process that removes or counts runs, which takes some 50 ms.
 PATIENCE_S = 30.0
 PAUSE_S = 0.2
 
@@ -45,7 +45,7 @@ class PurgeConditions:
     """Conditions for runs to remove, whatever their retention; without conditions those whose retention is over."""
 
     older_than_ms: int | None = None
-    """Ended so long ago."""
+    """Ended at least this long ago."""
     statuses: Sequence[Status] = ()
     """With one of these statuses; empty: any."""
     workflow: str | None = None

@@ -1,7 +1,7 @@
-"""Walks through all data of a live database, reading only, a few runs at a time.
+"""Checks all data of a live database, read-only, a few runs at a time.
 
-Called by `anabranch doctor --data`. A row and its log are read in one snapshot; whatever is found is looked at once
-more after a moment, so that what another process is just changing is not reported.
+Called by `anabranch doctor --data`. A row and its log are read in one snapshot; each finding is checked again after a
+moment, so that concurrent changes are not reported.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from anabranch.service.data_check.run_consistency import LogFacts, family, paren
 RUNS_AT_ONCE = 100
 BYTES_AT_ONCE = 8 * 1_048_576
 
-# 500 ms: what another process was committing is committed by then, and a worker has looked at what was woken.
+# 500 ms: concurrent commits are complete by then, and workers have handled what they woke.
 LOOK_AGAIN_S = 0.5
 
-# 1,000 findings: more do not tell more, and are kept in memory.
+# 1,000 findings: more would not help, and they are kept in memory.
 FINDINGS_MAX = 1_000
 
 # Before every id.
@@ -45,7 +45,7 @@ class DataReport:
     omitted: int = 0
 
     def add(self, found: Sequence[DataFinding]) -> None:
-        """Keep findings, as many as there is room for."""
+        """Add findings, up to the limit."""
         room = max(0, FINDINGS_MAX - len(self.findings))
         self.findings += found[:room]
         self.omitted += max(0, len(found) - room)
@@ -69,7 +69,7 @@ class DataDoctor:
         self._plans = PlanCache(store, node_types)
 
     async def check(self, told: Callable[[int], None] = lambda runs: None) -> DataReport:
-        """Check everything. `told` hears how many runs were checked so far. Raises StoreUnavailable."""
+        """Check everything. `told` is called with the number of runs checked so far. Raises StoreUnavailable."""
         report = DataReport()
         after: str | None = _FIRST_ID
         while after is not None:
@@ -119,7 +119,7 @@ class DataDoctor:
         return found
 
     async def _loaded(self, instance_ids: list[str], found: list[DataFinding]) -> dict[str, Loaded]:
-        """These runs with their logs; one that cannot be read is left out and noted."""
+        """These runs with their logs; an unreadable one is left out and reported."""
         try:
             return await self._store.load(instance_ids)
         except (StoreUnavailable, asyncio.CancelledError):

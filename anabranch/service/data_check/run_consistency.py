@@ -1,6 +1,6 @@
-"""Does the row of a run agree with its log, and with the rows of its family? Pure.
+"""Check that the row of a run agrees with its log and with the rows of its family. Pure.
 
-Called by `data_doctor` with a row and its log of one moment.
+Called by `data_doctor` with a row and its log from one snapshot.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from anabranch.engine.rules.payloads import read_signal
 from anabranch.engine.rules.shared.left_out import Ranges, is_left_out
 from anabranch.service.data_check.data_finding import DataFault
 
-# A day: no lease is nearly so long, whatever is set.
+# A day: no lease is nearly as long.
 LEASE_MS_MAX = 86_400_000
 
 Note = Callable[[DataFault, str, int | None], None]
@@ -23,11 +23,11 @@ Note = Callable[[DataFault, str, int | None], None]
 
 @dataclass(slots=True, eq=False)
 class LogFacts:
-    """What the rows of a log have in common: kept while they are read, so that no log is in memory as a whole."""
+    """Facts collected while a log is read, so that it is never in memory as a whole."""
 
     note: Note
     left_out: Ranges
-    """The rows that reopenings have left out: they count for nothing but the number and size of rows."""
+    """The rows that reopenings left out: they only count for the number and size of rows."""
     rows: int = 0
     bytes: int = 0
     is_broken: bool = False

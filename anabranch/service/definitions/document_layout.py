@@ -1,4 +1,4 @@
-"""One layout for the files of workflows, so that two versions differ in what was changed and in nothing else.
+"""One layout for workflow files, so that versions differ only in what was changed.
 
 Pure. Called by `anabranch fmt`. It orders the fields that the engine knows and keeps everything else in its place:
 nodes, edges, values, and fields of other tools, which come last.
@@ -23,7 +23,7 @@ _EDGE = ("id", "upstreamNodeID", "sourceHandle", "downstreamNodeID")
 
 
 def laid_out(document: Any, node_types: NodeTypes) -> Any:
-    """The same document with its fields in their order; whatever is no workflow comes back as it is."""
+    """The document with its fields in order; a value that is not a workflow is returned unchanged."""
     if not isinstance(document, Mapping):
         return document
     ordered = _ordered(document, _WORKFLOW)

@@ -1,4 +1,4 @@
-"""The JSON Schema of the workflow document: what editors complete and check while somebody types.
+"""The JSON Schema of the workflow document: for completion and checks in editors.
 
 Pure. Called by `anabranch schema` and by the generator of `docs/reference`. The fields of nodes come from
 `node_type_view`, the configs from the node types. The validator is stricter: it also checks the graph.

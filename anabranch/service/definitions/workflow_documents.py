@@ -31,7 +31,7 @@ def without_server_fields(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def wants_activation(document: Mapping[str, Any]) -> bool:
-    """Is the version that is saved to be the one that starts take? Raises InvalidRequest."""
+    """Whether starts should use the saved version. Raises InvalidRequest."""
     activate = document.get("activate")
     if activate not in (None, True, False):
         problem = {"code": "WRONG_TYPE", "pointer": "/activate", "message": f"activate is {activate!r:.80}"}
@@ -73,7 +73,7 @@ def updated(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, An
 
 
 def is_same(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Are two documents equal? The order of top-level fields does not matter, and null equals absent.
+    """Whether two documents are equal. The order of top-level fields does not matter, and null equals absent.
 
         Absent edges are an empty list, as answers have them. Below the top level values are compared exactly
     (`1` is not `1.0`), but not their formatting.

@@ -1,4 +1,4 @@
-"""Check the references of a workflow: do the workflows, saved queries and secrets that it names exist?
+"""Check that the workflows, saved queries and secrets that a workflow names exist.
 
 Called by the service when a workflow is validated or saved. References are looked up in the tenant that saves, as when
 the node runs. A missing name is a warning, because it may be saved later (two workflows that start each other are
@@ -63,9 +63,8 @@ class References:
         return replace(report, errors=(*report.errors, *errors), warnings=(*report.warnings, *warnings))
 
     async def queries_since(self, keys: Iterable[str], *, tenant_id: str) -> dict[str, int | None]:
-        """Since when (ms) each of these saved queries is what it is now, with its source; None: it is gone.
-
-        A query, or a source, that was saved again counts as changed.
+        """When (ms) each of these saved queries, or its source, was last changed; None if it does not exist. Every save
+        counts as a change.
         """
         since: dict[str, int | None] = {}
         for key in keys:

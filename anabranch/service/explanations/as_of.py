@@ -99,7 +99,7 @@ class RunAsOf:
                 yield edge, scope
 
     def _is_in(self, edge: GraphEdge, body: Body) -> bool:
-        """Is the source of an edge in a region, or in one inside it?"""
+        """Whether the source of an edge is in a region or in an inner one."""
         assert isinstance(self.plan, Plan)
         source = self.plan.nodes.get(edge.source)
         level = None if source is None else source.home

@@ -125,12 +125,12 @@ class Explanations:
 
     # -- within ---------------------------------------------------------------------------
     async def _held(self, row: InstanceRow) -> dict[str, Any]:
-        """Who advances a run, and what is paused so that nobody does."""
+        """The worker that owns a run, and the pause that keeps it from running."""
         pauses = await paused_by(self._store, [row], tenant_id=row.head.tenant_id)
         return {"worker": row.worker_id, "paused_by": pauses.get(row.head.instance_id)}
 
     async def _with_children(self, found: dict[str, Any]) -> dict[str, Any]:
-        """The same answer; reasons that are children say how these are."""
+        """The same answer, with the state of children added to reasons about children."""
         for reason in _children_in(found["waitsFor"]):
             child = await self._store.get_instance(reason["childID"])
             reason["status"] = None if child is None else child.status.value

@@ -27,7 +27,7 @@ from anabranch.service.runs.run_view import suspension, waits_for
 # 8 steps back: for further causes, ask about the last node.
 DEPTH_MAX = 8
 
-# 100 reasons: more than anybody reads; `omitted` says that there are more.
+# 100 reasons: more than a person reads; `omitted` tells how many are missing.
 REASONS_MAX = 100
 
 # A condition's value is shown up to 1,000 characters of its JSON.
@@ -172,7 +172,7 @@ def _open_scopes(run: RunAsOf, loop: ActivationView) -> list[str]:
 
 
 def _function_reasons(run: RunAsOf, worker: str | None) -> list[_Json]:
-    """Of a coded run: its function cannot go on, or is about to."""
+    """For a coded run: its function is blocked, or about to run."""
     state = run.state
     if isinstance(state, InstanceState) or state.function is None:
         return []
@@ -272,7 +272,8 @@ def _reasons_of_iteration_to_come(
 
 
 def _fits(run: RunAsOf, node: PlanNode, scope: str) -> bool:
-    """Does the node live in this scope? The header of a region also stands for that in the scope around it."""
+    """Whether the node belongs to this scope. The header of a region also represents the region in the enclosing
+    scope."""
     body = run.body_of(scope)
     return body is node.home or (node.region is not None and body is node.home.outer)
 

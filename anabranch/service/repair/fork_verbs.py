@@ -1,7 +1,7 @@
-"""Fork: a new run that begins with the outcomes of another one, as far as they are good for it.
+"""Fork: a new run that reuses results of another one.
 
-A mixin of `WorkflowService`. The plan is made by `rules.repair`; what it comes to is stored as the log of the new run,
-whose open nodes, or function, a worker then executes.
+A mixin of `WorkflowService`. `rules.repair` makes the plan; its rows are stored as the log of the new run, and a worker
+executes its open nodes or its function.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ class ForkVerbs(TestingVerbs, RetryVerbs):
     async def fork_run(
         self, instance_id: str, options: ForkOptions = FORK, *, tenant_id: str, input_: Any = SAME_INPUT
     ) -> dict[str, Any]:
-        """Start a run with what holds of this one's outcomes, and execute the rest: `{instanceID, status, plan}`.
+        """Start a run that reuses the applicable results of this one and executes the rest: `{instanceID, status,
+        plan}`.
 
         Raises NotFound, InvalidRequest, InvalidWorkflow, InvalidInput, ForkRefused, PlanChanged, RunTooLarge,
         TooManyPending, StoreUnavailable.
@@ -81,7 +82,7 @@ class ForkVerbs(TestingVerbs, RetryVerbs):
     async def planned_fork(
         self, instance_id: str, options: ForkOptions = FORK, *, tenant_id: str, input_: Any = SAME_INPUT
     ) -> PlannedFork:
-        """What such a fork would come to. Raises the same."""
+        """The plan of such a fork, without starting it. Raises the same."""
         row = await self.get_run_status(instance_id, tenant_id=tenant_id)
         if options.idempotency_key is not None:
             check_start_key(options.idempotency_key)

@@ -1,7 +1,7 @@
-"""Retry: an ended run goes on as itself, with the runs below it that its end has taken along.
+"""Retry: continue an ended run, with the runs below it that ended together with it.
 
-A mixin of `WorkflowService`. The plan is made from logs (`rules.repair.retry_plan`); the store writes it only if
-nothing has changed since, else it is made anew.
+A mixin of `WorkflowService`. `rules.repair.retry_plan` makes the plan from logs; the store writes it only if nothing
+has changed since, otherwise a new plan is made.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FAMILY_MAX = 1_000
 # 200,000 rows: folding them takes a thread some three seconds.
 ROWS_MAX = 200_000
 
-# 10 plans: each is overtaken only by somebody who retries, cancels or removes the same runs at this moment.
+# 10 plans: each becomes invalid only if the same runs are retried, cancelled or removed at the same moment.
 PLANS_MAX = 10
 
 
@@ -57,16 +57,16 @@ class _Family:
 
 
 class RetryVerbs(RunVerbs):
-    """Commands that let ended runs go on."""
+    """Commands that continue ended runs."""
 
     async def retry_run(
         self, instance_id: str, options: RetryOptions = RETRY, *, tenant_id: str, by: str
     ) -> dict[str, Any]:
-        """Let a FAILED or CANCELLED run go on where it was; a SUSPENDED one is resumed.
+        """Continue a FAILED or CANCELLED run where it ended; a SUSPENDED one is resumed.
 
-        Returns what is tried again: `{instanceID, status, generation, redo, children, deadlineAt, warnings, dryRun}`.
-        Raises NotFound, InvalidInput, InvalidRequest, RunIsCompleted, RunIsOpen, RetryWouldRepeat, ParentHasMovedOn,
-        RetryRefused, RunTooLarge, StoreUnavailable.
+        Returns what is executed again: `{instanceID, status, generation, redo, children, deadlineAt, warnings,
+        dryRun}`. Raises NotFound, InvalidInput, InvalidRequest, RunIsCompleted, RunIsOpen, RetryWouldRepeat,
+        ParentHasMovedOn, RetryRefused, RunTooLarge, StoreUnavailable.
         """
         checked_payload(options.reason, "the reason")
         if options.idempotency_key is not None:
@@ -107,7 +107,7 @@ class RetryVerbs(RunVerbs):
         )
 
     async def _plan_one(self, row: InstanceRow, family: _Family, *, parent_waits: bool) -> list[InstanceRow]:
-        """Plan the reopening of one run; returns the ended children that are to go on with it."""
+        """Plan the reopening of one run; returns the ended children to reopen with it."""
         head = row.head
         if row.last_seq > ROWS_MAX:
             raise RunTooLarge(f"run {head.instance_id} has {row.last_seq:,} rows; the limit is {ROWS_MAX:,}")
@@ -174,7 +174,7 @@ class RetryVerbs(RunVerbs):
         return child if was_taken_along else None
 
     async def _awaited_by(self, head: InstanceHead, *, detach: bool) -> tuple[str, str, str] | None:
-        """The parent and the activation of it that awaits this run; None: nobody does. Raises ParentHasMovedOn."""
+        """The parent and its activation that awaits this run; None if there is none. Raises ParentHasMovedOn."""
         if head.parent_id is None or not head.parent_waits:
             return None
         parent = await self._store.get_instance(head.parent_id)

@@ -39,7 +39,7 @@ def check_input_filters(filters: Sequence[InputFilter]) -> None:
 
 
 def is_storable(text: str) -> bool:
-    """Can a column store it? Bytes from a terminal that are not UTF-8 arrive as lone surrogates."""
+    """Whether a column can store the text. Bytes from a terminal that are not UTF-8 arrive as lone surrogates."""
     try:
         Payload.of(text)
     except ValueNotStorable:

@@ -95,7 +95,7 @@ class IterationsWanted:
 async def iterations_page(
     store: Store, row: InstanceRow, wanted: IterationsWanted, *, after: Place
 ) -> tuple[list[dict[str, Any]], Place | None]:
-    """The iterations by index, after `after`, and where the next page begins; None: no more."""
+    """The iterations by index, after `after`, and where the next page begins (None at the end)."""
     page = _Page((wanted.node_id, wanted.scope), after.index, row.head.left_out)
     found: list[dict[str, Any]] = []
     seq, is_last = after.seq, False
@@ -140,7 +140,8 @@ class _Page:
                 self._take(activation)
 
     def next_finished(self, *, any_state: bool) -> _Iteration | None:
-        """The next iteration by index if it is over, or as it is. What follows from a row is written with its time."""
+        """The next iteration by index if it has ended; at the end of the log, also an open one. Consequences have the
+        time of their cause."""
         iteration = self._pending.get(self._next)
         if iteration is None or not (any_state or (not iteration.open and iteration.last_at < self._now)):
             return None

@@ -20,7 +20,7 @@ from anabranch.errors import InvalidInput, InvalidRequest
 from anabranch.run_requests import StartOptions
 from anabranch.service.definitions.checks import Checks
 
-# A day, whatever the workflow says of real runs: the result of a test is looked at right away.
+# A day, whatever the workflow sets for real runs: results of tests are looked at right away.
 TEST_RETENTION_DAYS = 1
 
 # The name of a test run of a workflow without name and title.

@@ -48,8 +48,8 @@ PAGE_BYTES_MAX = 4 * 1_048_576
 
 _STEPS_PAGE = 1_000
 
-# 250 ms between two looks at a console that is followed: lines are written every 250 ms, and so seen within half a
-# second. Two looks more once the run has ended: its last lines are written after its end.
+# 250 ms between two reads of a followed console: lines are written every 250 ms, and so are seen within half a second.
+# Two more reads after the end of the run, because its last lines are written later.
 FOLLOW_EVERY_S = 0.25
 LAST_LOOKS = 3
 
@@ -231,7 +231,7 @@ class ReadVerbs(GateVerbs):
     async def get_console(
         self, instance_id: str, wanted: LinesWanted, *, tenant_id: str
     ) -> tuple[list[dict[str, Any]], int | None]:
-        """The next lines that the code of a run has said, and the number to go on after; None: no more now.
+        """The next console lines of a run, and the number to continue after; None: no more now.
 
         Raises NotFound.
         """
@@ -244,7 +244,8 @@ class ReadVerbs(GateVerbs):
     async def follow_console(
         self, instance_id: str, wanted: LinesWanted, *, tenant_id: str, is_over: Callable[[], bool]
     ) -> AsyncIterator[list[dict[str, Any]]]:
-        """The same, page by page as lines come, until the run has ended or `is_over` says so. Raises NotFound."""
+        """The same, page by page as lines arrive, until the run has ended or `is_over` returns True. Raises
+        NotFound."""
         looks_left = LAST_LOOKS
         while looks_left and not is_over():
             row = await self.get_run_status(instance_id, tenant_id=tenant_id)

@@ -38,7 +38,7 @@ Counts = TypeVar("Counts")
 
 
 class OpenRunCounts:
-    """The open runs of all tenants; the longer the count takes, the less often it is made."""
+    """Counts of the open runs of all tenants; the longer a count takes, the less often it is repeated."""
 
     def __init__(self, *, store: Store, clock: Clock) -> None:
         self._store = store

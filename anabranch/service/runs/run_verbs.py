@@ -59,7 +59,7 @@ from anabranch.service.runs.signal_answers import SignalAnswers
 DELETE_TRIES_MAX = 20
 DELETE_PAUSE_MS = 100
 
-# 100 re-runs of re-runs: nobody repeats a run so often.
+# 100 re-runs of re-runs: more than is ever useful.
 RERUNS_FOLLOWED_MAX = 100
 
 
@@ -163,7 +163,7 @@ class RunVerbs(ReadVerbs):
         return await self.execute_workflow(row.head.workflow_id, input_, options, tenant_id=tenant_id)
 
     async def newest_rerun(self, instance_id: str, *, tenant_id: str) -> InstanceRow | None:
-        """The newest run that repeats this one, directly or through others; None: there is none."""
+        """The newest run that repeats this one, directly or through others; None if there is none."""
         newest = None
         for _ in range(RERUNS_FOLLOWED_MAX):
             found = await self._store.list_instances(RunFilter(rerun_of=instance_id), tenant_id=tenant_id, limit=1)
@@ -173,7 +173,7 @@ class RunVerbs(ReadVerbs):
         return newest
 
     async def find_first_run(self, workflow: str, idempotency_key: str | None, *, tenant_id: str) -> StartedRun | None:
-        """The run that was started with this key, in whatever state; None while there is none."""
+        """The run that was started with this key, in any state; None if there is none."""
         if idempotency_key is None or not is_key(idempotency_key):
             return None
         try:
@@ -238,17 +238,18 @@ class RunVerbs(ReadVerbs):
         return row.status
 
     async def pause_run(self, instance_id: str, *, tenant_id: str, by: str, children: bool = True) -> Status:
-        """Return once it is SUSPENDED, or was already; what is under way for it is let end.
+        """Pause a run:
 
-        With `children` the runs that it awaits stand still too. Raises NotFound, RunIsTerminal.
+        returns once it is SUSPENDED; executions under way may end. With `children`, also the runs that it awaits.
+        Raises NotFound, RunIsTerminal.
         """
         pause = partial(self._pause_one, tenant_id=tenant_id, why=f"paused by {by}")
         return await self._with_children(instance_id, pause, tenant_id=tenant_id, children=children)
 
     async def resume_run(self, instance_id: str, *, tenant_id: str, by: str, children: bool = True) -> Status:
-        """Return once it is not SUSPENDED any more; one that is not stays as it is.
+        """Resume a SUSPENDED run; other open runs are not changed.
 
-        With `children` paused runs that it awaits go on too. Raises NotFound, RunIsTerminal.
+        With `children`, also paused runs that it awaits. Raises NotFound, RunIsTerminal.
         """
         resume = partial(self._resume_one, tenant_id=tenant_id, by=by)
         return await self._with_children(instance_id, resume, tenant_id=tenant_id, children=children)
@@ -278,7 +279,7 @@ class RunVerbs(ReadVerbs):
         check_key(event, "an event's name")
         if key is not None:
             check_key(key, "a signal's key")
-        # Never null: that is the output of a wait whose timeout is over.
+        # Never null, which is the output of a wait that timed out.
         signal = SignalSent(event, checked_payload({} if payload is None else payload, "the signal's payload"), key)
         row = await self.get_run_status(instance_id, tenant_id=tenant_id)
         if row.status.is_terminal:

@@ -33,7 +33,7 @@ from anabranch.run_requests import COMMAND_LINE
 # The first 1,000 activations of a run are shown with it; `/steps` and the log have them all.
 NODES_SHOWN_MAX = 1_000
 
-# 64 KB of one value in a list of many: enough for a person to look at.
+# 64 KB of one value in a list: enough for a person.
 SHOWN_BYTES_MAX = 65_536
 
 
@@ -95,7 +95,7 @@ def started_by(head: InstanceHead) -> dict[str, Any] | None:
 
 
 def run_outcome(instance_id: str, status: Status, outcome: Payload | None = None) -> dict[str, Any]:
-    """The end of a run, with what its last event holds; an open run has none."""
+    """The fields about the end of a run, from its last event; empty for an open run."""
     return {
         "instanceID": instance_id,
         "status": status.value,
@@ -128,12 +128,12 @@ def run_details(run: RunReading, *, inline: bool = True) -> dict[str, Any]:
 
 
 def suspended(row: Event) -> dict[str, Any]:
-    """Why a run stands still, and since when, from the row that has suspended it."""
+    """Why a run is suspended, and since when, from the row that suspended it."""
     return {**suspension(read_suspension(row.payload)), "since": to_iso(row.created_at)}
 
 
 def suspension(why: RunSuspended) -> dict[str, Any]:
-    """Why a run stands still, and what lets it go on."""
+    """Why a run is suspended, and how it can be resumed."""
     return {"reason": why.reason.value, "message": why.message, "hint": why.hint}
 
 

@@ -29,8 +29,8 @@ WAIT_S_MAX = 60.0
 WAITERS_MAX = 1_000
 WAITERS_OF_TENANT_MAX = 500
 
-# 500 ms, as for all changes by other processes. The first polls come sooner: 20 ms after a wait began and then after
-# twice as long each time, because many runs end quickly, and sooner than others have heard that somebody waits.
+# 500 ms, as for all changes by other processes. The first polls come sooner, 20 ms after a wait began and then after
+# twice as long each time, because many runs end quickly, before other processes know about the wait.
 LOOK_MS = 500
 FIRST_LOOK_MS = 20
 
@@ -39,7 +39,7 @@ FIRST_LOOK_MS = 20
 class _Waiter:
     is_gone: Callable[[], bool]
     exists: bool = False
-    """Has the waiter found its run?"""
+    """Whether the waiter has found its run."""
     end: ChildEnded | None = None
     """How it ended."""
     woken: asyncio.Event = field(default_factory=asyncio.Event)
@@ -183,7 +183,7 @@ class RunWaits:
 
     def _enter(self, instance_id: str, tenant_id: str, is_gone: Callable[[], bool]) -> _Waiter:
         if not self._waiters:
-            self._looking.soon()  # it pauses for as long as nobody waits
+            self._looking.soon()  # it pauses while there are no waiters
         self._look_in_ms = FIRST_LOOK_MS
         waiter = _Waiter(is_gone)
         if instance_id not in self._waiters:
@@ -207,7 +207,7 @@ class RunWaits:
                 waiter.woken.set()
 
     def _pause_ms(self) -> int | None:
-        """Until the next look; None where nobody waits."""
+        """The pause until the next look; None without waiters."""
         if not self._waiters:
             return None
         pause_ms = self._look_in_ms

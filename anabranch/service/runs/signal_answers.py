@@ -34,7 +34,7 @@ class SignalAnswers:
         self._folded: OrderedDict[str, _Folded] = OrderedDict()
 
     async def was_delivered(self, row: InstanceRow, seq: int) -> bool:
-        """Was a matching wait open when the signal at `seq` arrived? The signal must be in the log."""
+        """Whether a matching wait was open when the signal at `seq` arrived. The signal must be in the log."""
         folded = self._folded_of(row)
         async with folded.transition:
             if seq not in folded.delivered:
@@ -42,7 +42,7 @@ class SignalAnswers:
             return folded.delivered[seq]
 
     async def is_awaited(self, row: InstanceRow, event: str, payload: Payload) -> bool:
-        """Is a wait open that matches the signal and that no earlier signal will take?"""
+        """Whether an open wait matches the signal and is not taken by an earlier one."""
         folded = self._folded_of(row)
         async with folded.transition:
             await self._read_on(row, folded)

@@ -23,7 +23,8 @@ class StepSignals:
         self._service = service
 
     async def send(self, *, tenant_id: str, run_id: str, event: str, payload: Any, key: str) -> bool:
-        """Send it; was a matching wait open when it first arrived? Raises NonRetryable if another try cannot help."""
+        """Send the signal; returns whether a matching wait was open when it first arrived. Raises NonRetryable if a
+        retry cannot help."""
         assert self._service is not None, "connect comes before any run"
         try:
             return await self._service.send_signal(run_id, event, payload, tenant_id=tenant_id, key=key)

@@ -36,7 +36,7 @@ from anabranch.service.runs.test_options import (
     trial_plan,
 )
 
-# 500 runs a look: a few hundred kilobytes.
+# 500 runs per look: a few hundred kilobytes.
 _FAMILY_PAGE = 500
 
 # 200,000 rows of the run to continue from: folding them takes some two seconds.
@@ -100,8 +100,8 @@ class TestingVerbs(RunVerbs):
         if not row.head.test or row.head.parent_id is not None:
             raise NotFound(f"there is no test run {instance_id}", hint="Use cancel for runs of saved workflows.")
         await self._cancel_test(row)
-        # Who is below may have started others before it was cancelled: nobody can be created below
-        # runs that have all ended, or are gone.
+        # A descendant may have started others before it was cancelled. Once all have ended or are gone, no run can be
+        # created below them.
         while below := await self._store.descendants(instance_id, limit=_FAMILY_PAGE):
             for each in below:
                 await self._cancel_test(each)

@@ -17,7 +17,7 @@ from anabranch.service.widgets.number_formats import FORMATS
 PATH_STEPS_MAX = 64
 TEXT_CHARACTERS_MAX = 255
 
-# 100 columns or series: more than anybody can read side by side.
+# 100 columns or series: more than a person can read side by side.
 COLUMNS_MAX = 100
 
 CHART_KINDS = ("line", "bar", "area", "pie", "scatter")

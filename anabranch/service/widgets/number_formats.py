@@ -1,6 +1,6 @@
 """Format numbers for people, for the metric widget.
 
-Pure. Called by `widgets`. Never raises, whatever number it is given.
+Pure. Called by `widgets`. Never raises for any number.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _DURATION_UNITS = (("d", 86_400 * _SECOND_MS), ("h", 3_600 * _SECOND_MS), ("m", 
 def formatted(value: float, format_: str) -> str:
     """The text of a number: `1,234.5`, `25.6%` of 0.256, `1h 5m` of milliseconds, `1.5 MB`, `9.90 EUR`."""
     kind, _, currency = format_.partition(":")
-    if not abs(value) < _PLAIN_MAX:  # also what is not a number at all
+    if not abs(value) < _PLAIN_MAX:  # also NaN
         return f"{value:.6g} {currency}".rstrip()
     if kind == "percent":
         return f"{_plain(value * 100, digits=1)}%"

@@ -14,7 +14,7 @@ from anabranch.engine.rules.events import Status
 from anabranch.service.widgets.config import COLUMNS_MAX, Column, WidgetConfig, read_config
 from anabranch.service.widgets.number_formats import formatted
 
-# 1,000 rows or points: nobody reads more, and a screen has few more columns of pixels.
+# 1,000 rows or points: a screen has few more columns of pixels.
 ROWS_MAX = 1_000
 
 # The first 100 rows define the columns; rows of one kind have the same keys.

@@ -26,6 +26,25 @@ def looping_case(seed: int) -> Case:
             return case
 
 
+def cursor_case(seed: int) -> Case:
+    """The same with a cursor in place of each choice between two ways."""
+    case = looping_case(seed)
+    rng = random.Random(seed)
+    nodes, handles = [], {}
+    for node in case.document["nodes"]:
+        if node["type"] == "pick" and node["config"]["handles"] == ["a", "b"]:
+            handles |= {(node["id"], "a"): "loop", (node["id"], "b"): "done"}
+            config = {"source": "{{ctx.input.rows}}", "batchSize": rng.randint(1, 3)}
+            node = {**node, "type": "cursor", "config": config}
+        nodes.append(node)
+    edges = [
+        {**edge, "sourceHandle": handles.get((edge["upstreamNodeID"], edge["sourceHandle"]), edge["sourceHandle"])}
+        for edge in case.document["edges"]
+    ]
+    rows = list(range(rng.randint(0, 5))) if rng.random() < 0.95 else "no list"
+    return Case({**case.document, "nodes": nodes, "edges": edges}, {**case.input, "rows": rows}, case.script)
+
+
 def _draw(rng: random.Random) -> Case | None:
     names = [f"n{number}" for number in range(rng.randint(2, NODES_MAX))]
     handles = {name: ["default"] if rng.random() < 0.4 else ["a", "b", "c"][: rng.randint(2, 3)] for name in names}

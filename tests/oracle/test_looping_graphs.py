@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.oracle.graphs import Case
-from tests.oracle.looping_graphs import looping_case
+from tests.oracle.looping_graphs import cursor_case, looping_case
 from tests.oracle.test_random_graphs import judge
 from tests.oracle.test_real_shapes import CORPUS
 
@@ -27,6 +27,13 @@ def test_the_engine_does_what_the_oracle_predicts_for_graphs_with_edges_that_lea
     """Whatever the order of the results, though each may arrive twice, and whoever evaluates pure nodes."""
     for seed in range(GRAPHS):
         _judge(looping_case(seed), seed)
+
+
+@pytest.mark.timeout(900)
+def test_the_engine_does_what_the_oracle_predicts_for_graphs_with_cursors() -> None:
+    """In loops inside each other, in the iterations of loop nodes, and outside of both."""
+    for seed in range(GRAPHS // 8):
+        _judge(cursor_case(seed), seed)
 
 
 @pytest.mark.parametrize("graph", GOTO)

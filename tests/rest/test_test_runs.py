@@ -122,6 +122,23 @@ async def test_in_a_body_a_pin_holds_for_every_iteration(served: Served):
     assert "pinned" not in listed["each"]
 
 
+async def test_a_mapped_node_is_gone_on_from_with_its_whole_list_and_previewed_with_an_item(served: Served):
+    each = {**values("a", "{{ctx.item}}"), "forEach": "{{ctx.input}}"}
+    nodes = [{"id": "start", "type": "start"}, each, values("b", "{{ctx.a}}")]
+    graph = {"nodes": nodes, "edges": [{"upstreamNodeID": "start", "downstreamNodeID": "a"}]}
+    graph["edges"].append({"upstreamNodeID": "a", "downstreamNodeID": "b"})
+    first = await tried(served, graph, input=[1, 2])
+    origin = {"instanceID": first["instanceID"], "nodeID": "b"}
+    listed = await steps(served, await tried(served, graph, **{"from": origin}))
+    assert (listed["a"]["pinned"], listed["b"]["output"]) == (True, {"v": [{"v": 1}, {"v": 2}]})
+    assert "a a[0]" not in listed
+
+    at = {"instanceID": first["instanceID"], "nodeID": "a"}
+    body = {"items": [{"id": "0", "template": "{{ctx.item}} of {{ctx.count}}"}], "at": at}
+    (seen,) = (await served.ask("POST", "/v1/preview", json=body, role="editor")).json["items"]
+    assert seen["value"] == "1 of 2"
+
+
 async def test_an_iteration_of_another_run_is_gone_on_from(served: Served):
     first = await tried(served, looping(), input=[1, 2])
     for scope, expected in ((None, 1), ("each[1]", 2)):

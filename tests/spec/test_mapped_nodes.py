@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from anabranch.engine.rules.graph.compile import compile_plan
+from anabranch.engine.rules.graph.validate import analyze
 from anabranch.engine.rules.repair.fork_plan import ForkCut, ForkPlan, RecordedRun, plan_fork
 from anabranch.engine.rules.stimuli import EvaluationDue, LeaseAcquired, Started
 from anabranch.engine.rules.test_runs import Pin, TestRunPlan
@@ -288,3 +289,15 @@ def test_the_bound_of_activations_counts_the_items():
     each = {"type": "loop", "config": {"source": "{{ctx.input}}", "maxIterations": 2}}
     inside = drawn("start>each, each.loop>call", each=each, call={**CALL, "forEach": "{{ctx.item}}"})
     assert report(inside).activations_max == 2 + 2 * (1 + 100_000)
+
+
+def test_editors_are_told_its_handles_what_its_config_can_read_and_where_it_reads():
+    wait = {"type": "waitForEvent", "config": {"event": "go-{{ctx.item}}", "timeout": "1s"}, "forEach": "{{ctx.input}}"}
+    document = drawn("start>wait, wait>end", wait={**wait, "outputVariable": "rows"}, end=END)
+    aspects = analyze(document, TYPES, ["handles", "variables", "references"])[1].aspects["nodes"]
+    assert aspects["wait"]["handles"] == ["default", "error"]
+    assert {"item", "index", "count"} <= aspects["wait"]["variables"].keys()
+    assert aspects["end"]["variables"]["rows"]["schema"] == {"type": "array"}
+    assert "item" not in aspects["end"]["variables"]
+    places = {(each["pointer"], tuple(each["path"])) for each in aspects["wait"]["references"]}
+    assert places == {("/forEach", ("input",)), ("/config/event", ("item",))}

@@ -22,7 +22,7 @@ from heapq import heappop, heappush
 from typing import TypeAlias
 
 from anabranch.durable.workflow_loop import WorkflowFuture, WorkflowTimer
-from anabranch.engine.rules.coded.arguments import shown
+from anabranch.engine.rules.coded.arguments import differ, shown
 from anabranch.engine.rules.coded.coded_state import CodedState, Step
 from anabranch.engine.rules.coded.names import Rows, StepKind
 from anabranch.engine.rules.shared.retry import RetryPolicy
@@ -109,6 +109,7 @@ class StepCall:
 
     __slots__ = (
         "arguments",
+        "as_copied",
         "asked",
         "attempt_once",
         "branch",
@@ -137,6 +138,8 @@ class StepCall:
         self.policy = policy
         self.arguments: str | None = None
         """What it is asked for with (`coded.arguments`); None where the log has it anyway."""
+        self.as_copied: Sequence[str] = ()
+        """The same as rows say it that were copied from other runs, with their ids in place of this run's."""
         self.wait: StepOutcome | None = None
         """What it asks the log for."""
         self.attempt_once: Try | None = None
@@ -162,6 +165,11 @@ class StepCall:
     def shown(self) -> str:
         """As people see it: `fetch#2`."""
         return f"{self.name}{self.scope}"
+
+    def differs_from(self, record: Step) -> bool:
+        """Was the one that the log has asked for with other arguments?"""
+        before = record.arguments
+        return differ(before, self.arguments) and all(differ(before, each) for each in self.as_copied)
 
     def changed_from(self, record: Step) -> str:
         """What is other about this call than about the one that the log has."""

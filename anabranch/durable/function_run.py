@@ -37,7 +37,6 @@ from anabranch.engine.ownership.owned import RunAccess
 from anabranch.engine.plans import PYTHON
 from anabranch.engine.ports import Clock
 from anabranch.engine.queues import Slot
-from anabranch.engine.rules.coded.arguments import differ
 from anabranch.engine.rules.coded.coded_state import CodedState, Step
 from anabranch.engine.rules.coded.names import (
     TIMER_NAME,
@@ -89,6 +88,8 @@ class FunctionRun:
         self.attempt = activation.attempt
         self.seed: int | str = run_id if activation.seed is None else activation.seed
         """What random numbers begin with."""
+        self.origins = journal.origins
+        """The runs that rows of this one were copied from."""
         self.now_ms = activation.began_at
         """The time of the latest row that the function was told (ms)."""
         self._run_access, self._clock, self._slot = run_access, clock, slot
@@ -268,7 +269,7 @@ class FunctionRun:
             record = journal.steps.get(call.place)
             if record is None:
                 continue
-            changed = record.created_in == self.attempt and differ(record.arguments, call.arguments)
+            changed = record.created_in == self.attempt and call.differs_from(record)
             if record.kind is not call.kind or changed:
                 self.blocked_at = call.place
                 return call.changed_from(record)

@@ -126,7 +126,7 @@ class Steps:
         name = self._begun(asked)
         policy = DEFAULT_STEP_RETRY if retry is None else _policy(name, retry)
         timeout_ms, silence_ms = (_milliseconds(name, what, duration) for what, duration in bounds.items())
-        call = self._call(name, StepKind.RUN, note_of_call(*called_with), policy)
+        call = self._call(name, StepKind.RUN, partial(note_of_call, *called_with), policy)
         fn, args, kwargs = called_with
         function = partial(fn, *args, **kwargs)
         step = (self._helpers.instance_id, name, scope_of_first_attempt(call.scope))
@@ -186,7 +186,7 @@ class Steps:
         wait = AwaitsSignal(
             name if event is None else event, _match(name, match), _milliseconds(name, "timeout", timeout)
         )
-        call = self._call(name, StepKind.EVENT, note_of({"event": wait.event, "match": match}))
+        call = self._call(name, StepKind.EVENT, partial(note_of, {"event": wait.event, "match": match}))
         return await self._function_run.answer(call, wait=wait)
 
     def wait_for_any(
@@ -212,7 +212,7 @@ class Steps:
         _check_events(name, events)
         matches = {event: _match(name, match) for event, match in events.items()}
         wait = AwaitsAnySignal(matches, _milliseconds(name, "timeout", timeout))
-        call = self._call(name, StepKind.EVENT, note_of({"events": dict(events)}))
+        call = self._call(name, StepKind.EVENT, partial(note_of, {"events": dict(events)}))
         came = await self._function_run.answer(call, wait=wait)
         return None if came is None else (came["event"], came["payload"])
 
@@ -231,7 +231,7 @@ class Steps:
         name = self._begun(asked)
         _check_text(name, "workflow, by its name or id,", workflow)
         input_ = {} if input is None else input
-        arguments = note_of({"workflow": workflow, "version": version, "input": input_})
+        arguments = partial(note_of, {"workflow": workflow, "version": version, "input": input_})
         call = self._call(name, StepKind.CHILD, arguments)
         helpers = self._helpers.about(call.name, call.scope, self._function_run.redone(call))
 
@@ -261,7 +261,7 @@ class Steps:
         name = self._begun(asked)
         _check_text(name, "run_id", run_id)
         _check_text(name, "event", event)
-        call = self._call(name, StepKind.SIGNAL, note_of([run_id, event, payload]))
+        call = self._call(name, StepKind.SIGNAL, partial(note_of, [run_id, event, payload]))
         helpers = self._helpers.about(call.name, call.scope, self._function_run.redone(call))
 
         async def send() -> Completed:
@@ -321,12 +321,16 @@ class Steps:
         return asked.name
 
     def _call(
-        self, name: str, kind: StepKind, arguments: str | None, policy: RetryPolicy = DEFAULT_STEP_RETRY
+        self, name: str, kind: StepKind, note: Callable[..., str] | None, policy: RetryPolicy = DEFAULT_STEP_RETRY
     ) -> StepCall:
         outer = present.get()
         if outer is not None and outer.is_step:
             raise InvalidDefinition(f"step {outer.node_id!r} asks for step {name!r}: a step cannot contain others")
-        return self._function_run.ask(name, kind, arguments, policy)
+        call = self._function_run.ask(name, kind, None if note is None else note(), policy)
+        if note is not None and self._function_run.origins:
+            own = self._helpers.instance_id
+            call.as_copied = [note(renamed=(own, origin)) for origin in self._function_run.origins]
+        return call
 
     async def _tried(
         self,

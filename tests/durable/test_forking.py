@@ -50,14 +50,14 @@ async def step(ctx: Any, name: str, *told: Any) -> Any:
     return await ctx.step.run(name, call, *told, retry=ONCE)
 
 
-@workflow(name="line", retry=ONCE)
+@workflow(name="fork-line", retry=ONCE)
 async def line(ctx: Any, input: Any) -> Any:
     first = await step(ctx, "first")
     second = await step(ctx, "second", first)
     return await step(ctx, "third", second)
 
 
-@workflow(name="line", version=2, retry=ONCE)
+@workflow(name="fork-line", version=2, retry=ONCE)
 async def corrected(ctx: Any, input: Any) -> Any:
     second = await step(ctx, "second", await step(ctx, "first"))
     try:
@@ -66,12 +66,12 @@ async def corrected(ctx: Any, input: Any) -> Any:
         return await step(ctx, "instead")
 
 
-@workflow(name="line", version=3, retry=ONCE)
+@workflow(name="fork-line", version=3, retry=ONCE)
 async def another(ctx: Any, input: Any) -> Any:
     return await step(ctx, "third", await step(ctx, "second", "other arguments"))
 
 
-@workflow(name="branches", retry=ONCE)
+@workflow(name="fork-branches", retry=ONCE)
 async def branches(ctx: Any, input: Any) -> Any:
     async def branch(name: str) -> Any:
         return await step(ctx, f"{name}-after", await step(ctx, name))
@@ -80,7 +80,7 @@ async def branches(ctx: Any, input: Any) -> Any:
     return await step(ctx, "last", *together)
 
 
-@workflow(name="waits", retry=ONCE)
+@workflow(name="fork-waits", retry=ONCE)
 async def waits(ctx: Any, input: Any) -> Any:
     before = await step(ctx, "before")
     paid = await ctx.step.wait_for_event("paid")
@@ -89,9 +89,9 @@ async def waits(ctx: Any, input: Any) -> Any:
     return [before, paid, await step(ctx, "after")]
 
 
-@workflow(name="parent", retry=ONCE)
+@workflow(name="fork-parent", retry=ONCE)
 async def parent(ctx: Any, input: Any) -> Any:
-    below = await ctx.step.invoke("below", "line", input)
+    below = await ctx.step.invoke("below", "fork-line", input)
     return [below, await step(ctx, "own")]
 
 
@@ -130,7 +130,7 @@ def names(listed: list[dict[str, Any]]) -> list[str]:
 
 async def test_a_fork_at_a_step_reuses_what_it_does_not_follow(make_place: MakePlace) -> None:
     place = await make_place(line)
-    run = await ended(place, "line", "COMPLETED")
+    run = await ended(place, "fork-line", "COMPLETED")
     planned = await fork(place, run, at={"nodeID": "second"}, dryRun=True)
     assert names(planned["reuse"]) == ["first"]
     assert [(each["nodeID"], each["because"], each["effect"]) for each in planned["run"]] == [
@@ -150,7 +150,7 @@ async def test_a_fork_at_a_step_reuses_what_it_does_not_follow(make_place: MakeP
 
 async def test_a_cut_at_a_row_keeps_the_rows_before_it_as_they_are(make_place: MakePlace) -> None:
     place = await make_place(line)
-    run = await ended(place, "line", "COMPLETED")
+    run = await ended(place, "fork-line", "COMPLETED")
     store = place.services.engine.store
     log = await store.read_log(run["instanceID"])
     seq = next(event.seq for event in log if event.node_id == "second")
@@ -174,7 +174,7 @@ async def test_a_cut_at_a_row_keeps_the_rows_before_it_as_they_are(make_place: M
 async def test_the_steps_that_a_run_failed_with_are_executed_again(make_place: MakePlace) -> None:
     place = await make_place(line, corrected)
     WORLD.broken.add("third")
-    run = await ended(place, "line", "FAILED")
+    run = await ended(place, "fork-line", "FAILED")
     planned = await fork(place, run, dryRun=True)
     assert [(each["nodeID"], each["because"]) for each in planned["run"]] == [("third", "FAILED")]
     after = await forked(place, run, version=2)
@@ -185,7 +185,7 @@ async def test_the_steps_that_a_run_failed_with_are_executed_again(make_place: M
 
 async def test_branches_that_do_not_follow_the_chosen_step_are_reused(make_place: MakePlace) -> None:
     place = await make_place(branches)
-    run = await ended(place, "branches", "COMPLETED")
+    run = await ended(place, "fork-branches", "COMPLETED")
     planned = await fork(place, run, at={"nodeID": "left"}, dryRun=True)
     assert names(planned["reuse"]) == ["right", "right-after"]
     assert (names(planned["run"]), names(planned["undecided"])) == (["left"], ["left-after", "last"])
@@ -198,7 +198,7 @@ async def test_branches_that_do_not_follow_the_chosen_step_are_reused(make_place
 async def test_code_that_does_not_make_the_calls_of_the_log_executes_nothing(make_place: MakePlace) -> None:
     place = await make_place(line, another)
     WORLD.broken.add("third")
-    run = await ended(place, "line", "FAILED")
+    run = await ended(place, "fork-line", "FAILED")
     planned = await fork(place, run, version=3, dryRun=True)
     assert planned["agreement"] == "different"
     assert "NONDETERMINISM" in planned["warnings"][0]
@@ -214,7 +214,7 @@ async def test_code_that_does_not_make_the_calls_of_the_log_executes_nothing(mak
 
 async def test_open_waits_begin_anew_and_kept_signals_go_along(make_place: MakePlace) -> None:
     place = await make_place(waits)
-    run_id = await place.start("waits", {})
+    run_id = await place.start("fork-waits", {})
     run = await place.waiting(run_id)
     again = await fork(place, run)
     await place.waiting(again["instanceID"])
@@ -237,7 +237,7 @@ async def test_open_waits_begin_anew_and_kept_signals_go_along(make_place: MakeP
 async def test_a_retried_run_can_be_forked(make_place: MakePlace) -> None:
     place = await make_place(waits)
     WORLD.broken.add("function")
-    run_id = await place.start("waits", {})
+    run_id = await place.start("fork-waits", {})
     await place.signal(run_id, "paid", 7)
     assert (await place.ended(run_id))["status"] == "FAILED"
     WORLD.broken.clear()
@@ -248,9 +248,22 @@ async def test_a_retried_run_can_be_forked(make_place: MakePlace) -> None:
     await check(place, after)
 
 
+@workflow(name="fork-named", retry=ONCE)
+async def named(ctx: Any, input: Any) -> Any:
+    return [await step(ctx, "first", ctx.run_id), await step(ctx, "second", ctx.run_id)]
+
+
+async def test_the_id_of_the_run_among_arguments_is_no_other_argument_in_its_fork(make_place: MakePlace) -> None:
+    place = await make_place(named)
+    run = await ended(place, "fork-named", "COMPLETED")
+    first = await forked(place, run, at={"nodeID": "second"})
+    again = await forked(place, first, at={"nodeID": "second"})
+    assert (first["output"], again["output"]) == (["first 1", "second 2"], ["first 1", "second 3"])
+
+
 async def test_children_that_have_completed_are_reused_by_their_output(make_place: MakePlace) -> None:
     place = await make_place(parent, line)
-    run = await ended(place, "parent", "COMPLETED")
+    run = await ended(place, "fork-parent", "COMPLETED")
     assert (await forked(place, run, at={"nodeID": "own"}))["output"] == ["third 1", "own 2"]
     assert WORLD.calls["first"] == 1
     after = await forked(place, run, at={"nodeID": "below"})
@@ -259,7 +272,7 @@ async def test_children_that_have_completed_are_reused_by_their_output(make_plac
 
 async def test_a_fork_that_would_execute_nothing_is_refused_beforehand(make_place: MakePlace) -> None:
     place = await make_place(line)
-    run = await ended(place, "line", "COMPLETED")
+    run = await ended(place, "fork-line", "COMPLETED")
     with pytest.raises(ForkRefused, match="nothing would run"):
         await fork(place, run, dryRun=True)
     with pytest.raises(ForkRefused, match="follows no graph"):
@@ -268,7 +281,7 @@ async def test_a_fork_that_would_execute_nothing_is_refused_beforehand(make_plac
 
 async def test_a_process_without_the_code_lets_a_worker_call_the_function(make_place: MakePlace) -> None:
     worker, server = await make_place(line), await make_place(works=False)
-    run = await ended(worker, "line", "COMPLETED")
+    run = await ended(worker, "fork-line", "COMPLETED")
     planned = await fork(server, run, at={"nodeID": "third"}, dryRun=True)
     assert (names(planned["reuse"]), names(planned["run"])) == (["first", "second"], ["third"])
     assert planned == await fork(worker, run, at={"nodeID": "third"}, dryRun=True)

@@ -96,6 +96,8 @@ def _compare_with_oracle(judge: Judge, run: str, facts: Facts, row: InstanceRow,
     ended = facts.ended
     if facts.case.prediction is None or ended is None or row.head.deadline_at is not None:
         return
+    if row.head.generation or row.head.forked_from is not None:
+        return  # its failures had another try
     if row.status is Status.CANCELLED or _error_code(ended) == "LOG_TOO_LARGE":
         return
     observed = Observed(

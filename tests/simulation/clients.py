@@ -15,8 +15,19 @@ from typing import Any
 
 from anabranch.engine.rules.events import EventType, Status
 from anabranch.engine.rules.instants import from_iso
-from anabranch.errors import NotFound, RunIsTerminal, StoreUnavailable
-from anabranch.run_requests import StartedRun, StartOptions
+from anabranch.errors import (
+    ForkRefused,
+    NotFound,
+    ParentHasMovedOn,
+    RetryRefused,
+    RetryWouldRepeat,
+    RunIsCompleted,
+    RunIsOpen,
+    RunIsTerminal,
+    RunTooLarge,
+    StoreUnavailable,
+)
+from anabranch.run_requests import ForkOptions, RetryOptions, StartedRun, StartOptions
 from anabranch.service.workflow_service import WorkflowService
 from anabranch.testing.memory_store.database import MemoryDatabase
 from tests.simulation.cases import SimulatedCase
@@ -33,6 +44,19 @@ PAUSES_S = (0.0, 0.0, 0.01, 0.1, 0.6)
 
 # After a failed call; as a person or a polite library would.
 RETRY_S = 0.3
+
+_OPEN = tuple(status for status in Status if not status.is_terminal)
+
+# What a retry or a fork may be refused for.
+REFUSALS = (
+    ForkRefused,
+    ParentHasMovedOn,
+    RetryRefused,
+    RetryWouldRepeat,
+    RunIsCompleted,
+    RunIsOpen,
+    RunTooLarge,
+)
 
 
 @dataclass(slots=True)
@@ -111,7 +135,9 @@ class Client:
             for _ in range(1 + sent_twice):
                 await self._call(lambda s: s.send_signal(run, event, payload, tenant_id=self.tenant_id, key=key))
         except RunIsTerminal:
-            self._expect(self._status(run).is_terminal, "RUN_IS_TERMINAL is said of terminal runs only", run)
+            is_open_again = EventType.INSTANCE_REOPENED in self._types(run)
+            ended = is_open_again or self._status(run).is_terminal
+            self._expect(ended, "RUN_IS_TERMINAL is said of terminal runs only", run)
             return
         rows = self._database.instances[run].events
         kept = [row for row in rows if row.type is EventType.SIGNAL_RECEIVED and row.payload.value.get("key") == key]
@@ -122,10 +148,11 @@ class Client:
         try:
             await self._call(lambda s: s.cancel_run(run, tenant_id=self.tenant_id, reason="a client's wish"))
         except RunIsTerminal:
-            ended = self._status(run).is_terminal and self._status(run) is not Status.CANCELLED
+            is_open_again = EventType.INSTANCE_REOPENED in self._types(run)
+            ended = is_open_again or self._status(run) not in (Status.CANCELLED, *_OPEN)
             self._expect(ended, "RUN_IS_TERMINAL is said of runs that ended otherwise", run)
             return
-        cancelled = self._status(run) is Status.CANCELLED
+        cancelled = self._status(run) is Status.CANCELLED or EventType.INSTANCE_REOPENED in self._types(run)
         self._expect(cancelled, f"an acknowledged cancel is committed: the run is {self._status(run)}", run)
 
     async def pause_now_and_then(self, dice: random.Random) -> None:
@@ -139,6 +166,52 @@ class Client:
             await asyncio.sleep(dice.choice(PAUSES_S) * dice.random() * 4)
             if dice.random() < 0.8:
                 await self.resume(run)
+
+    async def repair_now_and_then(self, dice: random.Random) -> None:
+        """Let runs that have ended badly go on, and begin others with the outcomes of any."""
+        while not self.stopped:
+            await asyncio.sleep(dice.random() * 2)
+            if not self._known.runs:
+                continue
+            run = dice.choice(self._known.runs[-8:])
+            if dice.random() < 0.6:
+                await self.retry(run)
+            else:
+                await self.fork(run, dice)
+
+    async def retry(self, run: str) -> None:
+        """Let a run go on if it has ended badly; with its key that happens once, however often it is asked for."""
+        self._count += 1
+        options = RetryOptions(idempotency_key=f"{self._name}-retry-{self._count}")
+        with suppress(RunIsOpen, RunIsCompleted, RetryWouldRepeat, RetryRefused, ParentHasMovedOn):
+            await self._call(lambda s: s.retry_run(run, options, tenant_id=self.tenant_id, by="a client"))
+            keys = [
+                row.payload.value.get("key")
+                for row in self._database.instances[run].events
+                if row.type is EventType.INSTANCE_REOPENED
+            ]
+            times = keys.count(options.idempotency_key)
+            self._judge.rarities["run retried"] += times
+            is_resumed = EventType.INSTANCE_RESUMED in self._types(run)
+            self._expect(times == 1 or is_resumed, f"an acknowledged retry is committed: {times} times", run)
+
+    async def fork(self, run: str, dice: random.Random) -> None:
+        """Begin another run with the outcomes of this one up to some row."""
+        self._count += 1
+        seq = dice.choice([None, dice.randint(1, len(self._database.instances[run].events))])
+        options = ForkOptions(
+            idempotency_key=f"{self._name}-fork-{self._count}",
+            at_seq=seq,
+            redo_failed=dice.random() < 0.3,
+            signals=dice.random() < 0.8,
+        )
+        with suppress(ForkRefused, RunTooLarge):
+            answer = await self._call(lambda s: s.fork_run(run, options, tenant_id=self.tenant_id))
+            forked = answer["instanceID"]
+            self._judge.rarities["run forked"] += 1
+            is_there = forked in self._database.instances
+            self._expect(is_there, "an acknowledged call is durable: the fork is absent", forked)
+            self._known.runs.append(forked)
 
     async def pause(self, run: str, *, children: bool) -> None:
         """Pause a run that may have ended."""
@@ -224,7 +297,7 @@ class Client:
                 answer.cancel()
             except (StoreUnavailable, ConnectionLost):
                 pass
-            except (RunIsTerminal, NotFound):
+            except (RunIsTerminal, NotFound, *REFUSALS):
                 raise
             except Exception as failure:
                 self._judge.accuse("no call ends in an error that the contract does not know", repr(failure))

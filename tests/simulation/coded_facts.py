@@ -5,7 +5,7 @@ Kept by `judge`; `coded_invariants` and `coded_judge` ask the questions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from anabranch.engine.rules.events import ENDINGS, Event, EventType
 from tests.simulation.coded_cases import CodedCase
@@ -73,8 +73,26 @@ class CodedFacts(RunFacts):
             return True, ending.payload.value
         return False, ending.payload.value["error"]
 
+    def forget(self) -> None:
+        """Begin to read the log anew."""
+        RunFacts.forget(self)
+        self.ended_in.clear()
+
+    def try_again(self, reopened: Event) -> None:
+        """Handled failures that are not tried again are those of the next attempt, too."""
+        RunFacts.try_again(self, reopened)
+        if any(each["nodeID"] == "" for each in reopened.payload.value["redo"]):
+            for place, ending in self.endings.items():
+                if ending.type is EventType.NODE_FAILED:
+                    self.ended_in[place] = self.function_attempt + 1
+
     def absorb_activation(self, event: Event, place: Place) -> None:
         """Take in a row about a step, or about the function."""
+        if event.type is EventType.SYSTEM_SET and "leftBehind" in event.payload.value:
+            # Of the run that this one was forked from: if that was retried, its function has another attempt.
+            if event.payload.value["leftBehind"] == EventType.INSTANCE_REOPENED and FUNCTION in self.last:
+                self.last[FUNCTION] = replace(event, type=EventType.NODE_ATTEMPT_FAILED)
+            return
         if place == FUNCTION:
             if event.type in _OF_THE_FUNCTION:
                 self.last[FUNCTION] = event

@@ -47,7 +47,7 @@ def an_outcome_is_that_of_the_open_try(run: CodedFacts, row: Event, commit: Comm
     place = (row.node_id, row.scope)
     if row.type not in _OF_A_TRY or place == FUNCTION:
         return
-    if row.attempt != run.attempts.get(place, 1):
+    if row.attempt != run.attempts.get(place, row.attempt if invariants.is_copied(commit) else 1):
         yield f"{row.type} of attempt {row.attempt} of {place}, while attempt {run.attempts.get(place, 1)} is open"
     last = run.last.get(place)
     if row.type is EventType.NODE_ATTEMPT_FAILED and last is not None and last.type is not EventType.NODE_DISPATCHED:
@@ -85,7 +85,7 @@ def a_function_fits_its_log(run: CodedFacts, row: Event, commit: Commit) -> Iter
 
 def no_timer_is_early(run: CodedFacts, row: Event, commit: Commit) -> Iterator[str]:
     """A timer never fires early: not by the store's own clock at the commit."""
-    due = _due_time_used(run, row, commit)
+    due = None if invariants.is_copied(commit) else _due_time_used(run, row, commit)
     if due is not None and commit.now < due:
         yield f"{row.type} of {row.node_id or 'the function'} at {commit.now}, due at {due}"
 
@@ -121,7 +121,7 @@ def a_suspended_function_has_nothing_to_do(run: CodedFacts, commit: Commit) -> I
 
 def an_attempt_ends_as_its_program_says(run: CodedFacts, commit: Commit) -> Iterator[str]:
     """The recorded outcome of a function is what its program comes to, given how its steps ended."""
-    for row in commit.rows:
+    for row in () if invariants.is_copied(commit) else commit.rows:
         is_end = (row.node_id, row.scope) == FUNCTION and row.type in _ENDS_OF_FUNCTIONS
         step_cancelled = row.type is EventType.INSTANCE_FAILED and row.payload.value["code"] in _NOT_OF_THE_FUNCTION
         if is_end and not step_cancelled:
@@ -150,7 +150,7 @@ def _failed_so(run: CodedFacts, row: Event, failure: Failure) -> Iterator[str]:
     if row.type is EventType.INSTANCE_COMPLETED:
         yield f"completed with {row.payload.value}, and the program fails with {failure}"
         return
-    is_last = run.function_attempt >= run.case.plan.retry.max_attempts
+    is_last = run.function_attempt - _attempts_before(run) >= run.case.plan.retry.max_attempts
     is_given_up = row.type is EventType.INSTANCE_FAILED
     error = row.payload.value if is_given_up else row.payload.value["error"]
     if (error["code"], error["message"]) != (failure.code, failure.message):
@@ -159,9 +159,22 @@ def _failed_so(run: CodedFacts, row: Event, failure: Failure) -> Iterator[str]:
         yield f"{row.type} in attempt {run.function_attempt} of {run.case.plan.retry.max_attempts}"
 
 
+def _attempts_before(run: CodedFacts) -> int:
+    """The attempts of the function before the run was last reopened for another one: they do not count any more."""
+    redone = [
+        each["attempt"]
+        for row in run.log
+        if row.type is EventType.INSTANCE_REOPENED
+        for each in row.payload.value["redo"]
+        if each["nodeID"] == ""
+    ]
+    return redone[-1] if redone else 0
+
+
 CODED_ROW_LAWS: tuple[Callable[[CodedFacts, Event, Commit], Iterator[str]], ...] = (
     invariants.seq_counts_without_gaps,
     invariants.terminal_is_final,
+    invariants.what_is_left_out_is_the_tail,
     invariants.nothing_fires_while_suspended,
     invariants.one_ending_per_activation,
     invariants.a_signal_is_consumed_once,

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
 from anabranch.engine.rules.events import ENDINGS, TERMINALS, Event, EventType
-from anabranch.engine.rules.instants import from_iso
+from anabranch.engine.rules.instants import from_iso, to_iso
 from anabranch.engine.rules.shared.signals import is_superset
+from anabranch.engine.rules.values import Payload
 from tests.simulation.cases import SimulatedCase
 
 Place = tuple[str, str]
@@ -78,6 +79,12 @@ class RunFacts:
         """Take in the next row."""
         self.log.append(event)
         self.writers.append(writer)
+        if event.type is EventType.INSTANCE_REOPENED:
+            self._read_again()
+        else:
+            self._absorb(event)
+
+    def _absorb(self, event: Event) -> None:
         if event.type in TERMINALS:
             self.ended = event
         elif event.type in (EventType.INSTANCE_SUSPENDED, EventType.INSTANCE_RESUMED):
@@ -91,6 +98,48 @@ class RunFacts:
     def absorb_activation(self, event: Event, place: Place) -> None:
         """Take in a row that is about one activation, or about the run itself."""
         raise NotImplementedError
+
+    def forget(self) -> None:
+        """Begin to read the log anew."""
+        for known in (self.endings, self.attempts, self.last, self.signals, self.waits):
+            known.clear()
+        self.ended, self.is_suspended = None, False
+
+    def _read_again(self) -> None:
+        """The run was reopened: the rows that are left out have never been."""
+        self.forget()
+        for event in self.log:
+            if event.type is EventType.INSTANCE_REOPENED:
+                self.try_again(event)
+            elif event.seq not in self.left_out:
+                self._absorb(event)
+
+    @property
+    def left_out(self) -> set[int]:
+        """The rows that do not count any more."""
+        reopenings = [each.payload.value["leftOut"] for each in self.log if each.type is EventType.INSTANCE_REOPENED]
+        return {seq for ranges in reopenings for first, last in ranges for seq in range(first, last + 1)}
+
+    def try_again(self, reopened: Event) -> None:
+        """What the run is to try again is due now; waits for signals time out later."""
+        note = reopened.payload.value
+        self.is_suspended = False
+        for each in note["redo"]:
+            place = (each["nodeID"], each["scope"])
+            self.attempts[place] = each["attempt"]
+            self.last[place] = replace(
+                reopened,
+                type=EventType.NODE_ATTEMPT_FAILED,
+                node_id=place[0],
+                scope=place[1],
+                attempt=each["attempt"],
+                payload=Payload.trusted({"dueAt": to_iso(reopened.created_at)}),
+            )
+        for place, wait in self.waits.items():
+            if "dueAt" in wait.payload.value:
+                due_at = from_iso(wait.payload.value["dueAt"]) + note["closedMs"]
+                moved = replace(wait, payload=Payload.trusted({**wait.payload.value, "dueAt": to_iso(due_at)}))
+                self.waits[place] = self.last[place] = moved
 
     def absorb_wait(self, event: Event, place: Place) -> None:
         """Take in NODE_WAITING."""
@@ -177,6 +226,15 @@ class Facts(RunFacts):
         return str(node["config"].get("onItemError", "fail"))
 
     # -- reading on -----------------------------------------------------------------------
+    def forget(self) -> None:
+        """Begin to read the log anew."""
+        RunFacts.forget(self)
+        self.loops.clear()
+        self.scopes.clear()
+        self.scopes[""] = set()
+        self.failing.clear()
+        self.terminated = False
+
     def absorb_activation(self, event: Event, place: Place) -> None:
         """Take in a row about a node."""
         if not event.node_id:

@@ -84,8 +84,32 @@ def seq_counts_without_gaps(run: RunFacts, row: Event, commit: Commit) -> Iterat
 
 def terminal_is_final(run: RunFacts, row: Event, commit: Commit) -> Iterator[str]:
     """Terminal status is final: nothing is dispatched or recorded after a cancel or any other end."""
-    if run.ended is not None:
+    if run.ended is not None and row.type is not EventType.INSTANCE_REOPENED:
         yield f"{row.type} is written after {run.ended.type}"
+
+
+def what_is_left_out_is_the_tail(run: RunFacts, row: Event, commit: Commit) -> Iterator[str]:
+    """A reopening follows a bad end, and leaves out what that was decided with, to the end of the log."""
+    if row.type is not EventType.INSTANCE_REOPENED:
+        return
+    if run.ended is None or run.ended.type is EventType.INSTANCE_COMPLETED:
+        yield f"it is reopened after {run.ended and run.ended.type}"
+    if row.payload.value["generation"] != 1 + sum(each.type is EventType.INSTANCE_REOPENED for each in run.log):
+        yield f"generation {row.payload.value['generation']} is not the next one"
+    left_out = [seq for first, last in row.payload.value["leftOut"] for seq in range(first, last + 1)]
+    others = {run.log[seq - 1].type for seq in left_out} - _OF_AN_END
+    if not left_out or left_out[-1] != row.seq - 1 or others:
+        yield f"row {row.seq} leaves out {left_out}, with rows of {sorted(others)}"
+    if not isinstance(run.case, CodedCase) and left_out != list(range(left_out[0], row.seq)):
+        yield f"row {row.seq} leaves out {left_out}, which is no tail"
+
+
+_OF_AN_END = {EventType.NODE_FAILED, EventType.NODE_SKIPPED, *TERMINALS}
+
+
+def is_copied(commit: Commit) -> bool:
+    """Are these the rows that a fork begins with?"""
+    return commit.before is None and commit.after.head.forked_from is not None
 
 
 def nothing_fires_while_suspended(run: RunFacts, row: Event, commit: Commit) -> Iterator[str]:
@@ -137,6 +161,8 @@ def an_outcome_answers_the_open_attempt(run: Facts, row: Event, commit: Commit) 
         yield f"the failure of attempt {row.attempt} of {row.node_id} is another one's: {error}"
     if run.case.plan.nodes[row.node_id].evaluate is not None:
         return  # it is evaluated, not executed: see `a_pure_node_comes_to_what_its_context_says`
+    if is_copied(commit):
+        return  # the run that it was forked from has done it
     effects = commit.effects(row.node_id, row.scope)
     if run.case.plan.nodes[row.node_id].given is not None:
         if row.type is not EventType.NODE_COMPLETED or row.payload.value is not None:
@@ -338,9 +364,9 @@ def a_suspicion_ends_with_the_last_answer(run: RunFacts, commit: Commit) -> Iter
     """A run is above suspicion when all has been answered that was unanswered at its last takeover, and not before."""
     if commit.before is None or commit.before.blame is None or commit.after.blame is not None:
         return
-    if commit.operation not in ("commit", "external", "family"):
+    if commit.operation not in ("commit", "external", "family", "reopen"):
         yield f"above suspicion by a {commit.operation}"
-    if run.ended is not None:
+    if run.ended is not None or commit.operation == "reopen":
         return
     seq = max((row.seq for row in run.log if row.type is EventType.INSTANCE_RECOVERED), default=0)
     open_then = unanswered(run.log[:seq])
@@ -407,7 +433,7 @@ def only_the_holder_advances_a_run(run: RunFacts, commit: Commit) -> Iterator[st
 
 def a_start_evaluates_nothing(run: RunFacts, commit: Commit) -> Iterator[str]:
     """A run is created with its input alone: whoever starts it is answered once it is stored."""
-    if commit.before is None and any(row.type in _OUTCOMES for row in commit.rows):
+    if commit.before is None and not is_copied(commit) and any(row.type in _OUTCOMES for row in commit.rows):
         yield f"it is created with {[row.type.value for row in commit.rows]}"
 
 
@@ -478,7 +504,9 @@ def an_open_run_will_go_on(run: RunFacts, commit: Commit) -> Iterator[str]:
         if not isinstance(command, AwaitChild)
     ]
     has_crashed_alone = after.blame is not None and after.blame.crashes > 0
-    latest_at = max(min(times, default=commit.now), commit.now) + (max(CRASH_DELAYS_MS) if has_crashed_alone else 0)
+    # A fork is due when it was created, as a start is, by the clock of the process that did it.
+    now = max(commit.now, after.head.available_at) if is_copied(commit) else commit.now
+    latest_at = max(min(times, default=now), now) + (max(CRASH_DELAYS_MS) if has_crashed_alone else 0)
     if times and (after.available_at is None or after.available_at > latest_at):
         yield f"nobody holds it, something is due at {min(times)}, and it is available at {after.available_at}"
 
@@ -513,6 +541,7 @@ def a_completed_run_has_walked_every_path(run: Facts, commit: Commit) -> Iterato
 ROW_LAWS: tuple[Callable[[Facts, Event, Commit], Iterator[str]], ...] = (
     seq_counts_without_gaps,
     terminal_is_final,
+    what_is_left_out_is_the_tail,
     nothing_fires_while_suspended,
     one_ending_per_activation,
     one_dispatch_per_attempt,

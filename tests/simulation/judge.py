@@ -10,13 +10,14 @@ import contextvars
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.engine.handling import Helpers
 from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.decide import Decision
+from anabranch.engine.rules.drawn.drawn_state import InstanceHead, InstanceState
 from anabranch.engine.rules.drawn.outcomes import EVALUATION_UNITS
 from anabranch.engine.rules.events import Event, EventType
 from anabranch.engine.rules.evolve import AnyState, evolve, fold, new_state, outstanding
@@ -34,7 +35,7 @@ from tests.simulation.families import Families
 from tests.simulation.invariants import COMMIT_LAWS, ROW_LAWS, Commit
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.network import SENDER, THIEF
-from tests.simulation.nodes import Ledger, Place, seen
+from tests.simulation.nodes import WORK, Ledger, Place, seen
 from tests.simulation.processes import SimulatedProcess
 from tests.simulation.rarities import count_coded_row, count_commit, count_row
 from tests.spec import coded
@@ -73,6 +74,12 @@ class _Watched:
     facts: RunFacts
     folded: AnyState
     version: int = 0
+    inputs: dict[tuple[str, str], bytes] = field(default_factory=dict)
+    """Of a fork: what each activation of its first rows was given."""
+
+    def case_type(self, node_id: str) -> str:
+        """The type of a node of a drawn run."""
+        return str(self.facts.case.plan.nodes[node_id].type)
 
 
 class Judge:
@@ -299,7 +306,10 @@ class Judge:
             for row_law in row_laws:
                 for what in row_law(run, row, commit):
                     self.accuse(row_law, what, instance_id)
-            self._take_in(watched, row, sender.worker_id)
+            self._take_in(watched, row, after.head, sender.worker_id)
+            if after.head.forked_from is not None and change.before is None:
+                self._compare_inputs(watched, row, after.head)
+        commit.folded = watched.folded  # another one, if the run was reopened
         if self.violations:
             return  # what follows from a broken log would only hide how it was broken
         for commit_law in commit_laws:
@@ -312,14 +322,32 @@ class Judge:
         if self.commits % FULL_COMPARISON_EVERY == 0 and not self.violations:
             self._compare_fully(watched, commit)
 
-    def _take_in(self, watched: _Watched, row: Event, writer: str) -> None:
+    def _compare_inputs(self, watched: _Watched, row: Event, head: InstanceHead) -> None:
+        """What a fork reuses was given the same where it was done."""
+        place = (row.node_id, row.scope)
+        if row.type is EventType.NODE_DISPATCHED and isinstance(watched.folded, InstanceState):
+            activation = watched.folded.activation(*place)
+            if activation is not None:
+                watched.inputs[place] = seen(activation.context)
+        effects = self.ledger.effects.get((head.forked_from or "", *place))
+        is_done = row.type is EventType.NODE_COMPLETED and effects is not None and place in watched.inputs
+        if is_done and effects is not None and watched.case_type(row.node_id) == WORK.type:
+            self.rarities["outcome reused by a fork"] += 1
+            if effects.context != watched.inputs[place]:
+                self.accuse(self._compare_inputs, f"{place} is reused, and sees another context", head.instance_id)
+
+    def _take_in(self, watched: _Watched, row: Event, head: InstanceHead, writer: str) -> None:
         self._digest.update(
             f"{row.seq} {row.type} {row.node_id} {row.scope} {row.attempt} {row.created_at}".encode() + row.payload.raw
         )
         if self.violations:
             return
         watched.facts.absorb(row, writer)
-        evolve(watched.folded, row)
+        if row.type is EventType.INSTANCE_REOPENED:
+            watched.folded = fold(watched.facts.case.plan, head, watched.facts.log)
+            watched.folded.log_limit = self._log_limit
+        else:
+            evolve(watched.folded, row)
 
     def _memory_of(self, instance_id: str, transaction: Transaction) -> AnyState | None:
         sender = SENDER.get()

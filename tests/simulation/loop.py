@@ -204,6 +204,17 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             heapq.heappush(self._timers, (when, self._timer_count, scheduled))
         return scheduled
 
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+        """No threads: it is done at once, and heard of later."""
+        future = self.create_future()
+        try:
+            result = func(*args)
+        except Exception as failure:  # noqa: BLE001 -- it is raised where it is awaited
+            self.call_soon(_unless_done, future, future.set_exception, failure)
+        else:
+            self.call_soon(_unless_done, future, future.set_result, result)
+        return future
+
     def create_future(self) -> asyncio.Future[Any]:
         """A future of this loop."""
         return asyncio.Future(loop=self)
@@ -254,3 +265,8 @@ def _unwind(task: asyncio.Task[Any]) -> None:
         coroutine.close()  # type: ignore[union-attr]
     except BaseException:  # noqa: BLE001 - it may await or raise on the way out; there is nobody left to mind
         return
+
+
+def _unless_done(future: asyncio.Future[Any], settle: Callable[[Any], None], value: Any) -> None:
+    if not future.done():
+        settle(value)

@@ -49,7 +49,8 @@ AFTERWARDS_S = 2.0
 ON_ITS_WAY_S = 7.0
 
 # While calm, whoever waits for a signal is sent one so often.
-# In every third world somebody pauses runs: the others stay as they were before there were pauses.
+# In every third world somebody pauses runs, in every other third somebody retries and forks them: the rest stay as
+# they were before there were either.
 WORLDS_PER_PAUSING = 3
 
 SIGNAL_EVERY_S = 0.8
@@ -194,6 +195,9 @@ class _World:
         if self._seed % WORLDS_PER_PAUSING == 0:
             dice = random.Random(f"pauses {self._seed}")
             self._client_tasks += [self._loop.create_task(client.pause_now_and_then(dice)) for client in self._clients]
+        if self._seed % WORLDS_PER_PAUSING == 1:
+            dice = random.Random(f"repairs {self._seed}")
+            self._client_tasks += [self._loop.create_task(client.repair_now_and_then(dice)) for client in self._clients]
 
     def _chaos(self) -> None:
         loop, plan, violations = self._loop, self._plan, self._judge.violations

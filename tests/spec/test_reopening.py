@@ -15,6 +15,7 @@ from anabranch.engine.rules.history import ActivationStatus, History, activation
 from anabranch.engine.rules.payloads import left_out_by
 from anabranch.engine.rules.repair.retry_plan import plan_retry
 from anabranch.engine.rules.shared.left_out import is_left_out, together
+from anabranch.engine.rules.stimuli import PauseRequested
 from anabranch.errors import RetryRefused, RetryWouldRepeat
 from tests.spec import scenario
 from tests.spec.drawings import condition, drawn
@@ -122,6 +123,13 @@ def test_after_a_cancel_and_after_the_deadline_nothing_is_tried_again() -> None:
     late.reopened(closed_ms=60_000).then(HANDED_OVER)
     assert late.due[""] == 5_000, "the deadline restarts with its old length"
     assert late.completed("a", "b").status is Status.COMPLETED
+
+
+def test_what_was_suspended_when_it_ended_goes_on() -> None:
+    run = begun(LINE).then(PauseRequested("to look at it"), cancel())
+    assert run.reopened().status is Status.RUNNING
+    assert run.owed == {"a"}
+    assert run.completed("a", "b", "c").status is Status.COMPLETED
 
 
 def test_waits_for_signals_time_out_later_by_the_time_that_the_run_was_closed() -> None:

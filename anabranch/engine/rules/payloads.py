@@ -470,10 +470,13 @@ class ForkedFrom:
     """Of the workflow that it followed."""
     reused: int
     """How many of its activations."""
+    origins: tuple[str, ...] = ()
+    """Of coded runs: the runs that rows were copied from, the nearest first."""
 
     @property
     def payload(self) -> Payload:
         """As it is stored."""
+        origins = {"origins": list(self.origins)} if self.origins else {}
         return Payload.trusted(
             {
                 "instanceID": self.instance_id,
@@ -481,8 +484,18 @@ class ForkedFrom:
                 "seq": self.seq,
                 "version": self.version,
                 "reused": self.reused,
+                **origins,
             }
         )
+
+
+def read_forked_from(payload: Payload) -> ForkedFrom:
+    """What a FORKED_FROM says."""
+    value = payload.value
+    origins = tuple(value.get("origins", ()))
+    return ForkedFrom(
+        value["instanceID"], value["generation"], value["seq"], value["version"], value["reused"], origins
+    )
 
 
 def reopenings_in(events: Iterable[Event]) -> Iterator[tuple[int, RunReopened]]:

@@ -129,6 +129,7 @@ class ForkVerbs(TestingVerbs, RetryVerbs):
             renames=options.renames,
             signals=options.signals,
             queries=queries,
+            log_limit=self._engine.options.log_limit,
         )
 
     async def _new_head(
@@ -171,7 +172,7 @@ class ForkVerbs(TestingVerbs, RetryVerbs):
                     events=fork.events,
                     payload_bytes=state.log_bytes,
                     status=state.status,
-                    available_at=head.created_at,
+                    available_at=head.available_at,
                     new_run=head,
                     needs=state.plan.needs if isinstance(state, InstanceState) else (),
                     started_at=head.created_at if state.started else None,

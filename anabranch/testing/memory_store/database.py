@@ -449,6 +449,7 @@ class MemoryDatabase:
             completed_at=None,
             log_bytes=size,
             suspended_for=None,
+            blame=None if before.blame is None else Blame(1),
         )
         record.append([event], generation=said.generation)
         self._open[head.instance_id] = record

@@ -46,15 +46,26 @@ _OPTIONS = (
 )
 
 
-def note_of(arguments: Any) -> str:
-    """The note of these arguments. Values that are not JSON are represented by the names of their types."""
+def note_of(arguments: Any, *, renamed: tuple[str, str] | None = None) -> str:
+    """The note of these arguments. Values that are not JSON are represented by the names of their types.
+
+    `renamed` is the id of this run and that of the run that it was forked from, which the log has in its place.
+    """
     raw = _json(arguments)
+    if renamed is not None:
+        raw = raw.replace(renamed[0].encode(), renamed[1].encode())
     hashed = blake2b(raw, digest_size=_HASH_BYTES).hexdigest()
     # A character has at most four bytes; the last one may be cut.
     return f"{hashed} {raw[: 4 * SHOWN_CHARACTERS_MAX].decode(errors='ignore')[:SHOWN_CHARACTERS_MAX]}"
 
 
-def note_of_call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+def note_of_call(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    renamed: tuple[str, str] | None = None,
+) -> str:
     """The note of `function(*args, **kwargs)`: a list, or an object with `args` and `kwargs`.
 
     An argument counts as a secret if its parameter is named like one, even when it is passed by position.
@@ -63,7 +74,7 @@ def note_of_call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapp
     if isinstance(code, CodeType) and (hidden := _secret_parameters(code)):
         first = 1 if hasattr(function, "__self__") else 0
         args = [_MASK if index + first in hidden else arg for index, arg in enumerate(args)]
-    return note_of({"args": args, "kwargs": kwargs} if kwargs else args)
+    return note_of({"args": args, "kwargs": kwargs} if kwargs else args, renamed=renamed)
 
 
 def differ(recorded: str | None, asked: str | None) -> bool:

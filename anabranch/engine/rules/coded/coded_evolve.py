@@ -12,6 +12,7 @@ from anabranch.engine.rules.payloads import (
     FunctionPostponed,
     ReplayRules,
     read_error,
+    read_forked_from,
     read_retry_time,
     read_rules,
     read_system,
@@ -142,8 +143,9 @@ def _reopened(state: CodedState, event: Event) -> None:
                 step.undone_in = function.attempt + 1
 
 
-def _nothing(state: CodedState, event: Event) -> None:
-    """FORKED_FROM says whose outcomes the rows before it are."""
+def _forked_from(state: CodedState, event: Event) -> None:
+    """The rows before have other runs' ids in their arguments."""
+    state.origins = read_forked_from(event.payload).origins
 
 
 EVOLVE_CODED: dict[EventType, Callable[[CodedState, Event], None]] = {
@@ -160,7 +162,7 @@ EVOLVE_CODED: dict[EventType, Callable[[CodedState, Event], None]] = {
     EventType.INSTANCE_SUSPENDED: instance_suspended,
     EventType.INSTANCE_RESUMED: instance_resumed,
     EventType.INSTANCE_REOPENED: _reopened,
-    EventType.FORKED_FROM: _nothing,
+    EventType.FORKED_FROM: _forked_from,
     EventType.INSTANCE_COMPLETED: instance_ended,
     EventType.INSTANCE_FAILED: instance_ended,
     EventType.INSTANCE_CANCELLED: instance_ended,

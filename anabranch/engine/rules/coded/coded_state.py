@@ -124,7 +124,7 @@ OpenInCode: TypeAlias = Step | FunctionActivation
 class CodedState(RunState[OpenInCode, FunctionActivation]):
     """Everything that decisions about one coded run need, and the results for its function."""
 
-    __slots__ = ("bytes", "endings", "function", "input", "plan", "steps")
+    __slots__ = ("bytes", "endings", "function", "input", "origins", "plan", "steps")
 
     def __init__(self, plan: CodedPlan, head: InstanceHead) -> None:
         super().__init__(head)
@@ -136,6 +136,8 @@ class CodedState(RunState[OpenInCode, FunctionActivation]):
         """Every step that has a row, by (name, scope), in the order of their first ones."""
         self.endings: list[Step] = []
         """The steps that have ended, in the order of the rows that ended them."""
+        self.origins: tuple[str, ...] = ()
+        """Of a fork: the ids of the runs that its first rows were copied from."""
         self.bytes = 0
         """JSON bytes of the input and of all outputs."""
 

@@ -14,31 +14,34 @@ from dataclasses import dataclass, field, replace
 from anabranch.engine.rules.coded.coded_plan import CodedPlan
 from anabranch.engine.rules.coded.names import FUNCTION_KEY, FUNCTION_NODE_ID, FUNCTION_SCOPE, NO_MARK, Mark, StepKind
 from anabranch.engine.rules.events import ENDINGS, TERMINALS, Event, EventType
-from anabranch.engine.rules.evolve import evolve, new_state
+from anabranch.engine.rules.evolve import new_state
 from anabranch.engine.rules.payloads import (
     FunctionPaused,
     FunctionPostponed,
     InputSet,
     LeftBehind,
+    RetryScheduled,
+    read_error,
+    read_forked_from,
     read_system,
     read_wait,
     signal_taken,
 )
 from anabranch.engine.rules.repair.fork_plan import (
-    FORK_BYTES_MAX,
-    FORK_ROWS_MAX,
     Because,
     ForkCut,
     ForkPlan,
     Place,
     RecordedRun,
+    add_row,
+    check_size,
     forked_from,
     place_entry,
 )
 from anabranch.engine.rules.shared.left_out import is_left_out
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.values import Payload
-from anabranch.errors import RunError, RunTooLarge
+from anabranch.errors import RunError
 
 _WAITS = frozenset({StepKind.SLEEP, StepKind.EVENT})
 _OF_FUNCTION = frozenset({EventType.NODE_DISPATCHED, EventType.NODE_WAITING})
@@ -62,8 +65,6 @@ class _Recorded:
     ending: Event | None = None
     attempt: int = 0
     """Of the function, when the step ended."""
-    was_redone: bool = False
-    """A reopening has left out an earlier failure of it."""
 
 
 class _CodedFork:
@@ -72,7 +73,11 @@ class _CodedFork:
         self._last = source.log[-1].seq if cut.seq is None else cut.seq
         self._plan = ForkPlan([], new_state(plan, replace(head, deadline_at=None)))
         self._steps: dict[Place, _Recorded] = {}
+        self._tries: set[tuple[str, str, int]] = set()
+        """Name, scope and number of the tries that rows have dispatched."""
         self._attempt = 0
+        self._origins: tuple[str, ...] = ()
+        """The runs that the recorded run was forked from itself."""
         self._reopened_seq = 0
         """The last reopening before the cut."""
         self._taken_by: dict[int, Place] = {}
@@ -80,8 +85,6 @@ class _CodedFork:
         for event in source.log:
             if not is_left_out(source.head.left_out, event.seq):
                 self._read(event)
-            elif event.node_id and event.type is EventType.NODE_FAILED:
-                self._step_of(event).was_redone = True
         self._because: dict[Place, Because | None] = {}
         """Of the steps that do not go along; None: they follow one that does not."""
 
@@ -89,35 +92,37 @@ class _CodedFork:
         self._choose()
         plan = self._plan
         for event in self._rows(given):
-            evolve(plan.state, event)
-            plan.events.append(event)
-        if len(plan.events) > FORK_ROWS_MAX or plan.state.log_bytes > FORK_BYTES_MAX:
-            raise RunTooLarge(f"the fork would copy more than {FORK_ROWS_MAX:,} rows or {FORK_BYTES_MAX:,} bytes")
+            add_row(plan, event)
         function = plan.state.activation(*FUNCTION_KEY)
         if function is not None and FUNCTION_KEY not in plan.state.running:
             ready = FunctionPaused(ready=True).payload
             self._append(EventType.NODE_WAITING, FUNCTION_NODE_ID, function.attempt, ready)
         self._describe()
-        said = forked_from(self._source, self._last, reused=len(plan.reuse))
+        origins = (self._source.head.instance_id, *self._origins)
+        said = replace(forked_from(self._source, self._last, reused=len(plan.reuse)), origins=origins)
         self._append(EventType.FORKED_FROM, "", 0, said.payload)
+        check_size(plan, self._cut.log_limit)
         return plan
 
     def _append(self, event_type: EventType, node_id: str, attempt: int, payload: Payload) -> None:
-        state = self._plan.state
-        event = Event(state.last_seq + 1, event_type, node_id, FUNCTION_SCOPE, attempt, payload, self._now)
-        evolve(state, event)
-        self._plan.events.append(event)
+        seq = self._plan.state.last_seq + 1
+        add_row(self._plan, Event(seq, event_type, node_id, FUNCTION_SCOPE, attempt, payload, self._now))
 
     # -- the recorded run -----------------------------------------------------------------
     def _read(self, event: Event) -> None:
         if event.type is EventType.INSTANCE_REOPENED and event.seq <= self._last:
             self._reopened_seq = event.seq
+        if event.type is EventType.FORKED_FROM:
+            self._origins = read_forked_from(event.payload).origins
         if event.type is EventType.NODE_DISPATCHED and event.node_id == FUNCTION_NODE_ID:
             self._attempt = event.attempt
         if event.node_id == FUNCTION_NODE_ID:
             return
-        step = self._step_of(event)
+        place = (event.node_id, event.scope)
+        step = self._steps.setdefault(place, _Recorded(place, event.mark or NO_MARK))
         step.rows.append(event.seq)
+        if event.type is EventType.NODE_DISPATCHED:
+            self._tries.add((*place, event.attempt))
         if event.type in ENDINGS:
             step.ending, step.attempt = event, self._attempt
         if event.type is EventType.NODE_WAITING and event.seq <= self._last:
@@ -125,15 +130,11 @@ class _CodedFork:
             if taken is not None:
                 self._taken_by[taken.seq] = step.place
 
-    def _step_of(self, event: Event) -> _Recorded:
-        place = (event.node_id, event.scope)
-        return self._steps.setdefault(place, _Recorded(place, event.mark or NO_MARK))
-
     # -- choosing -------------------------------------------------------------------------
     def _choose(self) -> None:
         """Which steps do not go along, and why: in the order of their first rows, so that followers come later."""
         causes, gone, told = self._causes(), set[int](), list[int]()
-        steps = sorted((step for step in self._steps.values() if step.rows), key=lambda step: step.rows[0])
+        steps = sorted(self._steps.values(), key=lambda step: step.rows[0])
         for step in steps:
             because = self._why_not(step, causes)
             follows = any(row in gone or row > self._last for row in step.mark.rows)
@@ -181,8 +182,11 @@ class _CodedFork:
         suspended, failed = _unresumed(rows), _open_failure(rows)
         copied = [replace(rows[0], payload=InputSet(given).payload)]
         for event in rows[1:]:
-            goes = not is_left_out(source.head.left_out, event.seq) and event.seq not in (suspended, failed)
-            copied.append(event if goes and self._goes_along(event) else _note(event))
+            if is_left_out(source.head.left_out, event.seq):
+                copied.append(_failed_try(event) if self._was_tried_again(event) else _note(event))
+            else:
+                goes = event.seq not in (suspended, failed) and self._goes_along(event)
+                copied.append(event if goes else _note(event))
         while _is_note(copied[-1]):
             copied.pop()
         return copied
@@ -197,16 +201,18 @@ class _CodedFork:
             return not isinstance(read_system(event.payload), FunctionPostponed)
         if event.node_id == FUNCTION_NODE_ID:
             return True
+        return (event.node_id, event.scope) not in self._because
+
+    def _was_tried_again(self, event: Event) -> bool:
+        """Was it a failure that a reopening has left out, and that another try of the step has followed?"""
         place = (event.node_id, event.scope)
-        begins_again = self._steps[place].was_redone and event.type is EventType.NODE_DISPATCHED
-        return place not in self._because and not begins_again
+        is_left_out_failure = event.node_id and event.type is EventType.NODE_FAILED
+        return bool(is_left_out_failure) and place not in self._because and (*place, event.attempt + 1) in self._tries
 
     # -- saying what comes of it ----------------------------------------------------------
     def _describe(self) -> None:
         plan = self._plan
-        for step in sorted(self._steps.values(), key=lambda step: step.rows[0] if step.rows else 0):
-            if not step.rows:
-                continue
+        for step in sorted(self._steps.values(), key=lambda step: step.rows[0]):
             if step.place not in self._because:
                 assert step.ending is not None, "what is open does not go along"
                 plan.reuse.append(place_entry(step.place, seq=step.ending.seq))
@@ -224,6 +230,12 @@ class _CodedFork:
         ]
         copied = len(arrived) if self._cut.signals else 0
         plan.signals = {"copied": copied, "left": len(arrived) - copied}
+
+
+def _failed_try(event: Event) -> Event:
+    """The failure of a step that was tried again, in a log that was never reopened."""
+    note = RetryScheduled(RunError.from_json(read_error(event.payload)), event.created_at)
+    return replace(event, type=EventType.NODE_ATTEMPT_FAILED, payload=note.payload)
 
 
 def _is_note(event: Event) -> bool:

@@ -25,6 +25,7 @@ from anabranch.engine.rules.graph.plan import Plan, PlanNode
 from anabranch.engine.rules.payloads import ForkedFrom, read_error, read_items, read_signal
 from anabranch.engine.rules.repair.same_input import changed_input, secrets_read
 from anabranch.engine.rules.shared.left_out import is_left_out
+from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.shared.signals import json_equal
 from anabranch.engine.rules.stimuli import (
@@ -81,6 +82,8 @@ class ForkCut:
     """Signals that nothing has taken go along."""
     queries: Mapping[str, int | None] = field(default_factory=dict)
     """Since when (ms) each saved query, by the name that nodes give, is what it is now; None: it is gone."""
+    log_limit: LogLimit = LOG_LIMIT
+    """What the log of the new run may hold."""
 
 
 @dataclass(slots=True)
@@ -133,7 +136,7 @@ class _Fork:
         self._contexts: dict[Place, ContextSnapshot] = {}
         self._kept: list[SignalSent] = []
         self._read_source()
-        self._state = new_state(plan, replace(head, deadline_at=None))
+        self._state = new_state(plan, replace(head, deadline_at=None), log_limit=cut.log_limit)
         self._plan = ForkPlan([], self._state)
         self._reused: dict[Place, int] = {}
         self._secrets: frozenset[str] = frozenset()
@@ -159,9 +162,8 @@ class _Fork:
         plan.signals = {"copied": copied, "left": len(self._kept) - copied}
         self._describe()
         said = forked_from(self._source, self._cut.seq or self._source.log[-1].seq, reused=len(self._reused))
-        row = Event(state.last_seq + 1, EventType.FORKED_FROM, "", "", 0, said.payload, self._now)
-        evolve(state, row)
-        plan.events.append(row)
+        add_row(plan, Event(state.last_seq + 1, EventType.FORKED_FROM, "", "", 0, said.payload, self._now))
+        check_size(plan, self._cut.log_limit)
         return plan
 
     # -- the recorded run -----------------------------------------------------------------
@@ -203,10 +205,8 @@ class _Fork:
 
     # -- answering ------------------------------------------------------------------------
     def _decide(self, stimulus: Stimulus) -> None:
-        plan = self._plan
-        plan.events += decide(plan.state, stimulus, self._now).events
-        if len(plan.events) > FORK_ROWS_MAX or plan.state.log_bytes > FORK_BYTES_MAX:
-            raise RunTooLarge(f"the fork would copy more than {FORK_ROWS_MAX:,} rows or {FORK_BYTES_MAX:,} bytes")
+        self._plan.events += decide(self._state, stimulus, self._now).events
+        check_size(self._plan, self._cut.log_limit)
 
     def _answer_next(self) -> bool:
         """Give a recorded result to the open activation that ended first in the recorded run; False if none can be
@@ -334,6 +334,19 @@ class _Fork:
         """Whether its scope is open, or may still be opened."""
         scope = old[1]
         return scope not in {event.scope for event in self._plan.events} or scope in self._state.scopes
+
+
+def add_row(plan: ForkPlan, row: Event) -> None:
+    """Append a row that no decision has made."""
+    evolve(plan.state, row)
+    plan.events.append(row)
+
+
+def check_size(plan: ForkPlan, limit: LogLimit) -> None:
+    """Raise RunTooLarge if the log of the new run is larger than a fork, or any log, may be."""
+    rows_max, bytes_max = min(FORK_ROWS_MAX, limit.rows_max), min(FORK_BYTES_MAX, limit.bytes_max)
+    if plan.state.last_seq > rows_max or plan.state.log_bytes > bytes_max:
+        raise RunTooLarge(f"the fork would begin with more than {rows_max:,} rows or {bytes_max:,} bytes")
 
 
 def forked_from(source: RecordedRun, seq: int, *, reused: int) -> ForkedFrom:

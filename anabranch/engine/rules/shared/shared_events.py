@@ -67,7 +67,7 @@ def instance_resumed(state: AnyRun, event: Event) -> None:
 def instance_reopened(state: AnyRun, event: Event) -> None:
     """Reopen the run as if the rows left out did not exist; what caused its end is due again now."""
     said = read_reopened(event.payload)
-    state.suspicion = None
+    state.suspicion = state.suspension = None
     for each in said.redo:
         activation = state.activation(each.node_id, each.scope)
         if activation is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from anabranch.engine.rules.coded.coded_plan import CodedPlan
-from anabranch.engine.rules.events import Event
+from anabranch.engine.rules.events import Event, EventType
 from anabranch.engine.rules.evolve import AnyPlan
 from anabranch.engine.rules.payloads import left_out_by
 from anabranch.engine.rules.shared.run_state import InstanceHead
@@ -19,6 +19,7 @@ def check_log(plan: AnyPlan, head: InstanceHead, events: Sequence[Event]) -> lis
     `FINDINGS_MAX`."""
     left_out = left_out_by(events)
     check = CodedCheck(plan, head, left_out) if isinstance(plan, CodedPlan) else DrawnCheck(plan, head, left_out)
+    check.copied_to = next((event.seq for event in events if event.type is EventType.FORKED_FROM), 0)
     for event in events:
         check.take(event)
     check.finish()

@@ -116,6 +116,8 @@ class RunCheck(ABC):
         """It was reopened, and nobody has gone on with it yet."""
         self.open: dict[Place, Account] = {}
         self.endings: dict[Place, Event] = {}
+        self.copied_to = 0
+        """The last row of those that a fork has begun with: they may be about other runs' children."""
         self._signals = _Signals()
 
     # -- reading --------------------------------------------------------------------------
@@ -176,7 +178,7 @@ class RunCheck(ABC):
         """Apply a reopening: repeated activations are due now, and waits for signals time out later by the time that
         the run was closed."""
         said = read_reopened(event.payload)
-        self.awaits_turn = True
+        self.awaits_turn, self.is_suspended = True, False
         for each in said.redo:
             account = self.open.get((each.node_id, each.scope))
             if account is None:
@@ -305,7 +307,8 @@ class RunCheck(ABC):
             self._open_wait(event, account, said)
         elif isinstance(said, ChildAwaited):
             account.child_id = said.child_id
-            if said.child_id != child_id(self.head.instance_id, *account.place, account.child_generation):
+            own = child_id(self.head.instance_id, *account.place, account.child_generation)
+            if event.seq > self.copied_to and said.child_id != own:
                 message = f"{_name(account.place)} waits for run {said.child_id}, which is not its child"
                 self.note(FindingCode.CHILD_DIFFERS, event, message)
         elif isinstance(said, DelayStarted):

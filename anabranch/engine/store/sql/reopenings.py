@@ -134,7 +134,8 @@ _REOPEN = text(f"""
     UPDATE workflow_instances SET version = version + 1, last_seq = last_seq + 1, log_bytes = log_bytes + :bytes,
         status = CASE WHEN started_at IS NULL THEN 'PENDING' ELSE 'RUNNING' END, worker_id = NULL,
         available_at = :now, completed_at = NULL, suspended_for = NULL, deadline_at = :deadline_at,
-        generation = :generation, left_out = :left_out, parent_waits = :parent_waits
+        generation = :generation, left_out = :left_out, parent_waits = :parent_waits,
+        company = CASE WHEN company IS NULL THEN NULL ELSE 1 END, crashes = 0
     WHERE instance_id = :instance_id
     RETURNING {_COLUMNS}
 """)

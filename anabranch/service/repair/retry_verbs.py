@@ -145,6 +145,9 @@ class RetryVerbs(RunVerbs):
                 parent_waits=parent_waits,
             )
         )
+        size = row.log_bytes + len(family.reopenings[-1].said.payload.raw)
+        if self._engine.options.log_limit.is_passed(log_bytes=size, rows=row.last_seq + 1):
+            raise RetryWouldRepeat(f"the log of run {head.instance_id} is full: {self._engine.options.log_limit}")
         family.warnings += [_again(head, place) for place in retry.continued]
         return children
 

@@ -1,4 +1,4 @@
-"""`anabranch audit`: who did what, and whether the trail is as it was written."""
+"""`anabranch audit`: list who did what, and verify the trail."""
 
 from __future__ import annotations
 

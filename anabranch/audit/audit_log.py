@@ -28,7 +28,7 @@ class TrailVerification:
     broken_at: int | None
     """The position of the first row that is missing or not as it was written; None: all is well."""
     cut: AuditRow | None = None
-    """The row that says which rows before were removed, because their retention was over; None: none were."""
+    """The row that records the removal of older rows after their retention; None if none were removed."""
 
 
 class AuditLog:
@@ -51,16 +51,16 @@ class AuditLog:
     async def verify(self) -> TrailVerification:
         """Read the whole trail, and recompute its hashes up to the row that was the newest when this began.
 
-        Where its oldest rows were removed, it begins with the hash that the record of that has; a trail that begins
-        later without such a record is broken.
+        If its oldest rows were removed, the chain begins with the hash in the record of the removal; a trail that
+        begins later without such a record is broken.
 
-        Somebody who can write to the database can write a whole new chain: to notice that, compare the newest hash
+        An attacker who can write to the database can write a whole new chain: to detect that, compare the newest hash
         with a copy that is kept elsewhere.
         """
         head, cut = await self._rows.head(), await self._rows.last_cut()
         begin = AuditHead(0, NO_HASH) if cut is None else cut_at(cut)
         if any(row.position <= begin.position for row in await self._rows.rows_after(0, limit=1)):
-            return TrailVerification(0, broken_at=1, cut=cut)  # rows stand where they are said to have been removed
+            return TrailVerification(0, broken_at=1, cut=cut)  # rows exist that were recorded as removed
         position, hash_before = begin.position, begin.hash
         while position < head.position:
             page = [row for row in await self._rows.rows_after(position, limit=_PAGE) if row.position <= head.position]

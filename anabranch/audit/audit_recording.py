@@ -50,10 +50,10 @@ def record_audit_event(
 
 
 def trim_trail(connection: Connection, *, before: int, every_ms: int, limit: int, now: int) -> int:
-    """Remove the oldest rows, those before a time and at most so many; how many.
+    """Remove the oldest rows, before a time and at most `limit`; returns how many.
 
-    The next row records where the trail was cut, with the hash of the last row that went: the chain goes on from there.
-    Nothing is cut before the oldest row is `every_ms` older than it had to become. Inside the caller's transaction.
+    The next row records the cut with the hash of the last removed row, from which the chain continues. Nothing is
+    removed until the oldest row is `every_ms` past its retention. Inside the caller's transaction.
     """
     oldest = select(audit_log.c.position, audit_log.c.at, audit_log.c.hash).order_by(audit_log.c.position)
     rows = list(takewhile(lambda row: row.at < before, connection.execute(oldest.limit(limit))))

@@ -53,7 +53,7 @@ class AuditTable:
         return None if found is None else AuditRow(*found)
 
     async def head(self) -> AuditHead:
-        """Position and hash of the newest row; position 0 while there is none."""
+        """Position and hash of the newest row; position 0 if there is none."""
         query = select(audit_head.c.position, audit_head.c.hash).where(THE_HEAD)
         found = await self._store.read(lambda connection: connection.execute(query).one_or_none())
         return AuditHead(0, NO_HASH) if found is None else AuditHead(*found)

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from anabranch.engine.rules.instants import to_iso
 
-# 255 characters of an actor or target: ids and names are shorter, and nobody fills the table with one row.
+# 255 characters of an actor or target: ids and names are shorter, and a row cannot fill the table.
 TEXT_CHARACTERS_MAX = 255
 
 # 4,096 characters of details: counts, names and versions; never a document.
@@ -31,10 +31,10 @@ NO_HASH = ""
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """What somebody did, before it is written."""
+    """An audit event before it is written."""
 
     tenant_id: str
-    """The tenant; empty for what belongs to none, such as a failed login."""
+    """The tenant; empty for events without one, such as a failed login."""
     actor: str
     """The id of a key, or `cli`; empty if unknown."""
     action: str
@@ -121,7 +121,7 @@ def chained(entry: AuditEntry, *, head: AuditHead, at: int) -> AuditRow:
 
 def hash_of(row: AuditRow, hash_before: str) -> str:
     """The hash that a row has to have after the row with `hash_before`."""
-    # As a JSON list: no two rows look alike, whatever their texts hold.
+    # As a JSON list, so that different rows have different encodings, whatever their texts contain.
     return hashlib.sha256(json.dumps([hash_before, *_fields(row)]).encode()).hexdigest()
 
 

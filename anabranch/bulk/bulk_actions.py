@@ -58,7 +58,7 @@ USUALLY = {
     BulkAction.RESUME: (Status.SUSPENDED,),
     BulkAction.SIGNAL: _OPEN,
 }
-"""The statuses that an action is for, where the filter names none."""
+"""The default statuses of an action, if the filter names none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,8 @@ class BulkActions:
         }
 
     async def act(self, bulk_id: str, asked: Any, ids: Sequence[str]) -> dict[str, Any]:
-        """Act upon these runs: `{counts, refused}`. A cancel of the bulk run lets the page be finished."""
+        """Perform the action on these runs; returns `{counts, refused}`. A cancel of the bulk run takes effect after
+        the page."""
         return await asyncio.shield(asyncio.ensure_future(self._act(bulk_id, asked, ids)))
 
     async def _act(self, bulk_id: str, asked: Any, ids: Sequence[str]) -> dict[str, Any]:

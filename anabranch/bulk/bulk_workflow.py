@@ -15,7 +15,7 @@ from anabranch.errors import NonRetryable
 
 BULK_VERSION = 1
 
-# 10 tries, a minute apart at most: a database that is away for some minutes stops no bulk run.
+# 10 attempts, at most a minute apart: an outage of some minutes does not end a bulk run.
 _RETRY = {"maxAttempts": 10, "backoff": {"kind": "exp", "base": "1s", "max": "60s"}}
 
 _OPTIONS = {"retention": None, "retry": {"maxAttempts": 1}, "deadline": None}

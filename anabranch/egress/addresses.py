@@ -103,7 +103,7 @@ class AllowList:
 
     @classmethod
     def parse(cls, entries: Iterable[str]) -> AllowList:
-        """Read hosts, `host:port`, addresses and CIDRs. Raises SettingsError, naming the entry that is none.
+        """Read hosts, `host:port`, addresses and CIDRs. Raises SettingsError, which names the invalid entry.
 
         An entry that begins with `/` names a directory of sockets: it is for data sources, and left out here.
         """
@@ -123,11 +123,11 @@ class AllowList:
         return cls(frozenset(names), tuple(networks))
 
     def has_name(self, host: str, port: int) -> bool:
-        """Is this name allowed, whatever address it has?"""
+        """Whether this name is allowed, whatever its address."""
         return (host, None) in self.names or (host, port) in self.names
 
     def has_address(self, address: Address, port: int) -> bool:
-        """Is this address allowed?"""
+        """Whether this address is allowed."""
         return any(
             address.version == network.version and address in network and allowed_port in (None, port)
             for network, allowed_port in self.networks

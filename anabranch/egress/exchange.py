@@ -44,7 +44,7 @@ _ENDLESS = ("text/event-stream", "multipart/x-mixed-replace")
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """What came back."""
+    """The response to a request."""
 
     status: int
     headers: dict[str, str]
@@ -94,7 +94,7 @@ def _session(addresses: Sequence[str], tls: ssl.SSLContext | None) -> ClientSess
 
 
 class _Judged(AbstractResolver):
-    """Answers with the addresses that were judged, whatever the name is by now."""
+    """A resolver that returns the checked addresses, so that a changed DNS entry has no effect."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
         self._addresses = addresses
@@ -161,7 +161,7 @@ async def _pieces(response: ClientResponse) -> AsyncIterator[bytes]:
 
 
 class _Inflate:
-    """Decompresses a body in pieces, never more than it is asked for."""
+    """Decompresses a body in pieces of limited size."""
 
     def __init__(self, request: EgressRequest, *, raw_allowed: bool) -> None:
         self._origin = request.target.origin

@@ -19,8 +19,8 @@ from anabranch.errors import EgressRefused, HttpUnreachable
 
 logger = logging.getLogger("anabranch.egress")
 
-# 16 names at once: resolving blocks a thread, and a name server that does not answer blocks it for
-# seconds. The threads are the guard's own, so that this cannot hold up anybody else's work.
+# 16 names at once: resolving blocks a thread, and a name server that does not answer blocks it for seconds. The guard
+# has its own threads, so that this delays nothing else.
 RESOLVING_MAX = 16
 
 # 32 addresses of one name: the largest services have eight.
@@ -79,8 +79,8 @@ class Guard:
             reason = "an address with a scope" if address is None else why_not_public(address)
             if reason is None or (address is not None and self._allow.has_address(address, port)):
                 continue
-            # The tenant is not told which address an inner name has; the operator is. The name stays
-            # out of the log: it may come from a secret.
+            # Only the log shows the address of an internal name, not the tenant's error. The name is not logged,
+            # because it may come from a secret.
             logger.warning("refused to connect to port %d at %s (%s)", port, text, reason)
             raise EgressRefused(
                 f"{host} port {port} may not be reached: its address is not public ({reason}),"

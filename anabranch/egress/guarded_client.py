@@ -41,14 +41,14 @@ METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 _HAS_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
-# What another origin may see of a request. Everything else may be a credential under a name of its own.
+# Headers that are kept on a redirect to another origin. Any other header may contain a credential.
 _HEADERS_FOR_STRANGERS = frozenset(
     {"accept", "accept-language", "content-type", "content-language", "idempotency-key", "user-agent"}
 )
 
 
 class GuardedClient:
-    """Sends requests to where the guard lets them."""
+    """Sends requests to targets that the guard allows."""
 
     def __init__(
         self, guard: Guard, *, body_bytes_max: int = BODY_BYTES_MAX, tls: ssl.SSLContext | None = None
@@ -61,9 +61,9 @@ class GuardedClient:
     async def fetch(self, call: HttpCall, *, timeout_s: float) -> HttpAnswer:
         """The answer to a request, whatever its status, after at most `REDIRECTS_MAX` redirects.
 
-        On a redirect to another origin only headers that cannot be credentials go along, and nothing private.
-        Raises EgressRefused, HttpRefused, HttpAnswerInvalid, ValueTooLarge: another try gives the
-        same; HttpUnreachable, HttpTimeout: it may not.
+        On a redirect to another origin only headers that cannot be credentials go along, and nothing private. Raises
+        EgressRefused, HttpRefused, HttpAnswerInvalid, ValueTooLarge, for which a retry is useless; HttpUnreachable,
+        HttpTimeout, for which it may help.
         """
         method = call.method.upper()
         if method not in METHODS:
@@ -97,7 +97,7 @@ class GuardedClient:
 
 
 def _redirected(request: EgressRequest, status: int, location: str, call: HttpCall) -> EgressRequest:
-    """The request of the next hop. Raises EgressRefused where it may not go on."""
+    """The request of the next hop. Raises EgressRefused for a redirect that is not allowed."""
     target = _next_target(request.target, location)
     method, body, headers = request.method, request.body, request.headers
     becomes_get = (status == 303 and method != "HEAD") or (status in (301, 302) and method == "POST")

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from anabranch.egress.targets import RequestTarget
 
-# 10 MiB after decompression: ten times the largest output there is, so that what is too large is
-# told apart from what never ends.
+# 10 MiB after decompression: ten times the largest output.
 BODY_BYTES_MAX = 10 * 1_048_576
 
 

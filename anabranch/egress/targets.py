@@ -36,7 +36,7 @@ _OTHER_DOTS = re.compile("[\u3002\uff0e\uff61\u2024\ufe52]")
 
 @dataclass(frozen=True, slots=True)
 class RequestTarget:
-    """Where a request goes: the URL as it is sent, and the host and port that were read out of it."""
+    """The target of a request: the URL as sent, and the host and port parsed from it."""
 
     url: URL
     host: str
@@ -51,7 +51,7 @@ class RequestTarget:
 
 
 def parse_target(text: str) -> RequestTarget:
-    """The target of an http or https URL. Raises EgressRefused, saying which part it does not take."""
+    """The target of an http or https URL. Raises EgressRefused, which names the invalid part."""
     if len(text) > URL_LENGTH_MAX:
         raise _refused(f"it has {len(text)} characters, the limit is {URL_LENGTH_MAX}")
     if _INVISIBLE.search(text) or text != text.strip():

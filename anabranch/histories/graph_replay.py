@@ -52,7 +52,7 @@ class Difference:
     node_id: str
     scope: str
     seq: int | None
-    """Its row in the recorded log; None: it has none."""
+    """Its row in the recorded log; None if there is none."""
     message: str
 
     def as_json(self) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class _GraphReplay:
     def __init__(self, plan: Plan, recording: _Recording, head: InstanceHead) -> None:
         self._plan = plan
         self._recording = recording
-        # A deadline and a start in the future are matters of time, and here there is none.
+        # Replay has no time, so deadlines and start times do not apply.
         self._state = new_state(
             plan, replace(head, deadline_at=None, available_at=head.created_at, left_out=(), generation=0)
         )
@@ -160,7 +160,7 @@ class _GraphReplay:
 
     # -- may the log answer? --------------------------------------------------------------
     def _why_not(self, activation: Activation, ending: Event) -> str | None:
-        """Why the log's answer is none for this activation; None: it is."""
+        """Why this activation cannot use the recorded result; None if it can."""
         node, was = activation.node, self._recording.plan.node_at(*activation.place)
         if was is None or was.type != node.type:
             return f"it was of the type {was.type}" if was is not None else "it was not in the graph"
@@ -212,7 +212,7 @@ class _GraphReplay:
             yield _difference(DifferenceKind.VALUE, place, then.seq, "its output would be another one")
 
     def _is_undecided(self) -> bool:
-        """Does something stay open that the log has no answer for, so that what lies behind cannot be told?"""
+        """Whether an activation stays open without a recorded result, so that everything behind it is unknown."""
         then = self._recording.dispatched
         return any(place in self._refused or place not in then for place in self._state.running)
 

@@ -39,12 +39,12 @@ class RecordedHistory:
 
     @property
     def is_coded(self) -> bool:
-        """Is it the run of a workflow function?"""
+        """Whether it is a coded run."""
         return self.head.kind == CODED_KIND
 
     @property
     def shown(self) -> dict[str, Any]:
-        """What reports say of it."""
+        """The form of the run in reports."""
         head = self.head
         return {
             "instanceID": head.instance_id,
@@ -55,7 +55,7 @@ class RecordedHistory:
         }
 
     def plan(self, node_types: NodeTypes, definition: Mapping[str, Any] | None = None) -> AnyPlan:
-        """What the run is compiled to, or what it would be with another definition. Raises InvalidWorkflow."""
+        """The plan of the run's definition, or of another one. Raises InvalidWorkflow."""
         head, definition = self.head, self.definition if definition is None else definition
         if self.is_coded:
             return coded_plan(head.workflow_name, head.workflow_version, definition.get("workflowOptions") or {})

@@ -1,7 +1,7 @@
-"""Verify histories: is each log the one that its definition leads to?
+"""Verify that the log of each history follows from its definition. Called by the command `verify`.
 
-Called by the command `verify`. Drawn runs and what all logs promise are checked by `engine.rules.verify`; of a coded
-run also its function is called with the log, where its code is here.
+`engine.rules.verify` checks drawn runs and what holds for all logs; for coded runs the function is also called with the
+log, if its code is available.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from anabranch.histories.recorded_history import RecordedHistory
 
 @dataclass(frozen=True, slots=True)
 class RunVerification:
-    """What was found in the log of one run."""
+    """The findings about one run."""
 
     run: dict[str, Any]
     rows: int
@@ -43,7 +43,7 @@ class RunVerification:
 async def verify_history(
     history: RecordedHistory, node_types: NodeTypes, code: WorkflowRegistry = DECLARED
 ) -> RunVerification:
-    """Derive every dispatch, skip and ending of a recorded run again, and say where the log differs."""
+    """Derive every dispatch, skip and end of a recorded run again, and report differences from the log."""
     try:
         plan = history.plan(node_types)
     except InvalidWorkflow as refusal:

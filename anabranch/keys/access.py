@@ -29,10 +29,10 @@ logger = logging.getLogger("anabranch.access")
 # What a key begins with: people and scanners of repositories recognise it.
 KEY_PREFIX = "ab_"
 
-# 256 bits: nobody guesses one, so its hash needs no salt and no slowness.
+# 256 bits cannot be guessed, so a fast hash without salt is enough.
 KEY_RANDOM_BYTES = 32
 
-# 2 s: how long a revoked key may still be let in by a process that has just looked it up.
+# 2 s: how long a process may still accept a revoked key that it has just looked up.
 CACHE_S = 2.0
 
 # 10,000 keys in the cache, some 5 MB; beyond that the longest unused is looked up again.
@@ -122,7 +122,7 @@ class AccessService:
 
     # -- at the API ----------------------------------------------------------------------
     async def authenticate(self, key: str) -> Principal | None:
-        """Who has this key; None for a key that is not let in, whatever it looks like.
+        """The identity of a valid key; None for any other text.
 
         A revoked or expired key is refused at most 2 s later. Raises StoreUnavailable.
         """
@@ -132,13 +132,13 @@ class AccessService:
         return principal
 
     async def valid_keys(self, key_ids: Collection[str]) -> set[str]:
-        """Those of these keys that are let in now, by one statement: for connections that stay open."""
+        """Those of these keys that are valid now, by one statement; for long-lived connections."""
         own = {principal.key_id for principal in self._own.values()} & set(key_ids)
         stored = set(key_ids) - own
         return own | (await self._rows.valid_key_ids(stored) if stored else set())
 
     async def has_keys(self) -> bool:
-        """Whether anybody is let in at all."""
+        """Whether there is any valid key."""
         return bool(self._own) or await self._rows.any_key()
 
     def add_own_key(self, *, tenant_id: str, role: Role, key: str | None = None) -> CreatedKey:
@@ -240,7 +240,7 @@ class AccessService:
 
 
 def bearer_key(header: str) -> str | None:
-    """The key in the value of a header `Authorization: Bearer KEY`; None if it holds none."""
+    """The key in the value of a header `Authorization: Bearer KEY`; None if there is none."""
     scheme, _, key = header.partition(" ")
     return key.strip() or None if scheme.lower() == "bearer" else None
 

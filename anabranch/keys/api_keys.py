@@ -50,7 +50,7 @@ class ApiKeyRows(Protocol):
         """The newest first, revoked ones too; of one tenant, or (None) of everybody."""
 
     async def revoke_key(self, key_id: str, *, tenant_id: str | None, entry: AuditEntry) -> ApiKey | None:
-        """Revoke it; the key as it is then. None: there is none. One that is revoked already stays as it is.
+        """Revoke a key and return it; None if there is none. An already revoked key is not changed.
 
         `entry` is written for the key's own tenant, and only if something changed.
         """

@@ -49,7 +49,7 @@ class FailedLogins:
         while self._uncounted:
             await self._write_row()
             if not self._stopping:
-                # A future of its own: a stop ends the pause, and never a row that is being written.
+                # A separate future: a stop ends the pause, never a write under way.
                 self._pausing = asyncio.ensure_future(self._pause(ROW_PAUSE_S))
                 await asyncio.wait([self._pausing])
 

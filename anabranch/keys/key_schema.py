@@ -6,7 +6,7 @@ from sqlalchemy import BigInteger, Column, Index, PrimaryKeyConstraint, Table, T
 
 from anabranch.engine.store.columns import metadata
 
-# The hash says which key it is and is no way back to it; a random key of 256 bits needs no salt.
+# The hash identifies the key without revealing it; a random key of 256 bits needs no salt.
 api_keys = Table(
     "api_keys",
     metadata,

@@ -33,7 +33,8 @@ class KeyTable:
         def add(connection: Connection) -> ApiKey | None:
             now = dialect.now(connection)
             with dialect.transaction(connection):
-                # Counted before the head is held: two at once may pass the limit by one, which harms nobody.
+                # Counted before the head is locked: two concurrent calls may exceed the limit by one, which does no
+                # harm.
                 active = select(func.count()).where(api_keys.c.tenant_id == key.tenant_id, _is_active(now))
                 if connection.execute(active).scalar_one() >= active_max:
                     return None

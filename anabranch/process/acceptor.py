@@ -25,14 +25,14 @@ logger = logging.getLogger("anabranch.process.connections")
 # 1,024 connections may wait to be accepted (Linux cuts it to net.core.somaxconn): a burst of clients that reconnect.
 BACKLOG = 1_024
 
-# 16 at once, then the loop goes on with its other work; that many may be open above the limit for a moment.
+# 16 at once, then the loop does other work; that many may briefly be open above the limit.
 ACCEPTED_AT_ONCE = 16
 
-# 0.5 s without accepting when descriptors have run out all the same: something of ours has to close some first.
+# 0.5 s without accepting if descriptors have run out nevertheless, until some are closed.
 PAUSE_S = 0.5
 
-# 32 clients are told that there is no room, and have 2 s to read it: without that, what they sent meanwhile
-# makes the kernel take the answer back. Connections beyond these are closed without an answer.
+# 32 clients get a response that there is no room, and 2 s to read it: otherwise the kernel would discard the response
+# because of unread data. Further connections are closed without a response.
 REFUSALS_MAX = 32
 REFUSAL_S = 2.0
 
@@ -112,7 +112,7 @@ class Acceptor:
         self._spare[Standing.NEW][connection] = None
 
     def changed(self, connection: Connection) -> None:
-        """Sort a connection anew: its standing says how early it is closed when connections are short."""
+        """Sort a connection again: its standing determines how early it is closed when connections run out."""
         for spare in self._spare.values():
             spare.pop(connection, None)
         # A request that has just begun has shown no key yet; if it does, it is found out when it would be closed.
@@ -162,7 +162,7 @@ class Acceptor:
             joining.exception()  # the client has gone meanwhile
 
     def _make_room(self) -> bool:
-        """Close the least worthy connection; False if all are at work."""
+        """Close the connection with the lowest standing; False if all are busy."""
         for spare in self._spare.values():
             for connection in list(spare):
                 spare.pop(connection)

@@ -38,7 +38,7 @@ class Patience:
     body_s: float = 40.0
     """To send a body. The REST API waits 30 s and answers 408; this is for every other route."""
     stalled_s: float = 30.0
-    """To take anything at all of what is sent to it; as long as a socket client has to answer a ping."""
+    """How long a client may read nothing of a response; the same as the timeout of a ping."""
     idle_s: float = 620.0
     """Between two requests. Proxies keep connections for 600 s at most, and must be the first to close: else
     they send a request into a connection that is just ending. When places are short, idle ones are closed first."""
@@ -60,13 +60,13 @@ class Standing(IntEnum):
 
 
 class ConnectionRegistry(Protocol):
-    """Who keeps account of connections."""
+    """Keeps the list of open connections."""
 
     def opened(self, connection: Connection) -> None:
         """It has come."""
 
     def changed(self, connection: Connection) -> None:
-        """Its standing may be another one."""
+        """Its standing may have changed."""
 
     def closed(self, connection: Connection) -> None:
         """It has gone, and with it its descriptor."""
@@ -97,7 +97,7 @@ class Connection(web.RequestHandler):
             keepalive_timeout=patience.idle_s,
             access_log=None,  # type: ignore[arg-type]  # no log of requests: their addresses may hold keys
             logger=_silent,
-            # A compressed body is refused by the REST API; nothing is unpacked before somebody asked for it.
+            # The REST API refuses compressed bodies, so nothing is decompressed before it is needed.
             auto_decompress=False,
         )
         self._registry = registry
@@ -114,7 +114,7 @@ class Connection(web.RequestHandler):
 
     @property
     def standing(self) -> Standing:
-        """What it is worth at this moment."""
+        """Its current standing."""
         if self._request is not None:
             return Standing.AT_WORK if _is_authenticated(self._request) else Standing.UNAUTHENTICATED
         if self._has_shown_key:
@@ -185,7 +185,7 @@ class Connection(web.RequestHandler):
 
     # -- deadlines --------------------------------------------------------------------------
     def look(self, now: float) -> None:
-        """End it if the client has let a deadline pass."""
+        """Close it if the client has missed a deadline."""
         wire, request = self._wire, self._request
         if wire is None or self._is_reading(wire, now):
             return
@@ -206,7 +206,7 @@ class Connection(web.RequestHandler):
             self._wire.abort()
 
     def _is_reading(self, wire: asyncio.Transport, now: float) -> bool:
-        """Is something on its way to the client? If it takes none of it, the connection is ended."""
+        """Whether a response is being sent; if the client reads none of it, the connection is closed."""
         size = wire.get_write_buffer_size()
         resumed, self._resumed = self._resumed, False
         if size == 0:
@@ -221,7 +221,8 @@ class Connection(web.RequestHandler):
         return True
 
     def _refuse(self, refusal: AnabranchError) -> None:
-        """Say why, and close. Who has sent nothing is told nothing: it would take it for the answer to its request."""
+        """Send the reason, and close. A client that has sent nothing gets no response, which it would take for that to
+        its next request."""
         assert self._wire is not None, "who has gone is told nothing"
         if self._has_begun_head:
             self._wire.write(raw_answer(refusal))
@@ -229,7 +230,7 @@ class Connection(web.RequestHandler):
 
 
 def raw_answer(refusal: AnabranchError) -> bytes:
-    """A refusal as bytes on the wire, for who has not sent a whole request; the connection ends with it."""
+    """A refusal as raw HTTP, for a client that has not sent a whole request; the connection is closed after it."""
     response = response_of(refusal)
     assert isinstance(response.body, bytes), "an error is a JSON document"
     headers = {
@@ -255,6 +256,6 @@ async def track_requests(request: web.Request, handler: Handler) -> web.StreamRe
 
 
 def _is_authenticated(request: web.Request) -> bool:
-    """Has a valid key been shown for this request, over REST or by a socket?"""
+    """Whether this request, or the socket, has a valid key."""
     has_shown_key = request.get(HAS_SHOWN_KEY)
     return AUTHENTICATED in request or (has_shown_key is not None and has_shown_key())

@@ -21,13 +21,13 @@ SHARE_FOR_HTTP_MIN = 0.5
 
 
 def raise_limit() -> int:
-    """Raise the soft limit of descriptors to the hard one, as far as the system lets us; what it is then."""
+    """Raise the soft limit of descriptors to the hard one, as far as the system allows; returns the new limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         except (OSError, ValueError):
-            return soft  # macOS says "unlimited" and takes less; what we had is enough to start with
+            return soft  # macOS reports "unlimited" but accepts less; keep the old limit
     return hard
 
 

@@ -30,13 +30,12 @@ from anabranch.rest.application import LOOPBACK_HOSTS, AllowedHosts, build_appli
 from anabranch.service import Readiness
 from anabranch.sockets import attach as attach_sockets
 
-# Where a balancer asks /readyz, the port stays open for 1 s at least and until it was told, 5 s at
-# most: a closed port would lose the requests that it sends in that time. Where nobody asks, nobody waits.
+# If a load balancer polls /readyz, the port stays open for at least 1 s and until the balancer has seen the 503, at
+# most 5 s: a closed port would lose the requests that it sends meanwhile. Without polls there is no wait.
 TOLD_S_MIN = 1.0
 TOLD_S_MAX = 5.0
 
-# 0.5 s for threads, of what is left of the grace: everything is handed over by then, and nobody waits for what they
-# return.
+# 0.5 s of the remaining grace for threads: everything is handed over by then, and their results are not needed.
 THREADS_S_MAX = 0.5
 
 
@@ -58,7 +57,7 @@ def all_apis(services: AppServices, allowed_hosts: AllowedHosts) -> web.Applicat
 
 
 def health_api(services: AppServices, allowed_hosts: AllowedHosts) -> web.Application:
-    """What a worker tells those who watch it: `/healthz`, `/readyz` and `/metrics`."""
+    """The HTTP endpoints of a worker: `/healthz`, `/readyz` and `/metrics`."""
     return build_health_application(services, allowed_hosts=allowed_hosts)
 
 

@@ -44,7 +44,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def is_loopback(host: str) -> bool:
-    """Is this an address that only the machine itself reaches? A name other than localhost may be anything: no."""
+    """Whether only this machine can reach the address. False for names other than localhost, which may be anything."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -18,16 +18,15 @@ from anabranch.grace import Grace
 
 EXIT_IN_ORDER = 0
 EXIT_AT_ONCE = 1
-"""How a process exits that was told twice, or is not done in time: nothing is handed over, its leases lapse."""
+"""The exit code after a second signal or when the grace is over: nothing is handed over, and leases expire."""
 
 _ASKING = (signal.SIGTERM, signal.SIGINT)
 _SIGNAL, _NO_MORE = b"s", b"n"
 
 
 class StopSignals:
-    """What a process was told.
-
-    A thread hears it: also a process whose event loop is blocked ends with its grace, or when it is told twice.
+    """The stop signals of a process, received in a thread, so that a process with a blocked event loop also ends after
+    its grace or at a second signal.
     """
 
     def __init__(self, grace: Grace) -> None:
@@ -46,7 +45,7 @@ class StopSignals:
         self._loop = asyncio.get_running_loop()
         self._starting = asyncio.current_task()
         threading.Thread(target=self._hear, daemon=True, name="stop-signals").start()
-        # Handlers of our own, because a shell starts what it puts in the background with SIGINT ignored.
+        # Explicit handlers, because a shell starts background processes with SIGINT ignored.
         before = {number: signal.signal(number, self._receive) for number in _ASKING}
         try:
             yield

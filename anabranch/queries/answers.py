@@ -20,7 +20,7 @@ import orjson
 
 from anabranch.queries.query_faults import failed, too_large
 
-# 64 KiB of rows travel together: parsing them holds up nobody for a millisecond.
+# 64 KiB of rows per message: parsing takes less than a millisecond.
 _CHUNK_BYTES = 65_536
 
 _INTEGER_MIN, _INTEGER_MAX = -(2**63), 2**64 - 1
@@ -107,7 +107,7 @@ def column_names(columns: Iterable[str]) -> list[str]:
 
 
 def json_form(value: Any) -> Any:
-    """A database's value as JSON holds it; what has no form of its own becomes its text."""
+    """The JSON form of a database value; types without one become text."""
     if value is None or isinstance(value, bool | str):
         return value.replace("\x00", "\ufffd") if isinstance(value, str) else value
     if isinstance(value, int):

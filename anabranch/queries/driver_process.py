@@ -1,8 +1,8 @@
-"""A driver process as the service sees it: one connection to a data source, in a process of its own.
+"""A driver process, seen from the service: one connection to a data source in a separate process.
 
-Made by `engine`, used by `query_execution` from worker threads. A library reads in that process what a database sends,
-under a memory limit (`drivers/memory`). The service reads rows in JSON that were counted there, and counts them again.
-When its time is over the process is killed, whatever it does.
+Created by `engine`, used by `query_execution` from worker threads. The database library runs in that process, under a
+memory limit (`drivers/memory`). The service reads rows in JSON that were counted there, and counts them again. When its
+time is over the process is killed, whatever it does.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from anabranch.queries.lexing import SourceKind
 from anabranch.queries.query_faults import Mask, driver_ended, failure_of_json, timed_out, unreachable
 from anabranch.queries.query_session import QueryExecution
 
-# 500 ms beyond the time to connect, 1 s beyond that of a query: for the process to say so itself.
+# 500 ms more than the connect timeout, 1 s more than that of a query, so that the process can report its own timeout.
 _CONNECT_GRACE_MS = 500
 _QUERY_GRACE_MS = 1_000
 
@@ -75,12 +75,12 @@ class DriverProcess:
         finally:
             theirs.close()
             os.close(lifeline)
-        with contextlib.suppress(OSError):  # it ended already; reading says so
+        with contextlib.suppress(OSError):  # it has ended; reading will show that
             self._socket.sendall(frame(Kind.TARGET, orjson.dumps(asdict(target))))
 
     @property
     def is_reusable(self) -> bool:
-        """May another query use it? Not once it was interrupted, or has answered what nobody asked."""
+        """Whether another query may use it: not after an interruption or an unexpected response."""
         return self._is_reusable
 
     @property

@@ -38,11 +38,11 @@ class Token:
 
 
 class Unreadable(Exception):
-    """The text cannot be cut into tokens safely; the message says where and why."""
+    """The text cannot be tokenized safely; the message says where and why."""
 
 
-# What may stand in a name, byte for byte as the databases see it: every character beyond ASCII may,
-# spaces of other alphabets included. Python's own classes (\s, \w) would cut such texts elsewhere.
+# The characters of names, as the databases see them: all beyond ASCII, including Unicode spaces. Python's classes (\s,
+# \w) would split such texts elsewhere.
 _LETTER = r"[A-Za-z_\u0080-\U0010ffff]"
 _LETTERS = r"[A-Za-z0-9_$\u0080-\U0010ffff]"
 

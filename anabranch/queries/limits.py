@@ -10,8 +10,8 @@ from dataclasses import dataclass
 # 10,000 rows: more is a report, not a step of a workflow; the list has to fit into one output anyway.
 ROWS_MAX = 10_000
 
-# 10 MiB of answer: ten times what an output may hold, so a query that is too wide fails by a
-# clear error of ours before it has filled the memory of the service.
+# 10 MiB of result: ten times the limit of an output, so a query that returns too much fails with a clear error before
+# it fills the memory.
 BYTES_MAX = 10 * 1024 * 1024
 
 # 32 MiB for the values of an answer in the service's memory: text of 10 MiB fits, also in an alphabet
@@ -22,13 +22,13 @@ MEMORY_MAX = 32 * 1024 * 1024
 # long") comes before the engine's.
 STATEMENT_TIMEOUT_MS = 25_000
 
-# 10 minutes: a query may be given more time than that only by somebody who runs it elsewhere.
+# 10 minutes: run longer queries elsewhere.
 STATEMENT_TIMEOUT_MS_MAX = 600_000
 
 # 10 s to connect: a server that takes longer is down for this attempt.
 CONNECT_TIMEOUT_MS = 10_000
 
-# 5 s to look at a source that is saved: somebody waits for the answer, and it is saved all the same.
+# 5 s to test a source at save: a user waits for the response, and it is saved in any case.
 CHECK_TIMEOUT_MS = 5_000
 
 # 2 addresses of a host are tried, and share the time to connect: a name may have dozens, and a

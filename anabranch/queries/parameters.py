@@ -114,7 +114,7 @@ def bind(parameters: Mapping[str, Parameter], args: Mapping[str, Any]) -> dict[s
 
 
 def _entries(declared: Any, problems: list[tuple[str, str]]) -> list[tuple[str, str, Any]]:
-    """(pointer, name, form) of each declaration, whichever way it is written."""
+    """(pointer, name, form) of each declaration, in either notation."""
     if isinstance(declared, Mapping):
         return [(f"/{name}", str(name), form) for name, form in declared.items()]
     if not isinstance(declared, list):

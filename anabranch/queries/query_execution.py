@@ -22,7 +22,7 @@ from anabranch.queries.query_session import QueryExecution, QuerySession
 # 32 queries at once in one process: half of what a worker executes at once; threads wait, they do not work.
 THREADS_MAX = 32
 
-# 1.5 s beyond a query's own timeout: time for the database to say so itself.
+# 1.5 s more than a query's own timeout, so that the database can report it.
 _GRACE_MS = 1_500
 
 Opening = Callable[[], QuerySession]
@@ -70,7 +70,7 @@ class _Job:
                 session.close()
 
     def stop(self) -> None:
-        """End it, whatever it is doing."""
+        """End the query."""
         with self._lock:
             self._stopped = True
             if self.session is not None:
@@ -121,7 +121,7 @@ class Executions:
         if self._under_way:
             limit_s = self._limits.stop_wait_ms / 1000
             await asyncio.wait(list(self._under_way.values()), timeout=min(patience_s, limit_s))
-        # A thread that has not noticed the interruption in time is left behind.
+        # A thread that does not react to the interruption in time is abandoned.
         is_quiet = all(future.done() for future in self._under_way.values())
         await asyncio.to_thread(self._threads.shutdown, wait=is_quiet)
 

@@ -21,7 +21,7 @@ _MASKED_LENGTH_MIN = 3
 # 1,000 characters of a database's words: some repeat the whole statement.
 _MESSAGE_CHARACTERS_MAX = 1_000
 
-# 5 reasons why a role is refused say enough.
+# At most 5 reasons why a role is refused.
 _POWERS_SHOWN_MAX = 5
 
 # 256 KiB of them leave a driver process: enough that after masking the first 1,000 characters are whole.
@@ -44,7 +44,7 @@ class Mask:
         self._secrets = {secret for secret in secrets if secret}
 
     def __call__(self, text: str) -> str:
-        """The text, with stars for every secret in whatever form drivers write it."""
+        """The text with every secret masked, in all forms that drivers write."""
         forms = {form for secret in self._secrets for form in _forms(secret)}
         # The longest first: one secret may be a part of another.
         for form in sorted(forms, key=lambda form: (-len(form), form)):
@@ -93,7 +93,7 @@ def timed_out(timeout_ms: int) -> NodeFailure:
 
 
 def too_large(message: str) -> NodeFailure:
-    """The answer has more rows or bytes than are let in."""
+    """The result has more rows or bytes than allowed."""
     return NodeFailure("QUERY_TOO_LARGE", f"the answer has {message}", type_name="QueryTooLarge", retryable=False)
 
 

@@ -32,16 +32,16 @@ class QuerySession(Protocol):
 
     @property
     def is_reusable(self) -> bool:
-        """Can it run another query? It is as new then."""
+        """Whether it can run another query; it is reset then."""
 
     def run(self, work: QueryExecution) -> QueryResult:
-        """The answer, in a transaction of its own. Raises NodeFailure; the transaction is then undone."""
+        """Run the query in its own transaction and return the result. Raises NodeFailure after a rollback."""
 
     def check(self) -> None:
         """Connect, and refuse a role or a database that is not for queries. Raises NodeFailure."""
 
     def interrupt(self) -> None:
-        """End whatever runs, from any thread; the session is closed afterwards."""
+        """End the running query; thread-safe. The session is closed afterwards."""
 
     def close(self) -> None:
         """Disconnect; never raises."""

@@ -1,7 +1,7 @@
 """The URL of a data source: valid forms, and databases that may never be reached.
 
-Called when a source is saved and each time a query runs, because a link may point elsewhere by then. Any option of a
-URL that a driver understands could be used against us, so all are refused except the few that are listed.
+Called when a source is saved and each time a query runs, because a link may point elsewhere by then. URL options can be
+dangerous, so all are refused except the few that are listed.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class SqliteSource:
 
     @property
     def parts(self) -> Sequence[str]:
-        """What the URL said."""
+        """The parts of the URL."""
         return [str(self.path)]
 
 
@@ -116,7 +116,7 @@ class ServerSource:
 
     @property
     def parts(self) -> Sequence[str]:
-        """What the URL said, but for its kind, port and options."""
+        """The parts of the URL except kind, port and options."""
         # The host also as it is looked up: without the dot at its end, in lower case.
         hosts = [self.host, self.host.lower().removesuffix(".")]
         return [*hosts, self.user, self.password, self.database, self.socket_directory or ""]
@@ -133,7 +133,7 @@ def read_source(url: ReadyUrl, places: Places) -> SqliteSource | ServerSource:
 
 
 def is_same_file(path: Path, own: Path | None) -> bool:
-    """Do both names lead to one file, by whatever links? Also for the files that SQLite keeps beside it."""
+    """Whether both paths lead to one file, through any links, or to a file that SQLite keeps beside it."""
     if own is None:
         return False
     for name in (own, *(own.with_name(own.name + suffix) for suffix in ("-wal", "-shm", "-journal"))):
@@ -173,7 +173,7 @@ def _file(url: URL, places: Places) -> SqliteSource:
     except (OSError, ValueError, RuntimeError):  # RuntimeError: links in a circle
         raise source_refused(f"{url.database} is not a path") from None
     allowed = [directory.resolve() for directory in places.data_directories]
-    # Before anything else is said about it: whether a file exists elsewhere is nobody's business.
+    # Checked first, so that errors do not reveal whether other files exist.
     if not any(path.is_relative_to(directory) for directory in allowed):
         names = ", ".join(map(str, allowed)) or "none"
         raise source_refused(

@@ -83,7 +83,7 @@ class Statement:
     """Its first word, in lower case."""
     pieces: tuple[str | Token, ...]
     parameters: tuple[str, ...]
-    """The names, each once, in the order in which they first stand."""
+    """The names, each once, in the order of first occurrence."""
 
 
 def read_statement(sql: str, kind: SourceKind, *, writes: bool) -> Statement:
@@ -121,7 +121,7 @@ def _without_last_semicolon(tokens: list[Token], end: int) -> tuple[list[Token],
 
 
 def _form(tokens: Sequence[Token], *, writes: bool) -> list[Refusal]:
-    """One statement of a kind that is let through, with parentheses that match."""
+    """Check that it is one statement of an allowed kind, with matching parentheses."""
     refusals = []
     verb = _verb(tokens)
     if verb not in (_WRITING if writes else _READING):
@@ -151,7 +151,7 @@ def _verb(tokens: Sequence[Token]) -> str:
 
 
 def _places(tokens: Sequence[Token]) -> list[Refusal]:
-    """Parameters that stand where only the name of a table or a column can."""
+    """Parameters in places where only the name of a table or column is possible."""
     refusals, inside = [], [""]
     before = Token("mark", "", 0, 0)
     for position, token in enumerate(tokens):

@@ -25,7 +25,7 @@ _SECRET = re.compile(r"\{\{\s*secret\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 # hold a secret ends at it, and no URL that is let in holds it, for it is not printable.
 _MARK = "\ue000"
 
-# Options that say where and how, never who.
+# Options about the place and the kind of connection, not about credentials.
 _PLAIN_OPTIONS = frozenset({"host", "sslmode"})
 
 
@@ -33,7 +33,7 @@ class SourceUrls:
     """Puts URLs away and takes them out again."""
 
     def __init__(self, *, find_box: Callable[[], UrlCipher | None], secrets: UrlSecretReader | None) -> None:
-        """`find_box` is asked at every use: None where there is no key, or none yet."""
+        """`find_box` is called at every use; it returns None if there is no key yet."""
         self._find_box = find_box
         self._secrets = secrets
 
@@ -58,10 +58,9 @@ class SourceUrls:
     async def resolve(self, url: str, *, tenant_id: str) -> ReadyUrl:
         """The URL with its secrets in place.
 
-        A secret is the user, the password or a piece of them, percent-encoded so that it stays
-        that whatever it holds; or it is the URL as a whole. Raises NodeFailure for a secret that
-        stands elsewhere and for any other template, and what the reader raises for a secret that
-        is not there.
+        A secret may be the user, the password or a part of them, which is percent-encoded; or the whole URL. Raises
+        NodeFailure for a secret elsewhere and for any other template; passes on the reader's error for a missing
+        secret.
         """
         if "{{" in _SECRET.sub("", url) or "{%" in url:
             raise source_refused("the only templates in the URL of a data source are {{secret.NAME}}")
@@ -90,7 +89,7 @@ class SourceUrls:
 
 
 def _are_credentials(url: str) -> bool:
-    """Does every secret in the URL stand in its user or its password?"""
+    """Whether every secret in the URL is in its user or password."""
     marked, count = _SECRET.subn(_MARK, url)
     try:
         parsed = make_url(marked)
@@ -100,7 +99,7 @@ def _are_credentials(url: str) -> bool:
 
 
 def _holds_secret(url: str) -> bool:
-    """Is there anything in it but kind, user, host and database, once the templates are gone?"""
+    """Whether it contains more than kind, user, host and database, apart from templates."""
     try:
         parsed = make_url(_SECRET.sub("", url)) if not _SECRET.fullmatch(url.strip()) else None
     except (ArgumentError, ValueError):

@@ -70,7 +70,7 @@ class AllowedHosts:
             )
 
     def is_own_origin(self, origin: str, host: str) -> bool:
-        """Is this origin that of the server with this `host`?"""
+        """Whether this origin is that of the server with this `host`."""
         try:
             return urlsplit(origin).netloc.lower() == host.lower()
         except ValueError:
@@ -186,13 +186,13 @@ async def _answer_everything(metrics: Metrics, request: web.Request, handler: Ha
         for name, value in _HEADERS.items():
             response.headers.setdefault(name, value)
         if request.content.exception() is not None and not response.prepared:
-            response.force_close()  # the rest of the connection cannot be told from the broken body
+            response.force_close()  # the next request cannot be separated from the broken body
         seen.status = response.status
         return response
 
 
 def _has_gone(request: web.Request, fault: Exception) -> bool:
-    """Was this raised by reading from a client that disconnected? Then it is not a defect."""
+    """Whether this was raised by a read from a disconnected client, which is not a defect."""
     if request.transport is not None and not request.transport.is_closing():
         return False
     # aiohttp raises RuntimeError for reading on once it has closed the connection.
@@ -249,7 +249,7 @@ async def _streamed(reply: Reply, stream: AsyncIterator[bytes], request: web.Req
             await response.write(piece)
         await response.write_eof()
     except (ConnectionError, AnabranchError) as end:
-        # Too late for an error of ours: the status is sent. The client sees that the answer breaks off.
+        # Too late for an error response: the status is sent. The client sees that the response is incomplete.
         logger.info("a stream has ended: %s", end)
         response.force_close()
     return response

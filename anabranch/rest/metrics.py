@@ -73,7 +73,7 @@ class Metrics:
     async def text(self) -> bytes:
         """All metrics, in Prometheus's text format.
 
-        Made in a thread, one at a time: as many names as `telemetry.meters` lets through take a third of a second.
+        Made in a thread, one at a time: the maximum number of names takes a third of a second.
         """
         async with self._asked:
             self._runs.open_runs = await self._services.open_runs.counts()

@@ -49,7 +49,7 @@ class RunMetrics(Collector):
         yield from (count, size)
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: the names are nobody else's."""
+        """Nothing: no other collector uses these names."""
         return []
 
     def _of_runs(self) -> Iterator[Metric]:

@@ -1,8 +1,8 @@
 """The cipher: encrypts texts with AES-256-GCM, each bound to its tenant and place.
 
-Called by `secret_store`, and by other modules that store a text with a password in it. A sealed text opens only
-with the key, the tenant and the place that it was sealed with: copied to another row it stays shut.
-Its first bytes say which form it has and which key it needs, so that keys can change one day.
+Called by `secret_store`, and by other modules that store a text with a password in it. A sealed text can only be opened
+with the key, tenant and place that it was sealed with, not from another row. Its first bytes name its form and its key,
+so that keys can change one day.
 """
 
 from __future__ import annotations

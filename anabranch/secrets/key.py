@@ -1,7 +1,7 @@
 """Find the key for secrets: the setting, or a file beside the embedded database.
 
-Called by the composition root. A key is made only for a person at work on the default database;
-everywhere else losing or mixing keys would lose secrets, so it has to be given.
+Called by the composition root. A key is only generated for local work on the default database. Elsewhere it must be
+set, because a lost or mixed-up key would lose secrets.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _HOW_TO_GIVE = "Set ANABRANCH_SECRET_KEY."
 def find_key(setting: str | None, *, embedded: bool, makes: bool) -> bytes | None:
     """The key: the setting's, else, for the embedded database, that of the file `.anabranch/secret.key`.
 
-    With `makes` the file is made where it is absent, for its owner's eyes only. None: there is no
-    key. Raises SettingsError for a key or file that is none.
+    With `makes`, an absent file is created, readable by its owner only. None: there is no key. Raises SettingsError for
+    an invalid key or file.
     """
     if setting is not None:
         return parse_key(setting)

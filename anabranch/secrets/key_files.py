@@ -29,7 +29,7 @@ def make_key_file(path: Path, text: str, *, hint: str) -> bool:
             file.flush()
             os.fsync(file.fileno())
         with suppress(FileExistsError):
-            os.link(draft, path)  # whole or not at all, and never over another key
+            os.link(draft, path)  # atomic, and never replaces another key
             return True
     except OSError as refusal:
         raise SettingsError(f"{path} cannot be made: {refusal.strerror}", hint=hint) from None

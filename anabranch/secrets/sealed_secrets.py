@@ -1,7 +1,7 @@
-"""Secrets as a store keeps them, and the port to that store.
+"""Stored secrets, and the port to their store.
 
 The interface between `secret_store`, which encrypts and decrypts them, and the module that stores them
-(`store/secrets`). What a secret says is never here: only its sealed bytes.
+(`store/secrets`). Values of secrets never appear here, only sealed bytes.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class SecretRows(Protocol):
     async def put_secret(
         self, *, tenant_id: str, name: str, seal: Callable[[int], tuple[str, bytes]], actor: str | None = None
     ) -> SealedSecret:
-        """Write the next version, 1 if there is none: `seal` is given its number and gives key id and bytes.
+        """Write the next version, 1 if there is none: `seal` gets its number and returns key id and bytes.
 
-        Two writers at once get different numbers; the later one stays.
+        Concurrent writers get different numbers; the later one remains.
         """
 
     async def get_secrets(self, *, tenant_id: str, names: Sequence[str]) -> Sequence[SealedSecret]:

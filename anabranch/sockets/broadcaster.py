@@ -41,11 +41,11 @@ class SleepingTimer(Timer, Protocol):
     """A timer that can also be awaited."""
 
     async def sleep(self, delay_s: float) -> None:
-        """Return after so long."""
+        """Sleep."""
 
 
 class Broadcaster:
-    """All rooms of one process. `holds` says whether the engine here advances a run."""
+    """All rooms of one process. `holds` tells whether this process owns a run."""
 
     def __init__(
         self,
@@ -108,24 +108,24 @@ class Broadcaster:
             room.committed(events, status)
 
     def follows(self, instance_id: str) -> bool:
-        """Does anybody watch this run?"""
+        """Whether this run is watched."""
         return instance_id in self._rooms
 
     def lines_said(self, instance_id: str, lines: Sequence[Line]) -> None:
-        """The code of a run says something here."""
+        """Send console lines that the code of a run has written here."""
         room = self._rooms.get(instance_id)
         if room is not None:
             room.lines_after = max(room.lines_after, lines[-1].number)
             room.say(SocketMessage.console(instance_id, lines))
 
     def step_began(self, instance_id: str, place: tuple[str, str], attempt: int) -> None:
-        """A step of a coded run begins here, before the log says so."""
+        """Announce that a step of a coded run begins here, before it is in the log."""
         room = self._rooms.get(instance_id)
         if room is not None and room.is_open:
             room.hint_of(place, attempt)
 
     def progress_made(self, reports: Sequence[ProgressReport]) -> None:
-        """Activations have told how far they are."""
+        """Send new progress of activations."""
         by_run: dict[str, list[ProgressReport]] = {}
         for report in reports:
             by_run.setdefault(report.instance_id, []).append(report)
@@ -190,7 +190,7 @@ class Broadcaster:
             self._close_if_empty(room)
 
     def leave(self, client: SocketClient, instance_id: str) -> None:
-        """End a client's watch; harmless if there is none."""
+        """End a client's watch; does nothing if there is none."""
         membership = client.memberships.get(instance_id)
         if membership is not None:
             membership.room.release(membership)
@@ -239,7 +239,7 @@ class Broadcaster:
     def _opening_done(self, room: Room, task: asyncio.Task[None]) -> None:
         del self._openings[room]
         if not task.cancelled():
-            task.exception()  # a caller that still waits gets it; otherwise nobody needs it
+            task.exception()  # only needed by a caller that still waits
 
     def _close_if_empty(self, room: Room) -> None:
         if not room.is_empty or self._rooms.get(room.instance_id) is not room:
@@ -269,7 +269,7 @@ class Broadcaster:
             except Exception:
                 logger.exception("a watched run could not be read", extra={"instance_id": room.instance_id})
                 return
-            await self._timer.sleep(BATCH_S)  # hints may come faster than anybody can watch
+            await self._timer.sleep(BATCH_S)  # hints may arrive faster than updates can be shown
 
     async def _read_tail(self, room: Room) -> None:
         instance_id, after_seq = room.instance_id, room.progress.seq
@@ -286,7 +286,7 @@ class Broadcaster:
         room.take_row(row)
 
     async def _read_console(self, rooms: Mapping[str, Room]) -> None:
-        """Tell what the code of runs says that other processes have. Raises StoreUnavailable."""
+        """Send new console lines of runs that other processes own. Raises StoreUnavailable."""
         if self._console is None:
             return
         places = {instance_id: room.lines_after for instance_id, room in rooms.items()}
@@ -299,7 +299,7 @@ class Broadcaster:
         self.progress_made(await self._console.rows.read_progress(list(rooms)))
 
     async def _replay(self, membership: Membership, seq: int, status: Status, *, since: int, left_out: Ranges) -> None:
-        """Send a new member what it has missed, up to the `seq` of its snapshot; what came since follows."""
+        """Send a new member what it has missed, up to the `seq` of its snapshot; later updates follow."""
         instance_id = membership.room.instance_id
         progress, missed = RunProgress(instance_id, left_out=left_out), list[Update]()
         try:

@@ -57,10 +57,10 @@ class Membership:
     is_over: bool = False
     """It has left: what still waits is not sent."""
     held: list[SocketMessage] | None = None
-    """What came while the updates before it are being read; None: nothing is held back."""
+    """Updates held back while earlier ones are being read; None: nothing is held back."""
 
     def resume(self, replay: list[SocketMessage]) -> None:
-        """Send what was missed before this membership, then what was held back meanwhile."""
+        """Send the updates missed before this membership, then those held back meanwhile."""
         held, self.held = self.held or [], None
         for message in [*replay, *held]:
             self.client.queue(self, message)
@@ -81,7 +81,7 @@ class SocketClient:
 
     @property
     def takes_more(self) -> bool:
-        """Does it take its messages as they come?"""
+        """Whether it reads its messages fast enough."""
         return not self._outbox and self.outlet.waiting() < PARCELS_AT_ONCE
 
     def queue(self, membership: Membership, message: SocketMessage) -> None:

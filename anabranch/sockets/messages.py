@@ -1,7 +1,6 @@
 """Messages to clients: names, updates, and encoding.
 
-Called by all modules of this package. A message is encoded when the first client takes it, and once for
-all who get it.
+Called by all modules of this package. A message is encoded once for all clients, when the first one takes it.
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ class SocketMessage:
 
     @classmethod
     def console(cls, instance_id: str, lines: Sequence[Line]) -> list[SocketMessage]:
-        """What the code of a run says, in one message, or several if it is much. No row of the log: its seq is null."""
+        """Console lines of a run, in one or several messages. They are not rows of the log, so `seq` is null."""
         groups: list[list[Line]] = [[]]
         room = CONSOLE_BYTES_MAX
         for line in lines:

@@ -16,7 +16,7 @@ from anabranch.sockets.token_bucket import TokenBucket
 # 10,000 connections: each holds some tens of kilobytes and a file descriptor.
 CLIENTS_MAX = 10_000
 
-# 10 s to show a key after connecting; nobody's library takes one.
+# 10 s to send a key after connecting; libraries take less than one.
 PATIENCE_S = 10.0
 
 # 50 requests a second, 200 at once: a page that reconnects joins all its runs again.
@@ -60,5 +60,5 @@ class SocketConnection:
         return self._refusals <= REFUSALS_MAX
 
     def is_overdue(self, now: float) -> bool:
-        """Has it had time enough to show a key, and has not?"""
+        """Whether its time to send a key is over."""
         return self.member is None and now - self.since > PATIENCE_S

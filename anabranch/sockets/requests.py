@@ -20,7 +20,7 @@ PROBLEMS_MAX = 10
 
 
 class _Request(BaseModel):
-    """Fields that nobody knows are passed over: a newer client may talk to an older server."""
+    """Unknown fields are ignored: a newer client may talk to an older server."""
 
     model_config = ConfigDict(populate_by_name=True, extra="ignore", hide_input_in_errors=True)
 

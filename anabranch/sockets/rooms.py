@@ -1,8 +1,7 @@
 """A room: one run, and the clients that watch it.
 
-Called by the broadcaster, with what was committed. Does no I/O: it is given the time and somebody who
-reads the log for it. What was committed is only put aside at first; it is looked at once for all
-members, at once while little happens and every 100 ms while much does.
+Called by the broadcaster, with what was committed. Does no I/O: the time and a log reader are arguments. Committed
+events are collected first and processed once for all members: at once under low load, every 100 ms under high load.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from anabranch.sockets.token_bucket import TokenBucket
 
 logger = logging.getLogger("anabranch.sockets")
 
-# Up to 50 updates a second each is a message of its own; beyond that nobody can follow them singly.
+# Up to 50 updates a second are sent as single messages; beyond that they cannot be followed one by one.
 SINGLE_UPDATES_PER_S = 50
 
 # 100 ms: a batch still looks like motion.
@@ -30,7 +29,7 @@ BATCH_S = 0.1
 # as it can, batches come less often than every 100 ms, rather than take the processor from the engine.
 TELLING_SHARE_MAX = 0.1
 
-# 5,000 updates in one batch are a megabyte for each watcher: then everybody is told how things stand instead.
+# 5,000 updates in one batch are a megabyte per watcher: a snapshot is sent instead.
 BATCH_UPDATES_MAX = 5_000
 
 # A snapshot a second at most: it may be hundreds of kilobytes, for each of hundreds of watchers.
@@ -84,7 +83,7 @@ class Room:
 
     @property
     def is_empty(self) -> bool:
-        """Is nobody here, or about to come?"""
+        """Whether there are no members, nor any that are joining."""
         return not self.members and not self.guests
 
     # -- what happens to the run ----------------------------------------------------------
@@ -101,7 +100,7 @@ class Room:
             self.wake()
 
     def open_at(self, version: int) -> None:
-        """What happened before anybody watched is in `progress`, up to this version of the row."""
+        """Set the progress before the first member joined, up to this version of the row."""
         self.version = version
         self.is_open = True
         self.wake()
@@ -109,7 +108,7 @@ class Room:
     def take_rows(self, events: Sequence[Event], *, of: int) -> None:
         """Rows of the log after what was known when they were read, of so many.
 
-        Where these are too many to be told one after the other, everybody is told how things stand after them.
+        If these are too many to send one by one, all members get a snapshot.
         """
         updates = self.progress.take(events, None)
         if of <= BATCH_UPDATES_MAX:
@@ -129,14 +128,14 @@ class Room:
         self._tell(self.progress.end_removed())
 
     def hint_of(self, place: tuple[str, str], attempt: int) -> None:
-        """Tell that a step has begun, unless so much happens that nobody could follow it."""
+        """Send a hint that a step has begun, unless the load is too high."""
         now = self._timer.now()
         if self._singly.covers(1, now):
             self._singly.use(1, now)
             self.say([SocketMessage.of(self.progress.beginning(place, attempt))])
 
     def say(self, messages: Sequence[SocketMessage]) -> None:
-        """Tell all members what is not in the log: it follows what they know, and nothing is folded of it."""
+        """Send all members a message that is not in the log, after what they already have."""
         for membership in list(self.members.values()):
             for message in messages:
                 membership.client.queue(membership, message)
@@ -190,12 +189,13 @@ class Room:
             self._flush_in(max(BATCH_S, self._next_snapshot_at - now))
 
     def _digest(self) -> list[Update]:
-        """Take in what was put aside. Where rows before it are missing, they are asked for, and it stays aside."""
+        """Process the collected events. If earlier rows are missing, they are requested first, and the events stay
+        collected."""
         aside, self._aside, self._events_aside = self._aside, [], 0
         updates: list[Update] = []
         for index, (events, status) in enumerate(aside):
             if events[-1].seq <= self.progress.seq:
-                continue  # read from the log before we were told
+                continue  # read from the log before it was announced
             if events[0].seq > self.progress.seq + 1:
                 self._aside = aside[index:]
                 self._events_aside = sum(len(each) for each, _ in self._aside)
@@ -206,7 +206,7 @@ class Room:
         return updates
 
     def _tell(self, updates: Sequence[Update]) -> None:
-        """Send these to all members: one by one, together, or, where they are too many, how things stand now."""
+        """Send updates to all members: one by one, in one message, or, if there are too many, as a snapshot."""
         if not updates:
             return
         began = self._timer.now()
@@ -230,11 +230,11 @@ class Room:
         self.wake()
 
     def _rested(self, began: float) -> float:
-        """When to go on, after telling since `began`."""
+        """When to continue, after sending since `began`."""
         return began + (self._timer.now() - began) / TELLING_SHARE_MAX
 
     def _serve_those_behind(self, now: float) -> None:
-        """Give a snapshot to those who have missed updates, once they have taken what they were sent before."""
+        """Send a snapshot to members that have missed updates, once they have read earlier messages."""
         if now < self._next_snapshot_at:
             return
         behind = [each for each in self.members.values() if each.is_behind and each.held is None]
@@ -249,7 +249,7 @@ class Room:
         self._next_snapshot_at = max(now + SNAPSHOT_S, self._rested(now))
 
     def how_things_stand(self) -> list[SocketMessage]:
-        """A snapshot, and the end of the run if it has ended: in place of all updates so far."""
+        """A snapshot, with the end of the run if it has ended, in place of all updates so far."""
         messages = [SocketMessage(SNAPSHOT, self.progress.snapshot(), updates=1)]
         if self.progress.last_word is not None:
             messages.append(SocketMessage.of(self.progress.last_word))

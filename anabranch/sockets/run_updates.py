@@ -30,10 +30,10 @@ from anabranch.engine.rules.values import Payload
 from anabranch.service.runs.run_view import SHOWN_BYTES_MAX, node_state, shown, suspension
 from anabranch.sockets.messages import NODE_UPDATE, STATUS_UPDATE, UPDATE_BYTES, Update
 
-# 1 MB of context is sent with the end of a run; a larger one is asked for piece by piece.
+# 1 MB of context is sent with the end of a run; clients request a larger one in pieces.
 CONTEXT_BYTES_MAX = 1_048_576
 
-# 1 MB of outputs in a snapshot: what a canvas shows. Of the rest it says only how large it is.
+# 1 MB of outputs in a snapshot; for further outputs it has the size only.
 SNAPSHOT_OUTPUT_BYTES_MAX = 1_048_576
 
 # Ended activations that a snapshot still shows. 2,000 outside of loops: as many as a drawn workflow has
@@ -90,7 +90,7 @@ class RunProgress:
 
     @property
     def status(self) -> Status:
-        """The status of the run, as it was told last."""
+        """The status of the run that was last sent."""
         return self._history.status
 
     @property
@@ -99,11 +99,11 @@ class RunProgress:
         return self.status.is_terminal
 
     def take(self, events: Iterable[Event], status: Status | None) -> list[Update]:
-        """What the next events mean to a watcher, in log order; `status` is the run's after them.
+        """The updates for the next events, in log order; `status` is that of the run after them, None if more events
+        follow.
 
-        None: more events follow, and it is not known yet. Events that were taken before are passed
-        over. With none that are new, only a status that changed without an event (a run that was
-        parked) is told.
+        Known events are skipped. Without new events, only a status that changed without an event (a parked run) gives
+        an update.
         """
         updates: list[Update] = []
         for event in events:
@@ -124,7 +124,7 @@ class RunProgress:
         return told
 
     def hear(self, reports: Iterable[ProgressReport]) -> list[Update]:
-        """How far activations are: hints, which no row of the log tells."""
+        """Take progress of activations, which is not in the log."""
         updates: list[Update] = []
         for report in reports:
             place = report.node_id, report.scope
@@ -180,7 +180,7 @@ class RunProgress:
             updates += self._end(change)
             return
         elif isinstance(change, RunRecovered):
-            # A status update like any other, but for one more field: who does not know it sees nothing new.
+            # A normal status update with one more field, which older clients ignore.
             recovered = self._status_update()
             recovered.data["recoveries"] = change.recoveries
             updates.append(recovered)
@@ -235,7 +235,7 @@ class RunProgress:
         return Update(NODE_UPDATE, node, size=UPDATE_BYTES + output_bytes)
 
     def _told_of(self, activation: ActivationView, node: dict[str, Any]) -> dict[str, Any]:
-        """With how far it is, if it has told."""
+        """The update with progress, if any was reported."""
         report = self._told.get(activation.place)
         if report is not None and report.attempt == activation.attempt:
             node["progress"] = report.as_json()
@@ -256,7 +256,7 @@ class RunProgress:
         return Update(STATUS_UPDATE, data, is_last=status.is_terminal)
 
     def _end(self, end: RunEnd) -> Iterator[Update]:
-        """Activations that nobody awaits any more, then the end itself."""
+        """Updates for open activations that the end cancels, then the end itself."""
         for activation in self._history.left_open:
             self._close(_Ended(activation))
             yield self._node_update(activation)
@@ -288,7 +288,7 @@ class RunProgress:
 
 
 def _told(activation: ActivationView, output: Any) -> dict[str, Any]:
-    """An activation as an update tells it."""
+    """The fields of an activation in an update."""
     state = node_state(activation)
     del state["startedAt"], state["endedAt"]
     return {**state, "output": output, "seq": activation.seq}

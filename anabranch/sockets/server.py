@@ -144,7 +144,7 @@ class SocketServer:
 
     # -- requests -------------------------------------------------------------------------
     def _listen(self) -> None:
-        """Put ourselves between the library and the connections: what is garbage or too much ends there."""
+        """Filter what the library receives: invalid or excessive packets end the connection."""
         self._protocol.on("connect", self._connected)
         self._protocol.on("disconnect", self._disconnected)
         self._protocol.on("*", self._asked)
@@ -207,7 +207,7 @@ class SocketServer:
             member.client.leave_all()
 
     async def _asked(self, event: Any, sid: str, *arguments: Any) -> dict[str, Any]:
-        """Answer whatever a client has sent."""
+        """Answer a client's request."""
         member = self._members.get(sid)
         try:
             if member is None:
@@ -234,7 +234,7 @@ class SocketServer:
 
     # -- keys -----------------------------------------------------------------------------
     async def _look_at_keys(self) -> None:
-        """End connections whose key is no longer valid, and those that have shown none."""
+        """Close connections whose key is no longer valid, or that have sent none in time."""
         now = self._timer.now()
         for eio_sid, visitor in list(self._visitors.items()):
             if visitor.is_overdue(now):
@@ -262,8 +262,8 @@ def attach(
 ) -> SocketServer:
     """Serve Socket.IO on this application, from its start to its shutdown.
 
-    `is_own_origin` says of the headers Origin and Host whether a page may connect; programs, which
-    send no Origin, always may.
+    `is_own_origin` decides by the headers Origin and Host whether a page may connect; programs, which send no Origin,
+    always may.
     """
     api = SocketServer(engine=engine, workflows=workflows, access=access, is_own_origin=is_own_origin)
     api.mount(application)
@@ -294,5 +294,5 @@ class LoopTimer:
         asyncio.get_running_loop().call_later(delay_s, callback)
 
     async def sleep(self, delay_s: float) -> None:
-        """Return after so long."""
+        """Sleep."""
         await asyncio.sleep(delay_s)

@@ -19,7 +19,7 @@ class TokenBucket:
         self._at: float | None = None
 
     def covers(self, amount: float, now: float) -> bool:
-        """Is there so much left?"""
+        """Whether that much is left."""
         self._refill(now)
         return self._left >= amount
 

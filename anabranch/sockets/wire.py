@@ -28,7 +28,8 @@ from anabranch.sockets.requests import MESSAGE_BYTES_MAX
 _protocol_logger = logging.getLogger("anabranch.sockets.protocol")
 _protocol_logger.setLevel(logging.CRITICAL)
 
-# 8 binary parts of a message are taken in, and then refused with an answer; who announces more is cut off.
+# Up to 8 binary parts of a message are read and then refused with a response; a client that announces more is
+# disconnected.
 BINARY_PARTS_MAX = 8
 
 # 30 s for a client to take something: after that it has not answered a ping either.
@@ -42,13 +43,13 @@ _FINAL_TEXT = 0x81
 
 
 OwnOrigin = Callable[[str, str], bool]
-"""Does a page of this Origin belong to the server that is called by this Host?"""
+"""Whether a page of this Origin belongs to the server with this Host."""
 
 
 def open_protocol(is_own_origin: OwnOrigin, has_shown_key: Callable[[str], bool]) -> Any:
-    """A Socket.IO server that lets pages of its own connect, and programs.
+    """A Socket.IO server that accepts its own pages and programs.
 
-    `has_shown_key` is asked with the id of a connection.
+    `has_shown_key` is called with the id of a connection.
     """
 
     def may_connect(origin: str | None, environ: dict[str, Any]) -> bool:
@@ -68,14 +69,14 @@ def open_protocol(is_own_origin: OwnOrigin, has_shown_key: Callable[[str], bool]
     )
     server.eio._async = {**server.eio._async, "websocket": partial(CarefulWebSocket, has_shown_key)}
     server.eio.create_queue = SendQueue
-    # Its own waits until the client has fetched everything, also that its request was refused: one that does not
-    # fetch would keep that request, and what it holds, forever.
+    # The library waits until the client has fetched everything, including a refusal: a client that never does would
+    # keep the request in memory forever.
     server.eio.disconnect = partial(hang_up, server)
     return server
 
 
 class _FastJson:
-    """JSON as the library calls it: read strictly by none but `read_request`, written fast."""
+    """The JSON module for the library: fast encoding; strict parsing is done by `read_request`."""
 
     loads = staticmethod(json.loads)
 
@@ -129,7 +130,7 @@ class SendQueue(asyncio.Queue[Any]):
 
     @property
     def is_idle(self) -> bool:
-        """Does the writer wait for something to send, and has nothing in its hands?"""
+        """Whether the writer is idle."""
         return self._waiting > 0 and self.empty()
 
 
@@ -178,7 +179,7 @@ class CarefulWebSocket(WebSocket):  # type: ignore[misc]  # engineio has no type
 
 
 class SocketOutlet:
-    """The way onto one connection."""
+    """Sends messages over one connection."""
 
     def __init__(self, server: Any, eio_sid: str) -> None:
         self._socket = server.eio.sockets[eio_sid]
@@ -210,7 +211,7 @@ async def hang_up(server: Any, eio_sid: str) -> None:
     if socket is not None:
         await socket.close(wait=False, reason=server.reason.SERVER_DISCONNECT)
         socket.queue.put_nowait(None)  # the writer ends, and the connection with it
-        server.eio.sockets.pop(eio_sid, None)  # what it still sends is for no connection
+        server.eio.sockets.pop(eio_sid, None)  # the connection is gone
 
 
 def evict(server: Any, eio_sid: str) -> None:
@@ -221,9 +222,9 @@ def evict(server: Any, eio_sid: str) -> None:
 
 
 def is_garbage(packet: object) -> bool:
-    """Is this a packet that no client of the protocol sends, or that would make us keep without bound?"""
+    """Whether a packet violates the protocol, or would use unbounded memory."""
     if isinstance(packet, bytes):
-        return False  # a part of a message; if none was announced, the library refuses it
+        return False  # a binary part; the library refuses it if none was announced
     if not isinstance(packet, str):
         return True  # JSON that is no packet
     if packet[:1] not in ("5", "6"):

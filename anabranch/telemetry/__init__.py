@@ -1,4 +1,4 @@
-"""Telemetry: what operators watch of runs, as numbers (for Prometheus) and as spans (for OpenTelemetry).
+"""Telemetry: metrics of runs for Prometheus and spans for OpenTelemetry.
 
 Made by the composition root, fed by the engine (`engine.telemetry`), read by `/metrics`. One fold
 (`finished`) derives what has finished from what was written; `meters` adds that up, `spans` says what

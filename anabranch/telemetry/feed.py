@@ -42,7 +42,7 @@ class ReadLog(Protocol):
 
 
 class Feed:
-    """Feeds the meters of a process, and its spans where somebody wants them."""
+    """Feeds the meters of a process, and its spans if they are exported."""
 
     def __init__(self, meters: Meters, spans: SpanSink | None = None, *, read_log: ReadLog | None = None) -> None:
         """With `read_log` the steps that a run was in when it was cancelled past the engine are exported, too."""
@@ -57,7 +57,7 @@ class Feed:
             await asyncio.wait(self._closing, timeout=patience_s)
 
     def of_run(self, head: InstanceHead, plan: AnyPlan) -> FedRun:
-        """Who is told of a run that is held here from now on."""
+        """The telemetry of a run that this process now owns."""
         return FedRun(self, head, plan if isinstance(plan, Plan) else None)
 
     def signalled(self, head: InstanceHead, event: str, *, seq: int, at_ms: int) -> None:
@@ -65,7 +65,7 @@ class Feed:
         FedRun(self, head).signalled(event, seq=seq, at=at_ms)
 
     def ended(self, head: InstanceHead, status: Status, *, code: str | None, at_ms: int) -> None:
-        """Count a run that was ended past the engine, and export what it was in."""
+        """Count a run that was ended without the engine, and export its open spans."""
         spans, read_log = self.spans, self._read_log
         if spans is None or read_log is None or len(self._closing) >= CLOSING_MAX:
             FedRun(self, head).ended(status, at=at_ms, code=code)
@@ -78,7 +78,7 @@ class Feed:
 
 
 class FedRun:
-    """What is known of one run, while it is held here."""
+    """The telemetry state of one owned run."""
 
     __slots__ = ("_head", "_history", "_meter", "_plan", "_spans")
 
@@ -143,7 +143,7 @@ class FedRun:
             return
         meter, spans = self._meter, self._spans
         node = None if self._plan is None else self._plan.node_at(*activation.place)
-        if meter is not None and not is_given_up:  # else nobody knows how long it would have taken
+        if meter is not None and not is_given_up:  # otherwise the duration is unknown
             step = meter.step(activation.node_id if node is None or meter.shows_names else node.type)
             if activation.status is _RETRYING:
                 step.retries += 1

@@ -71,7 +71,7 @@ class Histogram:
 
 
 class StepMeter:
-    """The tries of one step."""
+    """The attempts of one step."""
 
     __slots__ = ("retries", "times")
 
@@ -145,7 +145,7 @@ class Meters:
     def _named(self, workflow_name: str, kind: str) -> WorkflowMeter:
         label = DRAWN
         if self._shows_all or kind == CODED_KIND:
-            # Nobody's names may come to stand among those that are hidden.
+            # No name of a user may look like the label for hidden names.
             label = OTHER if workflow_name == DRAWN else workflow_name
         found = self._workflows.get(label)
         if found is None:
@@ -155,11 +155,11 @@ class Meters:
         return found
 
     def may_add_step(self) -> bool:
-        """Is there room for another pair of workflow and step? It is taken."""
+        """Whether there is room for another pair of workflow and step; if so, it is taken."""
         self._steps_left -= 1
         return self._steps_left >= 0
 
     def may_add_event(self) -> bool:
-        """Is there room for another pair of workflow and event? It is taken."""
+        """Whether there is room for another pair of workflow and event; if so, it is taken."""
         self._events_left -= 1
         return self._events_left >= 0

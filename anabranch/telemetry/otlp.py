@@ -98,7 +98,7 @@ class OtlpSpans:
 
         def flush() -> None:
             self._processor.shutdown()  # type: ignore[no-untyped-call] # waits up to 30 s for its thread
-            with suppress(RuntimeError):  # nobody waits any more, and the loop is closed
+            with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(flushed.set)
 
         threading.Thread(target=flush, daemon=True, name="spans-flush").start()

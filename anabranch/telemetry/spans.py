@@ -144,17 +144,17 @@ def run_span_id(run_id: str) -> int:
 
 
 def attempt_span_id(run_id: str, name: str, scope: str, attempt: int) -> int:
-    """The id of a try's span."""
+    """The id of an attempt's span."""
     return _derived("step", run_id, name, scope, str(attempt))
 
 
 def _awaiting_span_id(child_id: str) -> int:
-    """The id of the span of the try that awaits this run. A child does not know the number of that try."""
+    """The id of the span of the attempt that awaits this run. A child does not know its number."""
     return _derived("awaits", child_id)
 
 
 def _parent_of(head: InstanceHead) -> int | None:
-    """The step that awaits the run; where none does, the run that started it."""
+    """The step that awaits the run; if none does, the run that started it."""
     if head.parent_id is None:
         return None
     return _awaiting_span_id(head.instance_id) if head.parent_waits else run_span_id(head.parent_id)

@@ -17,7 +17,7 @@ from anabranch.telemetry.spans import SpanSink, attempt_span_id, trace_id_of
 
 
 class CurrentAttempts:
-    """Makes spans of tries current (`engine.telemetry.AroundAttempt`)."""
+    """Makes spans of attempts current (`engine.telemetry.AroundAttempt`)."""
 
     def __init__(self, sink: SpanSink) -> None:
         self._sink = sink
@@ -28,7 +28,7 @@ class CurrentAttempts:
         self._head_of = head_of
 
     def __call__(self, run_id: str, name: str, scope: str, attempt: int) -> AbstractContextManager[None]:
-        """Within, the span of this try is the current one; nothing for a run that is not held any more."""
+        """A context in which the span of this attempt is current; does nothing for a run that is no longer owned."""
         head = None if self._head_of is None else self._head_of(run_id)
         if head is None:
             return nullcontext()
@@ -36,14 +36,14 @@ class CurrentAttempts:
 
 
 class TracedHandlers:
-    """Node types whose handlers run inside of their try's span."""
+    """Node types whose handlers run inside their attempt's span."""
 
     def __init__(self, nodes: HandlerRegistry, around: AroundAttempt) -> None:
         self._nodes = nodes
         self._around = around
 
     def get(self, type_name: str) -> NodeType | None:
-        """The node type, or None if nobody registered it."""
+        """The node type, or None if it is not registered."""
         return self._nodes.get(type_name)
 
     def names(self) -> Sequence[str]:
@@ -51,13 +51,13 @@ class TracedHandlers:
         return self._nodes.names()
 
     def handler(self, type_name: str) -> Handler | None:
-        """The handler of a type, or None if nobody registered it."""
+        """The handler of a type, or None if it is not registered."""
         handler = self._nodes.handler(type_name)
         return None if handler is None else _Traced(handler, self._around)
 
 
 class _Traced:
-    """A handler inside of its try's span."""
+    """A handler that runs inside its attempt's span."""
 
     def __init__(self, handler: Handler, around: AroundAttempt) -> None:
         self._handler = handler

@@ -1,4 +1,4 @@
-"""Memory limits of a driver process: little until the server has let us in, then enough for a result.
+"""Memory limits of a driver process: small until the server has accepted the login, then enough for a result.
 
 Called by `serve`. The limit is on address space (RLIMIT_AS), so nothing that a server sends can pass it, whatever
 library reads it. Linux only: elsewhere the process is unlimited, but still a separate process.
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Protocol
 
-# 24 MiB until the server has let us in: a TLS handshake takes two, the certificates of a system one.
+# 24 MiB until the server has accepted the login: a TLS handshake takes two, the certificates of a system one.
 CONNECTING_BYTES = 24 << 20
 
 # 96 MiB for an answer. The largest row that is let in (10 MiB) is held six times for a moment: in the buffer of
@@ -31,7 +31,7 @@ class Memory(Protocol):
     """Says how much a driver may take."""
 
     def limit_connecting(self) -> None:
-        """Until a server has let us in."""
+        """The limit until the server has accepted the login."""
 
     def limit_answering(self) -> None:
         """For a query."""

@@ -121,7 +121,7 @@ class MysqlDriver:
 
 def _hang_up(plain: socket.socket | None, connection: Any) -> None:
     """Disconnect now: the driver's file object would else keep the socket open for as long as it lives."""
-    # Under TLS the driver has wrapped the socket, and ours is an empty shell.
+    # Under TLS the driver has wrapped the socket, so the original object is detached.
     for one in (getattr(connection, "_sock", None), plain):
         if one is not None:
             with contextlib.suppress(OSError):

@@ -45,7 +45,7 @@ class Order:
 
     @property
     def names(self) -> Sequence[str]:
-        """The parameters, each once, in the order in which they first stand."""
+        """The parameters, each once, in the order of first occurrence."""
         return list(dict.fromkeys(piece[0] for piece in self.pieces if not isinstance(piece, str)))
 
     def render(self, placeholder: Callable[[str], str]) -> str:

@@ -1,4 +1,4 @@
-"""Recognize a database of anabranch's own, by whatever name it was reached."""
+"""Detect that a data source is anabranch's own database, under any name."""
 
 from __future__ import annotations
 

@@ -37,10 +37,10 @@ from anabranch.queries.query_faults import (
     unreachable,
 )
 
-# 2 s for the server to notice that nobody listens any more, should its own timeout not end a query first.
+# 2 s for the server to notice that the client is gone, if its own timeout does not end the query first.
 _CLIENT_CHECK_MS = 2_000
 
-# 5 s to wait for a row or table that somebody else has locked.
+# 5 s to wait for a row or table locked by another session.
 _LOCK_TIMEOUT_MS = 5_000
 
 # 5 s for which an answer about the role holds: asking takes longer than many a query.
@@ -131,7 +131,7 @@ class PostgresqlDriver:
             try:
                 return self._begin(self._connection, opening)
             except NodeFailure as failure:
-                # The server closed the connection while nobody looked; nothing was asked of it yet.
+                # The server closed the idle connection; no query was sent.
                 self._close()
                 if failure.type_name != "SourceUnreachable":
                     raise
@@ -169,7 +169,7 @@ class PostgresqlDriver:
     def _renew(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
         """Undo what is left of the transaction, settings, temporary tables, locks, cursors, listens: all of it."""
         try:
-            # Also behind a reading query that went well: what it set for the session is undone with it.
+            # Also after a successful reading query, to undo session settings that it made.
             connection.execute("ROLLBACK")
             connection.execute("DISCARD ALL")
         except (psycopg.Error, OSError):
@@ -249,7 +249,7 @@ class _Execution:
             return max(cursor.rowcount, 0)
 
     def _gives_rows(self, text: str) -> bool:
-        """Does the statement answer with rows? Asked of the server, which only looks at it."""
+        """Whether the statement returns rows; the server describes it without executing it."""
         connection = self._connection.pgconn
         for result in (connection.prepare(b"", text.encode()), connection.describe_prepared(b"")):
             if result.status != pq.ExecStatus.COMMAND_OK:
@@ -267,7 +267,7 @@ class _Execution:
 
 
 def _unreachable(error: BaseException) -> NodeFailure:
-    """The connection was not made, or broke. Raises MemoryError where it broke because it said too much."""
+    """The failure for a connection that was refused or broke. Raises MemoryError if it broke at the memory limit."""
     words = _first_line(error)
     if any(each in words for each in _NO_MEMORY):
         raise MemoryError

@@ -22,7 +22,7 @@ from anabranch.queries.drivers.memory import ProcessMemory
 from anabranch.queries.drivers.orders import DatabaseTarget, Order, value_of_json
 from anabranch.queries.query_faults import failed, failure_as_json, out_of_memory
 
-# 1 MiB that is let go when memory runs out, so that there is some to say so with.
+# 1 MiB that is freed when memory runs out, so that the error can be reported.
 _RESERVE_BYTES = 1 << 20
 
 _DRIVERS = {
@@ -45,9 +45,8 @@ class Driver(Protocol):
         """Connect, refuse a role that may do too much, and refuse anabranch's own database."""
 
     def run(self, order: Order, started: Started, send: Send) -> int:
-        """Run a query in a transaction of its own: how many rows there are, or were changed.
-
-        Afterwards the session is as new, or disconnected.
+        """Run a query in its own transaction; returns the number of rows read or changed. Afterwards the session is
+        reset or disconnected.
         """
 
 
@@ -98,7 +97,7 @@ def _order(body: bytes) -> Order:
 
 
 def _end_with(lifeline: int) -> None:
-    """Let the kernel end this process, whatever it is doing, when the other end of the pipe is closed."""
+    """Make the kernel end this process when the other end of the pipe is closed."""
     fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC | os.O_NONBLOCK)
     try:

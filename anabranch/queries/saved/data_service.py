@@ -45,7 +45,7 @@ class DataService:
     async def create_source(self, document: Any, *, tenant_id: str, actor: str | None = None) -> SavedSource:
         """Connect to `{"name", "url"}`, and save it.
 
-        A source that cannot be reached now is saved with a warning: what it may do is asked whenever a query
+        A source that cannot be reached now is saved with a warning; its privileges are checked whenever a query
         connects. Raises InvalidRequest, SourceTooPowerful, NameTaken, SettingsError (no key for a password).
         """
         return await self._save_source(document, tenant_id=tenant_id, data_source_id=str(uuid.uuid4()), actor=actor)

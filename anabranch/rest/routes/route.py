@@ -63,7 +63,7 @@ class RouteCall:
     headers: CIMultiDictProxy[str]
     raw_query: MultiDictProxy[str]
     is_gone: Callable[[], bool]
-    """Has the client disconnected?"""
+    """Whether the client has disconnected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Route:
     """With parameters in braces, as OpenAPI and aiohttp write them."""
     serve: Callable[[RouteCall], Awaitable[Reply]]
     summary: str
-    """One sentence; `serve`'s docstring says more."""
+    """One sentence; the docstring of `serve` has the details."""
     needs: Role | _Public
     answers: Mapping[int, type[BaseModel] | None]
     """The successful answers by status; None: no body."""
@@ -123,7 +123,7 @@ class Route:
     """Further paths of the same route."""
     answers_media: str = "application/json"
     streams_media: str | None = None
-    """The media type of the answer where it is asked for as a stream."""
+    """The media type of the streamed response, if requested."""
 
 
 def data_route(

@@ -22,7 +22,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
 
-# 128 characters: a list of all minutes has 169, and nobody writes that; a parser should not read a novel.
+# 128 characters: longer than any sensible expression (a list of all minutes has 169).
 CRON_CHARACTERS_MAX = 128
 
 # 1 s: occurrences are looked for twice a second, so that a shorter interval could not be kept.
@@ -42,7 +42,7 @@ _LAST_MS = 253_402_128_000_000
 
 
 class BadTiming(ValueError):
-    """A cron expression or a time zone that makes no sense; the text says why, `field` which of the two."""
+    """An invalid cron expression or time zone; the message has the reason, `field` which of the two."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -86,7 +86,7 @@ class Due:
     starts: tuple[int, ...]
     """Occurrences that get a run, in their order."""
     following: int | None
-    """The first occurrence after now; None if none will ever come."""
+    """The first occurrence after now; None if there is none."""
 
 
 def check_timezone(name: str) -> None:
@@ -140,7 +140,7 @@ def _interval_occurrences(timing: Interval, after: int) -> Iterator[int]:
 def _cron_occurrences(timing: Cron, after: int) -> Iterator[int]:
     last = after
     for moment in _simulation(timing, after):
-        # In the second of two equal hours the simulation begins again with the first.
+        # In the second of two equal hours the search begins again with the first.
         at = (moment.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
         if at > last:
             yield at

@@ -34,7 +34,7 @@ class Schedule:
     """`skip`, `one` or `all`."""
     enabled: bool
     next_at: int | None
-    """The next occurrence that is not dealt with; None while disabled, or where none will ever come."""
+    """The next open occurrence; None while disabled, or if there is none."""
     last_at: int | None = None
     """The occurrence that was started last."""
     last_instance_id: str | None = None
@@ -71,7 +71,7 @@ class SavedSchedules(Protocol):
         """Enabled ones of all tenants with `next_at` ≤ now, by (next_at, schedule_id), those behind `after`."""
 
     async def advance(self, was: Schedule, becomes: Schedule) -> bool:
-        """Write `next_at` and what is `last_…` of it, if `next_at` is still that of `was`.
+        """Write `next_at` and the `last_…` fields if `next_at` is still that of `was`.
 
-        False if somebody else was first, it was saved with another timing, or is gone.
+        False if another process was first, or if the schedule was saved with another timing or removed.
         """

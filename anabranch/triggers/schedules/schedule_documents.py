@@ -29,7 +29,7 @@ _KINDS = ("cron", "interval")
 
 @dataclass(frozen=True, slots=True)
 class ScheduleWish:
-    """What a document says; fields that it leaves out have their defaults."""
+    """A parsed document; absent fields have their defaults."""
 
     name: str
     workflow: str
@@ -62,7 +62,7 @@ class ScheduleWish:
 
 
 def read_schedule(document: Any) -> tuple[ScheduleWish, list[Problem]]:
-    """What the document says, and what is wrong with it. Raises InvalidRequest if it is none at all."""
+    """Parse the document and collect its problems. Raises InvalidRequest if it is not an object."""
     check_fields(document, known=_GIVEN | _TOLD, texts=("name", "workflow"))
     reader = _ScheduleReader(document)
     wish = ScheduleWish(

@@ -108,7 +108,8 @@ class Scheduler(Poller):
             return bool(rest)
 
     async def _start_run(self, schedule: Schedule, occurrence: int, following: int | None) -> Schedule | None:
-        """Start one occurrence and move on; None if it is to be tried again, or somebody else has moved on."""
+        """Start one occurrence and advance the schedule; None if it must be retried, or another process has advanced
+        it."""
         try:
             run = await self._starter.start_triggered_run(
                 schedule.workflow,
@@ -127,7 +128,7 @@ class Scheduler(Poller):
             await self._note(schedule, hindrance.code, hindrance.message, occurrence)
             return None
         except Exception as fault:
-            # Whatever it is: the other schedules go on, and this one is tried until its next occurrence.
+            # Any error: the other schedules continue, and this one is retried until its next occurrence.
             if await self._note(schedule, AnabranchError.code, f"{type(fault).__name__}: {fault}", occurrence):
                 logger.exception("schedule %s could not start its run; tried again", schedule.schedule_id)
             return None
@@ -159,7 +160,7 @@ def occurrence_key(schedule_id: str, occurrence: int) -> str:
 
 
 def trigger_key(schedule_id: str, key: str) -> str:
-    """The idempotency key of a run that somebody started beside the occurrences: hashed, so that every key fits."""
+    """The idempotency key of a manually triggered run, hashed so that every key fits."""
     return f"schedule:{schedule_id}:now:{hashlib.sha256(key.encode()).hexdigest()}"
 
 

@@ -25,10 +25,10 @@ from anabranch.triggers.topics.topic_patterns import fits, heads_of
 
 logger = logging.getLogger("anabranch.triggers")
 
-# 10 s: who published has started its runs by then, unless it crashed or no more runs may wait.
+# 10 s: the publishing process has started the runs by then, unless it crashed or too many runs are pending.
 OWN_MS = 10_000
 
-# 10,000 unfinished messages: so many pile up only where runs cannot be started for minutes.
+# 10,000 unfinished messages: that many only accumulate if runs cannot be started for minutes.
 UNFINISHED_MAX = 10_000
 
 # 32 starts at once: as many as share a commit well, and a message for thousands does not take all database threads.
@@ -38,7 +38,7 @@ STARTS_AT_ONCE_MAX = 32
 POLL_MS = 1_000
 TAKEN_MAX = 20
 
-# A day: so long a repeated message gives the very answer of the first; removed 1,000 at a time, once a minute.
+# A day, during which a repeated message gets the answer of the first; removed 1,000 at a time, once a minute.
 KEPT_MS = 86_400_000
 REMOVED_MAX = 1_000
 REMOVAL_PAUSE_S = 60.0
@@ -70,11 +70,11 @@ class Publisher(Poller):
         self._removed_at: float | None = None
 
     async def publish(self, topic: str, payload: Any, *, tenant_id: str, key: str | None) -> Message:
-        """Keep a message and start its runs; it is durable when this returns, and all its runs will be.
+        """Store a message and start its runs.
 
-        A repeated key on this topic gives the message that is stored, whatever the payload. What could not
-        be started yet is started later. Raises StoreUnavailable, or TooManyPending where too many
-        messages wait for that.
+        The message is durable when this returns; runs that could not be started yet are started later. A repeated key
+        on this topic returns the stored message, whatever the payload. Raises StoreUnavailable, or TooManyPending if
+        too many messages are unfinished.
         """
         candidates = await self._saved.subscriptions_by_head(heads_of(topic), tenant_id=tenant_id)
         # In a thread: ten thousand patterns full of wildcards take some tenths of a second.
@@ -95,7 +95,7 @@ class Publisher(Poller):
         await super().start()
 
     async def finish_once(self) -> int:
-        """Take up messages that nobody is finishing; how many. Raises StoreUnavailable."""
+        """Finish messages that no process is finishing; returns how many. Raises StoreUnavailable."""
         taken = await self._saved.take_unfinished(limit=TAKEN_MAX, own_ms=self._own_ms)
         for message in taken:
             await self._start_runs(message)

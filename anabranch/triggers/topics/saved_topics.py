@@ -37,7 +37,7 @@ class Delivery:
 
     @property
     def is_done(self) -> bool:
-        """Is nothing left to do?"""
+        """Whether nothing is left to do."""
         return self.instance_id is not None or self.error is not None
 
 
@@ -56,7 +56,7 @@ class Message:
 
     @property
     def is_finished(self) -> bool:
-        """Has every subscription got its run, or an error that stays?"""
+        """Whether every subscription has its run or a permanent error."""
         return all(delivery.is_done for delivery in self.deliveries)
 
 
@@ -86,17 +86,17 @@ class SavedTopics(Protocol):
     async def add_message(
         self, message: Message, *, own_ms: int, unfinished_max: int, unfinished_per_tenant_max: int
     ) -> Message:
-        """Keep a message, or give back the tenant's one with its topic and key.
+        """Store a message, or return the tenant's existing one with its topic and key.
 
-        It is nobody else's to finish for `own_ms`. Raises TooManyPending while `unfinished_max` wait to be
-        finished, or `unfinished_per_tenant_max` of its tenant.
+        For `own_ms` no other process finishes it. Raises TooManyPending while `unfinished_max` messages are unfinished,
+        or `unfinished_per_tenant_max` of its tenant.
         """
 
     async def save_deliveries(self, message: Message) -> None:
-        """Keep what has become of its deliveries; once it is finished, nobody finishes it again."""
+        """Store the results of its deliveries; a finished message is not finished again."""
 
     async def take_unfinished(self, *, limit: int, own_ms: int) -> Sequence[Message]:
-        """Messages of all tenants that nobody is finishing, longest overdue first; ours for `own_ms`."""
+        """Claim messages of all tenants that no process is finishing, longest overdue first; ours for `own_ms`."""
 
     async def remove_finished(self, *, before: int, limit: int) -> int:
         """Remove finished messages that were published before that time; how many."""

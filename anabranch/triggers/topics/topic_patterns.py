@@ -33,7 +33,7 @@ def problem_of_pattern(pattern: str) -> str | None:
 
 
 def fits(pattern: str, topic: str) -> bool:
-    """Does the pattern fit the topic? In time proportional to the product of their lengths."""
+    """Whether the pattern matches the topic. Takes time proportional to the product of their lengths."""
     segments = topic.split(".")
     reached = [True] + [False] * len(segments)
     """Which beginnings of the topic the pattern so far fits, by their number of segments."""
@@ -43,7 +43,7 @@ def fits(pattern: str, topic: str) -> bool:
 
 
 def heads_of(topic: str) -> Sequence[str]:
-    """The first segments that a pattern which fits this topic can have: what an index is asked for."""
+    """The possible first segments of patterns that match this topic, for an index lookup."""
     return (topic.split(".", 1)[0], ONE, ANY)
 
 

@@ -30,7 +30,7 @@ Index(
 )
 
 
-# `due_at`: when somebody else may finish it; NULL once it is finished. Kept for a day after that.
+# `due_at`: when another process may finish it; NULL once it is finished. Kept for a day after that.
 topic_messages = Table(
     "topic_messages",
     metadata,

@@ -1,8 +1,8 @@
 """TopicService: subscribe workflows to topics, publish messages.
 
-Called by the APIs and the command line. It knows the port of topics, the service
-of workflows and the publisher; no HTTP. Every verb takes the tenant; another tenant's subscriptions
-read as absent, and its messages reach nobody else's workflows. What an `actor` changes is on record.
+Called by the APIs and the command line. It knows the port of topics, the service of workflows and the publisher; no
+HTTP. Every method takes the tenant; other tenants' subscriptions read as absent, and messages only reach workflows of
+the same tenant. Changes by an `actor` are recorded in the audit trail.
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ def subscription_as_json(subscription: Subscription) -> dict[str, Any]:
 
 
 def message_as_json(message: Message) -> dict[str, Any]:
-    """The answer to who published: runs in the order of subscriptions, what cannot start, how many come later."""
+    """The answer to a publish: runs in the order of subscriptions, deliveries that cannot start, and how many runs
+    follow later."""
     return {
         "messageID": message.message_id,
         "runs": [each.instance_id for each in message.deliveries if each.instance_id is not None],

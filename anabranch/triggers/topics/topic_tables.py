@@ -61,7 +61,7 @@ class TopicTable:
         try:
             return await self._store.write(add)
         except DuplicateRefused:
-            return await self._store.write(add)  # somebody added the same since we looked: now it is found
+            return await self._store.write(add)  # the same one was added meanwhile
 
     async def list_subscriptions(self, *, tenant_id: str, pattern: str | None = None) -> Sequence[Subscription]:
         """Uses ux_topic_subscription."""

@@ -6,6 +6,7 @@ them passes them.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -26,11 +27,13 @@ class Region:
 
 def reach(starts: Iterable[str], edges: Sequence[Edge]) -> set[str]:
     """These nodes and all that they lead to."""
+    targets = defaultdict(set)
+    for source, _, target in edges:
+        targets[source].add(target)
     found = set(starts)
     todo = list(found)
     while todo:
-        name = todo.pop()
-        fresh = {target for source, _, target in edges if source == name} - found
+        fresh = targets[todo.pop()] - found
         found |= fresh
         todo.extend(fresh)
     return found
@@ -44,7 +47,8 @@ def dominates(node: str, other: str, start: str, edges: Sequence[Edge]) -> bool:
 def regions_of(home: Mapping[str, str], start: str, edges: Sequence[Edge], back: Sequence[Edge]) -> list[Region]:
     """The regions of a graph, inner ones first. `back`: the edges back to loop nodes."""
     inner = [e for e in edges if home[e[0]] == home[e[2]] and e not in back]
-    again = [e for e in inner if dominates(e[2], e[0], start, edges)]
+    # An edge that leads back is part of a cycle: most graphs have none, and dominance is slow to ask for.
+    again = [e for e in inner if e[0] in reach([e[2]], inner) and dominates(e[2], e[0], start, edges)]
     if not again:
         return []
     found = []

@@ -18,7 +18,7 @@ from tests.rest.conftest import Served
 HERE = Path(__file__).parent
 
 # Of each operation: enough to reach every branch of the readers, and the whole in a minute.
-EXAMPLES_PER_OPERATION = 8
+EXAMPLES_PER_OPERATION = 5
 SEED = 20261121
 
 

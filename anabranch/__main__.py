@@ -1,7 +1,7 @@
-"""`anabranch` and `python -m anabranch`: the way into the command line.
+"""`anabranch` and `python -m anabranch`: the entry point of the command line.
 
-What a command consists of takes some tenths of a second to import. Ctrl-C in that time ends the process as
-it ends any program; later it is the commands' own (see `anabranch.cli.entry`).
+Importing a command takes some tenths of a second. Ctrl-C during that time ends the process like any program; later the
+command handles it (see `anabranch.cli.entry`).
 """
 
 import signal

@@ -61,7 +61,7 @@ from anabranch.service import (
 from anabranch.settings import EMBEDDED_DATABASE_URL, Settings
 from anabranch.telemetry import CurrentAttempts, Feed, Meters, Names, SpanSink, TracedHandlers
 
-# What only APIs need: `anabranch run` leaves it out.
+# Only the APIs need these; `anabranch run` does not import them.
 if TYPE_CHECKING:
     from anabranch.audit import audit_log, audit_table
     from anabranch.drafts import draft_service as drafting
@@ -95,7 +95,7 @@ else:
     topic_service = deferred("anabranch.triggers.topics.topic_service")
     topic_tables = deferred("anabranch.triggers.topics.topic_tables")
 
-# The SDK of OpenTelemetry is an extra, and takes half a second to import: only for who exports spans.
+# The SDK of OpenTelemetry is an extra and takes half a second to import, so it is only imported to export spans.
 _OTLP = "anabranch.telemetry.otlp"
 
 # The collector walks every live object when its oldest generation is due. With thousands of runs
@@ -105,13 +105,13 @@ _OTLP = "anabranch.telemetry.otlp"
 COLLECTION_THRESHOLDS = (50_000, 20, 100)
 
 
-# A thread that has heard from the database must wait this long until the event loop's thread lets it
-# go on, several times for each commit. With the default of 5 ms the database stood idle meanwhile:
-# 1 ms gives a fifth more nodes a second on both databases; 0.3 ms gives no more.
+# The interpreter's switch interval: a thread with a database response waits this long for a busy event loop, several
+# times per commit. With the default of 5 ms the database was idle meanwhile; 1 ms gives a fifth more nodes a second on
+# both databases; 0.3 ms gives no more.
 SWITCH_INTERVAL_S = 0.001
 
 
-# 500 ms for the database to finish statements that nobody waits for; longer ones are abandoned.
+# 500 ms for the database to finish statements whose results are not needed; longer ones are abandoned.
 CLOSING_S = 0.5
 
 # 1 s for the last spans: what a collector does not take by then is lost.
@@ -137,7 +137,7 @@ class _Components:
 
 @dataclass(frozen=True, slots=True)
 class _Role:
-    """What a process does with runs."""
+    """The role of a process: whether it executes runs."""
 
     works: bool
     only: Sequence[str] | None = None
@@ -161,11 +161,11 @@ class App:
     async def open_runs(
         self, *, works: bool = True, only: Sequence[str] | None = None, console_stream: TextIO | None = None
     ) -> AsyncIterator[RunServices]:
-        """Open the engine and what starts and awaits runs: for a caller that offers no API.
+        """Open the engine and the services for starting and awaiting runs, without APIs. With `works` nodes are
+        executed here (an empty `only` adopts no runs at first); otherwise starts, signals and cancels are left to other
+        workers.
 
-        With `works` nodes are executed here (an empty `only` adopts no runs at first); otherwise starts,
-        signals and cancels are accepted for other workers. What user code says also goes to `console_stream`.
-        Raises StoreUnavailable, SchemaMismatch.
+        Console lines of user code also go to `console_stream`. Raises StoreUnavailable, SchemaMismatch.
         """
         grace = Grace.of_command()
         role = _Role(works=works, only=only, console_stream=console_stream)
@@ -394,7 +394,7 @@ class App:
 
     @asynccontextmanager
     async def _open_spans(self, grace: Grace) -> AsyncIterator[SpanSink | None]:
-        """Where spans go, if somebody wants them; what is left when all is over is exported. Raises SettingsError."""
+        """The exporter of spans, if configured; remaining spans are exported at the end. Raises SettingsError."""
         endpoint = self.settings.spans_endpoint
         if endpoint is None:
             yield None
@@ -512,9 +512,9 @@ class App:
         return SecretStore(SecretTable(store), self._box_finder(makes_key=makes_key))
 
     def _box_finder(self, *, makes_key: bool) -> Callable[[], SecretCipher | None]:
-        """Gives the box, and looks for the key again as long as there is none.
+        """A function that returns the cipher, and looks for the key again while there is none:
 
-        A worker may have started before somebody set the first secret, which made the key.
+        a worker may have started before the first secret was set, which created the key.
         """
         box = self._box(makes_key=makes_key)
 

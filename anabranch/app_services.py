@@ -1,7 +1,6 @@
 """RunServices and AppServices: the services that one process has open on one database.
 
-Created by `App`; nobody changes them. The first are all that `anabranch run` needs; the second are for APIs
-(REST, sockets).
+Created by `App`, immutable. RunServices are for `anabranch run`, AppServices for the APIs (REST, sockets).
 """
 
 from __future__ import annotations

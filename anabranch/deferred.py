@@ -24,7 +24,7 @@ from typing import Any
 
 
 def deferred(name: str) -> ModuleType:
-    """A stand-in for a module, which is imported when one of its attributes is first read."""
+    """A proxy for a module, which is imported when one of its attributes is first read."""
     return _Deferred(name)
 
 
@@ -40,7 +40,7 @@ def exported_from(package: str, homes: Mapping[str, str]) -> Callable[[str], Any
 
 
 class _Deferred(ModuleType):
-    """Python asks `__getattr__` for what the stand-in does not have itself: everything but its name."""
+    """`__getattr__` is called for everything that the proxy does not have itself."""
 
     def __getattr__(self, attribute: str) -> Any:
         return getattr(import_module(self.__name__), attribute)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 
 class AnabranchError(Exception):
-    """Something went wrong that a person can act on.
+    """Base of all errors that a person can act on.
 
     `code` is stable and public, `message` says what happened to which thing, `hint` says
     what to do next, `details` is data for programs (JSON values only).
@@ -194,7 +194,7 @@ class RunIsOpen(AnabranchError):
 
 
 class RunIsCompleted(AnabranchError):
-    """The run has ended well: there is nothing to try again."""
+    """The run has completed: there is nothing to retry."""
 
     code = "RUN_IS_COMPLETED"
     hint = "Start a new run with the same input: rerun."

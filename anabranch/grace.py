@@ -1,7 +1,7 @@
-"""The time in which a process stops: one countdown that every part of its end looks at.
+"""The grace of a stopping process: one countdown for all parts of the stop.
 
-Made by `app` and `process.life`, begun when the process is told to end. No part takes more than is left, so all parts
-together end within the grace.
+Created by `app` and `process.life`, started by the stop signal. No part takes longer than the remaining time, so all
+parts together end within the grace.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Grace:
         return cls(COMMAND_S, for_executions=False)
 
     def begin(self) -> None:
-        """The process was told to end; only the first call counts."""
+        """Start the countdown; only the first call counts."""
         if self._begun_at is None:
             self._begun_at = time.monotonic()
 

@@ -1,8 +1,8 @@
-"""The API for JSON from outside: files, command lines, request bodies.
+"""Parse JSON from files, command lines and request bodies. Called by the command line and the service with unchecked
+text.
 
-Called by the command line and the service with text that nobody has looked at yet. What comes out
-is plain JSON that the log can keep and that means what its author wrote: nothing silently rounded,
-overwritten or dropped. Sizes of single values (input, outputs) are judged later, by `Payload.of`.
+The result is plain JSON that can be stored and means what its author wrote: nothing is silently rounded, overwritten or
+dropped. `Payload.of` checks the sizes of single values (input, outputs) later.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def read_json_file(path: Path | str) -> Any:
 
 
 def read_workflow_file(path: Path | str) -> Any:
-    """The same, of a workflow's document: fields that nobody reads are kept as they are written."""
+    """The same for a workflow document; unknown fields keep their source text."""
     return parse_workflow(_content(Path(path)), what=str(path))
 
 
 def parse_workflow(text: str | bytes, what: str) -> Any:
-    """The document of a workflow in a JSON text, with the source text of fields that nobody reads.
+    """The document of a workflow in a JSON text, with the source text of unknown fields.
 
-    Raises as `parse_json` does.
+    Raises like `parse_json`.
     """
     document = parse_json(text, what=what)
     return source_texts.keep_source_texts(document, _decode(text, what))
@@ -88,7 +88,7 @@ def parse_json(text: str | bytes, what: str = "input") -> Any:
             details={"line": refusal.lineno, "column": refusal.colno},
         ) from None
     except RecursionError:
-        # The parser stops itself far above our own limit, whatever the text.
+        # The parser's own limit is far above ours.
         raise _too_deep(what, None) from None
     if marks.any or _PERHAPS_BAD_CHARACTER.search(decoded) or _is_too_deep(value):
         _refuse_first_problem(value, what)
@@ -104,7 +104,8 @@ class _Mark:
 
 
 class _Marks:
-    """The parser's hooks of one text. They do not know where they are: they leave marks, and a walk names the place."""
+    """The parser's hooks for one text. They do not know their position, so they leave marks; a later walk finds the
+    pointer."""
 
     def __init__(self) -> None:
         self.any = False
@@ -177,7 +178,7 @@ def _children(value: Any) -> Iterable[Any]:
 
 
 def _refuse_first_problem(root: Any, what: str) -> None:
-    """Raise for the first thing in document order that cannot be kept; return if there is none after all."""
+    """Raise for the first value in document order that cannot be stored; return if there is none."""
     stack: list[tuple[Any, str, int]] = [(root, "", 1)]
     while stack:
         value, pointer, depth = stack.pop()

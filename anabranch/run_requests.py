@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # 255 characters for idempotency and signal keys and names of events: fits every database's index.
 KEY_CHARACTERS_MAX = 255
 
-# Of the keys under which schedules and topics start runs: one that somebody else took would lose an occurrence.
+# The prefix of keys of schedules and topics: if a caller used such a key, an occurrence would be lost.
 RESERVED_PREFIXES = ("schedule:", "topic:")
 
 COMMAND_LINE = "cli"
@@ -36,13 +36,13 @@ class StartOptions:
     version: int | None = None
     """Of the workflow; None: the newest. The run stays on it."""
     idempotency_key: str | None = None
-    """A repeated key gives the first run that was started with it."""
+    """A repeated key returns the first run that was started with it."""
     retention_days: int | None = None
-    """How long it is kept once it has ended; None: as its workflow says. The operator's ceiling holds."""
+    """How many days it is kept after its end; None: the workflow's setting. Limited by the operator's maximum."""
     available_at: int | None = None
     """Not before then; None, or in the past: now."""
     deadline_at: int | None = None
-    """FAILED at that time; None: as its workflow says."""
+    """It fails at this time; None: the workflow's setting."""
     started_by: str | None = None
     """The id of the key that asks for it, or `cli`; shown with the run."""
     rerun_of: str | None = None
@@ -52,7 +52,7 @@ class StartOptions:
 START_NOW = StartOptions()
 
 SAME_INPUT: Any = object()
-"""The input of a re-run that none is given for: that of the run which it repeats."""
+"""Marks a re-run without a new input: it uses that of the repeated run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,15 +62,15 @@ class RetryOptions:
     reason: str | None = None
     """Kept in the log."""
     all_failed_steps: bool = False
-    """Of a coded run: try every failed step again, not only those that it failed with."""
+    """For a coded run: execute every failed step again, not only the causes of its failure."""
     new_keys: bool = False
-    """What is tried again gets another idempotency key, for services that replay stored errors."""
+    """Repeated nodes and steps get new idempotency keys, for services that return stored errors."""
     detach: bool = False
-    """Go on although the parent does not wait any more; it is told nothing."""
+    """Continue although the parent no longer waits; the parent does not get the result."""
     deadline_ms: int | None = None
     """The new deadline, counted from now; None: as long as the run had at first."""
     idempotency_key: str | None = None
-    """A repeated key gives the answer of the first retry with it."""
+    """A repeated key returns the answer of the first retry with it."""
     dry_run: bool = False
     """Say what would happen, and do nothing."""
 
@@ -80,10 +80,10 @@ RETRY = RetryOptions()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkOptions:
-    """Where a fork begins, and what it follows."""
+    """Options of a fork: its starting point, and the definition that it follows."""
 
     at_seq: int | None = None
-    """What had ended by this row of the log is reused; None: all that has ended."""
+    """Reuse what had ended by this row of the log; None: everything that has ended."""
     chosen: tuple[tuple[str, str | None], ...] = ()
     """Nodes that run again, each with a scope, or None for all of its activations."""
     redo_failed: bool = False
@@ -178,7 +178,7 @@ def check_key(text: object, what: str) -> None:
         raise InvalidRequest(f"{what} is text, not {text!r:.80}")
     if not 1 <= len(text) <= KEY_CHARACTERS_MAX:
         raise InvalidRequest(f"{what} has 1 to {KEY_CHARACTERS_MAX} characters, not {len(text)}")
-    # What a terminal sends that is no UTF-8 arrives here as lone surrogates.
+    # Bytes from a terminal that are not UTF-8 arrive here as lone surrogates.
     if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
         raise InvalidRequest(f"{what} is plain text: no NUL characters, no lone surrogates", hint="Write it as UTF-8.")
 
@@ -196,7 +196,7 @@ def check_start_key(key: object) -> None:
 
 
 def is_reserved(key: str) -> bool:
-    """Is it a key that only schedules and topics start runs with?"""
+    """Whether the key is reserved for schedules and topics."""
     return key.startswith(RESERVED_PREFIXES)
 
 

@@ -31,7 +31,7 @@ from anabranch.errors import SettingsError
 
 ENVIRONMENT_PREFIX = "ANABRANCH_"
 
-# The test suite is told where its servers are by names of its own; they are no settings of the product.
+# Variables of the test suite, which are not settings of the product.
 TEST_PREFIX = "ANABRANCH_TEST_"
 
 # 64 KB: a key or a URL is far shorter; a larger file is the wrong file.
@@ -43,7 +43,7 @@ OTLP_ENDPOINT_DEFAULT = "http://localhost:4318"
 """Where a collector on the same machine listens for OTLP over HTTP."""
 
 EMBEDDED_DATABASE_URL = "sqlite:///.anabranch/anabranch.db"
-"""What nobody chose: a file below the current directory, for a person at work."""
+"""The default: a file below the current directory, for local work."""
 
 
 def _duration(value: Any) -> int:
@@ -126,7 +126,7 @@ class Settings(BaseModel):
     """How long a worker keeps a run without a sign of life; 500 ms to 1 h. Recovery takes this + 5 s."""
 
     blocked_max_ms: Milliseconds = Field(default=60_000, ge=0, le=3_600_000)
-    """How long a worker keeps its runs while a handler blocks its event loop, before their leases lapse; a duration, 0
+    """How long a worker keeps its runs while a handler blocks its event loop, before their leases expire; a duration, 0
     (not at all) to 1 h."""
 
     concurrency: int = Field(default=64, ge=1, le=10_000)
@@ -139,8 +139,8 @@ class Settings(BaseModel):
     """PENDING runs after which a start that has to wait is refused with TOO_MANY_PENDING, 1 to 10,000,000."""
 
     held_max_per_tenant: int | None = Field(default=None, ge=1, le=1_000_000)
-    """Of these, runs of one tenant: so many runs of one never keep another's from being held. By default half of
-    `held_max`; with one tenant alone set it to the same."""
+    """Of these, runs of one tenant, so that one tenant cannot use all places. By default half of `held_max`; with a
+    single tenant set it to the same value."""
 
     pending_max_per_tenant: int | None = Field(default=None, ge=1, le=10_000_000)
     """PENDING runs of one tenant after which its further starts are refused with TOO_MANY_PENDING; by default half of
@@ -157,11 +157,12 @@ class Settings(BaseModel):
     """Crashes of a worker after which a run that was the only suspect there is SUSPENDED, 1 to 1,000."""
 
     on_error: Literal["fail", "suspend"] = "fail"
-    """What becomes of runs whose workflow function has failed for good, unless the workflow says it: `fail` or
-    `suspend`, until somebody resumes them."""
+    """What happens to runs whose workflow function has failed for good, unless the workflow sets it: `fail`, or
+    `suspend` until they are resumed."""
 
     grace_ms: Milliseconds = Field(default=30_000, ge=0, le=3_600_000)
-    """How long executions may go on after SIGTERM before they are cancelled and handed over; a duration, 0 to 1 h."""
+    """How long executions may continue after SIGTERM before they are cancelled and handed over; a duration, 0 to 1
+    h."""
 
     max_retention_days: int = Field(default=365, ge=1, le=3_650)
     """The longest time that an ended run may ask to be kept, 1 to 3,650 days."""
@@ -175,20 +176,20 @@ class Settings(BaseModel):
     """How often a worker looks for ended runs whose retention is over, to remove them; a duration, 1 s to 24 h."""
 
     audit_retention_days: int = Field(default=400, ge=1, le=36_500)
-    """How long rows of the audit trail are kept, 1 to 36,500 days: by default a year, and the weeks in which it is
-    looked at once it is over. What is removed is on record in the trail, which stays verifiable."""
+    """How long rows of the audit trail are kept, 1 to 36,500 days: by default a year, plus some weeks to review it. The
+    removal is recorded in the trail, which stays verifiable."""
 
     log_level: Annotated[Literal["debug", "info", "warning", "error", "critical"], BeforeValidator(_lower)] = "info"
-    """The least level of what handlers, steps and code nodes log or print that is kept with their runs and written to
-    standard error, a JSON object a line."""
+    """The lowest level of lines from handlers, steps and code nodes that is kept with their runs and written to
+    standard error, as one JSON object per line."""
 
     console_limit: Annotated[int, BeforeValidator(_size)] = Field(default=1_048_576, ge=65_536, le=1_073_741_824)
-    """How much of that is kept of one run, 64KB to 1GB; further lines are dropped, and the last one says so."""
+    """The console limit per run, 64KB to 1GB; further lines are dropped, and the last one says so."""
 
     console_limit_per_tenant: Annotated[int, BeforeValidator(_size)] = Field(
         default=268_435_456, ge=1_048_576, le=1_099_511_627_776
     )
-    """How much of that is kept of one tenant, 1MB to 1TB; the oldest lines make room at each sweep."""
+    """The console limit per tenant, 1MB to 1TB; each sweep removes the oldest lines above it."""
 
     console_retention_days: int = Field(default=7, ge=1, le=3_650)
     """How long it is kept, 1 to 3,650 days, and never longer than its run."""
@@ -197,14 +198,14 @@ class Settings(BaseModel):
     """Hosts, host:port or CIDRs, separated by commas, that nodes may reach although they are not public addresses."""
 
     sandbox_unsafe: bool = False
-    """Run code nodes even where their processes cannot be sealed (no seccomp): for code that you wrote yourself."""
+    """Run code nodes even if their processes cannot be sealed (no seccomp); only for code that you trust."""
     data_directories: Hosts = (".",)
     """Directories, separated by commas, below which data sources may be SQLite files; the current one by default."""
 
     secret_key: SecretStr | None = None
-    """32 bytes in base64 that encrypt stored secrets; needed once a secret is to be stored.
+    """32 bytes in base64 that encrypt stored secrets; required to store a secret.
 
-    Only for the embedded database one is made, and kept in `.anabranch/secret.key`."""
+    For the embedded database one is generated and kept in `.anabranch/secret.key`."""
 
     otlp_enabled: bool | None = None
     """Export spans of runs to a collector of OpenTelemetry; by default where `otlp_endpoint` is set. Also read from
@@ -215,8 +216,8 @@ class Settings(BaseModel):
     `OTLP_ENDPOINT`."""
 
     metrics_key: SecretStr | None = Field(default=None, min_length=8)
-    """The key that `/metrics` asks for, as `Authorization: Bearer KEY`; by default none. It is the operator's, no API
-    key: what is counted is of all tenants."""
+    """The key that `/metrics` requires, as `Authorization: Bearer KEY`; by default none. It is not an API key, because
+    metrics cover all tenants."""
 
     metrics_names: Literal["coded", "all"] | None = None
     """The names that `/metrics` shows: of `coded` workflows only, or of `all`, tenants' drawn ones too. By default all
@@ -237,11 +238,11 @@ class Settings(BaseModel):
 
     @classmethod
     def load(cls, *, environ: Mapping[str, str] | None = None, folder: Path | None = None, **flags: Any) -> Self:
-        """The settings in force: flag, else environment, else `.env`, else `anabranch.toml`, else default.
+        """Load the settings: flag, else environment, else `.env`, else `anabranch.toml`, else default.
 
-        The two files are looked for in `folder` (default: the current one); a flag that is None
-        was not given. Raises SettingsError for an unknown name, naming the nearest known one,
-        for a value out of bounds and for a file that cannot be read.
+        The two files are searched in `folder` (default: the current one); a flag that is None was not given. Raises
+        SettingsError for an unknown name, with the most similar known one, for a value out of bounds and for an
+        unreadable file.
         """
         return cls.load_with_sources(environ=environ, folder=folder, **flags)[0]
 
@@ -266,7 +267,7 @@ class Settings(BaseModel):
 
     @property
     def held_per_tenant_max(self) -> int:
-        """Runs of one tenant that one worker holds at once."""
+        """How many runs of one tenant a worker may own at once."""
         return _share(self.held_max, self.held_max_per_tenant)
 
     @property
@@ -304,7 +305,7 @@ class Settings(BaseModel):
 
 
 def _share(limit: int, chosen: int | None) -> int:
-    """What one tenant may have of a limit for all: half, rounded up, unless something else was chosen."""
+    """The share of one tenant in a global limit: half, rounded up, unless set."""
     return (limit + 1) // 2 if chosen is None else min(chosen, limit)
 
 
@@ -317,7 +318,7 @@ def environment_name(field: str) -> str:
 def sentences() -> Mapping[str, str]:
     """The sentence under each field; none where there is no source to read.
 
-    Read when somebody wants one: for pydantic to do it with every command took as long as all the rest of this file.
+    Read on demand: letting pydantic do it for every command took as long as the rest of this file.
     """
     try:
         (definition,) = ast.parse(inspect.getsource(Settings)).body
@@ -333,7 +334,7 @@ def sentences() -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """A value that somebody chose for a field, and where."""
+    """A chosen value of a field, and its source."""
 
     field: str
     value: Any
@@ -347,7 +348,7 @@ def _setting_name(field: str) -> str:
 _FIELDS = {_setting_name(field): field for field in Settings.model_fields}
 _SECRETS = frozenset({"database_url", "secret_key", "api_key", "token", "metrics_key"})
 _VARIABLES = {ENVIRONMENT_PREFIX + name.upper(): field for name, field in _FIELDS.items()}
-# What other programs are told by the same name; ours comes first.
+# Variables that other programs share; ours take precedence.
 _SHARED_VARIABLES = {field.upper(): field for field in ("otlp_enabled", "otlp_endpoint")}
 _FILE_VARIABLES = {f"{environment_name(field)}_FILE": field for field in _SECRETS}
 
@@ -361,7 +362,7 @@ def _from_flags(flags: Mapping[str, Any]) -> Iterable[_Choice]:
 
 
 def _from_variables(variables: Mapping[str, str | None], path: Path | None) -> Iterable[_Choice]:
-    """What the environment says, or the `.env` file at `path`."""
+    """The settings from the environment, or from the `.env` file at `path`."""
     place = "the environment" if path is None else path.name
 
     def source(name: str) -> SettingSource:
@@ -375,7 +376,7 @@ def _from_variables(variables: Mapping[str, str | None], path: Path | None) -> I
     for name, value in ours.items():
         if name not in _VARIABLES and name not in _FILE_VARIABLES:
             raise _unknown(f"{name} in {place}", name, [*_VARIABLES, *_FILE_VARIABLES])
-        if not value:  # an empty variable is how container files say "not set"
+        if not value:  # container files use an empty variable for "not set"
             continue
         if name in _VARIABLES:
             yield _Choice(_VARIABLES[name], value, source(name))

@@ -1,7 +1,4 @@
-"""The worker: a process, or a part of one, that runs coded workflows and whatever else is to be run.
-
-Embeds the application with its engine, as `anabranch worker` does.
-"""
+"""`Worker`: embeds a worker in a program, for coded and drawn workflows, like `anabranch worker`."""
 
 from __future__ import annotations
 
@@ -20,9 +17,9 @@ from anabranch.settings import Settings
 class Worker:
     """Runs workflows of one database while it is open.
 
-    `async with Worker(url, workflows=[onboard], concurrency=64):` `workflows` are the coded ones that it
-    runs, all that imported modules have declared unless given; it runs drawn ones too. `concurrency`
-    is how many functions and nodes it executes at once. Further settings by their names, such as `lease="30s"`.
+    `async with Worker(url, workflows=[onboard], concurrency=64):` `workflows` are the coded workflows that it runs
+    (default: all that imported modules declare); it also runs drawn ones. `concurrency` limits the functions and nodes
+    that it executes at once. Other settings are given by name, such as `lease="30s"`.
     """
 
     def __init__(
@@ -36,9 +33,8 @@ class Worker:
         """What the process has open, while it is open."""
 
     async def __aenter__(self) -> Self:
-        """Return when it works: the database is open, and what it can run is registered there.
-
-        Raises StoreUnavailable, SchemaMismatch, SettingsError.
+        """Start the worker; returns when the database is open and the workflows are registered. Raises
+        StoreUnavailable, SchemaMismatch, SettingsError.
         """
         settings = Settings.load(database_url=self._url, **self._chosen)
         opening = build(settings).open_services(works=True, code=self._code, grace=Grace(settings.grace_ms / 1000))

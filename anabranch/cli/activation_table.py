@@ -50,7 +50,7 @@ class _Group:
 
 
 class ActivationTable:
-    """What is told of the activations of one run; they come page by page, and are not kept."""
+    """A table of the activations of one run, filled page by page."""
 
     def __init__(self) -> None:
         """Of no activations yet."""
@@ -111,7 +111,7 @@ def _row(group: _Group) -> list[Any]:
 
 
 def wait_text(wait: Mapping[str, Any] | None) -> str | None:
-    """What an activation waits for, and until when."""
+    """The text for what an activation waits for, and until when."""
     if wait is None:
         return None
     what = {

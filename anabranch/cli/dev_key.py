@@ -1,4 +1,4 @@
-"""The API key of `anabranch dev`: the same at each start, so that open pages and saved addresses go on working."""
+"""The API key of `anabranch dev`: the same at each start, so that open pages and saved addresses keep working."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEV_KEY_FILE = Path(".anabranch/dev.key")
 
 
 def find_dev_key() -> str:
-    """The key of the current folder; the first time it is made. Raises SettingsError."""
+    """The key of the current folder, created on first use. Raises SettingsError."""
     if not DEV_KEY_FILE.exists():
         key_files.make_key_file(DEV_KEY_FILE, access.new_key(), hint="Set ANABRANCH_API_KEY.")
     key = key_files.read_key_file(DEV_KEY_FILE)

@@ -62,7 +62,7 @@ EXIT_INTERRUPTED = 128 + signal.SIGINT
 # They print a document without being asked to.
 _EXPORTS, _DESCRIPTIONS = (("workflows", "export"), ("runs", "export")), (("openapi",), ("schema",))
 
-# What was typed or written down has to change before the command can succeed.
+# Errors for which the command line or a file has to be changed.
 _USAGE_ERRORS = (
     AddressUnusable,
     BadJson,
@@ -95,7 +95,7 @@ application = TyperGroup(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-# Every command, and where it is: a family of commands is a `typer.Typer`, a command alone a function.
+# Every command and its place: a `typer.Typer` for a family of commands, a function for a single one.
 application.commands = CommandsOnDemand(
     {
         "dev": "anabranch.cli.commands.serve_command:dev",
@@ -181,12 +181,12 @@ def _fault(fault: Exception) -> AnabranchError:
     )
 
 
-# What handlers, steps and workflow functions log.
+# The logger of handlers, steps and workflow functions.
 USER_LOGGER = "anabranch.handlers"
 
 
 class _OneLine(logging.Handler):
-    """Logs warnings as single lines, on whatever standard error is at the time (a live display replaces it)."""
+    """Logs warnings as single lines to the current standard error, which a live display replaces."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.name == USER_LOGGER:

@@ -1,4 +1,4 @@
-"""Entries of a run's log as plain lines. Called by whatever follows a run without drawing: `runs watch`, pipes, CI."""
+"""Entries of a run's log as plain lines. Used to follow a run without a live display: `runs watch`, pipes, CI."""
 
 from __future__ import annotations
 
@@ -23,6 +23,6 @@ def event_line(entry: Mapping[str, Any]) -> str | None:
 
 
 def shown_name(node_id: str, scope: str) -> str:
-    """`review  each[3]` for a node in an iteration, `fetch#2` for a step that was asked for again."""
+    """`review  each[3]` for a node in an iteration, `fetch#2` for the second call of a step."""
     between = "" if not scope or scope.startswith(STEP_SCOPES) else "  "
     return shown(f"{node_id}{between}{scope}")

@@ -47,7 +47,7 @@ async def history_of(gateway: Gateway, instance_id: str) -> RecordedHistory:
 
 
 async def run_ids(gateway: Gateway, wanted: RunFilter, *, limit: int | None = None) -> AsyncIterator[str]:
-    """The ids of these runs, newest first, at most so many."""
+    """The ids of these runs, newest first, at most `limit`."""
     cursor, left = None, limit
     while left is None or left > 0:
         size = PAGE_RUNS if left is None else min(PAGE_RUNS, left)
@@ -79,7 +79,7 @@ async def histories_in(files: Sequence[Path]) -> AsyncIterator[RecordedHistory]:
 
 
 def write_document(folder: Path, instance_id: str, document: dict[str, Any]) -> Path:
-    """Write one run into a file of the folder, which is made if need be. Raises InvalidRequest."""
+    """Write one run to a file in the folder, which is created if needed. Raises InvalidRequest."""
     file = folder / f"{instance_id}.json"
     try:
         folder.mkdir(parents=True, exist_ok=True)

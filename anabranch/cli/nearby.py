@@ -23,7 +23,7 @@ HOW_TO_MAKE = "`anabranch run FILE`, `dev` or `migrate` makes one."
 
 
 def hint_for(url: str) -> str:
-    """What to do about a database that is not there."""
+    """A hint for a missing database."""
     if not url.startswith(SQLITE_SCHEME):
         return f"Check the name of the database in the URL. {HOW_TO_MAKE}"
     found = databases_near(Path(url.removeprefix(SQLITE_SCHEME)))

@@ -1,7 +1,7 @@
 """Lazy commands: the module of a command is imported when the command is used.
 
-Called by `entry` alone. So a command costs what it needs itself, and `--help` what all of them need while
-they are imported: their modules defer what is heavy (`anabranch.deferred`).
+Used by `entry` only. So a command imports only what it needs, and `--help` imports all command modules, which defer
+heavy libraries (`anabranch.deferred`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typer.main import get_command
 
 
 class CommandsOnDemand(UserDict[str, Any]):
-    """Name → command, made of name → `module:attribute`; each command is loaded once."""
+    """A mapping name → command, from name → `module:attribute`; each command is loaded once."""
 
     def __getitem__(self, name: str) -> Any:
         found = super().__getitem__(name)

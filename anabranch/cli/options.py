@@ -61,7 +61,7 @@ WorkflowName = Annotated[str, typer.Argument(metavar="WORKFLOW", help="Name or i
 
 DEFAULT_TENANT = "default"
 
-# Who did it, in the audit trail: anyone who can run commands on the database.
+# The actor in the audit trail for commands on the database.
 CLI_ACTOR = COMMAND_LINE
 
 

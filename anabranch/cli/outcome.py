@@ -1,4 +1,4 @@
-"""How a run ended, as `run` and `runs watch` say it: on the screen, as JSON, as an exit code."""
+"""The end of a run, for `run` and `runs watch`: as text, JSON and exit code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXIT_NOT_COMPLETED = 1
 
 @dataclass(frozen=True, slots=True)
 class CommandOutcome:
-    """What is worth telling of a run that has ended."""
+    """The shown fields of an ended run."""
 
     instance_id: str
     status: Status

@@ -1,8 +1,7 @@
 """Output of the commands: JSON for programs, lines and tables for people.
 
-Answers go to standard output, everything about them (errors, hints, warnings) to standard error;
-with `--json` standard output holds exactly one JSON document, the error object included, whatever the code
-of users prints meanwhile (`answers_apart`).
+Results go to standard output; errors, hints and warnings go to standard error. With `--json`, standard output has
+exactly one JSON document, which may be the error object, whatever user code prints (`answers_apart`).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import orjson
 
 from anabranch.errors import AnabranchError, InvalidRequest
 
-# Control characters would let somebody's text move the reader's cursor; tab and newline are harmless.
+# Control characters in data could move the terminal's cursor; tab and newline are harmless.
 _CONTROL = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
 
 
@@ -33,9 +32,9 @@ _apart: TextIO | None = None
 def answers_apart() -> Iterator[None]:
     """Within this context only results go to standard output; everything else that is printed goes to standard error.
 
-    That is code of users (handlers, steps, modules that `--import` names), libraries that write to the descriptor,
-    and programs that they start. The descriptor stays redirected afterwards: what a C library has buffered comes out
-    when the process ends. So this is for a process that gives one command and ends.
+    This covers user code (handlers, steps, modules of `--import`), libraries that write to the descriptor, and programs
+    that they start. The descriptor stays redirected afterwards: what a C library has buffered comes out when the
+    process ends. So this is for a process that gives one command and ends.
     """
     global _apart
     before = sys.stdout

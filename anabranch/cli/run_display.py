@@ -43,7 +43,7 @@ _STYLES = {
 
 
 class RunDisplay:
-    """Shows one run: the first whose events are committed here, or the one it was given."""
+    """Shows one run: the given one, or the first whose events are committed here."""
 
     def __init__(self, *, stderr: bool, instance_id: str | None = None, place: Sequence[str] = ()) -> None:
         """`place` are the flags with which a command finds the run."""
@@ -69,7 +69,7 @@ class RunDisplay:
             self._tell_how_to_go_on([change for change in changes if change is not None])
 
     def on_screen(self) -> AbstractContextManager[object]:
-        """While this is entered the table is on the screen; on what cannot draw one there is none."""
+        """A context in which the table is shown, if the terminal can draw it."""
         if not self._is_drawn:
             return nullcontext()
         # Drawn by `keep_drawing`, in the thread that takes events in: a table that changes
@@ -114,7 +114,7 @@ class RunDisplay:
                     self._say(f"{shown_name(*change.place)} waits for {said}: {how}")
 
     def _say(self, text: str) -> None:
-        """A line of its own, above the table where there is one; never wrapped, so that it can be copied."""
+        """Print a line above the table, never wrapped, so that it can be copied."""
         self._console.print(shown(text), markup=False, highlight=False, soft_wrap=True)
 
     def _table(self) -> Table:

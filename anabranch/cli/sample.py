@@ -53,7 +53,7 @@ SAMPLE: dict[str, Any] = {
         {"id": "e4", "upstreamNodeID": "pause", "downstreamNodeID": "greeted"},
         {"id": "e5", "upstreamNodeID": "known", "downstreamNodeID": "unnamed", "sourceHandle": "else"},
     ],
-    # What a form offers to start it with.
+    # The example input that a form offers.
     "workflowOptions": {
         "inputSchema": {
             "type": "object",

@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class CommandSession:
-    """What a command knows about its surroundings."""
+    """The environment of a command: settings, application, tenant."""
 
     settings: Settings
     tenant: str
@@ -63,10 +63,10 @@ class CommandSession:
 def open_session(
     at: DatabaseOptions, *, creates: bool = False, imports: Sequence[str] | None = None, **settings_given: Any
 ) -> CommandSession:
-    """Read the settings (those that are given win), import the code of users, and wait for the database.
+    """Read the settings (given ones take precedence), import user code, and wait for the database.
 
-    A database that does not exist is only made with `creates`: for commands that begin something. Raises
-    SettingsError, InvalidRequest, DatabaseMissing, StoreUnavailable, SchemaMismatch.
+    A missing database is only created with `creates`. Raises SettingsError, InvalidRequest, DatabaseMissing,
+    StoreUnavailable, SchemaMismatch.
     """
     if not 1 <= len(at.tenant) <= TENANT_CHARACTERS_MAX or not at.tenant.isprintable():
         raise InvalidRequest(f"--tenant has 1 to {TENANT_CHARACTERS_MAX} printable characters")

@@ -73,10 +73,10 @@ class TargetOptions:
 
 
 def open_target(at: TargetOptions, *, creates: bool = False, imports: Sequence[str] | None = None) -> Target:
-    """The server that is named, on the command line or by the settings, or else the database.
+    """Open the server named on the command line or in the settings, or else the database:
 
-    A database is waited for, made only with `creates`, and what `imports` name is imported. Raises SettingsError,
-    InvalidRequest, and for a database DatabaseMissing, StoreUnavailable and SchemaMismatch.
+    waits for it, creates it only with `creates`, and imports `imports`. Raises SettingsError, InvalidRequest, and for a
+    database DatabaseMissing, StoreUnavailable and SchemaMismatch.
     """
     server = _server(at, imports=imports)
     if server is not None:

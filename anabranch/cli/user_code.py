@@ -55,7 +55,7 @@ def _look_in(folder: Path) -> None:
 
 
 def _import_file(path: Path) -> None:
-    # A file may have the name of a module of Python, which everybody else must go on finding.
+    # A file may have the name of a standard module, which other code must still find.
     name = f"user_{path.stem}" if path.stem in sys.stdlib_module_names else path.stem
     if _is_imported(sys.modules.get(name), path):
         return  # a neighbour has imported it: a second copy would declare everything twice
@@ -89,7 +89,7 @@ def _refusal(name: str, failure: BaseException, *, is_file: bool) -> InvalidRequ
 
 
 def _place(failure: BaseException) -> str:
-    """The innermost line of the author's own code that led to it; of an installed package if there is none."""
+    """The innermost line of the author's code in the traceback, or else of an installed package."""
     if isinstance(failure, SyntaxError) and failure.filename is not None:
         return f"{failure.filename}, line {failure.lineno}: "
     frames = [

@@ -1,6 +1,6 @@
 """`anabranch version`, without loading the parser, because scripts call it often.
 
-Called by `__main__` where nothing else is asked for, and by the command.
+Called by `__main__` if the version is all that is requested, and by the command.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ASKED = (["version"], ["version", "--json"])
 
 
 def is_all_that_is_asked(arguments: Sequence[str]) -> bool:
-    """Is this a request for the version that needs no parser?"""
+    """Whether the arguments request only the version, so that no parser is needed."""
     return list(arguments) in _ASKED
 
 

@@ -33,10 +33,10 @@ from anabranch.errors import (
 # 5 s for a connection: a server that is up takes it in milliseconds.
 CONNECT_PATIENCE_S = 5.0
 
-# 60 s for an answer: a start or a cancel waits for the database, which is given 30 s to come back.
+# 60 s for a response: a start or a cancel may wait up to 30 s for the database.
 ANSWER_PATIENCE_S = 60.0
 
-# 5 tries within some 3 s: a server that is started anew is back by then; callers that wait longer try again.
+# 5 attempts within some 3 s: a restarted server is back by then; callers that can wait longer retry themselves.
 TRIES_MAX = 5
 FIRST_PAUSE_S = 0.2
 
@@ -71,7 +71,7 @@ NO_BODY: Final = _NoBody()
 
 @dataclass(frozen=True, slots=True)
 class ServerRequest:
-    """What is asked. `repeatable`: to do it twice is to do it once, so it is sent again where no answer came."""
+    """A request. `repeatable`: idempotent, so it is sent again if there was no response."""
 
     method: str
     path: Sequence[str]
@@ -90,10 +90,10 @@ class ServerResponse:
     status: int
     body: Any
     text: bytes = b"null"
-    """What `body` was parsed from."""
+    """The text that `body` was parsed from."""
 
     def workflow(self) -> dict[str, Any]:
-        """The workflow that it holds, with fields that nobody reads as they are written. Raises as `document` does."""
+        """The workflow in the response, with the source text of unknown fields. Raises like `document`."""
         kept: dict[str, Any] = keep_source_texts(self.document(), self.text)
         return kept
 
@@ -106,7 +106,7 @@ class ServerResponse:
 
 @dataclass(frozen=True, slots=True)
 class _Setback:
-    """No answer, or one that asks to come back: what to raise if there is no further try, and when to try."""
+    """No response, or one that asks for a retry: the error if there is no further attempt, and the wait."""
 
     error: AnabranchError
     retry_after_s: float = 0.0
@@ -146,7 +146,7 @@ class Caller:
             tries_left -= 1
             if not tries_left:
                 raise outcome.error
-            # Drawn, so that many who lost one server do not come back in the same moment.
+            # Random, so that many clients of a lost server do not return at the same moment.
             await asyncio.sleep(max(random.uniform(pause_s / 2, pause_s), outcome.retry_after_s))  # noqa: S311
             pause_s *= 2
 
@@ -221,7 +221,7 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
 
 
 def _segment(text: str) -> str:
-    """A part of a path, quoted; dots too where they would mean another place. What is no UTF-8 text keeps a mark."""
+    """A quoted path segment; `.` and `..` are quoted, too. Text that is not UTF-8 stays recognizable."""
     quoted = quote(text, safe="", errors="replace")
     return quoted.replace(".", "%2E") if text in (".", "..") else quoted
 

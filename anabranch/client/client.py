@@ -1,6 +1,6 @@
 """`Client`: start, signal and watch runs, from a program that executes none of them.
 
-Importing it does not load the engine; what a database needs is imported when one is opened.
+Importing it does not load the engine, which is imported when a database is opened.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _DATABASES, _SERVERS = ("sqlite", "postgresql"), ("http", "https")
 
 
 class RunHandle:
-    """One run, for its caller, or anyone who knows its id."""
+    """A handle on one run."""
 
     def __init__(self, client: Client, run_id: str) -> None:
         self._client = client
@@ -51,9 +51,9 @@ class RunHandle:
         return await self._client.get(self.run_id)
 
     async def result(self, *, timeout: float | None = None) -> Any:  # noqa: ASYNC109 -- as the contract has it
-        """The run's output, once it is there. `timeout` in seconds; with 0 it is looked at once.
+        """Wait for the run's output. `timeout` in seconds; 0 checks once.
 
-        Raises RunFailed, RunCancelled, NotFound, InvalidRequest, TimeoutError (the run goes on).
+        Raises RunFailed, RunCancelled, NotFound, InvalidRequest, TimeoutError (the run continues).
         """
         return await self._client.result(self.run_id, timeout=timeout)
 
@@ -69,18 +69,18 @@ class RunHandle:
         await self._client.cancel(self.run_id, reason=reason)
 
     async def pause(self, *, children: bool = True) -> None:
-        """Return once it is SUSPENDED, with the runs that it awaits; what is under way is let end.
+        """Suspend the run and the runs that it awaits; executions under way end.
 
-        Raises NotFound, RunIsTerminal.
+        Returns once it is SUSPENDED. Raises NotFound, RunIsTerminal.
         """
         await self._client.pause(self.run_id, children=children)
 
     async def resume(self, *, children: bool = True) -> None:
-        """Let a SUSPENDED run go on, with the paused ones that it awaits. Raises NotFound, RunIsTerminal."""
+        """Resume a SUSPENDED run, and the paused runs that it awaits. Raises NotFound, RunIsTerminal."""
         await self._client.resume(self.run_id, children=children)
 
     async def retry(self, **how: Unpack[RetryArguments]) -> dict[str, Any]:
-        """Let a FAILED or CANCELLED run go on where it was, and a SUSPENDED one; see `Client.retry`."""
+        """Continue a FAILED or CANCELLED run where it ended, or resume a SUSPENDED one; see `Client.retry`."""
         return await self._client.retry(self.run_id, **how)
 
 
@@ -118,7 +118,7 @@ class Client:
     async def __aexit__(
         self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it; runs go on."""
+        """Close the client; runs continue."""
         self._gateway = None
         await self._opened.aclose()
 
@@ -135,9 +135,9 @@ class Client:
     ) -> RunHandle:
         """Start a run of a workflow, drawn or coded; it is durable when this returns.
 
-        A repeated `idempotency_key` gives the first run. Times are aware datetimes; `version` is
-        the active one unless given, and pinned. `retention_days` beyond the operator's ceiling become
-        that. Raises NotFound, InvalidInput, InvalidRequest, TooManyPending.
+        A repeated `idempotency_key` returns the first run. Times are aware datetimes; `version` defaults to the active
+        one and stays fixed. `retention_days` is limited to the operator's maximum. Raises NotFound, InvalidInput,
+        InvalidRequest, TooManyPending.
         """
         check_start(version=version, retention_days=retention_days)
         if idempotency_key is not None:
@@ -231,11 +231,11 @@ class Client:
         await self._open_gateway.pause_run(run_id, children=children)
 
     async def resume(self, run_id: str, *, children: bool = True) -> None:
-        """Let a suspended run go on; see `RunHandle.resume`."""
+        """Resume a suspended run; see `RunHandle.resume`."""
         await self._open_gateway.resume_run(run_id, children=children)
 
     async def activate(self, workflow: str, version: int) -> dict[str, Any]:
-        """Let starts that name no version take this one: `{workflowID, name, activeVersion}`; open runs keep theirs.
+        """Make this the version for starts that name none: `{workflowID, name, activeVersion}`; open runs keep theirs.
 
         Raises NotFound; WorkflowIsCoded for a coded workflow, whose workers say which version is active.
         """
@@ -243,14 +243,14 @@ class Client:
         return await self._open_gateway.activate_workflow(workflow, version)
 
     async def pause_workflow(self, workflow: str) -> dict[str, Any]:
-        """Let all runs of a workflow stand still until it is resumed: `{workflowID, name, paused}`. Raises NotFound.
+        """Pause all runs of a workflow until it is resumed: `{workflowID, name, paused}`. Raises NotFound.
 
-        What is under way is let end; starts stay PENDING. Runs keep their status and show `pausedBy`.
+        Executions under way end; starts stay PENDING. Runs keep their status and show `pausedBy`.
         """
         return await self._open_gateway.pause_workflow(workflow)
 
     async def resume_workflow(self, workflow: str) -> dict[str, Any]:
-        """Let the runs of a paused workflow go on: `{workflowID, name, paused}`. Raises NotFound."""
+        """Resume the runs of a paused workflow: `{workflowID, name, paused}`. Raises NotFound."""
         return await self._open_gateway.resume_workflow(workflow)
 
     async def pause_tenant(self) -> dict[str, Any]:
@@ -258,14 +258,14 @@ class Client:
         return await self._open_gateway.pause_tenant()
 
     async def resume_tenant(self) -> dict[str, Any]:
-        """Let them go on, but for those of workflows that are paused themselves: `{paused}`."""
+        """Resume the runs of the tenant, except those of paused workflows: `{paused}`."""
         return await self._open_gateway.resume_tenant()
 
     async def retry(self, run_id: str, **how: Unpack[RetryArguments]) -> dict[str, Any]:
-        """Let a FAILED or CANCELLED run go on where it was, with what it failed with tried again.
+        """Continue a FAILED or CANCELLED run where it ended, and execute what it failed with again.
 
-        What has completed is not repeated. Returns `{instanceID, status, generation, redo, children, deadlineAt,
-        warnings, dryRun}`. Raises NotFound, RunIsCompleted, RunIsOpen, RetryWouldRepeat, ParentHasMovedOn,
+        Completed nodes and steps are not repeated. Returns `{instanceID, status, generation, redo, children,
+        deadlineAt, warnings, dryRun}`. Raises NotFound, RunIsCompleted, RunIsOpen, RetryWouldRepeat, ParentHasMovedOn,
         RetryRefused.
         """
         return await self._open_gateway.retry_run(run_id, retry_options(how))
@@ -289,11 +289,11 @@ class Client:
         dry_run: bool = False,
         key: str | None = None,
     ) -> str:
-        """Do the same to all runs that meet a filter: `retry`, `cancel`, `rerun`, `resume` or `signal`.
+        """Perform an action on all runs that match a filter: `retry`, `cancel`, `rerun`, `resume` or `signal`.
 
-        `filter` and `options` are those of `POST /v1/runs/bulk`. Returns the id of the bulk run, which a worker does:
-        `cancel` stops it after its page, `bulk_progress` tells how far it is. A repeated `key` gives the first.
-        Raises InvalidRequest, NotFound.
+        `filter` and `options` are those of `POST /v1/runs/bulk`. Returns the id of the bulk run, which a worker
+        executes: `cancel` stops it after the current page, `bulk_progress` returns its progress. A repeated `key`
+        returns the first bulk run. Raises InvalidRequest, NotFound.
         """
         request = {"action": action, "filter": dict(filter), "options": dict(options or {}), "dryRun": dry_run}
         return str((await self._open_gateway.start_bulk(request, key=key))["bulkID"])

@@ -14,7 +14,7 @@ from anabranch.run_requests import RETRY, SAME_INPUT, START_NOW, RetryOptions, S
 if TYPE_CHECKING:
     from anabranch.engine.rules.run_filter import RunFilter
 
-# 100 runs a page of a list, as a server gives them.
+# 100 runs per page of a list, the maximum of a server.
 PAGE_RUNS_MAX = 100
 
 
@@ -46,13 +46,13 @@ class Gateway(Protocol):
         """Let its runs go on: `{workflowID, name, paused}`. Raises NotFound."""
 
     async def pause_tenant(self) -> dict[str, Any]:
-        """Let all runs of the tenant stand still: `{paused}`."""
+        """Pause all runs of the tenant: `{paused}`."""
 
     async def resume_tenant(self) -> dict[str, Any]:
-        """Let them go on: `{paused}`."""
+        """Resume all runs of the tenant: `{paused}`."""
 
     async def validate(self, document: Any) -> dict[str, Any]:
-        """What the validator says of a workflow; nothing is saved."""
+        """Validate a workflow; nothing is saved."""
 
     async def start_run(self, workflow: str, input_: Any, options: StartOptions = START_NOW) -> StartedRun:
         """Start a run; it is durable when this returns.
@@ -77,12 +77,11 @@ class Gateway(Protocol):
     async def wait_for_end(self, instance_id: str, *, timeout_s: float | None = None) -> dict[str, Any]:
         """Its status, output, error and, if it was cancelled, `note`, once it has ended.
 
-        Raises NotFound, and TimeoutError after `timeout_s` seconds; the run goes on. It is looked at once at least,
-        however long the first answer takes.
+        Raises NotFound, and TimeoutError after `timeout_s` seconds; the run goes on. Checks at least once.
         """
 
     async def explain_run(self, instance_id: str, node_id: str | None = None, *, scope: str = "") -> dict[str, Any]:
-        """Why a run, or one of its nodes in a scope, is where it is: as `…/why`. Raises NotFound, RunTooLarge."""
+        """Explain the state of a run, or of one of its nodes in a scope, like `…/why`. Raises NotFound, RunTooLarge."""
 
     async def get_log(self, instance_id: str, *, after_seq: int = 0) -> list[dict[str, Any]]:
         """All events after `after_seq`, in log order. Raises NotFound."""
@@ -106,7 +105,7 @@ class Gateway(Protocol):
         """Return once it is not SUSPENDED any more; its status then. Raises NotFound, RunIsTerminal."""
 
     async def retry_run(self, instance_id: str, options: RetryOptions = RETRY) -> dict[str, Any]:
-        """Let an ended run go on where it was: `{instanceID, status, generation, redo, children, …}`.
+        """Continue a failed or cancelled run where it ended: `{instanceID, status, generation, redo, children, …}`.
 
         Raises NotFound, RunIsCompleted, RunIsOpen, RetryWouldRepeat, ParentHasMovedOn, RetryRefused.
         """
@@ -115,7 +114,7 @@ class Gateway(Protocol):
         """Start a run with the outcomes of this one, or answer with the plan; `request` is the body of `…/fork`."""
 
     async def start_bulk(self, request: Mapping[str, Any], *, key: str | None = None) -> dict[str, Any]:
-        """Do the same to many runs: `{bulkID, status}`. `request` is the body of `POST /v1/runs/bulk`."""
+        """Start a bulk run: `{bulkID, status}`. `request` is the body of `POST /v1/runs/bulk`."""
 
     async def get_bulk(self, bulk_id: str) -> dict[str, Any]:
         """How far a bulk run is. Raises NotFound."""

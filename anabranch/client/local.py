@@ -33,10 +33,10 @@ _US = "a client of the database"
 
 
 class LocalGateway:
-    """The workflows and runs of one tenant, in the database that the services stand on."""
+    """The workflows and runs of one tenant, in the database of the services."""
 
     def __init__(self, services: AppServices, tenant_id: str, *, actor: str | None = None) -> None:
-        """`actor` is who saves and deletes, for the audit trail."""
+        """`actor` is the author of changes in the audit trail."""
         self._service = services.workflows
         self._waits = services.waits
         self._bulk = services.bulk
@@ -81,27 +81,27 @@ class LocalGateway:
         return {"workflowID": active.workflow_id, "name": active.name, "activeVersion": active.active_version}
 
     async def pause_workflow(self, workflow: str) -> dict[str, Any]:
-        """Let its runs stand still: `{workflowID, name, paused}`. Raises NotFound."""
+        """Pause its runs: `{workflowID, name, paused}`. Raises NotFound."""
         found = await self._service.pause_workflow(workflow, tenant_id=self._tenant_id, by=self._by, actor=self._actor)
         return workflow_pause(*found)
 
     async def resume_workflow(self, workflow: str) -> dict[str, Any]:
-        """Let its runs go on: `{workflowID, name, paused}`. Raises NotFound."""
+        """Resume its runs: `{workflowID, name, paused}`. Raises NotFound."""
         found = await self._service.resume_workflow(workflow, tenant_id=self._tenant_id, actor=self._actor)
         return workflow_pause(found, None)
 
     async def pause_tenant(self) -> dict[str, Any]:
-        """Let all runs of the tenant stand still: `{paused}`."""
+        """Pause all runs of the tenant: `{paused}`."""
         pause = await self._service.pause_tenant(tenant_id=self._tenant_id, by=self._by, actor=self._actor)
         return tenant_pause(pause)
 
     async def resume_tenant(self) -> dict[str, Any]:
-        """Let them go on: `{paused}`."""
+        """Resume all runs of the tenant: `{paused}`."""
         await self._service.resume_tenant(tenant_id=self._tenant_id, actor=self._actor)
         return tenant_pause(None)
 
     async def validate(self, document: Any) -> dict[str, Any]:
-        """What the validator says of a workflow."""
+        """Validate a workflow."""
         return (await self._service.check_workflow(document, tenant_id=self._tenant_id)).as_json()
 
     # -- runs -----------------------------------------------------------------------------
@@ -145,12 +145,12 @@ class LocalGateway:
         end = await self._waits.ended(instance_id, tenant_id=self._tenant_id, timeout_s=timeout_s)
         if end is None:
             raise no_run(instance_id)
-        if end.status is Status.CANCELLED:  # the whole run says why
+        if end.status is Status.CANCELLED:  # the whole run has the reason
             return await self.get_run(instance_id)
         return run_outcome(instance_id, end.status, end.outcome)
 
     async def explain_run(self, instance_id: str, node_id: str | None = None, *, scope: str = "") -> dict[str, Any]:
-        """Why a run, or one of its nodes in a scope, is where it is. Raises NotFound, RunTooLarge."""
+        """Explain the state of a run, or of one of its nodes in a scope. Raises NotFound, RunTooLarge."""
         if node_id is None:
             return await self._explanations.why_run(instance_id, tenant_id=self._tenant_id)
         return await self._explanations.why_node(instance_id, node_id, tenant_id=self._tenant_id, scope=scope)
@@ -196,7 +196,7 @@ class LocalGateway:
         return await self._service.resume_run(instance_id, tenant_id=self._tenant_id, by=_US, children=children)
 
     async def retry_run(self, instance_id: str, options: RetryOptions = RETRY) -> dict[str, Any]:
-        """Let an ended run go on where it was; what is tried again."""
+        """Continue a failed or cancelled run; returns what is executed again."""
         return await self._service.retry_run(instance_id, options, tenant_id=self._tenant_id, by=_US)
 
     async def fork_run(self, instance_id: str, request: Mapping[str, Any], *, key: str | None = None) -> dict[str, Any]:
@@ -206,7 +206,7 @@ class LocalGateway:
         return await self._forks.fork(instance_id, request, options, tenant_id=self._tenant_id, waits=self._waits)
 
     async def start_bulk(self, request: Mapping[str, Any], *, key: str | None = None) -> dict[str, Any]:
-        """Do the same to many runs; a worker on this database does it."""
+        """Start a bulk run, which a worker on this database executes."""
         return await self._bulk.start(BulkRequest.from_json(request), tenant_id=self._tenant_id, by=_US, key=key)
 
     async def get_bulk(self, bulk_id: str) -> dict[str, Any]:

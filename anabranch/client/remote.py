@@ -27,31 +27,31 @@ if TYPE_CHECKING:
 else:
     settings = deferred("anabranch.settings")
 
-# 100 items a page, as many as a server gives: lists are read to their end.
+# 100 items per page, the maximum of a server; lists are read to their end.
 PAGE_ITEMS = 100
 
-# 30 s a request: half of what an answer is given, and what proxies let pass.
+# 30 s per request: half of the response timeout, and accepted by proxies.
 WAIT_ASKED_S = 30
 
-# Between requests that the server does not let wait: soon at first, once a second in the end.
+# Pauses between polls if the server does not let requests wait: short at first, then a second.
 WAIT_FIRST_S = 0.05
 WAIT_LONGEST_S = 1.0
 WAIT_GROWTH = 1.5
 
-# 5 tries to save under a name: each further one means that somebody else took or freed the name meanwhile.
+# 5 attempts to save under a name: each further one means that the name was taken or freed meanwhile.
 SAVE_TRIES_MAX = 5
 
 
-# The tenant of a client that names none: on a server the key decides.
+# The tenant is not given: on a server the key decides.
 DEFAULT_TENANT = "default"
 
 
 class RemoteGateway:
     """The workflows and runs of the tenant that a key belongs to; use it with `async with`.
 
-    `url` is `http(s)://host[:port][/prefix]`. Every verb raises the errors that the server answers
-    (NotFound, NotAuthenticated, …; ServerRefusal for a code that this program does not know), and
-    ServerUnreachable or ServerAnswerInvalid where there is no such answer.
+    `url` is `http(s)://host[:port][/prefix]`. Every verb raises the errors that the server answers (NotFound,
+    NotAuthenticated, …; ServerRefusal for a code that this program does not know), and ServerUnreachable or
+    ServerAnswerInvalid without a valid response.
     """
 
     def __init__(self, url: str, key: str) -> None:
@@ -102,7 +102,7 @@ class RemoteGateway:
         """
         query = {"replace": "true"} if replace else {}
         headers = {} if expected_version is None else {"If-Match": f'"{expected_version}"'}
-        # Under If-Match a repetition would meet the version that the first one made.
+        # Not repeatable with If-Match: a repetition would conflict with the version that the first request created.
         repeatable = expected_version is None
         path = ("v1", "workflows", workflow)
         request = ServerRequest("PUT", path, query=query, body=document, headers=headers, repeatable=repeatable)
@@ -140,31 +140,31 @@ class RemoteGateway:
         return await self._do(ServerRequest("PUT", path, body={"version": version}, repeatable=True))
 
     async def pause_workflow(self, workflow: str) -> dict[str, Any]:
-        """Let its runs stand still: `{workflowID, name, paused}`. Raises NotFound."""
+        """Pause its runs: `{workflowID, name, paused}`. Raises NotFound."""
         return await self._do(ServerRequest("POST", ("v1", "workflows", workflow, "pause"), repeatable=True))
 
     async def resume_workflow(self, workflow: str) -> dict[str, Any]:
-        """Let its runs go on: `{workflowID, name, paused}`. Raises NotFound."""
+        """Resume its runs: `{workflowID, name, paused}`. Raises NotFound."""
         return await self._do(ServerRequest("POST", ("v1", "workflows", workflow, "resume"), repeatable=True))
 
     async def pause_tenant(self) -> dict[str, Any]:
-        """Let all runs of the tenant stand still: `{paused}`."""
+        """Pause all runs of the tenant: `{paused}`."""
         return await self._do(ServerRequest("POST", ("v1", "pause"), repeatable=True))
 
     async def resume_tenant(self) -> dict[str, Any]:
-        """Let them go on: `{paused}`."""
+        """Resume all runs of the tenant: `{paused}`."""
         return await self._do(ServerRequest("POST", ("v1", "resume"), repeatable=True))
 
     async def validate(self, document: Any) -> dict[str, Any]:
-        """What the server's validator says of a workflow; nothing is saved."""
+        """Validate a workflow on the server; nothing is saved."""
         return await self._do(ServerRequest("POST", ("v1", "validate"), body=document, repeatable=True))
 
     # -- runs -----------------------------------------------------------------------------
     async def start_run(self, workflow: str, input_: Any, options: StartOptions = START_NOW) -> StartedRun:
         """Start a run; it is durable when this returns.
 
-        Without a key of the caller's one is made, so that a start whose answer was lost is repeated
-        and met again instead of being done twice.
+        Without a key from the caller one is generated, so that a start whose response was lost can be repeated without
+        a second run.
         """
         key = options.idempotency_key
         body = {
@@ -216,7 +216,7 @@ class RemoteGateway:
         return await self._read("v1", "runs", instance_id)
 
     async def explain_run(self, instance_id: str, node_id: str | None = None, *, scope: str = "") -> dict[str, Any]:
-        """Why a run, or one of its nodes in a scope, is where it is."""
+        """Explain the state of a run, or of one of its nodes in a scope."""
         if node_id is None:
             return await self._read("v1", "runs", instance_id, "why")
         query = {"scope": scope} if scope else {}
@@ -258,7 +258,7 @@ class RemoteGateway:
         return str((await self._do(request))["status"])
 
     async def retry_run(self, instance_id: str, options: RetryOptions = RETRY) -> dict[str, Any]:
-        """Let an ended run go on where it was; what is tried again. Repeated under a key as a start is."""
+        """Continue a failed or cancelled run; returns what is executed again. Retried with a key, like a start."""
         body: dict[str, Any] = {
             "steps": "failed" if options.all_failed_steps else "cause",
             "newKeys": options.new_keys,
@@ -286,7 +286,7 @@ class RemoteGateway:
         return await self._do(ServerRequest("POST", path, body=dict(request), headers=headers, repeatable=True))
 
     async def start_bulk(self, request: Mapping[str, Any], *, key: str | None = None) -> dict[str, Any]:
-        """Do the same to many runs. Repeated under a key as a start is."""
+        """Start a bulk run. Retried with a key, like a start."""
         headers = {"Idempotency-Key": f"once-{uuid.uuid4()}" if key is None else key}
         return await self._do(
             ServerRequest("POST", ("v1", "runs", "bulk"), body=dict(request), headers=headers, repeatable=True)
@@ -297,9 +297,10 @@ class RemoteGateway:
         return await self._read("v1", "runs", "bulk", bulk_id)
 
     async def send_signal(self, instance_id: str, event: str, payload: Any, *, key: str | None = None) -> bool:
-        """Keep a signal until it is consumed; True if a fitting wait was open. Raises RunIsTerminal, TooManySignals.
+        """Send a signal, which is kept until consumed; True if a matching wait was open. Raises RunIsTerminal,
+        TooManySignals.
 
-        Only with a `key` is it sent again where no answer came: without one it might arrive twice.
+        Retried only with a `key`: without one it could arrive twice.
         """
         headers = {} if key is None else {"Idempotency-Key": key}
         path = ("v1", "runs", instance_id, "signals", event)
@@ -318,7 +319,7 @@ class RemoteGateway:
         async with asyncio.timeout_at(until):
             while not Status(run["status"]).is_terminal:
                 if loop.time() - asked_at < wait_s:
-                    # Answered before the time: the server is stopping, or lets nobody else wait.
+                    # Answered early: the server is stopping, or its limit of waiting requests is reached.
                     await asyncio.sleep(pause_s)
                     pause_s = min(pause_s * WAIT_GROWTH, WAIT_LONGEST_S)
                 wait_s, asked_at = WAIT_ASKED_S, loop.time()
@@ -343,7 +344,7 @@ class RemoteGateway:
         with _refused_as_on_a_database("the input"):
             answer = await self._caller.call(request)
         run = answer.document()
-        # Nobody else has a key that was made here: the run that it met is this one.
+        # A generated key is unique, so the existing run is this one.
         created = answer.status == 201 or key is None
         newest = (run.get("newest") or {}).get("instanceID")
         return StartedRun(str(run["instanceID"]), Status(run["status"]), created, newest)
@@ -384,7 +385,7 @@ async def open_gateway(url: str, *, tenant_id: str, key: str | None) -> AsyncIte
 
 @contextmanager
 def _refused_as_on_a_database(what: str) -> Iterator[None]:
-    """What cannot be sent at all is refused in the words in which the server refuses what it cannot keep."""
+    """Refuse values that cannot be sent with the same error as the server's for values that it cannot store."""
     try:
         yield
     except (ValueNotStorable, ValueTooLarge) as refusal:

@@ -44,7 +44,7 @@ class SyncRunHandle:
         self._client.pause(self.run_id, children=children)
 
     def resume(self, *, children: bool = True) -> None:
-        """Let a SUSPENDED run go on; see `RunHandle.resume`."""
+        """Resume a SUSPENDED run; see `RunHandle.resume`."""
         self._client.resume(self.run_id, children=children)
 
     def retry(self, **how: Unpack[RetryArguments]) -> dict[str, Any]:
@@ -53,9 +53,9 @@ class SyncRunHandle:
 
 
 class SyncClient:
-    """A `Client` with an event loop of its own in a thread. `with SyncClient(url) as client:`
+    """A `Client` for programs without an event loop; it runs one in a thread. `with SyncClient(url) as client:`
 
-    Its verbs take the same, return the same and raise the same. It may be opened again after it was closed.
+    Its methods have the same arguments, results and errors. It can be opened again after it was closed.
     """
 
     def __init__(self, url: str, *, tenant: str = "default", key: str | None = None) -> None:
@@ -77,7 +77,7 @@ class SyncClient:
     def __exit__(
         self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it; runs go on."""
+        """Close the client; runs continue."""
         try:
             self._wait_for(self._client.__aexit__(kind, failure, trace))
         finally:
@@ -158,7 +158,7 @@ class SyncClient:
         self._wait_for(self._client.pause(run_id, children=children))
 
     def resume(self, run_id: str, *, children: bool = True) -> None:
-        """Let a suspended run go on; see `RunHandle.resume`."""
+        """Resume a suspended run; see `RunHandle.resume`."""
         self._wait_for(self._client.resume(run_id, children=children))
 
     def activate(self, workflow: str, version: int) -> dict[str, Any]:
@@ -166,19 +166,19 @@ class SyncClient:
         return self._wait_for(self._client.activate(workflow, version))
 
     def pause_workflow(self, workflow: str) -> dict[str, Any]:
-        """Let all runs of a workflow stand still; see `Client.pause_workflow`."""
+        """Pause all runs of a workflow; see `Client.pause_workflow`."""
         return self._wait_for(self._client.pause_workflow(workflow))
 
     def resume_workflow(self, workflow: str) -> dict[str, Any]:
-        """Let the runs of a paused workflow go on; see `Client.resume_workflow`."""
+        """Resume the runs of a paused workflow; see `Client.resume_workflow`."""
         return self._wait_for(self._client.resume_workflow(workflow))
 
     def pause_tenant(self) -> dict[str, Any]:
-        """Let all runs of the tenant stand still; see `Client.pause_tenant`."""
+        """Pause all runs of the tenant; see `Client.pause_tenant`."""
         return self._wait_for(self._client.pause_tenant())
 
     def resume_tenant(self) -> dict[str, Any]:
-        """Let them go on; see `Client.resume_tenant`."""
+        """Resume all runs of the tenant; see `Client.resume_tenant`."""
         return self._wait_for(self._client.resume_tenant())
 
     def retry(self, run_id: str, **how: Unpack[RetryArguments]) -> dict[str, Any]:
@@ -198,7 +198,7 @@ class SyncClient:
         dry_run: bool = False,
         key: str | None = None,
     ) -> str:
-        """Do the same to all runs that meet a filter; see `Client.bulk`."""
+        """Perform an action on all runs that match a filter; see `Client.bulk`."""
         return self._wait_for(self._client.bulk(action, filter, options=options, dry_run=dry_run, key=key))
 
     def bulk_progress(self, bulk_id: str) -> dict[str, Any]:
@@ -226,7 +226,7 @@ class _LoopThread:
         self._thread.start()
 
     def wait_for(self, coroutine: Coroutine[Any, Any, Answer]) -> Answer:
-        """What a coroutine returns that the loop runs; not to be called from that loop."""
+        """Run a coroutine on the client's loop and return its result. Must not be called from that loop."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
     def stop(self) -> None:

@@ -44,7 +44,7 @@ def x_ui(
     show_if: dict[str, Any] | None = None,
     **further: Any,
 ) -> dict[str, Any]:
-    """What an editor's form is told of a field: for pydantic's `json_schema_extra`.
+    """Hints about a field for forms in editors, for pydantic's `json_schema_extra`.
 
     `show_if` names other fields of the config by JSON pointer with the value, or a list of the values, that they
     must have; null is an absent field. A field that holds something is shown in any case.

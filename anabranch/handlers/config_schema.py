@@ -16,7 +16,7 @@ UI = "x-ui"
 
 TEMPLATE: Mapping[str, Any] = {"type": "string", "pattern": r"\{\{", "title": "Template"}
 
-# What describes a field rather than its values stays on the outside, where editors look for it.
+# Keywords that describe the field, not its values, stay at the outer level, where editors look for them.
 _ANNOTATIONS = ("title", "description", "default", "examples", UI)
 
 _LISTS_OF_SCHEMAS = ("anyOf", "oneOf", "prefixItems")

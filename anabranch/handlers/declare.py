@@ -21,7 +21,7 @@ from anabranch.errors import NonRetryable
 from anabranch.handlers.builtin import BUILTIN
 from anabranch.handlers.spec import DEFAULT_TIMEOUT_MS, HandlerSpec
 
-# A type name stands in every node of it and in metrics: 64 characters, like the name of a workflow.
+# A type name is part of every node and of metrics: 64 characters, like the name of a workflow.
 _TYPE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 
 # 64 characters: the heading of a group in a palette.

@@ -49,7 +49,7 @@ class Masker:
         return text if self._forms is None else self._forms.sub(MASK, text)
 
     def value(self, value: Any) -> Any:
-        """A JSON value without the secrets, keys included; the very value if there are none in it."""
+        """A JSON value with all secrets masked, also in keys; the same object if it has none."""
         try:
             raw = orjson.dumps(value).decode()
         except TypeError:  # it will be refused as an output, and the refusal passes here
@@ -71,7 +71,7 @@ class Masker:
         return value
 
     def returned(self, returned: HandlerReturn) -> HandlerReturn:
-        """What a handler returned, its output without the secrets."""
+        """The result of a handler, with secrets masked in the output."""
         if not isinstance(returned, HandlerResult):
             return returned
         return HandlerResult(self.value(returned.output), returned.next_handle, returned.queue_delay)
@@ -137,11 +137,11 @@ def _utf16(character: str) -> Sequence[int]:
 
 
 def _base64_cores(value: str) -> Iterator[str]:
-    """What stays of a secret in base64 wherever in a longer text it stood: one piece for each of three shifts."""
+    """The invariant part of a secret in base64 text, for each of the three possible alignments."""
     raw = value.encode()
     for shift in range(3):
         padded = b"\0" * shift + raw
-        # Letters that share bits with what stands before and behind are not the secret's alone.
+        # Letters at the ends share bits with the neighbouring text.
         first, last = -(-8 * shift // 6), 8 * len(padded) // 6
         for encode in (base64.b64encode, base64.urlsafe_b64encode):
             core = encode(padded).decode()[first:last]

@@ -26,10 +26,9 @@ def builtin_types(services: Services = NO_SERVICES) -> NodeTypeRegistry:
 def load_types(services: Services = NO_SERVICES) -> NodeTypeRegistry:
     """The built-in types, those of installed packages, and those that imported modules declare, now or later.
 
-    Without `services` the types that need some refuse to run, with a clear error.
+    Without `services`, types that need some refuse to run with a clear error.
 
-    A package whose handlers cannot be imported is logged and left out: the others go on, and
-    its nodes fail with a clear error.
+    A package whose handlers cannot be imported is logged and left out, and its nodes fail with a clear error.
     """
     for entry_point in entry_points(group=ENTRY_POINT_GROUP):
         import_handlers(entry_point)

@@ -1,7 +1,6 @@
-"""What built-in types need from other packages, passed in by the composition root.
+"""Services that built-in types need from other packages, passed in by the composition root.
 
-Used by `builtin`. Without it (to check a workflow nothing is needed) the types exist, and say clearly that they cannot
-be executed.
+Used by `builtin`. Without them (validation needs none) the types exist but refuse to execute.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class _NoChildren:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """One field per port; each refuses unless it is given."""
+    """One field per port; the defaults refuse to work."""
 
     http: HttpSender = field(default_factory=_NoHttp)
     secrets: SecretReader = field(default_factory=_NoSecrets)

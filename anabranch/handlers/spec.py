@@ -1,8 +1,7 @@
 """The SPEC of a node type, the handler and node type made of it, and the registry of all types.
 
-Used by the modules of types, by `declare` and by `registry`. One pydantic model checks a config twice: when a workflow
-is saved, where values that a template will provide are let through, and when an attempt starts, resolved and without
-exceptions.
+Used by the modules of types, by `declare` and by `registry`. One pydantic model checks a config twice: at save, where
+values with templates are accepted, and when an attempt starts, with all templates resolved.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from anabranch.handlers.masking import Masker
 # 4,096 configs compiled at once: the nodes of the few hundred workflows that run at a time.
 CONFIGS_KEPT_MAX = 4_096
 
-# 30 seconds: what the contract gives a handler that says nothing else.
+# 30 seconds, the default timeout of a handler.
 DEFAULT_TIMEOUT_MS = 30_000
 
 Problem: TypeAlias = ConfigProblem
@@ -66,12 +65,12 @@ class HandlerSpec:
     type: str
     title: str
     config: ConfigModel | None
-    """The model of its config; None takes any object and hands it over as it is."""
+    """The model of its config; None accepts any object unchanged."""
     execute: Callable[[Any, Mapping[str, Any], Helpers], Awaitable[HandlerReturn]] | None = None
     """Given the resolved and checked config, the context and the helpers. None for a pure type."""
     evaluate: Callable[[Any, Mapping[str, Any], TemplateBudget], tuple[Any, str | None]] | None = None
-    """Of a pure type: its output and handle, given the resolved and checked config and the context. It must have no
-    clock, randomness, environment, secrets, logging or I/O, and return the same whenever it is called."""
+    """For a pure type: computes output and handle from the resolved, checked config and the context. Must not use
+    clock, randomness, environment, secrets, logging or I/O, and must always return the same."""
     handles: Sequence[str] | Callable[[Mapping[str, Any]], Sequence[str]] = ("default",)
     has_error_handle: bool = True
     unresolved: frozenset[str] = frozenset()
@@ -79,12 +78,12 @@ class HandlerSpec:
     fixed: frozenset[str] = frozenset()
     """Fields that the plan is compiled from: no templates in them."""
     literal: frozenset[str] = frozenset()
-    """Fields that are no templates, whatever braces they hold: the code of code nodes."""
+    """Fields that are not templates even if they contain braces: the code of code nodes."""
     inspect: Callable[[Mapping[str, Any]], Iterable[Problem]] = lambda config: ()
-    """What the type itself finds wrong with a config that is about to be saved."""
+    """Additional checks of a config at save."""
     timeout_ms: int | None = DEFAULT_TIMEOUT_MS
     secrets: SecretReader | None = None
-    """Where `{{secret.NAME}}` in its config is read; None: this type is not given secrets."""
+    """The reader of `{{secret.NAME}}` in its config; None: the type gets no secrets."""
     unbounded: Callable[[Mapping[str, Any]], bool] = lambda config: False
     category: str = "custom"
     icon: str | None = None
@@ -92,11 +91,11 @@ class HandlerSpec:
     description: str = ""
     """One sentence for the palette."""
     side_effects: SideEffects = "unknown"
-    """Does executing it change anything outside the run?"""
+    """Whether executing it changes anything outside the run."""
     handle_titles: Mapping[str, str] = field(default_factory=dict)
-    """For handles whose id does not say enough."""
+    """Labels of handles whose id is not enough."""
     dynamic_handles: DynamicHandles | None = None
-    """What of `handles`, if that is a function, can be read off the config."""
+    """How to derive the handles from the config without calling `handles`, if that is a function."""
     body_handle: str | None = None
     """Of a node that is the frame of a body: the handle that leads into it."""
     docs: str | None = None
@@ -104,7 +103,7 @@ class HandlerSpec:
     """JSON Schema of what a node with this config puts out, as far as that is known."""
 
     def node_type(self) -> NodeType:
-        """What the rules know of it."""
+        """The node type for the rules."""
         handles = self.handles
         return NodeType(
             type=self.type,
@@ -152,7 +151,7 @@ class HandlerSpec:
             raise NonRetryable(text, code="NODE_CONFIG_INVALID") from None
 
     def check(self, config: Mapping[str, Any]) -> Iterator[Problem]:
-        """What is wrong with a config that is about to be saved, as far as it is written out."""
+        """The problems of a config at save; values with templates are not checked."""
         templates = {name: value for name, value in config.items() if name not in self.literal}
         for pointer, problem in config_problems(templates, secrets=self.secrets is not None):
             yield problem.code, pointer, problem.message
@@ -178,7 +177,7 @@ class HandlerSpec:
         )
 
     def _described_handles(self) -> tuple[HandleDescription, ...]:
-        """The handles of an empty config; none but `error` where the type cannot say."""
+        """The handles for an empty config; only `error` if the type cannot tell."""
         try:
             ids = list(self.handles({}) if callable(self.handles) else self.handles)
         except Exception:  # noqa: BLE001 -- other people's code
@@ -203,11 +202,11 @@ class SpecHandler:
         self._compiled: dict[int, tuple[Any, CompiledConfig]] = {}
 
     async def execute(self, config: Any, context: Mapping[str, Any], helpers: Helpers) -> HandlerReturn:
-        """Run one attempt on the config as it was saved.
+        """Run one attempt with the saved config.
 
-        Secrets are read for this attempt and masked in all that comes out of it. Raises
-        NonRetryable with NODE_CONFIG_INVALID for a config that does not fit once it is resolved,
-        TemplateError for one that does not resolve, SecretUnknown, and whatever the type raises.
+        Secrets are read for this attempt and masked in all its output. Raises NonRetryable with NODE_CONFIG_INVALID for
+        a resolved config that is invalid, TemplateError for one that does not resolve, SecretUnknown, and the
+        exceptions of the type.
         """
         compiled = self._compiled_of(config)
         if compiled.secret_names and self._spec.secrets is not None:
@@ -259,12 +258,12 @@ class NodeTypeRegistry:
         self._entries: dict[str, _Entry] = {}
 
     def get(self, type_name: str) -> NodeType | None:
-        """The type, or None if nobody registered it."""
+        """The type, or None if it is not registered."""
         entry = self._entry(type_name)
         return None if entry is None else entry[1]
 
     def handler(self, type_name: str) -> Handler | None:
-        """The handler of a type, or None if nobody registered it."""
+        """The handler of a type, or None if it is not registered."""
         entry = self._entry(type_name)
         return None if entry is None else entry[2]
 

@@ -1,8 +1,8 @@
 """For tests of node types and of programs: run one handler alone as the engine would, and a store without a database.
 
-The config goes the same way as in a run: templates are resolved in the context that is given, the
-type's model checks the result, `execute` is awaited with its timeout, its output is checked. `MemoryStore` keeps every
-promise of the stores, for as long as its `MemoryDatabase` lives.
+The config is handled as in a run: templates are resolved in the given context, the type's model checks the result,
+`execute` is awaited with its timeout, and its output is checked. `MemoryStore` behaves like the other stores, for as
+long as its `MemoryDatabase` lives.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TENANT = "default"
 
 @dataclass(frozen=True, slots=True)
 class ReportedProblem:
-    """What is wrong with a config that is about to be saved."""
+    """A problem of a config at save."""
 
     code: str
     pointer: str
@@ -46,7 +46,7 @@ async def run_handler(
     cancelled: asyncio.Event | None = None,
     types: NodeTypeRegistry | None = None,
 ) -> HandlerResult:
-    """What one attempt of a node returns, its output as it would be stored.
+    """Run one attempt of a node and return its result, with the output as it would be stored.
 
     `context` is `ctx`: `{"input": …}` and the variables of earlier nodes. `cancelled` is the event
     that `helpers.cancelled` will be. Raises what the handler raises, TemplateError for a config
@@ -81,7 +81,8 @@ async def run_handler(
 def check_config(
     type_name: str, config: Mapping[str, Any], *, types: NodeTypeRegistry | None = None
 ) -> list[ReportedProblem]:
-    """What is refused when a workflow with this config is saved; empty if it may be saved. Raises LookupError."""
+    """The problems that would refuse a save of this config; empty if it is valid. Raises LookupError for an unknown
+    type."""
     known = types or load_types()
     node_type = known.get(type_name)
     if node_type is None:

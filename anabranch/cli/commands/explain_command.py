@@ -1,4 +1,4 @@
-"""`anabranch explain`: why a run, or one of its nodes, is where it is."""
+"""`anabranch explain`: explain the state of a run, or of one of its nodes."""
 
 from __future__ import annotations
 

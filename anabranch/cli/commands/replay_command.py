@@ -38,7 +38,7 @@ LAST_MAX = 100_000
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """What recorded runs are replayed on: a graph, or the code that was imported."""
+    """The target of a replay: a graph, or the imported code."""
 
     definition: Mapping[str, Any] | None
     node_types: NodeTypes
@@ -121,7 +121,7 @@ async def _asked(gateway: Gateway, ids: list[str], workflow: str | None, last: i
 
 
 async def _replayed(draft: _Draft, histories: AsyncIterator[RecordedHistory]) -> dict[str, Any]:
-    """What is printed: how many runs would go which way, and those that are not the same."""
+    """The printed result: how many runs would take which path, and those that differ."""
     counts = dict.fromkeys(("same", "different", "unknown"), 0)
     left_out = 0
     listed: list[dict[str, Any]] = []

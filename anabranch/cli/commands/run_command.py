@@ -48,13 +48,13 @@ EXIT_SIGNAL_BASE = 128
 
 @dataclass(slots=True)
 class _Assignment:
-    """What is to be run, and (once that is known) which run it is."""
+    """The workflow to run, and, once known, its run."""
 
     session: CommandSession
     target: str | None
     is_file: bool
     document: Any
-    """What the file holds, if `target` names one."""
+    """The content of the file, if `target` names one."""
     input_: Any
     resume: str | None
     progress: on_screen.RunDisplay | None
@@ -104,10 +104,10 @@ def run(
 
 
 async def _until_stopped(assignment: _Assignment) -> dict[str, Any]:
-    """Run it, but let Ctrl-C and SIGTERM unwind everything, so that the lease is given back.
+    """Run it; Ctrl-C and SIGTERM unwind everything, so that the lease is released.
 
-    Handlers of our own, because a shell starts what it puts in the background with SIGINT ignored.
-    A second Ctrl-C does not wait for anything.
+    Sets signal handlers explicitly, because a shell starts background processes with SIGINT ignored. A second Ctrl-C
+    ends the process at once.
     """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
@@ -165,7 +165,7 @@ def _is_file(target: str) -> bool:
 
 
 async def _check_resumed(assignment: _Assignment, service: WorkflowService) -> None:
-    """Raise unless the run is there, can run here and is of the workflow that was named; show what it did so far."""
+    """Raise unless the run exists, can run here and belongs to the named workflow; show its progress so far."""
     resume, target, tenant_id = assignment.resume, assignment.target, assignment.session.tenant
     assert resume is not None
     row = await service.get_run_status(resume, tenant_id=tenant_id)
@@ -198,7 +198,7 @@ def _name_in(document: Any) -> str:
 
 
 async def _end(assignment: _Assignment, waits: RunWaits) -> None:
-    """Return once the run has ended, here or elsewhere; what it does meanwhile is on the screen."""
+    """Show the run until it has ended, here or in another process."""
     progress, instance_id = assignment.progress, assignment.instance_id
     assert instance_id is not None
     ended = waits.ended(instance_id, tenant_id=assignment.session.tenant)

@@ -142,7 +142,7 @@ def show(
 
 
 def _without_traceback(error: dict[str, Any]) -> dict[str, Any]:
-    """It follows in lines of its own."""
+    """Without the traceback, which is printed separately."""
     return {name: value for name, value in error.items() if name != "traceback"}
 
 
@@ -227,7 +227,7 @@ def console(
     follow: Annotated[bool, typer.Option("--follow", help="Go on until the run has ended.")] = False,
     at: TargetOptions,
 ) -> None:
-    """What handlers, steps and code nodes of a run have logged and printed."""
+    """Show what handlers, steps and code nodes of a run have logged and printed."""
     target = open_target(at)
     shows = None if at.as_json else _print_lines
     lines = target.ask(lambda gateway: _read_console(gateway, instance_id, level.value, follow=follow, shows=shows))
@@ -341,7 +341,7 @@ def _print_status(instance_id: str, status: str, at: TargetOptions) -> None:
 
 @family.command("pause")
 def pause(instance_id: RunId, *, children: WithChildren = True, at: TargetOptions) -> None:
-    """Suspend a run until it is resumed; what is under way for it is let end."""
+    """Suspend a run until it is resumed; executions under way end."""
     target = open_target(at)
     status = target.ask(lambda gateway: gateway.pause_run(instance_id, children=children))
     _print_status(instance_id, status, at)
@@ -349,7 +349,7 @@ def pause(instance_id: RunId, *, children: WithChildren = True, at: TargetOption
 
 @family.command("resume")
 def resume(instance_id: RunId, *, children: WithChildren = True, at: TargetOptions) -> None:
-    """Let a suspended run go on."""
+    """Resume a suspended run."""
     target = open_target(at)
     status = target.ask(lambda gateway: gateway.resume_run(instance_id, children=children))
     _print_status(instance_id, status, at)
@@ -374,7 +374,7 @@ def retry(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would happen, and do nothing.")] = False,
     at: TargetOptions,
 ) -> None:
-    """Let a run that has failed or was cancelled go on where it was; what has completed is not repeated."""
+    """Continue a failed or cancelled run where it ended; completed nodes are not repeated."""
     options = RetryOptions(
         reason=reason,
         all_failed_steps=all_failed_steps,
@@ -495,7 +495,7 @@ def bulk(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Go through the runs, and do nothing to them.")] = False,
     at: TargetOptions,
 ) -> None:
-    """Do the same to many runs, and wait until that is done; a worker does it, 50 runs a second."""
+    """Perform an action on many runs, and wait until that is done; a worker does it, 50 runs a second."""
     conditions = {
         "workflow": workflow,
         "status": [each.value for each in status or ()],

@@ -1,7 +1,7 @@
-"""`anabranch serve`, `worker` and `dev`: the processes that stay. Each prints one line when it is ready.
+"""`anabranch serve`, `worker` and `dev`: the long-running processes. Each prints one line to standard output when it is
+ready, and everything else to standard error.
 
-What they do then is in `anabranch.process`. That line goes to standard output, everything about it
-to standard error.
+`anabranch.process` implements them.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def dev(
         _print_ready(url, {"url": url, "key": key}, as_json=as_json)
 
     if settings.metrics_names is None and process.is_loopback(settings.host):
-        settings = settings.model_copy(update={"metrics_names": "all"})  # all workflows are those of who asks
+        settings = settings.model_copy(update={"metrics_names": "all"})  # all listed workflows belong to the caller
     process.run(process.live(app.build(settings), works=True, listener=listener, makes_key=True, ready=ready))
 
 
@@ -164,6 +164,6 @@ async def _save(services: AppServices, document: Any) -> None:
 
 
 def _print_ready(line: str, document: Mapping[str, str], *, as_json: bool) -> None:
-    """The one line; who waits for it reads a pipe, so it is not left in a buffer."""
+    """Print and flush the ready line, because a waiting program reads it from a pipe."""
     print_line(orjson.dumps(document).decode() if as_json else line)
     flush_answers()

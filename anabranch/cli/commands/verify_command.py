@@ -69,7 +69,7 @@ async def _asked(gateway: Gateway, instance_id: str | None, workflow: str | None
 
 
 async def _verified(histories: AsyncIterator[RecordedHistory]) -> dict[str, Any]:
-    """What is printed: counts, faulty runs with what is wrong, and what could not be checked in how many."""
+    """The printed result: counts, faulty runs with their findings, and what could not be checked in how many runs."""
     node_types = find_node_types()
     runs = rows = 0
     faulty: list[dict[str, Any]] = []

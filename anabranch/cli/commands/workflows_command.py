@@ -151,14 +151,14 @@ def activate(
 
 @family.command("pause")
 def pause(workflow: WorkflowName, *, at: TargetOptions) -> None:
-    """Let all runs of a workflow stand still; what is under way is let end, and starts stay PENDING."""
+    """Pause all runs of a workflow: executions under way end, nothing else begins, and starts stay PENDING."""
     found = open_target(at).ask(lambda gateway: gateway.pause_workflow(workflow))
     print_answer(found, f"workflow {found['name']} is paused", as_json=at.as_json)
 
 
 @family.command("resume")
 def resume(workflow: WorkflowName, *, at: TargetOptions) -> None:
-    """Let the runs of a paused workflow go on."""
+    """Resume the runs of a paused workflow."""
     found = open_target(at).ask(lambda gateway: gateway.resume_workflow(workflow))
     print_answer(found, f"workflow {found['name']} is not paused", as_json=at.as_json)
 
@@ -170,14 +170,15 @@ def delete(
     force: Annotated[bool, typer.Option("--force", help="Cancel its open runs first.")] = False,
     at: TargetOptions,
 ) -> None:
-    """Delete a workflow with all its versions; its name is free, its ended runs stay. Open runs stand in the way."""
+    """Delete a workflow with all its versions; its name becomes free, its ended runs stay. Refused while runs are
+    open."""
     target = open_target(at)
     target.ask(lambda gateway: gateway.delete_workflow(workflow, force=force))
     print_answer({"workflow": workflow, "deleted": True}, f"workflow {workflow} is deleted", as_json=at.as_json)
 
 
 def _named(document: dict[str, Any]) -> dict[str, Any]:
-    """A valid document with the name that it is saved under: its own, or the one that its title makes."""
+    """A valid document with the name to save it under: its own, or one made from its title."""
     return {**document, "name": document.get("name") or graph.derive_name(document.get("title") or "")}
 
 

@@ -21,7 +21,7 @@ from anabranch.handlers.sandbox.sealed_process import ForkServer, ForkServerLost
 _SECONDS_MAX = 2
 _ADDRESS_BYTES = 512 << 20
 
-# Two: a first try without an answer may have met a busy machine.
+# Two: the first attempt may fail on a busy machine.
 _TRIES_MAX = 2
 
 # 4 at once: what takes its 2 seconds does not hold up everybody else, and memory stays bounded.
@@ -30,7 +30,7 @@ _AT_ONCE_MAX = 4
 # 512 answers: the code nodes of some hundred workflows.
 _ANSWERS_MAX = 512
 
-# Problems of one code that are told at once.
+# The maximum of reported problems.
 _PROBLEMS_MAX = 20
 
 
@@ -51,7 +51,7 @@ class Checker:
         self._stops = 0
 
     def check(self, language: str, code: str) -> list[CodeProblem]:
-        """Where the code does not compile; nothing where that cannot be found out: there it cannot run either.
+        """The places where the code does not compile; empty if that cannot be checked, since then it cannot run either.
 
         Waits for at most `_SECONDS_MAX` in each of `_TRIES_MAX` tries; code without an answer by then is to blame,
         until somebody asks again.
@@ -102,7 +102,7 @@ class Checker:
         server = self._servers.get(language)
         if server is not None:
             try:
-                server.messages()  # so that what it reports does not pile up
+                server.messages()  # so that its reports do not accumulate
                 return server
             except ForkServerLost:
                 with contextlib.suppress(OSError):
@@ -112,7 +112,7 @@ class Checker:
 
 
 def _compile(connection: socket.socket, code: str) -> list[CodeProblem]:
-    """What the child at the other end says of the code. Raises where it gives no answer that can be read."""
+    """The child's answer about the code. Raises if it is not readable."""
     connection.settimeout(_SECONDS_MAX)
     job = json.dumps({"check": True, "code": code}).encode()
     connection.sendall(wire.LIMITS.pack(_ADDRESS_BYTES, _SECONDS_MAX) + wire.frame(job))

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from anabranch.errors import NodeFailure
 
 LANGUAGES = ("python", "javascript")
-"""What code may be written in; the node types have the same names."""
+"""The languages of code; the node types have the same names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class CodeJob:
     """One of `LANGUAGES`."""
     code: str
     context: Mapping[str, Any]
-    """What the code sees as `ctx`: JSON values."""
+    """The value of `ctx` in the code: JSON values."""
     tenant_id: str
     timeout_ms: int
     memory_bytes: int
@@ -51,21 +51,21 @@ class CodeRunner(Protocol):
     """Runs code of tenants somewhere safe."""
 
     async def run(self, job: CodeJob, log: LogLine) -> Any:
-        """What the code returned. Raises NodeFailure."""
+        """Run the code and return its result. Raises NodeFailure."""
 
     def check(self, language: str, code: str) -> list[CodeProblem]:
         """Where the code does not compile. Blocks for some milliseconds; the code is not run."""
 
 
 class NoSandbox:
-    """Stands where no sandbox was given: what only draws and compiles workflows needs none."""
+    """The default without a sandbox, for callers that only validate and compile workflows."""
 
     async def run(self, job: CodeJob, log: LogLine) -> Any:
         """Refuses."""
         raise unavailable("this process was set up without a sandbox")
 
     def check(self, language: str, code: str) -> list[CodeProblem]:
-        """Finds nothing: there is nobody to ask."""
+        """Returns nothing: there is no sandbox to check with."""
         return []
 
 

@@ -1,8 +1,8 @@
 """Limit concurrent executions, fairly among tenants.
 
-Called by the sandbox. Tenants take turns, however many jobs each has waiting. No tenant may fill every place, so that
-the next one never waits for another's timeout. The engine's queue asks `has_room` and `admits` first and keeps jobs
-that would have to wait; other callers wait here.
+Called by the sandbox. Tenants take turns, however many jobs each has waiting. No tenant may use all places, so that
+others never wait for its timeouts. The engine's queue asks `has_room` and `admits` first and keeps jobs that would have
+to wait; other callers wait here.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class ConcurrencyLimiter:
 
     @property
     def has_room(self) -> bool:
-        """Is there a free place?"""
+        """Whether there is a free place."""
         return self.inside < self._places
 
     def admits(self, tenant_id: str) -> bool:
-        """Would a job of this tenant get in at once?"""
+        """Whether a job of this tenant would be admitted at once."""
         return self.has_room and self._inside[tenant_id] < self._places_per_tenant
 
     def subscribe(self, left: Callable[[], None]) -> None:
@@ -49,7 +49,7 @@ class ConcurrencyLimiter:
 
     @asynccontextmanager
     async def place(self, tenant_id: str) -> AsyncIterator[None]:
-        """A place, held until the block ends."""
+        """A context that holds a place."""
         await self._enter(tenant_id)
         try:
             yield
@@ -64,7 +64,7 @@ class ConcurrencyLimiter:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._leave(tenant_id)  # let in and stopped in the same moment
+                self._leave(tenant_id)  # admitted and stopped at the same moment
             else:
                 self._forget(tenant_id, turn)
             raise

@@ -179,12 +179,12 @@ class Conversation:
 
     async def _answer(self, answer: Mapping[str, Any]) -> None:
         async with self._sending:
-            with contextlib.suppress(OSError):  # it has gone: reading says so
+            with contextlib.suppress(OSError):  # it has ended: reading will show that
                 await self._loop.sock_sendall(self._connection, wire.frame(orjson.dumps(answer)))
 
 
 def _sound(frames: list[Any]) -> bool:
-    """Are these the calls of a traceback: line, column, function?"""
+    """Whether these are the frames of a traceback: line, column, function."""
     return len(frames) <= wire.FRAMES_MAX and all(_is_frame(each) for each in frames)
 
 

@@ -1,4 +1,4 @@
-"""The pool of waiting children, and the fork server that makes them: replaced when lost.
+"""The pool of waiting children, and the fork server that creates them, which is replaced when lost.
 
 Called by the sandbox; one pool per language, owned by one event loop. A child is used once. When the fork server is
 lost, so are its children; the next request starts another one, after a pause that grows while starting fails.
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 _PAUSE_SECONDS_FIRST = 0.05
 _PAUSE_SECONDS_MAX = 5.0
 
-# A fork server that lived so long is not one that fails at its start.
+# A fork server that lived this long did not fail at its start.
 _HEALTHY_SECONDS = 10.0
 
 # 1 second for the news that a killed child is gone: it takes a millisecond.
@@ -57,7 +57,7 @@ class Pool:
         on_start: Callable[[ForkServer], None],
         on_ready: Callable[[], None],
     ) -> None:
-        """`on_start` hears of each new fork server; `on_ready` is called when a start that `is_ready` began is over."""
+        """`on_start` is called with each new fork server; `on_ready` when a start that `is_ready` began is complete."""
         self._language = language
         self._warm = warm
         self._requires_seccomp = requires_seccomp
@@ -78,16 +78,16 @@ class Pool:
 
     @property
     def server_pid(self) -> int | None:
-        """The process id of the fork server; None while there is none."""
+        """The process id of the fork server; None if there is none."""
         return None if self._server is None else self._server.pid
 
     @property
     def is_lost(self) -> bool:
-        """Has the fork server gone, and not been replaced yet?"""
+        """Whether the fork server has ended and is not replaced yet."""
         return self._server is None and self.starts > 0
 
     def is_ready(self) -> bool:
-        """Will `take` answer at once? If not, a fork server is started meanwhile."""
+        """Whether `take` would return at once. If not, this starts a fork server."""
         if self._server is not None or self._not_started is not None or self._stopped:
             return True
         if self._start_ahead is None:
@@ -103,7 +103,7 @@ class Pool:
             server = await self._running_server()
             try:
                 child = self._next_idle() or self._fork(server)
-                # Once the job is on its way: nobody waits for the replacement.
+                # Replace the child after the job was sent, so that the job does not wait for that.
                 asyncio.get_running_loop().call_soon(self._refill)
                 return child
             except ForkServerLost as lost:
@@ -111,13 +111,13 @@ class Pool:
         raise ForkServerLost("it is lost as soon as it is started")
 
     def dismiss(self, child: Child) -> None:
-        """End a child, whatever it is doing: also one that says it is done."""
+        """End a child, even one that reports to be done."""
         if self._server is not None and child.process.slot in self._alive:
             self._server.kill(child.process)
         child.process.connection.close()
 
     async def bury(self, child: Child) -> Death | None:
-        """End a child, wait until it is gone and say how it ended (None: nobody knows)."""
+        """End a child, wait for its end, and return how it ended (None if unknown)."""
         self.dismiss(child)
         try:
             return await asyncio.wait_for(asyncio.shield(child.died), _DEATH_SECONDS_MAX)
@@ -192,7 +192,7 @@ class Pool:
         for message in messages:
             child = self._alive.pop(message["died"], None)
             if child is not None:
-                if child in self._idle:  # before anybody took it
+                if child in self._idle:  # before it was used
                     self._idle.remove(child)
                     child.process.connection.close()
                 if not child.died.done():

@@ -42,13 +42,13 @@ _CORES = os.cpu_count() or 1
 # 200 characters of a source line: a line of minified code is no help.
 SOURCE_CHARACTERS_MAX = 200
 
-# What a child may give as the reason; everything else is nonsense of a child that was taken over.
+# The codes that a child may report; anything else comes from a compromised child.
 _FAILURES = frozenset({"CODE_ERROR", "CODE_MEMORY", "VALUE_NOT_STORABLE", "VALUE_TOO_LARGE", "SANDBOX_UNAVAILABLE"})
 _FINAL = frozenset({"VALUE_NOT_STORABLE", "VALUE_TOO_LARGE"})
 
 
 class Sandbox:
-    """Code in, value out. One per process; made cheap, stopped with the app."""
+    """Runs code in sealed processes. One per process, started lazily, stopped with the app."""
 
     def __init__(
         self,
@@ -69,11 +69,11 @@ class Sandbox:
         self._on_ready: list[Callable[[], None]] = []
 
     async def run(self, job: CodeJob, log: LogLine) -> Any:
-        """What the code returned: JSON of at most 1 MB and 64 levels.
+        """Run the code and return its result: JSON of at most 1 MB and 64 levels.
 
-        Raises NodeFailure with CODE_ERROR, CODE_TIMEOUT, CODE_MEMORY, SANDBOX_DIED,
-        VALUE_NOT_STORABLE, VALUE_TOO_LARGE, CONTEXT_TOO_LARGE or SANDBOX_UNAVAILABLE. The time of a
-        job begins when it has a child: waiting for others is not its fault.
+        Raises NodeFailure with CODE_ERROR, CODE_TIMEOUT, CODE_MEMORY, SANDBOX_DIED, VALUE_NOT_STORABLE,
+        VALUE_TOO_LARGE, CONTEXT_TOO_LARGE or SANDBOX_UNAVAILABLE. The timeout counts from when the job has a child,
+        without the wait for others.
         """
         if platform.system() != "Linux" and not self._unsafe:
             raise unavailable(f"{platform.system()} has no seccomp")
@@ -97,7 +97,7 @@ class Sandbox:
         return self._layers or {"seccomp": "no (the fork server does not start)"}
 
     def gate(self, language: str) -> CodeGate:
-        """What a queue asks before a job of this language takes a slot (`ports.Gate`)."""
+        """The gate for jobs of this language (`ports.Gate`)."""
         return CodeGate(self, language)
 
     def health(self) -> dict[str, Any]:
@@ -123,11 +123,11 @@ class Sandbox:
 
     # -- for gates -------------------------------------------------------------------------
     def is_open(self, language: str) -> bool:
-        """Is there a free place, and a fork server to take a child from? Starts one where there is none."""
+        """Whether there is a free place and a fork server; starts one if there is none."""
         return self._concurrency_limiter.has_room and self._pool(language).is_ready()
 
     def admits(self, tenant_id: str) -> bool:
-        """May this tenant have one more place?"""
+        """Whether this tenant may have one more place."""
         return self._concurrency_limiter.admits(tenant_id)
 
     def subscribe(self, opened: Callable[[], None]) -> None:
@@ -180,7 +180,7 @@ class Sandbox:
         try:
             answer = await self._converse(child, job, context, log)
         except BaseException:
-            await pool.bury(child)  # it is gone before anybody hears of it
+            await pool.bury(child)  # the child has ended, and its end is not awaited
             raise
         if answer is None:
             raise _of_death(await pool.bury(child), job)
@@ -216,11 +216,11 @@ class CodeGate:
         self._language = language
 
     def is_open(self) -> bool:
-        """Is there a free place, and a fork server? Starts one where there is none."""
+        """Whether there is a free place and a fork server; starts one if there is none."""
         return self._sandbox.is_open(self._language)
 
     def admits(self, tenant_id: str) -> bool:
-        """May a job of this tenant begin now?"""
+        """Whether a job of this tenant may begin now."""
         return self._sandbox.admits(tenant_id)
 
     def subscribe(self, opened: Callable[[], None]) -> None:
@@ -255,7 +255,7 @@ def _encoded_context(job: CodeJob) -> bytes:
 
 
 def _told_failure(error: Mapping[str, Any], job: CodeJob) -> NodeFailure:
-    """What the child says went wrong, if it is a thing that can go wrong."""
+    """The failure that the child reports, if it is a possible one."""
     code, frames = error["code"], error["frames"]
     if code not in _FAILURES:
         return _died("its process gave a reason that there is not")

@@ -42,7 +42,7 @@ class ChildProcess:
     connection: socket.socket
 
     def is_waiting(self) -> bool:
-        """Is it still there, and has said nothing?"""
+        """Whether it is running and has sent nothing."""
         try:
             self.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -109,7 +109,7 @@ class ForkServer:
 
     @property
     def control(self) -> socket.socket:
-        """Readable when `messages` has something to say."""
+        """A descriptor that is readable when `messages` returns something."""
         return self._control
 
     def fork(self) -> ChildProcess:
@@ -133,13 +133,13 @@ class ForkServer:
         try:
             self._send_rest()
         except BlockingIOError:
-            return  # it has not listened for long; what it reports when it does brings the rest on its way
+            return  # it has not read for a while; when it does, its reports trigger the rest
         except OSError:
             self._unsent.clear()  # it is gone, and its children with it
 
     def messages(self) -> list[dict[str, Any]]:
-        """What it reported since the last call. Raises ForkServerLost once it has ended."""
-        with contextlib.suppress(OSError):  # reading says why
+        """The messages since the last call. Raises ForkServerLost once it has ended."""
+        with contextlib.suppress(OSError):  # reading will show why
             self._send_rest()
         while True:
             try:

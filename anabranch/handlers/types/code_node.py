@@ -1,4 +1,4 @@
-"""What the two code node types share: config, check at save, one execution.
+"""Shared by the two code node types: config, check at save, execution.
 
 Used by `javascript` and `python`. Code is compiled and run in the sandbox, never in the service.
 """
@@ -51,7 +51,7 @@ class CodeConfig(NodeConfig):
 
     @property
     def may_fetch(self) -> bool:
-        """Is the code given `fetch`?"""
+        """Whether the code may use `fetch`."""
         return False
 
 
@@ -82,7 +82,7 @@ def code_spec(
         )
 
         def log(level: str, text: str) -> None:
-            # As one printable line: a line of a tenant must not look like two lines of ours.
+            # As one printable line, so that a tenant's line cannot forge log lines.
             helpers.log.log(_LEVELS.get(level, logging.INFO), "%s", _printable(text))
 
         return HandlerResult(await sandbox.run(job, log))
@@ -118,7 +118,7 @@ def code_problems(sandbox: CodeRunner, language: str, config: Mapping[str, Any])
         yield "CODE_INVALID", "/code", f"the code has {size} bytes, the limit is {CODE_BYTES_MAX}"
         return
     if len(code) > CODE_BYTES_MAX:
-        return  # the schema says so
+        return  # the schema reports it
     for problem in sandbox.check(language, code):
         message = f"line {problem.line}, column {problem.column}: {problem.message}"
         yield "CODE_INVALID", "/code", message, (problem.line, problem.column)

@@ -15,7 +15,7 @@ from anabranch.handlers.condition_fields import expect_expression
 from anabranch.handlers.config_fields import x_ui
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
 
-# The schema says nothing of the kind, so that the problem reads EXPRESSION_EXPECTED whatever was written.
+# The schema leaves this out, so that the problem is always EXPRESSION_EXPECTED.
 Expression = Annotated[
     Any, BeforeValidator(lambda value: expect_expression(value, or_boolean=True)), WithJsonSchema({})
 ]
@@ -50,7 +50,7 @@ def evaluate(config: ConditionConfig, context: Mapping[str, Any], work: Template
 
 
 def _holds(expression: str, context: Mapping[str, Any], work: TemplateBudget) -> bool:
-    """Each expression has a budget of its own."""
+    """Evaluate an expression, with its own budget."""
     own = TemplateBudget()
     try:
         return bool(compile_template(expression).resolve(context, own))

@@ -34,7 +34,7 @@ class CursorConfig(NodeConfig):
 
 
 def evaluate(config: CursorConfig, context: Mapping[str, Any], work: TemplateBudget) -> tuple[Any, str]:
-    """The items after those that it has handed out in the passes so far; `done` with none once there are no more."""
+    """The items after those of earlier passes; `done` and no items at the end of the list."""
     source = config.source
     if not isinstance(source, list):
         raise NonRetryable("the source of the cursor is not a list", code="LOOP_SOURCE_NOT_A_LIST")

@@ -1,4 +1,4 @@
-"""`dataQuery`: runs a saved query with arguments and gives its rows."""
+"""`dataQuery`: runs a saved query with arguments and returns its rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class QueryRunner(Protocol):
 
 
 class NoQueries:
-    """Stands where nothing can be run: when a workflow is only looked at."""
+    """The default without a query engine, for validation only."""
 
     async def run_query(self, *, tenant_id: str, data_query_id: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
         """Raises NonRetryable."""
@@ -46,10 +46,10 @@ class DataQueryConfig(NodeConfig):
 
 
 def data_query_spec(runner: QueryRunner) -> HandlerSpec:
-    """The node type, given who runs queries.
+    """The node type for a query engine.
 
-    Values of `args` may be templates: they are bound, never written into SQL. Which query it is
-    cannot be one: a workflow says at save what it may do.
+    Values of `args` may be templates: they are bound, never inserted into SQL. The query cannot be a template, so that
+    its permissions are known at save.
     """
 
     async def execute(config: DataQueryConfig, context: Mapping[str, Any], helpers: Helpers) -> HandlerResult:

@@ -44,7 +44,7 @@ class EndConfig(NodeConfig):
 
 
 def evaluate(config: EndConfig, context: Mapping[str, Any], work: TemplateBudget) -> tuple[Any, None]:
-    """The entries as one object; of two with the same name, the later. The rules see to `name` and `terminate`."""
+    """The entries as one object; the later of two with the same name wins. The rules handle `name` and `terminate`."""
     collected = config.output_parameters or {}
     if isinstance(collected, list):
         collected = {parameter.name: parameter.value for parameter in collected}

@@ -1,7 +1,7 @@
 """HTTP responses as values: body, error, Retry-After.
 
-Used by `http_request`. The server may be hostile: nothing here takes long, whatever it sent, and only known character
-sets are decoded.
+Used by `http_request`. The server may be hostile: all operations are bounded, and only known character sets are
+decoded.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from anabranch.engine.rules.values import VALUE_BYTES_MAX
 from anabranch.errors import BadJson, HttpAnswerInvalid, TooLarge, ValueTooLarge
 from anabranch.json_input import parse_json
 
-# Twice the largest output: JSON may be written with as many blanks as it has content. What is
-# longer cannot become an output, and reading it would only cost time.
+# Twice the largest output: JSON may have as much whitespace as content. A longer body could not become an output.
 JSON_BYTES_MAX = 2 * VALUE_BYTES_MAX
 
 # 32 KiB of JSON take under a millisecond; more is read in a thread.
@@ -46,8 +45,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 async def body_of(headers: Mapping[str, str], body: bytes) -> Any:
     """The body as a value: JSON where the content type says so, text, or `{"base64": …}` for other bytes.
 
-    Null if there is none. Raises HttpAnswerInvalid for JSON that is none, ValueNotStorable for JSON
-    that cannot be kept, ValueTooLarge.
+    Null if there is none. Raises HttpAnswerInvalid for invalid JSON, ValueNotStorable for JSON that cannot be stored,
+    ValueTooLarge.
     """
     if not body:
         return None
@@ -64,7 +63,7 @@ async def body_of(headers: Mapping[str, str], body: bytes) -> Any:
 
 
 def retry_after_ms(headers: Mapping[str, str], now_ms: int) -> int | None:
-    """How long the server wants to be left alone: Retry-After in seconds or as a date; None if it does not say."""
+    """The Retry-After of the server (seconds or a date) in milliseconds; None if absent."""
     text = headers.get("retry-after", "").strip()
     if text.isascii() and text.isdigit():
         return min(int(text[:12]) * 1_000, DURATION_MS_MAX)

@@ -12,7 +12,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpCall:
-    """What is sent, and where."""
+    """A request to send."""
 
     method: str
     url: str
@@ -39,4 +39,4 @@ class HttpSender(Protocol):
     """Sends requests of tenants to the world, past a guard that refuses what they must not reach."""
 
     async def fetch(self, call: HttpCall, *, timeout_s: float) -> HttpAnswer:
-        """The answer, whatever its status. Raises an error with `code` and a message that the tenant may read."""
+        """The response, with any status. Raises an error with `code` and a message for the tenant."""

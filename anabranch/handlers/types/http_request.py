@@ -1,7 +1,7 @@
 """`httpRequest`: sends one HTTP request and returns the response as a value.
 
-The request leaves through the port `HttpSender`, behind which the guard decides what may be reached. Here a config
-becomes a request, and a response becomes an output, or a failure that says whether to retry.
+The request is sent through the port `HttpSender`, whose guard checks the target. This module turns a config into a
+request, and a response into an output or a failure that may be retried.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from anabranch.handlers.spec import HandlerSpec, NodeConfig, SecretReader
 from anabranch.handlers.types.http_answer import body_of, excerpt, reason_of, retry_after_ms
 from anabranch.handlers.types.http_port import HttpAnswer, HttpCall, HttpSender
 
-# An hour: the node's own timeout bounds a request, this only ends what a node without one left behind.
+# An hour: the node's timeout limits a request; this only ends requests of nodes without one.
 REQUEST_S_MAX = 3_600.0
 
 # Statuses that tell us to come again.
@@ -190,7 +190,7 @@ def _text(value: Scalar) -> str:
 
 
 def _headers(config: HttpRequestConfig, helpers: Helpers) -> tuple[dict[str, str], frozenset[str]]:
-    """The headers, and the lower-case names of those that are nobody else's business."""
+    """The headers, and the lower-case names of private ones."""
     headers = {name: _text(value) for name, value in config.headers.items() if value is not None}
     given = {name.lower() for name in headers}
     private = {name.lower() for name, value in headers.items() if _is_private(value, helpers)}
@@ -229,7 +229,7 @@ def _authorization(config: HttpRequestConfig) -> tuple[str, str] | None:
 
 
 def _is_private(text: str, helpers: Helpers) -> bool:
-    """Is there a secret in it?"""
+    """Whether the value contains a secret."""
     return helpers.mask(text) != text
 
 

@@ -1,4 +1,4 @@
-"""`javascript`: runs a function body of `ctx` in a sealed process of its own."""
+"""`javascript`: runs a function body of `ctx` in a separate sealed process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class JavascriptConfig(CodeConfig):
 
     @property
     def may_fetch(self) -> bool:
-        """Is the code given `fetch`?"""
+        """Whether the code may use `fetch`."""
         return self.allowFetch
 
 

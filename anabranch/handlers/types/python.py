@@ -1,4 +1,4 @@
-"""`python`: runs a function body of `ctx` in a sealed process of its own."""
+"""`python`: runs a function body of `ctx` in a separate sealed process."""
 
 from __future__ import annotations
 

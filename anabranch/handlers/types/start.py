@@ -1,4 +1,4 @@
-"""`start`: where a run begins; its output says that it has, and with which input."""
+"""`start`: where a run begins; its output has the input."""
 
 from __future__ import annotations
 

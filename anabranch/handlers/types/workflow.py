@@ -23,9 +23,10 @@ class Children(Protocol):
     async def start(
         self, helpers: Helpers, *, workflow: str, version: int | None, input_: Any, parent_waits: bool
     ) -> str:
-        """The id of the one run that this activation starts; it is durable when this returns, in whatever attempt.
+        """Start the child run of this activation, the same in every attempt, and return its id; it is durable when this
+        returns.
 
-        Raises NonRetryable where another try cannot help, StoreUnavailable where it may.
+        Raises NonRetryable if a retry cannot help, StoreUnavailable if it may.
         """
 
 

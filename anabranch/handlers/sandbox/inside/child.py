@@ -18,7 +18,7 @@ from anabranch.handlers.sandbox.inside import hardening
 from anabranch.handlers.sandbox.inside import sealed_wire as wire
 from anabranch.handlers.sandbox.inside.languages import Failure, Frame, Language, LanguageEngine
 
-# 1 MB that is let go when memory runs out, so that there is some to say so with.
+# 1 MB that is freed when memory runs out, so that the error can be reported.
 _RESERVE_BYTES = 1_048_576
 
 
@@ -120,7 +120,7 @@ class _ChildLine:
         while size:
             part = os.read(self._connection, min(size, 1_048_576))
             if not part:
-                os._exit(0)  # the service let go of us
+                os._exit(0)  # the service has closed the socket
             parts.append(part)
             size -= len(part)
         return b"".join(parts)
@@ -139,7 +139,7 @@ class _ChildLine:
 
 
 class _Log:
-    """What the code has for a world: a line to the service, and a log that is cut off while it is produced."""
+    """The interface of the code to the service: requests, and a log that is cut at its limit."""
 
     def __init__(self, line: _ChildLine) -> None:
         self._line = line

@@ -20,22 +20,22 @@ from anabranch.handlers.sandbox.inside import child, hardening
 from anabranch.handlers.sandbox.inside import sealed_wire as wire
 from anabranch.handlers.sandbox.inside.languages import Language, load_language
 
-# The probe answers within a few milliseconds; one that hangs is a machine where nothing will work.
+# The probe takes a few milliseconds; on a machine where it hangs, the sandbox cannot work.
 _PROBE_SECONDS = 5
 
 
 def serve(control_number: int, language_name: str, *, requires_seccomp: bool) -> None:
-    """Answer orders until nobody is there to give any."""
+    """Serve orders until the service is gone."""
     control = socket.socket(fileno=control_number)
     # Ctrl-C in the service's terminal is the service's business.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     language = load_language(language_name)
-    # Only now: in a user namespace of its own it may not even read what it has to load.
+    # Only now, because in its own user namespace it may not be able to read the files to load.
     isolation: hardening.Report = {}
     hardening.isolate(isolation)
     server = _ForkServer(control, language, isolation, requires_seccomp=requires_seccomp)
     gc.collect()
-    # What is loaded stays; the collector of a child shall not touch it, for each page touched is a page copied.
+    # Freeze loaded objects, so that a child's garbage collector does not touch, and thereby copy, their pages.
     gc.freeze()
     server.run()
 
@@ -70,7 +70,7 @@ class _ForkServer:
             self._bury()
 
     def _obey(self) -> bool:
-        """Carry out one order; False if there is nobody left to give orders."""
+        """Carry out one order; False if the service is gone."""
         try:
             order, sockets, _, _ = socket.recv_fds(self._control, wire.ORDER.size, 1)
         except OSError:
@@ -116,7 +116,7 @@ class _ForkServer:
             self._end()
 
     def _probe(self) -> hardening.Report:
-        """The walls that a throw-away child could build, and whether they held when it ran against them."""
+        """The isolation layers that a test child could set up, and whether they hold."""
         ours, theirs = socket.socketpair()
         process = os.fork()
         if process == 0:

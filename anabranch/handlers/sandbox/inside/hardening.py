@@ -60,8 +60,7 @@ def isolate(report: Report) -> None:
 def harden(report: Report, *, keep: int, slot: int, parent: int) -> None:
     """Everything but the filter of system calls and the limits of the job, which `seal` adds.
 
-    `keep` is the one descriptor that stays open; `parent` is who has to be alive: this process does
-    not outlive it.
+    `keep` is the one descriptor that stays open; this process does not outlive `parent`.
     """
     os.umask(0o077)
     os.setsid()
@@ -125,7 +124,7 @@ def _drop_user(slot: int) -> str:
 
 def _die_with(parent: int) -> None:
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before we could ask to be told
+    if os.getppid() != parent:  # it died before we could register for its death
         os._exit(0)
 
 
@@ -184,6 +183,6 @@ def _check(result: int) -> int:
     return result
 
 
-# Made once, before any fork: what a child does not have to make costs it nothing.
+# Created once before any fork, so that children need not.
 _ZERO = ctypes.c_ulong(0)
 _FILTER = _filter_of_this_machine()

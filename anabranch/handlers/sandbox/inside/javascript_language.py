@@ -68,7 +68,7 @@ class JavaScript:
         self._failed: list[str] | None = None
 
     def compile(self, code: str) -> list[CompileProblem]:
-        """What is wrong with a function body: at most one problem, for the parser stops there."""
+        """The syntax error of a function body: at most one, because the parser stops at the first."""
         self._check(code)
         if self._failed is None:
             return []
@@ -104,9 +104,9 @@ class JavaScript:
             self._answered(json.dumps(host.answer()))
 
     def _told(self, kind: str, text: str) -> bool:
-        """Take what the prelude has to say; False if it is a request that is too large to be sent.
+        """Handle a message of the prelude; False for a request that is too large.
 
-        The code cannot reach this, and gains nothing if it could.
+        User code cannot call this, and would gain nothing by it.
         """
         values = json.loads(text) if kind != "done" else []
         if kind == "log" and self._host is not None:

@@ -45,7 +45,7 @@ class CompileProblem(NamedTuple):
 
 
 class Host(Protocol):
-    """What the code may ask of the world: to have a line logged, and (JavaScript) to have a URL fetched."""
+    """The services that code may use: log lines, and (JavaScript) fetch a URL."""
 
     def log(self, level: str, text: str) -> None:
         """Log a line; beyond the limits it is dropped."""
@@ -58,17 +58,17 @@ class Host(Protocol):
 
 
 class LanguageEngine(Protocol):
-    """A language made ready for one job."""
+    """A language prepared for one job."""
 
     def compile(self, code: str) -> list[CompileProblem]:
-        """What is wrong with a function body; it is not run."""
+        """The problems of a function body, which is not run."""
 
     def run(self, job: Mapping[str, Any], host: Host) -> bytes:
         """Run a job's `code` on its `ctx`: the value as JSON text. Raises Failure."""
 
 
 Language = Callable[[], LanguageEngine]
-"""Makes an engine for one child, with randomness of its own."""
+"""Prepares the engine of one child, with its own random seed."""
 
 
 def load_language(name: str) -> Language:

@@ -60,7 +60,7 @@ _INTEGER_MIN, _INTEGER_MAX = -(2**63), 2**64 - 1
 
 
 def prepare() -> Python:
-    """An engine for one child: with dice of its own, which a fork would otherwise have in common with all."""
+    """The engine of one child, with its own random seed, which forks would otherwise share."""
     random.seed(os.urandom(32))
     return Python()
 
@@ -69,7 +69,7 @@ class Python:
     """Compiles and runs one function body."""
 
     def compile(self, code: str) -> list[CompileProblem]:
-        """What is wrong with a function body: the first error of syntax, or everything that is not allowed."""
+        """The problems of a function body: the first syntax error, or everything that is not allowed."""
         return _compile(code)[1]
 
     def run(self, job: Mapping[str, Any], host: Host) -> bytes:
@@ -192,7 +192,7 @@ def _get_attribute(of: Any, name: str) -> Any:
 
 
 def _writable(of: Any) -> Any:
-    """Things the code can have made itself; nothing that it was given by us."""
+    """Whether the code may change the object: its own objects, not those that it was given."""
     if isinstance(of, (dict, list, set, bytearray)) or type(of).__module__ == _FUNCTION:
         return of
     raise TypeError(f"a {type(of).__name__} cannot be changed")
@@ -208,7 +208,7 @@ def _in_place_item(sign: str, of: Any, key: Any, operand: Any) -> None:
 
 
 class _Printer:
-    """What `print` becomes: a line of the log."""
+    """Turns `print` into log lines."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -227,7 +227,8 @@ class _Printer:
 
 
 def _failure(raised: BaseException) -> Failure:
-    """The error of the code, told in its own lines. Runs under the limits of the code, like any `__str__` of it."""
+    """The error of the code with its own lines. Runs under the limits of the code, because it may call the code's
+    `__str__`."""
     frames = [
         Frame(line, 0, "" if frame.f_code.co_name == _FUNCTION else frame.f_code.co_name)
         for frame, line in traceback.walk_tb(raised.__traceback__)
@@ -309,7 +310,7 @@ def _not_storable(reason: str, pointer: str) -> Failure:
 
 
 class _DroppedOutput:
-    """A world that hears nothing."""
+    """A host that drops everything."""
 
     def log(self, level: str, text: str) -> None:
         """Nothing."""
@@ -326,7 +327,7 @@ _SAMPLE = "for a, b in [(1, 2)]:\n    print(a)\nx = {'a': 1}\nx['a'] += 1\nretur
 
 
 def _warm_up() -> None:
-    """Compile and run a little, so that whatever that loads is loaded before the first fork."""
+    """Compile and run a sample, so that everything it needs is loaded before the first fork."""
     Python().run({"code": _SAMPLE, "ctx": "{}"}, _DroppedOutput())
     try:
         Python().run({"code": "return 1 / 0", "ctx": "{}"}, _DroppedOutput())

@@ -29,7 +29,7 @@ FETCHES_MAX = 100
 # 16 MB: as large as all outputs of a run together may become.
 CONTEXT_BYTES_MAX = 16_777_216
 
-# 256 KiB of code in one node: a program of that size belongs in a node type of its own.
+# 256 KiB of code in one node: write a node type for larger programs.
 CODE_BYTES_MAX = 262_144
 
 # 64 levels, as for every value; the envelope of a result adds one.
@@ -62,7 +62,7 @@ ORDER = struct.Struct("!BI")
 FORK = 1
 KILL = 2
 
-# How a child exits that ran out of memory so far that it could not even say so.
+# The exit code of a child without enough memory to report that.
 EXIT_OUT_OF_MEMORY = 77
 
 _NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
@@ -75,7 +75,8 @@ def frame(body: bytes) -> bytes:
 
 
 def is_deeper(text: bytes, levels_max: int) -> bool:
-    """Does JSON text nest deeper than this? Never parses; texts that are no JSON get some answer, in linear time."""
+    """Whether JSON text is nested deeper than this. Does not parse; linear time, and any result for text that is not
+    JSON."""
     if text.count(b"[") + text.count(b"{") <= levels_max:
         return False
     # Few passes in C each: a megabyte of anything costs some hundredths of a second, where a walk in

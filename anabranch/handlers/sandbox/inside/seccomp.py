@@ -1,7 +1,7 @@
 """The system calls that a child may make, as a seccomp filter program.
 
-Pure: `hardening` installs what `program` returns, and tests run it in an interpreter of their own, also for machines
-that are not at hand. A call that is not listed fails with EPERM; one with the numbers of another architecture ends the
+Pure: `hardening` installs what `program` returns, and tests run it in an interpreter of such programs, also for other
+architectures. A call that is not listed fails with EPERM; one with the numbers of another architecture ends the
 process.
 """
 
@@ -12,8 +12,8 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-# Enough for an interpreter that computes and talks on one socket: nothing here opens, connects,
-# starts, signals or traces anything. Those that are called most stand first: the filter is a list.
+# Enough for an interpreter that computes and talks on one socket: nothing here opens, connects, starts, signals or
+# traces anything. The most frequent ones come first, because the filter is a list.
 ALLOWED = (
     "read", "write", "recvfrom", "sendto", "futex", "brk", "mremap", "munmap", "madvise",
     "clock_gettime", "gettimeofday", "getrandom", "close", "fstat", "poll", "ppoll", "lseek", "writev",
@@ -38,7 +38,7 @@ class Machine:
     audit_arch: int
     calls: Mapping[str, int]
     foreign_bit: int = 0
-    """Numbers with this bit belong to a second set of calls (x32), which is nobody's business here."""
+    """Numbers with this bit belong to a second set of calls (x32), which is refused."""
 
 
 # fmt: off

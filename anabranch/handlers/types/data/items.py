@@ -1,4 +1,4 @@
-"""What the node types for lists share: fields of items, an order of any values, tests, and limits.
+"""Shared by the node types for lists: fields of items, an order of any values, tests, and limits.
 
 Used by the other modules of this package.
 """
@@ -23,7 +23,7 @@ FIELD_CHARACTERS_MAX = 256
 FIELDS_MAX = 64
 
 DATA_INVALID = "NODE_DATA_INVALID"
-"""The data that a node was given do not fit what it does with them. Not retried."""
+"""The data of a node has the wrong type for its operation. Not retried."""
 
 ABSENT: Any = object()
 """Stands for a field that an item does not have."""
@@ -83,7 +83,7 @@ def pure(
 
 
 def field_of(item: Any, path: str) -> Any:
-    """What stands at a dotted path in an item; ABSENT where nothing does; the item itself for an empty path."""
+    """The value at a dotted path in an item; ABSENT if there is none; the item itself for an empty path."""
     if not path:
         return item
     for name in path.split("."):

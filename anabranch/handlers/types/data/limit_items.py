@@ -1,4 +1,4 @@
-"""`limit`: keeps so many items of a list."""
+"""`limit`: keeps a number of items of a list."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class SplitOutConfig(NodeConfig):
 
 
 def evaluate(config: SplitOutConfig, context: Mapping[str, Any], work: TemplateBudget) -> tuple[Any, None]:
-    """The inner items, one after the other; items without the field, or with null there, give none."""
+    """The inner items, one after the other; items without the field, or with null, add none."""
     made: list[Any] = []
     size = 2
     for index, (item, inner) in enumerate(

@@ -27,7 +27,7 @@ class UniqueConfig(NodeConfig):
 
 
 def evaluate(config: UniqueConfig, context: Mapping[str, Any], work: TemplateBudget) -> tuple[Any, None]:
-    """One of each, where it stood."""
+    """The list with the first of each group of equal items."""
     items = config.source
     names = identities(items, config.by, work)
     positions = range(len(items)) if config.keep == "last" else reversed(range(len(items)))

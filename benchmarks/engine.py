@@ -57,8 +57,8 @@ RATIOS: dict[str, tuple[str, str]] = {
     "nodes_per_single": ("nodes/s, batched against one transition a commit", "≥ 5"),
     "cpu_with_server_per_bound": ("processor time a node with the database server's, against the bound's", "≤ 4"),
     "fanout_per_linear": ("fan-out nodes/s against linear nodes/s, both pure", "≥ 0.8"),
-    "pass_per_iteration": (f"a pass of {PASSES:,} against an iteration of as many, time", "≤ 1.2"),
-    "mapped_per_loop": (f"{ITEMS:,} items of a mapped node against those of a loop, time", "≤ 1.1"),
+    "pass_per_iteration": (f"a pass of {PASSES:,} against an iteration of as many, processor time", "≤ 1.2"),
+    "mapped_per_loop": (f"{ITEMS:,} items of a mapped node against those of a loop, processor time", "≤ 1.1"),
 }
 LABELS: dict[str, tuple[str, str]] = {
     "effect_nodes_per_s": (f"effect nodes/s, linear-{LINEAR_NODES}", "15,000"),
@@ -75,8 +75,8 @@ LABELS: dict[str, tuple[str, str]] = {
     "lone_pure_p99_ms": (f"a run of {LINEAR_NODES} pure nodes alone, 99th percentile ms", ""),
     "client_lone_p50_ms": ("the same in another process, until a client has its result, median ms", "≤ 15"),
     "fanout_nodes_per_s": (f"nodes/s, fan-out of {FAN_OUT_WIDTH}", ""),
-    "iteration_ms": (f"an iteration of {PASSES:,}, one after the other, ms", ""),
-    "pass_ms": (f"a pass of {PASSES:,} of a loop without a loop node, ms", ""),
+    "iteration_ms": (f"an iteration of {PASSES:,}, one after the other, processor ms", ""),
+    "pass_ms": (f"a pass of {PASSES:,} of a loop without a loop node, processor ms", ""),
     "starts_per_s": ("starts accepted per s", "5,000"),
     "starts_while_working_per_s": ("starts accepted per s by a process that also runs them", ""),
 }
@@ -159,8 +159,12 @@ async def _measure_loops(store: Store) -> Figures:
         await Bench(store).save(load)
     async with engine_on(store, *loads.values()) as bench:
         for name, load in loads.items():
-            elapsed = statistics.median([(await bench.run_all(load, 1))[1] for _ in range(LOOP_RUNS)])
-            figures[name] = elapsed * 1_000 / PASSES if name.endswith("_ms") else elapsed
+            taken = []
+            for _ in range(LOOP_RUNS):
+                before = cpu_s()
+                await bench.run_all(load, 1)
+                taken.append(cpu_s() - before)
+            figures[name] = statistics.median(taken) * (1_000 / PASSES if name.endswith("_ms") else 1)
     return figures
 
 

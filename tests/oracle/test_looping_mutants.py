@@ -1,4 +1,4 @@
-"""Mistakes in the rules of loops without a loop node: the oracle finds each of them within a few graphs."""
+"""Mistakes in the rules of loops that are drawn with edges, cursors and mapped nodes: the oracle soon finds each."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from anabranch.engine.rules.events import Event
 from anabranch.engine.rules.graph import compile as compiling
 from anabranch.engine.rules.graph.plan import AGAIN, PlanNode
 from anabranch.engine.rules.values import Payload
+from anabranch.handlers.types import loop as loop_type
 from tests import driving
-from tests.oracle.looping_graphs import looping_case
+from tests.oracle.graphs import Case
+from tests.oracle.looping_graphs import cursor_case, looping_case
+from tests.oracle.mapped_graphs import mapped_case
 from tests.oracle.test_random_graphs import judge
 
 # 60 graphs show each mistake several times over.
@@ -85,6 +88,26 @@ def again_edges_counted_in_the_join(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(compiling._PlanCompiler, "_connect", connected)
 
 
+def cursor_forgets_where_it_was(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Scope, "advance", lambda scope, cursor, batch: None)
+
+
+def items_ignore_their_failures_with_the_node(patch: pytest.MonkeyPatch) -> None:
+    maps = compiling._PlanCompiler._mapped
+
+    def mapped(compiler: Any, written: Any, mapping: Any, home: Any) -> PlanNode:
+        node = maps(compiler, written, mapping, home)
+        assert node.item is not None
+        node.item.error_handling = written.error_handling
+        return node
+
+    patch.setattr(compiling._PlanCompiler, "_mapped", mapped)
+
+
+def batches_not_made(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(loop_type, "batches_of", lambda items, size: items)
+
+
 MISTAKES: tuple[Patch, ...] = (
     pass_number_not_raised,
     exit_verdict_at_every_pass,
@@ -95,16 +118,27 @@ MISTAKES: tuple[Patch, ...] = (
 )
 
 
-@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.__name__.replace("_", "-"))
-def test_a_mistake_is_found(mistake: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
+OTHERS: tuple[tuple[Patch, Callable[[int], Case]], ...] = (
+    (cursor_forgets_where_it_was, cursor_case),
+    (items_ignore_their_failures_with_the_node, mapped_case),
+    (batches_not_made, mapped_case),
+)
+
+ALL = [*((mistake, looping_case) for mistake in MISTAKES), *OTHERS]
+
+
+@pytest.mark.parametrize(
+    ("mistake", "drawn"), [pytest.param(*each, id=each[0].__name__.replace("_", "-")) for each in ALL]
+)
+def test_a_mistake_is_found(mistake: Patch, drawn: Callable[[int], Case], monkeypatch: pytest.MonkeyPatch) -> None:
     mistake(monkeypatch)
     monkeypatch.setattr(driving, "STEPS_MAX", STEPS_MAX)
-    assert any(_is_found(seed) for seed in range(GRAPHS))
+    assert any(_is_found(drawn(seed), seed) for seed in range(GRAPHS))
 
 
-def _is_found(seed: int) -> bool:
+def _is_found(case: Case, seed: int) -> bool:
     try:
-        judge(looping_case(seed), order=seed, duplicate=False, evaluations_max=0, is_ordered=False)
+        judge(case, order=seed, duplicate=False, evaluations_max=0, is_ordered=False)
     except Exception:  # noqa: BLE001 -- the oracle's word, or an assertion of the rules themselves
         return True
     return False

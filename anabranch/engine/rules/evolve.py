@@ -345,7 +345,8 @@ def _end_activation(state: InstanceState, event: Event) -> tuple[Scope, PlanNode
         if activation.loop is not None or activation.region is not None:
             state.unfinished.pop((event.node_id, event.scope), None)
     scope.ended.add(event.node_id)
-    return scope, state.plan.nodes[event.node_id].within(scope.body)
+    node = state.plan.nodes[event.node_id]
+    return scope, node if node.item is None else node.within(scope.body)
 
 
 def _answered(state: InstanceState, node: PlanNode, event: Event) -> None:

@@ -88,6 +88,11 @@ class Transition:
         is_child = self.new_run is not None and self.new_run.parent_id is not None
         self.concerns_family = self.wakes is not None or bool(self.cancels) or is_child
 
+    @property
+    def has_large_values(self) -> bool:
+        """Whether it has payloads with parts that are stored by content."""
+        return any(event.payload.division is not None for event in self.events)
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:

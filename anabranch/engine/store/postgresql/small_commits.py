@@ -22,7 +22,6 @@ from anabranch.engine.store.postgresql.postgresql_commit import Question, Rows, 
 from anabranch.engine.store.postgresql.postgresql_connections import BoundedAsyncConnection
 from anabranch.engine.store.sql.component import TRIES_MAX, verdict_on
 from anabranch.engine.store.sql.dialect import Dialect, Outages, Written
-from anabranch.engine.store.value_table import parts_of
 from anabranch.errors import DatabaseAway
 
 # 4 transitions, and 64 kB of payloads: to encode more would keep the event loop from others, and where there is more
@@ -58,7 +57,7 @@ class PostgresqlSmallCommits:
             len(transitions) <= TRANSITIONS_MAX
             and not self._busy.locked()
             and sum(transition.payload_bytes for transition in transitions) <= BYTES_MAX
-            and not parts_of(transitions)
+            and not any(transition.has_large_values for transition in transitions)
         )
 
     async def commit(self, transitions: Sequence[Transition]) -> Written:

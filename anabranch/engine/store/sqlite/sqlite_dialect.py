@@ -184,8 +184,9 @@ class SqliteDialect:
             events = values_of_events(transitions)
             with self.transaction(connection):
                 written = commit_transitions(connection, transitions, events, now=self.now(connection))
-                if found := parts_of(transition for transition in transitions if transition.instance_id in written.won):
-                    keep_values(connection, self, found)
+                large = [each for each in transitions if each.has_large_values and each.instance_id in written.won]
+                if large:
+                    keep_values(connection, self, parts_of(large))
                 return written
         except UnicodeError as problem:
             raise DataRefused(f"text that is not valid Unicode ({problem})") from None

@@ -305,7 +305,7 @@ class Console:
         )
         # A line of a function may be a repetition; that is known once the counts of its run are.
         is_new = not position or origin.is_first_call or (known is not None and known.says_anew(position))
-        tells = is_new and self._is_followed(origin.instance_id)
+        tells = bool(self._observers) and is_new and self._is_followed(origin.instance_id)
         self._waiting.append((line, tells))
         if tells:
             self._live.append(line)
@@ -451,16 +451,18 @@ class Console:
                 positions[line.instance_id] = line.position
             fitting = self._fitting(line, sizes)
             if fitting is not None:
-                sizes[line.instance_id] += line.size
-                sizes[line.tenant_id] += line.size
+                size = line.size
+                sizes[line.instance_id] += size
+                sizes[line.tenant_id] += size
                 kept.append(fitting)
                 if not is_told:
                     untold.append(fitting)
         await self._rows.write(kept, reports)
         for line in kept:
-            self._tenants[line.tenant_id] = self._tenants.get(line.tenant_id, 0) + line.size
+            size = line.size
+            self._tenants[line.tenant_id] = self._tenants.get(line.tenant_id, 0) + size
             run = self._runs[line.instance_id]
-            run.size += line.size
+            run.size += size
             run.position = max(run.position, line.position)
             run.is_full |= line.text is FULL
         while len(self._runs) > RUNS_KNOWN_MAX:
@@ -501,12 +503,26 @@ class Console:
         stream = self._options.stream
         if stream is None or not lines:
             return
-        told = [{"instanceID": line.instance_id, "tenant": line.tenant_id, **line.as_json()} for line in lines]
         try:
-            stream.write(b"".join([orjson.dumps(each, option=orjson.OPT_APPEND_NEWLINE) for each in told]).decode())
+            stream.write("".join(map(_printed, lines)))
             stream.flush()
         except (OSError, ValueError):  # too old to be read
             return
+
+
+def _printed(line: Line) -> str:
+    """A line as JSON: what many of them have alike is encoded once."""
+    instance_id, number, tenant_id, node_id, scope, attempt, level, text, _ = line
+    return (
+        f'{{"instanceID":"{instance_id}","tenant":{_json(tenant_id)},"number":{number},"at":"{_iso(number // 1000)}",'
+        f'"level":"{level_name(level)}","nodeID":{_json(node_id)},"scope":{_json(scope)},"attempt":{attempt},'
+        f'"text":{orjson.dumps(text).decode()}}}\n'
+    )
+
+
+@lru_cache(maxsize=1_024)
+def _json(text: str) -> str:
+    return orjson.dumps(text).decode()
 
 
 @lru_cache(maxsize=1_024)

@@ -25,6 +25,9 @@ _parent = logging.getLogger("anabranch.handlers")
 
 _print = builtins.print
 
+# Certainly no mapping; to ask that of any object takes longer than the rest of a line.
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+
 
 class Progress(NamedTuple):
     """Progress that an attempt has reported."""
@@ -89,11 +92,24 @@ present: ContextVar[LineOrigin | None] = ContextVar("present_origin", default=No
 class ActivationLog(logging.Logger):
     """A logger whose lines belong to an attempt, without its secrets; its handlers are those of its parent."""
 
+    # One is made for every attempt that logs, so it sets only what differs, and asks no cache whether to log.
+    name = _parent.name
+    parent = _parent
+    propagate = True
+    disabled = False
+
     def __init__(self, origin: LineOrigin) -> None:
         console = origin.console
-        super().__init__(_parent.name, logging.NOTSET if console is None else console.level)
-        self.parent = _parent
+        self.level = logging.NOTSET if console is None else console.level
+        self.handlers: list[logging.Handler] = []
+        self.filters: list[Any] = []
         self._origin = origin
+
+    def isEnabledFor(self, level: int) -> bool:  # noqa: N802 -- the name is `logging`'s
+        """Whether lines of this level are taken."""
+        if self.disabled or self.manager.disable >= level:
+            return False
+        return level >= (self.level or self.getEffectiveLevel())
 
     def _log(
         self,
@@ -174,7 +190,10 @@ def _formatted(msg: object, args: Any) -> str:
         text = str(msg)
         if not args:
             return text
-        return text % (args[0] if len(args) == 1 and isinstance(args[0], Mapping) and args[0] else args)
+        first = args[0]
+        if len(args) > 1 or type(first) in _PLAIN:
+            return str(text % args)
+        return str(text % (first if isinstance(first, Mapping) and first else args))
     except Exception:  # noqa: BLE001 -- `logging` does not raise where a line does not fit its arguments
         return f"{msg!r} with {args!r}"
 

@@ -124,7 +124,7 @@ def read_fork(document: Mapping[str, Any]) -> tuple[ForkOptions, Any]:
             dry_run=bool(document.get("dryRun", False)),
         )
     except (KeyError, TypeError, AttributeError) as wrong:
-        raise InvalidRequest(f"this is no request for a fork: {wrong}", hint="See POST …/fork.") from None
+        raise InvalidRequest(f"invalid request for a fork: {wrong}", hint="See POST …/fork.") from None
     return options, document.get("input", SAME_INPUT)
 
 

@@ -44,7 +44,7 @@ def test_a_problem_names_its_code_its_place_and_what_to_do():
     (problem,) = report(drawn(FINE, a={"type": "sett"})).as_json()["errors"]
     assert problem == {
         "code": "UNKNOWN_TYPE",
-        "message": "nobody registered the node type 'sett' of 'a'",
+        "message": "'a' has the node type 'sett', which is not registered",
         "nodeID": "a",
         "pointer": "/nodes/1/type",
         "hint": "Did you mean 'set'?",

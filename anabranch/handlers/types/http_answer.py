@@ -115,7 +115,7 @@ async def _json(body: bytes, charset: str) -> Any:
         raise ValueTooLarge(f"the answer has {len(body)} bytes of JSON, the limit of a value is {VALUE_BYTES_MAX}")
     text = body if charset in ("utf-8", "utf8") else _text(body, charset)
     if text is None:
-        raise HttpAnswerInvalid(f"the answer is JSON in the character set {charset[:40]!r}, which is not read here")
+        raise HttpAnswerInvalid(f"the answer is JSON in the character set {charset[:40]!r}, which is not supported")
     try:
         if len(body) <= _JSON_BYTES_AT_ONCE:
             return parse_json(text, what="the answer")

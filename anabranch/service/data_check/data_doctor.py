@@ -115,7 +115,7 @@ class DataDoctor:
             note, state = _Noter(instance_id, found), states[instance_id]
             family(each.row, state, others, now=now, note=note)
             for child_id in () if state is None else parents_to_wake(state, each.row, others, now=now):
-                note(DataFault.PARENT_NOT_WOKEN, f"its child {child_id} has ended, and nobody looks at it", None)
+                note(DataFault.PARENT_NOT_WOKEN, f"its child {child_id} has ended, but no worker will notice", None)
         return found
 
     async def _loaded(self, instance_ids: list[str], found: list[DataFinding]) -> dict[str, Loaded]:

@@ -112,7 +112,7 @@ def _row_and_state(row: InstanceRow, state: AnyState) -> Iterator[tuple[DataFaul
         and (row.available_at is None or (row.available_at > due and row.blame is None))
     ):
         what = "work is outstanding" if due == 0 else f"something is due at {due}"
-        yield DataFault.RUN_STUCK, f"nobody holds it, {what}, and no worker looks at it before {row.available_at}"
+        yield DataFault.RUN_STUCK, f"no worker owns it, {what}, and no worker looks at it before {row.available_at}"
 
 
 def family(

@@ -28,7 +28,7 @@ def place_of(path: str) -> ScopePlace:
     """The position of a scope. Raises ValueError for the root and for text that is not a scope of a drawn run."""
     found = _STEP.fullmatch(path)
     if found is None:
-        raise ValueError(f"{path!r} is no iteration and no pass")
+        raise ValueError(f"{path!r} is neither an iteration nor a pass")
     outer, loop, index, header, number = found.groups()
     if loop is not None:
         return ScopePlace(loop, outer or "", int(index), False)

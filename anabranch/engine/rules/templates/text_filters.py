@@ -89,7 +89,7 @@ def _fromjson(value: Any, work: TemplateBudget) -> Any:
     try:
         read = orjson.loads(text)
     except orjson.JSONDecodeError:
-        raise Refused("`fromjson` takes JSON text, and this is none") from None
+        raise Refused("`fromjson` needs JSON text, and this text is not valid JSON") from None
     if text.count("[") + text.count("{") > VALUE_DEPTH_MAX and _is_deep(read):
         raise Refused(f"`fromjson`: the text is nested more than {VALUE_DEPTH_MAX} levels deep")
     return read

@@ -165,7 +165,7 @@ class DrawnCheck(RunCheck):
             return False
         header, outer = self._plan.nodes.get(place.node_id), self._scopes[place.scope]
         if header is None or header.region is None or header.home.outer is not outer.body or header.id in outer.handles:
-            self.note(FindingCode.ITERATION_UNEXPECTED, event, f"{path} begins, and is no pass of a loop that is open")
+            self.note(FindingCode.ITERATION_UNEXPECTED, event, f"{path} begins, but is not a pass of an open loop")
             return False
         region = self._regions.setdefault((header.id, outer.path), CheckedRegion(header, outer))
         if region.open_pass is not None or place.index != region.number + 1:
@@ -414,7 +414,7 @@ class DrawnCheck(RunCheck):
         place, items = (event.node_id, event.scope), read_items(event.payload)
         account.row = event
         if node.loop is None or place in self._loops:
-            self.note(FindingCode.RESULT_UNEXPECTED, event, f"'{node.id}' opens, and is no loop that could")
+            self.note(FindingCode.RESULT_UNEXPECTED, event, f"'{node.id}' opens, but is not a loop that may open")
             return
         derived = self._derived.pop(place, None)
         if derived is not None and derived.error is not None:
@@ -617,7 +617,7 @@ class DrawnCheck(RunCheck):
         if failed is None or not json_equal(read_error(failed.payload), event.payload.value):
             code = event.payload.value["code"]
             self.note(
-                FindingCode.END_UNEXPECTED, event, f"the run fails with {code}, which is no unhandled failure of a node"
+                FindingCode.END_UNEXPECTED, event, f"the run fails with {code}, not an unhandled failure of a node"
             )
 
 

@@ -508,7 +508,8 @@ class PostgresqlDialect:
     def _why_cancelled(self) -> str:
         ours = f"the engine sets a statement_timeout of {self.timeouts.statement_ms} ms in its own sessions"
         return (
-            f"{ours}; if this came sooner, the one of the role, the database or a proxy is lower, or somebody cancelled"
+            f"{ours}; if this came sooner, the limit of the role, the database or a proxy is lower, "
+            "or another session cancelled it"
         )
 
     def _lose_sessions(self, state: str) -> None:

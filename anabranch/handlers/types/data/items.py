@@ -126,7 +126,7 @@ def weight(items: Iterable[Any], work: TemplateBudget) -> int:
 def object_item(item: Any, index: int, node: str) -> dict[str, Any]:
     """An item that has to be an object. Raises Refused, naming its number."""
     if not isinstance(item, dict):
-        raise Refused(f"`{node}` takes a list of objects, and item {index} is none")
+        raise Refused(f"`{node}` needs a list of objects, and item {index} is not an object")
     return item
 
 

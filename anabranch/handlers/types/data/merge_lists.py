@@ -55,7 +55,7 @@ def evaluate(config: MergeConfig, context: Mapping[str, Any], work: TemplateBudg
     lists = [[] if each is ABSENT else each for each in found]
     for each in lists:
         if not isinstance(each, list):
-            raise Refused("`merge` puts lists together, and one of its sources is none")
+            raise Refused("`merge` needs lists, and one of its sources is not a list")
     work.spend(sum(map(len, lists)) * ITEM_UNITS)
     made = list(_MODES[config.mode](config, lists, work))
     return work.built(made, weight(made, work)), None

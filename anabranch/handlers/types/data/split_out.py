@@ -51,7 +51,7 @@ def evaluate(config: SplitOutConfig, context: Mapping[str, Any], work: TemplateB
         if inner is ABSENT or inner is None:
             continue
         if not isinstance(inner, list):
-            raise Refused(f"`splitOut`: `{config.field or 'the item'}` of item {index} is no list")
+            raise Refused(f"`splitOut`: `{config.field or 'the item'}` of item {index} is not a list")
         own = _included(object_item(item, index, "splitOut"), config, work) if config.include else None
         work.spend(len(inner) * ITEM_UNITS)
         size += weight(inner, work) + (work.weigh(own) * len(inner) if own else 0)

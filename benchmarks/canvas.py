@@ -91,10 +91,12 @@ READ_MARK = """(name) => new Promise((resolve) => {
   look();
 })"""
 
-# The node nearest to the middle of what is seen, and a place beside it where there is nothing.
+# The node nearest to the middle of what is seen, and a place beside it where there is nothing; in an overview, where no
+# node is drawn by itself, a place above all of them.
 MIDDLE = """() => {
   const pane = document.querySelector(".react-flow").getBoundingClientRect();
   const [x, y] = [pane.left + pane.width / 2, pane.top + pane.height / 2];
+  if (document.querySelector(".overview") !== null) return { beside: [x, pane.top + 24] };
   const boxes = [...document.querySelectorAll(".node-card")].map((card) => card.getBoundingClientRect());
   const far = (box) => Math.hypot(box.left + box.width / 2 - x, box.top + box.height / 2 - y);
   const box = boxes.reduce((near, each) => (far(each) < far(near) ? each : near));

@@ -24,14 +24,15 @@ from anabranch.keys.access import Role
 from anabranch.rest.bodies import checked, one_problem
 from anabranch.rest.etags import etag, expected_number
 from anabranch.rest.lists import page_by_name
-from anabranch.rest.models.base import Page
 from anabranch.rest.models.drafts import (
     DraftList,
     DraftModel,
+    DraftPage,
     DraftSummary,
     NewDraft,
     PinsModel,
     PublishedDraft,
+    PublishOptions,
     SaveDraft,
 )
 from anabranch.rest.routes.route import Checked, Header, Method, Reply, Route, RouteCall
@@ -57,7 +58,7 @@ async def create_draft(call: RouteCall) -> Reply:
 
 async def list_drafts(call: RouteCall) -> Reply:
     """By id, without their documents."""
-    found = await call.services.drafts.list_drafts(tenant_id=call.tenant_id)
+    found = await call.services.drafts.list_drafts(tenant_id=call.tenant_id, workflow=call.query.workflow)
     return Reply(page_by_name([draft_as_json(each) for each in found], call.query, "drafts", "draftID"))
 
 
@@ -103,6 +104,7 @@ async def publish_draft(call: RouteCall) -> Reply:
         await _draft_id(call),
         tenant_id=call.tenant_id,
         expected_revision=expected_number(call.headers.get("If-Match")),
+        activate=call.query.activate,
         actor=call.actor,
     )
     answer = {**saved_summary(saved, report), "draft": draft_as_json(draft)}
@@ -165,7 +167,15 @@ def _about_draft(
 
 ROUTES = (
     Route(
-        "GET", "/v1/drafts", list_drafts, "List the drafts.", Role.VIEWER, {200: DraftList}, query=Page, tag="drafts"
+        "GET",
+        "/v1/drafts",
+        list_drafts,
+        "List the drafts.",
+        Role.VIEWER,
+        {200: DraftList},
+        query=DraftPage,
+        errors=(NotFound,),
+        tag="drafts",
     ),
     Route(
         "POST",
@@ -198,6 +208,7 @@ ROUTES = (
         "Save a draft as the next version of its workflow.",
         Role.EDITOR,
         {200: PublishedDraft},
+        query=PublishOptions,
         headers=(_REVISION,),
         errors=(DraftConflict, VersionMismatch, InvalidWorkflow, NameTaken, WorkflowIsCoded),
     ),

@@ -82,9 +82,13 @@ class DraftService:
         )
         return await self._saved.create_draft(draft, count_max=DRAFTS_MAX, actor=actor)
 
-    async def list_drafts(self, *, tenant_id: str) -> Sequence[Draft]:
-        """All of them, without their documents."""
-        return await self._saved.list_drafts(tenant_id=tenant_id)
+    async def list_drafts(self, *, tenant_id: str, workflow: str | None = None) -> Sequence[Draft]:
+        """All of them, or that of one workflow, without their documents. Raises NotFound."""
+        if workflow is None:
+            return await self._saved.list_drafts(tenant_id=tenant_id)
+        known = await self._workflows.get_workflow_by_id(workflow, tenant_id=tenant_id)
+        found = await self._saved.find_draft_of(known.workflow_id, tenant_id=tenant_id)
+        return [] if found is None else [found]
 
     async def get_draft(self, draft_id: str, *, tenant_id: str) -> Draft:
         """One with its document. Raises NotFound."""
@@ -143,7 +147,7 @@ class DraftService:
             raise _no_draft(draft_id)
 
     async def publish_draft(
-        self, draft_id: str, *, tenant_id: str, expected_revision: int | None, actor: str
+        self, draft_id: str, *, tenant_id: str, expected_revision: int | None, actor: str, activate: bool = True
     ) -> tuple[WorkflowVersion, Report, Draft]:
         """Save the document as the next version and move the draft's base to it; both or neither.
 
@@ -155,14 +159,16 @@ class DraftService:
             if expected_revision not in (None, draft.revision):
                 raise _conflict(draft)
             try:
-                return await self._publish(draft, actor)
+                return await self._publish(draft, actor, activate=activate)
             except DraftMoved as moved:  # it was saved since it was read
                 if not tries_left:
                     raise _conflict(moved.current) from None
         raise AssertionError("the last try returns or raises")
 
-    async def _publish(self, draft: Draft, actor: str) -> tuple[WorkflowVersion, Report, Draft]:
+    async def _publish(self, draft: Draft, actor: str, *, activate: bool) -> tuple[WorkflowVersion, Report, Draft]:
         document = document_of(draft)
+        if not activate:
+            document["activate"] = False  # as a save says it; it is not stored
         known = None
         if draft.workflow_id is not None:
             known = await self._workflows.get_workflow_by_id(draft.workflow_id, tenant_id=draft.tenant_id)

@@ -61,6 +61,8 @@ class StepOrigin:
 
     is_function = False
     is_step = True
+    began_at_ms: int | None = None
+    """Its row says it."""
 
     def __init__(self, run: Helpers, name: str, scope: str, attempt: int) -> None:
         self.tenant_id = run.tenant_id

@@ -109,6 +109,11 @@ class Helpers:
         return self._now_ms
 
     @property
+    def began_at_ms(self) -> int | None:
+        """The same; what is told about an attempt says it."""
+        return self.now_ms
+
+    @property
     def log(self) -> logging.Logger:
         """A logger whose lines are kept with this attempt, without its secrets."""
         if self._log is None:

@@ -40,6 +40,9 @@ from anabranch.engine.threads import HandlerThreads
 from anabranch.engine.tracebacks import lines_of_the_author
 from anabranch.errors import NonRetryable, RunError
 
+# 1 s in the queue, or of execution: from then on it is kept when an attempt began. Most take less, and cost nothing.
+START_KEPT_AFTER_S = 1.0
+
 
 class Execution(Helpers):
     """One attempt: its job while queued, then the helpers of its handler, and its progress.
@@ -62,6 +65,7 @@ class Execution(Helpers):
         "limit",
         "longest_s",
         "node",
+        "queued_at",
         "stepped_at",
         "stopped",
     )
@@ -100,6 +104,8 @@ class Execution(Helpers):
         self.stopped = False
         self._clock = clock
         self._loop: asyncio.AbstractEventLoop | None = None
+        self.queued_at = 0.0
+        """By the event loop's time."""
 
     def begin(self, coroutine: Coroutine[Any, Any, HandlerOutcome], time: Callable[[], float]) -> HandlerOutcome | None:
         """Run the handler up to its first wait. Returns its result, or None if it waits.
@@ -180,6 +186,11 @@ class Execution(Helpers):
             self._began_at_ms = self._clock.now() - int((self._time() - self.began_at) * 1000)
         return self._began_at_ms
 
+    @property
+    def began_at_ms(self) -> int | None:
+        """The same once it is known: a thread of the handler may ask, and cannot read the clock."""
+        return self._began_at_ms
+
 
 class TaskWorker:
     """Runs handlers, at most `concurrency` at once."""
@@ -232,6 +243,7 @@ class TaskWorker:
                 head, dispatch, node, context, clock=self._clock, threads=self._threads, console=self._console
             )
             execution.redone = redone
+            execution.queued_at = asyncio.get_running_loop().time()
             of_instance[dispatch] = execution
             self._tasks.add(execution)
 
@@ -278,6 +290,8 @@ class TaskWorker:
         except BaseException:
             self._forget(execution)
             raise
+        if self._console is not None and execution.began_at - execution.queued_at >= START_KEPT_AFTER_S:
+            self._take_start(execution, is_kept=True)
         if outcome is None:
             return self._wait(execution, timeout_ms)
         if timeout_ms is not None and execution.longest_s * 1000 > timeout_ms:
@@ -288,11 +302,26 @@ class TaskWorker:
 
     async def _wait(self, execution: Execution, timeout_ms: int | None) -> None:
         """Await an execution that waits, within its time limit."""
+        started = self._tell_start(execution)
         try:
             outcome = await self._outcome(execution, timeout_ms)
         finally:
+            if started is not None:
+                started.cancel()
             self._forget(execution)
         self._tell(execution, outcome)
+
+    def _tell_start(self, execution: Execution) -> asyncio.TimerHandle | None:
+        """Tell watchers at once that it executes; what goes on for long is kept for those who come later."""
+        if self._console is None or execution.is_function:
+            return None
+        self._take_start(execution, is_kept=False)
+        keep = partial(self._take_start, execution, is_kept=True)
+        return asyncio.get_running_loop().call_later(START_KEPT_AFTER_S, keep)
+
+    def _take_start(self, execution: Execution, *, is_kept: bool) -> None:
+        assert self._console is not None and execution.now_ms, "reckoned here, on the event loop's thread"
+        self._console.take_start(execution, is_kept=is_kept)
 
     async def _outcome(self, execution: Execution, timeout_ms: int | None) -> HandlerOutcome:
         limit = execution.limited(timeout_ms)

@@ -121,6 +121,7 @@ class RunProgress:
         activation = ActivationView(*place, 0, None, attempt=attempt, at=self._at)
         told = self._node_update(activation)
         told.data["seq"] = None
+        told.data.pop("queued", None)
         return told
 
     def hear(self, reports: Iterable[ProgressReport]) -> list[Update]:
@@ -128,10 +129,16 @@ class RunProgress:
         updates: list[Update] = []
         for report in reports:
             place = report.node_id, report.scope
-            if self._told.get(place) == report:
-                continue
-            if place not in self._told and len(self._told) >= PROGRESS_KEPT_MAX:
-                del self._told[next(iter(self._told))]
+            known = self._told.get(place)
+            if known is not None and known.attempt == report.attempt:
+                if known == report or (report.progress is None and known.began_at == report.began_at):
+                    continue
+                report = report._replace(
+                    progress=report.progress or known.progress, began_at=report.began_at or known.began_at
+                )
+            if known is None and len(self._told) >= PROGRESS_KEPT_MAX:
+                ended = (each for each in self._told if each not in self._history.open)
+                del self._told[next(ended, next(iter(self._told)))]
             self._told[place] = report
             activation = self._history.open.get(place)
             if activation is not None and activation.attempt == report.attempt:
@@ -235,10 +242,12 @@ class RunProgress:
         return Update(NODE_UPDATE, node, size=UPDATE_BYTES + output_bytes)
 
     def _told_of(self, activation: ActivationView, node: dict[str, Any]) -> dict[str, Any]:
-        """The update with progress, if any was reported."""
+        """The update with when it began and its progress, as far as these were reported."""
         report = self._told.get(activation.place)
         if report is not None and report.attempt == activation.attempt:
-            node["progress"] = report.as_json()
+            node |= report.as_json()
+        if _is_dispatched(activation) and "beganAt" not in node:
+            node["queued"] = True
         return node
 
     def _status_update(self, output: Any = None, error: Any = None, context: Any = None) -> Update:
@@ -285,6 +294,12 @@ class RunProgress:
         if context is None or len(orjson.dumps(context)) > CONTEXT_BYTES_MAX:
             return None
         return context
+
+
+def _is_dispatched(activation: ActivationView) -> bool:
+    """Is it given to a handler, of which the log does not say whether it has begun?"""
+    is_running = activation.status is ActivationStatus.RUNNING
+    return is_running and activation.mark is None and not activation.is_loop and not activation.is_pinned
 
 
 def _told(activation: ActivationView, output: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A real browser before a real server: one browser for each worker process, one server for each file of tests.
+"""A real browser before a real server: one of each for each worker process; a test that ends its server has its own.
 
 Everything here lives in the event loop of the session, for the browser does; tests of this folder say
 `pytestmark = IN_THE_BROWSER`. What a page complains about (errors in its console, exceptions that
@@ -96,10 +96,10 @@ class Server:
         return str(self.call("POST", "/keys", {"role": role})["key"])
 
     def save(self, title: str, nodes: list[dict[str, Any]], **more: Any) -> str:
-        """Save a workflow whose nodes follow each other after a start; its name."""
+        """Save a workflow whose nodes follow each other after a start, unless edges are given; its name."""
         chain = [{"id": "start", "type": "start"}, *nodes]
         edges = [{"upstreamNodeID": one["id"], "downstreamNodeID": other["id"]} for one, other in pairwise(chain)]
-        return str(self.call("POST", "/workflows", {"title": title, "nodes": chain, "edges": edges, **more})["name"])
+        return str(self.call("POST", "/workflows", {"title": title, "nodes": chain, "edges": edges} | more)["name"])
 
     def start(self, name: str, value: Any = None) -> str:
         """Start a run; its id."""
@@ -155,9 +155,9 @@ def running_server(folder: Path, *, port: int = 0, key: str | None = None) -> It
         process.communicate(timeout=STOP_SECONDS_MAX)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server for the tests of one file."""
+    """The server of this worker process: what a test looks for there has a name of its own."""
     with running_server(tmp_path_factory.mktemp("dev")) as running:
         yield running
 

@@ -9,19 +9,13 @@ from typing import Any
 import pytest
 from playwright.async_api import Locator, Page, expect
 
-from tests.browser.conftest import IN_THE_BROWSER, PATIENCE_MS, Complaints, Server
+from tests.browser.conftest import IN_THE_BROWSER, PATIENCE_MS, Server
 
 pytestmark = [IN_THE_BROWSER, pytest.mark.timeout(240)]
 
 expect.set_options(timeout=PATIENCE_MS)
 
 INPUT = '{"total": 120, "items": [{"price": 2}, {"price": 3}]}'
-
-
-@pytest.fixture(autouse=True)
-def missing_drafts_are_no_fault(complaints: Complaints) -> None:
-    """A browser writes into its console that a workflow has no draft yet: the answer is 404."""
-    complaints.allowed.append("404")
 
 
 def node(page: Page, node_id: str) -> Locator:

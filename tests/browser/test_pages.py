@@ -242,8 +242,31 @@ async def test_several_runs_are_cancelled_together_after_it_was_said_how_many(pa
         await expect(page.locator(f'[data-run="{run_id}"] .status')).to_have_text("waiting")
 
 
+async def test_a_workflow_is_paused_and_an_older_version_activated(page: Page, server: Server) -> None:
+    name = server.save("Gated", [])
+    await page.goto(f"{server.entrance}#/workflows/{name}")
+    await page.get_by_role("textbox", name="Title of the workflow").fill("Gated again")
+    await page.get_by_role("button", name="More", exact=True).click()
+    await page.get_by_role("menuitem", name="Publish without activating").click()
+    await expect(page.locator(".toasts")).to_contain_text("Starts still take version 1.")
+    await page.get_by_role("button", name="More", exact=True).click()
+    await page.get_by_role("menuitem", name="Versions…").click()
+    await page.get_by_role("button", name="Activate version 2").click()
+    await expect(page.locator(".version", has_text="v2")).to_contain_text("active")
+    assert server.call("GET", f"/workflows/{name}")["activeVersion"] == 2
+
+    await page.goto(f"{server.url}/#/")
+    await page.get_by_role("button", name="More about Gated again").click()
+    await page.get_by_role("menuitem", name="Pause").click()
+    row = page.get_by_role("row", name=re.compile("Gated again"))
+    await expect(row).to_contain_text("paused")
+    await page.goto(f"{server.url}/#/runs/{server.start(name)}")
+    await expect(page.locator(".run-head")).to_contain_text("its workflow is paused")
+    server.call("POST", f"/workflows/{name}/resume")
+    await expect(page.locator(".run-status")).to_have_text("completed")
+
+
 async def test_viewer_sees_no_verbs(page: Page, server: Server, complaints: Complaints) -> None:
-    complaints.allowed.append("404")  # the workflow has no draft
     run_id = server.start(server.save("Only seen", [APPROVAL]))
     await page.goto(f"{server.url}/?key={server.key_of('viewer')}")
     await expect(row_of(page, "Only seen")).to_be_visible()

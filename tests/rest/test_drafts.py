@@ -138,7 +138,11 @@ async def test_a_draft_is_found_under_its_workflow(served: Served):
     await served.save(echo("triage"))
     absent = await served.ask("GET", "/v1/workflows/triage/draft")
     assert (absent.status, absent.code) == (404, "NOT_FOUND")
+    assert (await served.ask("GET", "/v1/drafts?workflow=triage")).json["items"] == []
+    assert (await served.ask("GET", "/v1/drafts?workflow=nobody")).code == "NOT_FOUND"
     made = await begin(served, {"title": "mine"}, workflow="triage")
+    await begin(served, {"title": "another"})
+    assert (await served.ask("GET", "/v1/drafts?workflow=triage")).json["items"] == [made]
     path = "/v1/workflows/triage/draft"
     assert (await served.ask("GET", path, role="viewer")).json == {**made, "document": {"title": "mine"}}
     saved = await served.ask("PUT", path, json={"document": echo("triage", title="Next")}, headers={"If-Match": '"1"'})
@@ -173,6 +177,14 @@ async def test_fields_of_other_tools_are_published_byte_for_byte(served: Served)
     assert (await served.ask("POST", f"/v1/drafts/{made.json['draftID']}/publish")).json["version"] == 1
     document = (await served.ask("GET", "/v1/workflows/triage/document")).text
     assert '"x-n":[1.00,  18446744073709551615, "\\u00e9"]' in document
+
+
+async def test_a_version_is_published_and_starts_go_on_taking_the_one_before(served: Served):
+    await served.save(echo("steady"))
+    draft = await begin(served, echo("steady", title="Next"), workflow="steady")
+    published = await served.ask("POST", f"/v1/drafts/{draft['draftID']}/publish?activate=false")
+    assert (published.json["version"], published.json["activeVersion"]) == (2, 1)
+    assert "activate" not in (await served.ask("GET", "/v1/workflows/steady/document")).json
 
 
 async def test_a_draft_is_not_published_over_a_newer_version(served: Served):

@@ -50,6 +50,9 @@ GRAPH: dict[str, Any] = {
 # `maybe` and `each` lead to each other, and each is entered from `if`.
 KNOT = [edge("each", "maybe", "done")]
 
+# `if` leads back to `always`, from where each pass leads to `island`, as does the start.
+SIDE = [edge("if", "always", "yes"), edge("always", "island"), edge("start", "island")]
+
 
 async def told(served: Served, document: dict[str, Any], *aspects: str) -> dict[str, Any]:
     answered = await served.ask("POST", "/v1/validate", json={**document, "with": list(aspects)}, role="viewer")
@@ -147,6 +150,10 @@ async def test_a_graph_that_is_not_sound_gets_what_can_be_told(served: Served):
         (lambda g: g["nodes"][1].update(errorHandling="continue"), "CONTINUE_WITHOUT_ERROR_EDGE", "ignore failures"),
         (lambda g: g["edges"].extend(KNOT), "CYCLE", "remove the edge"),
         (lambda g: g["nodes"].pop(0), "NO_START", "add a start node"),
+        (lambda g: g["edges"].append(edge("last", "always")), "LOOP_SPINS", "wait 10s before each pass"),
+        (lambda g: g["edges"].append(edge("last", "always")), "LOOP_NEVER_LEFT", "remove the edge back"),
+        (lambda g: g["edges"].extend(SIDE), "EXIT_RUNS_ONCE", "lead there by 'else' of 'if', which ends the loop"),
+        (lambda g: g["edges"].extend(SIDE), "EXIT_RUNS_ONCE", "remove the edge"),
     ],
 )
 async def test_a_problem_has_fixes_that_mend_it(served: Served, change: Any, code: str, title: str):

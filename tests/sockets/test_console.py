@@ -52,7 +52,9 @@ async def test_lines_and_progress_are_told_live_here_and_through_another_process
     assert [(line["nodeID"], line["level"], line["text"]) for line in lines][-1] == ("n", "info", "done")
     assert all(data["seq"] is None for event, data in near.messages if event == "workflow_console")
     snapshot = await far.ask("workflow_run_join", {"runId": run_id})
-    (told,) = [each["progress"] for each in snapshot["nodes"] if each["nodeID"] == "n"]
+    (ended,) = [each for each in snapshot["nodes"] if each["nodeID"] == "n"]
+    assert ended["startedAt"] <= ended["beganAt"] <= ended["endedAt"]
+    told = ended["progress"]
     assert (told["done"], told["total"], told["text"]) == (1, 2, "half")
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from anabranch.engine.console.console import ProgressReport
+from anabranch.engine.console.lines import Progress
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.evolve import fold
 from anabranch.engine.rules.values import EMPTY, Payload
@@ -167,3 +169,33 @@ def test_the_beginning_of_a_step_is_a_hint_that_is_not_folded():
         None,
     )
     assert progress.snapshot() == before
+
+
+def test_an_attempt_is_queued_until_its_handler_is_known_to_have_begun():
+    progress = RunProgress(RUN)
+    (dispatched, _) = progress.take([row(1, EventType.NODE_DISPATCHED, "ask")], None)
+    assert dispatched.data["queued"] is True
+    assert "beganAt" not in dispatched.data
+
+    began = ProgressReport(RUN, "ask", "", 1, 5, None, began_at=1_700_000_000_004)
+    (hint,) = progress.hear([began])
+    assert (hint.data["seq"], hint.data["beganAt"]) == (None, "2023-11-14T22:13:20.004+00:00")
+    assert "queued" not in hint.data
+    assert "progress" not in hint.data
+    assert progress.hear([began._replace(at=6)]) == []
+
+    # What is told later says how far it is, and keeps its beginning; so does the end.
+    (further,) = progress.hear([ProgressReport(RUN, "ask", "", 1, 7, Progress(1, 2, "half"))])
+    assert (further.data["progress"]["done"], further.data["beganAt"]) == (1, hint.data["beganAt"])
+    (ended,) = progress.take([row(2, EventType.NODE_COMPLETED, "ask", payload=1)], None)
+    assert ended.data["beganAt"] == hint.data["beganAt"]
+
+    # Another attempt is queued anew; a loop never is.
+    retried = [
+        row(3, EventType.NODE_DISPATCHED, "again"),
+        row(4, EventType.LOOP_OPENED, "each", payload={"items": [1], "count": 1}),
+    ]
+    progress.hear([ProgressReport(RUN, "again", "", 2, 5, None, began_at=1)])
+    again, each = (update.data for update in progress.take(retried, None))
+    assert again["queued"] is True
+    assert "queued" not in each

@@ -95,18 +95,25 @@ class Line(NamedTuple):
 
 
 class ProgressReport(NamedTuple):
-    """The last progress of an activation."""
+    """What an activation has told last: when its attempt began, and how far it is."""
 
     instance_id: str
     node_id: str
     scope: str
     attempt: int
     at: int
-    progress: Progress
+    progress: Progress | None
+    """None: it has told that it began, and nothing since."""
+    began_at: int | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The JSON form in the nodes of a run."""
-        return {**self.progress.as_json(), "at": to_iso(self.at)}
+        shown: dict[str, Any] = {}
+        if self.progress is not None:
+            shown["progress"] = {**self.progress.as_json(), "at": to_iso(self.at)}
+        if self.began_at is not None:
+            shown["beganAt"] = to_iso(self.began_at)
+        return shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +201,10 @@ class ConsoleOptions:
     """A stream that also receives the lines as JSON; None: no stream."""
 
 
+# 1,000 attempts of one run of which it is kept when they began; of further ones only those who watch are told.
+STARTS_KEPT_MAX = 1_000
+
+
 @dataclass(slots=True)
 class _Run:
     """Cached counts for one run."""
@@ -203,6 +214,8 @@ class _Run:
     is_known: bool = False
     """`size` includes lines of other processes."""
     is_full: bool = False
+    starts: int = 0
+    """Of how many attempts it was kept here when they began."""
 
     def says_anew(self, position: int) -> bool:
         """Whether this line of a function is certainly new."""
@@ -320,19 +333,33 @@ class Console:
             if observer.follows(origin.instance_id):
                 observer.step_began(origin.instance_id, (origin.node_id, origin.scope), origin.attempt)
 
+    def take_start(self, origin: LineOrigin, *, is_kept: bool) -> None:
+        """Tell watchers that a handler has begun; keep it, if wanted, unless the attempt has told more already."""
+        if self._loop is None:
+            return
+        report = _report(origin, None)
+        key = report[:3]
+        if self._is_followed(origin.instance_id):
+            self._live.append(report)
+            self._tell_soon()
+        told = self._reports.get(key)
+        if told is not None and told.attempt == report.attempt:
+            self._reports[key] = told._replace(began_at=report.began_at)  # it told how far it is in its first step
+            return
+        run = self._runs.setdefault(origin.instance_id, _Run()) if is_kept else None
+        if run is not None and run.starts < STARTS_KEPT_MAX:
+            run.starts += 1
+            self._keep(key, report)
+
     def take_progress(self, origin: LineOrigin, progress: Progress) -> None:
         """Keep the last progress of an attempt; thread-safe."""
         if self._loop is None:
             return
-        key = origin.instance_id, origin.node_id, origin.scope
-        report = ProgressReport(*key, origin.attempt, _now_us() // 1000, progress)
-        self._reports[key] = report
+        report = _report(origin, progress)
         if self._is_followed(origin.instance_id):
             self._live.append(report)
             self._soon(self._tell_soon)
-        if not self._is_due:
-            self._is_due = True
-            self._soon(self._begin_writing)
+        self._keep(report[:3], report)
 
     def tell_now(self) -> None:
         """Announce all lines so far at once, before an end is announced. Call it on the event loop's thread."""
@@ -379,6 +406,12 @@ class Console:
             pass
 
     # -- within ---------------------------------------------------------------------------
+    def _keep(self, key: tuple[str, str, str], report: ProgressReport) -> None:
+        self._reports[key] = report
+        if not self._is_due:
+            self._is_due = True
+            self._soon(self._begin_writing)
+
     def _is_followed(self, instance_id: str) -> bool:
         return bool(self._observers) and any(observer.follows(instance_id) for observer in self._observers)
 
@@ -535,6 +568,11 @@ def _iso(at_ms: int) -> str:
 def level_name(level: int) -> str:
     """The name of a `logging` level: the nearest known one below it."""
     return next((name for name, number in reversed(LEVELS.items()) if level >= number), "debug")
+
+
+def _report(origin: LineOrigin, progress: Progress | None) -> ProgressReport:
+    place = origin.instance_id, origin.node_id, origin.scope
+    return ProgressReport(*place, origin.attempt, _now_us() // 1000, progress, origin.began_at_ms)
 
 
 def _now_us() -> int:

@@ -53,6 +53,12 @@ class Sink(Protocol):
     def take_beginning(self, origin: LineOrigin) -> None:
         """A step begins; the log may record that later, or only its end. Call it on the event loop's thread."""
 
+    def take_start(self, origin: LineOrigin, *, is_kept: bool) -> None:
+        """A handler has begun, after its attempt was queued: tell watchers, and `is_kept`, keep it for later ones.
+
+        On the event loop's thread.
+        """
+
     def take_progress(self, origin: LineOrigin, progress: Progress) -> None:
         """Keep the current progress; thread-safe."""
 
@@ -72,6 +78,10 @@ class LineOrigin(Protocol):
     """For a workflow function: how many lines this call has written. A replay repeats the lines of earlier calls."""
     is_first_call: bool
     """For a workflow function: no earlier call has written lines."""
+
+    @property
+    def began_at_ms(self) -> int | None:
+        """When its handler began, by the store's clock; None of a step, which is never queued."""
 
     @property
     def is_function(self) -> bool:

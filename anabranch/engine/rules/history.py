@@ -126,6 +126,8 @@ class ActivationView:
     """Of its last attempt, as it is shown."""
     output: Payload | None = None
     is_loop: bool = False
+    iterations: int | None = None
+    """How many iterations a loop has in all; None: it has a condition, or its payload was not read."""
     has_iterated: bool = False
     """A loop that opened an iteration."""
     next_handle: str | None = None
@@ -320,6 +322,8 @@ class History:
             self._waits(activation, event)
         elif type_ is _LOOP_OPENED:
             activation.status, activation.is_loop = _RUNS, True
+            if event.payload.value:  # else it was not read
+                activation.iterations = event.payload.value.get("count")
         else:
             self._attempt_over(activation, event, type_)
         return activation

@@ -7,9 +7,21 @@ from typing import Any
 
 from pydantic import AwareDatetime, Field, RootModel
 
-from anabranch.rest.models.base import RequestModel, ResponseModel
+from anabranch.rest.models.base import Page, Query, RequestModel, ResponseModel
 from anabranch.rest.models.workflow_forms import SavedWorkflow
 from anabranch.run_requests import WHOLE_NUMBER_MAX
+
+
+class DraftPage(Page):
+    """A page of drafts."""
+
+    workflow: str | None = Field(None, min_length=1, description="The draft of this workflow alone, by id or name.")
+
+
+class PublishOptions(Query):
+    """How a draft becomes a version."""
+
+    activate: bool = Field(True, description="`false`: starts go on taking the version that they take now.")
 
 
 class SaveDraft(RequestModel):

@@ -331,6 +331,10 @@ class NodeState(ResponseModel):
     handles: list[str] | None = Field(description="Its live exits; null while it has not ended.")
     waitsFor: WaitsFor | None = Field(description="What it waits for, while it is waiting or retrying.")
     progress: ProgressModel | None = Field(None, description="What its attempt has told last.")
+    iterations: int | None = Field(None, description="Of a loop over a list, where it is told: how many in all.")
+    beganAt: str | None = Field(
+        None, description="When its handler began, where it was queued, or has executed, for a second or more."
+    )
 
 
 class StepModel(NodeState):

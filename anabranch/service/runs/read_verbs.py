@@ -294,7 +294,7 @@ class ReadVerbs(GateVerbs):
         return None if console is None else console.rows
 
     async def _add_progress(self, instance_id: str, nodes: Sequence[dict[str, Any]]) -> None:
-        """Add to activations how far they were last."""
+        """Add to activations when their attempts began, and how far they were last."""
         rows = self._console_rows
         if rows is None or not nodes:
             return
@@ -302,7 +302,7 @@ class ReadVerbs(GateVerbs):
         for node in nodes:
             report = reports.get((node["nodeID"], node["scope"]))
             if report is not None and report.attempt == node["attempt"]:
-                node["progress"] = report.as_json()
+                node |= report.as_json()
 
     async def _read_activations(
         self,

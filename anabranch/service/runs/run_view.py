@@ -157,6 +157,7 @@ def node_state(activation: ActivationView) -> dict[str, Any]:
         "handles": activation.handles if activation.has_ended else None,
         "waitsFor": waits_for(activation),
         **({"pinned": True} if activation.is_pinned else {}),
+        **({} if activation.iterations is None else {"iterations": activation.iterations}),
     }
 
 

@@ -36,6 +36,8 @@ export interface NodeUpdate {
   startedAt?: string | null;
   endedAt?: string | null;
   pinned?: boolean;
+  queued?: boolean;
+  beganAt?: string | null;
 }
 
 export interface StatusUpdate {

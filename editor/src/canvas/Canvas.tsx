@@ -10,19 +10,20 @@ import { useCallback, useEffect, useMemo, useRef, type ClipboardEvent, type Drag
 
 import "@xyflow/react/dist/base.css";
 import { addNode, chordOf, commandOf, connect, moveTo, reconnect, remove, type Movable } from "../edit";
-import { allMembers, frameAt, isNodeKey, NODE_HEADER_HEIGHT, NODE_WIDTH, selected, toggled, type Point, type SelectableKey } from "../model";
+import { allMembers, frameAt, isNodeKey, NODE_HEADER_HEIGHT, NODE_WIDTH, NOTHING_SELECTED, selected, toggled, type Point, type SelectableKey } from "../model";
 import { IconButton } from "../ui/Button";
 import { CanvasContext, useCanvas, type CanvasModel } from "./CanvasModel";
 import { copySelection, pasteText, runCommand, type CanvasActions } from "./commands";
 import { FlowMaker, isSelectableKey, type CanvasNode, type FrameNode, type WireEdge } from "./flow";
-import { CONDENSED_ABOVE, FAR_ZOOM, FarContext } from "./far";
-import { focusNode } from "./focus";
+import { CONDENSED_ABOVE, FAR_ZOOM, FarContext, OVERVIEW_ABOVE, OVERVIEW_ZOOM } from "./far";
+import { focusNode, showEverything, ZOOM_MIN } from "./focus";
 import { FrameBox } from "./FrameBox";
 import { canvasLead } from "./lead";
 import { NodeCard } from "./NodeCard";
 import { newNode } from "./insert";
 import { hasEntry } from "./nodeTypes";
 import { NoteBox } from "./NoteBox";
+import { nodesAt, Overview } from "./Overview";
 import { Wire } from "./Wire";
 import "./canvas.css";
 
@@ -58,6 +59,7 @@ export function Canvas(props: CanvasProps): ReactElement {
 }
 
 const NO_ACTIONS: CanvasActions = {};
+const NO_EDGES: WireEdge[] = [];
 
 function Board({ model, actions = NO_ACTIONS, label, children, onMenu }: CanvasProps): ReactElement {
   const flow = useReactFlow<CanvasNode, WireEdge>();
@@ -67,13 +69,15 @@ function Board({ model, actions = NO_ACTIONS, label, children, onMenu }: CanvasP
   const wrapper = useRef<HTMLDivElement>(null);
   const isFar = useStore((state) => state.transform[2] < FAR_ZOOM);
   const count = view.document.nodes.size;
+  const isOverview = useStore((state) => state.transform[2] < OVERVIEW_ZOOM) && count > OVERVIEW_ABOVE;
   const { nodes, edges } = maker.make(view, isFar && count > CONDENSED_ABOVE);
+  const boxFrom = useRef<Point | null>(null);
 
   // Nodes that were laid out lie elsewhere than what is seen.
   useEffect(
     () =>
       model.store.subscribe(({ reason, name }) => {
-        if (reason === "layout" && name === "layout") requestAnimationFrame(() => void flow.fitView({ padding: 0.12, maxZoom: 1 }));
+        if (reason === "layout" && name === "layout") requestAnimationFrame(() => showEverything(model, flow));
       }),
     [model, flow],
   );
@@ -211,8 +215,8 @@ function Board({ model, actions = NO_ACTIONS, label, children, onMenu }: CanvasP
       <WireEnds />
       <FarContext.Provider value={isFar}>
         <ReactFlow<CanvasNode, WireEdge>
-          nodes={nodes as CanvasNode[]}
-          edges={edges as WireEdge[]}
+          nodes={(isOverview ? maker.inOverview() : nodes) as CanvasNode[]}
+          edges={isOverview ? NO_EDGES : (edges as WireEdge[])}
           nodeTypes={NODE_TYPES}
           edgeTypes={EDGE_TYPES}
           onNodesChange={onNodesChange}
@@ -222,6 +226,16 @@ function Board({ model, actions = NO_ACTIONS, label, children, onMenu }: CanvasP
               if (change.type === "select" && isSelectableKey(change.id) && selection.keys.has(change.id) !== change.selected) selection = toggled(selection, change.id);
             }
             if (selection !== view.selection) model.select(selection);
+          }}
+          onPaneClick={(event) => {
+            const [key] = isOverview ? nodesAt(view, nodes, flow.screenToFlowPosition({ x: event.clientX, y: event.clientY })) : [];
+            if (key !== undefined) focusNode(model, flow, key);
+          }}
+          onSelectionStart={(event) => (boxFrom.current = flow.screenToFlowPosition({ x: event.clientX, y: event.clientY }))}
+          onSelectionEnd={(event) => {
+            if (!isOverview || boxFrom.current === null) return;
+            const found = nodesAt(view, nodes, boxFrom.current, flow.screenToFlowPosition({ x: event.clientX, y: event.clientY }));
+            model.select(found.length === 0 ? NOTHING_SELECTED : { keys: new Set(found), lead: found[0]! });
           }}
           onNodeDragStop={onDragStop}
           onSelectionDragStop={() => (drag.current += 1)}
@@ -240,13 +254,13 @@ function Board({ model, actions = NO_ACTIONS, label, children, onMenu }: CanvasP
             onMenu?.(node.id, { x: event.clientX, y: event.clientY });
           }}
           onInit={(instance) => {
-            if (count > 0) void instance.fitView({ padding: 0.12, maxZoom: 1 });
+            showEverything(model, instance);
             // Two frames: the first one draws the nodes, the second begins once that is painted.
             if (count > 0) requestAnimationFrame(() => requestAnimationFrame(() => performance.mark("anabranch:first-nodes")));
           }}
           snapToGrid
           snapGrid={[8, 8]}
-          minZoom={0.01}
+          minZoom={ZOOM_MIN}
           maxZoom={2}
           panOnScroll
           zoomOnDoubleClick={false}
@@ -263,7 +277,8 @@ function Board({ model, actions = NO_ACTIONS, label, children, onMenu }: CanvasP
           proOptions={{ hideAttribution: true }}
         >
           <Background variant={BackgroundVariant.Dots} gap={24} size={1.2} className="canvas-dots" />
-          {count >= MINIMAP_FROM && count < MINIMAP_BELOW && <MiniMap pannable zoomable ariaLabel="Small map" className="minimap" nodeClassName={(node) => `map-${node.type}`} />}
+          {isOverview && <Overview nodes={nodes} edges={edges} />}
+          {count >= MINIMAP_FROM && count < MINIMAP_BELOW && !isOverview && <MiniMap pannable zoomable ariaLabel="Small map" className="minimap" nodeClassName={(node) => `map-${node.type}`} />}
         </ReactFlow>
       </FarContext.Provider>
       <div className="canvas-zoom" role="group" aria-label="Zoom">

@@ -29,7 +29,7 @@ function Stepper({ id, run }: { id: ContainerID; run: ShownRun }): ReactElement 
   return (
     <span className="loop-counts nodrag nopan" data-loop={state.nodeID}>
       <StepButton label={`The ${word} before`} onPress={() => step(run, state, -1)} icon={<ChevronLeft size={13} />} />
-      <span className="loop-at">{state.at === null ? `× ${state.count.toLocaleString("en")}` : `${state.at.toLocaleString("en")} of ${state.count.toLocaleString("en")}`}</span>
+      <span className="loop-at">{shownCount(state)}</span>
       <StepButton label={`The ${word} after`} onPress={() => step(run, state, 1)} icon={<ChevronRight size={13} />} />
       {state.failed > 0 && (
         <>
@@ -39,6 +39,13 @@ function Stepper({ id, run }: { id: ContainerID; run: ShownRun }): ReactElement 
       )}
     </span>
   );
+}
+
+/** "3 of 40": the third is looked at; "× 12 of 40": twelve have begun. */
+function shownCount({ at, count, inAll }: NonNullable<ReturnType<typeof loopState>>): string {
+  const all = inAll === null || inAll <= count ? null : inAll.toLocaleString("en");
+  if (at !== null) return `${at.toLocaleString("en")} of ${all ?? count.toLocaleString("en")}`;
+  return all === null ? `× ${count.toLocaleString("en")}` : `× ${count.toLocaleString("en")} of ${all}`;
 }
 
 function StepButton({ label, icon, onPress }: { label: string; icon: ReactNode; onPress: () => void }): ReactElement {

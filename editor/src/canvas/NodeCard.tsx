@@ -1,7 +1,7 @@
 /** A node on the canvas. It reads one slice of the run and one of the problems, and has no focusable child. */
 
 import { Handle, Position, type NodeProps } from "@xyflow/react";
-import { AlertTriangle, Ban, CircleAlert, Layers, Link2Off, Pin } from "lucide-react";
+import { AlertTriangle, Ban, CircleAlert, Layers, Link2Off, Pin, RotateCcw } from "lucide-react";
 import { memo, type ReactElement } from "react";
 
 import { ERROR_HANDLE, EXIT_ROW_HEIGHT, HANDLE_SIZE, NODE_HEADER_HEIGHT, nodeGeometry, type NodeKey } from "../model";
@@ -101,6 +101,11 @@ function NearCard({ id, data, selected }: NodeProps<CardNode>): ReactElement {
           </div>
         ))}
       <span className="node-marks">
+        {data.isEntry && (
+          <span className="mark" title="Each pass begins here">
+            <RotateCcw size={12} aria-hidden />
+          </span>
+        )}
         {errors > 0 && (
           <span className="mark error" title={`${errors} ${errors === 1 ? "problem" : "problems"}`}>
             <CircleAlert size={12} /> {errors}
@@ -138,7 +143,7 @@ function NearCard({ id, data, selected }: NodeProps<CardNode>): ReactElement {
         )}
       </span>
       {data.incoming > 1 && <span className="join-mode">{node.joinMode}</span>}
-      {run !== null && <RunMark run={run} />}
+      {run !== null && <RunMark run={run} isMapped={node.mapped} />}
       {geometry.handles.map((handle) => (
         <Handle
           key={`${handle.type} ${handle.id}`}
@@ -155,14 +160,20 @@ function NearCard({ id, data, selected }: NodeProps<CardNode>): ReactElement {
   );
 }
 
-function RunMark({ run }: { run: NodeSummary }): ReactElement {
+function RunMark({ run, isMapped }: { run: NodeSummary; isMapped: boolean }): ReactElement {
   const failed = run.counts.error ?? 0;
   const isOpen = run.ended < run.total;
   const took = run.total === 1 && run.latest?.startedAt && run.latest.endedAt ? Date.parse(run.latest.endedAt) - Date.parse(run.latest.startedAt) : null;
   return (
     <span className="run-mark" data-status={run.status ?? undefined}>
       <StatusIcon status={run.status ?? "pending"} size={12} />
-      {run.total > 1 && <span>× {run.total.toLocaleString("en")}</span>}
+      {isMapped && run.iterationsInAll !== null ? (
+        <span>
+          × {Math.min(run.ended, run.iterationsInAll).toLocaleString("en")} of {run.iterationsInAll.toLocaleString("en")}
+        </span>
+      ) : (
+        run.total > 1 && <span>× {run.total.toLocaleString("en")}</span>
+      )}
       {run.total > 1 && failed > 0 && <span className="failed">{failed.toLocaleString("en")} failed</span>}
       {run.total === 1 && isOpen && run.latest?.progress && <span>{progressText(run.latest.progress)}</span>}
       {took !== null && run.status !== "skipped" && <span>{duration(took)}</span>}

@@ -1,6 +1,6 @@
 /** Node types to choose from: as a list beside the canvas, and as a dialog for the keyboard and for open ends. */
 
-import { Command } from "cmdk";
+import { Command, defaultFilter } from "cmdk";
 import { Dialog as Radix } from "radix-ui";
 import { Search } from "lucide-react";
 import { useDeferredValue, useMemo, useState, type ReactElement } from "react";
@@ -83,6 +83,13 @@ export function PaletteList(): ReactElement {
   );
 }
 
+/** What is called exactly so comes first, then what has it in its name, then in its description. */
+function rank(name: string, search: string, [title = "", description = ""]: string[] = []): number {
+  const wanted = search.trim().toLowerCase();
+  if (name.toLowerCase() === wanted || title.toLowerCase() === wanted) return 2;
+  return Math.max(defaultFilter(name, search, [title]), defaultFilter(description, search, []) / 2);
+}
+
 /** The dialog that `n` opens, an edge's plus, or a line that was drawn into the void. */
 export function PaletteDialog(): ReactElement {
   const model = useCanvasModel();
@@ -92,45 +99,55 @@ export function PaletteDialog(): ReactElement {
     const node = request.node === null ? undefined : view.document.nodes.get(request.node);
     return node === undefined ? "" : `behind ${titleOf(node)}`;
   });
-  const close = () => model.set({ palette: null });
+  const [search, setSearch] = useState("");
+  const types = request === null ? [] : model.types.all.filter((type) => mayInsert(model, type.name, request));
+  const close = () => {
+    setSearch("");
+    model.set({ palette: null });
+  };
+  const insert = (name: string) => {
+    if (request === null) return;
+    close();
+    insertNode(model, flowOf(model), name, request);
+  };
   return (
     <Radix.Root open={request !== null} onOpenChange={(open) => !open && close()}>
       <Radix.Portal>
         <Radix.Overlay className="overlay clear" />
         <Radix.Content className="dialog finder" aria-describedby={undefined} onCloseAutoFocus={(event) => event.preventDefault()}>
           <Radix.Title className="visually-hidden">Add a node {where}</Radix.Title>
-          <Command label="Node types" loop>
-            <Command.Input autoFocus placeholder={`Add a node ${where}`} />
+          <Command label="Node types" loop filter={rank}>
+            <Command.Input autoFocus placeholder={`Add a node ${where}`} value={search} onValueChange={setSearch} />
             <Command.List>
               <Command.Empty>No node type is called so.</Command.Empty>
-              {byCategory(model.types.all.filter((type) => request !== null && mayInsert(model, type.name, request))).map(([category, types]) => (
-                <Command.Group key={category} heading={categoryTitle(category)}>
-                  {types.map((type) => (
-                    <Command.Item
-                      key={type.name}
-                      value={type.name}
-                      keywords={[type.title, type.description ?? ""]}
-                      onSelect={() => {
-                        if (request === null) return;
-                        close();
-                        insertNode(model, flowOf(model), type.name, request);
-                      }}
-                    >
-                      <span className="node-icon" data-category={type.category}>
-                        <TypeIcon icon={type.icon} title={type.title} size={16} />
-                      </span>
-                      <span className="finder-words">
-                        <span>{type.title}</span>
-                        <span className="faint small clip">{type.description}</span>
-                      </span>
-                    </Command.Item>
+              {/* What is searched for is one list, the best first: groups keep their order. */}
+              {search.trim() !== ""
+                ? types.map((type) => <PaletteItem key={type.name} type={type} onSelect={insert} />)
+                : byCategory(types).map(([category, members]) => (
+                    <Command.Group key={category} heading={categoryTitle(category)}>
+                      {members.map((type) => (
+                        <PaletteItem key={type.name} type={type} onSelect={insert} />
+                      ))}
+                    </Command.Group>
                   ))}
-                </Command.Group>
-              ))}
             </Command.List>
           </Command>
         </Radix.Content>
       </Radix.Portal>
     </Radix.Root>
+  );
+}
+
+function PaletteItem({ type, onSelect }: { type: NodeType; onSelect: (name: string) => void }): ReactElement {
+  return (
+    <Command.Item value={type.name} keywords={[type.title, type.description ?? ""]} onSelect={() => onSelect(type.name)}>
+      <span className="node-icon" data-category={type.category}>
+        <TypeIcon icon={type.icon} title={type.title} size={16} />
+      </span>
+      <span className="finder-words">
+        <span>{type.title}</span>
+        <span className="faint small clip">{type.description}</span>
+      </span>
+    </Command.Item>
   );
 }

@@ -18,7 +18,7 @@ import { announce, toast } from "../ui/toasts";
 import { canvasLead } from "./lead";
 import type { CanvasModel } from "./CanvasModel";
 import { titleOf } from "./flow";
-import { focusNode, motionMs, type Flow } from "./focus";
+import { focusNode, motionMs, type Flow, showEverything } from "./focus";
 import { loopAtLead, showNextFailure, step } from "./iterations";
 import type { ShownRun } from "./run";
 import { LayoutCancelled } from "../layout";
@@ -93,7 +93,7 @@ export function runCommand(name: CommandName, model: CanvasModel, flow: Flow | n
       void tidyUp(model, nodes);
       return true;
     case "fit":
-      void flow?.fitView({ padding: 0.12, maxZoom: 1, duration: motionMs() });
+      if (flow !== null) showEverything(model, flow, motionMs());
       return true;
     case "actualSize":
       void flow?.zoomTo(1, { duration: motionMs() });

@@ -7,22 +7,28 @@ import { Position, type Edge, type Node } from "@xyflow/react";
 
 import {
   allMembers,
+  DEFAULT_HANDLE,
   ERROR_HANDLE,
   grouped,
   indexOf,
+  NO_STRUCTURE,
   nodeGeometry,
+  notchesOf,
   type Container,
   type Containers,
   type EdgeRecord,
   type Frame,
   type NodeKey,
   type NodeRecord,
+  type Notch,
   type NoteRecord,
   type SelectableKey,
+  type WorkflowDocument,
 } from "../model";
 import type { CanvasModel, CanvasView } from "./CanvasModel";
 import { hasEntry, usedHandles, type ExitView, type NodeType } from "./nodeTypes";
 import type { Route } from "./paths";
+import type { Verdict } from "./validation";
 
 export interface CardData extends Record<string, unknown> {
   readonly node: NodeRecord;
@@ -35,6 +41,8 @@ export interface CardData extends Record<string, unknown> {
   readonly home: string | null;
   /** Is it the header of a loop's frame? */
   readonly isHeader: boolean;
+  /** Is it where each pass of a region begins? */
+  readonly isEntry: boolean;
 }
 
 export interface FrameData extends Record<string, unknown> {
@@ -42,6 +50,19 @@ export interface FrameData extends Record<string, unknown> {
   readonly title: string;
   /** How many nodes it stands for; null where they are drawn themselves. */
   readonly condensed: number | null;
+  /** Of a region, where edges leave it. */
+  readonly notches: readonly NotchView[];
+  /** What is odd about a region as a whole, in words. */
+  readonly oddities: readonly string[];
+}
+
+export interface NotchView {
+  readonly edge: EdgeRecord["key"];
+  /** From the upper border of the frame. */
+  readonly top: number;
+  readonly label: string;
+  /** Why what it leads to does not run in each pass; null: it comes after the loop. */
+  readonly warning: string | null;
 }
 
 export interface NoteData extends Record<string, unknown> {
@@ -70,14 +91,25 @@ export class FlowMaker {
   #frames = new Map<string, FrameNode>();
   #notes = new Map<string, NoteNode>();
   #wires = new Map<string, WireEdge>();
+  #notches: readonly Notch[] = [];
   #nodes: readonly CanvasNode[] = [];
   #edges: readonly WireEdge[] = [];
+  #selected: readonly CanvasNode[] = [];
   #made: CanvasView | null = null;
   #isCondensed = false;
   #isSameAround = false;
 
   constructor(model: CanvasModel) {
     this.#model = model;
+  }
+
+  /** What of the nodes React Flow draws in an overview: what is selected can be dragged and has the focus; frames. */
+  inOverview(): readonly CanvasNode[] {
+    this.#selected = kept(
+      this.#selected,
+      this.#nodes.filter((node) => node.type !== "card" || node.selected),
+    );
+    return this.#selected;
   }
 
   /** `isCondensed`: the body of a loop is one box. */
@@ -96,6 +128,7 @@ export class FlowMaker {
         made.frames.length === view.frames.length &&
         made.frames.every((frame, index) => isShallowlySame(frame, view.frames[index]!) && made.document.nodes.get(frame.header) === view.document.nodes.get(frame.header));
       this.#isCondensed = isCondensed;
+      this.#notches = notchesOf(view.document, view.verdict?.structure ?? NO_STRUCTURE, view.frames, this.#model.types.exitsOf);
       this.#nodes = kept(this.#nodes, this.#makeNodes(view));
       this.#edges = kept(this.#edges, this.#makeEdges(view));
       this.#made = view;
@@ -111,6 +144,7 @@ export class FlowMaker {
     for (const edge of document.edges.values()) if (!back.has(edge.key)) incoming.set(edge.target, (incoming.get(edge.target) ?? 0) + 1);
     const outgoing = new Map([...grouped(document.edges.values(), (edge) => edge.source)].map(([id, edges]) => [id, edges.length]));
     const headers = new Set(frames.filter(({ kind }) => kind === "loop").map(({ header }) => header));
+    const entries = new Set(frames.filter(({ kind }) => kind === "region").map(({ header }) => header));
     const titles = new Map(frames.map((frame) => [frame.id, titleOf(document.nodes.get(frame.header))]));
 
     const cards = new Map<string, CardNode>();
@@ -129,6 +163,7 @@ export class FlowMaker {
         outgoing: outgoing.get(node.id) ?? 0,
         home: titles.get(containers.of.get(node.key) ?? "root") ?? null,
         isHeader: headers.has(node.key),
+        isEntry: entries.has(node.key),
       };
       const isSelected = selection.keys.has(node.key);
       if (before !== undefined && before.selected === isSelected && isShallowlySame(before.data, data)) {
@@ -160,7 +195,17 @@ export class FlowMaker {
       const id = `frame:${frame.id}`;
       const title = frameTitle(document.nodes.get(frame.header), frame);
       const before = this.#frames.get(id);
-      if (before !== undefined && before.data.title === title && before.data.condensed === condensed && isShallowlySame(before.data.frame, frame)) {
+      const notches = this.#notchViews(frame, document, verdict);
+      const oddities = frame.kind === "region" ? oddOf(verdict, frame.header) : [];
+      if (
+        before !== undefined &&
+        before.data.title === title &&
+        before.data.condensed === condensed &&
+        isShallowlySame(before.data.frame, frame) &&
+        isShallowlySame(before.data.oddities, oddities) &&
+        before.data.notches.length === notches.length &&
+        before.data.notches.every((notch, index) => isShallowlySame(notch, notches[index]!))
+      ) {
         framed.set(id, before);
         continue;
       }
@@ -172,7 +217,7 @@ export class FlowMaker {
         height: frame.height,
         measured: { width: frame.width, height: frame.height },
         handles: [],
-        data: { frame, title, condensed },
+        data: { frame, title, condensed, notches, oddities },
         selectable: false,
         connectable: false,
         draggable: !isReadOnly,
@@ -210,12 +255,26 @@ export class FlowMaker {
     return [...notes.values(), ...framed.values(), ...cards.values()];
   }
 
+  #notchViews(frame: Frame, document: WorkflowDocument, verdict: Verdict | null): readonly NotchView[] {
+    const { types } = this.#model;
+    return this.#notches
+      .filter((notch) => notch.frame === frame.id)
+      .map(({ edge: key, y }) => {
+        const edge = document.edges.get(key)!;
+        const source = indexOf(document).get(edge.source)!;
+        const title = types.viewOf(source, undefined).find(({ id }) => id === edge.handle)?.title ?? edge.handle;
+        const warning = verdict?.byKey.get(key)?.find(({ code }) => code === "EXIT_RUNS_ONCE")?.message ?? null;
+        return { edge: key, top: y - frame.y, label: edge.handle === DEFAULT_HANDLE ? "then" : title, warning };
+      });
+  }
+
   #isHidden(containers: Containers, node: NodeKey): boolean {
     return this.#isCondensed && isInBody(containers, node);
   }
 
   #makeEdges({ document, selection, frames, containers, verdict }: CanvasView): WireEdge[] {
     const byID = indexOf(document);
+    const through = grouped(this.#notches, ({ edge }) => edge);
     const framesByHeader = new Map(frames.map((frame) => [frame.header, frame]));
     const wires = new Map<string, WireEdge>();
     for (const edge of document.edges.values()) {
@@ -229,11 +288,11 @@ export class FlowMaker {
       const before = this.#wires.get(edge.key);
       const isSelected = selection.keys.has(edge.key);
       const isBack = verdict !== null && (verdict.structure.returning.has(edge.key) || verdict.structure.again.has(edge.key));
-      const route = routeOf(edge, source, isBack, framesByHeader.get(target.key), framesByHeader.get(source.key), bodyOf(containers, source));
+      const route = routeOf(edge, source, isBack, framesByHeader.get(target.key), framesByHeader.get(source.key), bodyOf(containers, source), through.get(edge.key));
       const isNeverLive = verdict?.structure.neverLive.has(edge.key) ?? false;
       const isError = edge.handle === ERROR_HANDLE;
       const data: WireData =
-        before !== undefined && before.data!.edge === edge && before.data!.isNeverLive === isNeverLive && isShallowlySame(before.data!.route, route)
+        before !== undefined && before.data!.edge === edge && before.data!.isNeverLive === isNeverLive && isSameRoute(before.data!.route, route)
           ? before.data!
           : { edge, route, isError, isNeverLive };
       if (before !== undefined && before.data === data && before.selected === isSelected && before.source === source.key && before.target === target.key) {
@@ -266,8 +325,9 @@ function bodyOf(containers: CanvasView["containers"], source: NodeRecord): Conta
   return containers.byID.get(`loop:${source.key}`);
 }
 
-function routeOf(edge: EdgeRecord, source: NodeRecord, isBack: boolean, targetFrame: Frame | undefined, sourceFrame: Frame | undefined, body: Container | undefined): Route {
+function routeOf(edge: EdgeRecord, source: NodeRecord, isBack: boolean, targetFrame: Frame | undefined, sourceFrame: Frame | undefined, body: Container | undefined, through: readonly Notch[] | undefined): Route {
   if (isBack && targetFrame !== undefined) return { kind: "back", lane: targetFrame.y + targetFrame.height - 14 };
+  if (through !== undefined) return { kind: "exit", through: through.map(({ x, y }) => ({ x, y })) };
   if (edge.handle === ERROR_HANDLE) return { kind: "error" };
   if (sourceFrame?.kind === "loop" && sourceFrame.header === source.key && edge.handle === "done" && body !== undefined && body.members.length > 0) {
     return { kind: "leave", lane: sourceFrame.y + sourceFrame.height - 30, right: sourceFrame.x + sourceFrame.width };
@@ -325,6 +385,17 @@ export function isSelectableKey(id: string): id is SelectableKey {
 function isShallowlySame(left: object, right: object): boolean {
   const keys = Object.keys(right);
   return keys.length === Object.keys(left).length && keys.every((key) => Object.is(left[key as keyof typeof left], right[key as keyof typeof right]));
+}
+
+function isSameRoute(left: Route, right: Route): boolean {
+  if (left.kind !== "exit" || right.kind !== "exit") return isShallowlySame(left, right);
+  return left.through.length === right.through.length && left.through.every((point, index) => isShallowlySame(point, right.through[index]!));
+}
+
+/** What the validator finds odd about a region as a whole. */
+function oddOf(verdict: Verdict | null, header: NodeKey): readonly string[] {
+  const found = (verdict?.byKey.get(header) ?? []).filter(({ code }) => code === "LOOP_SPINS" || code === "LOOP_NEVER_LEFT");
+  return found.map(({ message }) => message);
 }
 
 function kept<T>(before: readonly T[], after: T[]): readonly T[] {

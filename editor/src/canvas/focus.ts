@@ -1,8 +1,8 @@
 /** Going to a node: it is selected, brought into view, and has the focus. */
 
-import type { ReactFlowInstance } from "@xyflow/react";
+import { getViewportForBounds, type ReactFlowInstance } from "@xyflow/react";
 
-import { NODE_HEADER_HEIGHT, NODE_WIDTH, selected, type NodeKey } from "../model";
+import { around, NODE_HEADER_HEIGHT, NODE_WIDTH, nodeSize, selected, type NodeKey } from "../model";
 import type { CanvasModel } from "./CanvasModel";
 import type { CanvasNode, WireEdge } from "./flow";
 
@@ -16,6 +16,10 @@ export function focusNode(model: CanvasModel, flow: Flow | null, key: NodeKey): 
   focus(); // now, where it is mounted: the next key must not be lost
   afterMount(focus);
 }
+
+export const ZOOM_MIN = 0.01;
+/** As a share of what is shown. */
+const FIT_PADDING = 0.12;
 
 /** Room that is left between a revealed node and the border. */
 const REVEAL_MARGIN = 40;
@@ -33,6 +37,16 @@ export function reveal(model: CanvasModel, flow: Flow | null, key: NodeKey): voi
   };
   const [byX, byY] = [shift(place.x, NODE_WIDTH * zoom, box.left, box.right), shift(place.y, NODE_HEADER_HEIGHT * zoom, box.top, box.bottom)];
   if (byX !== 0 || byY !== 0) void flow.setViewport({ x: x + byX, y: y + byY, zoom }, { duration: motionMs() });
+}
+
+/** All of the graph in view, at 100 % at most; not only what is mounted. */
+export function showEverything(model: CanvasModel, flow: Flow, duration = 0): void {
+  const { document, frames } = model.view.getState();
+  const cards = [...document.nodes.values()].map((node) => ({ ...(node.position ?? { x: 0, y: 0 }), ...nodeSize(model.types.exitsOf(node)) }));
+  const notes = [...document.notes.values()].map(({ position, size }) => ({ ...position, ...size }));
+  const all = around([...cards, ...notes, ...frames]);
+  const box = window.document.querySelector(".react-flow");
+  if (all !== null && box !== null) void flow.setViewport(getViewportForBounds(all, box.clientWidth, box.clientHeight, ZOOM_MIN, 1, FIT_PADDING), { duration });
 }
 
 /** Two frames: React draws what changed, React Flow mounts what is now in view. */

@@ -16,6 +16,8 @@ export interface LoopState {
   readonly outer: string;
   /** How many iterations were begun, and how many of them failed. */
   readonly count: number;
+  /** How many there will be in all, where that is known. */
+  readonly inAll: number | null;
   readonly failed: number;
   /** Which one is looked at, counted from 1; null: all of them. */
   readonly at: number | null;
@@ -38,7 +40,7 @@ export function loopState(run: ShownRun, view: View, id: ContainerID | undefined
   const part = partsOf(focus)[around.length];
   const isIn = shared === outer && part?.nodeID === nodeID;
   const at = isIn ? (container.kind === "loop" ? part.index + 1 : part.index) : null;
-  return { kind: container.kind, nodeID, outer, count, failed: run.store.failedIterations(nodeID, outer), at };
+  return { kind: container.kind, nodeID, outer, count, inAll: run.store.iterationsInAll(nodeID, outer), failed: run.store.failedIterations(nodeID, outer), at };
 }
 
 /** Look at the next or the previous iteration; beyond the ends, at all of them again. */

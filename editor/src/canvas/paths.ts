@@ -2,12 +2,13 @@
 
 import type { Point } from "../model";
 
-/** How an edge runs. `back`: to the header of its frame; `leave`: out of a loop that is done, below its body. */
+/** How an edge runs. `back`: to the header of its frame; `leave`: out of a loop that is done, below its body; `exit`: out of regions. */
 export type Route =
   | { readonly kind: "forward" }
   | { readonly kind: "error" }
   | { readonly kind: "back"; readonly lane: number }
-  | { readonly kind: "leave"; readonly lane: number; readonly right: number };
+  | { readonly kind: "leave"; readonly lane: number; readonly right: number }
+  | { readonly kind: "exit"; readonly through: readonly Point[] };
 
 export interface Line {
   readonly path: string;
@@ -33,6 +34,16 @@ export function lineOf(route: Route, from: Point, to: Point, isFar: boolean): Li
         { x: route.right + STUB, y: to.y },
         to,
       ]);
+    case "exit": {
+      let at = from;
+      let path = "";
+      for (const notch of route.through) {
+        path += continued(path, lineOf({ kind: "forward" }, at, notch, isFar).path);
+        at = notch;
+      }
+      const last = lineOf({ kind: "forward" }, at, to, isFar);
+      return { path: path + continued(path, last.path), middle: last.middle };
+    }
     case "error":
       return curve(from, { x: from.x, y: from.y + Math.max(48, Math.abs(to.y - from.y) / 2) }, { x: to.x - Math.max(48, Math.abs(to.x - from.x) / 2), y: to.y }, to);
     case "forward": {
@@ -44,6 +55,11 @@ export function lineOf(route: Route, from: Point, to: Point, isFar: boolean): Li
       return curve(from, { x: from.x + reach, y: from.y }, { x: to.x - reach, y: to.y }, to);
     }
   }
+}
+
+/** A path that begins where another one ends. */
+function continued(before: string, path: string): string {
+  return before === "" ? path : path.replace(/^M[^A-Z]*/, "");
 }
 
 function straight(from: Point, to: Point): Line {

@@ -19,6 +19,7 @@ import {
   allMembers,
   framesOf,
   NO_STRUCTURE,
+  notchesOf,
   nodeGeometry,
   toggled,
   whyNoNodeID,
@@ -252,6 +253,30 @@ describe("containers", () => {
       expect(frame.y + frame.height).toBeLessThan(outer!.y + outer!.height);
     }
     expect(framesOf(document, containersOf(document, NO_STRUCTURE, () => false), exits)).toEqual([]);
+  });
+});
+
+describe("notches", () => {
+  it("are where edges leave a region, each at the height of its exit and none over another", () => {
+    const edges = [["start", "ask"], ["ask", "look"], ["look", "ask"], ["ask", "end"], ["look", "end"], ["look", "log"]] as const;
+    const drawn = graph(["start", "ask", "look", "end", "log"], edges);
+    const placed = withRecords(drawn, new Map([...drawn.nodes.values()].map((node, index) => [node.key, withField(node, "position", `{"x": ${index * 300}, "y": 0}`)])));
+    const judged = structureOf(placed, {
+      homes: {},
+      regions: [{ header: "ask", members: ["ask", "look"], again: ["/edges/2"], exits: ["/edges/3", "/edges/4", "/edges/5"] }],
+      returning: [],
+      unreachable: [],
+      neverLive: [],
+    });
+    const exits = () => ({ handles: ["default"], hasEntry: true });
+    const [frame] = framesOf(placed, containersOf(placed, judged, () => false), exits);
+    const notches = notchesOf(placed, judged, [frame!], exits);
+    expect(notches.map(({ edge, x, y }) => [edge, x - frame!.x - frame!.width, y])).toEqual([
+      ["e3", 0, 28],
+      ["e4", 0, 52],
+      ["e5", 0, 76],
+    ]);
+    expect(notchesOf(placed, NO_STRUCTURE, [frame!], exits)).toEqual([]);
   });
 });
 

@@ -19,6 +19,7 @@ import {
   RunStore,
   spokenSummary,
   timelineOf,
+  withBeginning,
   type ActivationMessage,
   type Counts,
   type LogRow,
@@ -314,6 +315,18 @@ describe("the run store", () => {
     expect(store.node("fetch").status).toBe("success");
   });
 
+  it("says that a node is queued until one of its activations is known to have begun, and how many iterations there will be", () => {
+    const store = new RunStore((flush) => flush());
+    const running = (nodeID: string, scope: string, seq: number | null, more = {}) => ({ event: "workflow_node_update" as const, instanceID: "r", nodeID, scope, status: "running" as const, attempt: 1, seq, ...more });
+    store.takeUpdates([running("each", "", 1, { iterations: 40 }), running("a", "each[0]", 2, { queued: true }), running("a", "each[1]", 3, { queued: true })]);
+    expect([store.node("a").status, store.node("a").counts]).toEqual(["queued", { running: 2 }]);
+    expect([store.iterations("each", ""), store.iterationsInAll("each", ""), store.node("each").iterationsInAll]).toEqual([2, 40, 40]);
+    store.takeUpdates([running("a", "each[1]", null, { beganAt: "2026-01-01T00:00:00.000Z" })]);
+    expect([store.node("a").status, store.activation("a", "each[1]")!.beganAt]).toEqual(["running", "2026-01-01T00:00:00.000Z"]);
+    store.takeUpdates([{ ...running("a", "each[1]", 4), status: "success" }]);
+    expect([store.node("a").status, store.activation("a", "each[1]")!.beganAt]).toEqual(["queued", "2026-01-01T00:00:00.000Z"]);
+  });
+
   it("forgets the oldest iterations beyond its limit, and neither failures nor counts", () => {
     const { store, frame } = storeWithFrames();
     const batch: UpdateMessage[] = [node("body", 1, "error", { scope: "each[0]", handles: [] }), node("start", 2, "success", { handles: ["default"] })];
@@ -341,7 +354,7 @@ describe("the run store", () => {
 });
 
 describe("edges", () => {
-  const activation = (status: NodeStatus, handles: string[] | null) => ({ nodeID: "a", scope: "", status, attempt: 1, seq: 1, startedAt: null, endedAt: null, at: null, handles, waitsFor: null, error: null, output: null, progress: null });
+  const activation = (status: NodeStatus, handles: string[] | null) => ({ nodeID: "a", scope: "", status, attempt: 1, seq: 1, startedAt: null, endedAt: null, at: null, handles, waitsFor: null, error: null, output: null, progress: null, isQueued: false, beganAt: null });
 
   it("are live if their handle is among the exits, dead if their source ended otherwise, else open", () => {
     expect(edgeVerdict(undefined, "default")).toBe("open");
@@ -423,6 +436,19 @@ describe("the timeline", () => {
     const opened = new Set([groupKey(loop), groupKey({ kind: "iteration", nodeID: "each", scope: "each[1]" })]);
     const waiting = timelineOf(log, end, { opened }).find((row) => row.kind === "activation" && row.scope === "each[1]");
     expect(waiting).toMatchObject({ status: "cancelled", segments: [{ kind: "running", from: end - 24_000, to: end - 18_000 }, { kind: "waiting", to: end }] });
+  });
+
+  it("shows when the handler of an attempt began, and that it was queued until then", () => {
+    const end = Date.parse("2026-01-01T00:00:30.000Z");
+    const bar = { kind: "activation" as const, nodeID: "a", scope: "", depth: 0, status: "success" as const, segments: [{ kind: "running" as const, attempt: 1, from: end - 9_000, to: end }] };
+    const began = new Date(end - 2_000).toISOString();
+    expect(withBeginning(bar, { isQueued: false, beganAt: began }).segments).toEqual([
+      { kind: "queued", attempt: 1, from: end - 9_000, to: end - 2_000 },
+      { kind: "running", attempt: 1, from: end - 2_000, to: end },
+    ]);
+    expect(withBeginning(bar, { isQueued: false, beganAt: null })).toBe(bar);
+    const open = { ...bar, segments: [{ ...bar.segments[0]!, to: null }] };
+    expect(withBeginning(open, { isQueued: true, beganAt: null }).segments).toEqual([{ kind: "queued", attempt: 1, from: end - 9_000, to: null }]);
   });
 
   it("shows only what failed, or waits, or is searched for", () => {

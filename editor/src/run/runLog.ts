@@ -86,6 +86,13 @@ export class RunLog {
     }
   }
 
+  /** The log as it was when it had so many rows. */
+  to(seq: number): RunLog {
+    const earlier = new RunLog();
+    earlier.take(this.#rows.slice(0, Math.max(0, seq)));
+    return earlier;
+  }
+
   /** The run after its first `seq` rows. */
   asOf(seq: number): RunView {
     const last = Math.max(0, Math.min(seq, this.#rows.length));
@@ -234,6 +241,8 @@ export class RunLog {
       error: status === "error" || status === "retrying" ? (row.errorMessage ?? null) : null,
       output: undefined,
       progress: null,
+      isQueued: false,
+      beganAt: null,
     };
   }
 
@@ -290,7 +299,7 @@ class EarlierView implements RunView {
       return each.nodeID === nodeID && (first === null || each.seq < first.seq) ? each : first;
     }, null);
     const firstFailure = failure && { scope: failure.scope, seq: failure.seq };
-    return { nodeID, counts, total: tally.total, ended, status: worstOf(counts), latest, exits, firstFailure };
+    return { nodeID, counts, total: tally.total, ended, status: worstOf(counts), latest, exits, firstFailure, iterationsInAll: null };
   }
 }
 

@@ -9,7 +9,6 @@
 import {
   hasEnded,
   isOver,
-  worstOf,
   type Activation,
   type ActivationMessage,
   type Failure,
@@ -44,6 +43,8 @@ export interface RunHead {
 
 interface Loop {
   iterations: number;
+  /** How many there will be; null: not known. */
+  total: number | null;
   failed: number;
 }
 
@@ -182,6 +183,11 @@ export class RunStore implements RunView {
     return this.#loops.get(keyOf(loopID, scope))?.iterations ?? 0;
   }
 
+  /** How many iterations a loop will have had at its end, where that is known. */
+  iterationsInAll(loopID: string, scope: string): number | null {
+    return this.#loops.get(keyOf(loopID, scope))?.total ?? null;
+  }
+
   /** How many iterations of a loop have failed, as the server's summary has said or the failures that are known say. */
   failedIterations(loopID: string, scope: string): number {
     const told = this.#loops.get(keyOf(loopID, scope))?.failed ?? 0;
@@ -220,6 +226,7 @@ export class RunStore implements RunView {
     if (entry.latest === null || after.seq >= entry.latest.seq || keyOf(entry.latest.nodeID, entry.latest.scope) === key) entry.latest = after;
     this.#noteFailure(key, entry, after);
     this.#noteIteration(message.scope);
+    if (message.iterations != null) this.#loop(message.nodeID, message.scope).total = message.iterations;
     this.#forget(key, after);
     this.#touch(message.nodeID);
   }
@@ -299,7 +306,7 @@ export class RunStore implements RunView {
     // An open loop has left by `loop` already; its handles are told with its end.
     if (exits["loop"] === undefined && latest !== null && this.iterations(nodeID, latest.scope) > 0) exits["loop"] = 1;
     const counts = { ...tally.counts };
-    return { nodeID, counts, total: tally.total, ended: tally.ended, status: worstOf(counts), latest, exits, firstFailure };
+    return { nodeID, counts, total: tally.total, ended: tally.ended, status: tally.status, latest, exits, firstFailure, iterationsInAll: this.iterationsInAll(nodeID, "") };
   }
 
   #entry(nodeID: string): NodeEntry {
@@ -315,7 +322,7 @@ export class RunStore implements RunView {
     const key = keyOf(nodeID, scope);
     let loop = this.#loops.get(key);
     if (loop === undefined) {
-      loop = { iterations: 0, failed: 0 };
+      loop = { iterations: 0, total: null, failed: 0 };
       this.#loops.set(key, loop);
     }
     return loop;
@@ -357,7 +364,7 @@ export function sortedFailures(failures: Iterable<Failure>): readonly Failure[] 
 }
 
 export function emptySummary(nodeID: string): NodeSummary {
-  return { nodeID, counts: {}, total: 0, ended: 0, status: null, latest: null, exits: {}, firstFailure: null };
+  return { nodeID, counts: {}, total: 0, ended: 0, status: null, latest: null, exits: {}, firstFailure: null, iterationsInAll: null };
 }
 
 export function keyOf(nodeID: string, scope: string): string {
@@ -384,6 +391,8 @@ function merged(before: Activation | undefined, message: ActivationMessage): Act
     error: message.error ?? null,
     output: "output" in message ? message.output : before?.output,
     progress: message.progress ?? null,
+    isQueued: message.queued === true,
+    beganAt: message.beganAt ?? (before?.attempt === attempt ? before.beganAt : null),
   };
 }
 
@@ -395,6 +404,8 @@ function firstOf(failures: readonly Failure[]): { readonly scope: string; readon
 function isSameSummary(left: NodeSummary, right: NodeSummary): boolean {
   return (
     left.latest === right.latest &&
+    left.status === right.status &&
+    left.iterationsInAll === right.iterationsInAll &&
     left.firstFailure?.seq === right.firstFailure?.seq &&
     left.firstFailure?.scope === right.firstFailure?.scope &&
     isSameRecord(left.counts, right.counts) &&
@@ -405,8 +416,8 @@ function isSameSummary(left: NodeSummary, right: NodeSummary): boolean {
 /** Was it only told again? */
 function isSameActivation(left: Activation, right: Activation): boolean {
   if (left.seq !== right.seq || left.status !== right.status || left.output !== right.output) return false;
-  const said = ({ startedAt, endedAt, at, handles, waitsFor, error, progress }: Activation) =>
-    JSON.stringify([startedAt, endedAt, at, handles, waitsFor, error, progress]);
+  const said = ({ startedAt, endedAt, at, handles, waitsFor, error, progress, isQueued, beganAt }: Activation) =>
+    JSON.stringify([startedAt, endedAt, at, handles, waitsFor, error, progress, isQueued, beganAt]);
   return said(left) === said(right);
 }
 

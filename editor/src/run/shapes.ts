@@ -42,6 +42,12 @@ export interface ActivationMessage {
   readonly handles?: readonly string[] | null;
   readonly waitsFor?: WaitsFor | null;
   readonly progress?: Progress | null;
+  /** It is given to a handler that is not known to have begun. */
+  readonly queued?: boolean;
+  /** When the handler of its attempt began, where that was told. */
+  readonly beganAt?: string | null;
+  /** Of a loop: how many iterations there will be, where that is known. */
+  readonly iterations?: number | null;
 }
 
 export interface SnapshotMessage {
@@ -107,6 +113,15 @@ export interface Activation {
   /** Undefined: not known here; it is fetched when somebody looks. */
   readonly output: unknown;
   readonly progress: Progress | null;
+  readonly isQueued: boolean;
+  readonly beganAt: string | null;
+}
+
+/** What is shown: the log knows an attempt that is queued as one that runs. */
+export type ShownStatus = NodeStatus | "queued";
+
+export function shownStatus({ status, isQueued }: Pick<Activation, "status" | "isQueued">): ShownStatus {
+  return isQueued ? "queued" : status;
 }
 
 export interface Failure {
@@ -125,12 +140,14 @@ export interface NodeSummary {
   readonly total: number;
   readonly ended: number;
   /** What the node shows: the worst of its activations; null while it was not reached. */
-  readonly status: NodeStatus | null;
+  readonly status: ShownStatus | null;
   /** The activation, if there was one only; else the latest. */
   readonly latest: Activation | null;
   /** How many activations left by each handle. */
   readonly exits: Readonly<Record<string, number>>;
   readonly firstFailure: { readonly scope: string; readonly seq: number } | null;
+  /** Of a loop, or a mapped node, outside of loops: how many iterations it has in all, where that is known. */
+  readonly iterationsInAll: number | null;
 }
 
 export type Verdict = "open" | "live" | "dead";

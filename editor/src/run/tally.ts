@@ -1,18 +1,23 @@
 /** Counts of one node's activations, kept up to date by what changes. Used by `RunStore` and `RunLog` alike. */
 
-import { hasEnded, type Activation, type Counts, type NodeStatus } from "./shapes";
+import { hasEnded, worstOf, type Activation, type Counts, type NodeStatus, type ShownStatus } from "./shapes";
+
+type Moved = Pick<Activation, "status" | "handles"> & { readonly isQueued?: boolean };
 
 export class Tally {
   readonly counts: Partial<Record<NodeStatus, number>>;
   readonly exits: Record<string, number>;
+  /** How many of those that run are queued. */
+  queued: number;
 
   constructor(from?: Tally) {
     this.counts = { ...from?.counts };
     this.exits = { ...from?.exits };
+    this.queued = from?.queued ?? 0;
   }
 
   /** An activation has become another; undefined: it is new. */
-  move(before: Pick<Activation, "status" | "handles"> | undefined, after: Pick<Activation, "status" | "handles">): void {
+  move(before: Moved | undefined, after: Moved): void {
     if (before !== undefined) this.#add(before, -1);
     this.#add(after, 1);
   }
@@ -41,7 +46,14 @@ export class Tally {
     return (Object.entries(this.counts) as [NodeStatus, number][]).reduce((sum, [status, count]) => sum + (hasEnded(status) ? count : 0), 0);
   }
 
-  #add({ status, handles }: Pick<Activation, "status" | "handles">, change: number): void {
+  /** What the node shows: that it is queued where nothing of it runs yet. */
+  get status(): ShownStatus | null {
+    const worst = worstOf(this.counts);
+    return worst === "running" && this.queued > 0 && this.queued >= (this.counts.running ?? 0) ? "queued" : worst;
+  }
+
+  #add({ status, handles, isQueued = false }: Moved, change: number): void {
+    if (isQueued) this.queued += change;
     this.counts[status] = (this.counts[status] ?? 0) + change;
     if (this.counts[status] === 0) delete this.counts[status];
     for (const handle of handles ?? []) this.exit(handle, change);

@@ -1,11 +1,11 @@
 /** The timeline of a run: what each activation did when, iterations grouped under their loop, failures first. */
 
 import { outerOf, partsOf } from "./scopes";
-import { hasEnded, instantOf, STATUS_OF_ROW, type LogRow, type NodeStatus } from "./shapes";
+import { hasEnded, instantOf, STATUS_OF_ROW, type Activation, type LogRow, type NodeStatus } from "./shapes";
 import type { RunLog } from "./runLog";
 
 export interface Segment {
-  readonly kind: "running" | "waiting" | "retrying";
+  readonly kind: "queued" | "running" | "waiting" | "retrying";
   readonly attempt: number;
   /** Milliseconds since the epoch; null: it goes on. */
   readonly from: number;
@@ -132,6 +132,18 @@ export function barOf(rows: readonly LogRow[], endedAt: number | null): Bar {
   const { nodeID, scope } = rows[0]!;
   const shown = endedAt !== null && !hasEnded(status) ? "cancelled" : status;
   return { kind: "activation", nodeID, scope, depth: partsOf(scope).length, status: shown, segments };
+}
+
+/** The same with when the handler of its last attempt began: until then it was queued. Null: it is not known to have. */
+export function withBeginning(bar: Bar, { isQueued, beganAt }: Pick<Activation, "isQueued" | "beganAt">): Bar {
+  const index = bar.segments.findLastIndex(({ kind }) => kind === "running");
+  const running = bar.segments[index];
+  if (running === undefined || (beganAt === null && !isQueued)) return bar;
+  const began = beganAt === null ? null : Math.max(running.from, instantOf(beganAt));
+  if (began !== null && running.to !== null && began >= running.to) return bar;
+  const queued: Segment = { ...running, kind: "queued", to: began };
+  const segments = began === null ? [queued] : began === running.from ? [running] : [queued, { ...running, from: began }];
+  return { ...bar, segments: bar.segments.toSpliced(index, 1, ...segments) };
 }
 
 /** Failures first, then what goes on, then all else as it began. */

@@ -19,6 +19,14 @@ export interface DialogProps {
   onSubmit?: () => void;
 }
 
+/** The first field has the focus, else the first verb: the button that closes would show its hint, and Escape end that. */
+function focusWithin(event: Event): void {
+  const content = event.currentTarget as HTMLElement;
+  const first = content.querySelector<HTMLElement>("input:not([type=hidden]), textarea, select, [role=combobox]") ?? content.querySelector<HTMLElement>(".dialog-foot button");
+  event.preventDefault();
+  (first ?? content).focus();
+}
+
 export function Dialog({ open, onClose, title, about, wide = false, children, footer, onSubmit }: DialogProps): ReactElement {
   const submit = (event: FormEvent) => {
     event.preventDefault();
@@ -36,7 +44,7 @@ export function Dialog({ open, onClose, title, about, wide = false, children, fo
     <Radix.Root open={open} onOpenChange={(wanted) => !wanted && onClose()}>
       <Radix.Portal>
         <Radix.Overlay className="overlay" />
-        <Radix.Content className={`dialog ${wide ? "wide" : ""}`} {...(about ? {} : { "aria-describedby": undefined })}>
+        <Radix.Content className={`dialog ${wide ? "wide" : ""}`} onOpenAutoFocus={focusWithin} {...(about ? {} : { "aria-describedby": undefined })}>
           <div className="dialog-head">
             <div>
               <Radix.Title asChild>

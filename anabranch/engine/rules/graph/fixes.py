@@ -15,9 +15,14 @@ from anabranch.engine.rules.graph.known_fields import CLOSE, EDGE_FIELDS, NODE_F
 from anabranch.engine.rules.graph.node_facts import NodeFacts
 from anabranch.engine.rules.graph.node_types import config_fields
 from anabranch.engine.rules.graph.problems import Problem, pointer_to
+from anabranch.engine.rules.graph.structure import Structure
 
 # Offer at most 5 handles of a node if none is similar to the written one.
 CHOICES_MAX = 5
+
+# 10 s between two passes of a loop that would spin: the author changes it, and nothing is hammered until then.
+DELAY_BETWEEN_PASSES = "10s"
+DELAY_TYPE = "delay"
 
 Patch: TypeAlias = list[dict[str, Any]]
 
@@ -30,6 +35,7 @@ class _ProblemPlace:
     document: Any
     graph: Graph
     facts: NodeFacts
+    structure: Structure
 
     @property
     def steps(self) -> list[str]:
@@ -55,12 +61,15 @@ class _ProblemPlace:
         return found
 
 
-def fixes_of(problem: Problem, document: Any, graph: Graph, facts: NodeFacts) -> list[dict[str, Any]]:
+def fixes_of(
+    problem: Problem, document: Any, graph: Graph, facts: NodeFacts, structure: Structure
+) -> list[dict[str, Any]]:
     """`{title, patch}` of each change that would fix it; empty if only the author can decide."""
     make = _FIXES.get(problem.code)
     if make is None:
         return []
-    return [{"title": title, "patch": patch} for title, patch in make(_ProblemPlace(problem, document, graph, facts))]
+    place = _ProblemPlace(problem, document, graph, facts, structure)
+    return [{"title": title, "patch": patch} for title, patch in make(place)]
 
 
 _Fixes: TypeAlias = Iterator[tuple[str, Patch]]
@@ -123,7 +132,7 @@ def _no_start(place: _ProblemPlace) -> _Fixes:
 
 def _duplicate_node_id(place: _ProblemPlace) -> _Fixes:
     written = str(place.value())
-    free = next(f"{written}-{number}" for number in range(2, 10_000) if f"{written}-{number}" not in place.graph.nodes)
+    free = _free_id(place.graph, written)
     yield f"call it {free!r}", [_replace(place.problem.pointer, free)]
 
 
@@ -148,6 +157,58 @@ def _continue_without_edge(place: _ProblemPlace) -> _Fixes:
     path = place.problem.pointer + "/errorHandling"
     yield "ignore failures", [_replace(path, "ignore")]
     yield "let a failure end the run", [{"op": "remove", "path": path}]
+
+
+def _loop_spins(place: _ProblemPlace) -> _Fixes:
+    region = place.structure.regions.by_header.get(place.problem.node_id or "")
+    if region is None or DELAY_TYPE not in place.facts.known_types:
+        return
+    again = region.again[0]
+    delay = _free_id(place.graph, DELAY_TYPE)
+    node = {"id": delay, "type": DELAY_TYPE, "config": {"duration": DELAY_BETWEEN_PASSES}}
+    yield (
+        f"wait {DELAY_BETWEEN_PASSES} before each pass",
+        [
+            {"op": "add", "path": "/nodes/-", "value": node},
+            _replace(again.pointer + "/downstreamNodeID", delay),
+            {"op": "add", "path": "/edges/-", "value": {"upstreamNodeID": delay, "downstreamNodeID": region.header}},
+        ],
+    )
+
+
+def _loop_never_left(place: _ProblemPlace) -> _Fixes:
+    region = place.structure.regions.by_header.get(place.problem.node_id or "")
+    if region is not None and len(region.again) == 1:
+        yield "remove the edge back", [{"op": "remove", "path": region.again[0].pointer}]
+
+
+def _exit_runs_once(place: _ProblemPlace) -> _Fixes:
+    """Lead there from a handle that ends the loop, if there is one; else the edge has to go."""
+    found = (
+        (region, edge)
+        for region in place.structure.regions.by_header.values()
+        for edge in region.run_once
+        if edge.pointer == place.element
+    )
+    region, edge = next(found, (None, None))
+    if region is None or edge is None:
+        return
+    staying = {each.pointer for each in region.run_once}
+    wires = {(each.source, each.handle, each.target) for each in place.graph.edges}
+    for last in region.exits:
+        if last.pointer not in staying and (last.source, last.handle, edge.target) not in wires:
+            patch = [
+                _replace(edge.pointer + "/upstreamNodeID", last.source),
+                {"op": "add", "path": edge.pointer + "/sourceHandle", "value": last.handle},
+            ]
+            yield f"lead there by {last.handle!r} of {last.source!r}, which ends the loop", patch
+            break
+    yield from _remove_edge(place)
+
+
+def _free_id(graph: Graph, wanted: str) -> str:
+    numbered = (f"{wanted}-{number}" for number in range(2, 10_000))
+    return next(each for each in (wanted, *numbered) if each not in graph.nodes)
 
 
 def _choice(words: tuple[str, ...]) -> Callable[[_ProblemPlace], _Fixes]:
@@ -210,4 +271,7 @@ _FIXES: Mapping[str, Callable[[_ProblemPlace], _Fixes]] = {
     "UNKNOWN_ERROR_HANDLING": _choice(ERROR_HANDLINGS),
     "ERROR_EDGE_NEVER_TAKEN": _error_edge_never_taken,
     "CONTINUE_WITHOUT_ERROR_EDGE": _continue_without_edge,
+    "LOOP_SPINS": _loop_spins,
+    "LOOP_NEVER_LEFT": _loop_never_left,
+    "EXIT_RUNS_ONCE": _exit_runs_once,
 }

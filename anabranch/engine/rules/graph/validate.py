@@ -89,7 +89,8 @@ def analyze(document: Any, node_types: NodeTypes, aspects: Collection[str]) -> t
         return report, Analysis({}, lambda problem: [])
     graph, facts, structure = found
     return report, Analysis(
-        analysis_of(graph, facts, structure, aspects), lambda problem: fixes_of(problem, document, graph, facts)
+        analysis_of(graph, facts, structure, aspects),
+        lambda problem: fixes_of(problem, document, graph, facts, structure),
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain
+from typing import Any
 
 import orjson
 from sqlalchemy import Connection, TextClause, text
@@ -148,7 +149,7 @@ class ConsoleTable:
         identifier = _identifier(dialect)
         last = orjson.dumps(
             [
-                [each.instance_id, each.node_id, each.scope, each.attempt, _report_text(each.progress), each.at]
+                [each.instance_id, each.node_id, each.scope, each.attempt, _report_text(each), each.at]
                 for each in reports
             ]
         ).decode()
@@ -225,13 +226,19 @@ class ConsoleTable:
         statement, asked = _progress(dialect.among_ids), {"ids": dialect.ids(instance_ids)}
         found = await self._store.read(lambda connection: connection.execute(statement, asked).all())
         return [
-            ProgressReport(str(row[0]), row[1], row[2], row[3], row[5], Progress(**orjson.loads(row[4])))
+            ProgressReport(str(row[0]), row[1], row[2], row[3], row[5], *_read_report(orjson.loads(row[4])))
             for row in found
         ]
 
 
-def _report_text(progress: Progress) -> str:
-    return orjson.dumps(progress.as_json()).decode()
+def _report_text(report: ProgressReport) -> str:
+    told = {} if report.progress is None else report.progress.as_json()
+    return orjson.dumps(told if report.began_at is None else {**told, "beganAt": report.began_at}).decode()
+
+
+def _read_report(told: dict[str, Any]) -> tuple[Progress | None, int | None]:
+    began_at = told.pop("beganAt", None)
+    return Progress(**told) if told else None, began_at
 
 
 def _identifier(dialect: Dialect) -> str:

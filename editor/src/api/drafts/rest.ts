@@ -13,11 +13,12 @@ export async function openDraft(draftID: string): Promise<OpenedDraft> {
 
 /** The draft of a workflow; null if it has none. */
 export async function openDraftOf(workflow: string): Promise<OpenedDraft | null> {
+  const [found] = (await call("list_drafts", { query: { workflow } })).items;
+  if (found === undefined) return null;
   try {
-    const { value, text } = await callText("get_draft_of_workflow", { path: { workflow } });
-    return { ...value, text: memberText(text, "document") ?? "{}" };
+    return await openDraft(found.draftID);
   } catch (failure) {
-    if (failure instanceof ApiError && failure.status === 404) return null;
+    if (failure instanceof ApiError && failure.status === 404) return null; // deleted meanwhile
     throw failure;
   }
 }
@@ -28,8 +29,8 @@ export function saveDraft(draft: DraftVersion, text: string, baseVersion: number
 }
 
 /** Publish a draft as it was saved last. Throws `ApiError`. */
-export function publishDraft(draft: DraftVersion): Promise<Schemas["PublishedDraft"]> {
-  return call("publish_draft", { path: { draft: draft.draftID }, headers: ifMatch(draft) });
+export function publishDraft(draft: DraftVersion, { activate }: { activate: boolean }): Promise<Schemas["PublishedDraft"]> {
+  return call("publish_draft", { path: { draft: draft.draftID }, query: { activate }, headers: ifMatch(draft) });
 }
 
 /** The server of a saver. `workflow` and `version`: what a draft is of that does not exist yet. */

@@ -46,11 +46,11 @@ export function EditorHeader({ session, actions, onReopen }: EditorHeaderProps):
   const file = useRef<HTMLInputElement>(null);
   const { store, isReadOnly } = model;
 
-  const publish = () => {
+  const publish = (activate: boolean) => {
     setBusy(true);
     setProblem(null);
     session
-      .publish()
+      .publish({ activate })
       .then(
         (saved) => {
           setPublished({ version: saved.version, name: saved.name });
@@ -58,8 +58,9 @@ export function EditorHeader({ session, actions, onReopen }: EditorHeaderProps):
           toast(
             <>
               Published as version {saved.version} of <code>{saved.name}</code>.
+              {saved.activeVersion !== saved.version && ` Starts still take version ${saved.activeVersion}.`}
             </>,
-            { action: { label: "Start it", run: () => setDialog("start") } },
+            saved.activeVersion === saved.version ? { action: { label: "Start it", run: () => setDialog("start") } } : {},
           );
           announce(`Published as version ${saved.version}`);
         },
@@ -97,6 +98,7 @@ export function EditorHeader({ session, actions, onReopen }: EditorHeaderProps):
         }
         entries={[
           ...(isReadOnly ? [] : [{ label: "Tidy up", icon: <Sparkles size={15} />, onSelect: () => void runCommand("tidy", model, flowOf(model), actions) }]),
+          ...(isReadOnly || published === null ? [] : [{ label: "Publish without activating", icon: <Rocket size={15} />, onSelect: () => publish(false) }]),
           ...(published ? [{ label: "Versions…", icon: <History size={15} />, onSelect: () => setDialog("versions") }] : []),
           ...(published && mayStart ? [{ label: "Start a run…", icon: <Play size={15} />, onSelect: () => setDialog("start") }] : []),
           ...(published ? [{ label: "Runs", icon: <List size={15} />, onSelect: () => void navigate(`/runs?workflow=${encodeURIComponent(published.name)}`) }] : []),
@@ -115,7 +117,7 @@ export function EditorHeader({ session, actions, onReopen }: EditorHeaderProps):
         </Button>
       )}
       {!isReadOnly && (
-        <Button look="primary" disabled={isBusy} onClick={publish}>
+        <Button look="primary" disabled={isBusy} onClick={() => publish(true)}>
           <Rocket size={14} /> Publish
         </Button>
       )}

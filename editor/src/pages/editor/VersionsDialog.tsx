@@ -4,7 +4,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useMemo, useState, type ReactElement } from "react";
 import { Link } from "react-router";
 
-import { callText } from "../../api/client";
+import { ApiError, call, callText } from "../../api/client";
 import { replaceDocument } from "../../edit";
 import { diffDocuments, readDocument, type RecordChange } from "../../model";
 import { Button } from "../../ui/Button";
@@ -12,7 +12,8 @@ import { Dialog } from "../../ui/Dialog";
 import { Problem, Skeleton } from "../../ui/Notice";
 import { Ago } from "../../ui/time";
 import { toast } from "../../ui/toasts";
-import { useAsk } from "../data";
+import { refresh, useAsk } from "../data";
+import { useMay } from "../session";
 import type { EditorSession } from "./session";
 
 interface VersionsDialogProps {
@@ -25,6 +26,22 @@ export function VersionsDialog({ session, workflow, onClose }: VersionsDialogPro
   const versions = useAsk("list_versions", { path: { workflow }, query: { limit: 100 } });
   const [chosen, setChosen] = useState<number | null>(null);
   const version = chosen ?? versions.data?.items[0]?.version ?? null;
+  const chosenVersion = versions.data?.items.find((each) => each.version === version);
+  const mayEdit = useMay("editor");
+  const [isBusy, setBusy] = useState(false);
+  const activate = () => {
+    if (version === null) return;
+    setBusy(true);
+    call("activate_version", { path: { workflow }, body: { version } })
+      .then(
+        () => {
+          refresh("list_versions", "list_workflows");
+          toast(`Starts take version ${version} from now on.`);
+        },
+        (failure: unknown) => toast(failure instanceof ApiError ? failure.advice : String(failure), { kind: "error" }),
+      )
+      .finally(() => setBusy(false));
+  };
   const document = useQuery({
     queryKey: ["document", workflow, version],
     queryFn: ({ signal }) => callText("get_workflow_document", { path: { workflow }, query: { version }, signal }),
@@ -55,6 +72,11 @@ export function VersionsDialog({ session, workflow, onClose }: VersionsDialogPro
               Look at version {version}
             </Link>
           )}
+          {mayEdit && chosenVersion !== undefined && !chosenVersion.active && chosenVersion.kind === "drawn" && (
+            <Button disabled={isBusy} onClick={activate}>
+              Activate version {version}
+            </Button>
+          )}
           {!session.model.isReadOnly && (
             <Button look="primary" disabled={changes === null || changes.length === 0} onClick={restore}>
               Put version {version} on the canvas
@@ -69,7 +91,7 @@ export function VersionsDialog({ session, workflow, onClose }: VersionsDialogPro
           {versions.data?.items.map((each) => (
             <li key={each.version}>
               <button type="button" className="version" aria-pressed={each.version === version} onClick={() => setChosen(each.version)}>
-                <strong className="numbers">v{each.version}</strong>
+                <strong className="numbers">v{each.version}</strong> {each.active && <span className="badge accent">active</span>}
                 <span className="faint small">
                   <Ago time={each.createdAt} />
                 </span>

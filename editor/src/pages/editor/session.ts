@@ -195,11 +195,11 @@ export class EditorSession {
   }
 
   /** Publish what is on the canvas; the number of the version and the workflow's name. Throws `ApiError`, and what `save` throws. */
-  async publish(): Promise<{ version: number; name: string }> {
+  async publish({ activate }: { activate: boolean }): Promise<{ version: number; name: string; activeVersion: number }> {
     await this.save();
     const draft = this.saver!.draft!;
     try {
-      const published = await publishDraft(draft);
+      const published = await publishDraft(draft, { activate });
       this.saver!.rebased(published.draft);
       return published;
     } catch (failure) {

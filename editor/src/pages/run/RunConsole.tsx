@@ -18,9 +18,11 @@ interface RunConsoleProps {
   instanceID: string;
   isOver: boolean;
   selected: { nodeID: string; scope: string } | null;
+  /** Only what was said by then, in milliseconds since the epoch; null: all. */
+  until: number | null;
 }
 
-export function RunConsole({ instanceID, isOver, selected }: RunConsoleProps): ReactElement {
+export function RunConsole({ instanceID, isOver, selected, until }: RunConsoleProps): ReactElement {
   const [level, setLevel] = useState<(typeof LEVELS)[number]>("debug");
   const [onlySelected, setOnlySelected] = useState(true);
   const only = onlySelected ? selected : null;
@@ -39,7 +41,7 @@ export function RunConsole({ instanceID, isOver, selected }: RunConsoleProps): R
     const timers = LATE_MS.map((ms) => setTimeout(() => void refetch(), ms));
     return () => timers.forEach(clearTimeout);
   }, [isOver, refetch]);
-  const lines = useMemo(() => asked.data?.pages.flatMap((page) => page.items) ?? [], [asked.data]);
+  const lines = useMemo(() => (asked.data?.pages.flatMap((page) => page.items) ?? []).filter(({ at }) => until === null || Date.parse(at) <= until), [asked.data, until]);
   const list = useRef<HTMLDivElement>(null);
   const virtual = useVirtualizer({ count: lines.length, getScrollElement: () => list.current, estimateSize: () => 26, getItemKey: (index) => lines[index]!.number, overscan: 20 });
   return (
@@ -65,7 +67,7 @@ export function RunConsole({ instanceID, isOver, selected }: RunConsoleProps): R
         <Skeleton />
       ) : lines.length === 0 ? (
         <p className="faint" style={{ padding: 16 }}>
-          {only === null ? "The code of this run has logged and printed nothing." : `${only.nodeID} has logged and printed nothing.`}
+          {only === null ? "The code of this run" : only.nodeID} {until === null ? "has logged and printed nothing." : "had logged and printed nothing by then."}
         </p>
       ) : (
         <div ref={list} className="log-list" tabIndex={0} role="region" aria-label="Logs">

@@ -1,24 +1,34 @@
 /** The raw log with its seqs, newest pages on demand; only what is seen is drawn. */
 
-import { useInfiniteQuery } from "@tanstack/react-query";
+import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useMemo, useRef, useState, type ReactElement } from "react";
 
-import { call, type Answer } from "../../api/client";
+import { call, callText, type Answer } from "../../api/client";
+import { entriesOf, memberText } from "../../json";
 import { Button } from "../../ui/Button";
 import { Problem, Skeleton } from "../../ui/Notice";
 import { absolute } from "../../ui/time";
+import { ValueViewer } from "../../ui/ValueViewer";
 
 const PAGE = 200;
 const EVERY_MS = 1_500;
 
 type Entry = Answer<"get_log">["items"][number];
 
-export function RunLog({ instanceID, isOver, selected }: { instanceID: string; isOver: boolean; selected: { nodeID: string; scope: string } | null }): ReactElement {
+interface RunLogProps {
+  instanceID: string;
+  isOver: boolean;
+  selected: { nodeID: string; scope: string } | null;
+  /** Only the rows up to this one; null: all. */
+  seq: number | null;
+}
+
+export function RunLog({ instanceID, isOver, selected, seq }: RunLogProps): ReactElement {
   const [onlySelected, setOnlySelected] = useState(false);
   const log = useInfiniteQuery({
     queryKey: ["get_log", instanceID],
-    queryFn: ({ pageParam, signal }) => call("get_log", { path: { instanceID }, query: { limit: PAGE, cursor: pageParam }, signal }),
+    queryFn: ({ pageParam, signal }) => call("get_log", { path: { instanceID }, query: { limit: PAGE, cursor: pageParam, payload: false }, signal }),
     initialPageParam: null as string | null,
     getNextPageParam: (last) => last.nextCursor,
     refetchInterval: isOver ? false : EVERY_MS,
@@ -28,9 +38,9 @@ export function RunLog({ instanceID, isOver, selected }: { instanceID: string; i
     if (isOver) void refetch();
   }, [isOver, refetch]);
   const entries = useMemo(() => {
-    const all = log.data?.pages.flatMap((page) => page.items) ?? [];
+    const all = (log.data?.pages.flatMap((page) => page.items) ?? []).filter((entry) => seq === null || entry.seq <= seq);
     return onlySelected && selected !== null ? all.filter(({ nodeID, scope }) => nodeID === selected.nodeID && scope === selected.scope) : all;
-  }, [log.data, onlySelected, selected]);
+  }, [log.data, onlySelected, selected, seq]);
   const list = useRef<HTMLDivElement>(null);
   const [open, setOpen] = useState<number | null>(null);
   const virtual = useVirtualizer({
@@ -55,6 +65,7 @@ export function RunLog({ instanceID, isOver, selected }: { instanceID: string; i
           {virtual.getVirtualItems().map(({ index, start, key }) => (
             <LogRow
               key={key}
+              instanceID={instanceID}
               ref={virtual.measureElement}
               index={index}
               entry={entries[index]!}
@@ -65,7 +76,7 @@ export function RunLog({ instanceID, isOver, selected }: { instanceID: string; i
           ))}
         </div>
       </div>
-      {log.hasNextPage && (
+      {log.hasNextPage && (seq === null || (entries.at(-1)?.seq ?? 0) < seq) && (
         <p style={{ padding: 10 }}>
           <Button small disabled={log.isFetchingNextPage} onClick={() => void log.fetchNextPage()}>
             Show later entries
@@ -77,6 +88,7 @@ export function RunLog({ instanceID, isOver, selected }: { instanceID: string; i
 }
 
 interface LogRowProps {
+  instanceID: string;
   ref: (element: HTMLElement | null) => void;
   index: number;
   entry: Entry;
@@ -85,8 +97,8 @@ interface LogRowProps {
   onToggle: () => void;
 }
 
-function LogRow({ ref, index, entry, top, isOpen, onToggle }: LogRowProps): ReactElement {
-  const { seq, eventType, nodeID, scope, createdAt, payload, errorMessage } = entry;
+function LogRow({ instanceID, ref, index, entry, top, isOpen, onToggle }: LogRowProps): ReactElement {
+  const { seq, eventType, nodeID, scope, createdAt, errorMessage } = entry;
   return (
     <div ref={ref} data-index={index} className="log-row" style={{ transform: `translateY(${top}px)` }}>
       <button type="button" aria-expanded={isOpen} onClick={onToggle}>
@@ -101,7 +113,23 @@ function LogRow({ ref, index, entry, top, isOpen, onToggle }: LogRowProps): Reac
         </span>
         <span className="faint numbers">{absolute(createdAt).split(", ").at(-1)}</span>
       </button>
-      {isOpen && <pre>{JSON.stringify(payload, null, 2)}</pre>}
+      {isOpen && <RowPayload instanceID={instanceID} seq={seq} />}
     </div>
   );
+}
+
+/** Read when somebody looks, as source text: its integers may be of any size. */
+function RowPayload({ instanceID, seq }: { instanceID: string; seq: number }): ReactElement {
+  const row = useQuery({
+    queryKey: ["log-row", instanceID, seq],
+    queryFn: async ({ signal }) => {
+      const { text } = await callText("get_log", { path: { instanceID }, query: { after: seq - 1, limit: 1 }, signal });
+      const [entry] = entriesOf(memberText(text, "items") ?? "[]");
+      return (entry && memberText(entry.text, "payload")) ?? "null";
+    },
+    staleTime: Infinity,
+  });
+  if (row.error) return <Problem error={row.error} onRetry={() => void row.refetch()} />;
+  if (row.data === undefined) return <Skeleton lines={1} />;
+  return <ValueViewer text={row.data} label={`Payload of row ${seq}`} />;
 }

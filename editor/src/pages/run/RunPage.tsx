@@ -16,6 +16,7 @@ import { ValueViewer } from "../../ui/ValueViewer";
 import { useAsk } from "../data";
 import { useMay } from "../session";
 import { useTitle } from "../title";
+import { useRunLists } from "./earlier";
 import { ForkDialog } from "./ForkDialog";
 import { NodeDetail } from "./NodeDetail";
 import { RerunDialog } from "./RerunDialog";
@@ -88,6 +89,7 @@ function OneRun({ instanceID }: { instanceID: string }): ReactElement {
   }, [selected, state.activations]);
 
   const at = params.get("at") === null ? null : Math.max(1, Math.trunc(Number(params.get("at"))) || 1);
+  const lists = useRunLists(state, read, at);
   const asOf = useAsOf(instanceID, at, iteration);
   const totals = useAsk("get_totals", { path: { instanceID } }, { everyMs: ENDED.has(state.status) ? false : TOTALS_EVERY_MS });
   const { refetch: countAgain } = totals;
@@ -127,9 +129,9 @@ function OneRun({ instanceID }: { instanceID: string }): ReactElement {
             ))}
           </div>
           <div role="tabpanel" id="tab-panel" aria-labelledby={`tab-${tab}`} tabIndex={-1}>
-            {tab === "timeline" && <Timeline state={state} read={read} selected={selected} onSelect={select} />}
-            {tab === "logs" && <RunConsole instanceID={run.instanceID} isOver={ENDED.has(state.status)} selected={selected} />}
-            {tab === "log" && <RunLog instanceID={run.instanceID} isOver={ENDED.has(state.status)} selected={selected} />}
+            {tab === "timeline" && <Timeline {...lists} selected={selected} onSelect={select} />}
+            {tab === "logs" && <RunConsole instanceID={run.instanceID} isOver={ENDED.has(state.status)} selected={selected} until={lists.until} />}
+            {tab === "log" && <RunLog instanceID={run.instanceID} isOver={ENDED.has(state.status)} selected={selected} seq={at} />}
             {tab === "input" && (
               <div style={{ padding: 12 }}>
                 <ValueViewer text={state.data.inputText} label="Input" root="ctx.input" />
@@ -139,7 +141,7 @@ function OneRun({ instanceID }: { instanceID: string }): ReactElement {
         </section>
         <section className="run-side" aria-label="Result and selection">
           {at !== null ? (
-            <AsOfCard asked={asOf} seq={at} />
+            <AsOfCard asked={asOf} seq={at} selected={selected} activation={lists.state.activations.find((each) => selected !== null && activationKey(each) === activationKey(selected)) ?? null} />
           ) : selected ? (
             <NodeDetail instanceID={run.instanceID} place={selected} activation={chosen} onSelect={select} onClose={() => select(null)} onFork={mayEdit && run.kind === "drawn" ? () => setForking(true) : null} />
           ) : (
@@ -181,6 +183,11 @@ function Head({ state, isWhyShown, onWhy }: { state: RunState; isWhyShown: boole
         <Took from={run.startedAt} to={isOpen ? null : (run.completedAt ?? run.startedAt)} />
       </span>
       {run.test && <span className="badge">test run</span>}
+      {run.pausedBy != null && (
+        <span className="badge" title={`Since ${absolute(run.pausedBy.since)}, by ${run.pausedBy.by}`}>
+          {run.pausedBy.kind === "tenant" ? "all runs are paused" : "its workflow is paused"}
+        </span>
+      )}
       <span className="grow" />
       {run.workflowID !== null && (
         <Link to={`/workflows/${encodeURIComponent(run.name)}`} className="button">

@@ -10,6 +10,7 @@ import { Problem, Skeleton } from "../../ui/Notice";
 import { Status } from "../../ui/Status";
 import { absolute } from "../../ui/time";
 import { ValueViewer } from "../../ui/ValueViewer";
+import type { Activation, RunPlace } from "./useRun";
 
 export interface AsOf {
   readonly run: Answer<"get_run_at">;
@@ -70,7 +71,15 @@ export function TimeSlider({ last, seq, onChange }: TimeSliderProps): ReactEleme
   );
 }
 
-export function AsOfCard({ asked, seq }: { asked: UseQueryResult<AsOf>; seq: number }): ReactElement {
+interface AsOfCardProps {
+  asked: UseQueryResult<AsOf>;
+  seq: number;
+  selected: RunPlace["selected"];
+  /** What is selected, as it was then; null: it was not reached. */
+  activation: Activation | null;
+}
+
+export function AsOfCard({ asked, seq, selected, activation }: AsOfCardProps): ReactElement {
   return (
     <div className="card run-result">
       <h2>After row {seq.toLocaleString("en")} of the log</h2>
@@ -84,6 +93,14 @@ export function AsOfCard({ asked, seq }: { asked: UseQueryResult<AsOf>; seq: num
             <Status status={asked.data.run.status} />
             <span className="faint small">{absolute(asked.data.run.createdAt)}</span>
           </div>
+          {selected !== null && (
+            <div className="row row-wrap">
+              <h3>{selected.nodeID}</h3>
+              {selected.scope !== "" && <code className="faint">{selected.scope}</code>}
+              {activation === null ? <span className="faint">not reached yet</span> : <Status status={activation.status} />}
+              {activation?.error && <span className="faint small">{activation.error.message}</span>}
+            </div>
+          )}
           <h3>What the run knew</h3>
           <ValueViewer text={asked.data.ctxText} label="ctx" root="ctx" />
         </>

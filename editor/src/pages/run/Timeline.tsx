@@ -7,40 +7,40 @@ import { ChevronDown, ChevronRight } from "lucide-react";
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useMemo, useRef, useState, type KeyboardEvent, type ReactElement } from "react";
 
-import { barOf, groupKey, timelineOf, type Bar, type Group, type TimelineRow } from "../../run";
+import { barOf, groupKey, timelineOf, withBeginning, type Bar, type Group, type TimelineRow } from "../../run";
 import { Status } from "../../ui/Status";
 import { duration, useNow } from "../../ui/time";
+import type { RunLists } from "./earlier";
 import { activationKey, ENDED, type Activation, type RunState } from "./useRun";
 import type { ReadLog } from "./useRunLog";
 
-interface TimelineProps {
-  state: RunState;
-  read: ReadLog;
+interface TimelineProps extends RunLists {
   selected: { nodeID: string; scope: string } | null;
   onSelect: (chosen: { nodeID: string; scope: string } | null) => void;
 }
 
 const ROW_HEIGHT = 34;
 const INDENT = 14;
-const FILTERS = ["all", "failed", "waiting", "running"] as const;
+const FILTERS = ["all", "failed", "waiting", "queued", "running"] as const;
 type FilterName = (typeof FILTERS)[number];
 
-const STATUSES: Record<FilterName, readonly string[] | null> = { all: null, failed: ["error"], waiting: ["waiting", "retrying"], running: ["running", "queued"] };
+const STATUSES: Record<FilterName, readonly string[] | null> = { all: null, failed: ["error"], waiting: ["waiting", "retrying"], queued: ["queued"], running: ["running"] };
 
 /** A row of the list: an activation, as it was read or told, or a loop with its iterations. */
 type Row = { readonly kind: "activation"; readonly key: string; readonly bar: Bar; readonly known: Activation | undefined; readonly isFlat: boolean } | { readonly kind: "group"; readonly key: string; readonly group: Group };
 
-export function Timeline({ state, read: { log, rows: logRows }, selected, onSelect }: TimelineProps): ReactElement {
+export function Timeline({ state, read: { log, rows: logRows }, until, selected, onSelect }: TimelineProps): ReactElement {
   const [filter, setFilter] = useState<FilterName>("all");
   const [text, setText] = useState("");
   const [opened, setOpened] = useState<ReadonlySet<string>>(new Set());
   const [lead, setLead] = useState<string | null>(null);
-  const now = useNow();
+  const clock = useNow();
+  const now = until ?? clock;
   const list = useRef<HTMLDivElement>(null);
   const isOver = ENDED.has(state.status);
   const known = useMemo(() => new Map(state.activations.map((each) => [activationKey(each), each])), [state.activations]);
   const counts = useMemo(() => {
-    const found = { all: state.activations.length, failed: 0, waiting: 0, running: 0 };
+    const found = { all: state.activations.length, failed: 0, waiting: 0, queued: 0, running: 0 };
     for (const { status } of state.activations) for (const name of FILTERS) if (STATUSES[name]?.includes(status)) found[name] += 1;
     return found;
   }, [state.activations]);
@@ -95,7 +95,7 @@ export function Timeline({ state, read: { log, rows: logRows }, selected, onSele
   return (
     <div className="timeline">
       <div className="filters">
-        {FILTERS.map((name) => (
+        {FILTERS.filter((name) => name !== "queued" || name === filter || counts.queued > 0).map((name) => (
           <button key={name} type="button" className="button small" aria-pressed={filter === name} onClick={() => setFilter(name)}>
             {name} <span className="numbers faint">{counts[name].toLocaleString("en")}</span>
           </button>
@@ -107,7 +107,7 @@ export function Timeline({ state, read: { log, rows: logRows }, selected, onSele
           The first {state.activations.length.toLocaleString("en")} activations are searched.
         </p>
       )}
-      <div ref={list} className="timeline-list" role="tree" aria-label="Nodes of the run" tabIndex={0} aria-activedescendant={rows.length === 0 || (lead === null && selectedKey === null) ? undefined : `row-${at}`} onKeyDown={walk}>
+      <div ref={list} className="timeline-list" role={rows.length === 0 ? "group" : "tree"} aria-label="Nodes of the run" tabIndex={0} aria-activedescendant={rows.length === 0 || (lead === null && selectedKey === null) ? undefined : `row-${at}`} onKeyDown={walk}>
         <div style={{ height: virtual.getTotalSize(), position: "relative" }} role="presentation">
           {virtual.getVirtualItems().map(({ index, start }) => {
             const row = rows[index]!;
@@ -154,7 +154,7 @@ export function Timeline({ state, read: { log, rows: logRows }, selected, onSele
                   {bar.nodeID}
                   {row.known !== undefined && row.known.attempt > 1 && <span className="badge">try {row.known.attempt}</span>}
                 </span>
-                <Track bar={bar} status={status} from={from} to={to} now={isOver ? to : now} />
+                <Track bar={row.known === undefined ? bar : withBeginning(bar, { isQueued: status === "queued", beganAt: row.known.beganAt })} status={status} from={from} to={to} now={isOver ? to : now} />
                 <span className="numbers faint timeline-took">{tookOf(bar, status, isOver ? to : now)}</span>
               </div>
             );
@@ -219,6 +219,6 @@ function rank({ status }: Activation): number {
 function span(state: RunState, now: number): [number, number] {
   const run = state.data?.run;
   const from = Date.parse(run?.startedAt ?? run?.createdAt ?? new Date(now).toISOString());
-  const to = run?.completedAt && ENDED.has(state.status) ? Date.parse(run.completedAt) : now;
+  const to = run?.completedAt && ENDED.has(state.status) ? Math.min(Date.parse(run.completedAt), now) : now;
   return [from, Math.max(to, from + 1)];
 }

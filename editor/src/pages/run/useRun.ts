@@ -19,6 +19,7 @@ export interface Activation {
   readonly error: RunError | null;
   readonly seq: number;
   readonly progress: Progress | null;
+  readonly beganAt: string | null;
 }
 
 /** What is selected on a run's page, and the iteration that is looked at: its scope, "" for all of them. */
@@ -136,11 +137,11 @@ export function useRun(instanceID: string): RunState {
   };
 }
 
-type Read = { nodeID: string; scope: string; status: NodeStatus; attempt: number; startedAt: string | null; endedAt: string | null; error: unknown; seq?: number; progress?: unknown };
+type Read = { nodeID: string; scope: string; status: NodeStatus; attempt: number; startedAt: string | null; endedAt: string | null; error: unknown; seq?: number; progress?: unknown; beganAt?: string | null };
 
 function merged(read: readonly Read[], told: ReadonlyMap<string, NodeUpdate>): readonly Activation[] {
   const all = new Map<string, Activation>();
-  for (const each of read) all.set(activationKey(each), { ...each, error: each.error as RunError | null, seq: each.seq ?? 0, progress: (each.progress as Progress | undefined) ?? null });
+  for (const each of read) all.set(activationKey(each), { ...each, error: each.error as RunError | null, seq: each.seq ?? 0, progress: (each.progress as Progress | undefined) ?? null, beganAt: each.beganAt ?? null });
   for (const [key, update] of told) {
     const known = all.get(key);
     // What was read is newer than what was told before, but for a run that was reopened: its attempts count on.
@@ -149,13 +150,14 @@ function merged(read: readonly Read[], told: ReadonlyMap<string, NodeUpdate>): r
     all.set(key, {
       nodeID: update.nodeID,
       scope: update.scope,
-      status: update.status,
+      status: update.queued === true ? "queued" : update.status,
       attempt: update.attempt,
       startedAt: known?.startedAt ?? update.startedAt ?? at,
       endedAt: known?.endedAt ?? update.endedAt ?? (isOver(update.status) ? at : null),
       error: update.error ?? known?.error ?? null,
       seq: known?.seq ?? update.seq ?? Number.MAX_SAFE_INTEGER,
       progress: (update.progress as Progress | undefined) ?? known?.progress ?? null,
+      beganAt: update.beganAt ?? (known?.attempt === update.attempt ? known.beganAt : null),
     });
   }
   return [...all.values()];

@@ -1,16 +1,16 @@
 /** All workflows: what they are, how their runs went, what comes next; and new ones. */
 
-import { ChevronDown, Download, MoreHorizontal, Play, Plus, Search, Trash2, Workflow as WorkflowIcon } from "lucide-react";
+import { ChevronDown, Download, MoreHorizontal, Pause, Play, Plus, Search, Trash2, Workflow as WorkflowIcon } from "lucide-react";
 import { useDeferredValue, useMemo, useRef, useState, type ReactElement } from "react";
 import { Link, useNavigate } from "react-router";
 
 import { ApiError, call, callText, type Schemas } from "../../api/client";
 import { Button, IconButton } from "../../ui/Button";
 import { Dialog } from "../../ui/Dialog";
-import { Menu } from "../../ui/Menu";
+import { Menu, type MenuEntry } from "../../ui/Menu";
 import { Empty, Problem, Skeleton } from "../../ui/Notice";
 import { Status, StatusIcon } from "../../ui/Status";
-import { Ago } from "../../ui/time";
+import { absolute, Ago } from "../../ui/time";
 import { toast } from "../../ui/toasts";
 import { refresh, useAsk } from "../data";
 import { useMay } from "../session";
@@ -18,6 +18,7 @@ import { StartDialog } from "../start/StartDialog";
 import { useTitle } from "../title";
 import { saveFile } from "./files";
 import { createDraft, SAMPLE } from "./newWorkflow";
+import { TenantPause } from "./TenantPause";
 import "./workflows.css";
 
 type Summary = Schemas["WorkflowSummary"];
@@ -60,6 +61,7 @@ export function WorkflowsPage(): ReactElement {
         </div>
         {mayEdit && <NewWorkflow />}
       </div>
+      <TenantPause />
       {workflows.error && <Problem error={workflows.error} onRetry={() => void workflows.refetch()} />}
       {fresh.length > 0 && <NewDrafts drafts={fresh} />}
       {workflows.isPending ? (
@@ -127,7 +129,7 @@ function Row({ workflow, hasDraft, next, onStart, onDelete }: RowProps): ReactEl
   const mayStart = useMay("operator");
   const mayEdit = useMay("editor");
   const navigate = useNavigate();
-  const { name, title, kind, version, runCounts, updatedAt, workflowID } = workflow;
+  const { name, title, kind, version, activeVersion, paused, runCounts, updatedAt, workflowID } = workflow;
   const path = `/workflows/${encodeURIComponent(name)}`;
   return (
     <tr>
@@ -139,9 +141,16 @@ function Row({ workflow, hasDraft, next, onStart, onDelete }: RowProps): ReactEl
           <code>{name}</code>
           {kind === "coded" && <span className="badge">coded</span>}
           {hasDraft && <span className="badge accent">draft</span>}
+          {paused && (
+            <span className="badge" title={`Since ${absolute(paused.since)}, by ${paused.by}`}>
+              paused
+            </span>
+          )}
         </span>
       </td>
-      <td className="numbers tight">v{version}</td>
+      <td className="numbers tight">
+        v{version} {activeVersion !== version && <span className="badge">v{activeVersion} active</span>}
+      </td>
       <td>
         <Counts counts={runCounts} name={name} />
       </td>
@@ -162,6 +171,7 @@ function Row({ workflow, hasDraft, next, onStart, onDelete }: RowProps): ReactEl
               { label: mayEdit && kind === "drawn" ? "Edit" : "Open", icon: <WorkflowIcon size={15} />, onSelect: () => void navigate(path) },
               { label: "Runs", icon: <Play size={15} />, onSelect: () => void navigate(`/runs?workflow=${encodeURIComponent(name)}`) },
               ...(kind === "drawn" ? [{ label: "Export", icon: <Download size={15} />, onSelect: () => void exportWorkflow(workflowID, name) }] : []),
+              ...(mayEdit ? [pauseEntry(name, paused !== null)] : []),
               ...(mayEdit && kind === "drawn" ? [null, { label: "Delete…", icon: <Trash2 size={15} />, danger: true, onSelect: onDelete }] : []),
             ]}
           />
@@ -169,6 +179,17 @@ function Row({ workflow, hasDraft, next, onStart, onDelete }: RowProps): ReactEl
       </td>
     </tr>
   );
+}
+
+/** While a workflow is paused none of its runs goes on. */
+function pauseEntry(name: string, isPaused: boolean): MenuEntry {
+  const press = () => {
+    call(isPaused ? "resume_workflow" : "pause_workflow", { path: { workflow: name } }).then(
+      () => refresh("list_workflows", "list_runs"),
+      (failure: unknown) => toast(failure instanceof ApiError ? failure.advice : String(failure), { kind: "error" }),
+    );
+  };
+  return { label: isPaused ? "Resume" : "Pause", icon: isPaused ? <Play size={15} /> : <Pause size={15} />, onSelect: press };
 }
 
 const COUNTED = ["COMPLETED", "FAILED", "RUNNING", "WAITING", "SUSPENDED", "PENDING", "CANCELLED"] as const;

@@ -233,16 +233,15 @@ class FunctionRun:
         try:
             while not self._over.done() and self._run_access.journal is not None:
                 self._loop.drain()
-                if not self._take_turn():
+                if not self._take_turn(self._journal):
                     return
         except Suspended:
             return  # the run is not advanced here any more
         except BaseException as failure:  # noqa: BLE001 -- the process ends, or a defect of ours: our caller's, in either case
             self._end_by(failure)
 
-    def _take_turn(self) -> bool:
+    def _take_turn(self, journal: CodedState) -> bool:
         """Make progress when no task of the function is ready. False: nothing to do until something arrives."""
-        journal = self._journal
         changed = self._look_at_new(journal)
         if changed is not None:
             return self._block(changed)
@@ -258,7 +257,7 @@ class FunctionRun:
             self._note_new_rules()
         if journal.stands_still:
             return self._stand_still()
-        self._begin_new()
+        self._begin_new(journal)
         if self._calls.has(Stage.TRYING) or self._calls.has(Stage.REPORTED):
             return self._wait_for_others()
         return self._only_waits(journal)
@@ -355,7 +354,7 @@ class FunctionRun:
         self._run_access.report(StepReport("", "", 0, known, self.attempt, LegacyReplayed()))
 
     # -- steps ----------------------------------------------------------------------------
-    def _begin_new(self) -> None:
+    def _begin_new(self, journal: CodedState) -> None:
         """Start, in call order, every call that has not ended in the log."""
         for call in self._calls.of(Stage.ASKED):
             if call.timer is not None:
@@ -364,7 +363,7 @@ class FunctionRun:
                 call.asked = self._report_of(call, 1, call.wait)
                 self._calls.move(call, Stage.WAITING)
             else:
-                record = self._journal.steps.get(call.place)
+                record = journal.steps.get(call.place)
                 self._calls.move(call, Stage.TRYING)
                 if record is None and call.kind is StepKind.RUN:
                     call.tried_at = self._worker_loop.time()
@@ -435,13 +434,12 @@ class FunctionRun:
 
     def _hand_in(self, call: StepCall, report: StepReport) -> None:
         """Report it; it continues after the commit. What else is under way is written with it."""
-        call.tried_at = None
-        if self._unwritten is not None:
-            self._write_beginnings(LEAST_AGE_S)
         record = self._journal.steps.get(call.place)
         call.reported_seq = 0 if record is None else record.seq
-        call.asked = None
+        call.asked = call.tried_at = None
         self._calls.move(call, Stage.REPORTED)
+        if self._unwritten is not None and self._calls.has(Stage.TRYING):
+            self._write_beginnings(LEAST_AGE_S)
         self._run_access.report(report)
 
     def _report_of(self, call: StepCall, attempt: int, outcome: StepOutcome) -> StepReport:

@@ -20,7 +20,7 @@ from anabranch.engine.telemetry import RunTelemetry, Telemetry
 logger = logging.getLogger("anabranch.engine")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class News:
     """Rows of a run that are in the log now."""
 

@@ -479,8 +479,10 @@ class Orchestrator:
         We know of it: unless something else happened to the parent, we continue from the new version.
         """
         for won in applied.won:
-            transition, state = won.pending.transition, won.pending.leased.state
-            parent = None if transition is None or transition.wakes is None else self._owned.get(transition.wakes)
+            transition = won.pending.transition
+            if transition is None or transition.wakes is None:
+                continue
+            parent, state = self._owned.get(transition.wakes), won.pending.leased.state
             if parent is None or state.terminal is None or state.outcome is None:
                 continue
             if outcome.woken.get(parent.instance_id) == parent.version + 1:
@@ -500,7 +502,9 @@ class Orchestrator:
         owned = pending.leased
         assert isinstance(owned, OwnedInstance), "this process decides for what it owns"
         if won.events:
-            telemetry = owned.telemetry or self._owned.telemetry_of(owned.state.head, owned.state.plan)
+            telemetry = owned.telemetry
+            if not owned.is_held:  # evicted meanwhile
+                telemetry = self._owned.telemetry_of(owned.state.head, owned.state.plan)
             news.append(News(owned.instance_id, won.events, transition.status, won.events, telemetry))
         if not owned.is_held:
             return

@@ -340,10 +340,10 @@ MUTANTS = (
         "a pure node is evaluated before what has ended has had its consequences",
         (
             "rules.decide:_propagate",
-            "if builder.todo:",
+            "if todo:",
             "if unevaluated and may_evaluate(builder):\n"
             "            evaluate(builder, next(iter(unevaluated.values())))\n"
-            "        elif builder.todo:",
+            "        elif todo:",
         ),
     ),
     mutant(
@@ -363,7 +363,7 @@ MUTANTS = (
     mutant(
         "evaluated-right-after-a-crash",
         "what may have killed a worker is evaluated before a handler's result is stored",
-        ("rules.transitions:_evaluations_allowed", "leased.state.suspicion is not None or ", ""),
+        ("rules.transitions:_evaluations_allowed", "leased.state.suspicion is None and ", ""),
     ),
     mutant(
         "evaluator-with-a-counter",

@@ -399,10 +399,9 @@ class RunAccess:
     @property
     def journal(self) -> CodedState | None:
         """The state of the run, including rows in flight. None: it is no longer owned."""
-        state = self._held.state
-        if not self._held.is_held or not isinstance(state, CodedState):
-            return None
-        return state
+        held = self._held
+        state = held.state
+        return state if held.is_held and isinstance(state, CodedState) else None
 
     def report(self, report: StepReport) -> None:
         """Report the outcome of a step; the listener is called after the commit."""

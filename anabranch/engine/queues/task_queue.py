@@ -66,7 +66,9 @@ class TaskQueue(Generic[AnyJob]):
         self._kept_back: list[AnyJob] = []
         """Jobs of other runs that wait until it is alone no more."""
         self._idlers: list[asyncio.Future[None]] = []
-        """Consumers with nothing to do, each waiting to be woken for one job."""
+        """Consumers with nothing to do, each waiting to be woken."""
+        self._about_to_look = 0
+        """Consumers that have been woken, or begun, and have not looked for a job yet."""
         self._process: Callable[[AnyJob], Awaitable[None] | None] | None = None
         self._slots = Slots(self._wake_one)
         self._consumers: dict[asyncio.Task[None], None] = {}
@@ -147,25 +149,36 @@ class TaskQueue(Generic[AnyJob]):
                 logger.warning("%d handlers do not end although they were cancelled; they are left behind", len(deaf))
 
     def _wake_one(self) -> None:
-        if not self._jobs.waiting:
-            return
-        while self._idlers:
-            idler = self._idlers.pop()
-            if not idler.done():
-                idler.set_result(None)
-                return
-        if 0 < len(self._consumers) < self._slots.jobs_max:
-            self._add_consumer()  # the others execute, have lent their slots, or are about to look for a job
+        self._wake(1)
+
+    def _wake(self, wanted: int) -> None:
+        """Let so many consumers look for jobs, no more than jobs wait, those included that are about to look.
+
+        Mostly one is enough: it executes one job after the other, and wakes others when one has to wait.
+        """
+        wanted = min(wanted, self._jobs.waiting)
+        while self._about_to_look < wanted:
+            if self._idlers:
+                idler = self._idlers.pop()
+                if not idler.done():
+                    idler.set_result(None)
+                    self._about_to_look += 1
+            elif 0 < len(self._consumers) < self._slots.jobs_max:
+                self._add_consumer()
+            else:
+                return  # the others execute, or have lent their slots
 
     def _add_consumer(self) -> None:
         consumer = asyncio.create_task(self._consume(), name="task-worker", context=self._context.copy())
         self._consumers[consumer] = None
+        self._about_to_look += 1
 
     async def _consume(self) -> None:
         assert self._process is not None, "register_task_worker comes before start"
         me = asyncio.current_task()
         assert me is not None, "a consumer is a task"
         in_a_row = 0
+        self._about_to_look -= 1
         slot: Slot | None = None  # kept from job to job: taking a new one each time would wake others for nothing
         while True:
             if slot is not None and not (self._jobs.waiting and slot.is_kept):
@@ -183,16 +196,20 @@ class TaskQueue(Generic[AnyJob]):
                 idler = asyncio.get_running_loop().create_future()
                 self._idlers.append(idler)
                 await idler
+                self._about_to_look -= 1
                 continue
             if slot is None:
                 slot = self._slots.take()
                 present_slot.set(slot)
             self._busy += 1
-            self._busy_max = max(self._busy_max, self._busy)
-            self._idle.clear()
+            if self._busy > self._busy_max:
+                self._busy_max = self._busy
+            if self._busy == 1:
+                self._idle.clear()
             try:
                 rest = self._process(job)
                 if rest is not None:  # most executions never wait
+                    self._wake(self._jobs.waiting)
                     await rest
             except Exception:
                 # Its lease will expire; this consumer must survive.
@@ -309,17 +326,13 @@ class Slots:
         self._wake = wake
         self._taken = 0
         self._lent = 0
-        self._returning: deque[Slot] = deque()
+        self.returning: deque[Slot] = deque()
+        """Lent slots that their jobs want back."""
 
     @property
     def has_free(self) -> bool:
         """Whether a further job may begin."""
-        return self._taken < self.concurrency and not self._returning
-
-    @property
-    def are_wanted_back(self) -> bool:
-        """Whether a job wants its lent slot back."""
-        return bool(self._returning)
+        return self._taken < self.concurrency and not self.returning
 
     @property
     def jobs_max(self) -> int:
@@ -335,8 +348,8 @@ class Slots:
     def free(self) -> None:
         """Free a slot: it goes to a job that wants its own back, else to a new job."""
         self._taken -= 1
-        while self._returning and self._taken < self.concurrency:
-            self._returning.popleft().granted()
+        while self.returning and self._taken < self.concurrency:
+            self.returning.popleft().granted()
         if self.has_free:
             self._wake()
 
@@ -353,7 +366,7 @@ class Slots:
         if self.has_free:
             slot.granted()
         else:
-            self._returning.append(slot)
+            self.returning.append(slot)
 
     def retake(self) -> None:
         """Count a lent slot as taken again."""
@@ -363,8 +376,8 @@ class Slots:
     def forget(self, slot: Slot) -> None:
         """Drop a lent slot that is no longer wanted."""
         self._lent -= 1
-        if slot in self._returning:
-            self._returning.remove(slot)
+        if slot in self.returning:
+            self.returning.remove(slot)
 
 
 class Slot:
@@ -380,7 +393,7 @@ class Slot:
     @property
     def is_kept(self) -> bool:
         """Whether the next job may keep it: not if it is lent, nor while others wait for theirs."""
-        return not self._is_lent and not self._slots.are_wanted_back
+        return not self._is_lent and not self._slots.returning
 
     def lend(self) -> None:
         """Let others use it while the job only waits for a commit."""

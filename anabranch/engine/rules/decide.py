@@ -11,7 +11,7 @@ handles results of handlers, ends of activations, loops and child runs; all add 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import Any, assert_never
@@ -33,7 +33,7 @@ from anabranch.engine.rules.drawn.outcomes import (
 )
 from anabranch.engine.rules.events import DEFAULT_HANDLE, TIMEOUT_HANDLE, EventType
 from anabranch.engine.rules.evolve import AnyState
-from anabranch.engine.rules.graph.plan import PlanNode
+from anabranch.engine.rules.graph.plan import PlanEdge, PlanNode, RegionExit
 from anabranch.engine.rules.payloads import RunCancelledPayload
 from anabranch.engine.rules.shared.decisions import (
     NOTHING,
@@ -258,12 +258,13 @@ def _propagate(builder: DrawnDecisionBuilder) -> None:
     before the next is evaluated, as if each had been executed. While the run stands still, no wait takes a signal and
     no node is evaluated.
     """
-    stands_still = builder.state.stands_still
-    promises = _NOTHING if stands_still else builder.state.promises
-    unevaluated = _NOTHING if stands_still else builder.state.unevaluated
-    while builder.state.terminal is None:
-        if builder.todo:
-            _follow(builder, *builder.todo.popleft())
+    state, todo = builder.state, builder.todo
+    stands_still = state.stands_still
+    promises = _NOTHING if stands_still else state.promises
+    unevaluated = _NOTHING if stands_still else state.unevaluated
+    while state.terminal is None:
+        if todo:
+            _follow(builder, *todo.popleft())
         elif builder.given:
             _complete_as_given(builder, *builder.given.popleft())
         elif promises:
@@ -323,12 +324,12 @@ def _concluded(builder: DrawnDecisionBuilder) -> Decision:
 
 def calculate_next_nodes(scope: Scope, ended: PlanNode) -> Iterator[tuple[PlanNode, JoinDecision]]:
     """The targets of an ended node or region that are now decided, each once. Targets that still wait are left out."""
+    edges: Sequence[PlanEdge | RegionExit] = ended.edges
     if ended.region is not None and ended.region.body is not scope.body:
-        targets = [edge.target for edge in ended.region.exits if edge.target is not None]
-    else:
-        targets = [edge.target for edge in ended.edges]
-    for target in targets:
-        if target.id not in scope.ended and target.id not in scope.open:
+        edges = ended.region.exits
+    for edge in edges:
+        target = edge.target
+        if target is not None and target.id not in scope.ended and target.id not in scope.open:
             readiness = is_node_ready(scope, target)
             if readiness is not _WAIT:
                 yield target, readiness

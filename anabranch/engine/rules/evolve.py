@@ -196,7 +196,8 @@ def _node_dispatched(state: InstanceState, event: Event) -> None:
         node = state.plan.nodes[event.node_id]
         if node.item is not None:
             node = node.within(scope.body)
-        activation = Activation(node, scope, state.context_for(node, scope))
+        context = state.context_for_cursor(node, scope) if node.is_cursor else state.context_of(scope)
+        activation = Activation(node, scope, context)
         scope.open[event.node_id] = activation
     activation.phase = _DISPATCHED
     activation.attempt = event.attempt
@@ -232,7 +233,7 @@ def _loop_opened(state: InstanceState, event: Event) -> None:
 
 def _node_completed(state: InstanceState, event: Event) -> None:
     scope, node = _end_activation(state, event)
-    base = scope.base
+    base = scope.around or scope
     output = event.payload
     handle = event.next_handle
     base.bytes += output.weight
@@ -252,7 +253,7 @@ def _node_completed(state: InstanceState, event: Event) -> None:
 
 def _node_failed(state: InstanceState, event: Event) -> None:
     scope, node = _end_activation(state, event)
-    base = scope.base
+    base = scope.around or scope
     error = read_error(event.payload)
     handle = failure_handle(node, scope.body)
     left = NULL

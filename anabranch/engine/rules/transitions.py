@@ -85,8 +85,11 @@ class Transition:
     """There is more to do for it than to write its own instance."""
 
     def __post_init__(self) -> None:
-        is_child = self.new_run is not None and self.new_run.parent_id is not None
-        self.concerns_family = self.wakes is not None or bool(self.cancels) or is_child
+        self.concerns_family = (
+            self.wakes is not None
+            or bool(self.cancels)
+            or (self.new_run is not None and self.new_run.parent_id is not None)
+        )
 
     @property
     def has_large_values(self) -> bool:
@@ -258,9 +261,12 @@ def _evaluations_allowed(leased: LeasedState, stimuli: Sequence[Stimulus], evalu
     An evaluation that may have killed a worker, or that the database refused, is repeated only by `EvaluationDue`, so
     that other stimuli, such as a handler's result, are stored first.
     """
-    is_suspect = leased.state.suspicion is not None or leased.evaluates_singly
-    if not is_suspect and not any(isinstance(each, LeaseAcquired) and each.blame is not None for each in stimuli):
-        return evaluations_max
+    if leased.state.suspicion is None and not leased.evaluates_singly:
+        for each in stimuli:
+            if isinstance(each, LeaseAcquired) and each.blame is not None:
+                break
+        else:
+            return evaluations_max
     if not all(isinstance(each, EvaluationDue) for each in stimuli):
         return 0
     return min(1, evaluations_max) if leased.evaluates_singly else evaluations_max

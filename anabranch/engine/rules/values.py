@@ -165,6 +165,9 @@ def _has_nul(raw: bytes) -> bool:
 def is_plain(root: Any) -> bool:
     """Whether the value has JSON types only. orjson also encodes enums and UUIDs, which would be read back as text or
     numbers."""
+    kind = type(root)
+    if kind in _SCALARS or (kind is dict and _SCALARS.issuperset(map(type, root.values()))):
+        return True  # as most outputs are
     level = [root]
     while level:
         types = set(map(type, level))

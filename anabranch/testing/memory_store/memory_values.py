@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from anabranch.engine.rules.events import Event
+from anabranch.engine.rules.value_parts import PART_BYTES_MIN
 
 
 class MemoryValues:
@@ -20,6 +21,8 @@ class MemoryValues:
     def keep(self, tenant_id: str, instance_id: str, events: Iterable[Event]) -> None:
         """Store what new rows of a run refer to."""
         for event in events:
+            if event.payload.size <= PART_BYTES_MIN:
+                continue
             division = event.payload.division
             for part in () if division is None else division.parts:
                 key = (tenant_id, part.sha256)

@@ -159,7 +159,7 @@ class Scope:
     """The root, an iteration of a loop or a pass of a region: verdict counters, open activations, what was written."""
 
     __slots__ = (
-        "_around",
+        "around",
         "back",
         "bindings",
         "body",
@@ -188,7 +188,8 @@ class Scope:
         """The loop activation that this is an iteration of; None at the root, and in a pass."""
         self.region = owner if is_pass else None
         """The region that this is a pass of."""
-        self._around = parent.base if is_pass and parent is not None else None
+        self.around = parent.base if is_pass and parent is not None else None
+        """Of a pass: its `base`."""
         self.index = index
         self.live: dict[str, int] = {node.id: edges for node, edges in body.entries}
         self.dead: dict[str, int] = {}
@@ -210,10 +211,10 @@ class Scope:
     def base(self) -> Scope:
         """The nearest scope that is not a pass: names are written there, and an unhandled failure ends it.
 
-        Not stored if it is the scope itself: the reference cycle would keep an ended iteration alive until a garbage
-        collection.
+        `around` is not stored if it is the scope itself: the reference cycle would keep an ended iteration alive until
+        a garbage collection.
         """
-        return self if self._around is None else self._around
+        return self.around or self
 
     def position_of(self, cursor: PlanNode) -> int:
         """How many items a cursor has handed out in the passes of its region so far; none outside of a region."""
@@ -262,7 +263,7 @@ class InstanceState(RunState[Activation, Activation]):
 
     def context_of(self, scope: Scope) -> ContextSnapshot:
         """A snapshot of the context of an activation in this scope."""
-        scope = scope.base
+        scope = scope.around or scope
         if scope.parent is None:
             return ContextSnapshot((scope.entries,))
         maps, bindings = [], []
@@ -271,13 +272,12 @@ class InstanceState(RunState[Activation, Activation]):
             maps.append(level.entries)
             if level.bindings is not None:
                 bindings.append(level.bindings)
-            level = None if level.parent is None else level.parent.base
+            level = level.parent and (level.parent.around or level.parent)
         return ContextSnapshot(tuple(maps), tuple(bindings))
 
-    def context_for(self, node: PlanNode, scope: Scope) -> ContextSnapshot:
-        """The same for an activation of this node: a cursor is told what it has handed out before."""
-        context = self.context_of(scope)
-        return context.within({CURSOR_POSITION: scope.position_of(node)}) if node.is_cursor else context
+    def context_for_cursor(self, cursor: PlanNode, scope: Scope) -> ContextSnapshot:
+        """The same for an activation of a cursor, which is told what it has handed out before."""
+        return self.context_of(scope).within({CURSOR_POSITION: scope.position_of(cursor)})
 
     def context_bytes(self, scope: Scope) -> int:
         """JSON bytes of the context that this scope sees."""

@@ -81,7 +81,7 @@ def may_evaluate(builder: DrawnDecisionBuilder) -> bool:
     return (
         len(builder.evaluated) < builder.evaluations_max
         and builder.evaluated_bytes < EVALUATED_BYTES_MAX
-        and not builder.has_worked_enough
+        and builder.worked < builder.work_max
     )
 
 
@@ -102,7 +102,7 @@ def evaluate(builder: DrawnDecisionBuilder, activation: Activation) -> None:
         outcome = failed_by(failure, node_id=node.id, scope=path, attempt=attempt, who=who)
     builder.worked += EVALUATION_UNITS + work.spent
     if isinstance(outcome, Completed):
-        builder.evaluated_bytes += len(outcome.output.raw)
+        builder.evaluated_bytes += outcome.output.size
         returned(builder, activation, outcome)
     else:
         attempt_failed(builder, activation, outcome)

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 _STEP = re.compile(r"(?:(.*)/)?(?:([^/\[\]#]+)\[(\d+)\]|([^/\[\]#]+)#(\d+))", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ScopePlace:
-    """The position of a scope: `a[1]/b[2]` is iteration 2 of the loop `b` in `a[1]`."""
+    """The position of a scope: `a[1]/b[2]` is iteration 2 of the loop `b` in `a[1]`. Never changed once created (not
+    `frozen`: see `Event`)."""
 
     node_id: str
     """The loop, or the header of the region."""

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import random
+import string
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import orjson
 
+from anabranch.engine.store.sql.store import SqlStore
 from tests.rest.conftest import Served
 from tests.rest.drawing import waiting
 
-TEXT = "x" * 1_000_000
+TEXT = "".join(random.Random(1).choices(string.ascii_letters, k=1_000_000))
+"""It cannot be compressed."""
 NAME = hashlib.sha256(orjson.dumps(TEXT)).hexdigest()
 PASSES = 20
 
@@ -31,11 +35,14 @@ def passing(name: str) -> dict[str, Any]:
 
 async def test_a_megabyte_through_twenty_nodes_is_stored_once_and_fetched_where_it_is_asked_for(served: Served):
     await served.save(passing("passing"))
-    store = served.services.engine.store
+    store = cast("SqlStore", served.services.engine.store)
+    before = await store.disk_bytes()
     instance_id = await served.start("passing", input={"text": TEXT, "small": 1})
     run = await served.ended(instance_id)
     assert (run["status"], run["input"], run["output"]) == ("COMPLETED", {"text": TEXT, "small": 1}, {"result": TEXT})
     assert await store.count_values() == (1, len(TEXT) + 2)
+    # The file and its write-ahead log have it once each; 22 rows hand it on.
+    assert await store.disk_bytes() - before < 3_500_000
     assert (await store.load([instance_id]))[instance_id].row.log_bytes < 20_000
 
     reference = {"sha256": NAME, "bytes": len(TEXT) + 2}

@@ -40,6 +40,7 @@ NEEDS: Mapping[tuple[str, str], str] = {
     ("PUT", "/v1/drafts/{draft}/pins"): "editor",
     ("GET", "/v1/me"): "viewer",
     ("GET", "/v1/node-types"): "viewer",
+    ("GET", "/v1/values/{sha256}"): "viewer",
     ("POST", "/v1/preview"): "editor",
     ("GET", "/v1/runs"): "viewer",
     ("GET", "/v1/runs/{instanceID}"): "viewer",

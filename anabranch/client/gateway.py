@@ -77,7 +77,7 @@ class Gateway(Protocol):
     async def wait_for_end(self, instance_id: str, *, timeout_s: float | None = None) -> dict[str, Any]:
         """Its status, output, error and, if it was cancelled, `note`, once it has ended.
 
-        Raises NotFound, and TimeoutError after `timeout_s` seconds; the run goes on. Checks at least once.
+        Raises NotFound, and TimeoutError after `timeout_s` seconds; the run continues. Checks at least once.
         """
 
     async def explain_run(self, instance_id: str, node_id: str | None = None, *, scope: str = "") -> dict[str, Any]:

@@ -148,7 +148,7 @@ class Steps:
         return await self._function_run.answer(call, attempt_once=attempt_once)
 
     def sleep(self, name: str, duration: Duration) -> Coroutine[Any, Any, None]:
-        """Return after so long, counted from the first time it was asked for, restarts or not. Frees the worker."""
+        """Sleep for a duration, counted from the first call, across restarts. Frees the worker meanwhile."""
         asked = self._asked(name)
         asked.coroutine = self._sleep(asked, duration)
         return asked.coroutine

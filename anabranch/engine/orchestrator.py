@@ -496,7 +496,7 @@ class Orchestrator:
         await self.refresh(ids)
 
     def _perform(self, won: Won, asked_at: float, news: list[News]) -> None:
-        """Do what a committed transition asks for; adds to `news` what observers are told of it."""
+        """Perform the commands of a committed transition; adds its events for observers to `news`."""
         pending, transition = won.pending, won.pending.transition
         assert transition is not None
         owned = pending.leased

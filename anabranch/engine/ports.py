@@ -110,7 +110,7 @@ class OutputsRead:
     """How many outputs are read with activations."""
 
     bytes_max: int
-    """No further one once they have so many bytes; 0: none."""
+    """Stop at this many bytes; 0: read none."""
     inline: bool = True
     """Also the large parts of them; else only where these are."""
 
@@ -166,7 +166,7 @@ class WorkflowVersion:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A workflow that stands still in a tenant, or all workflows of the tenant: none of their runs goes on."""
+    """A pause of one workflow of a tenant, or of all its workflows: their runs do not continue."""
 
     tenant_id: str
     workflow_id: str | None

@@ -312,7 +312,7 @@ class TaskWorker:
         self._tell(execution, outcome)
 
     def _tell_start(self, execution: Execution) -> asyncio.TimerHandle | None:
-        """Tell watchers at once that it executes; what goes on for long is kept for those who come later."""
+        """Announce at once that it executes; the beginning of a long execution is also stored, for later watchers."""
         if self._console is None or execution.is_function:
             return None
         self._take_start(execution, is_kept=False)

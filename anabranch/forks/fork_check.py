@@ -15,7 +15,7 @@ from anabranch.durable.definition import Workflow, WorkflowRegistry
 _PREFIX = "anabranch-fork-"
 
 CHECK_OPTIONS = {"retention": "1d", "retry": {"maxAttempts": 1}, "deadline": "1h"}
-"""Of a check: nobody waits for it longer, or looks at it later."""
+"""The deadline and retention of a check, whose result is only used at once."""
 
 # 5 tries: a database that is away for a moment fails no check.
 _RETRY = {"maxAttempts": 5, "backoff": {"kind": "exp", "base": "1s", "max": "10s"}}

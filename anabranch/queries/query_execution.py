@@ -138,7 +138,7 @@ class Executions:
             self._under_way.pop(job, None)
             self._free_threads.release()
             if not future.cancelled():
-                future.exception()  # looked at: nobody may be left to do so
+                future.exception()  # retrieved here, because it may not be awaited any more
             if job.session is not None and pool.is_closed:
                 self._let_go(job.session)
             elif job.session is not None:

@@ -95,7 +95,7 @@ class Line(NamedTuple):
 
 
 class ProgressReport(NamedTuple):
-    """What an activation has told last: when its attempt began, and how far it is."""
+    """The last report of an activation: when its attempt began, and its progress."""
 
     instance_id: str
     node_id: str
@@ -103,7 +103,7 @@ class ProgressReport(NamedTuple):
     attempt: int
     at: int
     progress: Progress | None
-    """None: it has told that it began, and nothing since."""
+    """None: it has only reported its beginning."""
     began_at: int | None = None
 
     def as_json(self) -> dict[str, Any]:
@@ -201,7 +201,7 @@ class ConsoleOptions:
     """A stream that also receives the lines as JSON; None: no stream."""
 
 
-# 1,000 attempts of one run of which it is kept when they began; of further ones only those who watch are told.
+# 1,000 attempts of one run whose beginning is stored; further ones are only announced to watchers.
 STARTS_KEPT_MAX = 1_000
 
 
@@ -334,7 +334,7 @@ class Console:
                 observer.step_began(origin.instance_id, (origin.node_id, origin.scope), origin.attempt)
 
     def take_start(self, origin: LineOrigin, *, is_kept: bool) -> None:
-        """Tell watchers that a handler has begun; keep it, if wanted, unless the attempt has told more already."""
+        """Announce that a handler has begun, and on request store it, unless the attempt has already reported more."""
         if self._loop is None:
             return
         report = _report(origin, None)
@@ -344,7 +344,7 @@ class Console:
             self._tell_soon()
         told = self._reports.get(key)
         if told is not None and told.attempt == report.attempt:
-            self._reports[key] = told._replace(began_at=report.began_at)  # it told how far it is in its first step
+            self._reports[key] = told._replace(began_at=report.began_at)  # it reported progress in its first step
             return
         run = self._runs.setdefault(origin.instance_id, _Run()) if is_kept else None
         if run is not None and run.starts < STARTS_KEPT_MAX:

@@ -163,7 +163,7 @@ def _start(builder: DrawnDecisionBuilder, started: Started) -> None:
 
 
 def _catch_up(builder: DrawnDecisionBuilder) -> None:
-    """Handle whatever became due or arrived meanwhile. Does nothing while the run stands still."""
+    """Handle whatever became due or arrived meanwhile. Does nothing while the run is suspended or paused."""
     if not builder.state.stands_still:
         _begin_if_due(builder)
         _fire_timers(builder)

@@ -60,7 +60,7 @@ class ActivationStatus(StrEnum):
     ERROR = "error"
     SKIPPED = "skipped"
     CANCELLED = "cancelled"
-    """Its run ended before it did: nobody awaits it any more."""
+    """Its run ended first."""
 
 
 _SHOWS = {
@@ -106,7 +106,7 @@ class ActivationView:
     scope: str
     first_seq: int
     began_at: int | None
-    """None: this cannot be told from the rows that were taken."""
+    """None: unknown from the rows taken."""
     mark: Mark | None = None
     """Of a step of a coded run: its kind, and what it followed."""
     status: ActivationStatus = _RUNS
@@ -116,7 +116,7 @@ class ActivationView:
     at: int = 0
     """When that was written."""
     attempt_began_at: int | None = None
-    """None: it cannot be told, or no attempt was under way when it was skipped or cancelled."""
+    """None: unknown, or no attempt was under way when it was skipped or cancelled."""
     ended_at: int | None = None
     waits_for: Wait | None = None
     """What its present attempt waits for, or has waited for."""

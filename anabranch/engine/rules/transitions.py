@@ -79,7 +79,7 @@ class Transition:
     needs: Sequence[str] = ()
     """Of a creation: the node types that only some workers have."""
     clears: bool = False
-    """The run is above suspicion from now on."""
+    """The run is cleared of suspicion."""
 
     concerns_family: bool = field(init=False)
     """There is more to do for it than to write its own instance."""
@@ -184,7 +184,7 @@ class Won:
     events: Sequence[Event]
     dispatches: list[Dispatch]
     stops: Sequence[Dispatch]
-    """Handlers whose activation is over: told to stop."""
+    """Handlers to stop, because their activation is over."""
     answered: list[Dispatch]
     """Attempts that have their answer: they are performed no more."""
     parks: bool
@@ -207,11 +207,11 @@ class AppliedOutcome:
     existing: list[tuple[PendingTransition, str]]
     """New runs whose idempotency key another instance has: its id."""
     rejected: list[PendingTransition]
-    """New runs whose workflow was deleted or saved meanwhile, or whose parent no longer wants them."""
+    """New runs whose workflow was deleted or saved meanwhile, or whose parent no longer awaits them."""
     defective: list[PendingTransition]
-    """The rules raised: the state is not to be trusted any more."""
+    """The rules raised: the state must be discarded."""
     locked: list[PendingTransition]
-    """Somebody else has locked what they need: commit them again later, as they are."""
+    """Another session locks their rows: commit them again later, unchanged."""
 
 
 def plan_transitions(

@@ -27,7 +27,7 @@ Path = tuple[str | int, ...]
 
 
 class StoredValue:
-    """The content of a part: its JSON, and once somebody has looked the value, which all share and nobody changes."""
+    """The content of a part: its JSON, and, once read, its value, which is shared and must not be changed."""
 
     __slots__ = ("_sha256", "_value", "raw")
     _value: Any

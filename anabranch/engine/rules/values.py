@@ -56,7 +56,7 @@ class Payload:
             self.division, self.weight = None, self.size
 
     def __getattr__(self, name: str) -> Any:
-        """Divide a large payload, once somebody asks how it is stored."""
+        """Divide a large payload on first access to its stored form."""
         if name not in ("division", "weight"):
             raise AttributeError(name)
         self.division = divide(self.value, self.raw)

@@ -53,8 +53,8 @@ class Checker:
     def check(self, language: str, code: str) -> list[CodeProblem]:
         """The places where the code does not compile; empty if that cannot be checked, since then it cannot run either.
 
-        Waits for at most `_SECONDS_MAX` in each of `_TRIES_MAX` tries; code without an answer by then is to blame,
-        until somebody asks again.
+        Waits for at most `_SECONDS_MAX` in each of `_TRIES_MAX` tries; code without an answer by then is reported as
+        faulty, until the next check.
         """
         with self._lock:
             known = self._answers.get((language, code))

@@ -53,9 +53,9 @@ class Retry(RequestModel):
 
     reason: str | None = Field(None, description="Kept in the log.")
     steps: Literal["cause", "failed"] = Field(
-        "cause", description="Of a coded run: which failed steps are tried again, those it failed with or all."
+        "cause", description="For a coded run: which failed steps are executed again, the causes of its failure or all."
     )
-    newKeys: bool = Field(False, description="What is tried again gets another idempotency key.")
+    newKeys: bool = Field(False, description="Repeated nodes and steps get new idempotency keys.")
     detach: bool = Field(False, description="Go on although the parent does not wait any more; it is told nothing.")
     deadline: DurationMs | None = Field(None, description="The new deadline, from now; else as long as it was.")
     dryRun: bool = Field(False, description="Say what would happen, and do nothing.")
@@ -225,7 +225,7 @@ class BulkProgress(ResponseModel):
 
 
 class RedoneModel(ResponseModel):
-    """An activation that is tried again; of a workflow function the `nodeID` is empty."""
+    """An activation that is executed again; for a workflow function the `nodeID` is empty."""
 
     nodeID: str
     scope: str

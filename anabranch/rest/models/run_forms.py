@@ -78,7 +78,7 @@ class RunPage(Page):
 
 
 class WithChildren(Query):
-    """Whether the runs below stand still or go on, too."""
+    """Whether this also applies to the runs below."""
 
     children: bool = Field(True, description="`false` leaves the runs that it awaits as they are.")
 
@@ -227,7 +227,7 @@ class StartedTestRun(ResponseModel):
 
 
 class PausedBy(ResponseModel):
-    """What is paused so that a run stands still."""
+    """The pause that stops a run."""
 
     kind: Literal["workflow", "tenant"]
     by: str
@@ -254,7 +254,7 @@ class RunSummary(ResponseModel):
         " command line; with the `idempotencyKey`, if one was given."
     )
     generation: int = Field(description="How often it was reopened by a retry.")
-    worker: str | None = Field(None, description="Who advances it; null while nobody does.")
+    worker: str | None = Field(None, description="The worker that owns it; null if none does.")
     retentionDays: int
     createdAt: AwareDatetime
     availableAt: AwareDatetime
@@ -421,11 +421,11 @@ class TracedGraph(ResponseModel):
 
 
 class SuspendedModel(ResponseModel):
-    """Why a run stands still."""
+    """Why a run is suspended."""
 
     reason: SuspendReason
     message: str
-    hint: str = Field(description="What lets it go on.")
+    hint: str = Field(description="How it can be resumed.")
     since: AwareDatetime
 
 
@@ -471,7 +471,7 @@ LogLevel = Literal["debug", "info", "warning", "error", "critical"]
 
 
 class ConsoleQuery(Page):
-    """A page of what the code of a run has said, or all of it as it comes."""
+    """A page of console lines of a run, or all of them as a stream."""
 
     limit: int = Field(LIMIT_DEFAULT, ge=1, le=ROWS_LIMIT_MAX, description="How many items at most.")
     after: int = Field(0, ge=0, le=2**53, description="Only lines with a larger `number`; a cursor says it by itself.")
@@ -488,7 +488,7 @@ class ConsoleQuery(Page):
 
 
 class ConsoleLine(ResponseModel):
-    """A line that the code of a run has said."""
+    """A console line of a run."""
 
     number: int = Field(description="Ascends with the lines of a run.")
     at: AwareDatetime
@@ -500,7 +500,7 @@ class ConsoleLine(ResponseModel):
 
 
 class ConsolePage(ResponseModel):
-    """A page of what the code of a run has said."""
+    """A page of console lines of a run."""
 
     items: list[ConsoleLine]
     nextCursor: str | None
@@ -532,7 +532,7 @@ class StepPage(ResponseModel):
 
 
 class AsOf(RequestModel):
-    """Which part of a run's state is asked for."""
+    """Which part of a run's state to return."""
 
     scope: str | None = Field(None, description="Only the activations and edges of this scope, and what it sees.")
     path: str | None = Field(None, min_length=1, description="The value of the context there, whole: `orders.0.total`.")

@@ -33,7 +33,7 @@ class OfVersion(Query):
 
 
 class Forced(Query):
-    """Whether open runs stand in the way."""
+    """Whether to delete although runs are open."""
 
     force: bool = Field(False, description="Cancel the open runs first.")
 
@@ -91,7 +91,7 @@ class DrawnWorkflow(GraphModel):
     title: str | None = Field(None, max_length=TITLE_LENGTH_MAX)
     name: str | None = Field(None, pattern="^[a-z0-9][a-z0-9_-]{0,63}$")
     activate: bool | None = Field(
-        None, description="False: starts go on with the version that they took before. Not stored."
+        None, description="False: starts keep using the version that was active before. Not stored."
     )
 
 
@@ -141,7 +141,7 @@ class ProblemModel(ResponseModel):
     pointer: str | None = Field(None, description="JSON pointer into the document.")
     hint: str | None = None
     range: TextRange | None = Field(None, description="Of code: the place in the text at `pointer`.")
-    fixes: list[Fix] | None = Field(None, description="Only where `with` was asked for.")
+    fixes: list[Fix] | None = Field(None, description="Only if requested with `with`.")
 
 
 class Paused(ResponseModel):
@@ -152,13 +152,13 @@ class Paused(ResponseModel):
 
 
 class TenantPause(ResponseModel):
-    """Whether everything of the tenant stands still."""
+    """Whether all runs of the tenant are paused."""
 
     paused: Paused | None = Field(description="Null: it does not.")
 
 
 class WorkflowPause(TenantPause):
-    """Whether the runs of a workflow stand still."""
+    """Whether the runs of a workflow are paused."""
 
     workflowID: str
     name: str
@@ -200,7 +200,7 @@ class WorkflowSummary(OpenResponseModel):
     kind: Literal["drawn", "coded"]
     version: int
     activeVersion: int = Field(description="The version that starts take unless they name one.")
-    paused: Paused | None = Field(description="Set while its runs stand still.")
+    paused: Paused | None = Field(description="Set while its runs are paused.")
     runCounts: dict[str, int]
     createdAt: AwareDatetime
     updatedAt: AwareDatetime
@@ -226,7 +226,7 @@ class WorkflowVersionSummary(ResponseModel):
     version: int
     active: bool = Field(description="Do starts take it unless they name another one?")
     createdAt: AwareDatetime
-    runCounts: dict[str, int] | None = Field(None, description="Only where it is asked for.")
+    runCounts: dict[str, int] | None = Field(None, description="Only if requested.")
 
 
 class WorkflowList(ResponseModel):
@@ -247,7 +247,7 @@ Aspect: TypeAlias = Literal["handles", "variables", "references", "structure"]
 
 
 class Aspects(RequestModel):
-    """What is asked for beside the problems."""
+    """What to return beside the problems."""
 
     with_: list[Aspect] | None = Field(None, alias="with")
 
@@ -260,7 +260,7 @@ class ValidateDraft(Aspects):
 
 
 class Validate(BaseModel):
-    """A drawn workflow to check, whatever is wrong with it; or `draftID` and `revision` of a draft."""
+    """A drawn workflow to check, valid or not; or `draftID` and `revision` of a draft."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -292,7 +292,7 @@ class ContextReferenceModel(ResponseModel):
 
 
 class NodeAnalysis(ResponseModel):
-    """What was asked for about a node."""
+    """The requested analysis of a node."""
 
     handles: list[str] | None = None
     variables: dict[str, Variable] | None = None

@@ -21,9 +21,9 @@ async def activate_version(call: RouteCall) -> Reply:
 
 
 async def pause_workflow(call: RouteCall) -> Reply:
-    """Nobody goes on with its runs: what is under way for them is let end, and starts stay PENDING.
+    """Its runs are paused: executions under way end, nothing else begins, and starts stay PENDING.
 
-    Runs keep their status and show `pausedBy`; their deadlines count. Child runs of other workflows go on.
+    Runs keep their status and show `pausedBy`; their deadlines count. Child runs of other workflows continue.
     """
     found = await call.services.workflows.pause_workflow(
         call.path["workflow"], tenant_id=call.tenant_id, by=call.actor, actor=call.actor
@@ -40,7 +40,7 @@ async def resume_workflow(call: RouteCall) -> Reply:
 
 
 async def get_pause(call: RouteCall) -> Reply:
-    """Whether all runs of the tenant stand still."""
+    """Whether all runs of the tenant are paused."""
     return Reply(tenant_pause(await call.services.workflows.pause_of_tenant(tenant_id=call.tenant_id)))
 
 
@@ -72,7 +72,7 @@ ROUTES = (
         "POST",
         "/v1/workflows/{workflow}/pause",
         pause_workflow,
-        "Let all runs of a workflow stand still.",
+        "Pause all runs of a workflow.",
         Role.EDITOR,
         {200: WorkflowPause},
         errors=(NotFound,),
@@ -82,7 +82,7 @@ ROUTES = (
         "POST",
         "/v1/workflows/{workflow}/resume",
         resume_workflow,
-        "Let the runs of a paused workflow go on.",
+        "Resume the runs of a paused workflow.",
         Role.EDITOR,
         {200: WorkflowPause},
         errors=(NotFound,),
@@ -93,10 +93,18 @@ ROUTES = (
         "POST",
         "/v1/pause",
         pause_tenant,
-        "Let all runs of the tenant stand still.",
+        "Pause all runs of the tenant.",
         Role.ADMIN,
         {200: TenantPause},
         tag="runs",
     ),
-    Route("POST", "/v1/resume", resume_tenant, "Let them go on.", Role.ADMIN, {200: TenantPause}, tag="runs"),
+    Route(
+        "POST",
+        "/v1/resume",
+        resume_tenant,
+        "Resume all runs of the tenant.",
+        Role.ADMIN,
+        {200: TenantPause},
+        tag="runs",
+    ),
 )

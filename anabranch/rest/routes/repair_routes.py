@@ -41,7 +41,7 @@ _BULK_KEY = Header("Idempotency-Key", "A repeated key answers with the first bul
 
 
 async def retry_run(call: RouteCall) -> Reply:
-    """The run goes on where it was, with what failed tried again; a SUSPENDED one is resumed."""
+    """The run continues where it ended, and what failed is executed again; a SUSPENDED one is resumed."""
     asked: Retry = call.body or Retry.model_validate({})
     options = RetryOptions(
         reason=asked.reason,
@@ -125,7 +125,7 @@ ROUTES = (
         "POST",
         "/retry",
         retry_run,
-        "Let a run that has failed or was cancelled go on.",
+        "Continue a failed or cancelled run.",
         Role.OPERATOR,
         {200: Retried},
         body=Retry,

@@ -75,7 +75,7 @@ async def get_log(call: RouteCall) -> Reply:
 
 
 async def get_steps(call: RouteCall) -> Reply:
-    """Every activation that is asked for, in the order of its first event."""
+    """The requested activations, in the order of their first events."""
     instance_id = await run_id_of(call)
     page: StepQuery = call.query
     steps, next_seq = await call.services.workflows.get_steps_page(

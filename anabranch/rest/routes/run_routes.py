@@ -159,7 +159,7 @@ async def cancel_run(call: RouteCall) -> Reply:
 
 
 async def pause_run(call: RouteCall) -> Reply:
-    """Returns once SUSPENDED is committed; what is under way for it is let end, and nothing else begins."""
+    """Returns once SUSPENDED is committed; executions under way end, and nothing else begins."""
     query: WithChildren = call.query
     instance_id = await run_id_of(call)
     status = await call.services.workflows.pause_run(
@@ -341,7 +341,7 @@ ROUTES = (
         "POST",
         "/resume",
         resume_run,
-        "Let a suspended run go on.",
+        "Resume a suspended run.",
         Role.OPERATOR,
         {200: RunStateModel},
         query=WithChildren,

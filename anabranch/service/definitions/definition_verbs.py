@@ -115,7 +115,7 @@ class DefinitionVerbs:
     ) -> tuple[WorkflowVersion, Report]:
         """Save a new workflow as version 1. Raises InvalidWorkflow, NameTaken (a derived name gets `-2` instead)."""
         report = await self._refuse_invalid(document, tenant_id)
-        wants_activation(document)  # the only version is the active one, whatever is wanted
+        wants_activation(document)  # the only version is always the active one
         document = without_server_fields(document)
         save = partial(self._save, document, tenant_id=tenant_id, activate=True, actor=actor)
         wanted = document.get("name")

@@ -22,7 +22,8 @@ class GateVerbs(DefinitionVerbs):
     async def pause_workflow(
         self, workflow: str, *, tenant_id: str, by: str, actor: str | None = None
     ) -> tuple[WorkflowVersion, Pause]:
-        """Return once no run of the workflow is claimed; owners let go of theirs within a second. Raises NotFound."""
+        """Pause the workflow: its runs are no longer claimed, and owners release theirs within a second. Raises
+        NotFound."""
         found = await self.get_workflow_by_id(workflow, tenant_id=tenant_id)
         pause = await self._store.pause(tenant_id=tenant_id, workflow_id=found.workflow_id, by=by, actor=actor)
         await self._engine.gates.look()
@@ -44,18 +45,18 @@ class GateVerbs(DefinitionVerbs):
         return pause
 
     async def resume_tenant(self, *, tenant_id: str, actor: str | None = None) -> None:
-        """Let the runs of the tenant go on, but for those of workflows that are paused themselves."""
+        """Resume the runs of the tenant, except those of paused workflows."""
         await self._unpause(tenant_id, None, actor)
 
     async def pause_of_tenant(self, *, tenant_id: str) -> Pause | None:
-        """The pause of the whole tenant, if there is one."""
+        """The pause of the whole tenant; None if there is none."""
         found = await self._store.pauses(tenant_id=tenant_id)
         return next((pause for pause in found if pause.workflow_id is None), None)
 
     async def activate_version(
         self, workflow: str, version: int, *, tenant_id: str, actor: str | None = None
     ) -> WorkflowVersion:
-        """Let starts and triggers take this version from now on; open runs keep theirs. Raises NotFound.
+        """Make this the version for starts and triggers; open runs keep theirs. Raises NotFound.
 
         Raises WorkflowIsCoded: all tenants start the same version of a coded workflow, and its workers say which.
         """
@@ -77,7 +78,7 @@ class GateVerbs(DefinitionVerbs):
 
 
 async def paused_by(store: Store, rows: Sequence[InstanceRow], *, tenant_id: str) -> dict[str, dict[str, Any]]:
-    """What `pausedBy` says of those of a tenant's runs that are paused with their workflow or tenant, by id."""
+    """The `pausedBy` of those of these runs that are paused with their workflow or tenant, by id."""
     is_open = [row for row in rows if not row.status.is_terminal]
     pauses = await store.pauses(tenant_id=tenant_id) if is_open else []
     if not pauses:

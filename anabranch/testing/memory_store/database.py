@@ -132,7 +132,7 @@ class MemoryDatabase:
         return Outcome(won, now, existing, refused, rejected, woken, cancelled)
 
     def claim(self, wanted: ClaimRequest) -> list[Loaded]:
-        """Give due instances to this worker, longest overdue first; what lost workers held is judged first."""
+        """Give due instances to this worker, longest overdue first; runs of lost workers are judged first."""
         now, rooms, worker_id = self.now(), wanted.rooms, wanted.worker_id
         self._judge_lapsed(wanted, now)
         due = [
@@ -168,7 +168,7 @@ class MemoryDatabase:
         return claimed
 
     def _judge_lapsed(self, wanted: ClaimRequest, now: int) -> None:
-        """Put under suspicion, or suspend, what other workers let their leases run out of."""
+        """Make suspects of instances whose leases expired under other workers, or suspend them."""
         if wanted.steal:
             return
         lapsed = [
@@ -215,14 +215,14 @@ class MemoryDatabase:
         )
 
     def pause(self, *, tenant_id: str, workflow_id: str | None, by: str) -> Pause:
-        """Let the runs of a workflow, or of the tenant, stand still."""
+        """Pause the runs of a workflow or of the tenant."""
         self.writes += 1
         return self.pauses.setdefault(
             (tenant_id, workflow_id), Pause(tenant_id, workflow_id, paused_by=by, paused_at=self.now())
         )
 
     def unpause(self, *, tenant_id: str, workflow_id: str | None) -> bool:
-        """Let them go on."""
+        """Resume them."""
         self.writes += 1
         return self.pauses.pop((tenant_id, workflow_id), None) is not None
 
@@ -235,18 +235,19 @@ class MemoryDatabase:
         return self._companies[lost]
 
     def report_worker(self, report: WorkerReport) -> None:
-        """Keep what a working process says of itself."""
+        """Store the report of a working process."""
         self._executing[report.worker_id] = report.executing
         self._reports[report.worker_id] = (self.now(), report)
         self._companies.pop(report.worker_id, None)
 
     def forget_worker(self, worker_id: str) -> None:
-        """Remove what a process has said of itself."""
+        """Remove the report of a process."""
         self._executing.pop(worker_id, None)
         self._reports.pop(worker_id, None)
 
     def suspend_unfit(self, *, overdue_ms: int, seen_ms: int, limit: int) -> int:
-        """Suspend what is due for so long and no worker seen so lately can run; past their deadlines they fail."""
+        """Suspend runs that have been due for this long and that no recently reporting worker can run; past their
+        deadlines they fail."""
         now = self.now()
         living = [report for seen_at, report in self._reports.values() if seen_at > now - seen_ms]
         unfit = [
@@ -281,7 +282,7 @@ class MemoryDatabase:
         return ours
 
     def release(self, *, worker_id: str, instance_ids: Collection[str] | None) -> int:
-        """Make this worker's instances anybody's, now."""
+        """Release this worker's instances."""
         now = self.now()
         changes: list[Change] = []
         for row in self._open_rows(instance_ids):
@@ -302,7 +303,7 @@ class MemoryDatabase:
         awaited: bool = False,
         log_limit: LogLimit = LOG_LIMIT,
     ) -> ExternalResult:
-        """Append SIGNAL_RECEIVED, whether the instance is held or not, once per key."""
+        """Append SIGNAL_RECEIVED, whether the instance is owned or not, once per key."""
         record = self._of_tenant(instance_id, tenant_id)
         if record is None:
             return ExternalResult(None, None)
@@ -321,17 +322,17 @@ class MemoryDatabase:
     def append_suspension(
         self, instance_id: str, suspension: RunSuspended, *, tenant_id: str, log_limit: LogLimit = LOG_LIMIT
     ) -> ExternalResult:
-        """Append INSTANCE_SUSPENDED whether the instance is held or not, unless it is suspended."""
+        """Append INSTANCE_SUSPENDED, whether the instance is owned or not, unless it is suspended."""
         return self._suspend_or_resume(instance_id, tenant_id, suspension, log_limit)
 
     def append_resumption(
         self, instance_id: str, resumed: RunResumed, *, tenant_id: str, log_limit: LogLimit = LOG_LIMIT
     ) -> ExternalResult:
-        """Append INSTANCE_RESUMED whether the instance is held or not, if it is suspended."""
+        """Append INSTANCE_RESUMED, whether the instance is owned or not, if it is suspended."""
         return self._suspend_or_resume(instance_id, tenant_id, resumed, log_limit)
 
     def reopen(self, family: FamilyReopening) -> list[InstanceRow] | None:
-        """Let these ended runs go on, all of them or none."""
+        """Reopen these ended runs, all or none."""
         now = self.now()
         found = [self._of_tenant(run.instance_id, family.tenant_id) for run in family.runs]
         records = [record for record in found if record is not None]
@@ -352,7 +353,7 @@ class MemoryDatabase:
         return [record.row for record in records]
 
     def append_cancel(self, *, tenant_id: str, instance_id: str, reason: str) -> ExternalResult:
-        """Append INSTANCE_CANCELLED whether the instance is held or not, and close it."""
+        """Append INSTANCE_CANCELLED, whether the instance is owned or not, and close it."""
         record = self._of_tenant(instance_id, tenant_id)
         if record is None or record.row.status.is_terminal:
             return ExternalResult(None if record is None else record.row, None)
@@ -361,7 +362,7 @@ class MemoryDatabase:
         )
 
     def fail_full(self, *, tenant_id: str, instance_id: str, log_limit: LogLimit) -> ExternalResult:
-        """Append INSTANCE_FAILED whether the instance is held or not, and close it."""
+        """Append INSTANCE_FAILED, whether the instance is owned or not, and close it."""
         record = self._of_tenant(instance_id, tenant_id)
         if record is None or record.row.status.is_terminal:
             return ExternalResult(None if record is None else record.row, None)
@@ -400,7 +401,7 @@ class MemoryDatabase:
         return (record.row for record in self._open.values())
 
     def is_open(self, instance_id: str) -> bool:
-        """Is there such an instance, and has it not ended?"""
+        """Whether the instance exists and is open."""
         return instance_id in self._open
 
     def stale_rows(self) -> list[InstanceRow]:
@@ -536,7 +537,7 @@ class MemoryDatabase:
         return Change(before, record.row, [event])
 
     def _is_wanted(self, head: InstanceHead) -> bool:
-        """Has it no parent, or one whose activation is not over?"""
+        """Whether it has no parent, or one whose activation is open."""
         if head.parent_id is None:
             return True
         parent = self._open.get(head.parent_id)
@@ -666,13 +667,13 @@ def _is_over(row: InstanceRow, now: int) -> bool:
 
 
 def _blame_after(before: InstanceRow, type_: EventType) -> Blame | None:
-    """What has crashed alone too often may crash as often again, once it is resumed."""
+    """After a resume, a run that crashed alone has a full budget of crashes."""
     is_resumed = type_ is EventType.INSTANCE_RESUMED and before.suspended_for is SuspendReason.CRASHED
     return Blame(1) if is_resumed else before.blame
 
 
 def _fitting(room: SuspectRoom, due: Sequence[InstanceRow]) -> list[InstanceRow]:
-    """The first suspects in the line that fit together with those that the worker has; none is passed over."""
+    """The first suspects in order that may run together with those of the worker; stops at one that may not."""
     companies: list[int] = []
     fitting: list[InstanceRow] = []
     for row in sorted(due, key=_overdue_order):

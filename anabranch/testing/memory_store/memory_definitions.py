@@ -94,7 +94,7 @@ class MemoryDefinitions:
         return workflow.newest
 
     def activate(self, *, tenant_id: str, workflow_id: str, version: int) -> WorkflowVersion:
-        """Let starts take this version."""
+        """Make this the version for starts."""
         workflow = self._live(tenant_id, workflow_id)
         if workflow.numbered(version) is None:
             raise NotFound(f"workflow {workflow.newest.name} has no version {version}")

@@ -12,8 +12,8 @@ from anabranch.engine.ports import Transition
 from anabranch.engine.rules.events import ENDINGS, Event, EventType
 from anabranch.engine.rules.payloads import read_signal
 
-# What PostgreSQL cannot hold the memory store refuses too, lest something pass here and fail
-# there: NUL (in JSON escaped, and not by an escaped backslash followed by text), lone surrogates.
+# The memory store also refuses what PostgreSQL cannot store, so that tests do not pass here and fail there: NUL (in
+# JSON escaped, and not by an escaped backslash followed by text), lone surrogates.
 _NUL_IN_JSON = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 _NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
 
@@ -21,7 +21,7 @@ Key = tuple[object, ...]
 
 
 def refusal_of(transition: Transition, *, last_seq: int, keys: Collection[Key]) -> str | None:
-    """What is wrong with these events for a log that ends with `last_seq` and has these keys; None: nothing."""
+    """Why these events cannot be appended to a log that ends with `last_seq` and has these keys; None if they can."""
     seq = last_seq
     taken: set[Key] = set()
     for event in transition.events:

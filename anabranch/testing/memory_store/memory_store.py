@@ -50,7 +50,7 @@ __all__ = ["Change", "Faults", "InstanceRecord", "MemoryDatabase", "MemoryStore"
 
 
 class Faults:
-    """What can go wrong between a process and its database; this one lets everything pass.
+    """Faults between a process and its database; this base class causes none.
 
     Override to delay (await something), to lose the request (raise `StoreUnavailable` in
     `before`: nothing happened), to lose the answer (raise it in `after`: everything happened,
@@ -66,7 +66,7 @@ class Faults:
         """The answer travels; by default no time at all."""
 
     def skip(self, transition: Transition) -> bool:
-        """True: this transition does not win although its guard holds. Not asked about creations."""
+        """True: this transition does not win although its guard holds. Not called for creations."""
         return False
 
 
@@ -426,7 +426,7 @@ class MemoryStore:
         return 0
 
     async def give_back_space(self) -> bool:
-        """Memory is given back by itself."""
+        """Does nothing: memory needs no freeing."""
         return False
 
     # -- definitions ----------------------------------------------------------------------

@@ -57,7 +57,7 @@ def open_runs_of_deleted_workflows(database: MemoryDatabase, workflow_id: str | 
 
 
 def is_ended_test_run(database: MemoryDatabase, *, tenant_id: str, instance_id: str) -> bool:
-    """Is this a test run of the tenant that has ended?"""
+    """Whether this is an ended test run of the tenant."""
     record = database.instances.get(instance_id)
     if record is None or record.row.head.tenant_id != tenant_id:
         return False

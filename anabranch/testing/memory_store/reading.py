@@ -19,7 +19,7 @@ from anabranch.testing.memory_store.records import InstanceRecord
 
 
 def run_of(record: InstanceRecord, *, activations_max: int) -> RunReading:
-    """What is shown of a run, with its first activations."""
+    """The data of a run's view, with its first activations."""
     row, events = record.row, record.events
     end = events[-1] if row.status.is_terminal else None
     page = NO_ACTIVATIONS

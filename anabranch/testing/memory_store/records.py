@@ -28,7 +28,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """What one operation of one connection wrote, all at once."""
+    """The writes of one operation, which are atomic."""
 
     operation: str
     now: int
@@ -55,7 +55,7 @@ class InstanceRecord:
         return Loaded(self.row, self.events[seq:] if self.row.log_weight <= WHOLE_LOG_WEIGHT_MAX else ())
 
     def has_ended(self, node_id: str | None, scope: str | None) -> bool:
-        """Has this activation ended, by a row that no reopening has left out?"""
+        """Whether this activation has ended, by a row that no reopening left out."""
         left_out = self.row.head.left_out
         return any(
             event.type in ENDINGS and (event.node_id, event.scope) == (node_id, scope)

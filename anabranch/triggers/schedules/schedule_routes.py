@@ -117,7 +117,7 @@ async def update_schedule(call: RouteCall) -> Reply:
 
 
 async def delete_schedule(call: RouteCall) -> Reply:
-    """Runs that it has started go on."""
+    """Runs that it has started continue."""
     await call.services.schedules.delete_schedule(call.path["schedule"], tenant_id=call.tenant_id, actor=call.actor)
     return Reply(status=204)
 

@@ -116,11 +116,11 @@ def test_driver_processes_end_with_the_service(play: Callable[[str], str]) -> No
     url = play("a drip")
     program = (
         "from anabranch.queries.driver_process import DriverProcess\n"
-        "from anabranch.queries.drivers.orders import Target\n"
+        "from anabranch.queries.drivers.orders import DatabaseTarget\n"
         "from anabranch.queries.query_faults import Mask\n"
         "from anabranch.queries.lexing import SourceKind\n"
         f"port = {url.rpartition(':')[2].split('/')[0]}\n"
-        "target = Target(host='h', addresses=['127.0.0.1'], port=port, user='u', password='p', database='x',\n"
+        "target = DatabaseTarget(host='h', addresses=['127.0.0.1'], port=port, user='u', password='p', database='x',\n"
         "                tls='disable', connect_timeout_ms=600_000)\n"
         "driver = DriverProcess(SourceKind.POSTGRESQL, target, Mask([]))\n"
         "print(driver.pid, flush=True)\n"

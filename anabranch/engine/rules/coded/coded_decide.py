@@ -367,7 +367,7 @@ def _append(
 def _catch_up(notes: CodedDecisionBuilder) -> None:
     """Begin if it is time, then fire whatever is due, oldest due time first.
 
-    A signal that is in the log takes precedence over its timeout. Does nothing while the run stands still.
+    A signal that is in the log takes precedence over its timeout. Does nothing while the run is suspended or paused.
     """
     if notes.state.stands_still:
         return

@@ -17,7 +17,7 @@ from anabranch.engine.rules.shared.retry import DEFAULT_STEP_RETRY, RetryPolicy
 
 CODED_KIND = "coded"
 CODED_TENANT_ID = ""
-"""The tenant of coded definitions: nobody's, and seen by everybody."""
+"""The tenant of coded definitions, which all tenants see."""
 
 FUNCTION_TYPE = "codedFunction"
 """The node type of a workflow function's job; no drawn node can have it."""

@@ -52,7 +52,7 @@ NODE_FIELDS_WITHOUT_EFFECT = frozenset({"pool"})
 """Reserved for behaviour that this version does not have: stored, and warned about, for the node runs without it."""
 
 EXTENSION_PREFIX = "x-"
-"""Fields of editors and other tools begin with it, at every level; nobody else reads them."""
+"""The prefix of fields of editors and other tools, at every level; the engine ignores them."""
 
 # Ratios of `difflib`: 0.6 finds the intended name if it must be one of the known ones. At 0.8 a name of five letters
 # differs in one letter, and `firstName` is not a misspelt `lastName`.

@@ -23,7 +23,7 @@ MAPPING_FIELDS = ("concurrency", "onItemError", "batchSize")
 """Beside `forEach`: the fields of a mapped node, which its loop has by the same names in its config."""
 
 NEVER_MAPPED = frozenset({"start", "end", "condition", "switch", CURSOR_TYPE, LOOP_TYPE})
-"""These decide how a run goes on, so that they cannot stand for many."""
+"""These types decide where a run continues, so one of them cannot represent many items."""
 
 # 100,000 items: each iteration leaves rows; split larger work into child runs.
 ITERATIONS_MAX_FOR_EACH = 100_000
@@ -68,5 +68,5 @@ def is_list_or_template(source: Any) -> bool:
 
 
 def batches_of(items: Sequence[Any], size: int | None) -> Sequence[Any]:
-    """The items as they are, or lists of at most so many of them."""
+    """The items, or batches of them as lists."""
     return items if size is None else [items[at : at + size] for at in range(0, len(items), size)]

@@ -35,7 +35,7 @@ class NodeFacts:
     handles: dict[str, frozenset[str]] = field(default_factory=dict)
     """With `error` where the type has it; only nodes whose type could tell."""
     unbounded: set[str] = field(default_factory=set)
-    """Nodes that may wait for ever, and those whose type nobody knows."""
+    """Nodes that may wait for ever, and those of unknown types."""
     problems: list[Problem] = field(default_factory=list)
     known_types: Sequence[str] = ()
     """All that are registered."""

@@ -178,7 +178,7 @@ class PlanNode:
     item: PlanNode | None = None
     """Of a mapped node as a whole: the node as it runs for one item, which is all that its loop has in its body."""
     is_cursor: bool = False
-    """It hands out batches of a list, and is told how many items it has handed out before."""
+    """It hands out batches of a list, and gets the number of items that it has already handed out."""
     is_end: bool = False
     terminate: bool = False
     """An `end` with `terminate: true`."""

@@ -29,7 +29,8 @@ from anabranch.engine.rules.templates.text import (
 )
 from anabranch.errors import InvalidWorkflow
 
-# At most At most At most At most 3 problems in the message of the exception; all of them are in its details.
+# At most At most At most At most At most At most 3 problems in the message of the exception; all of them are in its
+# details.
 PROBLEMS_SHOWN = 3
 
 _N8N_TYPE = re.compile(r"(?:@[\w-]+/)?n8n-nodes-[\w-]+\.")
@@ -50,11 +51,11 @@ class Report:
     warnings: tuple[Problem, ...]
     """What is odd; it is saved all the same."""
     terminates: bool
-    """Every wait, child, node and loop has a bound, or the workflow a deadline. False if it cannot be told."""
+    """Every wait, child, node and loop has a bound, or the workflow a deadline. False if unknown."""
     unbounded: tuple[str, ...]
     """Reachable nodes without a bound, in document order."""
     activations_max: int | None
-    """No run has more activations; None if there are too many to say, or it cannot be told."""
+    """The maximum number of activations of a run; None if too large or unknown."""
 
     @property
     def valid(self) -> bool:

@@ -241,7 +241,7 @@ def _never_written(graph: Graph, structure: Structure, flow: Flow) -> Iterator[P
         for pointer, variable in _reads(node):
             before, around = flow.behind[node_id], loops
             if node.type == LOOP_TYPE and pointer in ("/config/while", "/config/yield"):
-                # A loop evaluates these within its iterations, `yield` when the body has ended.
+                # A loop evaluates these within its iterations; `yield` when the body has ended.
                 around = [node, *loops]
                 before |= bodies[node_id] if pointer == "/config/yield" else 0
             elif node.mapping is not None and not pointer.startswith(f"/{FOR_EACH}"):

@@ -248,7 +248,7 @@ def _note(event: Event) -> Event:
 
 
 def _unresumed(rows: Sequence[Event]) -> int:
-    """The row that suspended the run at the end of these; 0: it goes on."""
+    """The row that suspended the run, if it is still suspended after these; otherwise 0."""
     found = 0
     for event in rows:
         if event.type is EventType.INSTANCE_SUSPENDED:

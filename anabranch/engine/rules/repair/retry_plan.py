@@ -40,7 +40,7 @@ class AwaitedChild:
     place: Place
     attempt: int
     is_cause: bool
-    """Its bad end is what the run failed with."""
+    """Its end caused the failure of the run."""
     is_awaited: bool
     """The log says that the activation waits for it; else its handler has not answered."""
 
@@ -54,7 +54,7 @@ class RetryPlan:
     redo: list[Redo] = field(default_factory=list)
     children: list[AwaitedChild] = field(default_factory=list)
     continued: list[Place] = field(default_factory=list)
-    """Activations whose handlers were told to stop: they are executed again, with the same attempt."""
+    """Activations whose handlers were stopped: they are executed again, with the same attempt."""
 
 
 def plan_retry(

@@ -36,7 +36,7 @@ class Blame(NamedTuple):
     """A run under suspicion."""
 
     company: int
-    """At most so many suspects are in its process together."""
+    """The maximum number of suspects in its process."""
     crashes: int = 0
     """How often its process has crashed while it was the only suspect there."""
 
@@ -46,11 +46,11 @@ class SuspectRoom:
     """How many suspects a process may still take."""
 
     held: int = 0
-    """It has so many."""
+    """How many suspects it has."""
     company_min: int | None = None
-    """The least company of those; None: it has none."""
+    """The smallest company among them; None without suspects."""
     alone: bool = True
-    """May it take one whose company is 1? Such a one comes alone: no other run with it."""
+    """Whether it may take one with company 1, which comes without other runs."""
 
 
 ANY_ROOM = SuspectRoom()
@@ -64,7 +64,7 @@ class Judgement:
     suspends: bool = False
     """It has crashed alone too often."""
     delay_ms: int | None = None
-    """It is due again only after so long; None: at once."""
+    """The delay until it is due again; None: due at once."""
 
 
 def judged(blame: Blame | None, *, executing: int, crashes_max: int, suspended: bool = False) -> Judgement:
@@ -108,7 +108,7 @@ class Suspicion:
     """The suspicion against a run, as the log records it."""
 
     recoveries: int
-    """Takeovers since it was last above suspicion."""
+    """Takeovers since it was last cleared of suspicion."""
     blame: Blame | None
     """As of the last takeover; None in logs from before crashes were blamed on runs."""
     unanswered: set[tuple[str, str]]

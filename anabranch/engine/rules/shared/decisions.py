@@ -67,15 +67,15 @@ class Decision:
     commands: Sequence[Command] = ()
     """To perform once the events are committed: what this decision added to `outstanding`."""
     stops: Sequence[Dispatch] = ()
-    """Attempts that nobody awaits any more: their handlers are told to stop."""
+    """Attempts that are no longer awaited; their handlers are stopped."""
     cancels: Sequence[str] = ()
-    """Children that nobody awaits any more, if there are any of these ids: they end with the same commit."""
+    """Ids of children that are no longer awaited, if they exist; they end with the same commit."""
     not_before: int | None = None
     """The latest due time that fired: the commit must find it passed by the store's own clock."""
     delivered: bool | None = None
-    """For a signal: was a fitting wait open when it (or the first one with its key) arrived?"""
+    """For a signal: whether a matching wait was open when it (or the first one with its key) arrived."""
     refused: str | None = None
-    """For a signal: the code of why it was not taken."""
+    """For a signal: the code of its refusal."""
     worked: int = 0
     """What running loops and evaluating nodes has cost, in the units of `templates.budget`."""
     evaluated: Sequence[Dispatch] = ()

@@ -53,7 +53,7 @@ class InstanceHead:
     depth: int = 0
     """How many runs are above it."""
     root_id: str | None = None
-    """The topmost of them; None: nobody started it, it is a root itself."""
+    """The topmost of them; None: it is a root itself."""
     rerun_of: str | None = None
     """The run that this one repeats, with the same or another input."""
     started_by: str | None = None

@@ -93,11 +93,11 @@ class BoundedAsyncConnection(psycopg.AsyncConnection[Any]):
             await self.close()
             raise NoAnswer(f"a statement had no answer within {limit_s:.1f} s") from None
         except asyncio.CancelledError:
-            await self.close()  # in the middle of a statement: nobody knows what comes next on it
+            await self.close()  # within a statement: the state of the connection is unknown
             raise
 
     def sever(self) -> None:
-        """Shut the socket down: who waits for an answer is woken by an error."""
+        """Shut down the socket, which wakes waiting callers with an error."""
         with suppress(OSError, psycopg.Error):
             _shut_down(self.pgconn.socket)
 

@@ -24,8 +24,8 @@ from anabranch.engine.store.sql.component import TRIES_MAX, verdict_on
 from anabranch.engine.store.sql.dialect import Dialect, Outages, Written
 from anabranch.errors import DatabaseAway
 
-# 4 transitions, and 64 kB of payloads: to encode more would keep the event loop from others, and where there is more
-# nobody waits for the way to a thread and back.
+# 4 transitions and 64 kB of payloads: encoding more would block the event loop, and for more the way to a thread and
+# back hardly matters.
 TRANSITIONS_MAX = 4
 BYTES_MAX = 65_536
 

@@ -246,9 +246,9 @@ class ErrorVerdict:
     """What an error of the driver means for a call."""
 
     told: Exception | None
-    """What its caller is told; None: it is tried again."""
+    """The error for the caller; None: retry."""
     is_lost: bool
-    """Is its connection to be replaced, with those beside it?"""
+    """Whether its connection and those beside it must be replaced."""
 
 
 def verdict_on(error: Exception, dialect: Dialect, *, tries_left: int, may_be_stale: bool = False) -> ErrorVerdict:

@@ -63,7 +63,7 @@ class SmallCommits(Protocol):
     """Commits of few transitions without a thread."""
 
     def takes(self, transitions: Sequence[Transition]) -> bool:
-        """May these be committed here now? They concern no family."""
+        """Whether these may be committed here now; they concern no family."""
 
     async def commit(self, transitions: Sequence[Transition]) -> Written:
         """As `Dialect.commit`. Raises StoreUnavailable, LocksHeld or DataRefused, as the threads do."""

@@ -166,7 +166,7 @@ class Reads(StoredValues):
 
 
 def _first(events: list[Event], bytes_max: int) -> list[Event]:
-    """No further event once these have so many bytes, with their large parts."""
+    """The first events up to this many bytes, including their large parts."""
     before = accumulate((event.payload.size for event in events), initial=0)
     return [event for event, size in zip(events, before, strict=False) if size < bytes_max]
 

@@ -94,7 +94,7 @@ IS_EFFECTIVE = """NOT EXISTS (
 
 @cache
 def advance(rows: int) -> str:
-    """Move the instances of so many transitions whose guards hold, each looked up by primary key.
+    """Move the instances of this many transitions whose guards hold, each by primary key.
 
     It begins with UPDATE, not WITH: only then does the driver count the rows.
     """
@@ -126,7 +126,7 @@ def guards_held(rows: int) -> str:
 
 @cache
 def create_run(rows: int) -> str:
-    """Insert so many creations that are known to be new."""
+    """Insert this many creations that are known to be new."""
     return f"""
         INSERT INTO workflow_instances ({", ".join(NEW_RUN_COLUMNS)})
         SELECT * FROM ({_values(len(NEW_RUN_COLUMNS), rows)}) WHERE column1 IS NOT NULL"""
@@ -134,7 +134,7 @@ def create_run(rows: int) -> str:
 
 @cache
 def append_events(rows: int) -> str:
-    """Append so many events of winners; a row that a unique index forbids undoes the transaction."""
+    """Append this many events of winners; a violated unique index undoes the transaction."""
     return f"""
         INSERT INTO workflow_instance_logs ({", ".join(EVENT_COLUMNS)})
         SELECT * FROM ({_values(len(EVENT_COLUMNS), rows)}) WHERE column1 IS NOT NULL"""

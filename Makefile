@@ -65,7 +65,7 @@ format: $(DEV_READY) ## let ruff put the files into shape
 	$(PYTHON) -m ruff format .
 	$(PYTHON) -m ruff check --fix .
 
-bench: $(DEV_READY) ## measure speed and growth on both databases, and write benchmarks/README.md; some ten minutes
+bench: tools pages ## measure speed and growth on both databases, and write benchmarks/README.md; some ten minutes
 	$(PYTHON) -m benchmarks
 
 bench-check: $(DEV_READY) ## has the hot path become dearer? counted, so that a slow machine cannot fail it

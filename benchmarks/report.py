@@ -145,6 +145,7 @@ def peers_section(measured: Measured) -> str:
 
 
 def _known(row: Mapping[str, float], key: str) -> str:
+    """A figure; nothing where it was not measured yet."""
     return _number(row[key]) if key in row else ""
 
 
@@ -170,7 +171,7 @@ def _by_database(measured: Measured, rows: Sequence[Sequence[str]]) -> str:
 
 def _row(measured: Measured, key: str, label: str, goal: str) -> list[str]:
     figures: Mapping[str, Mapping[str, float]] = measured.figures
-    return [label, *(_number(figures[backend][key]) for backend in BACKENDS), goal]
+    return [label, *(_known(figures[backend], key) for backend in BACKENDS), goal]
 
 
 def _number(value: float) -> str:

@@ -14,7 +14,7 @@ import pytest
 from anabranch.durable.definition import workflow
 from anabranch.durable.step_error import StepError
 from anabranch.engine.rules.coded.coded_state import CodedState
-from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.transitions import Outcome, Transition
 from anabranch.errors import NonRetryable
 from tests.durable.conftest import MakePlace
 
@@ -178,13 +178,6 @@ async def test_what_a_function_does_to_a_result_does_not_change_the_journal(make
     assert held.state.steps["get", ""].output.value == {"items": [1]}
 
 
-class Witness:
-    """Notes what is committed beside what the function does."""
-
-    def committed(self, instance_id: str, events: Sequence[Event], status: Status) -> None:
-        seen.extend(f"committed {event.node_id}" for event in events if event.type == "NODE_COMPLETED")
-
-
 @workflow(name="goes-on")
 async def goes_on(ctx: Any, input: Any) -> Any:
     for name in ("a", "b"):
@@ -192,9 +185,18 @@ async def goes_on(ctx: Any, input: Any) -> Any:
         seen.append(f"answered {name}")
 
 
-async def test_a_function_goes_on_only_after_the_commit(make_place: MakePlace) -> None:
+async def test_a_function_goes_on_only_after_the_commit(make_place: MakePlace, monkeypatch: pytest.MonkeyPatch) -> None:
     place = await make_place(goes_on)
-    place.services.engine.observers.add(Witness())
+    store = place.services.engine.store
+    commit = store.commit
+
+    async def noted(transitions: Sequence[Transition], *, may_wait: bool = False) -> Outcome:
+        outcome = await commit(transitions, may_wait=may_wait)
+        events = [event for transition in transitions for event in transition.events]
+        seen.extend(f"committed {event.node_id}" for event in events if event.type == "NODE_COMPLETED")
+        return outcome
+
+    monkeypatch.setattr(store, "commit", noted)
     await place.ended(await place.start("goes-on"))
 
     assert seen == ["committed a", "answered a", "committed b", "answered b"]

@@ -112,3 +112,24 @@ async def test_a_plan_says_what_has_changed_and_what_was_never_done(served: Serv
     effects = [(each["nodeID"], each["effect"]) for each in planned["undecided"]]
     assert effects == [("call", "again"), ("last", "first")]
     assert (planned["rows"] > 0, planned["bytes"] > 0) == (True, True)
+
+
+async def test_large_values_stay_with_the_fork_when_the_run_that_made_them_is_removed(served: Served):
+    large = "x" * 200_000
+    make = {"id": "make", "type": "workflow", "config": {"workflow": "echo", "input": "{{ctx.input}}"}}
+    wrong = {"id": "call", "type": "workflow", "config": {"workflow": "later", "input": 1}}
+    await served.save(echo())
+    await served.save(chain("large", {**make, "outputVariable": "made"}, wrong))
+    run = await served.ended(await served.start("large", input=large))
+    assert run["status"] == "FAILED"
+    await served.save(echo("later"))
+    started = await fork(served, run)
+    assert started.status == 201, started.text
+    after = await served.ended(started.json["instanceID"])
+    assert after["status"] == "COMPLETED"
+    for found in (await served.ask("GET", "/v1/workflows/echo/runs")).json["items"]:
+        assert (await served.ask("DELETE", f"/v1/runs/{found['instanceID']}?purge=true")).status == 204
+    assert (await served.ask("DELETE", f"/v1/runs/{run['instanceID']}?purge=true")).status == 204
+    shown = await served.ask("GET", f"/v1/runs/{after['instanceID']}/steps?inline=true")
+    made = next(each for each in shown.json["items"] if each["nodeID"] == "make")
+    assert made["output"]["said"] == large

@@ -73,6 +73,28 @@ def probe_case() -> SimulatedCase:
 
 
 @cache
+def looping_cases() -> tuple[SimulatedCase, ...]:
+    """Loops without a loop node: passes that wait, passes in iterations, and passes that fail."""
+    batch = {"type": "cursor", "config": {"source": "{{ctx.input.items}}"}}
+    wait = {"type": "waitForEvent", "config": {"event": "approved", "timeout": "900ms"}}
+    passes = ["start>list", "list:loop>work", "work>ask", "ask>list", "ask:timeout>list", "list:done>end"]
+    each = {"type": "loop", "config": {"source": "{{ctx.input.items}}", "concurrency": 2}}
+    inside = ["start>each", "each:loop>list", "list:loop>work", "work>list", "list:done>note", "each:done>end"]
+    broken = {"work": {"config": {"ms": 60, "fails": FATAL, "where": "#3"}}}
+    retried = {"work": {"config": {"ms": 60, "fails": 3}, "retry": {"maxAttempts": 2, "backoff": _SOON}}}
+    documents = {
+        "passes": changed(graph(passes, work=40), list=batch, ask=wait),
+        "passes-in-items": changed(graph(inside, work=30), each=each, list=batch),
+        "passes-that-fail": changed(graph(["start>beside", *passes], work=40), list=batch, ask=wait, **broken),
+        "passes-that-need-retries": changed(graph(inside, work=30), each=each, list=batch, **retried),
+    }
+    return tuple(case_of(name, document, {"items": [1, 2, 3, 4]}, None) for name, document in documents.items())
+
+
+_SOON = {"kind": "fixed", "base": "30ms", "max": "30ms"}
+
+
+@cache
 def random_case_of(number: int) -> SimulatedCase:
     """One of the random graphs."""
     case = random_case(number)

@@ -7,11 +7,18 @@ than a second) are as likely as big ones: most defects hide where something is f
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
-from tests.simulation.cases import RANDOM_CASES, SimulatedCase, drawn_cases, probe_case, random_case_of
+from tests.simulation.cases import (
+    RANDOM_CASES,
+    SimulatedCase,
+    drawn_cases,
+    looping_cases,
+    probe_case,
+    random_case_of,
+)
 from tests.simulation.coded_cases import (
     RANDOM_PROGRAMS,
     CodedCase,
@@ -84,6 +91,12 @@ class Character:
             log_limit=self.log_limit,
             watches_loop=False,
         )
+
+
+def repairing(character: Character) -> Character:
+    """The same for a world whose runs are retried and forked; drawn runs have loops without a loop node there, too."""
+    cases = character.cases
+    return character if character.coded_cases else replace(character, cases=(*cases, *looping_cases()))
 
 
 def draw_character(rng: random.Random, *, coded: bool) -> Character:

@@ -259,6 +259,25 @@ class Facts(RunFacts):
             self.last[place] = event
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
+class LoopingFacts(Facts):
+    """One drawn run with loops without a loop node: what follows from what there, `check_log` derives at its end."""
+
+    def absorb_activation(self, event: Event, place: Place) -> None:
+        """Take in a row about a node."""
+        if not event.node_id:
+            return
+        if event.type is EventType.NODE_DISPATCHED:
+            self.attempts[place] = event.attempt
+        elif event.type is EventType.NODE_WAITING:
+            self.absorb_wait(event, place)
+        elif event.type in ENDINGS:
+            self.endings[place] = event
+            self.waits.pop(place, None)
+        if event.type is not EventType.NODE_WAITING or "signalSeq" not in event.payload.value:
+            self.last[place] = event
+
+
 def prefixes(scope: str) -> Iterator[str]:
     """The scope and every iteration around it, outermost first; nothing for the root."""
     parts = scope.split("/") if scope else []

@@ -580,6 +580,28 @@ COMMIT_LAWS: tuple[Callable[[Facts, Commit], Iterator[str]], ...] = (
 )
 
 
+# Of runs with loops without a loop node: the laws that ask nothing of the graph.
+LOOPING_ROW_LAWS = tuple(
+    law
+    for law in ROW_LAWS
+    if law
+    not in (
+        a_pure_node_comes_to_what_its_context_says,
+        what_follows_from_an_end_comes_first,
+        a_join_runs_only_when_its_rule_holds,
+        a_skip_needs_a_reason,
+        a_failure_leaves_by_the_handle_it_must,
+        iterations_open_in_order,
+    )
+)
+
+LOOPING_COMMIT_LAWS = tuple(
+    law
+    for law in COMMIT_LAWS
+    if law not in (a_completed_run_has_walked_every_path, effects_are_stored_before_what_may_have_killed_a_worker)
+)
+
+
 def _due_time_used(run: Facts, row: Event, commit: Commit) -> int | None:
     """The due time that this row rests on; None if it rests on none."""
     place = (row.node_id, row.scope)

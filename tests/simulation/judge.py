@@ -30,14 +30,20 @@ from tests.simulation.coded_cases import CodedCase
 from tests.simulation.coded_facts import CodedFacts
 from tests.simulation.coded_invariants import CODED_COMMIT_LAWS, CODED_ROW_LAWS
 from tests.simulation.coded_judge import CodedJudge
-from tests.simulation.facts import Facts, RunFacts
+from tests.simulation.facts import Facts, LoopingFacts, RunFacts
 from tests.simulation.families import Families
-from tests.simulation.invariants import COMMIT_LAWS, ROW_LAWS, Commit
+from tests.simulation.invariants import (
+    COMMIT_LAWS,
+    LOOPING_COMMIT_LAWS,
+    LOOPING_ROW_LAWS,
+    ROW_LAWS,
+    Commit,
+)
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.network import SENDER, THIEF
 from tests.simulation.nodes import WORK, Ledger, Place, seen
 from tests.simulation.processes import SimulatedProcess
-from tests.simulation.rarities import count_coded_row, count_commit, count_row
+from tests.simulation.rarities import count_coded_row, count_commit, count_looping_row, count_row
 from tests.spec import coded
 from tests.spec.laws import differences
 
@@ -277,7 +283,7 @@ class Judge:
         watched = self._runs.get(instance_id)
         if watched is None:
             case = self._cases[after.head.workflow_name, after.head.workflow_version]
-            facts = CodedFacts(case=case) if isinstance(case, CodedCase) else Facts(case=case)
+            facts = _facts_of(case)
             watched = self._runs[instance_id] = _Watched(
                 facts, new_state(case.plan, after.head, log_limit=self._log_limit)
             )
@@ -379,9 +385,16 @@ class Judge:
 
 _LAWS: dict[type[RunFacts], tuple[Any, Any, Any]] = {
     Facts: (ROW_LAWS, COMMIT_LAWS, count_row),
+    LoopingFacts: (LOOPING_ROW_LAWS, LOOPING_COMMIT_LAWS, count_looping_row),
     CodedFacts: (CODED_ROW_LAWS, CODED_COMMIT_LAWS, count_coded_row),
 }
 """By the kind of run: the laws of rows and of commits, and who counts what is rare."""
+
+
+def _facts_of(case: SimulatedCase | CodedCase) -> RunFacts:
+    if isinstance(case, CodedCase):
+        return CodedFacts(case=case)
+    return LoopingFacts(case=case) if case.shape.regions else Facts(case=case)
 
 
 def _differences(state: AnyState, anew: AnyState) -> list[str]:

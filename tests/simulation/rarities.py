@@ -11,7 +11,7 @@ from collections import Counter
 from anabranch.engine.rules.events import Event, EventType, Status, SuspendReason
 from tests.simulation.coded_facts import FUNCTION, CodedFacts
 from tests.simulation.facts import Facts, RunFacts
-from tests.simulation.invariants import Commit
+from tests.simulation.invariants import Commit, is_copied
 
 # A dead path of ten or more nodes skipped in one transaction.
 DEAD_PATH = 10
@@ -77,7 +77,11 @@ EXPECTED = (
     "result lost with its process",
     "retry after restart",
     "run ended by a full log",
+    "outcome reused by a fork",
+    "pass of a loop without a loop node",
     "run created pending",
+    "run forked",
+    "run retried",
     "run matched the oracle",
     "signal against timeout",
     "signal in a commit of unknown fate",
@@ -147,6 +151,13 @@ def count_row(rarities: Counter[str], run: Facts, row: Event, commit: Commit) ->
             rarities["deadline exceeded"] += row.payload.value["code"] == "DEADLINE_EXCEEDED"
         case EventType.INSTANCE_COMPLETED:
             rarities["terminated by an end"] += run.terminated
+
+
+def count_looping_row(rarities: Counter[str], run: Facts, row: Event, commit: Commit) -> None:
+    """The same for a run with loops without a loop node."""
+    rarities["pass of a loop without a loop node"] += row.scope.partition("#")[2] == "2"
+    rarities["pass copied by a fork"] += "#" in row.scope and is_copied(commit)
+    rarities["run with passes retried"] += row.type is EventType.INSTANCE_REOPENED
 
 
 def count_coded_row(rarities: Counter[str], run: CodedFacts, row: Event, commit: Commit) -> None:

@@ -20,7 +20,7 @@ from anabranch.engine.rules.shared.blame import CRASH_DELAYS_MS
 from anabranch.handlers import Services, builtin_types
 from anabranch.testing.memory_store.database import MemoryDatabase
 from tests.simulation.aftermath import last_look, look_how_soon, replay_completed, written_log
-from tests.simulation.character import draw_character
+from tests.simulation.character import draw_character, repairing
 from tests.simulation.clients import Client, Known
 from tests.simulation.control import under_control
 from tests.simulation.faults import Fault, draw_plan
@@ -109,7 +109,10 @@ class _World:
 
     def __init__(self, seed: int, choose: Choice | None) -> None:
         self._seed = seed
-        self._character = character = draw_character(random.Random(f"character {seed}"), coded=is_coded(seed))
+        character = draw_character(random.Random(f"character {seed}"), coded=is_coded(seed))
+        if seed % WORLDS_PER_PAUSING == 1:
+            character = repairing(character)
+        self._character = character
         self._rarities: Counter[str] = Counter()
         self._loop = SimulatedLoop(seed=seed, in_order=is_coded(seed))
         self._clock = DatabaseClock(self._loop)

@@ -21,7 +21,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 
-from tests.simulation.cases import RANDOM_CASES, drawn_cases, looping_cases, probe_case, random_case_of
+from tests.simulation.cases import RANDOM_CASES, drawn_cases, probe_case, random_case_of, repaired_cases
 from tests.simulation.coded_cases import RANDOM_PROGRAMS, coded_cases, random_coded_case
 from tests.simulation.coded_mutants import CODED_MUTANTS
 from tests.simulation.hunting import (
@@ -118,7 +118,7 @@ def _one_mutant(name: str) -> int:
 
 def _prepare() -> None:
     drawn_cases()
-    looping_cases()
+    repaired_cases()
     probe_case()
     coded_cases()
     for number in range(RANDOM_PROGRAMS):

@@ -73,8 +73,8 @@ def probe_case() -> SimulatedCase:
 
 
 @cache
-def looping_cases() -> tuple[SimulatedCase, ...]:
-    """Loops without a loop node: passes that wait, passes in iterations, and passes that fail."""
+def repaired_cases() -> tuple[SimulatedCase, ...]:
+    """Loops without a loop node, whose passes wait, are in iterations and fail; and what kills its process."""
     batch = {"type": "cursor", "config": {"source": "{{ctx.input.items}}"}}
     wait = {"type": "waitForEvent", "config": {"event": "approved", "timeout": "900ms"}}
     passes = ["start>list", "list:loop>work", "work>ask", "ask>list", "ask:timeout>list", "list:done>end"]
@@ -85,6 +85,7 @@ def looping_cases() -> tuple[SimulatedCase, ...]:
     documents = {
         "passes": changed(graph(passes, work=40), list=batch, ask=wait),
         "passes-in-items": changed(graph(inside, work=30), each=each, list=batch),
+        "poison": changed(graph(["start>work", "work>kill", "kill>end"], work=40), kill={"config": {"poison": True}}),
         "passes-that-fail": changed(graph(["start>beside", *passes], work=40), list=batch, ask=wait, **broken),
         "passes-that-need-retries": changed(graph(inside, work=30), each=each, list=batch, **retried),
     }

@@ -7,7 +7,7 @@ than a second) are as likely as big ones: most defects hide where something is f
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
@@ -15,9 +15,9 @@ from tests.simulation.cases import (
     RANDOM_CASES,
     SimulatedCase,
     drawn_cases,
-    looping_cases,
     probe_case,
     random_case_of,
+    repaired_cases,
 )
 from tests.simulation.coded_cases import (
     RANDOM_PROGRAMS,
@@ -60,6 +60,8 @@ class Character:
     """A slot that takes requests and runs nothing."""
     cases: tuple[SimulatedCase | CodedCase, ...]
     """What the clients start."""
+    codeless_slot: int | None = field(default=None, kw_only=True)
+    """A slot whose processes know no coded workflow."""
     log_limit: LogLimit
     """How large a log may become: in most worlds larger than any does."""
     evaluations_max: int
@@ -94,9 +96,15 @@ class Character:
 
 
 def repairing(character: Character) -> Character:
-    """The same for a world whose runs are retried and forked; drawn runs have loops without a loop node there, too."""
-    cases = character.cases
-    return character if character.coded_cases else replace(character, cases=(*cases, *looping_cases()))
+    """The same for a world whose runs are retried and forked.
+
+    Drawn runs have loops without a loop node there, and some kill their process; of the workers for coded runs, one may
+    lack their code.
+    """
+    workers = character.slots - (character.idle_slot is not None)
+    if character.coded_cases:
+        return replace(character, codeless_slot=0 if workers > 1 else None)
+    return replace(character, cases=(*character.cases, *repaired_cases()))
 
 
 def draw_character(rng: random.Random, *, coded: bool) -> Character:

@@ -110,6 +110,16 @@ class Machines:
         for process in self.living():
             self._thaw(process)
 
+    def poison(self, worker_id: str) -> bool:
+        """What this process executes kills it, as long as things go wrong at all; did it?"""
+        found = [(slot, each) for slot, each in enumerate(self._slots) if each is not None]
+        for slot, process in found:
+            if process.worker_id == worker_id and not self._calm and not process.dead:
+                self._rarities["process killed by what it executed"] += 1
+                self._from_outside(0.0, self._crash, slot, process, RESTART_S)
+                return True
+        return False
+
     def clear(self) -> None:
         """From now on nothing goes wrong at all."""
         for weather in self._weather:
@@ -198,7 +208,7 @@ class Machines:
             database=self._database,
             weather=self._weather[slot],
             types=self._types,
-            code=self._code,
+            code=() if slot == character.codeless_slot else self._code,
             options=character.options(slot),
             clock=clock,
             worker_id=worker_id,

@@ -28,7 +28,7 @@ WORK = NodeType(
     check=lambda config: (),
 )
 """Takes up to `config.ms`, or `config.exactlyMs`; fails as `config.fails` says (so many first tries, or FATAL) in
-scopes that end with `config.where`."""
+scopes that end with `config.where`. With `config.poison` it kills the process that executes it."""
 
 Place = tuple[str, str, str]
 """(instance id, node id, scope): one activation."""
@@ -93,6 +93,10 @@ class SimulatedTypes:
         self._work = _Work(random.Random(seed))
         self._handlers: dict[str, Handler] = {}
 
+    def let_poison_kill(self, kill: Callable[[str], bool]) -> None:
+        """`kill` ends the process with this worker id, unless nothing goes wrong any more."""
+        self._work.kill = kill
+
     def get(self, type_name: str) -> NodeType | None:
         """The type, or None if nobody registered it."""
         return WORK if type_name == WORK.type else self._builtin.get(type_name)
@@ -129,8 +133,11 @@ class _Recorded:
 class _Work:
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
+        self.kill: Callable[[str], bool] = lambda worker_id: False
 
     async def execute(self, config: Any, context: Mapping[str, Any], helpers: Helpers) -> HandlerResult:
+        if config.get("poison") and self.kill(SENDER.get().worker_id):
+            await asyncio.get_running_loop().create_future()
         takes_ms = config.get("exactlyMs") or self._rng.random() * config.get("ms", 0)
         if takes_ms >= 1:
             await asyncio.sleep(takes_ms / 1000)

@@ -126,19 +126,21 @@ class _World:
             seed=seed,
         )
         self._database = MemoryDatabase(now=self._clock.now, on_commit=self._judge.transaction)
+        types = SimulatedTypes(
+            builtin_types(Services(children=ChildrenHere(self._judge.processes))), self._judge.ledger, seed=seed
+        )
         self._machines = Machines(
             loop=self._loop,
             database=self._database,
             database_clock=self._clock,
             judge=self._judge,
-            types=SimulatedTypes(
-                builtin_types(Services(children=ChildrenHere(self._judge.processes))), self._judge.ledger, seed=seed
-            ),
+            types=types,
             code=[case.workflow(self._judge.steps) for case in character.coded_cases],
             character=character,
             rarities=self._rarities,
             seed=seed,
         )
+        types.let_poison_kill(self._machines.poison)
         plan = draw_plan(
             random.Random(f"faults {seed}"),
             steps=character.chaos_steps,

@@ -100,6 +100,11 @@ def what_is_left_out_is_the_tail(run: RunFacts, row: Event, commit: Commit) -> I
     others = {run.log[seq - 1].type for seq in left_out} - _OF_AN_END
     if not left_out or left_out[-1] != row.seq - 1 or others:
         yield f"row {row.seq} leaves out {left_out}, with rows of {sorted(others)}"
+    error = run.ended.payload.value if run.ended is not None and run.ended.type is EventType.INSTANCE_FAILED else {}
+    if not isinstance(run.case, CodedCase) and left_out and error.get("nodeID"):
+        cause = run.log[left_out[0] - 1]
+        if (cause.type, cause.node_id, cause.scope) != (EventType.NODE_FAILED, error["nodeID"], error["scope"]):
+            yield f"row {row.seq} does not leave out the failure of {error['nodeID']} in {error['scope']!r}"
     if not isinstance(run.case, CodedCase) and left_out != list(range(left_out[0], row.seq)):
         yield f"row {row.seq} leaves out {left_out}, which is no tail"
 

@@ -394,4 +394,15 @@ MUTANTS = (
             "pass",
         ),
     ),
+    mutant(
+        "attempts-restarted",
+        "a retried node begins with its first attempt again",
+        ("rules.shared.shared_events:_redo", "activation.attempt = redo.attempt", "activation.attempt = 0"),
+    ),
+    mutant(
+        "cleanup-step-demanded",
+        "after a retry a function must ask again for what only its failed attempt had asked for",
+        ("durable.calls:Replay.__init__", "if step.created_in == attempt", "if step.created_in"),
+        coded=True,
+    ),
 )

@@ -66,7 +66,8 @@ class CodedCheck(RunCheck):
         if isinstance(said, FunctionPostponed):
             self._is_running = False
         elif said == LeftBehind(EventType.INSTANCE_REOPENED) and function is not None:
-            function.is_retrying = True  # the run that this one was forked from had been retried
+            # The run that this one was forked from had been retried.
+            function.is_retrying, function.redone_after = True, self._attempt
 
     # -- the function ---------------------------------------------------------------------
     def _function(self, event: Event) -> None:

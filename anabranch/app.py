@@ -60,6 +60,7 @@ from anabranch.service import (
 )
 from anabranch.settings import EMBEDDED_DATABASE_URL, Settings
 from anabranch.telemetry import CurrentAttempts, Feed, Meters, Names, SpanSink, TracedHandlers
+from anabranch.version import __version__
 
 # Only the APIs need these; `anabranch run` does not import them.
 if TYPE_CHECKING:
@@ -354,6 +355,7 @@ class App:
     ) -> Engine:
         settings = self.settings
         options = EngineOptions(
+            release=__version__,
             lease_ms=settings.lease_ms,
             blocked_max_ms=settings.blocked_max_ms,
             concurrency=settings.concurrency,
@@ -375,6 +377,7 @@ class App:
             watch=open_version_watch(store),
             place=store.dialect.place,
             known_code=runner.known,
+            digests=runner.digests,
             telemetry=telemetry,
             gates={language: sandbox.gate(language) for language in LANGUAGES},
             console=Console(rows=ConsoleTable(store), options=self._console_options(role.console_stream)),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from anabranch.engine.ports import Store
@@ -49,6 +52,15 @@ class Workflow:
         return self.function(ctx, input)
 
     @property
+    def digest(self) -> str:
+        """Differs between deployments whose function, or whose file of it, differs. Other modules do not count."""
+        code = getattr(self.function, "__code__", None)
+        parts = [self.origin.encode(), b"" if code is None else code.co_code, repr(code and code.co_names).encode()]
+        with suppress(OSError, TypeError):
+            parts.append(Path(inspect.getsourcefile(self.function) or "").read_bytes())
+        return hashlib.blake2b(b"\0".join(parts), digest_size=8).hexdigest()
+
+    @property
     def origin(self) -> str:
         """Where the function is, to tell two declarations apart."""
         return f"{self.function.__module__}.{self.function.__qualname__}"
@@ -87,6 +99,10 @@ class WorkflowRegistry:
     def known(self) -> Sequence[tuple[str, int]]:
         """Name and version of each, in no order."""
         return list(self._workflows)
+
+    def digests(self) -> Mapping[tuple[str, int], str]:
+        """The digest of each, by name and version."""
+        return {key: each.digest for key, each in self._workflows.items()}
 
     def clear(self) -> None:
         """Remove all workflows. Running functions continue."""

@@ -47,6 +47,7 @@ from anabranch.engine.rules.coded.names import (
     scope_of_timer,
 )
 from anabranch.engine.rules.coded.replaying import seed_of
+from anabranch.engine.rules.events import SuspendReason
 from anabranch.engine.rules.shared.failures import failed_by
 from anabranch.engine.rules.shared.retry import DEFAULT_STEP_RETRY, RetryPolicy
 from anabranch.engine.rules.shared.run_state import Phase, Redone
@@ -57,6 +58,7 @@ from anabranch.engine.rules.stimuli import (
     FunctionBlocked,
     FunctionSuspended,
     LegacyReplayed,
+    LogMatched,
     StepCancelled,
     StepOutcome,
     StepReport,
@@ -112,6 +114,8 @@ class FunctionRun:
         """The step where it does not fit its log."""
         self.has_swallowed = False
         """It caught the exception that unwinds it, and continued."""
+        self._has_matched = False
+        """It was reported that the code matches the log of a suspended run."""
         self._calls = Calls()
         self._numbers: dict[str, int] = {}
         settled = [step for step in journal.steps.values() if step.seq <= run_access.settled_seq]
@@ -256,7 +260,7 @@ class FunctionRun:
         if self._new_rules_since is None:
             self._note_new_rules()
         if journal.stands_still:
-            return self._stand_still()
+            return self._report_match() if journal.may_perform else self._stand_still()
         self._begin_new(journal)
         if self._calls.has(Stage.TRYING) or self._calls.has(Stage.REPORTED):
             return self._wait_for_others()
@@ -497,6 +501,15 @@ class FunctionRun:
                 self._hand_in(call, self._report_of(call, 1, call.wait))
         self._set_alarm()
 
+    def _report_match(self) -> bool:
+        """Report that the code matches the log, so that the run is resumed; continue once that is committed."""
+        if not self._has_matched:
+            self._has_matched = True
+            known = Mark.of(StepKind.RUN, frozenset((self._began_seq,)))
+            self._run_access.report(StepReport("", "", 0, known, self.attempt, LogMatched()))
+        self._slot.lend()
+        return False
+
     def _stand_still(self) -> bool:
         """The run is suspended or paused: let steps end, start nothing, then unwind the function.
 
@@ -563,7 +576,7 @@ class FunctionRun:
         began = "" if activation is None else activation.python
         if began and began != PYTHON:
             why = f"{why} (it was recorded with Python {began}, and this is {PYTHON})"
-        return self._end(FunctionBlocked("NONDETERMINISM", why, self._called_by))
+        return self._end(FunctionBlocked(SuspendReason.NONDETERMINISM, why, self._called_by))
 
     def _changed(self, *, before: int | None = None) -> bool:
         missing = self._replay.missing(before=before)

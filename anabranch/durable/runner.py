@@ -26,11 +26,12 @@ from anabranch.engine.lifecycle import Engine
 from anabranch.engine.ownership.owned import RunAccess
 from anabranch.engine.queues import present_slot
 from anabranch.engine.rules.coded.coded_state import CodedState
+from anabranch.engine.rules.events import SuspendReason
 from anabranch.engine.rules.shared.failures import failed_by, kept_error, who_is
 from anabranch.engine.rules.stimuli import Failed, FunctionBlocked, FunctionSuspended
 from anabranch.engine.telemetry import AroundAttempt
 from anabranch.engine.tracebacks import lines_of_the_author
-from anabranch.errors import AnabranchError, NonRetryable, RunError
+from anabranch.errors import AnabranchError, InvalidDefinition, NonRetryable, RunError
 
 logger = logging.getLogger("anabranch.durable")
 
@@ -76,6 +77,10 @@ class Runner:
         """Name and version of each workflow that can be called here."""
         return [*self.registry.known(), *self._system.known()]
 
+    def digests(self) -> Mapping[tuple[str, int], str]:
+        """The digests of these, by name and version; without those of the system's own."""
+        return self.registry.digests()
+
     def stop(self) -> None:
         """Start no more threads; running ones are abandoned."""
         self._threads.stop()
@@ -86,7 +91,7 @@ class Runner:
         found = self.registry.find(name, version) or self._system.find(name, version)
         if found is None:
             message = f"no worker that has looked at this run knows workflow {name!r} in version {version}"
-            return FunctionBlocked("UNKNOWN_WORKFLOW", message)
+            return FunctionBlocked(SuspendReason.UNKNOWN_WORKFLOW, message)
         assert self._engine is not None, "connect comes before any run"
         run_access = self._engine.orchestrator.held.run_access_of(helpers.instance_id)
         journal = None if run_access is None else run_access.journal
@@ -117,6 +122,7 @@ class Runner:
             cancelled=helpers.cancelled,
             log=helpers.log,
         )
+        called_by = None if journal.function is None else journal.function.called_by
         helpers.is_first_call = not journal.steps and helpers.attempt == 1
         input_ = orjson.loads(journal.input.raw)["input"]
         task = asyncio.current_task()
@@ -128,6 +134,8 @@ class Runner:
         except BaseException as failure:  # any exception of the function is its outcome
             if ends_us(failure, task):
                 raise
+            if isinstance(failure, InvalidDefinition):
+                return FunctionBlocked(SuspendReason.DEFINITION_ERROR, failure.message, called_by, found.digest)
             failed = function_failure(failure, helpers)
             return replace(failed, suspends=(found.on_error or self._on_error) == "suspend")
         finally:
@@ -135,7 +143,9 @@ class Runner:
                 self._warn_of_swallowing(found)
             run_access.stop_listening(run.settled)
             steps.close()
-        if isinstance(returned, FunctionSuspended | FunctionBlocked):
+        if isinstance(returned, FunctionBlocked):
+            return replace(returned, refused_by=found.digest)
+        if isinstance(returned, FunctionSuspended):
             return returned
         return HandlerResult(returned)
 

@@ -18,6 +18,8 @@ POLL_MS = 500
 class EngineOptions:
     """How one engine behaves. Times in milliseconds."""
 
+    release: str = ""
+    """The version of this program: runs that another one could not decide are offered to it."""
     lease_ms: int = 30_000
     """30 s: short enough to notice a crash soon, long enough to survive a pause of a few seconds."""
     concurrency: int = 64

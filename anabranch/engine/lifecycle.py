@@ -62,6 +62,7 @@ class Engine:
         watch: VersionWatch | None = None,
         place: str | None = None,
         known_code: Callable[[], Sequence[tuple[str, int]]] = tuple,
+        digests: Callable[[], Mapping[tuple[str, int], str]] = dict,
         telemetry: Telemetry | None = None,
         gates: Mapping[str, Gate] | None = None,
         console: Console | None = None,
@@ -118,6 +119,8 @@ class Engine:
             lease_ms=options.lease_ms,
             executing=self._tasks.take_busy_max,
             plans=self.plans,
+            digests=digests,
+            release=options.release,
             unavailable=self.orchestrator.note_failure,
         )
         self.gates = Gates(store=store, orchestrator=self.orchestrator)

@@ -146,6 +146,7 @@ class Orchestrator:
             observers=observers,
             worker_id=worker_id,
             lease_ms=options.lease_ms,
+            release=options.release,
         )
         self._children = AwaitedChildren(store=store, held=self._owned, clock=clock)
         self._cancelled: set[str] = set()
@@ -309,6 +310,10 @@ class Orchestrator:
             message = f"run {instance_id}: {what} could not be stored within {REQUEST_PATIENCE_S:.0f} s"
             raise StoreUnavailable(message, hint="Send it again; a signal with the same key.") from None
 
+    async def after_defect(self, head: InstanceHead, defect: Exception) -> None:
+        """A claimed run could not be adopted: hand it over, or suspend it. Raises nothing."""
+        await self._reconciler.after_defect(head, defect)
+
     def gate(self, gated: Callable[[InstanceHead], bool]) -> None:
         """Let what is paused with its workflow or tenant end what it has begun, and no more; let the rest go on.
 
@@ -421,6 +426,7 @@ class Orchestrator:
                 self._put_back_around(batch, locked, pause_ms=pause_ms)
             else:
                 self._owned.put_back(batch.owned)
+        await self._reconciler.settle_defective()
         if self._cancelled:
             await self._refresh_cancelled()
 
@@ -510,6 +516,7 @@ class Orchestrator:
             return
         if transition.available_at is not None:
             owned.extended_at = asked_at
+        self._reconciler.decided(transition.instance_id)
         if transition.clears:
             self._owned.suspects.note(owned.instance_id, None)
         for stop in won.stops:
@@ -555,7 +562,7 @@ class Orchestrator:
 
     def _dispatch(self, owned: OwnedInstance, dispatches: Sequence[Dispatch]) -> None:
         state = owned.state
-        if state.stands_still:
+        if not state.may_perform:
             self._begin_nothing(owned)
             return
         if owned.owes_all:

@@ -222,6 +222,16 @@ class WorkerReport:
     """The node types that it has beyond the built-in ones."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerCode:
+    """What a worker would continue runs with."""
+
+    digests: Mapping[tuple[str, int], str]
+    """Of its coded workflows, by name and version."""
+    release: str
+    """Of the engine."""
+
+
 @dataclass(frozen=True, slots=True)
 class TenantRooms:
     """How many more runs of each tenant a worker takes."""
@@ -355,6 +365,13 @@ class Store(Protocol):
         many.
 
         Those whose deadline has passed fail instead.
+        """
+
+    async def offer_refused(self, mine: WorkerCode, *, since: int, limit: int) -> int:
+        """Make runs due that are suspended because of their code (NONDETERMINISM, DEFINITION_ERROR), where that was
+        another one than the worker's; the number of runs. Only those suspended after `since` (ms).
+
+        Also resumes runs suspended for a defect of another release (ENGINE_DEFECT).
         """
 
     async def forget_worker(self, worker_id: str) -> None:

@@ -22,6 +22,7 @@ from anabranch.engine.queues import TaskQueue
 from anabranch.engine.rules.coded.coded_plan import FUNCTION_TYPE
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.duration import DURATION_MS_MAX
+from anabranch.engine.rules.events import SuspendReason
 from anabranch.engine.rules.graph.plan import PlanNode
 from anabranch.engine.rules.shared.failures import failed_by, silence, who_is
 from anabranch.engine.rules.shared.run_state import InstanceHead, Redone
@@ -366,7 +367,7 @@ async def outcome_of(
     try:
         handler = functions if node.type == FUNCTION_TYPE else handlers.handler(node.type)
         if handler is None and node.type == FUNCTION_TYPE:
-            return FunctionBlocked("UNKNOWN_WORKFLOW", "this worker runs no coded workflows")
+            return FunctionBlocked(SuspendReason.UNKNOWN_WORKFLOW, "this worker runs no coded workflows")
         if handler is None:
             raise NonRetryable(f"no handler for node type {node.type!r} is installed here", code="UNKNOWN_NODE_TYPE")
         return _checked(await handler.execute(node.config, helpers.context, helpers), node.output_bytes_max)

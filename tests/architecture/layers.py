@@ -117,6 +117,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "telemetry",
         "triggers",
         "engine.console",
+        "version",
     ),
     "rest": (
         "bulk",

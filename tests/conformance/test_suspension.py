@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from anabranch.engine.ports import ClaimRequest, ExternalResult, InstanceRow, Store
+import pytest
+
+from anabranch.engine.ports import ClaimRequest, ExternalResult, InstanceRow, Store, WorkerCode
 from anabranch.engine.rules.events import EventType, Status, SuspendReason
 from anabranch.engine.rules.payloads import RunResumed, RunSuspended
 from anabranch.engine.rules.run_filter import RunFilter
@@ -120,3 +122,41 @@ async def test_the_open_children_that_a_run_awaits_are_found(store: Store) -> No
     ]
     assert await store.awaited_children(child.head.instance_id) == []
     assert await store.awaited_children("no id") == []
+
+
+@pytest.mark.only_on("memory", "sqlite", "postgresql", because="a pooler changes no statement")
+async def test_other_code_is_offered_what_some_code_has_refused_and_another_release_what_it_could_not_decide(
+    store: Store,
+) -> None:
+    async def refused(reason: SuspendReason, by: str, version: int = 1) -> str:
+        row = await parked(store, available_at=None, workflow_name="greets", workflow_version=version, kind="coded")
+        said = RunSuspended(reason, "no", "Mend it.", by)
+        await store.append_suspension(row.head.instance_id, said, tenant_id=TENANT)
+        return row.head.instance_id
+
+    nondeterministic = await refused(SuspendReason.NONDETERMINISM, "old")
+    undefined = await refused(SuspendReason.DEFINITION_ERROR, "old")
+    await refused(SuspendReason.NONDETERMINISM, "new")
+    await refused(SuspendReason.NONDETERMINISM, "old", version=2)
+    defective = await refused(SuspendReason.ENGINE_DEFECT, "1.0")
+    await suspend(store, await parked(store, available_at=None))
+    mine = WorkerCode(digests={("greets", 1): "new"}, release="1.0")
+    assert await store.offer_refused(mine, since=await store.now(), limit=9) == 0, "all were suspended before"
+    assert await store.offer_refused(mine, since=0, limit=9) == 2
+    assert sorted(await claimed(store)) == sorted([nondeterministic, undefined])
+    row = await row_of(store, undefined)
+    assert (row.status, row.suspended_for) == (Status.SUSPENDED, SuspendReason.DEFINITION_ERROR)
+    assert await store.offer_refused(WorkerCode(digests={}, release="1.1"), since=0, limit=9) == 1
+    assert await claimed(store) == [defective]
+    assert (await log_of(store, defective))[-1][1] is EventType.INSTANCE_RESUMED
+
+
+@pytest.mark.only_on("memory", "sqlite", "postgresql", because="a pooler changes no statement")
+async def test_a_run_that_nobody_can_decide_is_nobodys_and_fails_at_its_deadline(store: Store) -> None:
+    row = await created(store, deadline_at=await store.now() + 1)
+    said = RunSuspended(SuspendReason.ENGINE_DEFECT, "no", "Update.", "1.0")
+    after = (await store.append_suspension(row.head.instance_id, said, tenant_id=TENANT)).row
+    assert after is not None and (after.worker_id, after.available_at) == (None, None)
+    while not await store.suspend_unfit(overdue_ms=3_600_000, seen_ms=90_000, limit=9):
+        assert await claimed(store) == []
+    assert (await row_of(store, row.head.instance_id)).status is Status.FAILED

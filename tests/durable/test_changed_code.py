@@ -69,14 +69,14 @@ async def swaps_in_a_gather(ctx: Any, input: Any) -> Any:
 
 
 def is_blocked(code: str) -> Callable[[dict[str, Any]], bool]:
-    return lambda run: run["status"] == "WAITING" and (run["note"] or {}).get("code") == code
+    return lambda run: run["status"] == "SUSPENDED" and (run["note"] or {}).get("code") == code
 
 
 CHANGES = [renamed, other_kind, returns_early, fails_early, other_wait, swaps_in_a_gather]
 
 
 @pytest.mark.parametrize("changed", CHANGES, ids=lambda function: function.__name__)
-async def test_a_changed_function_does_nothing_and_the_run_waits_with_a_note(
+async def test_a_changed_function_does_nothing_and_its_run_is_suspended(
     make_place: MakePlace, changed: Function
 ) -> None:
     old = await make_place(version_of(before))
@@ -93,6 +93,8 @@ async def test_a_changed_function_does_nothing_and_the_run_waits_with_a_note(
     assert ("ValueError (too early)" in message) is (changed is fails_early), "what new code raised is told"
     assert calls == {"first": 1}, "nothing is executed first"
     assert run["error"] is None
+    assert (run["suspendedFor"], run["suspended"]["message"]) == ("NONDETERMINISM", message)
+    assert run["suspended"]["hint"].startswith("Deploy code that")
 
 
 async def test_the_run_goes_on_with_the_code_that_fits(make_place: MakePlace) -> None:
@@ -100,7 +102,13 @@ async def test_the_run_goes_on_with_the_code_that_fits(make_place: MakePlace) ->
     run_id = await started_elsewhere(make_place)
     await wrong.signal(run_id, "go")
     await wrong.until(run_id, is_blocked("NONDETERMINISM"))
+    refused = await wrong.rows(run_id)
     await wrong.services.engine.stop()
+
+    again = await make_place(version_of(renamed))
+    await again.services.engine.recovery.claim_once()
+    assert await again.rows(run_id) == refused, "the same code is not offered it before its time"
+    await again.services.engine.stop()
 
     right = await make_place(version_of(before))
     run = await right.ended(run_id)

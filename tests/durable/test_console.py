@@ -68,8 +68,9 @@ async def hangs_silently(ctx: Any, input: Any) -> Any:
 
 async def test_progress_outside_of_a_step_and_a_step_without_progress_fail(make_place: MakePlace) -> None:
     place = await make_place(progresses_outside, hangs_silently)
-    outside = await place.ended(await place.start("progresses-outside"))
+    run_id = await place.start("progresses-outside")
+    outside = await place.until(run_id, lambda run: run["status"] == "SUSPENDED")
     silent = await place.ended(await place.start("hangs-silently"))
 
-    assert outside["error"]["code"] == "INVALID_DEFINITION"
+    assert outside["suspended"]["reason"] == "DEFINITION_ERROR"
     assert (silent["error"]["code"], silent["error"]["nodeID"]) == ("HEARTBEAT_TIMEOUT", "hang")

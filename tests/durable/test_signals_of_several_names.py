@@ -109,5 +109,6 @@ async def test_what_names_no_signals_is_refused_before_anything_is_written(make_
     place = await make_place(asks_for_nothing)
     run_id = await place.start("asks-for-nothing", kind)
 
-    assert (await place.ended(run_id))["error"]["code"] == "INVALID_DEFINITION"
+    run = await place.until(run_id, lambda run: run["status"] == "SUSPENDED")
+    assert run["suspended"]["reason"] == "DEFINITION_ERROR"
     assert not [row for row in await place.rows(run_id) if row[1]]

@@ -225,7 +225,8 @@ async def test_a_name_that_cannot_be_is_refused_before_anything_is_written(make_
     place = await make_place(misnames)
     run_id = await place.start("misnames")
 
-    assert (await place.ended(run_id))["error"]["code"] == "INVALID_DEFINITION"
+    run = await place.until(run_id, lambda run: run["status"] == "SUSPENDED")
+    assert run["suspended"]["reason"] == "DEFINITION_ERROR"
     assert not [row for row in await place.rows(run_id) if row[1]]
     assert not calls
 
@@ -245,7 +246,8 @@ async def test_a_wait_for_what_no_signal_can_be_called_is_refused_before_anythin
     place = await make_place(waits_for_nothing)
     run_id = await place.start("waits-for-nothing", kind)
 
-    assert (await place.ended(run_id))["error"]["code"] == "INVALID_DEFINITION"
+    run = await place.until(run_id, lambda run: run["status"] == "SUSPENDED")
+    assert run["suspended"]["reason"] == "DEFINITION_ERROR"
     assert not [row for row in await place.rows(run_id) if row[1]]
 
 

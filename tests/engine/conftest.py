@@ -87,6 +87,13 @@ class Process:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self.log.saw("INSTANCE_COMPLETED", instance_id=instance_id), 0.05)
 
+    async def log_has(self, instance_id: str, event_type: str) -> None:
+        """Return when the run has such a row, whoever wrote it."""
+        async with asyncio.timeout(PATIENCE_S):
+            while event_type not in [each.type for each in await self.engine.store.read_log(instance_id)]:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(asyncio.Event().wait(), 0.01)
+
     def crash(self) -> None:
         """As kill -9 would: everything stops where it is, nothing is handed over, nothing written."""
         asked = (

@@ -7,10 +7,12 @@ from typing import Any, cast
 
 import pytest
 
+from anabranch.engine.ownership.reconcile import DEFECTS_MAX
+from anabranch.engine.ports import WorkerCode
 from anabranch.engine.rules.shared.failures import failed_by, who_did
 from anabranch.engine.rules.stimuli import Completed, NodeResult, StepReport
 from tests.engine import nodes
-from tests.engine.conftest import MakeProcess, until
+from tests.engine.conftest import TENANT, MakeProcess, until
 from tests.engine.drawing import drawn, node
 
 # An output that is no payload: the decision about it raises.
@@ -38,6 +40,32 @@ async def test_a_decision_that_cannot_be_made_names_node_and_run_and_the_run_is_
     nodes.open_gate("harmed")
     nodes.open_gate("well")
     assert [(await process.ended(run))["status"] for run in (harmed, neighbour)] == ["COMPLETED"] * 2
+
+
+async def test_a_run_that_cannot_be_decided_is_suspended_until_another_release_takes_it_up(
+    make_process: MakeProcess,
+) -> None:
+    process = await make_process(release="1.0")
+    run_id = await process.run(drawn("undecidable", node("gate", "testGate", config={"gate": "never-mind"})))
+    held, store = process.engine.orchestrator.held, process.engine.store
+
+    for tries in range(1, DEFECTS_MAX + 1):
+        await until(lambda tries=tries: nodes.calls.total() == tries and process.engine.orchestrator.holds(run_id))
+        held.receive(run_id, NodeResult("gate", "", 1, NONSENSE))
+        await until(lambda: not process.engine.orchestrator.holds(run_id))
+        process.engine.recovery.soon()
+    await process.log_has(run_id, "INSTANCE_SUSPENDED")
+
+    shown = await process.service.get_run(run_id, tenant_id=TENANT)
+    assert (shown["suspended"]["reason"], shown["worker"]) == ("ENGINE_DEFECT", None)
+    assert shown["suspended"]["message"].startswith("AttributeError: ")
+    await process.engine.recovery.claim_once()
+    assert not process.engine.orchestrator.holds(run_id), "nobody of this release takes it"
+    nodes.open_gate("never-mind")
+    same, another = (WorkerCode(digests={}, release=each) for each in ("1.0", "1.1"))
+    assert await store.offer_refused(same, since=0, limit=9) == 0
+    assert await store.offer_refused(another, since=0, limit=9) == 1
+    assert (await process.ended(run_id))["status"] == "COMPLETED"
 
 
 def test_a_step_is_named_with_its_run() -> None:

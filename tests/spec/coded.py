@@ -11,11 +11,11 @@ from typing import Any
 
 from anabranch.engine.rules.coded.coded_plan import coded_plan
 from anabranch.engine.rules.coded.coded_state import CodedState
-from anabranch.engine.rules.coded.names import FUNCTION_KEY, Mark, StepKind
+from anabranch.engine.rules.coded.names import FUNCTION_KEY, NO_MARK, Mark, StepKind
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.decide import decide
 from anabranch.engine.rules.drawn.drawn_state import InstanceHead
-from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.events import Event, Status, SuspendReason
 from anabranch.engine.rules.evolve import fold, new_state, outstanding
 from anabranch.engine.rules.shared.decisions import Decision
 from anabranch.engine.rules.stimuli import (
@@ -25,6 +25,7 @@ from anabranch.engine.rules.stimuli import (
     FunctionBlocked,
     FunctionSuspended,
     HandlerOutcome,
+    LogMatched,
     NodeResult,
     Started,
     StepOutcome,
@@ -152,7 +153,12 @@ def suspended(*asked: StepReport, awaited: list[str] | None = None) -> NodeResul
 
 def blocked() -> NodeResult:
     """The function cannot go on here."""
-    return function(FunctionBlocked("NONDETERMINISM", "changed"))
+    return function(FunctionBlocked(SuspendReason.NONDETERMINISM, "changed", refused_by="digest"))
+
+
+def matched() -> StepReport:
+    """A function has replayed the whole log of a suspended run."""
+    return StepReport("", "", 0, NO_MARK, 1, LogMatched())
 
 
 def picture(state: CodedState) -> dict[str, Any]:

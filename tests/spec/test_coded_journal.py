@@ -33,6 +33,7 @@ from anabranch.engine.rules.stimuli import (
     StepCancelled,
     StepReport,
 )
+from anabranch.engine.rules.transitions import LeasedState, owed_dispatches, plan_transitions
 from anabranch.engine.rules.values import Payload
 from tests.spec.coded import (
     FUNCTION,
@@ -41,6 +42,7 @@ from tests.spec.coded import (
     broken,
     done,
     function,
+    matched,
     raised,
     report,
     returned,
@@ -284,36 +286,54 @@ def test_what_failed_runs_in_a_scope_of_the_attempt_and_what_completed_stays():
 
 
 # -- blocked ------------------------------------------------------------------------------
-def test_a_blocked_function_is_offered_again_later_and_later():
-    run, waits = Coded(), []
-    for _ in range(8):
-        run.when(blocked())
-        assert run.status is Status.WAITING
-        due = run.state.next_due()
-        assert due is not None
-        waits.append((due - run.now) // 1000)
-        assert run.later(due - run.now).commands == [FUNCTION]
-    assert waits == [5, 10, 20, 40, 80, 160, 300, 300]
+def test_a_blocked_function_suspends_its_run_once_and_says_why():
+    run = Coded()
+    happened = run.when(blocked())
+    assert (types(happened), happened.commands) == (["INSTANCE_SUSPENDED"], [])
+    said = happened.events[0].payload.value
+    assert (said["reason"], said["message"], said["refusedBy"]) == ("NONDETERMINISM", "changed", "digest")
+    assert run.status is Status.SUSPENDED
 
 
-def test_a_run_that_goes_on_after_a_block_is_offered_soon_the_next_time():
+def test_it_is_tried_again_and_again_without_a_row():
     run = Coded().then(blocked())
-    run.later(5_000)
-    run.then(done("a"), blocked())
-    assert run.state.next_due() == run.now + 5_000
+    for _ in range(3):
+        assert types(run.when(LeaseAcquired())) == []
+        assert (run.state.on_trial, run.state.may_perform) == (True, True)
+        assert owed_dispatches(run.state) == [FUNCTION]
+        assert types(run.when(blocked())) == []
+        assert not run.state.may_perform
 
 
-def test_what_ends_while_a_function_is_blocked_does_not_call_it():
+def test_a_run_whose_code_matches_its_log_goes_on_with_what_has_come_meanwhile():
     run = Coded().then(waits_for("go"), blocked())
-    assert run.when(SignalSent("go", Payload.of(1))).commands == []
-    assert run.later(5_000).commands == [FUNCTION]
+    assert types(run.when(SignalSent("go", Payload.of(1)))) == ["SIGNAL_RECEIVED"]
+    run.then(LeaseAcquired())
+    assert types(run.later(600_000)) == [], "nothing fires on trial"
+    happened = run.when(matched())
+    assert types(happened) == ["INSTANCE_RESUMED", "NODE_WAITING go", "NODE_COMPLETED go"]
+    assert run.status is Status.RUNNING
 
 
-def test_a_failure_after_a_block_is_a_failure():
-    run = Coded(retry=QUICK).then(blocked())
-    run.later(5_000)
-    run.then(raised())
-    assert types(run.later(5_000)) == ["NODE_DISPATCHED"]
+def test_a_function_that_ends_on_trial_resumes_its_run_first():
+    run = Coded(retry=QUICK).then(blocked(), LeaseAcquired())
+    assert types(run.when(raised())) == ["INSTANCE_RESUMED", "NODE_ATTEMPT_FAILED"]
+    run = Coded().then(blocked(), LeaseAcquired())
+    assert types(run.when(returned(1))) == ["INSTANCE_RESUMED", "INSTANCE_COMPLETED"]
+
+
+def test_a_refused_run_is_offered_again_later_and_later():
+    run, waits = Coded().then(blocked()), []
+    for _ in range(8):
+        leased = LeasedState(run.state, 1, "me", run.now + 30_000)
+        planned = plan_transitions([(leased, [blocked()])], now=run.now, lease_ms=30_000)
+        transition = planned.transitions[0]
+        assert (transition.release, transition.events, transition.status) == (True, (), Status.SUSPENDED)
+        assert transition.available_at is not None
+        waits.append((transition.available_at - run.now) // 1000)
+        run.later(transition.available_at - run.now)
+        run.then(LeaseAcquired())
+    assert waits == [5, 5, 10, 20, 40, 80, 160, 300]
 
 
 # -- limits -------------------------------------------------------------------------------

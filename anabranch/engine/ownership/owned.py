@@ -87,7 +87,7 @@ class OwnedInstance(LeasedState):
 
     def replace_state(self, state: AnyState, *, version: int, worker_id: str | None, lease_until: int) -> None:
         """Continue from a newly folded state; decisions on the old one are void."""
-        state.gated = self.state.gated
+        state.gated, state.on_trial = self.state.gated, self.state.on_trial and state.suspension is not None
         self.state, self.version, self.worker_id, self.lease_until = state, version, worker_id, lease_until
         self.unchecked = set(state.children)
 

@@ -18,10 +18,11 @@ from anabranch.engine.observe import News, Observers
 from anabranch.engine.ownership.owned import NAMES_TOLD_MAX, OwnedInstance, OwnedInstances, owner_of
 from anabranch.engine.ownership.waiters import StartResult, why_rejected
 from anabranch.engine.ports import CLAIM_WEIGHT_MAX, Clock, InstanceRow, Loaded, Store
-from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.events import Event, Status, SuspendReason
 from anabranch.engine.rules.evolve import AnyState, evolve, new_state
+from anabranch.engine.rules.payloads import RunSuspended
 from anabranch.engine.rules.shared.failures import as_refused, who_did
-from anabranch.engine.rules.shared.log_limit import ROW_WEIGHT
+from anabranch.engine.rules.shared.log_limit import ROW_WEIGHT, UNLIMITED_LOG
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.stimuli import ChildEnded, Completed, LogReloaded, NodeResult, SignalSent, StepReport
 from anabranch.engine.rules.transitions import AppliedOutcome, LeasedState, PendingTransition, answered, was_written
@@ -32,6 +33,15 @@ from anabranch.errors import AnabranchError, StoreUnavailable, ValueNotStorable
 logger = logging.getLogger("anabranch.engine")
 
 # 250 ms between retries while the store is unavailable: soon enough to lose no lease over a short restart, rare enough
+# 3 times in a row: once may have been bad luck (memory, a signal), three times is a defect.
+DEFECTS_MAX = 3
+DEFECT_HINT = (
+    "Update anabranch: another release goes on with the run by itself. Please report what the worker's log says."
+)
+
+# 1,000 characters of what was raised: the worker's log has all of it.
+DEFECT_CHARACTERS_MAX = 1_000
+
 # not to disturb it.
 STORE_RETRY_MS = 250
 
@@ -63,14 +73,20 @@ class Reconciler:
         observers: Observers,
         worker_id: str,
         lease_ms: int,
+        release: str,
     ) -> None:
         self._store = store
+        self._release = release
         self._held = held
         self._task_worker = task_worker
         self._clock = clock
         self._observers = observers
         self._worker_id = worker_id
         self._lease_ms = lease_ms
+        self._defective: list[tuple[InstanceHead, BaseException | None]] = []
+        """Runs that were dropped for a defect, and are not handed over yet."""
+        self._defects: dict[str, int] = {}
+        """How often in a row the rules have raised over a run."""
         self.commits_failed = 0
         """Commits in a row that the store did not answer."""
         self.stopping = False
@@ -118,13 +134,41 @@ class Reconciler:
             self._held.evict(owned)
 
     def drop_defective(self, pending: PendingTransition, defect: Exception | None) -> None:
-        """Drop a run whose decision or action raised; it is adopted again when its lease expires."""
+        """Drop a run whose decision or action raised; `settle_defective` hands it over, or suspends it."""
         instance_id = pending.leased.instance_id
         results = [each for each in pending.stimuli if isinstance(each, NodeResult | StepReport)]
         about = ", ".join(who_did(each, run_id=instance_id) for each in results[:NAMES_TOLD_MAX])
         extra = {"instance_id": instance_id}
         logger.error("a decision about %s failed", about or f"run {instance_id}", exc_info=defect, extra=extra)
-        self._held.drop(instance_id, "its state cannot be decided; it is tried again when its lease expires")
+        self._held.drop(instance_id, "its state cannot be decided")
+        self._defective.append((pending.leased.state.head, defect))
+
+    async def settle_defective(self) -> None:
+        """Let the runs that were dropped be adopted again, or suspend them."""
+        defective, self._defective = self._defective, []
+        for head, defect in defective:
+            await self.after_defect(head, defect)
+
+    async def after_defect(self, head: InstanceHead, defect: BaseException | None) -> None:
+        """Hand over a run whose decision or fold raised; at the limit suspend it until another release tries it."""
+        raised = self._defects[head.instance_id] = self._defects.get(head.instance_id, 0) + 1
+        try:
+            if raised < DEFECTS_MAX:
+                await self._store.release(worker_id=self._worker_id, instance_ids=[head.instance_id])
+                return
+            del self._defects[head.instance_id]
+            what = "nothing was raised" if defect is None else f"{type(defect).__name__}: {defect}"
+            said = RunSuspended(SuspendReason.ENGINE_DEFECT, what[:DEFECT_CHARACTERS_MAX], DEFECT_HINT, self._release)
+            await self._store.append_suspension(
+                head.instance_id, said, tenant_id=head.tenant_id, log_limit=UNLIMITED_LOG
+            )
+        except StoreUnavailable as failure:
+            self.note_failure(failure)  # its lease expires, and it is tried again
+
+    def decided(self, instance_id: str) -> None:
+        """A transition of this run was written: its decisions can be made after all."""
+        if self._defects:
+            self._defects.pop(instance_id, None)
 
     def _replace_refused(self, pending: PendingTransition, reason: str) -> bool:
         """Replace the stimuli of a transition whose data the database refused. Evaluated pure nodes are left out, and

@@ -187,12 +187,10 @@ class Recovery(Poller):
         except StoreUnavailable as failure:
             self._orchestrator.note_failure(failure)
             self._postponed.append((claimed, asked_at))
-        except Exception:
-            # It stays claimed until the lease expires, so that the next attempt is not at once.
-            logger.exception(
-                "a run could not be adopted; it is tried again later", extra={"instance_id": head.instance_id}
-            )
+        except Exception as defect:
+            logger.exception("a run could not be adopted", extra={"instance_id": head.instance_id})
             self._not_adopted(head.instance_id)
+            await self._orchestrator.after_defect(head, defect)
 
     def _not_adopted(self, instance_id: str) -> None:
         """A claimed run is not owned after all, so it is not a suspect of this process."""
@@ -220,10 +218,9 @@ class Recovery(Poller):
                     await self._adopt_by_pages(claimed, leases)
                 except StoreUnavailable:
                     raise
-                except Exception:
-                    logger.exception(
-                        "a run could not be adopted; it is tried again later", extra={"instance_id": instance_id}
-                    )
+                except Exception as defect:
+                    logger.exception("a run could not be adopted", extra={"instance_id": instance_id})
+                    await self._orchestrator.after_defect(claimed.row.head, defect)
                 self._large.pop(instance_id, None)
                 self._not_adopted(instance_id)
         except StoreUnavailable as failure:

@@ -6,14 +6,20 @@ decide whether a worker is alive: leases do.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from anabranch.engine.plans import PlanCache
 from anabranch.engine.poller import Poller
-from anabranch.engine.ports import Clock, Store, WorkerReport
+from anabranch.engine.ports import Clock, Store, WorkerCode, WorkerReport
 from anabranch.errors import StoreUnavailable
 
 REPORTS_PER_LEASE = 3
+
+# 1,000 runs a report: what is left is offered by the next one, or comes by its own schedule.
+OFFERED_MAX = 1_000
+
+# 10 s: more than a clock differs from the database's, or a commit takes.
+OFFERS_SETTLE_MS = 10_000
 
 
 class WorkerReports(Poller):
@@ -28,6 +34,8 @@ class WorkerReports(Poller):
         lease_ms: int,
         executing: Callable[[], int],
         plans: PlanCache,
+        digests: Callable[[], Mapping[tuple[str, int], str]],
+        release: str,
         unavailable: Callable[[StoreUnavailable], None],
     ) -> None:
         """`executing` returns the maximum of concurrent executions since its last call."""
@@ -39,9 +47,14 @@ class WorkerReports(Poller):
             unavailable=unavailable,
         )
         self._store = store
+        self._clock = clock
         self._worker_id = worker_id
         self._executing = executing
         self._plans = plans
+        self._digests = digests
+        self._release = release
+        self._offered_until = 0
+        """Runs suspended before (ms) were offered to this process."""
 
     async def start(self) -> None:
         """Write the first report. Raises StoreUnavailable."""
@@ -61,6 +74,15 @@ class WorkerReports(Poller):
                 node_types=self._plans.known_types(),
             )
         )
+
+        await self._offer_refused()
+
+    async def _offer_refused(self) -> None:
+        """Try runs that other code, or another release, could not continue: each once, later by its own schedule."""
+        now = self._clock.now()
+        mine = WorkerCode(digests=self._digests(), release=self._release)
+        if await self._store.offer_refused(mine, since=self._offered_until, limit=OFFERED_MAX) < OFFERED_MAX:
+            self._offered_until = now - OFFERS_SETTLE_MS
 
     async def forget(self) -> None:
         """Remove the report of a process that has handed over everything. Raises StoreUnavailable."""

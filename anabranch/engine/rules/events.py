@@ -67,7 +67,10 @@ class SuspendReason(StrEnum):
     """Why a run is SUSPENDED, as the column `suspended_for` holds it."""
 
     CRASHED = "CRASHED"
+    DEFINITION_ERROR = "DEFINITION_ERROR"
+    ENGINE_DEFECT = "ENGINE_DEFECT"
     FUNCTION_ERROR = "FUNCTION_ERROR"
+    NONDETERMINISM = "NONDETERMINISM"
     PAUSED = "PAUSED"
     UNKNOWN_NODE_TYPE = "UNKNOWN_NODE_TYPE"
     UNKNOWN_WORKFLOW = "UNKNOWN_WORKFLOW"
@@ -77,8 +80,15 @@ class SuspendReason(StrEnum):
         """Whether the run resumes by itself as soon as a suitable worker claims it."""
         return self in _ENDS_BY_ITSELF
 
+    @property
+    def is_offered_again(self) -> bool:
+        """Whether workers try the run again and again, without a row in its log until one can continue it."""
+        return self in _OFFERED_AGAIN
+
 
 _ENDS_BY_ITSELF = frozenset({SuspendReason.UNKNOWN_NODE_TYPE, SuspendReason.UNKNOWN_WORKFLOW})
+
+_OFFERED_AGAIN = frozenset({SuspendReason.NONDETERMINISM, SuspendReason.DEFINITION_ERROR})
 
 
 DEFAULT_HANDLE = "default"

@@ -355,11 +355,14 @@ class RunSuspended:
     reason: SuspendReason
     message: str
     hint: str
+    refused_by: str | None = None
+    """The digest of the code, or the release, that cannot continue it: another one is offered the run at once."""
 
     @property
     def payload(self) -> Payload:
         """As it is stored."""
-        return Payload.trusted({"reason": self.reason.value, "message": self.message, "hint": self.hint})
+        said = {"reason": self.reason.value, "message": self.message, "hint": self.hint}
+        return Payload.trusted(said if self.refused_by is None else {**said, "refusedBy": self.refused_by})
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,7 +380,7 @@ class RunResumed:
 def read_suspension(payload: Payload) -> RunSuspended:
     """What an INSTANCE_SUSPENDED says."""
     value = payload.value
-    return RunSuspended(SuspendReason(value["reason"]), value["message"], value["hint"])
+    return RunSuspended(SuspendReason(value["reason"]), value["message"], value["hint"], value.get("refusedBy"))
 
 
 def read_resumed(payload: Payload) -> RunResumed:

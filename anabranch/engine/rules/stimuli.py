@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from anabranch.engine.rules.coded.names import Mark
-from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.events import Status, SuspendReason
 from anabranch.engine.rules.shared.blame import Blame
 from anabranch.engine.rules.shared.retry import DEFAULT_STEP_RETRY, RetryPolicy
 from anabranch.engine.rules.values import Payload
@@ -113,6 +113,11 @@ class LegacyReplayed:
 
 
 @dataclass(frozen=True, slots=True)
+class LogMatched:
+    """A function whose run is suspended because of its code has replayed the whole log: the run can be resumed."""
+
+
+@dataclass(frozen=True, slots=True)
 class Begun:
     """A coded step is about to start a child; that must be in the log first."""
 
@@ -133,6 +138,7 @@ StepOutcome: TypeAlias = (
     | Failed
     | StepCancelled
     | LegacyReplayed
+    | LogMatched
 )
 
 
@@ -167,10 +173,12 @@ class FunctionSuspended:
 class FunctionBlocked:
     """The function cannot continue on this worker: it is unknown here, or its code no longer matches its log."""
 
-    code: str
+    reason: SuspendReason
     message: str
     called_by: int | None = None
     """As in `FunctionSuspended`."""
+    refused_by: str | None = None
+    """The digest of the code that cannot continue it."""
 
 
 HandlerOutcome: TypeAlias = Completed | AwaitsSignal | AwaitsChild | Failed | FunctionSuspended | FunctionBlocked

@@ -31,6 +31,11 @@ BATCH_BYTES_MAX = 4_194_304
 # 2,000 rows per commit: with pure nodes, one stimulus can lead to hundreds of rows.
 BATCH_ROWS_MAX = 2_000
 
+# A run whose code does not match its log is offered again after 5 s, then after twice as long, up to 5 min: a
+# deployment takes seconds, and a forgotten one must cost next to nothing.
+OFFER_FIRST_MS = 5_000
+OFFER_LAST_MS = 300_000
+
 # Waits longer than a second are parked (the instance leaves memory); shorter ones would cost
 # a claim for nothing.
 PARK_AFTER_MS = 1_000
@@ -385,6 +390,8 @@ def _is_idle(leased: LeasedState, stimuli: Sequence[Stimulus], now: int) -> bool
     that stands still stays until its executions have ended, which may be by these stimuli.
     """
     state = leased.state
+    if state.on_trial and state.may_perform:
+        return False
     if state.stands_still:
         return state.terminal is None and leased.performing <= set(answered(stimuli))
     if state.terminal is not None or state.running or leased.unchecked:
@@ -408,6 +415,11 @@ def _set_lease(transition: Transition, leased: LeasedState, *, parks: bool, now:
         transition.release, transition.available_at = True, state.next_due()
         if state.gated and state.suspension is None:
             transition.available_at = now  # claims leave it out until its workflow and tenant are not paused any more
+        elif state.suspension is not None and state.suspension.reason.is_offered_again:
+            offered_at = now + min(max(now - state.suspended_at, OFFER_FIRST_MS), OFFER_LAST_MS)
+            transition.available_at = min(offered_at, transition.available_at or offered_at)
+        elif state.suspension is not None and state.suspension.reason.ends_by_itself:
+            transition.available_at = now
         return
     if transition.new_run is not None or leased.lease_until - now < lease_ms // 2:
         # Extending only when half of the lease is gone keeps most updates off the available_at index (HOT).

@@ -120,7 +120,7 @@ def run_details(run: RunReading, *, inline: bool = True) -> dict[str, Any]:
         "input": read_input(run.created.payload) if inline else _referred_input(run.created.payload),
         "output": None if end.output is None else end.output.value if inline else referred(end.output),
         "error": end.error,
-        "note": end.reason if run.note is None else _note(run.note),
+        "note": end.reason if run.note is None and run.suspended is None else _note(run),
         "suspended": None if run.suspended is None else suspended(run.suspended),
         "nodes": [node_state(activation) for activation in found],
         **traced,
@@ -237,9 +237,17 @@ def log_entry(event: Event, payloads: PayloadDetail = PayloadDetail.WHOLE) -> di
     }
 
 
-def _note(note: Event) -> Any:
-    """The note of a coded run: why it is blocked. Definitions and replay rules are not notes."""
-    said = read_system(note.payload)
+def _note(run: RunReading) -> Any:
+    """The note of a coded run that its code cannot continue: why, and when it is offered again. Definitions and replay
+    rules are not notes.
+    """
+    if run.suspended is not None:
+        why = read_suspension(run.suspended.payload)
+        due_at = _iso_or_none(run.row.available_at)
+        return (
+            {"code": why.reason.value, "message": why.message, "dueAt": due_at} if why.reason.is_offered_again else None
+        )
+    said = None if run.note is None else read_system(run.note.payload)
     return said.as_json() if isinstance(said, FunctionPostponed) else None
 
 

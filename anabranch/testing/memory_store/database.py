@@ -25,6 +25,7 @@ from anabranch.engine.ports import (
     Reopening,
     TenantRooms,
     Transition,
+    WorkerCode,
     WorkerReport,
 )
 from anabranch.engine.rules.events import Event, EventType, Status, SuspendReason
@@ -55,6 +56,8 @@ from anabranch.testing.memory_store.memory_definitions import MemoryDefinitions
 from anabranch.testing.memory_store.memory_refusals import refusal_of
 from anabranch.testing.memory_store.memory_values import MemoryValues
 from anabranch.testing.memory_store.records import Change, InstanceRecord, Transaction
+
+_REFUSED = (SuspendReason.DEFINITION_ERROR, SuspendReason.ENGINE_DEFECT, SuspendReason.NONDETERMINISM)
 
 
 class MemoryDatabase:
@@ -191,7 +194,10 @@ class MemoryDatabase:
             )
             available_at = row.available_at if judgement.delay_ms is None else now + judgement.delay_ms
             deadline_at = row.head.deadline_at
-            if is_suspended or (deadline_at is not None and available_at is not None and deadline_at < available_at):
+            is_refused = row.suspended_for is not None and row.suspended_for.is_offered_again
+            if (is_suspended and not is_refused) or (
+                deadline_at is not None and available_at is not None and deadline_at < available_at
+            ):
                 available_at = deadline_at
             record = self._open[row.head.instance_id]
             record.row = replace(
@@ -254,10 +260,13 @@ class MemoryDatabase:
             row
             for row in sorted(self.open_rows(), key=_overdue_order)
             if row.worker_id is None
-            and _is_due(row, now - overdue_ms)
+            and (_is_due(row, now - overdue_ms) or (_is_defective(row) and _is_over(row, now)))
             and ((row.status is not Status.SUSPENDED and self._may_go_on(row)) or _is_over(row, now))
-            and not any(_needs(row).met_by(code=each.code, node_types=each.node_types) for each in living)
-            and not _needs(row).met_by(code=(), node_types=())
+            and (
+                _is_defective(row)
+                or not any(_needs(row).met_by(code=each.code, node_types=each.node_types) for each in living)
+            )
+            and (_is_defective(row) or not _needs(row).met_by(code=(), node_types=()))
         ]
         for row in unfit[:limit]:
             record = self._open[row.head.instance_id]
@@ -269,6 +278,26 @@ class MemoryDatabase:
                 note = nobody_fits(_needs(row)).payload
                 self._append_external(record, EventType.INSTANCE_SUSPENDED, note, Status.SUSPENDED)
         return len(unfit[:limit])
+
+    def offer_refused(self, mine: WorkerCode, *, since: int, limit: int) -> int:
+        """Make runs due that other code has refused; resume those that another release could not decide."""
+        now, offered = self.now(), 0
+        for row in [each for each in self.open_rows() if each.suspended_for in _REFUSED and each.worker_id is None]:
+            record = self._open[row.head.instance_id]
+            said = next(each for each in reversed(record.events) if each.type is EventType.INSTANCE_SUSPENDED)
+            why, key = read_suspension(said.payload), (row.head.workflow_name, row.head.workflow_version)
+            if said.created_at <= since or offered >= limit:
+                continue
+            if why.reason is SuspendReason.ENGINE_DEFECT:
+                if why.refused_by != mine.release:
+                    status = Status.PENDING if row.started_at is None else Status.RUNNING
+                    note = RunResumed(f"release {mine.release}").payload
+                    self._append_external(record, EventType.INSTANCE_RESUMED, note, status)
+                    offered += 1
+            elif mine.digests.get(key, why.refused_by) != why.refused_by:
+                record.row = _replaced(row, version=row.version, worker_id=None, available_at=now)
+                offered += 1
+        return offered
 
     def extend(self, *, worker_id: str, instance_ids: Collection[str], lease_ms: int) -> set[str]:
         """Move the end of these leases, where they are still this worker's."""
@@ -514,6 +543,8 @@ class MemoryDatabase:
         if status.is_terminal:
             worker_id = available_at = None
             del self._open[before.head.instance_id]
+        elif type_ is EventType.INSTANCE_SUSPENDED and read_suspension(payload).reason is SuspendReason.ENGINE_DEFECT:
+            worker_id = available_at = None
         elif worker_id is None and type_ is EventType.INSTANCE_SUSPENDED:
             if not read_suspension(payload).reason.ends_by_itself:
                 available_at = before.head.deadline_at
@@ -660,6 +691,10 @@ def _replaced(row: InstanceRow, *, version: int, worker_id: str | None, availabl
 
 def _needs(row: InstanceRow) -> Needs:
     return Needs(row.head.kind, row.head.workflow_name, row.head.workflow_version, row.needs)
+
+
+def _is_defective(row: InstanceRow) -> bool:
+    return row.suspended_for is SuspendReason.ENGINE_DEFECT
 
 
 def _is_over(row: InstanceRow, now: int) -> bool:

@@ -29,6 +29,7 @@ from anabranch.engine.ports import (
     Pause,
     RunReading,
     Transition,
+    WorkerCode,
     WorkerReport,
     WorkflowEntry,
     WorkflowVersion,
@@ -128,6 +129,10 @@ class MemoryStore:
         suspended = self.database.suspend_unfit(overdue_ms=overdue_ms, seen_ms=seen_ms, limit=limit)
         await self.faults.after("suspend_unfit")
         return suspended
+
+    async def offer_refused(self, mine: WorkerCode, *, since: int, limit: int) -> int:
+        """Told together with the report: what goes wrong there is the same."""
+        return self.database.offer_refused(mine, since=since, limit=limit)
 
     async def forget_worker(self, worker_id: str) -> None:
         await self.faults.before("forget_worker")

@@ -19,7 +19,6 @@ from anabranch.engine.rules.payloads import (
     ChildAwaited,
     DelayStarted,
     FunctionPaused,
-    FunctionPostponed,
     NodeFailed,
     RetryScheduled,
     RunCancelledPayload,
@@ -44,7 +43,6 @@ from anabranch.engine.rules.shared.decisions import (
     taking,
 )
 from anabranch.engine.rules.shared.log_limit import LogFull
-from anabranch.engine.rules.shared.retry import RetryPolicy
 from anabranch.engine.rules.shared.run_state import Phase
 from anabranch.engine.rules.shared.signals import output_of
 from anabranch.engine.rules.stimuli import (
@@ -64,6 +62,7 @@ from anabranch.engine.rules.stimuli import (
     HandlerOutcome,
     LeaseAcquired,
     LegacyReplayed,
+    LogMatched,
     LogReloaded,
     NodeResult,
     PauseRequested,
@@ -84,9 +83,13 @@ FUNCTION_ERROR_HINT = "Deploy code without the error, and resume the run: its fu
 # each other.
 STEPS_MAX = 10_000
 
-# A function that no worker can run is offered again after 5 s, then after twice as long, up to 5 min: a deployment
-# takes seconds, and a forgotten run must cost next to nothing.
-OFFER_AGAIN_MS = RetryPolicy(kind="exp", base_ms=5_000, max_ms=300_000)
+LOG_MATCHED = ResumeRequested("code that matches its log")
+
+_HINTS = {
+    SuspendReason.NONDETERMINISM: "Deploy code that does what its log says: the run goes on by itself. Or fork it.",
+    SuspendReason.DEFINITION_ERROR: "Correct the call that the message names, and deploy: the run goes on by itself.",
+    SuspendReason.UNKNOWN_WORKFLOW: "Start a worker that imports it (`--import`): the run goes on by itself.",
+}
 
 
 class CodedDecisionBuilder(DecisionBuilder[CodedState]):
@@ -159,6 +162,10 @@ def _decide(notes: CodedDecisionBuilder, stimulus: Stimulus) -> Decision:
 # -- the function --------------------------------------------------------------------------------
 def _function_answered(notes: CodedDecisionBuilder, function: FunctionActivation, outcome: HandlerOutcome) -> None:
     """The function ended, or cannot continue now."""
+    state = notes.state
+    was_on_trial, state.on_trial = state.on_trial, False
+    if was_on_trial and isinstance(outcome, Completed | Failed):
+        resumed(notes, LOG_MATCHED)
     match outcome:
         case Completed():
             notes.end_instance(EventType.INSTANCE_COMPLETED, outcome.output)
@@ -166,13 +173,15 @@ def _function_answered(notes: CodedDecisionBuilder, function: FunctionActivation
             _function_failed(notes, function, outcome)
         case FunctionSuspended() | FunctionBlocked() if outcome.called_by not in (None, function.called_by):
             return  # a duplicate, from an earlier call of the same attempt
+        case FunctionSuspended() if was_on_trial:
+            return  # its workflow was paused meanwhile; it has asked for nothing yet
         case FunctionSuspended():
             _function_suspended(notes, function, outcome)
+        case FunctionBlocked() if state.suspension is None:
+            said = RunSuspended(outcome.reason, outcome.message, _HINTS[outcome.reason], outcome.refused_by)
+            notes.append(EventType.INSTANCE_SUSPENDED, "", "", 0, said.payload)
         case FunctionBlocked():
-            delay_ms = OFFER_AGAIN_MS.delay_ms(function.offers + 1, key="")
-            postponed = FunctionPostponed(outcome.code, outcome.message, notes.now + delay_ms)
-            notes.append(EventType.SYSTEM_SET, FUNCTION_NODE_ID, FUNCTION_SCOPE, 0, postponed.payload)
-            notes.wake(function)
+            return  # the log says so already
         case AwaitsSignal() | AwaitsChild():
             raise TypeError("a function waits through its steps")
 
@@ -229,6 +238,10 @@ def _step_reported(notes: CodedDecisionBuilder, report: StepReport) -> None:
     if state.awaits(*FUNCTION_KEY, report.function_attempt) is None:
         return  # from a call that is over
     step = state.steps.get((report.name, report.scope))
+    if isinstance(report.outcome, LogMatched):
+        if resumed(notes, LOG_MATCHED):
+            _catch_up(notes)
+        return
     if isinstance(report.outcome, LegacyReplayed):
         if state.function is not None and state.function.loop_since is None:
             notes.append(EventType.SYSTEM_SET, FUNCTION_NODE_ID, FUNCTION_SCOPE, 0, _replay_rules(notes))

@@ -321,6 +321,8 @@ def taken_over(notes: AnyDecisionBuilder, acquired: LeaseAcquired) -> bool:
     """
     state, blame = notes.state, acquired.blame
     if state.suspension is not None and not state.suspension.reason.ends_by_itself:
+        # Tried without a row: whether this code can continue it, only a replay shows.
+        state.on_trial = state.suspension.reason.is_offered_again and bool(state.running)
         return False
     if state.suspension is not None:
         resumed(notes, ResumeRequested("a worker that can run it"))

@@ -52,6 +52,9 @@ class LogLimit:
 
 LOG_LIMIT = LogLimit()
 
+UNLIMITED_LOG = LogLimit(bytes_max=2**62, rows_max=2**31 - 1)
+"""For the row that suspends a run, or lets it go on, without anybody who asked for it: it must not run on instead."""
+
 
 _SIZE = re.compile(r"(\d{1,12})\s*(b|kb|mb|gb|tb)?", re.IGNORECASE)
 _ROWS = re.compile(r"(\d{1,12})\s*rows?", re.IGNORECASE)

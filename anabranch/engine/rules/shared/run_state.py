@@ -156,11 +156,13 @@ class RunState(ABC, Generic[Open, Runs]):
         "last_seq",
         "log_bytes",
         "log_limit",
+        "on_trial",
         "outcome",
         "promises",
         "running",
         "signal_answers",
         "started",
+        "suspended_at",
         "suspension",
         "suspicion",
         "terminal",
@@ -187,6 +189,10 @@ class RunState(ABC, Generic[Open, Runs]):
         """True from the first NODE_DISPATCHED."""
         self.suspension: RunSuspended | None = None
         """Why the run stands still; None: it does not."""
+        self.suspended_at = 0
+        """When it was last suspended (ms)."""
+        self.on_trial = False
+        """Whether its owner tries if its code can continue it by now. No row says so."""
         self.gated = False
         """Is its workflow or its tenant paused, as far as its owner knows? No row says so."""
         self.terminal: Status | None = None
@@ -245,6 +251,11 @@ class RunState(ABC, Generic[Open, Runs]):
     def stands_still(self) -> bool:
         """True: nothing begins or fires, and what arrives is kept. Its deadline counts all the same."""
         return self.suspension is not None or self.gated
+
+    @property
+    def may_perform(self) -> bool:
+        """Whether its owner may execute what is outstanding."""
+        return not self.gated and (self.suspension is None or self.on_trial)
 
     @property
     def status(self) -> Status:

@@ -53,12 +53,12 @@ def instance_recovered(state: AnyRun, event: Event) -> None:
 
 def instance_suspended(state: AnyRun, event: Event) -> None:
     """Suspend the run: nothing begins until it is resumed."""
-    state.suspension = read_suspension(event.payload)
+    state.suspension, state.suspended_at = read_suspension(event.payload), event.created_at
 
 
 def instance_resumed(state: AnyRun, event: Event) -> None:
     """Resume the run, with a full budget of crashes."""
-    suspended, state.suspension = state.suspension, None
+    suspended, state.suspension, state.on_trial = state.suspension, None, False
     suspicion = state.suspicion
     if suspended is not None and suspended.reason is SuspendReason.CRASHED and suspicion is not None:
         suspicion.blame = Blame(1)

@@ -20,6 +20,7 @@ IS_PENDING = f"status = '{Status.PENDING}'"
 IS_ENDING = _one_of("event_type", sorted(ENDINGS))
 IS_ATTEMPT = _one_of("event_type", [EventType.NODE_ATTEMPT_FAILED, EventType.NODE_DISPATCHED])
 IS_SUSPECT = "company IS NOT NULL"
+IS_REFUSED = _one_of("suspended_for", ["DEFINITION_ERROR", "ENGINE_DEFECT", "NONDETERMINISM"])
 IS_SIGNAL = f"event_type = '{EventType.SIGNAL_RECEIVED}'"
 
 workflows = Table(
@@ -130,6 +131,8 @@ partial_index(
     workflow_instances.c.instance_id,
     where=text(IS_SUSPECT),
 )
+# Runs that other code or another release may continue: each working process looks for them.
+partial_index("ix_instance_refused", workflow_instances.c.instance_id, where=text(IS_REFUSED))
 partial_index(
     "ix_instance_pending",
     workflow_instances.c.instance_id,

@@ -17,21 +17,20 @@ from functools import cache
 import orjson
 from sqlalchemy import Connection, TextClause, text
 
-from anabranch.engine.ports import ClaimRequest, InstanceRow, WorkerReport
+from anabranch.engine.ports import ClaimRequest, InstanceRow, WorkerCode, WorkerReport
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.events import EventType, Status, SuspendReason
+from anabranch.engine.rules.payloads import RunResumed, read_suspension
 from anabranch.engine.rules.shared.blame import EXECUTING_UNKNOWN, Blame, Judgement, crashed, judged
 from anabranch.engine.rules.shared.fitness import Needs, deadline_passed_unfit, nobody_fits
-from anabranch.engine.rules.shared.log_limit import LogLimit
-from anabranch.engine.store.schema import IS_OPEN
+from anabranch.engine.rules.shared.log_limit import UNLIMITED_LOG
+from anabranch.engine.rules.values import Payload
+from anabranch.engine.store.schema import IS_OPEN, IS_REFUSED
 from anabranch.engine.store.sql.dialect import Dialect, ExternalEvent
 from anabranch.engine.store.sql.statements import IS_AWAKE, MAY_GO_ON
 
 # A day: the runs of lost processes are judged by then, and their reports are no longer needed.
 FORGOTTEN_AFTER_MS = 86_400_000
-
-# The row that suspends a run for its crashes may exceed the limit of its log: the run must not continue instead.
-_ANY_LOG = LogLimit(bytes_max=2**62, rows_max=2**31 - 1)
 
 _REPORT = text("""
     INSERT INTO workers (worker_id, seen_at, executing, company, node_types, code)
@@ -60,15 +59,38 @@ _NOTE_COMPANY = text("""
 
 
 _UNFIT = text(f"""
-    SELECT instance_id, tenant_id, kind, workflow_name, workflow_version, needs, deadline_at FROM workflow_instances
-    WHERE {IS_OPEN} AND worker_id IS NULL AND available_at <= :due_before
-      AND (needs IS NOT NULL OR kind = '{CODED_KIND}') AND (({IS_AWAKE} AND {MAY_GO_ON}) OR deadline_at <= :now)
+    SELECT instance_id, tenant_id, kind, workflow_name, workflow_version, needs, deadline_at, suspended_for
+    FROM workflow_instances
+    WHERE {IS_OPEN} AND worker_id IS NULL
+      AND (available_at <= :due_before OR (suspended_for = '{SuspendReason.ENGINE_DEFECT}' AND deadline_at <= :now))
+      AND (needs IS NOT NULL OR suspended_for = '{SuspendReason.ENGINE_DEFECT}' OR kind = '{CODED_KIND}')
+      AND (({IS_AWAKE} AND {MAY_GO_ON}) OR deadline_at <= :now)
     ORDER BY available_at, instance_id LIMIT :limit
 """)
 """Due, unclaimed runs that need particular code or node types. Uses ix_instance_available."""
 
 _LIVING = text("SELECT code, node_types FROM workers WHERE seen_at > :seen_after")
 """The code and node types of recently reporting workers: a few rows."""
+
+
+_REFUSED = text(f"""
+    SELECT i.instance_id, i.tenant_id, i.workflow_name, i.workflow_version, CAST(l.payload AS text) AS payload
+    FROM (SELECT * FROM workflow_instances WHERE {IS_OPEN} AND {IS_REFUSED} AND worker_id IS NULL) AS i
+    JOIN workflow_instance_logs AS l ON l.instance_id = i.instance_id AND l.seq = (
+        SELECT max(s.seq) FROM workflow_instance_logs AS s
+        WHERE s.instance_id = i.instance_id AND s.event_type = '{EventType.INSTANCE_SUSPENDED}')
+    WHERE l.created_at > :since ORDER BY i.instance_id LIMIT :limit
+""")
+"""Runs that nobody tries at this moment, with the rows that have suspended them. Uses ix_instance_refused."""
+
+
+@cache
+def _offer(among_ids: str) -> TextClause:
+    """Make refused runs due that nobody holds."""
+    return text(f"""
+        UPDATE workflow_instances SET available_at = :now
+        WHERE {among_ids} AND {IS_REFUSED} AND worker_id IS NULL AND (available_at IS NULL OR available_at > :now)
+    """)
 
 
 @cache
@@ -87,7 +109,8 @@ def _release(among_ids: str) -> TextClause:
     """Release instances of a lost worker; a suspended one can only be claimed at its deadline."""
     return text(f"""
         UPDATE workflow_instances SET version = version + 1, worker_id = NULL, company = :company, crashes = :crashes,
-            available_at = CASE WHEN status = '{Status.SUSPENDED}' OR deadline_at < CAST(:due_at AS bigint)
+            available_at = CASE WHEN (status = '{Status.SUSPENDED}' AND NOT {IS_REFUSED})
+                                    OR deadline_at < CAST(:due_at AS bigint)
                                     THEN deadline_at
                                 ELSE coalesce(CAST(:due_at AS bigint), available_at) END
         WHERE {among_ids}
@@ -172,13 +195,45 @@ def suspend_unfit(
         for code, node_types in connection.execute(_LIVING, {"seen_after": now - seen_ms})
     ]
     rows = []
-    for instance_id, tenant_id, kind, workflow, version, needed, deadline_at in found:
+    for instance_id, tenant_id, kind, workflow, version, needed, deadline_at, suspended_for in found:
         needs = Needs(kind, workflow, version, () if needed is None else orjson.loads(needed))
         is_over = deadline_at is not None and deadline_at <= now
-        if not any(needs.met_by(code=code, node_types=node_types) for code, node_types in living):
+        if (is_over and suspended_for == SuspendReason.ENGINE_DEFECT) or not any(
+            needs.met_by(code=code, node_types=node_types) for code, node_types in living
+        ):
             event = _unfit_event(needs, tenant_id, instance_id, deadline_at if is_over else None)
             rows.append(dialect.append_external(connection, event, signals_max=0))
     return [row for row in rows if row is not None]
+
+
+def offer_refused(
+    connection: Connection, dialect: Dialect, mine: WorkerCode, *, since: int, limit: int
+) -> tuple[int, list[InstanceRow]]:
+    """Make runs due that other code has refused, and resume those that another release could not decide; how many, and
+    the rows of the resumed ones. No commit waits for it.
+    """
+    due: list[str] = []
+    resumed: list[InstanceRow | None] = []
+    for row in connection.execute(_REFUSED, {"since": since, "limit": limit}).all():
+        why = read_suspension(Payload.trusted(orjson.loads(row.payload)))
+        if why.reason is SuspendReason.ENGINE_DEFECT:
+            if why.refused_by != mine.release:
+                raw = RunResumed(f"release {mine.release}").payload
+                event = ExternalEvent(
+                    row.tenant_id,
+                    row.instance_id,
+                    EventType.INSTANCE_RESUMED,
+                    raw,
+                    resumes=True,
+                    log_limit=UNLIMITED_LOG,
+                )
+                resumed.append(dialect.append_external(connection, event, signals_max=0))
+        elif mine.digests.get((row.workflow_name, row.workflow_version), why.refused_by) != why.refused_by:
+            due.append(row.instance_id)
+    if due:
+        asked = {"ids": dialect.ids(due), "now": dialect.now(connection)}
+        connection.execute(_offer(dialect.among_ids), asked)
+    return len(due), [row for row in resumed if row is not None]
 
 
 def _unfit_event(needs: Needs, tenant_id: str, instance_id: str, deadline_at: int | None) -> ExternalEvent:
@@ -196,7 +251,7 @@ def _unfit_event(needs: Needs, tenant_id: str, instance_id: str, deadline_at: in
         EventType.INSTANCE_SUSPENDED,
         suspended.payload,
         suspends=suspended.reason,
-        log_limit=_ANY_LOG,
+        log_limit=UNLIMITED_LOG,
     )
 
 
@@ -221,6 +276,6 @@ def _suspend(
         EventType.INSTANCE_SUSPENDED,
         crashed(crashes).payload,
         suspends=SuspendReason.CRASHED,
-        log_limit=_ANY_LOG,
+        log_limit=UNLIMITED_LOG,
     )
     return dialect.append_external(connection, event, signals_max=0)

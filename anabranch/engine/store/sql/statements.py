@@ -63,8 +63,10 @@ HAS_ROOM = "log_bytes + :bytes <= :bytes_max AND last_seq < :rows_max"
 
 SUSPENDS = f"""
     status = '{Status.SUSPENDED}', suspended_for = :suspended_for,
-    available_at = CASE WHEN worker_id IS NULL THEN deadline_at ELSE available_at END"""
-"""A run without owner can only be claimed at its deadline."""
+    worker_id = CASE WHEN :suspended_for = '{SuspendReason.ENGINE_DEFECT}' THEN NULL ELSE worker_id END,
+    available_at = CASE WHEN :suspended_for = '{SuspendReason.ENGINE_DEFECT}' THEN NULL
+                        WHEN worker_id IS NULL THEN deadline_at ELSE available_at END"""
+"""A run that nobody holds is claimed at its deadline and not before; one that nobody can decide is nobody's."""
 
 SUSPENDS_UNFIT = f"status = '{Status.SUSPENDED}', suspended_for = :suspended_for"
 """It stays due: a suitable worker claims it."""

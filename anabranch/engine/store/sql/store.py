@@ -25,6 +25,7 @@ from anabranch.engine.ports import (
     Loaded,
     Outcome,
     Transition,
+    WorkerCode,
     WorkerReport,
 )
 from anabranch.engine.rules.events import EventType, Status
@@ -230,6 +231,18 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
             for row in rows:
                 self._notices.appended(row, signal=None)
         return len(rows)
+
+    async def offer_refused(self, mine: WorkerCode, *, since: int, limit: int) -> int:
+        """Make runs due that were suspended after `since` because of other code, or of another release."""
+        due, resumed = await self.write(
+            lambda connection: lapses.offer_refused(connection, self.dialect, mine, since=since, limit=limit)
+        )
+        if self._notices is not None:
+            for row in resumed:
+                self._notices.appended(row, signal=None)
+            if due:
+                self._notices.released()
+        return due + len(resumed)
 
     async def forget_worker(self, worker_id: str) -> None:
         """Remove the report of a process that has handed over everything."""

@@ -1,4 +1,4 @@
-"""`anabranch runs`: look at runs, start them for a worker, signal and cancel them."""
+"""`anabranch runs`: look at runs, start them for a worker, signal and cancel them; `repair_commands` has the others."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ import typer
 
 from anabranch.cli import histories
 from anabranch.cli.activation_table import ActivationTable
+from anabranch.cli.commands.repair_commands import bulk, fork, retry
 from anabranch.cli.event_lines import event_line, shown_name
 from anabranch.cli.options import (
     Input,
+    Key,
     RunId,
     WorkflowName,
-    read_duration,
     read_instant,
     read_value,
 )
@@ -28,7 +29,7 @@ from anabranch.deferred import deferred
 from anabranch.engine.rules.events import Status, SuspendReason
 from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.errors import InvalidRequest
-from anabranch.run_requests import SAME_INPUT, RetryOptions, StartedRun, StartOptions
+from anabranch.run_requests import SAME_INPUT, StartedRun, StartOptions
 
 if TYPE_CHECKING:
     from anabranch.client.gateway import Gateway
@@ -43,8 +44,6 @@ family = typer.Typer(
     " watch.",
     no_args_is_help=True,
 )
-
-Key = Annotated[str | None, typer.Option("--key", help="Idempotency key: a repeat answers with the first run.")]
 
 # 50 of at most 100, as over HTTP.
 LIMIT_DEFAULT = 50
@@ -355,176 +354,8 @@ def resume(instance_id: RunId, *, children: WithChildren = True, at: TargetOptio
     _print_status(instance_id, status, at)
 
 
-@family.command("retry")
-def retry(
-    instance_id: RunId,
-    *,
-    reason: Annotated[str | None, typer.Option("--reason", help="Kept in the log.")] = None,
-    all_failed_steps: Annotated[
-        bool, typer.Option("--all-failed-steps", help="Of a coded run: not only the steps that it failed with.")
-    ] = False,
-    new_keys: Annotated[
-        bool, typer.Option("--new-keys", help="For services that replay stored errors: other idempotency keys.")
-    ] = False,
-    detach: Annotated[bool, typer.Option("--detach", help="Go on although the parent does not wait any more.")] = False,
-    deadline: Annotated[
-        str | None, typer.Option("--deadline", metavar="DURATION", help="From now, such as 2h.")
-    ] = None,
-    key: Key = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would happen, and do nothing.")] = False,
-    at: TargetOptions,
-) -> None:
-    """Continue a failed or cancelled run where it ended; completed nodes are not repeated."""
-    options = RetryOptions(
-        reason=reason,
-        all_failed_steps=all_failed_steps,
-        new_keys=new_keys,
-        detach=detach,
-        deadline_ms=read_duration(deadline, option="--deadline"),
-        idempotency_key=key,
-        dry_run=dry_run,
-    )
-    target = open_target(at)
-    answer = target.ask(lambda gateway: gateway.retry_run(instance_id, options))
-    if at.as_json:
-        print_document(answer)
-        return
-    print_line(f"run {instance_id} {'would go on' if dry_run else 'goes on'}, generation {answer['generation']}")
-    for run in (answer, *answer["children"]):
-        for each in run["redo"]:
-            what = shown_name(each["nodeID"], each["scope"]) if each["nodeID"] else "the function"
-            below = "" if run is answer else f" of run {run['instanceID']}"
-            print_line(f"  again: {what}{below}, attempt {each['attempt']}")
-    for warning in answer["warnings"]:
-        print_line(f"  {warning}")
-
-
-@family.command("fork")
-def fork(
-    instance_id: RunId,
-    *,
-    node: Annotated[str | None, typer.Option("--node", metavar="NODE", help="This node or step runs again.")] = None,
-    scope: Annotated[str | None, typer.Option("--scope", help="Of the node; else all of its activations.")] = None,
-    redo: Annotated[
-        list[str] | None, typer.Option("--redo", metavar="[SCOPE/]NODE", help="This one runs again, too; repeatable.")
-    ] = None,
-    seq: Annotated[int | None, typer.Option("--seq", help="Reuse what had ended by this row of the log.")] = None,
-    version: Annotated[int | None, typer.Option("--version", metavar="N", help="Else the run's own.")] = None,
-    graph: Annotated[
-        str | None, typer.Option("--graph", metavar="JSON|@FILE", help="A definition that is not saved: a test run.")
-    ] = None,
-    input_: Input = None,
-    redo_failed: Annotated[bool, typer.Option("--redo-failed", help="Handled failures run again, too.")] = False,
-    rename: Annotated[
-        list[str] | None, typer.Option("--rename", metavar="NEW=OLD", help="A node that was renamed; repeatable.")
-    ] = None,
-    no_signals: Annotated[bool, typer.Option("--no-signals", help="Signals that nothing has taken stay.")] = False,
-    if_plan: Annotated[str | None, typer.Option("--if-plan", help="Only if the plan has this digest.")] = None,
-    key: Key = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan, and start nothing.")] = False,
-    at: TargetOptions,
-) -> None:
-    """Start a run that begins with the outcomes of this one, as far as they are good for it."""
-    place = {"seq": seq, "nodeID": node, "scope": scope}
-    asked: dict[str, Any] = {
-        "at": {name: value for name, value in place.items() if value is not None} or None,
-        "version": version,
-        "graph": read_value(graph, what="--graph", default=None),
-        "ifPlan": if_plan,
-        "redo": [_place_of(each) for each in redo or ()] or None,
-        "redoFailed": redo_failed or None,
-        "renames": dict(_rename_of(each) for each in rename or ()) or None,
-        "signals": "none" if no_signals else None,
-        "dryRun": dry_run or None,
-    }
-    request = {name: value for name, value in asked.items() if value is not None}
-    if input_ is not None:
-        request["input"] = read_value(input_, what="--input", default=None)
-    target = open_target(at)
-    answer = target.ask(lambda gateway: gateway.fork_run(instance_id, request, key=key))
-    if at.as_json:
-        print_document(answer)
-    elif dry_run and "plan" not in answer:
-        print_line(f"no worker has called the function yet: the plan will be the output of run {answer['instanceID']}")
-    elif dry_run:
-        print_line(f"plan {answer['plan']}: {len(answer['reuse'])} outcomes are reused")
-        for each in answer["run"]:
-            why = f"{each['because']}{' ' + each['path'] if 'path' in each else ''}, effect {each['effect']}"
-            print_line(f"  runs: {shown_name(each['nodeID'], each['scope'])} ({why})")
-        for each in answer["undecided"]:
-            print_line(f"  may run again: {shown_name(each['nodeID'], each['scope'])}")
-        for each in answer["drop"]:
-            print_line(f"  dropped: {shown_name(each['nodeID'], each['scope'])} ({each['because']})")
-        for warning in answer["warnings"]:
-            print_line(f"  {warning}")
-    else:
-        print_line(f"run {answer['instanceID']} is {answer['status']}")
-
-
-def _place_of(text: str) -> dict[str, str]:
-    """`each[3]/review` as `{nodeID, scope}`; of a step `fetch#2`; without a scope all activations."""
-    scope, slash, node_id = text.rpartition("/")
-    if slash:
-        return {"nodeID": node_id, "scope": scope}
-    name, number, call = text.partition("#")
-    return {"nodeID": name, "scope": f"#{call}"} if number else {"nodeID": text}
-
-
-def _rename_of(text: str) -> tuple[str, str]:
-    new, equals, old = text.partition("=")
-    if not (new and equals and old):
-        raise typer.BadParameter(f"{text!r} is not NEW=OLD", param_hint="--rename")
-    return new, old
-
-
-@family.command("bulk")
-def bulk(
-    action: Annotated[str, typer.Argument(metavar="ACTION", help="retry, cancel, rerun, resume or signal.")],
-    *,
-    workflow: Annotated[str | None, typer.Option("--workflow", metavar="WORKFLOW", help="Name or id.")] = None,
-    status: Annotated[
-        list[Status] | None, typer.Option("--status", case_sensitive=False, help="Else those the action is for.")
-    ] = None,
-    since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="Created then or later.")] = None,
-    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Created before then.")] = None,
-    error: Annotated[str | None, typer.Option("--error", help="Failed with this code or text.")] = None,
-    options: Annotated[
-        str | None, typer.Option("--options", metavar="JSON", help='Such as {"event": "paid", "payload": 1}.')
-    ] = None,
-    key: Key = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Go through the runs, and do nothing to them.")] = False,
-    at: TargetOptions,
-) -> None:
-    """Perform an action on many runs, and wait until that is done; a worker does it, 50 runs a second."""
-    conditions = {
-        "workflow": workflow,
-        "status": [each.value for each in status or ()],
-        "since": since,
-        "until": until,
-        "error": error,
-    }
-    request = {
-        "action": action,
-        "filter": {name: value for name, value in conditions.items() if value},
-        "options": read_value(options, what="--options", default={}),
-        "dryRun": dry_run,
-    }
-
-    async def do(gateway: Gateway) -> dict[str, Any]:
-        started = await gateway.start_bulk(request, key=key)
-        await gateway.wait_for_end(started["bulkID"])
-        return await gateway.get_bulk(started["bulkID"])
-
-    target = open_target(at)
-    progress = target.ask(do)
-    if at.as_json:
-        print_document(progress)
-        return
-    would = "would be done to" if dry_run else "done to"
-    print_line(f"{action}: {would} {progress['succeeded']} of {progress['total']} runs ({progress['bulkID']})")
-    for code, runs in sorted(progress["counts"].items()):
-        if code != "DONE":
-            print_line(f"  {code}: {runs}")
+for _name, _command in (("retry", retry), ("fork", fork), ("bulk", bulk)):
+    family.command(_name)(_command)
 
 
 @family.command("signal")

@@ -5,7 +5,6 @@ What follows from a commit begins first: handlers do not wait until everybody ha
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import Counter
 from collections.abc import Sequence
@@ -49,12 +48,8 @@ class Observers:
         """Remove an observer."""
         self._observers.remove(observer)
 
-    def tell_soon(self, news: Sequence[News]) -> None:
-        """Tell of these at the next turn of the event loop, in the order of the calls."""
-        if news:
-            asyncio.get_running_loop().call_soon(self._tell, news)
-
-    def _tell(self, news: Sequence[News]) -> None:
+    def tell(self, news: Sequence[News]) -> None:
+        """Tell of what was committed. Called at the turn of the event loop after it, in the order of the commits."""
         for one in news:
             if one.telemetry is not None:
                 one.telemetry.wrote(one.written)

@@ -465,7 +465,8 @@ class Orchestrator:
             self._guarded(self._perform, won.pending, won, batch.asked_at, news)
         for pending in applied.idle:
             self._guarded(self._settle_idle, pending, pending)
-        self._observers.tell_soon(news)
+        if news:
+            asyncio.get_running_loop().call_soon(self._observers.tell, news)
         if len(applied.won) + len(applied.idle) + len(applied.locked) < len(planned.pending_transitions):
             await self._reconciler.settle_others(applied)
         return applied.locked

@@ -7,6 +7,7 @@ again on the stored state.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -283,7 +284,7 @@ class Reconciler:
             if transition is not None and written:
                 telemetry = held.telemetry or self._held.telemetry_of(row.head, held.state.plan)
                 news = replace(news, written=transition.events, telemetry=telemetry)
-            self._observers.tell_soon([news])
+            asyncio.get_running_loop().call_soon(self._observers.tell, [news])
         if held.is_new:
             held.waiters.tell_new_run(StartResult(row.head.instance_id, row.status, created=True))
         if read.state is None:

@@ -80,7 +80,7 @@ def orders() -> dict[str, Any]:
     ]
     note = {
         "text": "Orders over 1,000 wait for a person.",
-        "position": {"x": 344, "y": 40},
+        "position": {"x": 312, "y": -56},
         "size": {"width": 200, "height": 72},
     }
     schema = {
@@ -173,7 +173,7 @@ async def show_node(page: Page, scene: Scene) -> None:
     await field.click()
     await page.keyboard.press("End")
     await page.keyboard.type(", {{ ctx.item.")
-    await page.keyboard.press("Backspace")
+    await expect(panel.get_by_role("option", name="ctx.item.sku")).to_contain_text("A-1")
 
 
 async def show_code(page: Page, scene: Scene) -> None:

@@ -27,7 +27,7 @@ import { useAsk } from "../data";
 import { useOutput } from "../outputs";
 import { useMay } from "../session";
 import { togglePin } from "./EditorPage";
-import { useExpressionPreview } from "./preview";
+import { useExpressionPreview, useSamples } from "./preview";
 import type { EditorSession } from "./session";
 
 const HIDDEN_FIELDS = ["id", "type", "config", "position", "name"];
@@ -227,8 +227,8 @@ function useFormServices(session: EditorSession, nodeKey: NodeKey, node: NodeRec
   const workflows = useAsk("list_workflows", { query: { limit: 100 } }, { enabled: widgets.includes('"widget":"workflow"'), staleMs: 30_000 });
   const queries = useAsk("list_queries", { query: { limit: 100 } }, { enabled: widgets.includes('"widget":"query"'), staleMs: 30_000 });
   const secrets = useAsk("list_secrets", { query: { limit: 100 } }, { enabled: mayAdmin && widgets.includes('"widget":"secret"'), staleMs: 30_000 });
-  const variables = useVariables(node.id);
   const preview = useExpressionPreview(session, node.id);
+  const variables = useSamples(session, node.id, useVariables(node.id), preview);
   return useMemo<FormServices>(
     () => ({
       variables,

@@ -107,11 +107,20 @@ export function VersionsDialog({ session, workflow, onClose }: VersionsDialogPro
   );
 }
 
+/** "each"; of an edge its ends, `approve → each`. */
+function shownIdentity({ kind, identity }: RecordChange): string {
+  if (kind === "head") return "";
+  const text = identity.startsWith(`${kind} `) ? identity.slice(kind.length + 1) : identity;
+  const [, source, handle, target] = /^\["([^"]*)","([^"]*)","([^"]*)"/.exec(text) ?? [];
+  if (source === undefined) return text;
+  return `${source} → ${target}${handle === "default" ? "" : ` by ${handle}`}`;
+}
+
 function Change({ change }: { change: RecordChange }): ReactElement {
   return (
     <details className="change" data-change={change.change}>
       <summary>
-        <span className="badge">{change.change}</span> {change.kind === "head" ? "the workflow" : change.kind} <code>{change.kind === "head" ? "" : change.identity}</code>
+        <span className="badge">{change.change}</span> {change.kind === "head" ? "the workflow" : change.kind} <code>{shownIdentity(change)}</code>
       </summary>
       <table className="table small">
         <tbody>

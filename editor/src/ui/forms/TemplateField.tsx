@@ -219,10 +219,11 @@ export function suggestionsFor(word: string, variables: readonly Variable[]): Su
   }
   const path = /^ctx\.(\w+)\.(\w*)$/.exec(word);
   if (path) {
-    const members = variables.find(({ name }) => name === path[1])?.members ?? [];
-    return members
-      .filter((member) => member.startsWith(path[2]!) && member !== path[2])
-      .map((member) => ({ text: `ctx.${path[1]}.${member}`, note: "", certain: true }));
+    const { members = [], samples = {} } = variables.find(({ name }) => name === path[1]) ?? {};
+    return [...new Set([...members, ...Object.keys(samples)])]
+      .filter((member) => member.startsWith(path[2]!) && member !== path[2] && /^\w+$/.test(member))
+      .slice(0, 12)
+      .map((member) => ({ text: `ctx.${path[1]}.${member}`, note: samples[member] ?? "", certain: members.includes(member) || member in samples }));
   }
   const begun = word.startsWith("ctx.") ? word.slice(4) : word;
   if (!"ctx.".startsWith(word) && !word.startsWith("ctx.") && !variables.some(({ name }) => name.startsWith(word))) return [];

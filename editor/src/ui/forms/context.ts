@@ -11,6 +11,8 @@ export interface Variable {
   readonly writers: readonly string[];
   /** Names of its members, where they are known. */
   readonly members: readonly string[];
+  /** What its members were in the run that is shown, in short. */
+  readonly samples?: Readonly<Record<string, string>>;
 }
 
 export interface FieldProblem {

@@ -271,7 +271,7 @@ class App:
         bulk_actions.connect(service, store)
         forks.connect(service, store)
         runner.connect(engine)
-        await register(store, runner.registry)
+        await register(store, runner.registry, active=settings.active)
         await engine.start()
         waits = RunWaits(engine)
         readiness = Readiness(store=store, sandbox=components.sandbox.health)

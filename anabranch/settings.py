@@ -156,6 +156,10 @@ class Settings(BaseModel):
     crash_limit: int = Field(default=CRASHES_MAX, ge=1, le=1_000)
     """Crashes of a worker after which a run that was the only suspect there is SUSPENDED, 1 to 1,000."""
 
+    active: bool = False
+    """Make the imported versions of coded workflows the active ones, also older versions; otherwise only a version that
+    is newer than all others becomes active."""
+
     on_error: Literal["fail", "suspend"] = "fail"
     """What happens to runs whose workflow function has failed for good, unless the workflow sets it: `fail`, or
     `suspend` until they are resumed."""

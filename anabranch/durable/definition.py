@@ -201,9 +201,9 @@ def without_timedelta(duration: Duration | None) -> str | int | float | None:
     return duration / timedelta(milliseconds=1) if isinstance(duration, timedelta) else duration
 
 
-async def register(store: Store, registry: WorkflowRegistry) -> None:
+async def register(store: Store, registry: WorkflowRegistry, *, active: bool = False) -> None:
     """Note every workflow of the registry in the table of definitions. Raises StoreUnavailable."""
     for each in registry:
         await store.register_code(
-            name=each.name, version=each.version, definition={"workflowOptions": dict(each.options)}
+            name=each.name, version=each.version, definition={"workflowOptions": dict(each.options)}, active=active
         )

@@ -142,6 +142,21 @@ async def test_a_run_that_no_worker_knows_is_suspended_until_one_does(make_place
     assert (await knows.ended(run_id))["output"] == "last", "it goes on by itself"
 
 
+async def test_after_a_rollback_with_the_older_code_active_no_start_waits_for_code_that_is_gone(
+    make_place: MakePlace,
+) -> None:
+    async def says_version(ctx: Any, input: Any) -> Any:
+        return ctx.version
+
+    old, new = (version_of(says_version, version=version) for version in (1, 2))
+    withdrawn = await make_place(old, new)
+    assert (await withdrawn.ended(await withdrawn.start("changes")))["output"] == 2
+    await withdrawn.services.engine.stop()
+
+    rolled_back = await make_place(old, active=True)
+    assert (await rolled_back.ended(await rolled_back.start("changes")))["output"] == 1
+
+
 async def test_a_worker_that_knows_the_code_comes_before_those_that_do_not(make_place: MakePlace) -> None:
     stranger: Place = await make_place()
     run_id = await started_elsewhere(make_place)

@@ -44,6 +44,11 @@ Port = Annotated[
     typer.Option("--port", min=0, max=65_535, help="Listen on this port, 0: a free one; else ANABRANCH_PORT."),
 ]
 
+Active = Annotated[
+    bool,
+    typer.Option("--active", help="Let starts take the versions of the imported code, also older ones (a rollback)."),
+]
+
 
 def serve(
     *,
@@ -53,11 +58,12 @@ def serve(
         bool, typer.Option("--no-worker", help="Answer requests only; `anabranch worker` processes run the nodes.")
     ] = False,
     imports: Imports = None,
+    active: Active = False,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
     """Serve the REST API, and run workflows, until SIGTERM or Ctrl-C. Exits 0 once its runs are handed over."""
-    session = _open(host=host, port=port, imports=imports, database_url=database_url)
+    session = _open(host=host, port=port, imports=imports, database_url=database_url, active=active or None)
     settings, application = session.settings, app.build(session.settings)
     has_keys = asyncio.run(_has_keys(application))
     if not has_keys and not process.is_loopback(settings.host):
@@ -85,11 +91,12 @@ def worker(
         ),
     ] = None,
     imports: Imports = None,
+    active: Active = False,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
     """Run workflows, without a port, until SIGTERM or Ctrl-C. Exits 0 once its runs are handed over."""
-    session = _open(imports=imports, database_url=database_url, metrics_port=metrics_port)
+    session = _open(imports=imports, database_url=database_url, metrics_port=metrics_port, active=active or None)
     settings = session.settings
     listener = None if settings.metrics_port is None else process.bind(settings.host, settings.metrics_port)
 
@@ -109,6 +116,7 @@ def dev(
     host: Host = None,
     port: Port = None,
     imports: Imports = None,
+    active: Active = False,
     workflows: Annotated[
         list[Path] | None,
         typer.Option("--workflow", metavar="FILE", help="Save this drawn workflow at start; may be repeated."),
@@ -122,7 +130,9 @@ def dev(
     """
     documents = [read_workflow_file(file) for file in workflows or ()]
     found = [str(path) for path in sorted(WORKFLOWS_FOLDER.glob("*.py"))]
-    session = _open(host=host, port=port, imports=[*found, *(imports or ())], database_url=database_url)
+    session = _open(
+        host=host, port=port, imports=[*found, *(imports or ())], database_url=database_url, active=active or None
+    )
     settings = session.settings
     listener = process.bind(settings.host, settings.port)
     key = find_dev_key() if settings.api_key is None else settings.api_key.get_secret_value()
@@ -140,7 +150,7 @@ def dev(
     process.run(process.live(app.build(settings), works=True, listener=listener, makes_key=True, ready=ready))
 
 
-def _open(*, imports: list[str] | None, database_url: str | None, **flags: str | int | None) -> CommandSession:
+def _open(*, imports: list[str] | None, database_url: str | None, **flags: str | int | bool | None) -> CommandSession:
     return open_session(DatabaseOptions(database_url), creates=True, imports=imports, **flags)
 
 

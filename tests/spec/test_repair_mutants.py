@@ -13,10 +13,15 @@ import pytest
 
 from anabranch.testing.memory_store.database import MemoryDatabase
 from anabranch.testing.memory_store.memory_store import MemoryStore
+from tests.conformance import test_gates as gates
+from tests.conformance import test_needs as needs
 from tests.conformance import test_reopening as stored
 from tests.simulation.patching import Patch, patched
+from tests.spec import test_coded_journal as journal
 from tests.spec import test_forking as forking
+from tests.spec import test_recovery_rules as recovery
 from tests.spec import test_reopening as reopening
+from tests.spec import test_suspension as suspension
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,48 @@ _EVENTS = "rules.shared.shared_events"
 _DATABASE = "testing.memory_store.database:MemoryDatabase"
 
 ALL_BROKEN = (
+    broken(
+        "timer fires while suspended",
+        "rules.decide:_catch_up",
+        "if not builder.state.stands_still:",
+        "if True:",
+        suspension.test_no_delay_retry_or_timeout_fires_meanwhile_and_on_resume_the_oldest_comes_first,
+    ),
+    broken(
+        "signal served while suspended",
+        "rules.decide:_propagate",
+        "stands_still = state.stands_still",
+        "stands_still = False",
+        suspension.test_a_signal_is_promised_meanwhile_and_served_on_resume,
+    ),
+    broken(
+        "unknown type claimed",
+        f"{_DATABASE}.claim",
+        "if wanted.known_code is not None:",
+        "if False:",
+        needs.test_a_worker_takes_only_what_it_can_run,
+    ),
+    broken(
+        "cleared by a signal",
+        f"{_EVENTS}:signal_received",
+        "arrived = read_signal(event.payload)",
+        "state.suspicion, arrived = None, read_signal(event.payload)",
+        recovery.test_neither_signals_nor_healthy_branches_nor_timers_end_a_suspicion,
+    ),
+    broken(
+        "paused workflow claimed",
+        f"{_DATABASE}._may_go_on",
+        "(tenant_id, None) not in self.pauses and",
+        "True or",
+        gates.test_the_runs_of_a_paused_workflow_are_not_claimed_and_keep_their_status,
+    ),
+    broken(
+        "tried without a row, and resumed at once",
+        "rules.coded.coded_decide:_function_answered",
+        "if was_on_trial and isinstance(outcome, Completed | Failed):",
+        "if was_on_trial:",
+        journal.test_it_is_tried_again_and_again_without_a_row,
+    ),
     broken(
         "left out one row late",
         f"{_RETRY}:_of_node",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -12,6 +13,16 @@ from tests.architecture.reading import Source, read_package
 PACKAGE = Path(__file__).parents[2] / "anabranch"
 SOURCES = read_package(PACKAGE)
 MODULES = frozenset(source.module for source in SOURCES)
+
+
+# About twenty files: as many names as a reader takes in at one look. Migrations are a history, and only grow.
+FILES_IN_A_FOLDER_MAX = 22
+
+
+def test_no_folder_has_more_files_than_a_reader_takes_in() -> None:
+    folders = Counter(path.parent for path in PACKAGE.rglob("*.py") if path.parent.name != "versions")
+    full = [str(folder.relative_to(PACKAGE)) for folder, files in folders.items() if files > FILES_IN_A_FOLDER_MAX]
+    assert not full, f"divide them by subject: {full}"
 
 
 def test_every_file_keeps_to_the_picture() -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import orjson
 import typer
 
+from anabranch.cli.browser import open_browser
 from anabranch.cli.dev_key import find_dev_key
 from anabranch.cli.options import CLI_ACTOR, DEFAULT_TENANT, AsJson, DatabaseOptions, DatabaseUrl, Imports
 from anabranch.cli.output import flush_answers, print_line, print_note, problem_line
@@ -121,6 +122,9 @@ def dev(
         list[Path] | None,
         typer.Option("--workflow", metavar="FILE", help="Save this drawn workflow at start; may be repeated."),
     ] = None,
+    opens: Annotated[
+        bool, typer.Option("--open/--no-open", help="Open the URL in a browser, if this is a terminal on a desktop.")
+    ] = True,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
@@ -139,11 +143,15 @@ def dev(
 
     async def ready(services: AppServices) -> None:
         services.access.add_own_key(tenant_id=DEFAULT_TENANT, role=access.Role.ADMIN, key=key)
-        await _save_sample(services)
+        notes = await _save_sample(services)
         for document in documents:
-            await _save(services, document)
+            notes += await _save(services, document)
         url = process.url_of(listener, key=key)
         _print_ready(url, {"url": url, "key": key}, as_json=as_json)
+        for note in notes:
+            print_note(note)
+        if opens and not as_json:
+            open_browser(url)
 
     if settings.metrics_names is None and process.is_loopback(settings.host):
         settings = settings.model_copy(update={"metrics_names": "all"})  # all listed workflows belong to the caller
@@ -159,18 +167,19 @@ async def _has_keys(application: App) -> bool:
         return await access.has_keys()
 
 
-async def _save_sample(services: AppServices) -> None:
-    """Save a sample workflow in an empty database."""
-    if not await services.workflows.get_all_workflows(tenant_id=DEFAULT_TENANT, limit=1):
-        await services.workflows.save_workflow(SAMPLE, tenant_id=DEFAULT_TENANT)
-        print_note(f'the sample workflow {SAMPLE["name"]} is ready: start it with {{"name": "Ada"}}')
+async def _save_sample(services: AppServices) -> list[str]:
+    """Save a sample workflow in an empty database. Returns what to tell the user."""
+    if await services.workflows.get_all_workflows(tenant_id=DEFAULT_TENANT, limit=1):
+        return []
+    await services.workflows.save_workflow(SAMPLE, tenant_id=DEFAULT_TENANT)
+    return [f'the sample workflow {SAMPLE["name"]} is ready: start it with {{"name": "Ada"}}']
 
 
-async def _save(services: AppServices, document: Any) -> None:
+async def _save(services: AppServices, document: Any) -> list[str]:
+    """Save a drawn workflow. Returns what to tell the user."""
     saved, report = await services.workflows.save_workflow(document, tenant_id=DEFAULT_TENANT, actor=CLI_ACTOR)
-    for warning in report.warnings:
-        print_note(f"warning {problem_line(warning.as_json())}")
-    print_note(f"the workflow {saved.name} is ready, in version {saved.version}")
+    warnings = [f"warning {problem_line(warning.as_json())}" for warning in report.warnings]
+    return [*warnings, f"the workflow {saved.name} is ready, in version {saved.version}"]
 
 
 def _print_ready(line: str, document: Mapping[str, str], *, as_json: bool) -> None:

@@ -18,8 +18,10 @@ NO_CODES = {
     "MODULE_OR_FILE",
     "SUBSCRIPTION_ID",
     "SQLITE_TMPDIR",
+    "SSH_CONNECTION",
     "SSL_CERT_DIR",
     "SSL_CERT_FILE",
+    "WAYLAND_DISPLAY",
 }
 
 # Components that answer nobody: their texts are names of tables and of what they export.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.handlers import builtin_types
+from anabranch.handlers.builtin import BUILTIN
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "restock"
@@ -36,5 +36,5 @@ def test_the_shop_is_restocked(tmp_path: Path) -> None:
     assert "booked: [('coffee', 59, 'Bean Bros', 51920, 'Ada')" in done.stdout
 
 
-def test_the_example_uses_every_type_that_is_built_in() -> None:
-    assert set(builtin_types().names()) <= USED
+def test_the_example_uses_every_built_in_type_that_does_work_elsewhere_or_waits() -> None:
+    assert {name for name, spec in BUILTIN.items() if spec.evaluate is None} <= USED

@@ -156,7 +156,7 @@ def prints_kept() -> Iterator[None]:
     """A context in which `print` of handlers and steps is also kept with their activations."""
     before = builtins.print
     if before is _print_and_keep:
-        yield  # another engine of this process does it already already already already already already
+        yield  # another engine of this process does it already
         return
     builtins.print = _print_and_keep
     try:

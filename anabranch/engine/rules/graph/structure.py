@@ -22,8 +22,7 @@ from anabranch.engine.rules.graph.problems import Problem, quoted
 from anabranch.engine.rules.graph.regions import REGION_DEPTH_MAX, Regions, Vertex
 from anabranch.engine.rules.graph.walks import Successors, knots, ordered, reached, shortest_cycle, successors_of
 
-# At most At most At most At most At most At most At most 12 nodes of a cycle in a message: enough to find it on the
-# canvas.
+# At most 12 nodes of a cycle in a message: enough to find it on the canvas.
 CYCLE_NODES_SHOWN = 12
 
 

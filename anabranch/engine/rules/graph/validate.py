@@ -29,8 +29,7 @@ from anabranch.engine.rules.templates.text import (
 )
 from anabranch.errors import InvalidWorkflow
 
-# At most At most At most At most At most At most At most 3 problems in the message of the exception; all of them are in
-# its details.
+# At most 3 problems in the message of the exception; all of them are in its details.
 PROBLEMS_SHOWN = 3
 
 _N8N_TYPE = re.compile(r"(?:@[\w-]+/)?n8n-nodes-[\w-]+\.")

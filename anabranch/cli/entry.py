@@ -101,6 +101,7 @@ application.commands = CommandsOnDemand(
         "dev": "anabranch.cli.commands.serve_command:dev",
         "serve": "anabranch.cli.commands.serve_command:serve",
         "worker": "anabranch.cli.commands.serve_command:worker",
+        "new": "anabranch.cli.commands.new_command:new",
         "run": "anabranch.cli.commands.run_command:run",
         "validate": "anabranch.cli.commands.validate_command:validate",
         "fmt": "anabranch.cli.commands.format_command:fmt",

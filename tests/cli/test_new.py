@@ -1,0 +1,104 @@
+"""`anabranch new` makes a project that works as it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from anabranch.cli.commands.new_command import COMMON, PROJECTS
+from tests.cli.conftest import Command
+from tests.hardening.command_line import EXECUTABLE
+
+TEMPLATES = sorted(path.name for path in PROJECTS.iterdir() if path.name != COMMON)
+
+
+def run_in(folder: Path, *command: str | Path) -> str:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_project_has_what_one_begins_with(anabranch: Command, folder: Path) -> None:
+    made = anabranch("new", "my-project", "--json")
+
+    assert made.code == 0
+    assert made.document["files"] == [
+        ".env.example",
+        ".github/workflows/test.yml",
+        ".gitignore",
+        "README.md",
+        "app.py",
+        "pytest.ini",
+        "requirements.txt",
+        "tests/test_app.py",
+        "workflows/hello.json",
+    ]
+    assert (
+        sorted(str(path.relative_to("my-project")) for path in Path("my-project").rglob("*") if path.is_file())
+        == (made.document["files"])
+    )
+    assert Path("my-project/README.md").read_text().startswith("# my-project\n")
+
+
+def test_the_answer_says_how_to_go_on(anabranch: Command, folder: Path) -> None:
+    assert "cd shop && anabranch dev" in anabranch("new", "shop").out
+    (folder / "here").mkdir()
+    os.chdir(folder / "here")
+    assert "go on with: anabranch dev" in anabranch("new", ".").out
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_the_tests_and_workflows_of_a_project_pass(folder: Path, template: str) -> None:
+    run_in(folder, EXECUTABLE, "new", "project", "--template", template)
+    project = folder / "project"
+
+    [workflow] = [path.relative_to(project) for path in project.glob("workflows/*.json")]
+    run_in(project, EXECUTABLE, "fmt", "--check", "--import", "app.py", workflow)
+    checked = json.loads(run_in(project, EXECUTABLE, "validate", "--import", "app.py", "--json", workflow))
+    assert (checked["errors"], checked["warnings"]) == ([], [])
+    assert "3 passed" in run_in(project, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    run_in(
+        project,
+        sys.executable,
+        "-m",
+        "ruff",
+        "check",
+        "--isolated",
+        "--select",
+        "E,F,I,UP",
+        "--line-length",
+        "120",
+        ".",
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "hint"),
+    [
+        (["full"], "the folder full is not empty", "Name a new or an empty folder."),
+        (["file"], "file is a file", "Name a new or an empty folder."),
+        (["file/below"], "file cannot be written", "Choose another folder."),
+        (["my project"], "'my project' cannot name a project", "Use up to 64 letters"),
+        ([".hidden"], "'.hidden' cannot name a project", "Use up to 64 letters"),
+        (["new", "--template", "helo"], "there is no template 'helo'", "There are approval, hello."),
+        (["new", "--template", "common"], "there is no template 'common'", "There are approval, hello."),
+    ],
+)
+def test_what_cannot_become_a_project_is_refused(
+    anabranch: Command, folder: Path, arguments: list[str], error: str, hint: str
+) -> None:
+    (folder / "full").mkdir()
+    (folder / "full" / "mine.txt").write_text("mine")
+    (folder / "file").write_text("mine")
+
+    refused = anabranch("new", *arguments)
+
+    assert refused.code == 2
+    assert error in refused.err
+    assert hint in refused.err
+    assert sorted(path.name for path in folder.rglob("*")) == ["file", "full", "mine.txt"]

@@ -138,12 +138,18 @@ def print_error(error: AnabranchError, *, as_json: bool) -> None:
     if as_json:
         print_document({"error": error.as_json()})
         return
-    print_note(f"error {error.code}: {' '.join(error.message.split())}")
-    for problem in error.details if isinstance(error.details, list) else ():
-        if isinstance(problem, dict) and "message" in problem:
-            print_note(f"  {problem_line(problem)}")
-    if error.advice:
-        print_note(f"hint: {error.advice}")
+    for line in error_lines(error):
+        print_note(line)
+
+
+def error_lines(error: AnabranchError) -> list[str]:
+    """An error for people: itself, its problems, its hint."""
+    problems = error.details if isinstance(error.details, list) else ()
+    return [
+        f"error {error.code}: {' '.join(error.message.split())}",
+        *(f"  {problem_line(each)}" for each in problems if isinstance(each, dict) and "message" in each),
+        *([f"hint: {error.advice}"] if error.advice else []),
+    ]
 
 
 def problem_line(problem: Mapping[str, Any]) -> str:

@@ -1,20 +1,32 @@
-"""Import user code: modules and files of `--import`, and those in the folder `workflows`.
+"""Import user code: modules and files of `--import`, and those of the project in the current folder.
 
-Called by `session` before the database is opened, and by `target`. Errors name the line in the user's code, without
-a traceback.
+Called by `session` before the database is opened, by `target`, and by `project` when the code has changed. Errors name
+the line in the user's code, without a traceback.
 """
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
+import linecache
 import os
 import sys
 import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
+from anabranch.deferred import deferred
 from anabranch.errors import AnabranchError, InvalidRequest
+
+if TYPE_CHECKING:
+    from anabranch.durable import definition
+    from anabranch.handlers import declare
+else:
+    definition = deferred("anabranch.durable.definition")
+    declare = deferred("anabranch.handlers.declare")
 
 _FILE_SUFFIX = ".py"
 
@@ -42,6 +54,56 @@ def import_user_code(name: str) -> None:
             importlib.import_module(name)
     except (Exception, SystemExit) as failure:  # a module that calls sys.exit must not choose our exit code
         raise _refusal(name, failure, is_file=is_file) from failure
+
+
+def reload_user_code(names: Sequence[str]) -> None:
+    """Import user code again, with all modules of the user that it imports; if that fails, everything stays as it was.
+
+    What executes goes on with the code that it began with. Must be called on the event loop: nothing may look for a
+    declaration meanwhile. Raises InvalidRequest as `import_user_code` does.
+    """
+    before = user_modules(names)
+    with _no_bytecode(), definition.DECLARED.redeclaring(before), declare.redeclaring(before):
+        _remove(before)
+        try:
+            for name in names:
+                import_user_code(name)
+        except BaseException:
+            _remove(user_modules(names))
+            sys.modules.update(before)
+            raise
+
+
+def user_modules(names: Sequence[str]) -> dict[str, ModuleType]:
+    """The imported modules below the current folder, and below those of the named files; installed ones are not the
+    user's."""
+    folders = {Path.cwd(), *(Path(name).resolve().parent for name in names if name.endswith(_FILE_SUFFIX))}
+    roots = tuple(f"{folder}{os.sep}".replace(os.sep * 2, os.sep) for folder in folders)
+    return {name: module for name, module in list(sys.modules.items()) if _is_of_user(name, module, roots)}
+
+
+def _is_of_user(name: str, module: ModuleType, roots: tuple[str, ...]) -> bool:
+    file = getattr(module, "__file__", None)
+    if file is None or name == "__main__" or not file.startswith(roots):
+        return False
+    return not file.startswith((_OUR_FILES, _LIBRARY_FILES)) and not set(_INSTALLED).intersection(Path(file).parts)
+
+
+def _remove(modules: dict[str, ModuleType]) -> None:
+    for name in modules:
+        del sys.modules[name]
+    importlib.invalidate_caches()
+    linecache.checkcache()
+
+
+@contextmanager
+def _no_bytecode() -> Iterator[None]:
+    """Compiled files are compared by whole seconds: of two changes in one second, the second would not be seen."""
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        yield
+    finally:
+        sys.dont_write_bytecode = before
 
 
 def _look_in(folder: Path) -> None:

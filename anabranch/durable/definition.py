@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -107,6 +107,22 @@ class WorkflowRegistry:
     def clear(self) -> None:
         """Remove all workflows. Running functions continue."""
         self._workflows.clear()
+
+    @contextmanager
+    def redeclaring(self, modules: Collection[str]) -> Iterator[None]:
+        """Within this context the modules are imported again: what they no longer declare is removed.
+
+        If that raises, all workflows are as before.
+        """
+        before = dict(self._workflows)
+        self._workflows = {
+            key: declared for key, declared in before.items() if declared.function.__module__ not in modules
+        }
+        try:
+            yield
+        except BaseException:
+            self._workflows = before
+            raise
 
     def __iter__(self) -> Iterator[Workflow]:
         """All of them, by name and version."""

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, TypeVar, cast, get_args
 
@@ -36,6 +37,28 @@ _origins: dict[str, str] = {}
 
 DECLARED: Mapping[str, HandlerSpec] = MappingProxyType(_declared)
 """What has been declared so far, by type; it grows as modules are imported."""
+
+
+@contextmanager
+def redeclaring(modules: Collection[str]) -> Iterator[None]:
+    """Within this context the modules are imported again: what they no longer declare is removed.
+
+    If that raises, all types are as before.
+    """
+    specs, origins = dict(_declared), dict(_origins)
+    places = tuple(f"{module}." for module in modules)
+    for type_name, origin in origins.items():
+        if origin.startswith(places):
+            _declared.pop(type_name, None)
+            del _origins[type_name]
+    try:
+        yield
+    except BaseException:
+        _declared.clear()
+        _declared.update(specs)
+        _origins.clear()
+        _origins.update(origins)
+        raise
 
 
 def node_type(

@@ -41,8 +41,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "cli": (
         "app",
         "app_services",
+        "durable",
         "engine.rules",
         "errors",
+        "handlers",
         "histories",
         "json_input",
         "keys",

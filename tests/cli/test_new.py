@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.cli.commands.new_command import COMMON, PROJECTS
+from anabranch.settings import Settings, environment_name
 from tests.cli.conftest import Command
 from tests.hardening.command_line import EXECUTABLE
 
@@ -52,6 +54,11 @@ def test_the_answer_says_how_to_go_on(anabranch: Command, folder: Path) -> None:
     assert "go on with: anabranch dev" in anabranch("new", ".").out
 
 
+def test_the_settings_to_begin_with_exist() -> None:
+    text = (PROJECTS / COMMON / "dot-env.example.txt").read_text()
+    assert set(re.findall(r"ANABRANCH_\w+", text)) <= {environment_name(name) for name in Settings.model_fields}
+
+
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_the_tests_and_workflows_of_a_project_pass(folder: Path, template: str) -> None:
     run_in(folder, EXECUTABLE, "new", "project", "--template", template)
@@ -82,7 +89,7 @@ def test_the_tests_and_workflows_of_a_project_pass(folder: Path, template: str) 
     [
         (["full"], "the folder full is not empty", "Name a new or an empty folder."),
         (["file"], "file is a file", "Name a new or an empty folder."),
-        (["file/below"], "file cannot be written", "Choose another folder."),
+        (["file/below"], "file/below cannot be written: Not a directory", "Choose another folder."),
         (["my project"], "'my project' cannot name a project", "Use up to 64 letters"),
         ([".hidden"], "'.hidden' cannot name a project", "Use up to 64 letters"),
         (["new", "--template", "helo"], "there is no template 'helo'", "There are approval, hello."),

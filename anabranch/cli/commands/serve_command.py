@@ -9,15 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import orjson
 import typer
 
 from anabranch.cli.browser import open_browser
 from anabranch.cli.dev_key import find_dev_key
-from anabranch.cli.options import CLI_ACTOR, DEFAULT_TENANT, AsJson, DatabaseOptions, DatabaseUrl, Imports
-from anabranch.cli.output import flush_answers, print_line, print_note, problem_line
+from anabranch.cli.options import DEFAULT_TENANT, AsJson, DatabaseOptions, DatabaseUrl, Imports
+from anabranch.cli.output import flush_answers, print_line, print_note
+from anabranch.cli.project import Project
 from anabranch.cli.sample import SAMPLE
 from anabranch.cli.session import CommandSession, open_session
 from anabranch.deferred import deferred
@@ -33,9 +34,6 @@ else:
     app = deferred("anabranch.app")
     process = deferred("anabranch.process")
     access = deferred("anabranch.keys.access")
-
-# Where `dev` looks for workflows in Python by default.
-WORKFLOWS_FOLDER = Path("workflows")
 
 Host = Annotated[
     str | None, typer.Option("--host", metavar="ADDRESS", help="Listen here; else ANABRANCH_HOST, else 127.0.0.1.")
@@ -130,26 +128,28 @@ def dev(
 ) -> None:
     """Server and worker in one for your own machine: prints the URL that signs you in. SQLite in `.anabranch/`.
 
-    Loads `workflows/*.py`. On an empty database it saves a sample workflow. Its key is the same at each start.
+    In a folder with `workflows/` it loads `app.py`, `workflows/*.py` and `workflows/*.json`, and again when they
+    change. On an empty database it saves a sample workflow. Its key is the same at each start.
     """
-    documents = [read_workflow_file(file) for file in workflows or ()]
-    found = [str(path) for path in sorted(WORKFLOWS_FOLDER.glob("*.py"))]
-    session = _open(
-        host=host, port=port, imports=[*found, *(imports or ())], database_url=database_url, active=active or None
-    )
+    for file in workflows or ():
+        read_workflow_file(file)  # what cannot be read is refused before anything is opened
+    project = Project(imports=imports or (), documents=workflows or ())
+    session = _open(host=host, port=port, imports=project.code(), database_url=database_url, active=active or None)
     settings = session.settings
     listener = process.bind(settings.host, settings.port)
     key = find_dev_key() if settings.api_key is None else settings.api_key.get_secret_value()
 
     async def ready(services: AppServices) -> None:
         services.access.add_own_key(tenant_id=DEFAULT_TENANT, role=access.Role.ADMIN, key=key)
-        notes = await _save_sample(services)
-        for document in documents:
-            notes += await _save(services, document)
+        notes = [] if project.drawn() else await _save_sample(services)
+        for file in workflows or ():
+            notes += await project.save(file, services)
+        notes += await project.save_all(project.drawn(), services)
         url = process.url_of(listener, key=key)
         _print_ready(url, {"url": url, "key": key}, as_json=as_json)
         for note in notes:
             print_note(note)
+        project.follow_until_stop(services, active=settings.active)
         if opens and not as_json:
             open_browser(url)
 
@@ -173,13 +173,6 @@ async def _save_sample(services: AppServices) -> list[str]:
         return []
     await services.workflows.save_workflow(SAMPLE, tenant_id=DEFAULT_TENANT)
     return [f'the sample workflow {SAMPLE["name"]} is ready: start it with {{"name": "Ada"}}']
-
-
-async def _save(services: AppServices, document: Any) -> list[str]:
-    """Save a drawn workflow. Returns what to tell the user."""
-    saved, report = await services.workflows.save_workflow(document, tenant_id=DEFAULT_TENANT, actor=CLI_ACTOR)
-    warnings = [f"warning {problem_line(warning.as_json())}" for warning in report.warnings]
-    return [*warnings, f"the workflow {saved.name} is ready, in version {saved.version}"]
 
 
 def _print_ready(line: str, document: Mapping[str, str], *, as_json: bool) -> None:

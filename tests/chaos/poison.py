@@ -9,18 +9,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.rules.events import Status, SuspendReason
-from anabranch.engine.rules.shared.blame import CRASHES_MAX
+from anabranch.engine.rules.shared.blame import CRASH_DELAYS_MS, CRASHES_MAX
 from anabranch.engine.store.opening import open_store
 from anabranch.handlers.registry import load_types
 from anabranch.service import WorkflowService
-from tests.chaos import nodes
+from tests.chaos import nodes, supervisor
 from tests.chaos.campaign import LEASE_MS, TENANT
 from tests.chaos.ledger import Ledger
 from tests.chaos.shapes import drawn, ledger
@@ -36,6 +38,9 @@ class PoisonPlan:
     innocents: int = 20
     workers: int = 1
     patience_s: float = 240.0
+    lease_ms: int = LEASE_MS
+    crash_delays_ms: Sequence[int] = CRASH_DELAYS_MS
+    """How long a run that has crashed alone is kept back after each crash."""
 
     @property
     def crashes_max(self) -> int:
@@ -66,7 +71,7 @@ def poison() -> dict[str, object]:
 async def poisoned(plan: PoisonPlan, url: str) -> PoisonReport:
     """Start all of them at once on a database, keep workers alive until nothing goes on, and judge."""
     report, began = PoisonReport(), time.monotonic()
-    store = open_store(url, lease_ms=LEASE_MS)
+    store = open_store(url, lease_ms=plan.lease_ms)
     types = load_types()
     engine = Engine(store=store, handlers=types, options=EngineOptions(works=False))
     service = WorkflowService(engine=engine, node_types=types, retention_days_max=365, pending_max=1_000)
@@ -77,7 +82,7 @@ async def poisoned(plan: PoisonPlan, url: str) -> PoisonReport:
     names = ["poison"] * plan.poisons + ["innocent"] * plan.innocents
     started = [(await service.execute_workflow(name, {"n": 1}, tenant_id=TENANT)).instance_id for name in names]
     with Ledger() as book:
-        keepers = [asyncio.create_task(_keep_alive(url, book.port, report)) for _ in range(plan.workers)]
+        keepers = [asyncio.create_task(_keep_alive(plan, url, book.port, report)) for _ in range(plan.workers)]
         give_up_at = time.monotonic() + plan.patience_s
         is_over = False
         while not is_over and time.monotonic() < give_up_at:
@@ -109,20 +114,23 @@ async def _is_over(store: object, started: list[str]) -> bool:
     return all(row.status.is_terminal or row.status is Status.SUSPENDED for row in rows)
 
 
-async def _keep_alive(url: str, ledger_port: int, report: PoisonReport) -> None:
-    """Start a worker again whenever it has died, and count."""
-    environment = {**os.environ, nodes.LEDGER_PORT: str(ledger_port), "ANABRANCH_TEST_CRASHES_MAX": str(CRASHES_MAX)}
-    command = (sys.executable, "-m", "tests.chaos.worker", url, str(LEASE_MS))
-    process: asyncio.subprocess.Process | None = None
+async def _keep_alive(plan: PoisonPlan, url: str, ledger_port: int, report: PoisonReport) -> None:
+    """Keep one worker alive, and count how often it has died."""
+    environment = {
+        **os.environ,
+        nodes.LEDGER_PORT: str(ledger_port),
+        "ANABRANCH_TEST_CRASHES_MAX": str(CRASHES_MAX),
+        supervisor.CRASH_DELAYS_MS: ",".join(map(str, plan.crash_delays_ms)),
+    }
+    command = (sys.executable, "-m", "tests.chaos.supervisor", url, str(plan.lease_ms))
+    process = await asyncio.create_subprocess_exec(
+        *command, env=environment, stdout=asyncio.subprocess.PIPE, start_new_session=True
+    )
+    assert process.stdout is not None
     try:
-        while True:
-            process = await asyncio.create_subprocess_exec(
-                *command, env=environment, stdout=asyncio.subprocess.DEVNULL, start_new_session=True
-            )
-            await process.wait()
-            report.crashes += 1
+        async for line in process.stdout:
+            report.crashes += line.decode().strip() == supervisor.DIED
     finally:
-        if process is not None and process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # with the worker that it keeps alive
+        await process.wait()

@@ -325,10 +325,12 @@ class Orchestrator:
             if now_gated and not owned.state.gated:
                 owned.state.gated = True
                 self._begin_nothing(owned)
-                self._owned.offer(owned, LogReloaded())  # it may be parked now
+                if not owned.is_undecided:
+                    self._owned.offer(owned, LogReloaded())  # it may be parked now
             elif owned.state.gated and not now_gated:
                 owned.state.gated, owned.owes_all = False, True
-                self._owned.offer(owned, TimersDue())
+                if not owned.is_undecided:
+                    self._owned.offer(owned, TimersDue())
 
     async def refresh(self, instance_ids: Sequence[str]) -> None:
         """Re-read owned instances that another process wrote to: fold the new rows, or drop them."""

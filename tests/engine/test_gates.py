@@ -71,6 +71,27 @@ async def test_starts_of_a_paused_workflow_stay_pending_and_others_run(process: 
     assert (await process.ended(started.instance_id))["status"] == "COMPLETED"
 
 
+async def test_a_start_that_meets_the_pause_is_stored_with_its_input_and_goes_on_after_the_resume(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orchestrator = process.engine.orchestrator
+    add = orchestrator.held.add
+
+    def add_and_hear_of_a_pause(owned: Any) -> None:
+        add(owned)
+        orchestrator.gate(lambda head: True)
+
+    monkeypatch.setattr(orchestrator.held, "add", add_and_hear_of_a_pause)
+    instance_id = await process.run(drawn("met", node("a")))
+    monkeypatch.undo()
+    row = await process.service.get_run_status(instance_id, tenant_id=TENANT)
+    assert (row.status, row.worker_id, await types_of(process, instance_id)) == (Status.PENDING, None, ["INPUT_SET"])
+
+    orchestrator.gate(lambda head: False)
+    process.engine.recovery.soon()
+    assert (await process.ended(instance_id))["status"] == "COMPLETED"
+
+
 async def test_a_timer_fires_and_a_signal_is_served_only_after_the_resume(make_process: MakeProcess) -> None:
     owner, other = await make_process(), await make_process()
     graph = drawn("naps", node("nap", "delay", config={"duration": "30ms"}), node("w", "waitForEvent",

@@ -85,11 +85,18 @@ def repaired_cases() -> tuple[SimulatedCase, ...]:
     documents = {
         "passes": changed(graph(passes, work=40), list=batch, ask=wait),
         "passes-in-items": changed(graph(inside, work=30), each=each, list=batch),
-        "poison": changed(graph(["start>work", "work>kill", "kill>end"], work=40), kill={"config": {"poison": True}}),
         "passes-that-fail": changed(graph(["start>beside", *passes], work=40), list=batch, ask=wait, **broken),
         "passes-that-need-retries": changed(graph(inside, work=30), each=each, list=batch, **retried),
     }
-    return tuple(case_of(name, document, {"items": [1, 2, 3, 4]}, None) for name, document in documents.items())
+    loops = [case_of(name, document, {"items": [1, 2, 3, 4]}, None) for name, document in documents.items()]
+    return (*loops[:2], poison_case(), *loops[2:])
+
+
+@cache
+def poison_case() -> SimulatedCase:
+    """What kills the process that executes it."""
+    document = graph(["start>work", "work>kill", "kill>end"], work=40)
+    return case_of("poison", changed(document, kill={"config": {"poison": True}}), {"items": [1, 2, 3, 4]}, None)
 
 
 _SOON = {"kind": "fixed", "base": "30ms", "max": "30ms"}

@@ -15,6 +15,7 @@ from tests.simulation.cases import (
     RANDOM_CASES,
     SimulatedCase,
     drawn_cases,
+    poison_case,
     probe_case,
     random_case_of,
     repaired_cases,
@@ -62,6 +63,8 @@ class Character:
     """What the clients start."""
     codeless_slot: int | None = field(default=None, kw_only=True)
     """A slot whose processes know no coded workflow."""
+    rolls_out: bool = field(default=False, kw_only=True)
+    """Half of the processes, but none in the first slot, lack the node type `work` until all is calm."""
     log_limit: LogLimit
     """How large a log may become: in most worlds larger than any does."""
     evaluations_max: int
@@ -105,6 +108,16 @@ def repairing(character: Character) -> Character:
     if character.coded_cases:
         return replace(character, codeless_slot=0 if workers > 1 else None)
     return replace(character, cases=(*character.cases, *repaired_cases()))
+
+
+def rolling_out(character: Character) -> Character:
+    """The same for a world in which a node type comes and goes with the processes."""
+    return replace(character, rolls_out=True)
+
+
+def poisoned(character: Character) -> Character:
+    """The same for a world in which some runs kill their process, and nothing else ends or interrupts one."""
+    return replace(character, cases=(*character.cases, poison_case()), skew_ms=0)
 
 
 def draw_character(rng: random.Random, *, coded: bool) -> Character:

@@ -167,6 +167,31 @@ class Client:
             if dice.random() < 0.8:
                 await self.resume(run)
 
+    async def close_gates_now_and_then(self, dice: random.Random, workflows: Sequence[str]) -> None:
+        """Let all runs of a workflow or of the tenant stand still for a while; some are forgotten."""
+        while not self.stopped:
+            await asyncio.sleep(dice.random() * 4)
+            workflow = None if dice.random() < 0.3 else dice.choice(workflows)
+            await self.close_gate(workflow)
+            await asyncio.sleep(dice.choice((0.05, 0.5, 2.0)) * dice.random() * 2)
+            if dice.random() < 0.8:
+                await self.open_gate(workflow)
+
+    async def close_gate(self, workflow: str | None) -> None:
+        """Pause a workflow, by its name or id, or without one the tenant."""
+        if workflow is None:
+            await self._call(lambda s: s.pause_tenant(tenant_id=self.tenant_id, by="a client"))
+        else:
+            await self._call(lambda s: s.pause_workflow(workflow, tenant_id=self.tenant_id, by="a client"))
+        self._judge.rarities["tenant paused" if workflow is None else "workflow paused"] += 1
+
+    async def open_gate(self, workflow: str | None) -> None:
+        """Resume it."""
+        if workflow is None:
+            await self._call(lambda s: s.resume_tenant(tenant_id=self.tenant_id))
+        else:
+            await self._call(lambda s: s.resume_workflow(workflow, tenant_id=self.tenant_id))
+
     async def repair_now_and_then(self, dice: random.Random) -> None:
         """Let runs that have ended badly go on, and begin others with the outcomes of any."""
         while not self.stopped:

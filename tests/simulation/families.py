@@ -6,10 +6,12 @@ bookkeeping. Each method yields what is wrong, in words, with the run that it is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from anabranch.engine.ports import InstanceHead, InstanceRow
 from anabranch.engine.rules.events import EventType, Status
+from anabranch.engine.rules.payloads import RunCancelledPayload
+from anabranch.engine.store.sql.families import cancel_reason
 from anabranch.testing.memory_store.records import Change, Transaction
 from tests.simulation.facts import Facts
 
@@ -24,6 +26,16 @@ class Families:
         self._rows: dict[str, InstanceRow] = {}
         self._children: dict[str, dict[tuple[str | None, str | None], str]] = {}
         """Parent → activation → child."""
+
+    @property
+    def laws(self) -> tuple[Callable[[Transaction, Mapping[str, Facts]], Iterator[Wrong]], ...]:
+        """What must hold after a transaction."""
+        return (
+            self.nobody_is_left_behind,
+            self.a_parked_parent_is_woken,
+            self.whom_a_run_awaits_is_its_own,
+            self.who_ended_with_its_parent_goes_on_with_it,
+        )
 
     def note(self, change: Change) -> None:
         """Take in a row as it is now."""
@@ -71,6 +83,31 @@ class Families:
                         f"it sleeps until {parent.available_at}, and its child {child_id} has ended",
                         parent.head.instance_id,
                     )
+
+    def whom_a_run_awaits_is_its_own(self, transaction: Transaction, runs: Mapping[str, Facts]) -> Iterator[Wrong]:
+        """A run awaits only what it has started itself, whatever it was forked from."""
+        for change in transaction.changes:
+            for row in change.events if change.after is not None else ():
+                waits_for = row.payload.value.get("childID") if row.type is EventType.NODE_WAITING else None
+                child, parent_id = self._rows.get(waits_for or ""), change.after.head.instance_id
+                if child is not None and child.head.parent_id != parent_id:
+                    yield f"{row.node_id} awaits {waits_for}, which {child.head.parent_id} has started", parent_id
+
+    def who_ended_with_its_parent_goes_on_with_it(
+        self, transaction: Transaction, runs: Mapping[str, Facts]
+    ) -> Iterator[Wrong]:
+        """What was cancelled because its parent ended is reopened together with it, if it is still awaited."""
+        for change in transaction.changes if transaction.operation == "reopen" else ():
+            parent_id = "" if change.after is None else change.after.head.instance_id
+            for place, child_id in self._children.get(parent_id, {}).items():
+                last = runs[parent_id].last.get((str(place[0]), str(place[1])))
+                ended = runs[child_id].log[-1]
+                was_taken_along = (
+                    ended.type is EventType.INSTANCE_CANCELLED
+                    and ended.payload.value == RunCancelledPayload(cancel_reason(parent_id)).payload.value
+                )
+                if was_taken_along and last is not None and last.type is EventType.NODE_WAITING:
+                    yield f"it stays cancelled, and {place} of run {parent_id} waits for it again", child_id
 
     def what_nodes_say_of_their_children(self, runs: Mapping[str, Facts]) -> Iterator[Wrong]:
         """COMPLETED → its output; FAILED → CHILD_FAILED; CANCELLED → CHILD_CANCELLED."""

@@ -48,6 +48,19 @@ PROCESS_FAULTS = frozenset(
     {FaultKind.CRASH, FaultKind.CRASH_LOOP, FaultKind.STOP, FaultKind.FREEZE, FaultKind.DYING, FaultKind.COMMIT_STOLEN}
 )
 
+# What lets no lease of a living process run out.
+SPARING_FAULTS = frozenset(
+    {
+        FaultKind.COMMIT_LOST_BEFORE,
+        FaultKind.COMMIT_LOST_AFTER,
+        FaultKind.COMMIT_LOCKED,
+        FaultKind.BIRTH_LATE,
+        FaultKind.SIGNAL_LOST,
+        FaultKind.RESULTS_DOUBLED,
+        FaultKind.FAILURES_ECHOED,
+    }
+)
+
 # In three worlds of ten processes live on, so that nobody repairs what a bad network breaks.
 LASTING_PROCESSES = 0.3
 
@@ -105,6 +118,11 @@ def without(plan: list[Fault], left_out: Collection[int]) -> list[Fault]:
 def only(plan: list[Fault], kept: Collection[int]) -> list[Fault]:
     """The plan with these faults and no others."""
     return [fault for fault in plan if fault.number in kept]
+
+
+def sparing(plan: list[Fault]) -> list[Fault]:
+    """The plan without what may be taken for the crash of a process."""
+    return [fault for fault in plan if fault.kind in SPARING_FAULTS]
 
 
 def _around_a_lease(rng: random.Random, lease_s: float) -> float:

@@ -503,14 +503,20 @@ def an_open_run_will_go_on(run: RunFacts, commit: Commit) -> Iterator[str]:
         if after.available_at is None:
             yield f"held by {after.worker_id} under a lease without end"
         return
+    if commit.memory is not None and commit.memory.gated and not run.is_suspended:
+        if after.available_at is None:
+            yield "nobody holds it, its workflow or tenant is paused, and it is not available after that"
+        return
     times = [
         command.due_at if isinstance(command, Wake) else commit.now
         for command in owed
         if not isinstance(command, AwaitChild)
     ]
     has_crashed_alone = after.blame is not None and after.blame.crashes > 0
-    # A fork is due when it was created, as a start is, by the clock of the process that did it.
-    now = max(commit.now, after.head.available_at) if is_copied(commit) else commit.now
+    # A fork is due when it was created, and so is a start while its workflow or tenant is paused, by the clock of the
+    # process that did it.
+    now = max(commit.now, commit.rows[-1].created_at) if commit.before is None else commit.now
+    now = max(now, after.head.available_at) if is_copied(commit) else now
     latest_at = max(min(times, default=now), now) + (max(CRASH_DELAYS_MS) if has_crashed_alone else 0)
     if times and (after.available_at is None or after.available_at > latest_at):
         yield f"nobody holds it, something is due at {min(times)}, and it is available at {after.available_at}"
@@ -520,6 +526,8 @@ def no_signal_lies_beside_a_wait_that_it_fits(run: RunFacts, commit: Commit) -> 
     """A wait takes a fitting kept signal in the holder's very next transition, unless the run is suspended."""
     if commit.operation != "commit" or run.is_suspended or run.ended is not None or not run.waits:
         return
+    if commit.memory is not None and commit.memory.gated:
+        return  # it is served when the workflow and its tenant are resumed
     for signal in run.untaken():
         for place, waiting in run.waits.items():
             if signal.fits(waiting):
@@ -628,6 +636,15 @@ def _due_time_used(run: Facts, row: Event, commit: Commit) -> int | None:
     return None
 
 
+def _next_due(state: AnyState) -> int | None:
+    """When it is due by its log; that its workflow or tenant is paused is in no log."""
+    gated, state.gated = state.gated, False
+    try:
+        return state.next_due()
+    finally:
+        state.gated = gated
+
+
 def _signature(state: AnyState) -> tuple[object, ...]:
     """The parts of a state that the next decisions hang on, cheap enough to compare at every commit."""
     common = (
@@ -636,7 +653,7 @@ def _signature(state: AnyState) -> tuple[object, ...]:
         state.started,
         None if state.suspicion is None else (state.suspicion.blame, sorted(state.suspicion.unanswered)),
         [(key, activation.attempt, activation.phase) for key, activation in state.running.items()],
-        state.next_due(),
+        _next_due(state),
         {event: list(waits) for event, waits in state.waits.items()},
         list(state.children),
         {event: list(kept) for event, kept in state.kept.items()},

@@ -14,18 +14,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.engine.handling import Helpers
+from anabranch.engine.ports import Pause
 from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.decide import Decision
 from anabranch.engine.rules.drawn.drawn_state import InstanceHead, InstanceState
 from anabranch.engine.rules.drawn.outcomes import EVALUATION_UNITS
-from anabranch.engine.rules.events import Event, EventType
+from anabranch.engine.rules.events import Event, EventType, SuspendReason
 from anabranch.engine.rules.evolve import AnyState, evolve, fold, new_state, outstanding
 from anabranch.engine.rules.shared.blame import ALONE_MS
 from anabranch.engine.rules.shared.log_limit import LogLimit
 from anabranch.engine.rules.stimuli import NodeResult, Stimulus
 from anabranch.testing.memory_store.records import Change, Transaction
-from tests.simulation.cases import SimulatedCase
+from tests.simulation.cases import SimulatedCase, poison_case
 from tests.simulation.coded_cases import CodedCase
 from tests.simulation.coded_facts import CodedFacts
 from tests.simulation.coded_invariants import CODED_COMMIT_LAWS, CODED_ROW_LAWS
@@ -80,6 +81,10 @@ class _Watched:
     facts: RunFacts
     folded: AnyState
     version: int = 0
+    lapses: int = 0
+    """Crashes of its process since it was last above suspicion, or resumed."""
+    company: int = 0
+    """Its company after the first of them."""
     inputs: dict[tuple[str, str], bytes] = field(default_factory=dict)
     """Of a fork: what each activation of its first rows was given."""
 
@@ -101,8 +106,9 @@ class Judge:
         log_limit: LogLimit,
         loop: SimulatedLoop,
         seed: int,
+        only_poison_kills: bool = False,
     ) -> None:
-        """`cases` by name and version."""
+        """`cases` by name and version. With `only_poison_kills` no process is lost but by what it executes."""
         self.violations: list[Violation] = []
         self.processes: dict[str, SimulatedProcess] = {}
         """Living processes by worker id."""
@@ -122,6 +128,10 @@ class Judge:
         self._guard_s = self._lease_s * GUARD_SHARE
         self._left_alone: dict[str, tuple[str, float]] = {}
         """The suspect that a worker took alone last, and when, by its id."""
+        self.pauses: Mapping[tuple[str, str | None], Pause] = {}
+        """Those of the database: by tenant and workflow, or without one."""
+        self._only_poison_kills = only_poison_kills
+        self._keys: dict[str, Place] = {}
         self._loop = loop
         self._runs: dict[str, _Watched] = {}
         self._digest = hashlib.blake2b(digest_size=16)
@@ -154,13 +164,14 @@ class Judge:
         """A transaction was written: check every run in it."""
         if transaction.operation == "claim":
             self._claimed_suspects(transaction)
+            self._claimed_in_spite_of_a_pause(transaction)
         for change in transaction.changes:
             if change.after is not None:
                 for what, instance_id in self.families.one_child_per_activation(change, self.runs):
                     self.accuse(self.families.one_child_per_activation, what, instance_id)
                 self.families.note(change)
                 self._change(transaction, change)
-        for law in (self.families.nobody_is_left_behind, self.families.a_parked_parent_is_woken):
+        for law in self.families.laws:
             for what, instance_id in law(transaction, self.runs):
                 self.accuse(law, what, instance_id)
 
@@ -168,6 +179,10 @@ class Judge:
         """A handler is about to run: its dispatch is committed, and nothing but the attempt is new."""
         instance_id, node_id, scope = place
         self._begins_beside(instance_id, worker_id)
+        self._begins_in_spite_of_a_pause(instance_id, worker_id)
+        if self._keys.setdefault(helpers.idempotency_key, place) != place:
+            what = f"{node_id} in {scope!r} has the key of {self._keys[helpers.idempotency_key]}"
+            self.accuse("no two activations have one idempotency key", what, instance_id)
         watched = self._runs.get(instance_id)
         if watched is None or watched.facts.attempts.get((node_id, scope), 0) < helpers.attempt:
             what = f"attempt {helpers.attempt} of {node_id} runs before its dispatch is committed"
@@ -193,6 +208,55 @@ class Judge:
         if process is not None and process.clock.monotonic() - since < ALONE_MS / 1000:
             what = f"{worker_id} executes it beside {alone}, which may be what kills"
             self.accuse("nothing else starts beside a suspect that is to be alone", what, instance_id)
+
+    def _begins_in_spite_of_a_pause(self, instance_id: str, worker_id: str) -> None:
+        process, watched = self.processes.get(worker_id), self._runs.get(instance_id)
+        if process is None or watched is None:
+            return
+        held = process.engine.orchestrator.held.get(instance_id)
+        if process.engine.gates.close_for(watched.folded.head):
+            self.accuse(_HELD, f"{worker_id} begins to execute it and knows of the pause", instance_id)
+        elif held is not None and held.state.suspension is not None and not held.state.may_perform:
+            self.accuse(_HELD, f"{worker_id} begins to execute it and knows that it is suspended", instance_id)
+
+    def _claimed_in_spite_of_a_pause(self, transaction: Transaction) -> None:
+        for head in (change.after.head for change in transaction.changes if change.after is not None):
+            is_over = head.deadline_at is not None and head.deadline_at <= transaction.now
+            is_paused = {(head.tenant_id, None), (head.tenant_id, head.workflow_id)} & self.pauses.keys()
+            if is_paused and not is_over:
+                self.accuse(_HELD, f"it is claimed although {is_paused} is paused", head.instance_id)
+
+    def _takes_what_it_can_run(self, transaction: Transaction, change: Change) -> None:
+        """A worker takes only what it has the node types for, when it claims a run and when it creates one."""
+        after, process = change.after, self.processes.get(SENDER.get().worker_id)
+        if after is None or after.worker_id is None or process is None or after.worker_id != process.worker_id:
+            return
+        if change.before is not None and transaction.operation != "claim":
+            return
+        missing = set(after.needs) - set(process.types.names())
+        self.rarities["run taken by who has its node types"] += bool(after.needs)
+        if missing:
+            what = f"{process.worker_id} takes it by a {transaction.operation} and lacks {missing}"
+            self.accuse(self._takes_what_it_can_run, what, after.head.instance_id)
+
+    def _count_lapses(self, watched: _Watched, change: Change, operation: str) -> None:
+        """One of n suspects that kills its process is suspended after 1 + log2 n crashes and so many as are counted."""
+        after = change.after
+        assert after is not None
+        instance_id, is_poison = after.head.instance_id, after.head.workflow_name == poison_case().name
+        if after.blame is None or any(row.type is EventType.INSTANCE_RESUMED for row in change.events):
+            watched.lapses = 0
+        elif operation == "judge" and not change.events and after.suspended_for is None:
+            watched.lapses += 1
+            watched.company = after.blame.company if watched.lapses == 1 else watched.company
+        lapses_max = 1 + max(1, watched.company).bit_length() - 1 + self._crashes_max
+        if watched.lapses > lapses_max:
+            what = f"{watched.lapses} crashes since it was above suspicion, with {watched.company} suspects at first"
+            self.accuse(self._count_lapses, what, instance_id)
+        is_blamed = after.suspended_for is SuspendReason.CRASHED
+        self.rarities["what kills its process suspended"] += is_blamed and is_poison and operation == "judge"
+        if is_blamed and not is_poison and self._only_poison_kills:
+            self.accuse("no innocent run is suspended for a crash", f"{after.blame}", instance_id)
 
     def _claimed_suspects(self, transaction: Transaction) -> None:
         """A process takes no more suspects than the least company of those it has, and one alone without others."""
@@ -289,6 +353,8 @@ class Judge:
             )
         watched.version = after.version
         run, sender = watched.facts, SENDER.get()
+        self._takes_what_it_can_run(transaction, change)
+        self._count_lapses(watched, change, transaction.operation)
         if transaction.operation in ("claim", "judge") and change.before is not None:
             self.a_worker_lets_go_of_what_it_could_not_extend(change.before.worker_id, instance_id)
         commit = Commit(
@@ -368,6 +434,7 @@ class Judge:
         anew = fold(facts.case.plan, head, facts.log)
         for state, name in ((watched.folded, "folded row by row"), (commit.memory, "in the holder's memory")):
             if state is not None:
+                anew.gated = state.gated  # that its workflow or tenant is paused is in no log
                 for difference in _differences(state, anew):
                     self.accuse("memory equals fold(log)", f"{name}: {difference}", head.instance_id)
 
@@ -382,6 +449,8 @@ class Judge:
         held = None if process is None else process.engine.orchestrator.held.get(instance_id)
         return held is not None and held.version == self._runs[instance_id].version
 
+
+_HELD = "nothing starts while a run is suspended or held by a pause"
 
 _LAWS: dict[type[RunFacts], tuple[Any, Any, Any]] = {
     Facts: (ROW_LAWS, COMMIT_LAWS, count_row),

@@ -19,7 +19,7 @@ from tests.simulation.faults import COMMIT_FAULTS, Fault, FaultKind
 from tests.simulation.judge import Judge
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.network import CommitFault, Weather
-from tests.simulation.nodes import SimulatedTypes
+from tests.simulation.nodes import SimulatedTypes, WithoutWork
 from tests.simulation.processes import SimulatedProcess, SkewedClock
 from tests.simulation.tenant_order import WatchedJobs
 
@@ -88,6 +88,8 @@ class Machines:
         self._character = character
         self._rarities = rarities
         self._rng = random.Random(f"machines {seed}")
+        self._releases = random.Random(f"releases {seed}")
+        """Which processes lack a node type."""
         self._generation = 0
         self._calm = False
         self._ended = False
@@ -207,7 +209,7 @@ class Machines:
             loop=self._loop,
             database=self._database,
             weather=self._weather[slot],
-            types=self._types,
+            types=WithoutWork(self._types) if self._lacks_work(slot) else self._types,
             code=() if slot == character.codeless_slot else self._code,
             options=character.options(slot),
             clock=clock,
@@ -219,6 +221,12 @@ class Machines:
         self._slots[slot] = process
         self._judge.processes[worker_id] = process
         process.run(self._start(slot, process))
+
+    def _lacks_work(self, slot: int) -> bool:
+        """Is the next process in this slot of a release that has no `work`?"""
+        lacks = self._character.rolls_out and slot > 0 and not self._calm and self._releases.random() < 0.5
+        self._rarities["process without a node type"] += lacks
+        return lacks
 
     async def _start(self, slot: int, process: SimulatedProcess) -> None:
         try:

@@ -129,7 +129,7 @@ MUTANTS = (
         "due times live in timers only: a parked run is woken by nobody",
         (
             "rules.transitions:_set_lease",
-            "transition.release, transition.available_at = True, state.next_due()",
+            "transition.release, transition.available_at = True, _available_at(state, now)",
             "transition.release, transition.available_at = True, None",
         ),
     ),

@@ -116,6 +116,25 @@ class SimulatedTypes:
         return known
 
 
+class WithoutWork:
+    """The registry of a process that lacks `work`."""
+
+    def __init__(self, types: SimulatedTypes) -> None:
+        self._types = types
+
+    def get(self, type_name: str) -> NodeType | None:
+        """The type, or None if nobody registered it."""
+        return None if type_name == WORK.type else self._types.get(type_name)
+
+    def names(self) -> Sequence[str]:
+        """Every registered name, sorted."""
+        return [name for name in self._types.names() if name != WORK.type]
+
+    def handler(self, type_name: str) -> Handler | None:
+        """The handler of a type, with the ledger before it."""
+        return None if type_name == WORK.type else self._types.handler(type_name)
+
+
 class _Recorded:
     def __init__(self, inner: Handler, ledger: Ledger) -> None:
         self._inner = inner

@@ -80,6 +80,7 @@ class SimulatedProcess:
         self.clock = clock
         self.owner = Owner()
         self.owner.context.run(SENDER.set, Sender(worker_id))
+        self.types = types
         self.ready = False
         """Started, and not told to stop."""
         self.dying = False

@@ -20,10 +20,10 @@ from anabranch.engine.rules.shared.blame import CRASH_DELAYS_MS
 from anabranch.handlers import Services, builtin_types
 from anabranch.testing.memory_store.database import MemoryDatabase
 from tests.simulation.aftermath import last_look, look_how_soon, replay_completed, written_log
-from tests.simulation.character import draw_character, repairing
+from tests.simulation.character import draw_character, poisoned, repairing, rolling_out
 from tests.simulation.clients import Client, Known
 from tests.simulation.control import under_control
-from tests.simulation.faults import Fault, draw_plan
+from tests.simulation.faults import Fault, draw_plan, sparing
 from tests.simulation.judge import Judge, Violation
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.machines import DatabaseClock, Machines
@@ -52,6 +52,12 @@ ON_ITS_WAY_S = 7.0
 # In every third world somebody pauses runs, in every other third somebody retries and forks them: the rest stay as
 # they were before there were either.
 WORLDS_PER_PAUSING = 3
+
+# Of 24 worlds: in these, which are among that rest, workflows and tenants are paused, too, and a node type comes and
+# goes with the processes; in the others no process ends but by what it executes. No kept seed has such a world.
+GATED = frozenset({8, 11})
+POISONED = frozenset({17, 20})
+WORLDS_PER_ROUND = 24
 
 SIGNAL_EVERY_S = 0.8
 
@@ -112,6 +118,12 @@ class _World:
         character = draw_character(random.Random(f"character {seed}"), coded=is_coded(seed))
         if seed % WORLDS_PER_PAUSING == 1:
             character = repairing(character)
+        self._is_gated = seed % WORLDS_PER_ROUND in GATED
+        self._is_poisoned = seed % WORLDS_PER_ROUND in POISONED
+        if self._is_gated:
+            character = rolling_out(character)
+        if self._is_poisoned:
+            character = poisoned(character)
         self._character = character
         self._rarities: Counter[str] = Counter()
         self._loop = SimulatedLoop(seed=seed, in_order=is_coded(seed))
@@ -124,8 +136,10 @@ class _World:
             log_limit=character.log_limit,
             loop=self._loop,
             seed=seed,
+            only_poison_kills=self._is_poisoned,
         )
         self._database = MemoryDatabase(now=self._clock.now, on_commit=self._judge.transaction)
+        self._judge.pauses = self._database.pauses
         types = SimulatedTypes(
             builtin_types(Services(children=ChildrenHere(self._judge.processes))), self._judge.ledger, seed=seed
         )
@@ -147,6 +161,8 @@ class _World:
             slots=character.slots,
             lease_s=character.lease_ms / 1000,
         )
+        if self._is_poisoned:
+            plan = sparing(plan)
         self._plan = deque(choose(plan) if choose else plan)
         self._clients: list[Client] = []
         self._client_tasks: list[asyncio.Task[None]] = []
@@ -200,6 +216,12 @@ class _World:
         if self._seed % WORLDS_PER_PAUSING == 0:
             dice = random.Random(f"pauses {self._seed}")
             self._client_tasks += [self._loop.create_task(client.pause_now_and_then(dice)) for client in self._clients]
+        if self._is_gated:
+            dice = random.Random(f"gates {self._seed}")
+            names = [case.name for case in self._character.cases]
+            for client in self._clients:
+                self._client_tasks.append(self._loop.create_task(client.pause_now_and_then(dice)))
+                self._client_tasks.append(self._loop.create_task(client.close_gates_now_and_then(dice, names)))
         if self._seed % WORLDS_PER_PAUSING == 1:
             dice = random.Random(f"repairs {self._seed}")
             self._client_tasks += [self._loop.create_task(client.repair_now_and_then(dice)) for client in self._clients]
@@ -295,6 +317,8 @@ class _World:
         helpers = {client.tenant_id: client for client in self._clients}
         while True:
             await asyncio.sleep(SIGNAL_EVERY_S)
+            for pause in list(self._database.pauses.values()):
+                await helpers[pause.tenant_id].open_gate(pause.workflow_id)
             for instance_id, run in list(self._judge.runs.items()):
                 if run.ended is None and self._database.instances[instance_id].row.suspended_for is not None:
                     tenant_id = self._database.instances[instance_id].row.head.tenant_id

@@ -85,6 +85,11 @@ class OwnedInstance(LeasedState):
         """Whether it is not known to be stored yet."""
         return self.waiters.created is not None
 
+    @property
+    def is_undecided(self) -> bool:
+        """Whether its creation is still in the mailbox: that is decided alone, with the input and nothing else."""
+        return self.is_new and not self.mailbox.in_flight
+
     def replace_state(self, state: AnyState, *, version: int, worker_id: str | None, lease_until: int) -> None:
         """Continue from a newly folded state; decisions on the old one are void."""
         state.gated, state.on_trial = self.state.gated, self.state.on_trial and state.suspension is not None

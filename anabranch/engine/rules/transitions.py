@@ -409,23 +409,28 @@ def _set_lease(transition: Transition, leased: LeasedState, *, parks: bool, now:
             transition.wakes, transition.concerns_family = state.head.parent_id, True
         return
     if transition.new_run is not None and (parks or leased.worker_id is None):
-        transition.worker_id, transition.available_at = None, state.next_due()
+        transition.worker_id, transition.available_at = None, _available_at(state, now)
         return
     if parks:
-        transition.release, transition.available_at = True, state.next_due()
-        if state.gated and state.suspension is None:
-            transition.available_at = now  # claims leave it out until its workflow and tenant are not paused any more
-        elif state.suspension is not None and state.suspension.reason.is_offered_again:
-            offered_at = now + min(max(now - state.suspended_at, OFFER_FIRST_MS), OFFER_LAST_MS)
-            transition.available_at = min(offered_at, transition.available_at or offered_at)
-        elif state.suspension is not None and state.suspension.reason.ends_by_itself:
-            transition.available_at = now
+        transition.release, transition.available_at = True, _available_at(state, now)
         return
     if transition.new_run is not None or leased.lease_until - now < lease_ms // 2:
         # Extending only when half of the lease is gone keeps most updates off the available_at index (HOT).
         transition.available_at = now + lease_ms
     if transition.status is _WAITING:
         transition.status = _RUNNING  # a wait under a second keeps its worker
+
+
+def _available_at(state: AnyState, now: int) -> int | None:
+    """When a run that is created or parked without an owner may be claimed; None: after a change from outside only."""
+    due_at, suspension = state.next_due(), state.suspension
+    if suspension is None:
+        # Claims leave out what is paused with its workflow or tenant, until that is resumed.
+        return now if state.gated else due_at
+    if suspension.reason.is_offered_again:
+        offered_at = now + min(max(now - state.suspended_at, OFFER_FIRST_MS), OFFER_LAST_MS)
+        return min(offered_at, due_at or offered_at)
+    return now if suspension.reason.ends_by_itself else due_at
 
 
 def _won(pending: PendingTransition, transition: Transition) -> Won:

@@ -96,7 +96,8 @@ def no_timer_is_early(run: CodedFacts, row: Event, commit: Commit) -> Iterator[s
 def a_suspended_function_has_nothing_to_do(run: CodedFacts, commit: Commit) -> Iterator[str]:
     """A function is suspended when it only waits: nothing of it runs, and all that it waits for is in the log.
 
-    One whose run was paused is unwound at its next question, which is in no log, and is called again.
+    One whose run was paused, by itself or with others, is unwound at its next question, which is in no log, and is
+    called again.
     """
     if not any(row.type is EventType.NODE_WAITING and (row.node_id, row.scope) == FUNCTION for row in commit.rows):
         return
@@ -112,7 +113,7 @@ def a_suspended_function_has_nothing_to_do(run: CodedFacts, commit: Commit) -> I
         is_open = done.place not in run.endings and run.open_try(done.place) == done.attempt
         if done.function is function and is_open:
             yield f"it is suspended while {done.place} was executed"
-    if any(row.type is EventType.INSTANCE_SUSPENDED for row in run.log):
+    if commit.may_have_been_held or any(row.type is EventType.INSTANCE_SUSPENDED for row in run.log):
         return
     for call in function.open:
         if run.place_of(call, function.attempt) not in run.last:

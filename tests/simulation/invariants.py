@@ -64,6 +64,8 @@ class Commit:
     log_limit: LogLimit
     effects: Callable[[str, str], Effects | None]
     """What the world has seen of an activation (node id, scope)."""
+    may_have_been_held: bool
+    """A workflow of its tenant was paused, or the tenant itself."""
     steps: StepLedger
     """What it has seen of workflow functions and their steps."""
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.engine.handling import Helpers
+from anabranch.engine.ownership.owned import OwnedInstance
 from anabranch.engine.ports import Pause
 from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.commands import Dispatch
@@ -130,6 +131,8 @@ class Judge:
         """The suspect that a worker took alone last, and when, by its id."""
         self.pauses: Mapping[tuple[str, str | None], Pause] = {}
         """Those of the database: by tenant and workflow, or without one."""
+        self.pausing_tenants: set[str] = set()
+        """Those whose clients have paused workflows, or all of them."""
         self._only_poison_kills = only_poison_kills
         self._keys: dict[str, Place] = {}
         self._loop = loop
@@ -216,7 +219,7 @@ class Judge:
         held = process.engine.orchestrator.held.get(instance_id)
         if process.engine.gates.close_for(watched.folded.head):
             self.accuse(_HELD, f"{worker_id} begins to execute it and knows of the pause", instance_id)
-        elif held is not None and held.state.suspension is not None and not held.state.may_perform:
+        elif held is not None and watched.facts.is_suspended and not held.state.may_perform and _is_settled(held):
             self.accuse(_HELD, f"{worker_id} begins to execute it and knows that it is suspended", instance_id)
 
     def _claimed_in_spite_of_a_pause(self, transaction: Transaction) -> None:
@@ -369,6 +372,7 @@ class Judge:
             crashes_max=self._crashes_max,
             log_limit=self._log_limit,
             effects=lambda node_id, scope: self.ledger.effects.get((instance_id, node_id, scope)),
+            may_have_been_held=after.head.tenant_id in self.pausing_tenants,
             steps=self.steps,
         )
         count_commit(self.rarities, commit)
@@ -458,6 +462,11 @@ _LAWS: dict[type[RunFacts], tuple[Any, Any, Any]] = {
     CodedFacts: (CODED_ROW_LAWS, CODED_COMMIT_LAWS, count_coded_row),
 }
 """By the kind of run: the laws of rows and of commits, and who counts what is rare."""
+
+
+def _is_settled(held: OwnedInstance) -> bool:
+    """Does its owner know that the last row it has is stored?"""
+    return held.settled_seq == held.state.last_seq
 
 
 def _facts_of(case: SimulatedCase | CodedCase) -> RunFacts:

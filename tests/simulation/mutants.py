@@ -400,6 +400,68 @@ MUTANTS = (
         ("rules.shared.shared_events:_redo", "activation.attempt = redo.attempt", "activation.attempt = 0"),
     ),
     mutant(
+        "cleared-by-a-signal",
+        "a signal ends the suspicion against its run",
+        (
+            "rules.shared.shared_events:signal_received",
+            "arrived = read_signal(event.payload)",
+            "state.suspicion, arrived = None, read_signal(event.payload)",
+        ),
+    ),
+    mutant(
+        "timer-fires-while-suspended",
+        "delays, retries and timeouts fire although their run is suspended",
+        ("rules.decide:_catch_up", "if not builder.state.stands_still:", "if True:"),
+    ),
+    mutant(
+        "unknown-type-claimed",
+        "a worker claims what it lacks the node types for",
+        (f"{_DATABASE}.claim", "if wanted.known_code is not None:", "if False:"),
+    ),
+    mutant(
+        "paused-workflow-claimed",
+        "a worker claims what is paused with its workflow or tenant",
+        (f"{_DATABASE}._may_go_on", "(tenant_id, None) not in self.pauses and", "True or"),
+    ),
+    mutant(
+        "begun-in-spite-of-a-pause",
+        "an owner that has heard of a pause goes on with what it had begun",
+        (f"{_ORCHESTRATOR}._dispatch", "if not state.may_perform:", "if False:"),
+        (f"{_ORCHESTRATOR}._begin_nothing", "queued = self._task_worker.withdraw(owned.instance_id)", "queued = ()"),
+    ),
+    mutant(
+        "start-lost-in-a-pause",
+        "a run that is created while its workflow is paused is not available after that",
+        ("rules.transitions:_available_at", "return now if state.gated else due_at", "return due_at"),
+    ),
+    mutant(
+        "cancelled-child-not-reopened",
+        "a retried parent waits again for a child that stays cancelled",
+        (
+            "service.repair.retry_verbs:RetryVerbs._plan_child",
+            "return child if was_taken_along else None",
+            "return None",
+        ),
+    ),
+    mutant(
+        "keys-of-the-source",
+        "what a fork executes has the keys of the run that it was forked from",
+        (
+            "task_worker:Execution.__init__",
+            "self.instance_id = head.instance_id",
+            "self.instance_id = head.forked_from or head.instance_id",
+        ),
+    ),
+    mutant(
+        "child-of-the-source-awaited",
+        "a fork awaits the child of the run that it was forked from",
+        (
+            "service.runs.child_runs:ChildRuns.start",
+            "child_id(helpers.instance_id,",
+            "child_id(parent.forked_from or helpers.instance_id,",
+        ),
+    ),
+    mutant(
         "cleanup-step-demanded",
         "after a retry a function must ask again for what only its failed attempt had asked for",
         ("durable.calls:Replay.__init__", "if step.created_in == attempt", "if step.created_in"),

@@ -16,13 +16,16 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+_OUTSIDE_THE_ENGINE = ("bulk.", "durable.", "service.", "testing.")
+
 
 @dataclass(frozen=True, slots=True)
 class Patch:
     """One replacement in one function."""
 
     function: str
-    """`module:name` or `module:Class.name`, the module without its `anabranch.engine.`, or `durable.…`, `testing.…`."""
+    """`module:name` or `module:Class.name`, the module without its `anabranch.engine.`, or `durable.…`, `service.…` and
+    so on."""
     old: str
     new: str
 
@@ -39,7 +42,7 @@ def patched(patches: Sequence[Patch]) -> Iterator[None]:
 @contextmanager
 def _applied(patch: Patch) -> Iterator[None]:
     module_name, _, path = patch.function.partition(":")
-    room = "anabranch" if module_name.startswith(("durable.", "testing.")) else "anabranch.engine"
+    room = "anabranch" if module_name.startswith(_OUTSIDE_THE_ENGINE) else "anabranch.engine"
     module = importlib.import_module(f"{room}.{module_name}")
     owner: Any = module
     *outer, name = path.split(".")

@@ -95,6 +95,11 @@ EXPECTED = (
     "unknown commit found not written",
     "unknown commit found written",
     "zombie fenced",
+    "process without a node type",
+    "tenant paused",
+    "workflow paused",
+    "what kills its process suspended",
+    "process killed by what it executed",
 )
 
 

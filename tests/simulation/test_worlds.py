@@ -35,6 +35,16 @@ COMMON = (
 )
 
 
+# Worlds of the rarer kinds: workflows and tenants are paused, node types are missing; only poison ends a process.
+OF_RARER_KINDS = (8, 17, 20, 32, 35, 41, 44, 56)
+COMMON_THERE = (
+    "process killed by what it executed",
+    "process without a node type",
+    "tenant paused",
+    "what kills its process suspended",
+    "workflow paused",
+)
+
 COMMON_IN_CODE = (
     "coded: function called again",
     "coded: function suspended",
@@ -66,6 +76,16 @@ def test_every_promise_is_kept_in_worlds_of_coded_runs(lot: int) -> None:
     missed = [name for name in COMMON_IN_CODE if not rarities[name]]
     assert not missed, f"tested nothing: {missed} never happened"
     assert set(COMMON_IN_CODE) <= set(EXPECTED)
+
+
+def test_pauses_missing_types_and_poison_are_met() -> None:
+    rarities: Counter[str] = Counter()
+    for seed in OF_RARER_KINDS:
+        outcome = simulate(seed)
+        assert not outcome.violations, report(outcome)
+        rarities += outcome.rarities
+    assert not [name for name in COMMON_THERE if not rarities[name]]
+    assert set(COMMON_THERE) <= set(EXPECTED)
 
 
 @pytest.mark.parametrize("seed", known_seeds())

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from anabranch.engine.ports import Store
+from anabranch.engine.store.opening import open_store
 from anabranch.testing.memory_store.database import MemoryDatabase
 from anabranch.testing.memory_store.memory_store import MemoryStore
 from tests.conformance import test_gates as gates
 from tests.conformance import test_needs as needs
 from tests.conformance import test_reopening as stored
 from tests.simulation.patching import Patch, patched
+from tests.spec import test_bulk_actions as bulk
 from tests.spec import test_coded_journal as journal
 from tests.spec import test_forking as forking
 from tests.spec import test_recovery_rules as recovery
@@ -31,10 +36,14 @@ class Broken:
     name: str
     patch: Patch
     spec: Callable[..., Any]
+    on_sqlite: bool = False
+    """The rule is the database's: the spec is played on one."""
 
 
-def broken(name: str, function: str, old: str, new: str, spec: Callable[..., Any]) -> Broken:
-    return Broken(name, Patch(function, old, new), spec)
+def broken(
+    name: str, function: str, old: str, new: str, spec: Callable[..., Any], *, on_sqlite: bool = False
+) -> Broken:
+    return Broken(name, Patch(function, old, new), spec, on_sqlite)
 
 
 _RETRY = "rules.repair.retry_plan"
@@ -142,6 +151,21 @@ ALL_BROKEN = (
         stored.test_only_what_is_as_it_was_planned_is_reopened,
     ),
     broken(
+        "run counted twice",
+        "store.sql.reopenings:_reopen",
+        "if ended.completed_at <= counted_until:",
+        "if False:",
+        stored.test_a_run_is_counted_once_however_often_it_ends,
+        on_sqlite=True,
+    ),
+    broken(
+        "bulk acts twice",
+        "bulk.bulk_actions:BulkActions._performer",
+        'StartOptions(version=options.get("version"), idempotency_key=f"{bulk_id}:{run_id}", started_by=by)',
+        'StartOptions(version=options.get("version"), started_by=by)',
+        bulk.test_a_page_that_is_repeated_acts_with_the_same_keys_and_another_bulk_run_with_others,
+    ),
+    broken(
         "birth refused by an old ending",
         "testing.memory_store.records:InstanceRecord.has_ended",
         "if not is_left_out(left_out, event.seq)",
@@ -214,18 +238,29 @@ ALL_BROKEN = (
 )
 
 
-def play(spec: Callable[..., Any]) -> None:
-    """Call a spec, with a store in memory if it takes one."""
+def play(spec: Callable[..., Any], file: Path | None = None) -> None:
+    """Call a spec, with a store in memory if it takes one, or with one on this file."""
     if not inspect.iscoroutinefunction(spec):
         spec()
-        return
-    database = MemoryDatabase(now=lambda: time.time_ns() // 1_000_000)
-    names = inspect.signature(spec).parameters
-    asyncio.run(spec(**{name: MemoryStore(database) for name in names}))
+    elif file is not None:
+        asyncio.run(_play_on(spec, open_store(f"sqlite:///{file}")))
+    else:
+        database = MemoryDatabase(now=lambda: time.time_ns() // 1_000_000)
+        names = inspect.signature(spec).parameters
+        asyncio.run(spec(**{name: MemoryStore(database) for name in names}))
+
+
+async def _play_on(spec: Callable[..., Any], store: Store) -> None:
+    await store.start()
+    try:
+        await spec(store)
+    finally:
+        await store.stop()
 
 
 @pytest.mark.parametrize("each", ALL_BROKEN, ids=lambda each: each.name)
-def test_a_broken_rule_is_missed(each: Broken) -> None:
-    play(each.spec)
+def test_a_broken_rule_is_missed(each: Broken, migrated_file: Path, tmp_path: Path) -> None:
+    whole, cracked = (Path(shutil.copy(migrated_file, tmp_path / name)) for name in ("whole.db", "cracked.db"))
+    play(each.spec, whole if each.on_sqlite else None)
     with patched([each.patch]), pytest.raises(Exception):  # noqa: B017 -- however it shows
-        play(each.spec)
+        play(each.spec, cracked if each.on_sqlite else None)

@@ -325,12 +325,10 @@ class Orchestrator:
             if now_gated and not owned.state.gated:
                 owned.state.gated = True
                 self._begin_nothing(owned)
-                if not owned.is_undecided:
-                    self._owned.offer(owned, LogReloaded())  # it may be parked now
+                self._owned.offer(owned, LogReloaded())  # it may be parked now
             elif owned.state.gated and not now_gated:
                 owned.state.gated, owned.owes_all = False, True
-                if not owned.is_undecided:
-                    self._owned.offer(owned, TimersDue())
+                self._owned.offer(owned, TimersDue())
 
     async def refresh(self, instance_ids: Sequence[str]) -> None:
         """Re-read owned instances that another process wrote to: fold the new rows, or drop them."""

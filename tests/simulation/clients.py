@@ -179,7 +179,7 @@ class Client:
 
     async def close_gate(self, workflow: str | None) -> None:
         """Pause a workflow, by its name or id, or without one the tenant."""
-        self._judge.pausing_tenants.add(self.tenant_id)
+        self._judge.families.pausing_tenants.add(self.tenant_id)
         if workflow is None:
             await self._call(lambda s: s.pause_tenant(tenant_id=self.tenant_id, by="a client"))
         else:

@@ -26,6 +26,8 @@ class Families:
         self._rows: dict[str, InstanceRow] = {}
         self._children: dict[str, dict[tuple[str | None, str | None], str]] = {}
         """Parent → activation → child."""
+        self.pausing_tenants: set[str] = set()
+        """Tenants whose clients have paused workflows, or all of them."""
 
     @property
     def laws(self) -> tuple[Callable[[Transaction, Mapping[str, Facts]], Iterator[Wrong]], ...]:
@@ -72,6 +74,8 @@ class Families:
                 continue
             if parent.suspended_for is not None or (parent.blame is not None and parent.blame.crashes):
                 continue  # or it has crashed alone, and is kept back for a while
+            if parent.head.tenant_id in self.pausing_tenants:
+                continue  # it may have been let go of for a pause, available by the clock of its owner
             if parent.available_at is not None and parent.available_at <= transaction.now:
                 continue
             facts = runs[parent.head.instance_id]

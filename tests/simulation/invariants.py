@@ -505,20 +505,16 @@ def an_open_run_will_go_on(run: RunFacts, commit: Commit) -> Iterator[str]:
         if after.available_at is None:
             yield f"held by {after.worker_id} under a lease without end"
         return
-    if commit.memory is not None and commit.memory.gated and not run.is_suspended:
-        if after.available_at is None:
-            yield "nobody holds it, its workflow or tenant is paused, and it is not available after that"
-        return
+    if commit.may_have_been_held and after.available_at is not None:
+        return  # let go of for a pause, by the clock of its owner: claims leave it out until the resume
     times = [
         command.due_at if isinstance(command, Wake) else commit.now
         for command in owed
         if not isinstance(command, AwaitChild)
     ]
     has_crashed_alone = after.blame is not None and after.blame.crashes > 0
-    # A fork is due when it was created, and so is a start while its workflow or tenant is paused, by the clock of the
-    # process that did it.
-    now = max(commit.now, commit.rows[-1].created_at) if commit.before is None else commit.now
-    now = max(now, after.head.available_at) if is_copied(commit) else now
+    # A fork is due when it was created, as a start is, by the clock of the process that did it.
+    now = max(commit.now, after.head.available_at) if is_copied(commit) else commit.now
     latest_at = max(min(times, default=now), now) + (max(CRASH_DELAYS_MS) if has_crashed_alone else 0)
     if times and (after.available_at is None or after.available_at > latest_at):
         yield f"nobody holds it, something is due at {min(times)}, and it is available at {after.available_at}"

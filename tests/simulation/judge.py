@@ -131,8 +131,6 @@ class Judge:
         """The suspect that a worker took alone last, and when, by its id."""
         self.pauses: Mapping[tuple[str, str | None], Pause] = {}
         """Those of the database: by tenant and workflow, or without one."""
-        self.pausing_tenants: set[str] = set()
-        """Those whose clients have paused workflows, or all of them."""
         self._only_poison_kills = only_poison_kills
         self._keys: dict[str, Place] = {}
         self._loop = loop
@@ -372,7 +370,7 @@ class Judge:
             crashes_max=self._crashes_max,
             log_limit=self._log_limit,
             effects=lambda node_id, scope: self.ledger.effects.get((instance_id, node_id, scope)),
-            may_have_been_held=after.head.tenant_id in self.pausing_tenants,
+            may_have_been_held=after.head.tenant_id in self.families.pausing_tenants,
             steps=self.steps,
         )
         count_commit(self.rarities, commit)

@@ -136,7 +136,7 @@ class _World:
             log_limit=character.log_limit,
             loop=self._loop,
             seed=seed,
-            only_poison_kills=self._is_poisoned,
+            only_poison_kills=self._is_poisoned and not is_coded(seed),
         )
         self._database = MemoryDatabase(now=self._clock.now, on_commit=self._judge.transaction)
         self._judge.pauses = self._database.pauses

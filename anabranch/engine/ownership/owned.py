@@ -23,7 +23,7 @@ from anabranch.engine.rules.events import Event
 from anabranch.engine.rules.evolve import AnyPlan, AnyState, evolve
 from anabranch.engine.rules.shared.blame import ALONE_MS, Blame, SuspectRoom
 from anabranch.engine.rules.shared.run_state import InstanceHead
-from anabranch.engine.rules.stimuli import EvaluationDue, NodeResult, StepReport, Stimulus, TimersDue
+from anabranch.engine.rules.stimuli import EvaluationDue, NodeResult, Started, StepReport, Stimulus, TimersDue
 from anabranch.engine.rules.transitions import LeasedState, PendingTransition
 from anabranch.engine.task_worker import TaskWorker
 from anabranch.engine.telemetry import RunTelemetry, Telemetry
@@ -49,8 +49,8 @@ class Mailbox:
         """The store refused a transition: its stimuli are decided one by one, to find out which it does not take."""
 
     def take(self) -> list[Stimulus]:
-        """Take the stimuli to decide next; the rest stays."""
-        if self.one_at_a_time and len(self.stimuli) > 1:
+        """Take the stimuli to decide next; the rest stays. A creation is decided alone: it stores the input only."""
+        if len(self.stimuli) > 1 and (self.one_at_a_time or isinstance(self.stimuli[0], Started)):
             return [self.stimuli.pop(0)]
         self.one_at_a_time = False
         stimuli, self.stimuli = self.stimuli, []
@@ -84,11 +84,6 @@ class OwnedInstance(LeasedState):
     def is_new(self) -> bool:
         """Whether it is not known to be stored yet."""
         return self.waiters.created is not None
-
-    @property
-    def is_undecided(self) -> bool:
-        """Whether its creation is still in the mailbox: that is decided alone, with the input and nothing else."""
-        return self.is_new and not self.mailbox.in_flight
 
     def replace_state(self, state: AnyState, *, version: int, worker_id: str | None, lease_until: int) -> None:
         """Continue from a newly folded state; decisions on the old one are void."""

@@ -71,7 +71,7 @@ async def test_starts_of_a_paused_workflow_stay_pending_and_others_run(process: 
     assert (await process.ended(started.instance_id))["status"] == "COMPLETED"
 
 
-async def test_a_start_that_meets_the_pause_is_stored_with_its_input_and_goes_on_after_the_resume(
+async def test_a_start_that_meets_the_pause_is_nobodys_and_goes_on_after_the_resume(
     process: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     orchestrator = process.engine.orchestrator
@@ -85,7 +85,7 @@ async def test_a_start_that_meets_the_pause_is_stored_with_its_input_and_goes_on
     instance_id = await process.run(drawn("met", node("a")))
     monkeypatch.undo()
     row = await process.service.get_run_status(instance_id, tenant_id=TENANT)
-    assert (row.status, row.worker_id, await types_of(process, instance_id)) == (Status.PENDING, None, ["INPUT_SET"])
+    assert (row.worker_id, await types_of(process, instance_id)) == (None, ["INPUT_SET", "NODE_DISPATCHED"])
 
     orchestrator.gate(lambda head: False)
     process.engine.recovery.soon()

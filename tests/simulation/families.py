@@ -94,7 +94,8 @@ class Families:
             for row in change.events if change.after is not None else ():
                 waits_for = row.payload.value.get("childID") if row.type is EventType.NODE_WAITING else None
                 child, parent_id = self._rows.get(waits_for or ""), change.after.head.instance_id
-                if child is not None and child.head.parent_id != parent_id:
+                has_ended = (row.node_id, row.scope) in runs[parent_id].endings  # a fork copies such rows
+                if child is not None and child.head.parent_id != parent_id and not has_ended:
                     yield f"{row.node_id} awaits {waits_for}, which {child.head.parent_id} has started", parent_id
 
     def who_ended_with_its_parent_goes_on_with_it(

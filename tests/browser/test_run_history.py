@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from itertools import pairwise
 
 import pytest
 from playwright.async_api import Page, expect
@@ -16,6 +18,8 @@ pytestmark = IN_THE_BROWSER
 expect.set_options(timeout=PATIENCE_MS)
 
 APPROVAL = {"id": "approval", "type": "waitForEvent", "config": {"event": "approve"}}
+START = {"id": "start", "type": "start"}
+FORKED = ("approval", "later", "added")
 LATER = {"id": "later", "type": "set", "config": {"values": {"done": "yes"}}, "outputVariable": "later"}
 
 
@@ -40,6 +44,11 @@ async def test_a_run_is_paused_and_goes_on(page: Page, server: Server) -> None:
     await page.goto(f"{server.entrance}#/runs/{run_id}")
     await page.get_by_role("button", name="Pause").click()
     await expect(page.locator(".run-status")).to_have_text("suspended")
+    await expect(page.locator(".run-page > .notice")).to_contain_text("It stays so until somebody resumes it.")
+    assert await axe.findings(page) == []
+    await page.goto(f"{server.url}/#/runs?status=SUSPENDED")
+    await expect(page.locator(f'[data-run="{run_id}"]')).to_contain_text("paused by somebody")
+    await page.go_back()
     await page.get_by_role("button", name="Resume").click()
     await expect(page.locator(".run-status")).to_have_text("waiting")
 
@@ -64,25 +73,63 @@ async def test_a_cancelled_run_goes_on_after_it_was_said_with_what(page: Page, s
 
 
 async def test_a_run_is_forked_at_a_node_after_its_plan_was_shown(page: Page, server: Server) -> None:
-    run_id = server.start(server.save("Forked", [APPROVAL, LATER]))
+    run_id = server.start(name := server.save("Forked", [APPROVAL, LATER]))
     server.call("POST", f"/runs/{run_id}/signals/approve", {"by": "Grace"})
+    added = {"id": "added", "type": "set", "config": {"values": {"more": 1}}}
+    edges = [{"upstreamNodeID": one, "downstreamNodeID": other} for one, other in pairwise(("start", *FORKED))]
+    server.call("PUT", f"/workflows/{name}", {"nodes": [START, APPROVAL, LATER, added], "edges": edges})
     await page.goto(f"{server.entrance}#/runs/{run_id}?node=approval")
     await expect(page.locator(".run-status")).to_have_text("completed")
     await page.get_by_role("button", name="Fork from here…").click()
     dialog = page.get_by_role("dialog", name="Fork from approval")
-    await expect(dialog.get_by_role("region", name="Plan").get_by_role("listitem")).to_contain_text(["approval"])
+    plan = dialog.get_by_role("region", name="Plan")
+    await expect(plan.get_by_role("listitem")).to_contain_text(["approval"])
     assert await axe.findings(page, "[role=dialog]") == []
+    await page.keyboard.press("Escape")
+
+    # What the other version has in addition runs behind what is reused.
+    await page.goto(f"{server.url}/#/runs/{run_id}?node=later")
+    await page.get_by_role("button", name="Fork from here…").click()
+    dialog = page.get_by_role("dialog", name="Fork from later")
+    await dialog.get_by_label("Version that it follows").select_option(label="v2, which starts take")
+    await expect(plan).to_contain_text("2 outcomes are reused")
     await dialog.get_by_role("button", name="Fork", exact=True).click()
     await expect(page).not_to_have_url(re.compile(run_id))
-    await expect(page.locator(".run-status")).to_have_text("waiting")
+    await expect(page.get_by_role("heading", level=1)).to_have_text(f"{name} v2")
+    await expect(page.locator(".run-status")).to_have_text("completed")
+    await expect(page.locator(".timeline-row", has_text="added")).to_be_visible()
 
 
 async def test_what_code_prints_is_shown_with_its_node(page: Page, server: Server) -> None:
-    code = {"code": "print('counted', ctx['input']['n'])\nreturn None"}
-    run_id = server.start(server.save("Printing", [{"id": "count", "type": "python", "config": code}]), {"n": 7})
+    code = "print('counted', ctx['input']['n'])\nreturn {'text': 70_000 * 'x', 'big': 2**60 + 1}"
+    count = {"id": "count", "type": "python", "config": {"code": code}}
+    run_id = server.start(server.save("Printing", [count]), {"n": 7})
     await page.goto(f"{server.entrance}#/runs/{run_id}?tab=logs&node=count")
     await expect(page.get_by_role("region", name="Logs")).to_contain_text("counted 7")
+
+    # Its output is large: in its place is its size, until somebody asks for it.
+    detail = page.locator(".node-detail")
+    await expect(detail).to_contain_text("70 kB")
     assert await axe.findings(page) == []
+    await detail.get_by_role("button", name="Load", exact=True).click()
+    await expect(detail).to_contain_text("1152921504606846977")
+    await page.get_by_role("tab", name="Event log").click()
+    row = page.locator(".log-row", has_text="NODE_COMPLETED").filter(has_text="count")
+    await row.get_by_role("button").click()
+    await row.get_by_role("button", name="Load value.text").click()
+    await expect(row.get_by_role("region", name="value.text")).to_contain_text("68,000 more characters")
+
+
+async def test_nodes_that_wait_for_a_place_are_queued(page: Page, server: Server) -> None:
+    """A tenant has a place in the sandbox for each core, and two at least."""
+    busy = [f"busy{number}" for number in range(max(2, os.cpu_count() or 1) + 1)]
+    nodes = [{"id": each, "type": "python", "config": {"code": "while True:\n    pass"}} for each in busy]
+    edges = [{"upstreamNodeID": "start", "downstreamNodeID": each} for each in busy]
+    run_id = server.start(server.save("Queued", nodes, edges=edges))
+    await page.goto(f"{server.entrance}#/runs/{run_id}")
+    await expect(page.locator(".timeline-row .status", has_text="queued")).to_have_count(1)
+    server.call("DELETE", f"/runs/{run_id}")
+    await expect(page.locator(".run-status")).to_have_text("cancelled")
 
 
 @pytest.mark.timeout(240)

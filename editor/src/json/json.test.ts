@@ -10,6 +10,7 @@ import {
   insertItem,
   isSameJson,
   JsonError,
+  largeOf,
   memberText,
   parsePointer,
   pathExpression,
@@ -28,6 +29,21 @@ import {
   textAt,
   textOf,
 } from ".";
+
+describe("values that are too large to be sent unasked", () => {
+  const part = { path: ["rows", 3], sha256: "ab", bytes: 70_000 };
+
+  it("are known by what stands in their place", () => {
+    expect(largeOf('{"truncated":true,"bytes":70000}')).toEqual({ bytes: 70_000, parts: [] });
+    expect(largeOf(JSON.stringify({ truncated: true, bytes: 80_000, values: [part] }))).toEqual({ bytes: 80_000, parts: [part] });
+  });
+
+  it("are not what only looks like it", () => {
+    for (const text of ['{"truncated":true,"bytes":12}', '{"truncated":true,"bytes":70000,"more":1}', '{"truncated":false,"bytes":70000}', '[{"truncated":true}]', '"truncated"', "null"]) {
+      expect(largeOf(text)).toBeNull();
+    }
+  });
+});
 
 describe("scanning", () => {
   it("finds the whole value between whitespace", () => {

@@ -24,7 +24,8 @@ import { Notice } from "../../ui/Notice";
 import { Status } from "../../ui/Status";
 import { ValueViewer } from "../../ui/ValueViewer";
 import { useAsk } from "../data";
-import { useOutput } from "../outputs";
+import { LoadedValue } from "../LoadedValue";
+import { outputLoader, useOutput } from "../outputs";
 import { useMay } from "../session";
 import { togglePin } from "./EditorPage";
 import { useExpressionPreview, useSamples } from "./preview";
@@ -311,7 +312,9 @@ function VariableRow({ variable, writerID }: { variable: Variable; writerID: str
         <span className={`badge ${variable.certain ? "accent" : ""}`}>{variable.certain ? "always" : "maybe"}</span>
         <span className="faint small clip">{variable.writers.join(", ")}</span>
       </div>
-      {value !== null && <ValueViewer text={value} label={expression} root={expression} />}
+      {value !== null && run !== null && writerID !== null && (
+        <LoadedValue key={latest?.scope} text={value} label={expression} root={expression} load={outputLoader(run.instanceID, writerID, latest?.scope ?? "")} />
+      )}
     </div>
   );
 }
@@ -368,10 +371,18 @@ function OutputColumn({ session, node }: { session: EditorSession; node: NodeRec
       )}
       {error?.message && (
         <Notice kind="error">
-          <strong>{error.code}</strong> {error.message}
+          {error.message} <code className="faint">{error.code}</code>
         </Notice>
       )}
-      {output !== null && <ValueViewer text={output} label={`Output of ${titleOf(node)}`} root={node.outputVariable === null ? null : `ctx.${node.outputVariable}`} />}
+      {output !== null && run !== null && (
+        <LoadedValue
+          key={latest?.scope}
+          text={output}
+          label={`Output of ${titleOf(node)}`}
+          root={node.outputVariable === null ? null : `ctx.${node.outputVariable}`}
+          load={outputLoader(run.instanceID, node.id, latest?.scope ?? "")}
+        />
+      )}
       {latest === null && pin === null && <p className="faint small">{isStarting ? "The test begins." : run === null ? "Run a test to see what this node puts out." : "The run did not come to this node."}</p>}
       {!model.isReadOnly && pin === null && (
         <div>

@@ -5,18 +5,18 @@ import { useQuery } from "@tanstack/react-query";
 import { useState, type ReactElement } from "react";
 import { useNavigate } from "react-router";
 
-import { call, type Schemas } from "../../api/client";
+import { call, type Answer, type Schemas } from "../../api/client";
 import { Button } from "../../ui/Button";
 import { Dialog } from "../../ui/Dialog";
-import { jsonProblem } from "../../ui/forms/SchemaForm";
+import { jsonProblem, withCode } from "../../ui/forms/SchemaForm";
 import { Notice, Problem, Skeleton } from "../../ui/Notice";
-import { refresh } from "../data";
+import { refresh, useAsk } from "../data";
 import type { Place } from "./WhyText";
 
 type Plan = Schemas["ForkPlan"];
 
 interface ForkDialogProps {
-  instanceID: string;
+  run: Pick<Answer<"get_run">, "instanceID" | "workflowID" | "version" | "kind">;
   from: Place;
   onClose: () => void;
 }
@@ -24,28 +24,36 @@ interface ForkDialogProps {
 /** More are counted, not listed. */
 const LISTED_MAX = 20;
 
-const BECAUSE: Readonly<Record<string, string>> = {
+/** The longest wait that one question takes. */
+const WAIT = "20s";
+
+const BECAUSE: Readonly<Record<Schemas["Because"], string>> = {
   NOT_ENDED: "it had not ended",
   CHOSEN: "you chose it",
   AFTER_CUT: "it comes after",
   CONFIG_CHANGED: "its settings are others",
   INPUT_CHANGED: "what it reads is different",
+  QUERY_CHANGED: "its query is another one",
   FAILED: "it had failed",
   NEW: "it is new",
 };
 
-export function ForkDialog({ instanceID, from, onClose }: ForkDialogProps): ReactElement {
+export function ForkDialog({ run: { instanceID, workflowID, version: ownVersion, kind }, from, onClose }: ForkDialogProps): ReactElement {
   const navigate = useNavigate();
   const [text, setText] = useState("");
   const [planned, setPlanned] = useState("");
+  /** Null: the run's own. */
+  const [version, setVersion] = useState<number | null>(null);
+  const versions = useAsk("list_versions", { path: { workflow: workflowID ?? "" }, query: { limit: 100 } }, { enabled: workflowID !== null });
+  const others = versions.data?.items.filter((each) => each.version !== ownVersion) ?? [];
   const [problem, setProblem] = useState<unknown>(null);
   const [isBusy, setBusy] = useState(false);
   const place = JSON.stringify({ nodeID: from.nodeID, ...(from.scope === "" ? {} : { scope: from.scope }) });
   // The input is sent as it was typed: its integers may be of any size.
-  const body = (input: string, more: string) => `{"at": ${place}${input === "" ? "" : `, "input": ${input}`}, ${more}}`;
+  const body = (input: string, more: string) => `{"at": ${place}${input === "" ? "" : `, "input": ${input}`}${version === null ? "" : `, "version": ${version}`}, ${more}}`;
   const plan = useQuery({
-    queryKey: ["fork-plan", instanceID, place, planned],
-    queryFn: async ({ signal }) => (await call("fork_run", { path: { instanceID }, bodyText: body(planned, '"dryRun": true'), signal })) as unknown as Plan,
+    queryKey: ["fork-plan", instanceID, place, planned, version],
+    queryFn: ({ signal }) => readPlan(instanceID, body(planned, '"dryRun": true'), signal),
     staleTime: 0,
     gcTime: 0,
   });
@@ -81,7 +89,23 @@ export function ForkDialog({ instanceID, from, onClose }: ForkDialogProps): Reac
         </>
       }
     >
-      {plan.error ? <Problem error={plan.error} /> : plan.data === undefined ? <Skeleton lines={3} /> : <PlanText plan={plan.data} />}
+      {plan.error ? <Problem error={plan.error} /> : plan.data === undefined ? (
+        <Waiting isCoded={kind === "coded"} />
+      ) : <PlanText plan={plan.data} />}
+      {others.length > 0 && (
+        <div className="field">
+          <label htmlFor="fork-version">Version that it follows</label>
+          <select id="fork-version" className="input" value={version ?? ""} onChange={(event) => setVersion(event.target.value === "" ? null : Number(event.target.value))}>
+            <option value="">v{ownVersion}, as this run</option>
+            {others.map((each) => (
+              <option key={each.version} value={each.version}>
+                v{each.version}
+                {each.active ? ", which starts take" : ""}
+              </option>
+            ))}
+          </select>
+        </div>
+      )}
       <div className="field">
         <label htmlFor="fork-input">Another input, as JSON; empty for the same</label>
         <textarea id="fork-input" className="input mono" rows={3} spellCheck={false} value={text} onChange={(event) => setText(event.target.value)} onBlur={takeInput} />
@@ -91,7 +115,31 @@ export function ForkDialog({ instanceID, from, onClose }: ForkDialogProps): Reac
   );
 }
 
-function PlanText({ plan: { reuse, run, undecided, drop } }: { plan: Plan }): ReactElement {
+/** Replaying code may take a while. */
+function Waiting({ isCoded }: { isCoded: boolean }): ReactElement {
+  return (
+    <>
+      <Skeleton lines={3} />
+      {isCoded && <p className="faint small">A worker that has the code finds out what would be reused.</p>}
+    </>
+  );
+}
+
+/**
+ * What a fork would reuse and run. Of a coded run a worker that has its code finds that out, in a run of its own; until
+ * that has ended there is no plan.
+ */
+async function readPlan(instanceID: string, bodyText: string, signal: AbortSignal): Promise<Plan> {
+  const answer = (await call("fork_run", { path: { instanceID }, bodyText, signal })) as unknown as Plan | Schemas["Forked"];
+  if ("reuse" in answer) return answer as Plan;
+  for (;;) {
+    const { status, output, error } = await call("get_run", { path: { instanceID: answer.instanceID }, query: { wait: WAIT }, signal });
+    if (status === "COMPLETED") return output as Plan;
+    if (status === "FAILED" || status === "CANCELLED") throw new Error((error as { message?: string } | null)?.message ?? "The plan was not made.");
+  }
+}
+
+function PlanText({ plan: { reuse, run, undecided, drop, warnings } }: { plan: Plan }): ReactElement {
   const again = run.filter((each) => each["effect"] === "again").length;
   return (
     <div className="stack" role="region" aria-label="Plan">
@@ -103,7 +151,7 @@ function PlanText({ plan: { reuse, run, undecided, drop } }: { plan: Plan }): Re
           <li key={`${String(each["scope"])} ${String(each["nodeID"])}`}>
             <code>{String(each["nodeID"])}</code> {each["scope"] ? <code className="faint">{String(each["scope"])}</code> : null}{" "}
             <span className="faint">
-              {BECAUSE[String(each["because"])] ?? String(each["because"])}
+              {BECAUSE[each.because]}
               {each["effect"] === "again" && ", and does again what it has done outside"}
             </span>
           </li>
@@ -115,6 +163,11 @@ function PlanText({ plan: { reuse, run, undecided, drop } }: { plan: Plan }): Re
           {again.toLocaleString("en")} of them may have had effects on other systems, and {again === 1 ? "has" : "have"} them again.
         </Notice>
       )}
+      {warnings.map((warning) => (
+        <Notice key={warning} kind="warning">
+          {withCode(warning)}
+        </Notice>
+      ))}
       {undecided.length > 0 && <p className="faint">Whether {undecided.length.toLocaleString("en")} behind them run again depends on what these come to.</p>}
       {drop.length > 0 && <p className="faint">{drop.length.toLocaleString("en")} outcomes are not taken along.</p>}
     </div>

@@ -8,8 +8,8 @@ import { withCode } from "../../ui/forms/SchemaForm";
 import { Notice, Problem, Skeleton } from "../../ui/Notice";
 import { Status } from "../../ui/Status";
 import { absolute, Took } from "../../ui/time";
-import { ValueViewer } from "../../ui/ValueViewer";
-import { useOutput } from "../outputs";
+import { LoadedValue } from "../LoadedValue";
+import { outputLoader, useOutput } from "../outputs";
 import type { Activation } from "./useRun";
 import { WhyNode } from "./WhyText";
 
@@ -60,7 +60,7 @@ export function NodeDetail({ instanceID, place: { nodeID, scope }, activation, o
       )}
       {activation?.error && (
         <Notice kind="error">
-          <strong>{activation.error.code}</strong> {withCode(activation.error.message ?? "")}
+          {withCode(activation.error.message || "it failed without a message")} <code className="faint">{activation.error.code}</code>
         </Notice>
       )}
       {status !== "success" && <WhyNode key={status} instanceID={instanceID} nodeID={nodeID} scope={scope} onSelect={onSelect} />}
@@ -74,7 +74,7 @@ export function NodeDetail({ instanceID, place: { nodeID, scope }, activation, o
           ) : output.data == null ? (
             <p className="faint">{status === "success" ? "null" : "There is none."}</p>
           ) : (
-            <ValueViewer text={output.data} label={`Output of ${nodeID}`} />
+            <LoadedValue key={`${nodeID} ${scope}`} text={output.data} label={`Output of ${nodeID}`} load={outputLoader(instanceID, nodeID, scope)} />
           )}
         </>
       )}

@@ -9,7 +9,7 @@ import { entriesOf, memberText } from "../../json";
 import { Button } from "../../ui/Button";
 import { Problem, Skeleton } from "../../ui/Notice";
 import { absolute } from "../../ui/time";
-import { ValueViewer } from "../../ui/ValueViewer";
+import { LoadedValue } from "../LoadedValue";
 
 const PAGE = 200;
 const EVERY_MS = 1_500;
@@ -120,16 +120,13 @@ function LogRow({ instanceID, ref, index, entry, top, isOpen, onToggle }: LogRow
 
 /** Read when somebody looks, as source text: its integers may be of any size. */
 function RowPayload({ instanceID, seq }: { instanceID: string; seq: number }): ReactElement {
-  const row = useQuery({
-    queryKey: ["log-row", instanceID, seq],
-    queryFn: async ({ signal }) => {
-      const { text } = await callText("get_log", { path: { instanceID }, query: { after: seq - 1, limit: 1 }, signal });
-      const [entry] = entriesOf(memberText(text, "items") ?? "[]");
-      return (entry && memberText(entry.text, "payload")) ?? "null";
-    },
-    staleTime: Infinity,
-  });
+  const read = async (inline: boolean, signal: AbortSignal) => {
+    const { text } = await callText("get_log", { path: { instanceID }, query: { after: seq - 1, limit: 1, inline }, signal });
+    const [entry] = entriesOf(memberText(text, "items") ?? "[]");
+    return (entry && memberText(entry.text, "payload")) ?? "null";
+  };
+  const row = useQuery({ queryKey: ["log-row", instanceID, seq], queryFn: ({ signal }) => read(false, signal), staleTime: Infinity });
   if (row.error) return <Problem error={row.error} onRetry={() => void row.refetch()} />;
   if (row.data === undefined) return <Skeleton lines={1} />;
-  return <ValueViewer text={row.data} label={`Payload of row ${seq}`} />;
+  return <LoadedValue text={row.data} label={`Payload of row ${seq}`} load={(signal) => read(true, signal)} />;
 }

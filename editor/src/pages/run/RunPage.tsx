@@ -15,6 +15,7 @@ import { toast } from "../../ui/toasts";
 import { ValueViewer } from "../../ui/ValueViewer";
 import { useAsk } from "../data";
 import { useMay } from "../session";
+import { SuspendedNotice } from "../suspension";
 import { useTitle } from "../title";
 import { useRunLists } from "./earlier";
 import { ForkDialog } from "./ForkDialog";
@@ -113,11 +114,15 @@ function OneRun({ instanceID }: { instanceID: string }): ReactElement {
       <Head state={state} isWhyShown={isWhyShown} onWhy={() => setWhyShown(!isWhyShown)} />
       {isWhyShown && <WhyRun instanceID={run.instanceID} status={state.status} onSelect={select} />}
       {run.error != null && <Failure error={run.error as RunError} onSelect={select} />}
-      {run.note != null && <Notice kind="info">{typeof run.note === "string" ? run.note : JSON.stringify(run.note)}</Notice>}
+      {run.suspended != null && state.status === "SUSPENDED" ? (
+        <SuspendedNotice suspended={run.suspended} triedAt={(run.note as Note | null)?.dueAt ?? null} />
+      ) : (
+        run.note != null && <NoteText note={run.note as Note | string} />
+      )}
       <Suspense fallback={<div className="run-graph card" />}>
         <RunGraph run={run} asOf={at === null ? null : (asOf.data?.run ?? null)} selected={selected} iteration={iteration} onGo={go} />
       </Suspense>
-      {isForking && selected !== null && <ForkDialog instanceID={run.instanceID} from={selected} onClose={() => setForking(false)} />}
+      {isForking && selected !== null && <ForkDialog run={run} from={selected} onClose={() => setForking(false)} />}
       {last > 0 && <TimeSlider last={last} seq={at} onChange={slide} />}
       <div className="run-columns">
         <section className="card run-tabs" aria-label="Details of the run">
@@ -143,7 +148,7 @@ function OneRun({ instanceID }: { instanceID: string }): ReactElement {
           {at !== null ? (
             <AsOfCard asked={asOf} seq={at} selected={selected} activation={lists.state.activations.find((each) => selected !== null && activationKey(each) === activationKey(selected)) ?? null} />
           ) : selected ? (
-            <NodeDetail instanceID={run.instanceID} place={selected} activation={chosen} onSelect={select} onClose={() => select(null)} onFork={mayEdit && run.kind === "drawn" ? () => setForking(true) : null} />
+            <NodeDetail instanceID={run.instanceID} place={selected} activation={chosen} onSelect={select} onClose={() => select(null)} onFork={mayEdit && selected.nodeID !== "" ? () => setForking(true) : null} />
           ) : (
             <div className="card run-result">
               <h2>Output</h2>
@@ -276,12 +281,29 @@ function Failure({ error, onSelect }: { error: RunError; onSelect: (node: { node
         )
       }
     >
-      <strong>
-        {error.nodeID ? `${error.nodeID}: ` : ""}
-        {error.code}
-        {error.code ? ": " : ""}
-      </strong>
-      {withCode(error.message ?? "")}
+      {error.nodeID && <strong>{error.nodeID}: </strong>}
+      {withCode(error.message || "it failed without a message")} {error.code && <code className="faint">{error.code}</code>}
+    </Notice>
+  );
+}
+
+/** What a run of an older version says of itself; one that was cancelled has a reason. */
+interface Note {
+  readonly message?: string;
+  readonly dueAt?: string | null;
+}
+
+function NoteText({ note }: { note: Note | string }): ReactElement {
+  const { message, dueAt = null } = typeof note === "string" ? { message: note } : note;
+  return (
+    <Notice kind="info">
+      {withCode(message ?? JSON.stringify(note))}
+      {dueAt !== null && (
+        <>
+          {" "}
+          Next try <Ago time={dueAt} />.
+        </>
+      )}
     </Notice>
   );
 }

@@ -10,6 +10,7 @@ import { Notice, Problem } from "../../ui/Notice";
 import { Ago } from "../../ui/time";
 import { withCode } from "../../ui/forms/SchemaForm";
 import { useAsk } from "../data";
+import { SUSPENSIONS } from "../suspension";
 
 export type Place = { nodeID: string; scope: string };
 
@@ -27,6 +28,11 @@ interface Reason extends Partial<Place> {
   readonly worker?: string | null;
   readonly iteration?: string;
   readonly reason?: unknown;
+  readonly hint?: string;
+  readonly value?: number;
+  /** What is paused: the workflow or the tenant. */
+  readonly paused?: string;
+  readonly by?: string;
   readonly error?: { code?: string | null; message?: string | null } | null;
   readonly why?: readonly Reason[];
 }
@@ -84,7 +90,7 @@ function Why({ answer, onSelect }: { answer: Answer; onSelect: Select }): ReactE
           <ul className="why">
             {decidedBy.map((each) => (
               <li key={`${each.nodeID} ${each.scope}`}>
-                <PlaceButton place={each} onSelect={onSelect} /> {each.error ? `failed: ${each.error.code ?? ""} ${each.error.message ?? ""}` : <>left by <code>{each.handle ?? "no exit"}</code></>}
+                <PlaceButton place={each} onSelect={onSelect} /> {each.error ? `failed: ${each.error.message || "without a message"} (${each.error.code ?? ""})` : <>left by <code>{each.handle ?? "no exit"}</code></>}
                 {each.expression !== undefined && (
                   <>
                     : <code>{each.expression}</code> was <code>{JSON.stringify(each.value)}</code>
@@ -172,7 +178,7 @@ function ReasonText({ reason }: { reason: Reason }): ReactElement {
     case "timer":
       return error ? (
         <>
-          try {reason.attempt}, since the last one failed with <code>{error.code}</code>;{until}
+          try {reason.attempt}, since the last one failed: {withCode(error.message ?? "")} <code className="faint">{error.code}</code>;{until}
         </>
       ) : (
         <>a time{until}</>
@@ -204,13 +210,35 @@ function ReasonText({ reason }: { reason: Reason }): ReactElement {
       );
     case "node":
       return <>{reason.status === "pending" ? "is not reached yet" : `is ${reason.status}`}</>;
-    case "suspended":
-      return <>the run is suspended{until}</>;
+    case "paused":
+    case "suspended": {
+      const words = SUSPENSIONS[reason.reason as keyof typeof SUSPENSIONS] as (typeof SUSPENSIONS)["PAUSED"] | undefined;
+      if (reason.paused) {
+        return (
+          <>
+            the {reason.paused} to be resumed; it was paused by {reason.by}
+            {since && (
+              <>
+                {" "}
+                <Ago time={since} />
+              </>
+            )}
+          </>
+        );
+      }
+      return (
+        <>
+          the run to be resumed{words && <>: {words.short}</>}. {reason.hint}
+          {until && <> It is tried again,{until}.</>}
+        </>
+      );
+    }
+    case "limit":
+      return <>an iteration to end: {reason.value} of them go on at once at most</>;
     default:
       return (
         <>
-          {kind}
-          {until}
+          something else (<code>{kind}</code>){until}
         </>
       );
   }

@@ -112,7 +112,8 @@ export function useRun(instanceID: string): RunState {
       nodes: hear,
       status: ({ status }) => {
         setToldStatus(status);
-        if (ENDED.has(status)) again();
+        // What it came to, or why it is suspended, is read.
+        if (ENDED.has(status) || status === "SUSPENDED") again();
       },
     });
     return () => {

@@ -13,6 +13,7 @@ import { Ago, Took } from "../../ui/time";
 import { toast } from "../../ui/toasts";
 import { refresh, useAsk, useRuns } from "../data";
 import { useMay, useSession } from "../session";
+import { SUSPENSIONS } from "../suspension";
 import { useTitle } from "../title";
 import "./runs.css";
 
@@ -164,13 +165,15 @@ function Row({ run, isSelected, onToggle }: { run: Summary; isSelected: boolean;
       )}
       <td className="tight">
         <Status status={run.status} />
+        {run.status === "SUSPENDED" && run.suspendedFor != null && <div className="small faint">{SUSPENSIONS[run.suspendedFor].short}</div>}
+        {run.pausedBy != null && !ENDED.has(run.status) && <div className="small faint">{run.pausedBy.kind === "tenant" ? "all runs are paused" : "its workflow is paused"}</div>}
       </td>
       <td>
         <Link to={`/runs/${run.instanceID}`} className="title">
           {run.name}
         </Link>{" "}
         <span className="faint numbers">v{run.version}</span> {run.test && <span className="badge">test</span>}
-        {error?.message && <div className="small run-error clip">{error.message}</div>}
+        {error && <div className="small run-error clip">{error.message || error.code}</div>}
       </td>
       <td className="wide">
         <code className="faint">{run.instanceID}</code>

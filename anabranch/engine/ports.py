@@ -554,6 +554,12 @@ class Store(Protocol):
         Costs what is open and what has ended since the last `fold_counts`, not what is stored.
         """
 
+    async def count_ended(self, *, within_ms: int) -> Mapping[str, Mapping[str, Mapping[Status, int]]]:
+        """How many runs ended in the last `within_ms`, by tenant, workflow and status, without test runs.
+
+        Costs a look at each of these runs, of all tenants together.
+        """
+
     async def count_runs_by_version(self, *, tenant_id: str, workflow_id: str) -> dict[int, dict[Status, int]]:
         """How many runs of each version of a workflow are in each status, without test runs.
 

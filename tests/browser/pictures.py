@@ -1,4 +1,4 @@
-"""Twelve states of the pages, in both themes: `make pictures` puts them into `docs/pictures`, a test looks at each.
+"""States of the pages, in both themes: `make pictures` puts them into `docs/pictures`, a test looks at each.
 
 Names are stable, for documents point to them. Fonts and the browser's clock are fixed; ids and times of the server are
 not, so pixels decide nothing.
@@ -44,6 +44,7 @@ class Scene:
     server: Server
     run_id: str
     waiting_id: str
+    proposal_id: str
     draft_id: str
 
 
@@ -97,6 +98,28 @@ def orders() -> dict[str, Any]:
     }
 
 
+def proposals() -> dict[str, Any]:
+    """A workflow that is drawn with an edge back: it asks until the answer is yes."""
+    nodes = [
+        _node("start", "start", "New proposal", 0, 88),
+        _node("ask", "waitForEvent", "Ask Grace", 1, 88, event="answer", timeout="2d"),
+        _node("accepted", "condition", "Accepted?", 2, 88, branches=[_branch("yes", "ctx.answer.yes")]),
+        {**_node("change", "set", "Change it", 2, 264, values={"why": "{{ ctx.answer.why }}"}), "joinMode": "any"},
+        _node("sign", "end", "Sign", 3, 40),
+        _node("late", "end", "Withdraw", 3, 168),
+    ]
+    nodes[1] |= {"outputVariable": "answer", "joinMode": "any"}
+    edges = [
+        _edge("start", "ask"),
+        _edge("ask", "accepted"),
+        _edge("ask", "late", "timeout"),
+        _edge("accepted", "sign", "yes"),
+        _edge("accepted", "change", "else"),
+        _edge("change", "ask"),
+    ]
+    return {"title": "Agree on proposals", "nodes": nodes, "edges": edges}
+
+
 def _node(node_id: str, type_: str, name: str, column: int, y: int, **config: Any) -> dict[str, Any]:
     return {"id": node_id, "type": type_, "name": name, "config": config, "position": {"x": column * 272, "y": y}}
 
@@ -141,6 +164,9 @@ def prepare(server: Server) -> Scene:
     run_id = server.start("review-orders", order(900, LINES))
     waiting_id = server.start("review-orders", order(1_280, 3))
     server.start("hello", {"name": "Ada"})
+    server.call("POST", "/workflows", proposals())
+    proposal_id = server.start("agree-on-proposals")
+    server.call("POST", f"/runs/{proposal_id}/signals/answer", {"yes": False, "why": "too dear"})
     server.call("POST", "/secrets", {"name": "SHOP_TOKEN", "value": "a secret value"})
     server.call("POST", "/secrets", {"name": "MAIL_PASSWORD", "value": "another one"})
     faulty = orders()
@@ -149,7 +175,7 @@ def prepare(server: Server) -> Scene:
     faulty["nodes"][8]["config"]["code"] = "return {'total': ctx['lines'] +}"
     faulty["edges"][2]["sourceHandle"] = "otherwise"
     draft_id = server.call("POST", "/drafts", {"document": faulty})["draftID"]
-    return Scene(server, run_id, waiting_id, draft_id)
+    return Scene(server, run_id, waiting_id, proposal_id, draft_id)
 
 
 async def show_workflows(page: Page, scene: Scene) -> None:
@@ -229,6 +255,12 @@ async def show_earlier(page: Page, scene: Scene) -> None:
     await expect(page.get_by_role("region", name="ctx")).to_be_visible()
 
 
+async def show_region(page: Page, scene: Scene) -> None:
+    await visit(page, scene, f"/runs/{scene.proposal_id}")
+    await expect(page.locator('[data-loop="ask"]')).to_contain_text("2")
+    await expect(page.locator(".timeline-row").first).to_be_visible()
+
+
 async def show_runs(page: Page, scene: Scene) -> None:
     await visit(page, scene, "/runs")
     await page.get_by_role("checkbox", name=f"Select run {scene.waiting_id}").check()
@@ -251,6 +283,7 @@ STATES: dict[str, Callable[[Page, Scene], Awaitable[None]]] = {
     "versions": show_versions,
     "run": show_run,
     "earlier": show_earlier,
+    "region": show_region,
     "runs": show_runs,
     "settings": show_settings,
     "node": show_node,

@@ -266,6 +266,29 @@ async def test_a_workflow_is_paused_and_an_older_version_activated(page: Page, s
     await expect(page.locator(".run-status")).to_have_text("completed")
 
 
+async def test_all_runs_of_a_tenant_are_paused_by_two_presses_of_a_button(page: Page, server: Server) -> None:
+    name = server.save("Of a paused tenant", [])
+    await page.goto(server.entrance)
+    try:
+        await page.get_by_role("button", name="Pause all runs").click()
+        await page.get_by_role("button", name="Really pause all runs?").click()
+        await expect(page.get_by_text("All runs stand still")).to_be_visible()
+        run_id = server.start(name)
+        await page.goto(f"{server.url}/#/runs/{run_id}")
+        await expect(page.locator(".run-head")).to_contain_text("all runs are paused")
+        await page.goto(f"{server.url}/#/runs?workflow={name}")
+        await expect(page.locator(f'[data-run="{run_id}"]')).to_contain_text("all runs are paused")
+        await page.goto(f"{server.url}/#/")
+        await page.get_by_role("button", name="Resume all").click()
+        await expect(page.get_by_role("button", name="Pause all runs")).to_be_visible()
+    finally:
+        server.call("POST", "/resume")
+    row = page.get_by_role("row", name=re.compile("Of a paused tenant"))
+    await expect(row.get_by_role("link", name="1 completed")).to_have_attribute(
+        "title", "completed in the last 24 hours"
+    )
+
+
 async def test_viewer_sees_no_verbs(page: Page, server: Server, complaints: Complaints) -> None:
     run_id = server.start(server.save("Only seen", [APPROVAL]))
     await page.goto(f"{server.url}/?key={server.key_of('viewer')}")

@@ -90,6 +90,31 @@ async def test_runs_are_counted_by_workflow_and_status(store: Store) -> None:
     assert await store.count_runs(tenant_id="nobody") == {}
 
 
+async def test_what_ended_lately_is_counted_for_all_tenants(store: Store) -> None:
+    orders = await saved(store)
+    for days in (1, 30):
+        await ended(store, workflow_id=orders, retention_days=days)
+    cancelled = await created(store, workflow_id=orders)
+    await store.append_cancel(tenant_id=TENANT, instance_id=cancelled.head.instance_id, reason="")
+    await created(store, workflow_id=orders)
+    await ended(store, workflow_id=orders, tenant_id="other")
+    await ended(store, workflow_id=orders, test=True)
+    assert await store.count_ended(within_ms=MINUTE_MS) == {
+        TENANT: {orders: {Status.COMPLETED: 2, Status.CANCELLED: 1}},
+        "other": {orders: {Status.COMPLETED: 1}},
+    }
+    assert await store.count_ended(within_ms=-MINUTE_MS) == {}
+
+
+@only_sql
+async def test_of_what_was_folded_only_what_ended_lately_is_counted(store: Store) -> None:
+    orders = await saved(store)
+    await age(store, await ended(store, workflow_id=orders), milliseconds=2 * MINUTE_MS)
+    await ended(store, workflow_id=orders)
+    await store.fold_counts(limit=10)
+    assert await store.count_ended(within_ms=MINUTE_MS) == {TENANT: {orders: {Status.COMPLETED: 1}}}
+
+
 @only_sql
 async def test_folding_changes_no_count_however_often_and_in_what_chunks(store: Store) -> None:
     orders = await saved(store)

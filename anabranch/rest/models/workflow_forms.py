@@ -16,6 +16,9 @@ class WorkflowPage(Page):
     """A page of workflows."""
 
     include: Literal["graph"] | None = Field(None, description="`graph`: with nodes, edges and options.")
+    counts: Literal["all", "24h"] = Field(
+        "all", description="`24h`: of ended runs `runCounts` has only those that ended in the last 24 hours."
+    )
 
 
 class VersionPage(Page):

@@ -87,6 +87,7 @@ async def list_workflows(call: RouteCall) -> Reply:
         limit=query.limit + 1,
         after=None if query.cursor is None else read_cursor("workflows", query.cursor, parts=1)[0],
         include_graph=query.include == "graph",
+        of_last_day=query.counts == "24h",
     )
     shown, next_cursor = cut(found, query.limit, lambda item: make_cursor("workflows", item["name"]))
     return Reply(page_of(shown, next_cursor))

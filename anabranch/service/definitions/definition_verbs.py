@@ -218,10 +218,17 @@ class DefinitionVerbs:
         return await _despite_rivals(save_under_this_name), report
 
     async def get_all_workflows(
-        self, *, tenant_id: str, limit: int, after: str | None = None, include_graph: bool = False
+        self,
+        *,
+        tenant_id: str,
+        limit: int,
+        after: str | None = None,
+        include_graph: bool = False,
+        of_last_day: bool = False,
     ) -> list[dict[str, Any]]:
         """The newest version of every workflow, by name, strictly after the name `after`, with its run counts.
 
+        With `of_last_day` these count of ended runs only those that ended in the last 24 hours.
         A workflow that exists throughout the paging and keeps its name is listed exactly once.
         Counts lag at most 5 s. Raises InvalidRequest for an invalid `after`.
         """
@@ -230,7 +237,8 @@ class DefinitionVerbs:
         entries = await self._store.list_workflows(
             tenant_id=tenant_id, limit=limit, after=after, with_definitions=include_graph
         )
-        counts, pauses = await self._run_counts.of(tenant_id), await self._pauses(tenant_id)
+        counts = await (self._run_counts.of_last_day if of_last_day else self._run_counts.of)(tenant_id)
+        pauses = await self._pauses(tenant_id)
         return [
             workflow_summary(
                 entry,

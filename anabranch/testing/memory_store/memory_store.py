@@ -388,6 +388,10 @@ class MemoryStore:
         await self.faults.before("count_runs")
         return memory_upkeep.count_runs(self.database, tenant_id)
 
+    async def count_ended(self, *, within_ms: int) -> dict[str, dict[str, dict[Status, int]]]:
+        await self.faults.before("count_ended")
+        return memory_upkeep.count_ended(self.database, within_ms)
+
     async def count_runs_by_version(self, *, tenant_id: str, workflow_id: str) -> dict[int, dict[Status, int]]:
         await self.faults.before("count_runs_by_version")
         return memory_upkeep.count_runs_by_version(self.database, tenant_id, workflow_id)

@@ -25,6 +25,16 @@ def count_runs(database: MemoryDatabase, tenant_id: str) -> dict[str, dict[Statu
     return {workflow_id: dict(by_status) for workflow_id, by_status in counts.items()}
 
 
+def count_ended(database: MemoryDatabase, within_ms: int) -> dict[str, dict[str, dict[Status, int]]]:
+    """How many runs ended in the last `within_ms`, by tenant, workflow and status, without test runs."""
+    counts: dict[str, dict[str, dict[Status, int]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(int)))
+    for row in database.rows():
+        head, ended_at = row.head, row.completed_at
+        if head.workflow_id is not None and not head.test and (ended_at or 0) > database.now() - within_ms:
+            counts[head.tenant_id][head.workflow_id][row.status] += 1
+    return counts
+
+
 def count_runs_by_version(database: MemoryDatabase, tenant_id: str, workflow_id: str) -> dict[int, dict[Status, int]]:
     """How many runs of each version of a workflow are in each status, without test runs."""
     counts: dict[int, dict[Status, int]] = defaultdict(lambda: defaultdict(int))

@@ -75,6 +75,20 @@ class Upkeep(SqlComponent):
 
         return await self.read(count)
 
+    async def count_ended(self, *, within_ms: int) -> dict[str, dict[str, dict[Status, int]]]:
+        """How many runs ended in the last `within_ms`, by tenant, workflow and status."""
+
+        def count(connection: Connection) -> dict[str, dict[str, dict[Status, int]]]:
+            stretch = {"after": self.dialect.now(connection) - within_ms, "until": _END_OF_TIME}
+            counts: dict[str, dict[str, dict[Status, int]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(int)))
+            for days in _retentions(connection):
+                asked = {**stretch, "retention_days": days}
+                for tenant_id, workflow_id, status, runs in connection.execute(statements.ENDED_OF_ALL, asked):
+                    counts[tenant_id][workflow_id][Status(status)] += runs
+            return counts
+
+        return await self.read(count)
+
     async def count_runs_by_version(self, *, tenant_id: str, workflow_id: str) -> dict[int, dict[Status, int]]:
         """How many runs of each version of a workflow are in each status; looks at each of its runs."""
         if not is_uuid(workflow_id):

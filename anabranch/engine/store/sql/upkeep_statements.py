@@ -73,6 +73,13 @@ ENDED_RUNS = text(f"""
 """)
 """Runs that ended in a time range and are in no counter yet."""
 
+ENDED_OF_ALL = text(f"""
+    SELECT tenant_id, workflow_id, status, count(*) FROM workflow_instances
+    WHERE {_HAS_ENDED_BETWEEN} AND {_IS_COUNTED}
+    GROUP BY tenant_id, workflow_id, status
+""")
+"""Runs of all tenants that ended in a time range."""
+
 OPEN_OF_ALL = text(f"""
     SELECT workflow_name, kind, status, suspended_for, count(*) FROM workflow_instances
     WHERE {IS_OPEN} AND NOT test GROUP BY workflow_name, kind, status, suspended_for

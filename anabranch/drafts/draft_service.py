@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from anabranch.drafts.saved_drafts import Draft, DraftMoved, Pins, SavedDrafts
 from anabranch.engine.ports import WorkflowVersion
 from anabranch.engine.rules.graph.document import DOCUMENT_BYTES_MAX, TITLE_LENGTH_MAX
+from anabranch.engine.rules.graph.source_texts import text_of
 from anabranch.engine.rules.graph.validate import Report
 from anabranch.engine.rules.instants import to_iso
 from anabranch.errors import DraftConflict, NameTaken, NotFound, TooLarge, WorkflowIsCoded
@@ -176,6 +177,7 @@ class DraftService:
             version, report = await self._workflows.prepare_version(
                 document, tenant_id=draft.tenant_id, known=known, expected_version=draft.base_version
             )
+            version = replace(version, text=text_of(version.definition, draft.document or ""))
             try:
                 saved, moved = await self._saved.publish_draft(draft, version, actor=actor)
             except NameTaken:

@@ -182,6 +182,8 @@ class NewVersion:
     name: str
     title: str | None = None
     definition: Mapping[str, Any]
+    text: str | None = None
+    """The JSON of the definition as it is stored; None: without whitespace."""
     kind: str = "drawn"
     workflow_id: str | None = None
     """The workflow that gets the version; None: a new one."""
@@ -648,6 +650,9 @@ class Store(Protocol):
 
     async def pauses(self, *, tenant_id: str | None = None) -> list[Pause]:
         """All pauses, or those of one tenant."""
+
+    async def get_document(self, workflow_id: str, version: int) -> str | None:
+        """The definition of a version as it is stored; None if it is not."""
 
     async def get_definition(self, workflow_id: str, version: int) -> WorkflowVersion | None:
         """The pinned version of an instance, also after the workflow was deleted while runs remain readable."""

@@ -79,11 +79,6 @@ def draft_of(server: Server, draft_id: str) -> dict[str, Any]:
     return document
 
 
-def in_order(text: str) -> Any:
-    """A document as pairs: names in their order, integers whole."""
-    return json.loads(text, object_pairs_hook=list)
-
-
 async def open_tab(page: Page, server: Server, path: str) -> Page:
     """Another tab of the same browser."""
     tab = await page.context.new_page()
@@ -324,7 +319,7 @@ async def test_a_document_comes_back_byte_for_byte(page: Page, server: Server) -
     await page.get_by_role("button", name="Publish").click()
     await expect(page.locator(".toasts")).to_contain_text("Published as version 1")
     version = server.text("/workflows/renamed/document?version=1")
-    assert in_order(version) == [*in_order(expected), ("name", "renamed")]
+    assert version == f'{expected[:-2]}, "name": "renamed"\n}}'
     await undo(page)
     await save(page)
     assert draft_text(server, draft_id) == PECULIAR

@@ -179,6 +179,47 @@ async def test_fields_of_other_tools_are_published_byte_for_byte(served: Served)
     assert '"x-n":[1.00,  18446744073709551615, "\\u00e9"]' in document
 
 
+SPELLED = """{ "title" : "Spelled",
+  "nodes": [
+    {"type":"start", "id":"start"},
+    {"id": "keep" , "type": "set", "config": {"values": {"10": 1.50, "2": 1E2, "a": "\\u00e9"}}}
+  ],
+  "edges": [ {"upstreamNodeID":"start","downstreamNodeID":"keep"} ]
+}"""
+
+
+async def test_a_document_is_published_byte_for_byte(served: Served):
+    made = await served.ask("POST", "/v1/drafts", data=f'{{"document": {SPELLED}}}'.encode(), headers=JSON)
+    path = f"/v1/drafts/{made.json['draftID']}"
+    assert (await served.ask("POST", f"{path}/publish")).json["version"] == 1
+    published = (await served.ask("GET", "/v1/workflows/spelled/document")).text
+    assert published == SPELLED.replace("} ]\n", '} ], "name": "spelled"\n')
+    assert (await served.ended(await served.start("spelled")))["status"] == "COMPLETED"
+
+    # With its name in it, it is the same text; another spelling alone makes no version.
+    renamed = published.replace("Spelled", "Spelled anew")
+    for text, version in ((renamed, 2), (renamed.replace("1.50", "1.5"), 2)):
+        saved = await served.ask("PUT", path, data=f'{{"document": {text}}}'.encode(), headers=JSON)
+        assert saved.status == 200, saved.text
+        assert (await served.ask("POST", f"{path}/publish")).json["version"] == version
+        assert (await served.ask("GET", "/v1/workflows/spelled/document")).text == renamed
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("name", ""), ("name", None), ("workflowID", None), ("activate", True)],
+)
+async def test_what_the_server_sets_is_replaced_and_the_rest_published_as_it_is(served: Served, field: str, value: Any):
+    text = SPELLED[:-2] + f', "{field}": {json.dumps(value)}\n}}'
+    made = await served.ask("POST", "/v1/drafts", data=f'{{"document": {text}}}'.encode(), headers=JSON)
+    published = await served.ask("POST", f"/v1/drafts/{made.json['draftID']}/publish")
+    assert published.status == 200, published.text
+    document = await served.ask("GET", f"/v1/workflows/{published.json['workflowID']}/document")
+    assert document.json == {**json.loads(SPELLED), "name": published.json["name"]}
+    assert document.text.count('"name"') == 1
+    assert '{"10": 1.50, "2": 1E2, "a": "\\u00e9"}' in document.text
+
+
 async def test_a_version_is_published_and_starts_go_on_taking_the_one_before(served: Served):
     await served.save(echo("steady"))
     draft = await begin(served, echo("steady", title="Next"), workflow="steady")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+import orjson
+
 from anabranch.engine.rules.graph.source_texts import plain
 from anabranch.engine.rules.test_runs import Pin
 from anabranch.errors import (
@@ -103,10 +105,10 @@ async def get_workflow(call: RouteCall) -> Reply:
 
 async def get_workflow_document(call: RouteCall) -> Reply:
     """The document as it was sent, fields of other tools included; what a `PUT` with `replace` takes."""
-    found = await call.services.workflows.get_drawn_workflow(
+    found, text = await call.services.workflows.get_document(
         call.path["workflow"], tenant_id=call.tenant_id, version=call.query.version
     )
-    return Reply(found.definition, headers={"ETag": etag(found.version)})
+    return Reply(orjson.Fragment(text), headers={"ETag": etag(found.version)})
 
 
 async def list_versions(call: RouteCall) -> Reply:

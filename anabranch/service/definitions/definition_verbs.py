@@ -268,6 +268,16 @@ class DefinitionVerbs:
             raise WorkflowIsCoded(f"workflow {found.name} is a Python function and has no document")
         return found
 
+    async def get_document(
+        self, workflow: str, *, tenant_id: str, version: int | None = None
+    ) -> tuple[WorkflowVersion, str]:
+        """The same with the text of its document, as it was published. Raises NotFound, WorkflowIsCoded."""
+        found = await self.get_drawn_workflow(workflow, tenant_id=tenant_id, version=version)
+        text = await self._store.get_document(found.workflow_id, found.version)
+        if text is None:
+            raise NotFound(f"workflow {found.name} was removed")
+        return found, text
+
     async def get_workflow_versions(
         self,
         workflow: str,

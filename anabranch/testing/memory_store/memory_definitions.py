@@ -23,6 +23,7 @@ from anabranch.errors import NameTaken, NotFound, VersionMismatch, WorkflowHasRu
 @dataclass(slots=True, eq=False)
 class _Workflow:
     versions: list[WorkflowVersion] = field(default_factory=list)
+    texts: dict[int, str] = field(default_factory=dict)
     deleted: bool = False
     active: int | None = None
     """None: the newest one."""
@@ -65,11 +66,12 @@ class MemoryDefinitions:
         if (latest is None or latest.name != name) and (CODED_TENANT_ID, name) in self._names:
             raise NameTaken(f"{name} is the name of a coded workflow, which every tenant sees")
         # Through text and back: what is kept shares nothing with what was given.
-        text = orjson.dumps(wanted.definition)
+        text = orjson.dumps(wanted.definition) if wanted.text is None else wanted.text.encode()
+        definition = orjson.loads(text) if wanted.kind == CODED_KIND else parse_document(text)
         if (
             latest is not None
             and (latest.name, latest.title, latest.kind) == (name, wanted.title, wanted.kind)
-            and orjson.dumps(latest.definition) == text
+            and orjson.dumps(latest.definition) == orjson.dumps(definition)
         ):
             return latest
         now = self._now()
@@ -80,7 +82,7 @@ class MemoryDefinitions:
             title=wanted.title,
             kind=wanted.kind,
             version=1 if latest is None else latest.version + 1,
-            definition=orjson.loads(text) if wanted.kind == CODED_KIND else parse_document(text),
+            definition=definition,
             created_at=now if latest is None else latest.created_at,
             updated_at=now,
             active_version=0,
@@ -90,6 +92,7 @@ class MemoryDefinitions:
         self._names[tenant_id, name] = workflow_id
         workflow.active = None if wanted.activate or latest is None else latest.active_version
         workflow.versions.append(version)
+        workflow.texts[version.version] = text.decode()
         self._workflows[workflow_id] = workflow
         return workflow.newest
 
@@ -141,6 +144,11 @@ class MemoryDefinitions:
         """One version, deleted or not."""
         found = self._workflows.get(workflow_id)
         return None if found is None else found.numbered(version)
+
+    def document(self, workflow_id: str, version: int) -> str | None:
+        """The text of a drawn version, deleted or not."""
+        found = self._workflows.get(workflow_id)
+        return None if found is None else found.texts.get(version)
 
     def may_have_runs(self, workflow_id: str | None, *, active: int | None = None) -> bool:
         """False for a workflow that is not there (any more), or with another active version; test runs (None) need

@@ -490,6 +490,10 @@ class MemoryStore:
         """Read together with `external_changes_possible`: what goes wrong there is the same."""
         return [each for each in self.database.pauses.values() if tenant_id in (None, each.tenant_id)]
 
+    async def get_document(self, workflow_id: str, version: int) -> str | None:
+        await self.faults.before("get_document")
+        return self.database.definitions.document(workflow_id, version)
+
     async def get_definition(self, workflow_id: str, version: int) -> WorkflowVersion | None:
         await self.faults.before("get_definition")
         return self.database.definitions.pinned(workflow_id, version)

@@ -1,4 +1,4 @@
-"""Source text of unknown top-level fields: kept as the JSON that came in.
+"""Source text of documents: unknown top-level fields, and all of a published draft, are kept as the JSON that came in.
 
 Pure. Used where documents are parsed (`json_input`, the store, the client of a server) and where values are needed
 (`document`, `service.definitions`). So the spelling of numbers and the whitespace survive for the tool that wrote them.
@@ -53,6 +53,27 @@ def has_source_texts(document: Any) -> bool:
 def plain(document: Any) -> Any:
     """The document with values in place of source texts; the same object if it has none."""
     return {field: _value(value) for field, value in document.items()} if has_source_texts(document) else document
+
+
+def text_of(document: Mapping[str, Any], source: str) -> str:
+    """The JSON text of a document with the source texts of its fields; `source` is the text that it was parsed from.
+
+    It is the source itself if these have the same fields, also where only a name was added at the end.
+    """
+    texts = texts_of_fields(source)
+    if "name" in texts and orjson.loads(texts["name"]) != document["name"]:
+        document = {"name": document["name"], **document}  # an empty one was replaced
+        del texts["name"]
+    if [*texts] == [*document]:
+        return source
+    if texts and [*texts, "name"] == [*document]:
+        end = source.rindex("}")
+        last = len(source[:end].rstrip())
+        return f'{source[:last]}, "name": {orjson.dumps(document["name"]).decode()}{source[last:]}'
+    fields = {
+        field: orjson.Fragment(texts[field].encode()) if field in texts else value for field, value in document.items()
+    }
+    return orjson.dumps(fields).decode()
 
 
 def refuse_large_texts(document: Any, bytes_max: int) -> None:

@@ -115,6 +115,12 @@ class Definitions(SqlComponent):
         values = await self.read(lambda connection: connection.execute(query).one_or_none())
         return None if values is None else _version(values)
 
+    async def get_document(self, workflow_id: str, version: int) -> str | None:
+        """The definition of a version as it is stored."""
+        query = statements.pinned_version(workflow_id=workflow_id, version=version)
+        found = await self.read(lambda connection: connection.execute(query).mappings().one_or_none())
+        return None if found is None else str(found["definition"])
+
     async def list_workflows(
         self, *, tenant_id: str, limit: int, after: str | None = None, with_definitions: bool = False
     ) -> list[WorkflowEntry]:
@@ -167,7 +173,7 @@ def save_version(
 ) -> WorkflowVersion:
     """Inside the caller's transaction. Raises DuplicateRefused for a taken name."""
     # Through text and back, so that the result shares nothing with the argument.
-    text = orjson.dumps(version.definition)
+    text = orjson.dumps(version.definition) if version.text is None else version.text.encode()
     wanted = WorkflowVersion(
         workflow_id=version.workflow_id or str(uuid.uuid4()),
         tenant_id=tenant_id,
@@ -217,7 +223,7 @@ def _advance(
     if expected_version is not None and newest.version != expected_version:
         raise VersionMismatch(f"workflow {newest.name} is at version {newest.version}, not {expected_version}")
     same_head = (newest.name, newest.title, newest.kind) == (wanted.name, wanted.title, wanted.kind)
-    if same_head and orjson.dumps(newest.definition) == text:
+    if same_head and orjson.dumps(newest.definition) == orjson.dumps(wanted.definition):
         return newest
     if newest.name != wanted.name:
         _refuse_name_of_code(connection, wanted)

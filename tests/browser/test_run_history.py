@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from playwright.async_api import Page, expect
 
 from tests.browser import axe
-from tests.browser.conftest import IN_THE_BROWSER, PATIENCE_MS, Server
+from tests.browser.conftest import IN_THE_BROWSER, PATIENCE_MS, Server, running_server
 from tests.browser.test_pages import leave_unanswered
 
 pytestmark = IN_THE_BROWSER
@@ -98,6 +99,40 @@ async def test_a_run_is_forked_at_a_node_after_its_plan_was_shown(page: Page, se
     await expect(page.get_by_role("heading", level=1)).to_have_text(f"{name} v2")
     await expect(page.locator(".run-status")).to_have_text("completed")
     await expect(page.locator(".timeline-row", has_text="added")).to_be_visible()
+
+
+CODED = """
+from anabranch import workflow
+
+
+@workflow(name="grown")
+async def grown(ctx, input):
+    first = await ctx.step.run("first", lambda: 1)
+    return await ctx.step.run("second", lambda: first + 1)
+
+
+@workflow(name="grown", version=2)
+async def grown_more(ctx, input):
+    first = await ctx.step.run("first", lambda: 1)
+    second = await ctx.step.run("second", lambda: first + 10)
+    return await ctx.step.run("third", lambda: second + 100)
+"""
+
+
+async def test_a_coded_run_is_forked_onto_another_version(page: Page, tmp_path: Path) -> None:
+    (folder := tmp_path / "dev" / "workflows").mkdir(parents=True)
+    (folder / "grown.py").write_text(CODED)
+    with running_server(tmp_path / "dev") as server:
+        run_id = server.call("POST", "/workflows/grown/runs", {"version": 1})["instanceID"]
+        await page.goto(f"{server.entrance}#/runs/{run_id}?node=second")
+        await expect(page.locator(".run-status")).to_have_text("completed")
+        await page.get_by_role("button", name="Fork from here…").click()
+        dialog = page.get_by_role("dialog", name="Fork from second")
+        await dialog.get_by_label("Version that it follows").select_option("2")
+        await expect(dialog.get_by_role("region", name="Plan")).to_contain_text("1 outcome is reused")
+        await dialog.get_by_role("button", name="Fork", exact=True).click()
+        await expect(page.get_by_role("heading", level=1)).to_have_text("grown v2")
+        await expect(page.locator(".run-result")).to_contain_text("111")
 
 
 async def test_what_code_prints_is_shown_with_its_node(page: Page, server: Server) -> None:

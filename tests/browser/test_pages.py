@@ -117,7 +117,9 @@ async def test_a_failed_run_says_what_happened(page: Page, server: Server) -> No
     await page.goto(f"{server.entrance}#/runs/{run_id}")
 
     await expect(page.locator(".run-status")).to_have_text("failed")
-    await expect(page.locator(".run-page > .notice.error")).to_contain_text(re.compile("inward: 127.0.0.1.*EGRESS_REFUSED"))
+    await expect(page.locator(".run-page > .notice.error")).to_contain_text(
+        re.compile("inward: 127.0.0.1.*EGRESS_REFUSED")
+    )
 
 
 async def test_the_form_offers_what_the_workflow_gives_as_an_example(page: Page, server: Server) -> None:

@@ -62,7 +62,7 @@ def text_of(document: Mapping[str, Any], source: str) -> str:
     """
     texts = texts_of_fields(source)
     if "name" in texts and orjson.loads(texts["name"]) != document["name"]:
-        document = {"name": document["name"], **document}  # an empty one was replaced
+        document = {"name": document["name"], **document}  # null was replaced
         del texts["name"]
     if [*texts] == [*document]:
         return source

@@ -250,6 +250,7 @@ async def show_earlier(page: Page, scene: Scene) -> None:
     await page.get_by_role("button", name="Why?").click()
     await page.get_by_label("Time", exact=True).press("Home")
     await page.get_by_label("Time", exact=True).press("ArrowRight")
+    await expect(page.get_by_role("heading", name="After row 2")).to_be_visible()
     await page.get_by_label("Time", exact=True).press("ArrowRight")
     await expect(page.get_by_role("heading", name="After row 3")).to_be_visible()
     await expect(page.get_by_role("region", name="ctx")).to_be_visible()

@@ -19,6 +19,7 @@ from anabranch.engine.ports import ClaimRequest, ExternalResult, InstanceRow, St
 from anabranch.engine.rules.events import EventType, Status
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.stimuli import SignalSent
+from anabranch.engine.rules.value_parts import PART_BYTES_MIN
 from anabranch.engine.rules.values import NULL, Payload
 from anabranch.engine.store.sql.reads import LOG_PAGE_EVENTS
 from tests.conformance.building import (
@@ -35,8 +36,9 @@ from tests.conformance.building import (
 )
 
 VALUE_BYTES_MAX = 6_000_000
-LONG_LOG_EVENTS = 80
-EVENT_BYTES = 100_000
+# Each just below what is stored apart from the log.
+EVENT_BYTES = PART_BYTES_MIN - 1_000
+LONG_LOG_EVENTS = 130
 
 _SHORT_STRING_AGG = f"""
     CREATE SCHEMA bounded;

@@ -123,7 +123,8 @@ async def test_pages_of_activations_are_those_of_the_whole_log(
     if is_over:
         row = await committed(store, ending(row))
     log = await store.read_log(row.head.instance_id)
-    expected = activations(whole(log[:-1] if is_over else log), row)
+    # The payload of an opened loop holds its items: pages do not read it.
+    expected = [_without(each, "iterations") for each in activations(whole(log[:-1] if is_over else log), row)]
     assert len(expected) in (20, 30)
     found, after_seq = [], 0
     while after_seq is not None:
@@ -131,15 +132,19 @@ async def test_pages_of_activations_are_those_of_the_whole_log(
             row.head.instance_id, after_seq=after_seq, limit=7, outputs=OutputsRead(ALL)
         )
         assert read is not None and read[0] == row
-        page = activations(read[1], row)
+        page = [_without(each, "iterations") for each in activations(read[1], row)]
         assert len(page) <= 7
         found += page
         after_seq = read[1].next_seq
     assert found == expected
     run = await store.read_run(row.head.instance_id, activations_max=12)
     assert run is not None
-    brief = [{**each, "output": None} for each in activations(run.activations, row)]
-    assert brief == [{**each, "output": None} for each in expected[:12]]
+    brief = [_without(each, "output", "iterations") for each in activations(run.activations, row)]
+    assert brief == [_without(each, "output", "iterations") for each in expected[:12]]
+
+
+def _without(activation: dict[str, Any], *fields: str) -> dict[str, Any]:
+    return {name: value for name, value in activation.items() if name not in fields}
 
 
 @pytest.mark.only_on("sqlite", "postgresql", because="payloads in memory are there anyway")

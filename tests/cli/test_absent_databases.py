@@ -16,6 +16,11 @@ from tests.cli.conftest import GREETING, Command, Write
 # A command that reads, or changes what is there → arguments with which it would succeed.
 NEEDS_A_DATABASE: dict[str, tuple[str, ...]] = {
     "workflows list": (),
+    "workflows activate": ("a-workflow", "1"),
+    "workflows pause": ("a-workflow",),
+    "workflows resume": ("a-workflow",),
+    "pause": (),
+    "resume": (),
     "workflows show": ("greeting",),
     "workflows export": ("greeting",),
     "workflows delete": ("greeting",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from tests.cli.conftest import Command, Write
@@ -14,21 +15,21 @@ DRAWING = {
     ],
     "edges": [{"upstreamNodeID": "start", "downstreamNodeID": "fill"}],
 }
-TEXT = '"' + "x" * 400_000 + '"'
+SIZE = 400_000
 
 
 def test_ended_runs_are_removed_and_the_file_gets_smaller(anabranch: Command, write: Write, folder: Path) -> None:
     file = write("big.json", DRAWING)
     value = folder / "input.json"
-    value.write_text(TEXT)
-    for _ in range(3):
+    for number in range(3):
+        value.write_text(json.dumps("x" * (SIZE + number)))
         assert anabranch("run", file, "--input", f"@{value}").code == 0
     dry = anabranch("purge", "--older-than", "0s", "--status", "completed", "--workflow", "big", "--dry-run", "--json")
     assert dry.document["dryRun"] is True and dry.document["runs"] == 3
     assert len(anabranch("runs", "list", "--json").document["items"]) == 3
     done = anabranch("purge", "--older-than", "0s", "--json").document
     assert (done["runs"], done["orphanedLogs"], done["orphanedVersions"]) == (3, 0, 0)
-    assert done["bytesBefore"] > 2_400_000 and done["bytesAfter"] < 800_000
+    assert done["bytesBefore"] > 3 * SIZE and done["bytesAfter"] < 800_000
     files = (folder / ".anabranch").glob("anabranch.db*")
     assert sum(each.stat().st_size for each in files) < 1_000_000
     assert anabranch("runs", "list", "--json").document["items"] == []

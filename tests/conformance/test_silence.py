@@ -243,7 +243,7 @@ async def test_a_statement_that_was_cancelled_is_told_as_one_that_took_too_long(
         StoreUnavailable, match=r"statement timeout \(the engine sets a statement_timeout of 2000 ms"
     ) as told:
         await store.write(sleep)
-    assert "the one of the role" in told.value.message
+    assert "the limit of the role" in told.value.message
 
 
 # -- somebody has a lock --------------------------------------------------------------------------

@@ -58,7 +58,7 @@ async def saved(store: Store, name: str, **definition: Any) -> str:
 # -- disk --------------------------------------------------------------------------------------
 @only_sqlite
 async def test_space_is_given_back_in_small_steps(store: SqlStore) -> None:
-    rows = [await ended(store, output="x" * 100_000, retention_days=0) for _ in range(60)]
+    rows = [await ended(store, output="x" * (100_000 + each), retention_days=0) for each in range(60)]
     await store.compact()
     before = await store.disk_bytes()
     assert before > 6_000_000
@@ -100,8 +100,8 @@ async def test_a_sweep_removes_no_more_bytes_at_once_than_it_may(
     store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upkeep, "BYTES_REMOVED_MAX", 250_000)
-    for _ in range(5):
-        await ended(store, output="x" * 100_000, retention_days=0)
+    for each in range(5):
+        await ended(store, output="x" * (100_000 + each), retention_days=0)
     assert [await store.remove_expired(limit=100) for _ in range(3)] == [3, 2, 0]
 
 

@@ -266,10 +266,11 @@ async def asks_for_no_text(ctx: Any, input: Any) -> Any:
 async def test_what_must_be_text_is_refused_by_its_name(make_place: MakePlace, what: str) -> None:
     place = await make_place(asks_for_no_text)
     run_id = await place.start("asks-for-no-text", what)
-    error = (await place.ended(run_id))["error"]
+    run = await place.until(run_id, lambda run: run["status"] == "SUSPENDED")
 
-    assert error["code"] == "INVALID_DEFINITION"
-    assert error["message"].startswith(f"step 'ask': {what}") and "is text, not" in error["message"]
+    assert run["suspended"]["reason"] == "DEFINITION_ERROR"
+    message = run["suspended"]["message"]
+    assert message.startswith(f"step 'ask': {what}") and "is text, not" in message
     assert not [row for row in await place.rows(run_id) if row[1]]
 
 

@@ -21,7 +21,8 @@ from tests.hardening.conftest import Launch, Write
 from tests.hardening.drawing import EFFECTS, PLAIN, chain, effect
 
 OUTPUT_CHARACTERS = 200_000
-LARGE = chain("large", *[effect(f"n{number}", size=OUTPUT_CHARACTERS) for number in range(5)])
+# No two are equal: what is equal is stored once.
+LARGE = chain("large", *[effect(f"n{number}", size=OUTPUT_CHARACTERS + number) for number in range(5)])
 
 # Room for the tables (100 KB), for two of the five outputs, and for nothing like all of them.
 FILE_BYTES_MAX = 600_000

@@ -189,6 +189,7 @@ async def test_what_belongs_to_another_tenant_reads_as_absent(served: Served):
         "schedule": ["hourly"],
         "subscription": [subscription["subscriptionID"]],
         "pattern": ["orders.*"],
+        "sha256": ["0" * 64],
         "topic": ["orders.new"],
     }
     for method, path in NEEDS:

@@ -94,7 +94,7 @@ async def test_an_update_says_what_its_node_came_to(served: Served, connect: Con
     assert told["broken", "error"]["error"]["message"] == "no way"
     assert set(told["gate", "success"]) == {
         "event", "instanceID", "nodeID", "scope", "status", "output", "error", "attempt", "seq",
-        "at", "handles", "waitsFor",
+        "at", "beganAt", "handles", "waitsFor",
     }  # fmt: skip
     assert end["status"] == "FAILED" and end["error"]["message"] == "no way" and end["output"] is None
 

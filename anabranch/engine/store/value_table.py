@@ -84,6 +84,15 @@ def keep_values(connection: Connection, dialect: Dialect, found: Mapping[str, Se
         connection.execute(_REFER, rows)
 
 
+def sizes_of_values(connection: Connection, dialect: Dialect, instance_ids: Sequence[str]) -> Mapping[str, int]:
+    """How many bytes of large values these runs refer to, by run; runs that refer to none are left out."""
+    sizes = text(f"""
+        SELECT r.instance_id, sum(v.size) FROM value_references AS r
+        JOIN stored_values AS v ON v.sha256 = r.sha256 AND v.tenant_id = r.tenant_id
+        WHERE r.{dialect.among_ids} GROUP BY r.instance_id""")  # noqa: S608
+    return {row[0]: int(row[1]) for row in connection.execute(sizes, {"ids": dialect.ids(instance_ids)})}
+
+
 def remove_values_of(connection: Connection, dialect: Dialect, instance_ids: Sequence[str]) -> None:
     """Remove what only these runs refer to, in the transaction that removes them.
 

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from anabranch.audit.audit_recording import record_audit_event
 from anabranch.engine.rules.events import Status
 from anabranch.engine.store.sql import upkeep_statements as statements
-from anabranch.engine.store.sql.upkeep import Upkeep, few_enough
+from anabranch.engine.store.sql.upkeep import Upkeep
 from anabranch.engine.store.value_table import remove_values_of
 
 # 1,000 runs per transaction, like a sweep; up to 20,000 are scanned for them, in some ten milliseconds.
@@ -83,7 +83,7 @@ class Purging(Upkeep):
                         **{f"status_{number}": status.value for number, status in enumerate(wanted.statuses)},
                     },
                 ).all()
-                to_cancel = few_enough(found)
+                to_cancel = self._few_enough(connection, found)
                 if to_cancel and not dry_run:
                     self._remove(connection, to_cancel, counted_until)
                     record_audit_event(

@@ -22,7 +22,7 @@ from anabranch.engine.store.sql.component import SqlComponent
 from anabranch.engine.store.sql.console_table import remove_console_of
 from anabranch.engine.store.sql.reads import is_uuid
 from anabranch.engine.store.sql.statements import DELETE_LOG
-from anabranch.engine.store.value_table import remove_values_of
+from anabranch.engine.store.value_table import remove_values_of, sizes_of_values
 from anabranch.errors import NotFound, RunIsOpen
 
 # 10,000 events per transaction: on SQLite every commit waits for it, some 50 ms. A run with a longer log is removed
@@ -243,22 +243,22 @@ class Upkeep(SqlComponent):
             found += connection.execute(statements.expired(self.dialect.row_lock), asked)
             if len(found) >= limit:
                 break
-        return few_enough(found)
+        return self._few_enough(connection, found)
+
+    def _few_enough(self, connection: Connection, found: Sequence[Any]) -> Sequence[Any]:
+        """The first of these runs, up to about the events and bytes that may be removed at once."""
+        values = sizes_of_values(connection, self.dialect, [row.instance_id for row in found]) if found else {}
+        events = size = 0
+        for place, row in enumerate(found):
+            events += row.last_seq
+            size += row.log_bytes + values.get(row.instance_id, 0)
+            if events >= EVENTS_REMOVED_MAX or size >= BYTES_REMOVED_MAX:
+                return found[: place + 1]
+        return found
 
 
 def _retentions(connection: Connection) -> Sequence[int]:
     return connection.execute(statements.RETENTIONS).scalars().all()
-
-
-def few_enough(found: Sequence[Any]) -> Sequence[Any]:
-    """The first of these runs, up to about the events and bytes that may be removed at once."""
-    events = size = 0
-    for place, row in enumerate(found):
-        events += row.last_seq
-        size += row.log_bytes
-        if events >= EVENTS_REMOVED_MAX or size >= BYTES_REMOVED_MAX:
-            return found[: place + 1]
-    return found
 
 
 def uncount(connection: Connection, removed: Sequence[Any]) -> None:

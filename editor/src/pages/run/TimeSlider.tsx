@@ -41,10 +41,16 @@ interface TimeSliderProps {
 /** Asks once per release of the pointer, and once per key. */
 export function TimeSlider({ last, seq, onChange }: TimeSliderProps): ReactElement {
   const [dragged, setDragged] = useState<number | null>(null);
+  const [known, setKnown] = useState(seq);
+  // What was asked for stays until it is there: the next key goes on from it.
+  if (seq !== known) {
+    setKnown(seq);
+    if (seq === dragged || seq === null) setDragged(null);
+  }
   const shown = dragged ?? seq ?? last;
   const release = () => {
-    if (dragged !== null) onChange(dragged);
-    setDragged(null);
+    if (dragged === seq) setDragged(null);
+    else if (dragged !== null) onChange(dragged);
   };
   return (
     <div className="time-slider card">

@@ -524,7 +524,7 @@ def no_signal_lies_beside_a_wait_that_it_fits(run: RunFacts, commit: Commit) -> 
     """A wait takes a fitting kept signal in the holder's very next transition, unless the run is suspended."""
     if commit.operation != "commit" or run.is_suspended or run.ended is not None or not run.waits:
         return
-    if commit.memory is not None and commit.memory.gated:
+    if commit.may_have_been_held:
         return  # it is served when the workflow and its tenant are resumed
     for signal in run.untaken():
         for place, waiting in run.waits.items():

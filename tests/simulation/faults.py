@@ -51,11 +51,7 @@ PROCESS_FAULTS = frozenset(
 # What lets no lease of a living process run out.
 SPARING_FAULTS = frozenset(
     {
-        FaultKind.COMMIT_LOST_BEFORE,
-        FaultKind.COMMIT_LOST_AFTER,
         FaultKind.COMMIT_LOCKED,
-        FaultKind.BIRTH_LATE,
-        FaultKind.SIGNAL_LOST,
         FaultKind.RESULTS_DOUBLED,
         FaultKind.FAILURES_ECHOED,
     }

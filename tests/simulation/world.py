@@ -253,6 +253,8 @@ class _World:
     def _probe(self) -> None:
         self._machines.clear()
         self._play_on(ON_ITS_WAY_S)
+        for pause in list(self._database.pauses.values()):  # that was on its way when everything had ended
+            self._database.unpause(tenant_id=pause.tenant_id, workflow_id=pause.workflow_id)
         probe = self._loop.create_task(look_how_soon(self._clients[0], self._judge))
         until = self._loop.time() + QUIET_MS_MAX / 1000
         while not probe.done() and not self._judge.violations:

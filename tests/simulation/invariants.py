@@ -18,6 +18,7 @@ from anabranch.engine.rules.events import DEFAULT_HANDLE, ENDINGS, TERMINALS, Ev
 from anabranch.engine.rules.evolve import AnyState, outstanding
 from anabranch.engine.rules.graph.plan import PlanNode
 from anabranch.engine.rules.instants import from_iso
+from anabranch.engine.rules.payloads import read_reopened
 from anabranch.engine.rules.shared.blame import CRASH_DELAYS_MS
 from anabranch.engine.rules.shared.log_limit import LOG_TOO_LARGE, LogLimit
 from anabranch.engine.rules.templates.budget import TemplateBudget
@@ -397,6 +398,8 @@ def unanswered(log: Sequence[Event]) -> set[tuple[str, str]]:
             places.add((row.node_id, row.scope))
         elif row.type in ANSWERS:
             places.discard((row.node_id, row.scope))
+        elif row.type is EventType.INSTANCE_REOPENED:  # they have failed, and are due again
+            places -= {(each.node_id, each.scope) for each in read_reopened(row.payload).redo}
     return places
 
 

@@ -34,6 +34,9 @@ class CodedCheck(RunCheck):
         """The workflow's attempt."""
         self._is_running = False
         """May the function be called now?"""
+        self._was_reopened = False
+        """Was the run that this one was forked from retried? Its rows do not say whether the function's attempt goes
+        on, as after a cancel, or another is due."""
         self._must_suspend: Event | None = None
         """A failure of the function after which the run has to be suspended."""
         self._kinds: dict[Place, StepKind] = {}
@@ -66,8 +69,8 @@ class CodedCheck(RunCheck):
         if isinstance(said, FunctionPostponed):
             self._is_running = False
         elif said == LeftBehind(EventType.INSTANCE_REOPENED) and function is not None:
-            # The run that this one was forked from had been retried.
             function.is_retrying, function.redone_after = True, self._attempt
+            self._was_reopened = self._is_running = True
 
     # -- the function ---------------------------------------------------------------------
     def _function(self, event: Event) -> None:
@@ -75,12 +78,14 @@ class CodedCheck(RunCheck):
             case EventType.NODE_DISPATCHED:
                 self._function_dispatched(event)
             case EventType.NODE_WAITING:
+                self._goes_on(event)
                 said = read_wait(event.payload)
                 if event.attempt != self._attempt or not isinstance(said, FunctionPaused):
                     self.note(FindingCode.RESULT_UNEXPECTED, event, "what waits is not the function's present attempt")
                 else:
                     self._is_running = said.ready
             case EventType.NODE_ATTEMPT_FAILED:
+                self._goes_on(event)
                 account = self.open.get(FUNCTION_KEY)
                 if account is None or event.attempt != self._attempt or not self._is_running:
                     self.note(
@@ -95,6 +100,12 @@ class CodedCheck(RunCheck):
                 self.note(
                     FindingCode.ROW_UNEXPECTED, event, f"{event.type.value} of the function: it ends with the run"
                 )
+
+    def _goes_on(self, event: Event) -> None:
+        """Take it that no other attempt was due, if this is a row of the present one."""
+        account = self.open.get(FUNCTION_KEY)
+        if self._was_reopened and account is not None and event.attempt == self._attempt:
+            self._was_reopened = account.is_retrying = False
 
     def _function_failed(self, event: Event, account: Account) -> None:
         """Another attempt is due: by the workflow's retry, or, if the run is suspended, at once on resume."""
@@ -118,7 +129,7 @@ class CodedCheck(RunCheck):
     def _function_dispatched(self, event: Event) -> None:
         if self.dispatched(event) is None:
             self.open[FUNCTION_KEY] = Account(FUNCTION_KEY, event.attempt, event)
-        self._attempt, self._is_running = event.attempt, True
+        self._attempt, self._is_running, self._was_reopened = event.attempt, True, False
 
     # -- steps ----------------------------------------------------------------------------
     def _step(self, event: Event) -> None:
@@ -164,7 +175,7 @@ class CodedCheck(RunCheck):
         if event.type is EventType.NODE_COMPLETED and account.is_waiting:
             self.check_wait_over(event, account)
         self.close(event, account)
-        self._is_running = self._attempt > 0 and not self._is_retrying
+        self._is_running = self._attempt > 0 and (self._was_reopened or not self._is_retrying)
 
     @property
     def _is_retrying(self) -> bool:

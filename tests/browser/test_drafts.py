@@ -357,8 +357,8 @@ async def test_imports_2000(page: Page, server: Server, tmp_path: Path) -> None:
 
 
 async def test_opens_each_of_367(page: Page, server: Server) -> None:
-    """Every one is opened, laid out, edited and written in the unit tests of `editor/src/layout`, and kept by the server
-    as it was sent; both together twelve times, small to large.
+    """Every one is opened, laid out, edited and written in the unit tests of `editor/src/layout`, and kept by the
+    server as it was sent; both together twelve times, small to large.
     """
     graphs = sorted(map(json.loads, GRAPHS.read_text().splitlines()), key=lambda each: len(each["workflow"]["nodes"]))
     assert len(graphs) == 367

@@ -14,8 +14,13 @@ export function focusNode(model: CanvasModel, flow: Flow | null, key: NodeKey): 
   reveal(model, flow, key);
   const focus = () => document.querySelector<HTMLElement>(`[data-node="${key}"]`)?.focus({ preventScroll: true });
   focus(); // now, where it is mounted: the next key must not be lost
-  afterMount(focus);
+  const turn = ++turns;
+  // Quick keys go on before it is mounted: an earlier node must not take the focus back.
+  afterMount(() => turn === turns && focus());
 }
+
+/** How often a node was gone to. */
+let turns = 0;
 
 export const ZOOM_MIN = 0.01;
 /** As a share of what is shown. */

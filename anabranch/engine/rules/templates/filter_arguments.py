@@ -5,7 +5,7 @@ Pure. Used by `filters` and the modules with the filters themselves.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,16 +77,20 @@ def picked(items: list[Any], attribute: Any, work: TemplateBudget, *, default: A
         raise Refused(f"`attribute` takes the name of a field, at most {ATTRIBUTE_LENGTH_MAX} characters")
     names = attribute.split(".")
     work.spend(len(items) * len(names) * ITEM_UNITS)
-    return [_pick(item, names, default) for item in items]
+    found = [field_at(item, names) for item in items]
+    if default is not REQUIRED:
+        return [default if value is ABSENT else value for value in found]
+    if any(value is ABSENT for value in found):
+        raise TemplatePathMissing(f"the attribute `{attribute}` is missing in an item")
+    return found
 
 
-def _pick(item: Any, names: list[str], default: Any) -> Any:
+def field_at(item: Any, names: Sequence[str]) -> Any:
+    """The value that a path of names (of fields, or numbers of items) leads to in an item; ABSENT if there is none."""
     for name in names:
         item = look_up(item, int(name) if isinstance(item, list) and name.isdecimal() else name, ABSENT)
         if item is ABSENT:
-            if default is not REQUIRED:
-                return default
-            raise TemplatePathMissing(f"the attribute `{'.'.join(names)}` is missing in an item")
+            break
     return item
 
 

@@ -15,9 +15,9 @@ from anabranch.engine.rules.templates.budget import (
     is_number,
     kind_of,
 )
+from anabranch.engine.rules.templates.filter_arguments import ABSENT
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
 from anabranch.handlers.types.data.items import (
-    ABSENT,
     FIELDS_MAX,
     FieldPath,
     Source,

@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 import orjson
 from pydantic import Field
 
-from anabranch.engine.rules.templates.budget import ITEM_UNITS, Refused, TemplateBudget, look_up
+from anabranch.engine.rules.templates.budget import ITEM_UNITS, Refused, TemplateBudget
+from anabranch.engine.rules.templates.filter_arguments import ABSENT, field_at
 from anabranch.engine.rules.templates.linear_regex import find
 from anabranch.engine.rules.templates.operators import COMPARISONS
 from anabranch.errors import NonRetryable
@@ -24,9 +25,6 @@ FIELDS_MAX = 64
 
 DATA_INVALID = "NODE_DATA_INVALID"
 """The data of a node has the wrong type for its operation. Not retried."""
-
-ABSENT: Any = object()
-"""Stands for a field that an item does not have."""
 
 FieldPath: TypeAlias = Annotated[str, Field(max_length=FIELD_CHARACTERS_MAX)]
 
@@ -82,21 +80,11 @@ def pure(
     return evaluate_or_fail
 
 
-def field_of(item: Any, path: str) -> Any:
-    """The value at a dotted path in an item; ABSENT if there is none; the item itself for an empty path."""
-    if not path:
-        return item
-    for name in path.split("."):
-        item = look_up(item, int(name) if isinstance(item, list) and name.isdecimal() else name, ABSENT)
-        if item is ABSENT:
-            return ABSENT
-    return item
-
-
 def fields_of(items: Sequence[Any], path: str, work: TemplateBudget) -> list[Any]:
-    """`field_of` for each item, paid for."""
-    work.spend(len(items) * ITEM_UNITS * (path.count(".") + 1))
-    return [field_of(item, path) for item in items]
+    """The value at a dotted path in each item, ABSENT where there is none; for an empty path, the items themselves."""
+    names = path.split(".") if path else ()
+    work.spend(len(items) * ITEM_UNITS * (len(names) or 1))
+    return [field_at(item, names) for item in items]
 
 
 def identities(items: Sequence[Any], paths: Sequence[str], work: TemplateBudget) -> list[bytes]:

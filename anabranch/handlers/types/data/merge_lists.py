@@ -9,11 +9,12 @@ from typing import Any, Literal
 from pydantic import Field
 
 from anabranch.engine.rules.templates.budget import ITEM_UNITS, Refused, TemplateBudget
+from anabranch.engine.rules.templates.filter_arguments import ABSENT
 from anabranch.engine.rules.templates.template import compile_config, has_expressions
 from anabranch.errors import TemplatePathMissing
 from anabranch.handlers.config_fields import x_ui
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
-from anabranch.handlers.types.data.items import ABSENT, FIELDS_MAX, FieldPath, identities, object_item, pure, weight
+from anabranch.handlers.types.data.items import FIELDS_MAX, FieldPath, identities, object_item, pure, weight
 
 # 16 lists: as many branches as one can still see on a canvas.
 LISTS_MAX = 16

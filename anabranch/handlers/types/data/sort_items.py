@@ -8,9 +8,9 @@ from typing import Any, Literal
 from pydantic import Field
 
 from anabranch.engine.rules.templates.budget import TemplateBudget
+from anabranch.engine.rules.templates.filter_arguments import ABSENT
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
 from anabranch.handlers.types.data.items import (
-    ABSENT,
     FIELDS_MAX,
     FieldPath,
     Source,

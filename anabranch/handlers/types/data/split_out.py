@@ -8,9 +8,9 @@ from typing import Any
 from pydantic import Field
 
 from anabranch.engine.rules.templates.budget import ITEM_UNITS, Refused, TemplateBudget
+from anabranch.engine.rules.templates.filter_arguments import ABSENT
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
 from anabranch.handlers.types.data.items import (
-    ABSENT,
     FIELDS_MAX,
     FieldPath,
     Source,

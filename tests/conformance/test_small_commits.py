@@ -25,15 +25,22 @@ from anabranch.engine.store.sql.store import SqlStore
 from anabranch.errors import DatabaseAway, StoreUnavailable
 from tests.conformance.building import born_many, completed, created, dispatched, row_of, transition
 from tests.conformance.locking import lock, waiting_backend
-from tests.conformance.test_pooling import opened
-from tests.conformance.test_silence import SOON_S, backends_named, committing_threads, creation, frozen
+from tests.conformance.test_silence import (
+    ENDLESS,
+    PATIENCE_S,
+    backends_named,
+    committing_threads,
+    creation,
+    frozen,
+    opened,
+)
 
 
 async def test_few_transitions_need_no_thread(postgres_url: str) -> None:
-    async with opened(postgres_url) as store:
+    async with opened(postgres_url, ENDLESS) as store:
         rows = await born_many(store, TRANSITIONS_MAX)
         with frozen(*await committing_threads(store)):
-            async with asyncio.timeout(SOON_S):
+            async with asyncio.timeout(PATIENCE_S):
                 outcome = await store.commit([transition(row, dispatched("a")) for row in rows])
                 assert outcome.won == {row.head.instance_id for row in rows}
 
@@ -47,16 +54,16 @@ async def small_backend(store: SqlStore) -> int:
 
 
 async def test_more_of_them_larger_ones_and_a_second_commit_meanwhile_go_to_threads(postgres_url: str) -> None:
-    async with opened(postgres_url) as store:
+    async with opened(postgres_url, ENDLESS) as store:
         rows = await born_many(store, TRANSITIONS_MAX + 4)
         many, (large, first, second) = rows[: TRANSITIONS_MAX + 1], rows[TRANSITIONS_MAX + 1 :]
         with frozen(await small_backend(store)):
-            async with asyncio.timeout(SOON_S):
+            async with asyncio.timeout(PATIENCE_S):
                 assert (await store.commit([transition(row, dispatched("a")) for row in many])).won
                 assert (await store.commit([transition(large, completed("a", output="x" * BYTES_MAX))])).won
             waiting = asyncio.create_task(store.commit([transition(first, dispatched("a"))]))
             await asyncio.sleep(0)
-            async with asyncio.timeout(SOON_S):
+            async with asyncio.timeout(PATIENCE_S):
                 assert (await store.commit([transition(second, dispatched("a"))])).won
             assert not waiting.done()
         assert (await waiting).won
@@ -68,14 +75,14 @@ async def test_what_an_administrator_has_set_is_overridden(
 ) -> None:
     with psycopg.connect(postgres_url, autocommit=True) as administrator:
         name = administrator.info.dbname
-        administrator.execute(f"ALTER DATABASE \"{name}\" SET lock_timeout = '60s'")
+        administrator.execute(f"ALTER DATABASE \"{name}\" SET lock_timeout = '1h'")
         try:
             async with (
                 opened(request.getfixturevalue(url)) as store,
                 await psycopg.AsyncConnection.connect(postgres_url) as locker,
             ):
                 await locker.execute("LOCK TABLE workflow_instance_logs")
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(PATIENCE_S):
                     outcome = await store.commit([transition(await created_with(locker, store), dispatched("a"))])
                 assert outcome.locked, "after our own limit of half a second"
         finally:

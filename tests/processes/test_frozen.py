@@ -7,8 +7,8 @@ import shutil
 import signal
 import sqlite3
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,20 +21,20 @@ from anabranch import Worker
 from anabranch.engine.rules.shared.child_ids import child_id
 from tests.hardening.drawing import chain, effect
 from tests.processes.conftest import Launch, Place
-from tests.processes.launching import Staying, until
+from tests.processes.launching import Answer, Staying, until
 from tests.processes.test_staying import HELD, Serve
 
 # 12 s: a frozen transaction has 5 s of it.
 LEASE = {"ANABRANCH_LEASE": "12s"}
-FREED_AFTER_S = 5.0
 
 GRACE_S = 4.0
-# A second for a busy machine to start the signal's handling, and to tell us of the end.
-ENDED_WITHIN_S = GRACE_S + 1.0
+# What would end without the grace takes as long as a statement may (11 s) or longer: below that is room for a busy
+# machine.
+ENDED_WITHIN_S = GRACE_S + 6.0
 GRACE = {"ANABRANCH_GRACE": "4s"}
 
-# What a machine with other things to do may need besides.
-SLACK_S = 1.5
+# The check has 2 s; a statement that it waited for would have 11.
+CHECKED_WITHIN_S = 9.0
 
 CHILD = chain("child", effect("gated", gate="gate"))
 PARENT = chain("parent", {"id": "call", "type": "workflow", "config": {"workflow": "child", "wait": True}})
@@ -73,16 +73,9 @@ def own_server(tmp_path: Path) -> Iterator[OwnServer]:
     shutil.rmtree(home, ignore_errors=True)
 
 
-def timed(server: Staying, method: str, path: str, body: object = None) -> tuple[int, float]:
-    """The status of an answer, and how long it took."""
-    began = time.monotonic()
-    status = server.ask(method, path, body).status
-    return status, time.monotonic() - began
-
-
 # -- a process that freezes within a transaction on a family -----------------------------------------
 def test_cancels_through_another_server_outlast_a_process_that_is_frozen_with_the_familys_locks(
-    launch: Launch, served: Serve, tmp_path: Path, postgres_url: str
+    served: Serve, tmp_path: Path, postgres_url: str
 ) -> None:
     place = Place(tmp_path, postgres_url)
     other = served(place, "--no-worker", **LEASE)
@@ -90,43 +83,77 @@ def test_cancels_through_another_server_outlast_a_process_that_is_frozen_with_th
     other.save(PARENT)
     other.save(HELD)
     holder = served(place, **LEASE)
-    parent = holder.start("parent")
-    child = child_id(parent, "call", "")
-    until(lambda: place.begun())
+    locked, parent = holder.start("parent"), holder.start("parent")
+    until(lambda: len(place.begun()) == 2)
 
-    with ThreadPoolExecutor(8) as threads, psycopg.connect(postgres_url) as locker:
-        locker.execute("SELECT FROM workflow_instances WHERE instance_id = %s FOR UPDATE", [child])
-        threads.submit(holder.ask, "POST", f"/v1/runs/{parent}/cancel", {"reason": "by its holder"})
-        until(lambda: _is_waited_for(locker))
-        holder.tell(signal.SIGSTOP)
-        locker.rollback()  # the frozen one's transaction has the locks of parent and child now, and does not go on
+    with ThreadPoolExecutor(16) as threads, psycopg.connect(postgres_url) as locker:
+
+        def cancel(server: Staying, run_id: str) -> Future[Answer]:
+            return threads.submit(server.ask, "POST", f"/v1/runs/{run_id}/cancel", {"reason": "by a test"})
+
+        _lock(locker, locked)
+        cancels = [cancel(other, locked) for _ in range(6)]
+        until(lambda: _waiting_backend(locker))
+        seen = [other.ask("GET", "/v1/runs"), other.ask("GET", f"/v1/runs/{locked}")]
+        seen += [other.ask("POST", "/v1/workflows/held/runs", {"input": {}}), other.ask("GET", "/readyz")]
+        assert [answer.status for answer in seen] == [200, 200, 201, 200]
+        assert not any(cancel.done() for cancel in cancels), "nobody else has waited for the lock"
+        locker.rollback()
+        _cancelled(cancels)
+
+        while True:
+            _lock(locker, parent)
+            cancel(holder, parent)
+            until(lambda: _waiting_backend(locker))
+            if _is_frozen_with_the_locks(holder, locker):
+                break
+            holder.tell(signal.SIGCONT)
         try:
-            began = time.monotonic()
-            cancels = [
-                threads.submit(other.ask, "POST", f"/v1/runs/{parent}/cancel", {"reason": "by another"})
-                for _ in range(6)
-            ]
-            seen = [timed(other, "GET", "/v1/runs"), timed(other, "GET", f"/v1/runs/{parent}")]
-            seen += [timed(other, "POST", "/v1/workflows/held/runs", {"input": {}}), timed(other, "GET", "/readyz")]
-            assert not any(cancel.done() for cancel in cancels), "the locks are held"
-            assert [status for status, _ in seen] == [200, 200, 201, 200]
-            assert max(seconds for _, seconds in seen) < SLACK_S
-            answers = [cancel.result() for cancel in cancels]
-            assert time.monotonic() - began < FREED_AFTER_S + 2 * SLACK_S
-            assert {answer.status for answer in answers} <= {200, 409}, answers
-            assert 200 in {answer.status for answer in answers}
+            _cancelled([cancel(other, parent) for _ in range(6)])
         finally:
             holder.tell(signal.SIGCONT)
-    assert [other.ended_run(each)["status"] for each in (parent, child)] == ["CANCELLED"] * 2
+    runs = [run for each in (locked, parent) for run in (each, child_id(each, "call", ""))]
+    assert [other.ended_run(run)["status"] for run in runs] == ["CANCELLED"] * 4
+    place.open_gate("gate")
     assert holder.stop() == 0
 
 
-def _is_waited_for(locker: psycopg.Connection) -> bool:
+def _cancelled(cancels: Sequence[Future[Answer]]) -> None:
+    """All are answered, and one of them was first."""
+    answers = [cancel.result() for cancel in cancels]
+    assert {answer.status for answer in answers} <= {200, 409}, answers
+    assert 200 in {answer.status for answer in answers}
+
+
+def _lock(locker: psycopg.Connection, parent: str) -> None:
+    """Lock the child of a run."""
+    child = child_id(parent, "call", "")
+    locker.execute("SELECT FROM workflow_instances WHERE instance_id = %s FOR UPDATE", [child])
+
+
+def _waiting_backend(locker: psycopg.Connection) -> int | None:
+    """A process of the database server that waits for a lock."""
+    waits = "datname = current_database() AND wait_event_type = 'Lock'"
+    found = _activity(locker, f"SELECT pid FROM pg_stat_activity WHERE {waits}")
+    return None if found is None else int(found)
+
+
+def _is_frozen_with_the_locks(holder: Staying, locker: psycopg.Connection) -> bool:
+    """Freeze the process whose cancel waits for the lock of `locker`, and let that go. The cancel may just have
+    stopped waiting: then the transaction does not have the locks.
+    """
+    holder.tell(signal.SIGSTOP)
+    backend = _waiting_backend(locker)
+    locker.rollback()
+    state = f"SELECT state FROM pg_stat_activity WHERE pid = {backend or 0}"
+    until(lambda: _activity(locker, state) != "active")
+    return _activity(locker, state) == "idle in transaction"
+
+
+def _activity(locker: psycopg.Connection, query: str) -> str | int | None:
     locker.execute("SELECT pg_stat_clear_snapshot()")
-    waiting = locker.execute(
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    ).fetchone()
-    return waiting is not None and waiting[0] > 0
+    found = locker.execute(query.encode()).fetchone()
+    return None if found is None else found[0]
 
 
 # -- the end of a process while its database does not answer -----------------------------------------
@@ -146,7 +173,7 @@ def test_a_frozen_database_is_told_and_keeps_no_process_from_ending(
     unready = server.ask("GET", "/readyz")
     assert (unready.status, unready.body["commits"]["ok"], unready.body["store"]["ok"]) == (503, False, False)
     assert "no answer within" in unready.body["commits"]["reason"]
-    assert time.monotonic() - began < 2 + SLACK_S, "whoever asks is answered soon"
+    assert time.monotonic() - began < CHECKED_WITHIN_S, "whoever asks is answered soon"
 
     began = time.monotonic()
     assert server.stop() == 0, "in order: nothing has to end it when its grace is over"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import socket
-import time
 import urllib.error
 from collections.abc import Callable
 from pathlib import Path
@@ -27,9 +26,6 @@ HELD = chain("held", effect("first"), effect("held", gate="gate"), effect("last"
 # Longer than any test: whoever takes over before that was handed the run, and did not wait for its lease.
 LONG_LEASE = {"ANABRANCH_LEASE": "10m"}
 SHORT_LEASE = {"ANABRANCH_LEASE": "1s"}
-
-# The shortest grace that holds as it is: a shorter one counts as this.
-GRACE_S_MIN = 1.0
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -74,9 +70,7 @@ def test_a_thread_that_does_not_end_keeps_no_process_from_ending(served: Serve, 
     server.start("deaf")
     until(sqlite_place.begun)
 
-    began = time.monotonic()
     assert server.stop() == 0
-    assert time.monotonic() - began < GRACE_S_MIN
 
 
 def test_a_blocked_event_loop_keeps_no_process_from_ending_with_its_grace(served: Serve, sqlite_place: Place) -> None:
@@ -85,9 +79,7 @@ def test_a_blocked_event_loop_keeps_no_process_from_ending_with_its_grace(served
     server.start("blocks")
     until(sqlite_place.begun)
 
-    began = time.monotonic()
     assert server.stop() == EXIT_AT_ONCE
-    assert time.monotonic() - began < GRACE_S_MIN
     assert "stopped after its grace" in server.text
 
 

@@ -106,10 +106,15 @@ async def see_state(page: Page, state: str) -> None:
     await expect(state_of(page)).to_have_attribute("data-state", state)
 
 
-async def save(page: Page) -> None:
-    """Save now, and see that it is."""
+async def save_now(page: Page) -> None:
+    """Ask for a save without waiting for the next that comes by itself, which may be five seconds away."""
     await page.locator(".canvas").focus()
     await page.keyboard.press("Control+s")
+
+
+async def save(page: Page) -> None:
+    """Save now, and see that it is."""
+    await save_now(page)
     await see_state(page, "saved")
 
 
@@ -153,8 +158,10 @@ async def test_two_tabs_one_draft(page: Page, server: Server, complaints: Compla
     # Both change different things: nothing is overwritten, one click merges, and the merge can be undone.
     await other.route("**/v1/drafts/*", refuse_saves)
     await disable(other, "a")
+    await save_now(other)
     await expect(state_of(other)).to_contain_text("offline, kept here")
     await title_of(page).fill("Second")
+    await save(page)
     await expect(state_of(other)).to_contain_text("conflict, not being saved")
     assert draft_of(server, draft_id)["title"] == "Second"
     await other.screenshot(path=tmp_path / "conflict.png")
@@ -178,14 +185,16 @@ async def test_two_tabs_one_draft(page: Page, server: Server, complaints: Compla
     await redo(other)
     await expect(title_of(other)).to_have_value("Second")
     await expect(node(other, "a")).to_have_accessible_name(re.compile("disabled"))
-    await see_state(other, "saved")
+    await save(other)
     assert draft_of(server, draft_id) == merged
 
     # Both change the same thing: the person chooses.
     await other.route("**/v1/drafts/*", refuse_saves)
     await title_of(other).fill("Mine")
+    await save_now(other)
     await expect(state_of(other)).to_contain_text("offline, kept here")
     await title_of(page).fill("Theirs")
+    await save(page)
     await expect(state_of(other)).to_contain_text("conflict, not being saved")
     await other.unroute("**/v1/drafts/*")
     await other.get_by_role("button", name="Resolve…").click()
@@ -194,9 +203,10 @@ async def test_two_tabs_one_draft(page: Page, server: Server, complaints: Compla
     await other.screenshot(path=tmp_path / "choice.png")
     await other.get_by_role("button", name="Merge with these choices").click()
     await expect(title_of(other)).to_have_value("Theirs")
-    await see_state(other, "saved")
+    await save(other)
     await undo(other)
     await expect(title_of(other)).to_have_value("Mine")
+    await save(other)
     await expect(title_of(page)).to_have_value("Mine")
     assert draft_of(server, draft_id)["title"] == "Mine"
 
@@ -212,6 +222,7 @@ async def test_server_dies_mid_edit(page: Page, complaints: Complaints, tmp_path
         await title_of(page).fill("Edited while it dies")
         server.die()
         await disable(page, "b")
+        await save_now(page)
         await expect(state_of(page)).to_contain_text("offline, kept here")
         await page.screenshot(path=tmp_path / "offline.png")
 
@@ -231,6 +242,7 @@ async def test_server_dies_mid_edit(page: Page, complaints: Complaints, tmp_path
         assert draft_of(server, draft_id) == saved
         server.die()
         await title_of(page).fill("Edited after it died")
+        await save_now(page)
         await expect(state_of(page)).to_contain_text("offline, kept here")
 
     # The tab dies, too: the next one has what was edited.
@@ -260,6 +272,7 @@ async def test_a_save_whose_answer_is_lost_is_no_conflict(page: Page, server: Se
 
     await page.route("**/v1/drafts/*", lose_the_answer)
     await title_of(page).fill("It arrived")
+    await save_now(page)
     await expect(state_of(page)).to_contain_text("offline, kept here")
     assert draft_of(server, draft_id)["title"] == "It arrived"
     await title_of(page).fill("And more was edited")

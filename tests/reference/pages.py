@@ -20,7 +20,7 @@ from anabranch.engine.rules.graph.document import (
 )
 from anabranch.engine.rules.graph.known_fields import NODE_FIELDS_WITHOUT_EFFECT
 from anabranch.engine.rules.templates.expression import EXPRESSION_DEPTH_MAX
-from anabranch.engine.rules.templates.filters import FILTERS
+from anabranch.engine.rules.templates.filters import FILTER_PARAMETERS
 from anabranch.engine.rules.templates.template import compile_template
 from anabranch.engine.rules.templates.text import EXPRESSION_LENGTH_MAX, EXPRESSIONS_MAX, TEMPLATE_LENGTH_MAX
 from anabranch.handlers import builtin_types
@@ -278,8 +278,7 @@ def _rows(rows: Any) -> Iterator[str]:
 
 
 def _signature(name: str) -> str:
-    found = FILTERS.get(name)
-    parameters = ("value", "boolean") if found is None else found.parameters
+    parameters = FILTER_PARAMETERS[name]
     return f"`{name}({', '.join(parameters)})`" if parameters else f"`{name}`"
 
 

@@ -48,12 +48,20 @@ class NodeTypeSummary(ResponseModel):
     mappable: bool = Field(description="May a node of the type have `forEach`?")
 
 
+class TemplateFilter(ResponseModel):
+    """What may stand behind `|` in a template."""
+
+    name: str
+    parameters: list[str] = Field(description="Its parameters after the value, in order.")
+
+
 class NodeTypeList(ResponseModel):
-    """All node types, and the fields that every node has."""
+    """All node types, the fields that every node has, and the filters of templates."""
 
     items: list[NodeTypeSummary]
     nextCursor: None
     nodeFields: dict[str, Any] = Field(description="JSON Schema of a node's own fields.")
+    templateFilters: list[TemplateFilter]
 
 
 class Alive(ResponseModel):

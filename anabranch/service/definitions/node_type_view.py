@@ -20,6 +20,7 @@ from anabranch.engine.rules.graph.document import (
 )
 from anabranch.engine.rules.graph.loop_config import BATCH_SIZE_MAX, CONCURRENCY_MAX, NEVER_MAPPED, ON_ITEM_ERROR
 from anabranch.engine.rules.graph.node_types import NodeType, NodeTypes
+from anabranch.engine.rules.templates.filters import FILTER_PARAMETERS
 
 _DURATION = {"type": ["string", "number"]}
 
@@ -213,9 +214,14 @@ NODE_FIELDS_SCHEMA: Mapping[str, Any] = {
 
 
 def node_types_as_json(node_types: NodeTypes) -> dict[str, Any]:
-    """Every node type, by name, and the fields that all nodes have."""
+    """Every node type, by name, the fields that all nodes have, and the filters of templates."""
     types = [found for name in node_types.names() if (found := node_types.get(name)) is not None]
-    return {"items": [_as_json(each) for each in types], "nextCursor": None, "nodeFields": NODE_FIELDS_SCHEMA}
+    return {
+        "items": [_as_json(each) for each in types],
+        "nextCursor": None,
+        "nodeFields": NODE_FIELDS_SCHEMA,
+        "templateFilters": [{"name": name, "parameters": list(taken)} for name, taken in FILTER_PARAMETERS.items()],
+    }
 
 
 def _as_json(node_type: NodeType) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import type { Schemas } from "../api/client";
 import { entriesOf, kindOf, memberText, parsePointer, shownScalar, textAt } from "../json";
 import { DEFAULT_HANDLE, ERROR_HANDLE, grouped, type Exits, type NodeRecord, type WorkflowDocument } from "../model";
+import type { TemplateFilter } from "../ui/forms/context";
 import type { JsonSchema } from "../ui/forms/schema";
 
 export type NodeType = Schemas["NodeTypeSummary"] & { configSchema: JsonSchema };
@@ -21,13 +22,15 @@ const NO_EXITS: readonly ExitView[] = [];
 export class NodeTypes {
   readonly all: readonly NodeType[];
   readonly nodeFields: JsonSchema;
+  readonly templateFilters: readonly TemplateFilter[];
   readonly #byName: ReadonlyMap<string, NodeType>;
   #views = new WeakMap<NodeRecord, readonly ExitView[]>();
   #exits = new WeakMap<NodeRecord, Exits>();
 
-  constructor(all: readonly NodeType[], nodeFields: JsonSchema) {
+  constructor(all: readonly NodeType[], nodeFields: JsonSchema, templateFilters: readonly TemplateFilter[]) {
     this.all = all;
     this.nodeFields = nodeFields;
+    this.templateFilters = templateFilters;
     this.#byName = new Map(all.map((type) => [type.name, type]));
   }
 

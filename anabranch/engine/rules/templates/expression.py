@@ -25,7 +25,7 @@ from anabranch.engine.rules.templates.budget import (
     look_up,
 )
 from anabranch.engine.rules.templates.filter_arguments import Filter
-from anabranch.engine.rules.templates.filters import FILTERS
+from anabranch.engine.rules.templates.filters import DEFAULT_PARAMETERS, FILTERS
 from anabranch.engine.rules.templates.operators import BINARY, COMPARISONS, UNARY, Binary
 from anabranch.engine.rules.templates.path import (
     MISSING,
@@ -333,8 +333,8 @@ def _filter(compiler: _ExpressionCompiler, node: nodes.Filter, depth: int) -> Ev
 
 def _default(inner: Evaluate, positional: Sequence[Evaluate], named: Mapping[str, Evaluate]) -> Evaluate:
     """`default(value, boolean=false)`: for missing paths; with `true` also for empty, zero and null values."""
-    arguments = {**dict(zip(("default_value", "boolean"), positional, strict=False)), **named}
-    if len(positional) > 2 or not set(arguments) <= {"default_value", "boolean"}:
+    arguments = {**dict(zip(DEFAULT_PARAMETERS, positional, strict=False)), **named}
+    if len(positional) > len(DEFAULT_PARAMETERS) or not set(arguments) <= set(DEFAULT_PARAMETERS):
         raise Refused("the filter `default` takes a value, and `true` to replace empty values too")
     fallback = arguments.get("default_value", _fixed(""))
     also_empty = arguments.get("boolean", _fixed(False))

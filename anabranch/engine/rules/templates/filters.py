@@ -131,3 +131,12 @@ FILTERS: Mapping[str, Filter] = {
     each.name: each for each in (*_OF_ANY_VALUE, *TEXT_FILTERS, *LIST_FILTERS, *DATE_FILTERS)
 }
 """By name."""
+
+DEFAULT_PARAMETERS = ("default_value", "boolean")
+"""Those of `default`, which `expression` compiles."""
+
+FILTER_PARAMETERS: Mapping[str, tuple[str, ...]] = {
+    "default": DEFAULT_PARAMETERS,
+    **{name: each.parameters for name, each in FILTERS.items()},
+}
+"""The parameters that each filter takes after its value, in order, by name."""

@@ -14,8 +14,8 @@ import { focusNode } from "../../canvas/focus";
 import { TypeIcon } from "../../canvas/icons";
 import { usePins } from "../../canvas/pins";
 import { useNodeRun, useShownRun } from "../../canvas/run";
-import { renameHandle, renameVariable, setConfig, setName } from "../../edit";
-import { entriesOf, memberText, setAt } from "../../json";
+import { renameHandle, renameNode, renameVariable, setConfig, setName } from "../../edit";
+import { entriesOf, memberText, parsePointer, setAt, textAt } from "../../json";
 import { withText, type NodeKey, type NodeRecord } from "../../model";
 import { Button, IconButton } from "../../ui/Button";
 import { FormContext, type FieldProblem, type FormServices, type Variable } from "../../ui/forms/context";
@@ -183,25 +183,43 @@ function Settings({ session, nodeKey, node }: { session: EditorSession; nodeKey:
           <SchemaForm schema={type.configSchema} text={node.config ?? "{}"} templates problems={configProblems} onChange={(text) => model.try(() => setConfig(session.store, nodeKey, "", text))} />
         )}
         <SchemaForm schema={model.types.nodeFields} text={node.text} problems={fieldProblems} omit={omitted} onChange={change} />
-        {node.outputVariable !== null && !model.isReadOnly && <RenameVariable session={session} variable={node.outputVariable} />}
+        {!model.isReadOnly && <RenameEverywhere session={session} nodeKey={nodeKey} node={node} />}
       </div>
     </FormContext.Provider>
   );
 }
 
-/** Renames the variable in all that writes and reads it: exactly the places that the server's parser found. */
-function RenameVariable({ session, variable }: { session: EditorSession; variable: string }): ReactElement | null {
-  const model = useCanvasModel();
-  const [typed, setTyped] = useState("");
+/** Renames the variable, or the node itself, in all that names it: exactly the places that the server's parser found. */
+function RenameEverywhere({ session, nodeKey, node }: { session: EditorSession; nodeKey: NodeKey; node: NodeRecord }): ReactElement | null {
+  const document = useCanvas((view) => view.document);
   const answer = useCanvas((view) => (view.verdict?.document === view.document ? view.verdict.answer : null));
   if (answer?.nodes === undefined) return null;
   const references = Object.fromEntries(Object.entries(answer.nodes).map(([id, { references: found }]) => [id, found ?? []]));
-  const uses = Object.values(references)
-    .flat()
-    .filter(({ path }) => path[0] === variable).length;
+  const usesOf = (name: string) => Object.values(references).flat().filter(({ path }) => path[0] === name).length;
+  const wires = [...document.edges.values()].filter((edge) => edge.source === node.id || edge.target === node.id).length;
+  const variable = node.outputVariable;
+  return (
+    <>
+      {variable !== null && <Rename what="variable" name={variable} uses={usesOf(variable)} onRename={(to) => renameVariable(session.store, variable, to, references)} />}
+      <Rename
+        what="id"
+        name={node.id}
+        uses={wires + usesOf(`__node_${node.id}`)}
+        onRename={(to) => {
+          renameNode(session.store, nodeKey, to, references);
+          session.movePin(node.id, to);
+        }}
+      />
+    </>
+  );
+}
+
+function Rename({ what, name, uses, onRename }: { what: string; name: string; uses: number; onRename: (to: string) => void }): ReactElement {
+  const model = useCanvasModel();
+  const [typed, setTyped] = useState("");
   const rename = () => {
     const done = model.try(() => {
-      renameVariable(session.store, variable, typed.trim(), references);
+      onRename(typed.trim());
       return true;
     });
     if (done) setTyped("");
@@ -209,10 +227,10 @@ function RenameVariable({ session, variable }: { session: EditorSession; variabl
   return (
     <details>
       <summary className="small">
-        Rename <code>{variable}</code> everywhere ({uses} {uses === 1 ? "use" : "uses"})
+        Rename the {what} <code>{name}</code> everywhere ({uses} {uses === 1 ? "use" : "uses"})
       </summary>
       <div className="row" style={{ paddingTop: 8 }}>
-        <input className="input mono" aria-label={`New name of the variable ${variable}`} placeholder={variable} value={typed} onChange={(event) => setTyped(event.target.value)} />
+        <input className="input mono" aria-label={`New name of the ${what} ${name}`} placeholder={name} value={typed} onChange={(event) => setTyped(event.target.value)} />
         <Button disabled={typed.trim() === ""} onClick={rename}>
           Rename
         </Button>
@@ -224,7 +242,9 @@ function RenameVariable({ session, variable }: { session: EditorSession; variabl
 function useFormServices(session: EditorSession, nodeKey: NodeKey, node: NodeRecord): FormServices {
   const model = useCanvasModel();
   const mayAdmin = useMay("admin");
-  const widgets = JSON.stringify(model.types.get(node.type)?.configSchema ?? {});
+  const type = model.types.get(node.type);
+  const named = type?.dynamicHandles;
+  const widgets = JSON.stringify(type?.configSchema ?? {});
   const workflows = useAsk("list_workflows", { query: { limit: 100 } }, { enabled: widgets.includes('"widget":"workflow"'), staleMs: 30_000 });
   const queries = useAsk("list_queries", { query: { limit: 100 } }, { enabled: widgets.includes('"widget":"query"'), staleMs: 30_000 });
   const secrets = useAsk("list_secrets", { query: { limit: 100 } }, { enabled: mayAdmin && widgets.includes('"widget":"secret"'), staleMs: 30_000 });
@@ -237,16 +257,20 @@ function useFormServices(session: EditorSession, nodeKey: NodeKey, node: NodeRec
       workflows: workflows.data?.items.map(({ name }) => name) ?? [],
       queries: queries.data?.items.map(({ dataQueryID, name }) => ({ id: dataQueryID, name })) ?? [],
       secrets: secrets.data?.items.map(({ name }) => name) ?? [],
-      renameExit: (from, to) =>
-        void model.try(() => {
-          const config = model.document.nodes.get(nodeKey)?.config ?? "{}";
-          const index = entriesOf(memberText(config, "branches") ?? "[]").findIndex(({ text }) => memberText(text, "id") === JSON.stringify(from));
-          if (index >= 0) renameHandle(session.store, nodeKey, from, to, setAt(config, ["branches", String(index), "id"], JSON.stringify(to)));
-        }),
+      exits: named == null ? null : { items: named.items, id: named.id, rename: (from, to) => void model.try(() => renameExit(session, nodeKey, named, from, to)) },
+      filters: model.types.templateFilters,
       readOnly: model.isReadOnly,
     }),
-    [variables, preview, workflows.data, queries.data, secrets.data, model, nodeKey, session],
+    [variables, preview, workflows.data, queries.data, secrets.data, named, model, nodeKey, session],
   );
+}
+
+/** Gives an exit that the settings name another name, also in the edges that leave by it. */
+function renameExit({ model, store }: EditorSession, nodeKey: NodeKey, { items, id }: { items: string; id: string }, from: string, to: string): void {
+  const config = model.document.nodes.get(nodeKey)?.config ?? "{}";
+  const list = parsePointer(items);
+  const index = entriesOf(textAt(config, list) ?? "[]").findIndex(({ text }) => memberText(text, id) === JSON.stringify(from));
+  if (index >= 0) renameHandle(store, nodeKey, from, to, setAt(config, [...list, String(index), id], JSON.stringify(to)));
 }
 
 /** What `ctx` has at a node, as the validator says; without its answer, what the nodes write. */

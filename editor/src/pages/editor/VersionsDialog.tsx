@@ -14,6 +14,7 @@ import { Ago } from "../../ui/time";
 import { toast } from "../../ui/toasts";
 import { refresh, useAsk } from "../data";
 import { useMay } from "../session";
+import { DiffPicture } from "./DiffPicture";
 import type { EditorSession } from "./session";
 
 interface VersionsDialogProps {
@@ -48,13 +49,12 @@ export function VersionsDialog({ session, workflow, onClose }: VersionsDialogPro
     enabled: version !== null,
     staleTime: Infinity,
   });
-  const changes = useMemo(() => {
-    if (document.data === undefined) return null;
-    return diffDocuments(readDocument(document.data.text), session.store.document);
-  }, [document.data, session]);
+  const before = useMemo(() => (document.data === undefined ? null : readDocument(document.data.text)), [document.data]);
+  const after = session.store.document;
+  const changes = useMemo(() => (before === null ? null : diffDocuments(before, after)), [before, after]);
   const restore = () => {
-    if (document.data === undefined) return;
-    session.model.try(() => replaceDocument(session.store, `Restore version ${version}`, readDocument(document.data.text)));
+    if (before === null) return;
+    session.model.try(() => replaceDocument(session.store, `Restore version ${version}`, before));
     toast(`Version ${version} is on the canvas. Undo brings your draft back; Publish makes it the newest version.`);
     onClose();
   };
@@ -100,7 +100,18 @@ export function VersionsDialog({ session, workflow, onClose }: VersionsDialogPro
           ))}
         </ul>
         <div className="grow" role="region" aria-label={`Differences to version ${version}`}>
-          {changes === null ? <Skeleton lines={3} /> : changes.length === 0 ? <p className="faint">There is no difference.</p> : changes.map((change) => <Change key={change.identity} change={change} />)}
+          {changes === null ? (
+            <Skeleton lines={3} />
+          ) : changes.length === 0 ? (
+            <p className="faint">There is no difference.</p>
+          ) : (
+            <>
+              <DiffPicture before={before!} after={after} changes={changes} exitsOf={session.model.types.exitsOf} />
+              {changes.map((change) => (
+                <Change key={change.identity} change={change} />
+              ))}
+            </>
+          )}
         </div>
       </div>
     </Dialog>

@@ -27,7 +27,7 @@ import { verdictOf, type ValidateAnswer } from "../../canvas/validation";
 import { EditStore, replaceDocument, replaceWithSameKeys } from "../../edit";
 import { entriesOf, memberText, setMember, shownScalar } from "../../json";
 import { LayoutCancelled } from "../../layout";
-import { hashOf, merge3, readDocument, rekeyed, withLayout, writeDocument, type Merge, type WorkflowDocument } from "../../model";
+import { hashOf, merge3, nodeIDsOf, readDocument, rekeyed, withLayout, writeDocument, type Merge, type WorkflowDocument } from "../../model";
 import { RunStore, type UpdateMessage } from "../../run";
 import type { JsonSchema } from "../../ui/forms/schema";
 import { toast } from "../../ui/toasts";
@@ -80,7 +80,7 @@ export interface Opened {
 /** The node types of this server. */
 export async function readNodeTypes(): Promise<NodeTypes> {
   const answer = await call("list_node_types");
-  return new NodeTypes(answer.items as NodeType[], ((answer as { nodeFields?: JsonSchema }).nodeFields ?? {}) as JsonSchema);
+  return new NodeTypes(answer.items as NodeType[], answer.nodeFields as JsonSchema, answer.templateFilters);
 }
 
 export async function openByDraft(draftID: string, mayEdit: boolean): Promise<Opened> {
@@ -259,7 +259,9 @@ export class EditorSession {
   async startTest(input: string, options: TestOptions = {}): Promise<string | null> {
     this.test.setState({ isStarting: true, failure: null, input });
     let body = setMember(this.text, "input", input);
-    const pins = this.pins.getState();
+    // A node that was removed keeps its pin, for whoever undoes that; the server would refuse it.
+    const ids = nodeIDsOf(this.store.document);
+    const pins = Object.fromEntries(Object.entries(this.pins.getState()).filter(([id]) => ids.has(id)));
     if (Object.keys(pins).length > 0) body = setMember(body, "pins", pinsText(pins));
     if (options.until !== undefined) body = setMember(body, "until", JSON.stringify(options.until));
     if (options.from !== undefined) body = setMember(body, "from", JSON.stringify(options.from));
@@ -308,6 +310,12 @@ export class EditorSession {
   setPins(pins: Pins): void {
     this.pins.setState(pins, true);
     void this.#savePins(pins);
+  }
+
+  /** A node has another id now: what is pinned stays pinned. */
+  movePin(from: string, to: string): void {
+    const { [from]: pin, ...rest } = this.pins.getState();
+    if (pin !== undefined && from !== to) this.setPins({ ...rest, [to]: pin });
   }
 
   #validateSoon(ms: number): void {

@@ -11,7 +11,7 @@ import { useId, useState, type ReactElement, type ReactNode } from "react";
 import { entriesOf, formatPointer, isNumberText, kindOf, memberText, prettyText, removeAt, scanDocument, setAt, shownScalar, textAt, textOf } from "../../json";
 import { Button, IconButton } from "../Button";
 import { CodeEditor } from "../code/CodeEditor";
-import { useFormServices, type FieldProblem } from "./context";
+import { useFormServices, type FieldProblem, type NamedExits } from "./context";
 import { fieldOf, propertiesOf, sketch, titleOf, type Field, type JsonSchema } from "./schema";
 import { TemplateField } from "./TemplateField";
 
@@ -241,9 +241,12 @@ function writtenText(field: Field, typed: string): string | undefined {
 }
 
 function TextControl({ id, title, field, place, describedBy, invalid }: ControlProps): ReactElement {
-  const { readOnly } = useFormServices();
+  const { readOnly, exits } = useFormServices();
   const text = editedText(place.value);
   const change = (typed: string) => place.set(writtenText(field, typed));
+  if (exits !== null && isExitName(place, exits)) {
+    return <NameInput id={id} name={text} label={title} onRename={(to) => (text === "" ? change(to) : exits.rename(text, to))} />;
+  }
   if (field.template || field.ui.widget === "expression") {
     return <TemplateField id={id} value={text} onChange={change} placeholder={defaultText(field)} describedBy={describedBy} invalid={invalid} />;
   }
@@ -252,6 +255,11 @@ function TextControl({ id, title, field, place, describedBy, invalid }: ControlP
     return <textarea {...shared} rows={4} onChange={(event) => change(event.target.value)} />;
   }
   return <input {...shared} type="text" autoComplete="off" spellCheck={false} data-title={title} onChange={(event) => change(event.target.value)} />;
+}
+
+/** Is it the name of an exit, as `/cases/1/id` is? */
+function isExitName({ pointer }: Place, { items, id }: NamedExits): boolean {
+  return pointer.at(-1) === id && formatPointer(pointer.slice(0, -2)) === items;
 }
 
 function NumberControl({ id, field, place, describedBy, invalid }: ControlProps): ReactElement {
@@ -525,7 +533,7 @@ function List({ title, field, place }: ControlProps): ReactElement {
 
 /** The branches of a condition, asked from top to bottom: each with its exit and when it is taken. */
 function Branches({ title, place }: ControlProps): ReactElement {
-  const { readOnly, renameExit } = useFormServices();
+  const { readOnly, exits } = useFormServices();
   const value = place.value !== undefined && kindOf(place.value) === "array" ? place.value : "[]";
   const branches = entriesOf(value);
   const idOf = (text: string) => editedText(memberText(text, "id"));
@@ -548,7 +556,7 @@ function Branches({ title, place }: ControlProps): ReactElement {
         const id = idOf(text);
         const name = id || `${index + 1}`;
         const pointer = formatPointer(inner.pointer);
-        const rename = (to: string) => (renameExit === null ? inner.at("id").set(JSON.stringify(to)) : renameExit(id, to));
+        const rename = (to: string) => (exits === null || id === "" ? inner.at("id").set(JSON.stringify(to)) : exits.rename(id, to));
         return (
           <div key={index} className="branch">
             <NameInput name={id} label={`Exit ${index + 1}`} onRename={rename} />
@@ -670,11 +678,12 @@ function NamedList({ place, label, template }: { place: Place; label: string; te
   );
 }
 
-function NameInput({ name, label, onRename }: { name: string; label: string; onRename: (to: string) => void }): ReactElement {
+function NameInput({ id, name, label, onRename }: { id?: string; name: string; label: string; onRename: (to: string) => void }): ReactElement {
   const { readOnly } = useFormServices();
   const [typed, setTyped] = useState<string | null>(null);
   return (
     <input
+      id={id}
       className="input mono"
       aria-label={label}
       value={typed ?? name}

@@ -7,7 +7,7 @@
 
 import { useEffect, useId, useMemo, useRef, useState, type KeyboardEvent, type ReactElement } from "react";
 
-import { useFormServices, type Preview, type Variable } from "./context";
+import { useFormServices, type Preview, type TemplateFilter, type Variable } from "./context";
 
 export interface TemplateFieldProps {
   id?: string;
@@ -27,10 +27,6 @@ interface Suggestion {
   readonly certain: boolean;
 }
 
-/** Filters of templates, as the server has them. */
-const FILTERS =
-  "default length upper lower trim replace round int float string join first last sort unique sum min max tojson fromjson keys values".split(" ");
-
 /** Typing pauses this long before a preview is asked for. */
 const PREVIEW_AFTER_MS = 250;
 
@@ -45,7 +41,7 @@ export function TemplateField(props: TemplateFieldProps): ReactElement {
   const [chosen, setChosen] = useState(0);
   const [isClosed, setClosed] = useState(false);
   const place = caret === null || isClosed ? null : completionAt(value, caret);
-  const suggestions = useMemo(() => (place === null ? [] : suggestionsFor(place.word, services.variables)), [place?.word, services.variables]); // eslint-disable-line react-hooks/exhaustive-deps
+  const suggestions = useMemo(() => (place === null ? [] : suggestionsFor(place.word, services.variables, services.filters)), [place?.word, services.variables, services.filters]); // eslint-disable-line react-hooks/exhaustive-deps
   const isOpen = suggestions.length > 0;
   const preview = usePreview(value);
 
@@ -212,10 +208,12 @@ export function completionAt(text: string, caret: number): CompletionPlace | nul
   return { start: caret - word.length, end: caret, word };
 }
 
-export function suggestionsFor(word: string, variables: readonly Variable[]): Suggestion[] {
+export function suggestionsFor(word: string, variables: readonly Variable[], filters: readonly TemplateFilter[]): Suggestion[] {
   if (word.startsWith("|")) {
     const begun = word.slice(1).trimStart();
-    return FILTERS.filter((name) => name.startsWith(begun) && name !== begun).map((name) => ({ text: `| ${name}`, note: "filter", certain: true }));
+    return filters
+      .filter(({ name }) => name.startsWith(begun) && name !== begun)
+      .map(({ name, parameters }) => ({ text: `| ${name}`, note: parameters.length === 0 ? "filter" : `(${parameters.join(", ")})`, certain: true }));
   }
   const path = /^ctx\.(\w+)\.(\w*)$/.exec(word);
   if (path) {

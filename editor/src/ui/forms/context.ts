@@ -30,12 +30,26 @@ export interface FormServices {
   readonly workflows: readonly string[];
   readonly queries: readonly { id: string; name: string }[];
   readonly secrets: readonly string[];
-  /** Renames an exit of the node together with the edges that leave by it; null where there are no edges. */
-  readonly renameExit: ((from: string, to: string) => void) | null;
+  /** Where the settings name exits of the node, and how one is renamed together with the edges that leave by it; null where there are no edges. */
+  readonly exits: NamedExits | null;
+  readonly filters: readonly TemplateFilter[];
   readonly readOnly: boolean;
 }
 
-export const NO_SERVICES: FormServices = { variables: [], preview: null, workflows: [], queries: [], secrets: [], renameExit: null, readOnly: false };
+export interface NamedExits {
+  /** Pointer to the list, and the field of an item that is the name. */
+  readonly items: string;
+  readonly id: string;
+  rename(from: string, to: string): void;
+}
+
+/** A filter of templates: what may stand behind `|`. */
+export interface TemplateFilter {
+  readonly name: string;
+  readonly parameters: readonly string[];
+}
+
+export const NO_SERVICES: FormServices = { variables: [], preview: null, workflows: [], queries: [], secrets: [], exits: null, filters: [], readOnly: false };
 
 export const FormContext = createContext<FormServices>(NO_SERVICES);
 

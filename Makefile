@@ -1,6 +1,7 @@
 # What a person types. A fresh machine needs Python 3.11 or newer, make and git; nothing else.
 # What runs the product is installed into $(VENV) from requirements.lock, what tests it from
-# requirements-dev.lock on top; each once, when something first needs it, and again when its file changes.
+# requirements-dev.lock on top, what builds the documentation from requirements-docs.lock; each once, when something
+# first needs it, and again when its file changes.
 
 PYTHON3 ?= python3
 VENV ?= .venv
@@ -8,6 +9,7 @@ PYTHON := $(VENV)/bin/python
 ANABRANCH := $(VENV)/bin/anabranch
 READY := $(VENV)/.ready
 DEV_READY := $(VENV)/.ready-dev
+DOCS_READY := $(VENV)/.ready-docs
 EXAMPLE := examples/dependencies
 
 # Two at once: a small machine has two cores, and the tests that start databases need both.
@@ -23,7 +25,7 @@ PIP_INSTALL := $(PYTHON) -m pip install --disable-pip-version-check
 SOAK_SECONDS ?= 14400
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dev pages editor pictures editor-types test tools check format bench bench-check simulate chaos mutants stress borders soak lock clean
+.PHONY: help setup demo dev docs pages editor pictures editor-types test tools check format bench bench-check simulate chaos mutants stress borders soak lock clean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' Makefile | expand -t 18
@@ -35,6 +37,10 @@ demo: $(READY) ## run the example workflow and watch it; it waits 20 seconds for
 
 dev: pages ## start a server with the workflow editor and the example, on http://127.0.0.1:8321 and SQLite in .anabranch
 	$(ANABRANCH) dev --import $(EXAMPLE)/nodes.py --workflow $(EXAMPLE)/workflow.json
+
+docs: $(DOCS_READY) ## build the documentation site into build/site; stops at a dead link or anchor
+	@NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict --clean
+	@echo "The site is in build/site; $(PYTHON) -m mkdocs serve shows it and follows changes."
 
 pages: $(READY) ## build the pages of the server from editor/, unless they are there; installs Node where the machine has none
 	@$(PYTHON) editor/build.py bundle
@@ -94,6 +100,7 @@ soak: $(DEV_READY) ## simulate, judge random graphs and kill processes for a nig
 lock: $(READY) ## pin the newest versions that pyproject.toml allows (needs uv on the PATH)
 	$(COMPILE) --group build --upgrade -o requirements.lock
 	$(COMPILE) --group dev --upgrade --constraint requirements.lock -o requirements-dev.lock
+	$(COMPILE) --group docs --upgrade --constraint requirements-dev.lock -o requirements-docs.lock
 
 clean: ## remove what was installed, built or cached; keeps .anabranch, where runs are stored
 	rm -rf $(VENV) tests/javascript/node_modules editor/node_modules anabranch/pages/bundle build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -118,4 +125,9 @@ $(READY): requirements.lock pyproject.toml
 $(DEV_READY): requirements-dev.lock $(READY)
 	@echo "Installing what tests and checks need besides: $$(grep -c == requirements-dev.lock) packages in all."
 	@$(PIP_INSTALL) --requirement requirements-dev.lock
+	@touch $@
+
+$(DOCS_READY): requirements-docs.lock $(READY)
+	@echo "Installing what builds the documentation."
+	@$(PIP_INSTALL) --quiet --requirement requirements-docs.lock
 	@touch $@

@@ -1,5 +1,5 @@
 """The build hooks of sdist and wheel: both bring the pages built, so that nobody who installs them needs Node, and
-README as their description, with links that work outside of the repository.
+README as their description, with links that work outside of the repository; the wheel brings the documentation, too.
 
 An editable install builds no pages: `make dev` does. A wheel that is made from the sdist takes the bundle in it.
 """
@@ -34,6 +34,13 @@ class PagesBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         build = Path(self.root) / "editor" / "build.py"
         if subprocess.run([sys.executable, str(build), "bundle"], check=False).returncode != 0:
             raise RuntimeError("the pages could not be built, see above")
+        if self.target_name == "wheel":
+            build_data["force_include"].update(documentation(Path(self.root) / "docs"))
+
+
+def documentation(docs: Path) -> dict[str, str]:
+    """The pages that `anabranch docs` shows: each file, and where it is in the wheel."""
+    return {str(page): f"anabranch/documentation/{page.relative_to(docs)}" for page in sorted(docs.rglob("*.md"))}
 
 
 class DescriptionHook(MetadataHookInterface):

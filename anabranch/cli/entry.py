@@ -123,6 +123,7 @@ application.commands = CommandsOnDemand(
         "purge": "anabranch.cli.commands.purge_command:purge",
         "openapi": "anabranch.cli.commands.openapi_command:openapi",
         "schema": "anabranch.cli.commands.schema_command:schema",
+        "docs": "anabranch.cli.commands.docs_command:docs",
         "doctor": "anabranch.cli.commands.doctor_command:doctor",
         "version": "anabranch.cli.commands.version_command:version",
     }

@@ -222,7 +222,9 @@ class App:
                 schedules=schedules,
                 topics=topics,
                 explanations=explanations,
-                preview=previewing.Preview(checks=runs.workflows.checks, explanations=explanations),
+                preview=previewing.Preview(
+                    checks=runs.workflows.checks, explanations=explanations, clock=runs.engine.clock
+                ),
                 waits=runs.waits,
                 readiness=runs.readiness,
                 meters=runs.meters,

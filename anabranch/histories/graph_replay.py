@@ -108,6 +108,8 @@ class _GraphReplay:
         self._state = new_state(
             plan, replace(head, deadline_at=None, available_at=head.created_at, left_out=(), generation=0)
         )
+        dispatched = {place: event.created_at for place, event in recording.dispatched.items()}
+        self._state.dispatch_times = dispatched
         self._now = head.created_at
         self._new: list[Event] = []
         self._refused: dict[Place, str] = {}

@@ -12,9 +12,12 @@ from typing import Any
 
 import orjson
 
+from anabranch.engine.ports import Clock
+from anabranch.engine.rules.drawn.drawn_state import ContextSnapshot
 from anabranch.engine.rules.graph.plan import Plan
 from anabranch.engine.rules.graph.warnings import NODE_OUTPUT_PREFIX
 from anabranch.engine.rules.templates.budget import Refused, TemplateBudget
+from anabranch.engine.rules.templates.facts import Facts
 from anabranch.engine.rules.templates.references import utf16_place
 from anabranch.engine.rules.templates.template import compile_template
 from anabranch.engine.rules.templates.text import expressions_in
@@ -46,9 +49,10 @@ class At:
 class Preview:
     """Evaluates templates for a tenant."""
 
-    def __init__(self, *, checks: Checks, explanations: Explanations) -> None:
+    def __init__(self, *, checks: Checks, explanations: Explanations, clock: Clock) -> None:
         self._checks = checks
         self._explanations = explanations
+        self._clock = clock
 
     async def preview(
         self,
@@ -61,17 +65,18 @@ class Preview:
     ) -> list[dict[str, Any]]:
         """For each (id, template) `{id, value, bytes}` or `{id, error}`.
 
-        Pinned outputs take precedence over the context. Raises NotFound, InvalidRequest for a coded run, RunTooLarge,
-        TooManyChecks.
+        Pinned outputs take precedence over the context. Outside of a run `now` is the time of the preview. Raises
+        NotFound, InvalidRequest for a coded run, RunTooLarge, TooManyChecks.
         """
-        context: Mapping[str, Any] = {} if ctx is None else ctx
+        facts = Facts(self._clock.now(), HIDDEN, HIDDEN)
+        context = ContextSnapshot((), ({} if ctx is None else ctx,), facts)
         plan: Plan | None = None
         if at is not None:
             context, plan = await self._explanations.context_at(
                 at.instance_id, at.node_id, at.scope, tenant_id=tenant_id
             )
         if pins:
-            context = {**context, **_pinned(pins, plan)}
+            context = context.within(_pinned(pins, plan))
         return await self._checks.run(tenant_id, lambda: [_item(item_id, text, context) for item_id, text in items])
 
 

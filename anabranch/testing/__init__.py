@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from anabranch.engine.handling import HandlerResult, Helpers
+from anabranch.engine.rules.drawn.drawn_state import ContextSnapshot
 from anabranch.engine.rules.schema.json_schema import ValueSchema
+from anabranch.engine.rules.templates.facts import Facts
 from anabranch.engine.rules.values import Payload
 from anabranch.handlers.registry import load_types
 from anabranch.handlers.spec import NodeTypeRegistry
@@ -23,6 +25,8 @@ __all__ = ["MemoryDatabase", "MemoryStore", "ReportedProblem", "check_config", "
 
 # 2026-01-01T00:00:00Z: a time like any other, and the same in every run of a test.
 NOW_MS = 1_767_225_600_000
+
+RUN_ID = "00000000-0000-7000-8000-000000000001"
 
 TENANT = "default"
 
@@ -48,7 +52,8 @@ async def run_handler(
 ) -> HandlerResult:
     """Run one attempt of a node and return its result, with the output as it would be stored.
 
-    `context` is `ctx`: `{"input": …}` and the variables of earlier nodes. `cancelled` is the event
+    `context` is `ctx`: `{"input": …}` and the variables of earlier nodes. In templates `now` is the beginning of 2026,
+    `ctx.run.id` RUN_ID, and `ctx.workflow.name` "test". `cancelled` is the event
     that `helpers.cancelled` will be. Raises what the handler raises, TemplateError for a config
     that does not resolve, NonRetryable for one that does not fit, ValueNotStorable or
     ValueTooLarge for an output that is no value, TimeoutError past the type's timeout, and
@@ -58,9 +63,10 @@ async def run_handler(
     node_type, handler = known.get(type_name), known.handler(type_name)
     if node_type is None or handler is None:
         raise LookupError(f"no node type {type_name!r} is declared; there are {', '.join(known.names())}")
-    seen = {} if context is None else context
+    facts = Facts(NOW_MS, RUN_ID, "test")
+    seen = ContextSnapshot((), ({} if context is None else context,), facts)
     helpers = Helpers(
-        instance_id="00000000-0000-7000-8000-000000000001",
+        instance_id=RUN_ID,
         tenant_id=TENANT,
         node_id="node",
         workflow_id=None,

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from anabranch.engine.handling import HandlerReturn, Helpers
+from anabranch.engine.rules.drawn.drawn_state import ContextSnapshot
 from anabranch.engine.rules.schema.json_schema import ValueSchema
+from anabranch.engine.rules.templates.facts import Facts
 from anabranch.handlers import NodeTypeRegistry, builtin_types
 
 NOW_MS = 1_767_225_600_000
@@ -25,7 +27,7 @@ async def run(
     """What the handler returns, or raises."""
     handler = types.handler(type_name)
     assert handler is not None, f"nobody registered {type_name}"
-    seen = context or {}
+    seen = ContextSnapshot((), (context or {},), Facts(NOW_MS, "run-1", "test"))
     helpers = Helpers(
         instance_id="run-1",
         tenant_id="default",

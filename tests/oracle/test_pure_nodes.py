@@ -23,6 +23,8 @@ PURE = {"start", "set", "condition", "end", "loop"}
 # Twenty of them fail, iterate, join and end early in every way that graphs can.
 GRAPHS = 200
 
+FACTS = {"at": "{{now}}", "of": "{{ctx.run.id}} {{ctx.workflow.name}}"}
+
 
 def pure(case: Case) -> Case:
     """The case with its other nodes made `set` nodes of the same names."""
@@ -34,7 +36,7 @@ def _made_pure(node: dict[str, Any]) -> dict[str, Any]:
     fails = node["type"] == "flaky"
     value = f"{{{{ctx.missing.of_{node['id']}}}}}" if fails and int(node["id"][1:]) % 7 == 0 else node["id"]
     kept = {name: value for name, value in node.items() if name not in ("retry", "timeout")}
-    return {**kept, "type": "set", "config": {"values": {"v": value}}}
+    return {**kept, "type": "set", "config": {"values": {"v": value, **FACTS}}}
 
 
 def rows(log: list[Event]) -> list[tuple[Any, ...]]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from anabranch.engine.rules.drawn.drawn_state import ContextSnapshot
 from anabranch.engine.rules.duration import DURATION_MS_MAX
 from anabranch.engine.rules.graph.document import (
     DOCUMENT_BYTES_MAX,
@@ -19,7 +20,9 @@ from anabranch.engine.rules.graph.document import (
     RESERVED_VARIABLES,
 )
 from anabranch.engine.rules.graph.known_fields import NODE_FIELDS_WITHOUT_EFFECT
+from anabranch.engine.rules.instants import from_iso, to_iso
 from anabranch.engine.rules.templates.expression import EXPRESSION_DEPTH_MAX
+from anabranch.engine.rules.templates.facts import Facts
 from anabranch.engine.rules.templates.filters import FILTER_PARAMETERS
 from anabranch.engine.rules.templates.template import compile_template
 from anabranch.engine.rules.templates.text import EXPRESSION_LENGTH_MAX, EXPRESSIONS_MAX, TEMPLATE_LENGTH_MAX
@@ -162,8 +165,13 @@ _CTX = {
     "orders": [{"id": 2, "sum": 30}, {"id": 1, "sum": 12}],
 }
 
+_FACTS = Facts(from_iso("2026-01-31T08:00:00Z"), "01890a5d-ac96-774b-bcce-b302099a8057", "billing")
+
 _OPERATORS = (
     ("`.` `[ ]`", "a field, an item", "{{ctx.orders[0].id}}"),
+    ("`now`", "the time of the attempt, for the filters of points in time", "{{now | date_add(3, 'days')}}"),
+    ("`ctx.run.id`", "the id of the run", "{{ctx.run.id}}"),
+    ("`ctx.workflow.name`", "the name of its workflow", "{{ctx.workflow.name | upper}}"),
     ("`+` `-` `*` `/` `//` `%`", "arithmetic; `+` also joins two lists", "{{ctx.input.n * 2 // 3}}"),
     ("`~`", "joins texts", "{{ctx.input.name ~ '!'}}"),
     ("`==` `!=` `<` `<=` `>` `>=`", "compare", "{{ctx.input.n >= 7}}"),
@@ -251,8 +259,12 @@ def _templates() -> str:
         "| `ctx.NAME` | the output of the node with the `outputVariable` NAME |\n"
         "| `ctx.item`, `ctx.index`, `ctx.count` | inside of a loop over a list, and in a node with `forEach`: the item, its number from 0, and how many there are |\n"
         "| `ctx.index`, `ctx.results` | inside of a loop with `while`: the number of the iteration, and the values of those before it |\n"
+        "| `ctx.run.id`, `ctx.workflow.name` | the id of this run, and the name of its workflow; an `outputVariable` called `run` or `workflow` comes first |\n"
+        "| `now` | when this attempt of the node was dispatched: the time of its row NODE_DISPATCHED in the log, never that of a clock |\n"
         "| `secret.NAME` | a [secret](../secrets.md), in the fields that may have one; masked wherever it could come out |\n",
-        f"The values below are those for this context: `{json.dumps(_CTX)}`.\n",
+        "`now` is the same wherever the attempt is looked at again: after a crash, in a verification or a replay. A retry is another attempt, with another `now`. In "
+        "the `while` and `yield` of a loop it is the time of the loop's own dispatch, in every iteration; nodes in the loop have their own.\n",
+        f"The values below are those for this context: `{json.dumps(_CTX)}`, in the run `{_FACTS.run_id}` of the workflow `{_FACTS.workflow_name}`, at {to_iso(_FACTS.now_ms)[:19]}Z.\n",
         "## Operators\n",
         "| | what it does | example | value |\n|---|---|---|---|",
         *_rows((sign, does, example) for sign, does, example in _OPERATORS),
@@ -273,7 +285,7 @@ def _templates() -> str:
 
 def _rows(rows: Any) -> Iterator[str]:
     for first, does, example in rows:
-        value = json.dumps(compile_template(example).resolve(_CTX), ensure_ascii=False)
+        value = json.dumps(compile_template(example).resolve(ContextSnapshot((), (_CTX,), _FACTS)), ensure_ascii=False)
         yield f"| {first} | {does} | `{_cell(example)}` | `{_cell(value)}` |"
 
 

@@ -192,13 +192,16 @@ def _node_dispatched(state: InstanceState, event: Event) -> None:
     state.started = True
     scope = state.scopes.get(event.scope) or _open_scope(state, event.scope)
     activation = scope.open.get(event.node_id)
+    facts = state.facts_at(state.dispatch_times.get((event.node_id, event.scope), event.created_at))
     if activation is None:
         node = state.plan.nodes[event.node_id]
         if node.item is not None:
             node = node.within(scope.body)
-        context = state.context_for_cursor(node, scope) if node.is_cursor else state.context_of(scope)
+        context = state.context_for_cursor(node, scope, facts) if node.is_cursor else state.context_of(scope, facts)
         activation = Activation(node, scope, context)
         scope.open[event.node_id] = activation
+    else:
+        activation.context = activation.context.of_attempt(facts)
     activation.phase = _DISPATCHED
     activation.attempt = event.attempt
     activation.due_at = None
@@ -432,7 +435,7 @@ def _leave_by(run: RegionRun, number: int, output: Payload) -> None:
 def _close_iteration(state: InstanceState, scope: Scope, loop: Activation) -> None:
     del state.scopes[scope.path]
     assert loop.loop is not None
-    loop.loop.closed(scope, state.context_of(scope))
+    loop.loop.closed(scope, state.context_of(scope, loop.context.facts))
     _note_room(state, loop)
 
 

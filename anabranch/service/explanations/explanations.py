@@ -13,7 +13,7 @@ from anabranch.engine.log_pages import log_pages
 from anabranch.engine.plans import PlanCache
 from anabranch.engine.ports import InstanceRow, Store
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
-from anabranch.engine.rules.drawn.drawn_state import InstanceState
+from anabranch.engine.rules.drawn.drawn_state import ContextSnapshot, InstanceState
 from anabranch.engine.rules.drawn.scopes import is_item_of
 from anabranch.engine.rules.graph.document import GraphEdge, parse
 from anabranch.engine.rules.graph.plan import Plan
@@ -99,9 +99,9 @@ class Explanations:
 
     async def context_at(
         self, instance_id: str, node_id: str, scope: str | None, *, tenant_id: str
-    ) -> tuple[Mapping[str, Any], Plan]:
+    ) -> tuple[ContextSnapshot, Plan]:
         """The context of a node when it was reached, and the plan of its run; for a node that was not reached, the
-        context now.
+        context now, as of the latest row.
 
         Without a scope: of its first activation. Raises NotFound, InvalidRequest for a coded run, RunTooLarge.
         """
@@ -121,7 +121,8 @@ class Explanations:
         activation = state.activation(node_id, scope or "")
         if activation is not None:
             return activation.context, plan
-        return state.context_of(state.scopes.get(scope or "", state.root)), plan
+        facts = state.facts_at(run.at)
+        return state.context_of(state.scopes.get(scope or "", state.root), facts), plan
 
     # -- within ---------------------------------------------------------------------------
     async def _held(self, row: InstanceRow) -> dict[str, Any]:

@@ -11,6 +11,8 @@ copies nothing. The latest writer (by `seq`) wins, whichever scope it wrote in. 
 An iteration is open from the first event in its scope until its last activation has ended. Its value is derived then
 and never stored, so a recovery derives the same one.
 
+Beside the names a context carries the facts of the attempt: the time of its NODE_DISPATCHED row, the run, the workflow.
+
 A pass of a region (a loop drawn without a loop node) has its own scope for verdicts, but not for names: the next pass
 and the nodes after the region see what its nodes write. While a pass is open, or the next one is to be opened, the
 header of the region is open in the scope around it.
@@ -27,6 +29,7 @@ from anabranch.engine.rules.graph.loop_config import CURSOR_POSITION
 from anabranch.engine.rules.graph.plan import Body, LoopSpec, Plan, PlanNode
 from anabranch.engine.rules.shared.run_state import InstanceHead, OpenActivation, Phase, RunState
 from anabranch.engine.rules.templates.budget import TemplateBudget
+from anabranch.engine.rules.templates.facts import Facts
 from anabranch.engine.rules.values import NULL, VALUE_BYTES_MAX, Payload
 from anabranch.errors import AnabranchError, RunError, ValueTooLarge
 
@@ -65,16 +68,27 @@ class Prefix:
 class ContextSnapshot(Mapping[str, Any]):
     """A frozen view of the names visible to one activation. Values are shared: do not change them."""
 
-    __slots__ = ("_bindings", "_maps")
+    __slots__ = ("_bindings", "_maps", "facts")
 
-    def __init__(self, maps: tuple[Entries, ...], bindings: tuple[Mapping[str, Any], ...] = ()) -> None:
+    def __init__(
+        self,
+        maps: tuple[Entries, ...],
+        bindings: tuple[Mapping[str, Any], ...] = (),
+        facts: Facts | None = None,
+    ) -> None:
         """`maps` and `bindings` (loop names) are given innermost first."""
         self._maps = maps
         self._bindings = bindings
+        self.facts = facts
+        """Of the attempt whose view it is; None: it is of none."""
 
     def within(self, bindings: Mapping[str, Any]) -> ContextSnapshot:
         """The same view from inside an iteration with these loop names."""
-        return ContextSnapshot(self._maps, (bindings, *self._bindings))
+        return ContextSnapshot(self._maps, (bindings, *self._bindings), self.facts)
+
+    def of_attempt(self, facts: Facts) -> ContextSnapshot:
+        """The same view for another attempt."""
+        return ContextSnapshot(self._maps, self._bindings, facts)
 
     def get(self, name: str, default: Any = None) -> Any:
         """The value of a name, or `default`."""
@@ -124,7 +138,7 @@ class Activation(OpenActivation):
         self.node = node
         self.scope = scope
         self.context = context
-        """Snapshot before the first NODE_DISPATCHED: every attempt sees the same."""
+        """Snapshot before the first NODE_DISPATCHED: every attempt sees the same, but for its own time."""
         self.output: Payload | None = None
         """Of a delay: what it completes with once it is over."""
         self.next_handle: str | None = None
@@ -230,10 +244,12 @@ class Scope:
 class InstanceState(RunState[Activation, Activation]):
     """Everything that decisions about one drawn instance need."""
 
-    __slots__ = ("ends", "plan", "root", "scopes", "unfinished")
+    __slots__ = ("dispatch_times", "ends", "plan", "root", "scopes", "unfinished")
 
     def __init__(self, plan: Plan, head: InstanceHead) -> None:
         super().__init__(head)
+        self.dispatch_times: Mapping[tuple[str, str], int] = {}
+        """Of a replay: when the recorded run dispatched its activations, which is `now` in the replay, too."""
         self.plan = plan
         self.root = Scope("", plan.root, None, None, 0)
         self.scopes: dict[str, Scope] = {"": self.root}
@@ -261,11 +277,15 @@ class InstanceState(RunState[Activation, Activation]):
         times = [loop.due_at for loop in self.unfinished.values() if loop.due_at is not None]
         return min(times if due is None else [due, *times], default=None)
 
-    def context_of(self, scope: Scope) -> ContextSnapshot:
+    def facts_at(self, now_ms: int) -> Facts:
+        """The facts for an attempt that was dispatched then."""
+        return Facts(now_ms, self.head.instance_id, self.head.workflow_name)
+
+    def context_of(self, scope: Scope, facts: Facts | None = None) -> ContextSnapshot:
         """A snapshot of the context of an activation in this scope."""
         scope = scope.around or scope
         if scope.parent is None:
-            return ContextSnapshot((scope.entries,))
+            return ContextSnapshot((scope.entries,), (), facts)
         maps, bindings = [], []
         level: Scope | None = scope
         while level is not None:
@@ -273,11 +293,11 @@ class InstanceState(RunState[Activation, Activation]):
             if level.bindings is not None:
                 bindings.append(level.bindings)
             level = level.parent and (level.parent.around or level.parent)
-        return ContextSnapshot(tuple(maps), tuple(bindings))
+        return ContextSnapshot(tuple(maps), tuple(bindings), facts)
 
-    def context_for_cursor(self, cursor: PlanNode, scope: Scope) -> ContextSnapshot:
+    def context_for_cursor(self, cursor: PlanNode, scope: Scope, facts: Facts) -> ContextSnapshot:
         """The same for an activation of a cursor, which is told what it has handed out before."""
-        return self.context_of(scope).within({CURSOR_POSITION: scope.position_of(cursor)})
+        return self.context_of(scope, facts).within({CURSOR_POSITION: scope.position_of(cursor)})
 
     def context_bytes(self, scope: Scope) -> int:
         """JSON bytes of the context that this scope sees."""

@@ -262,10 +262,10 @@ def _condition_holds(builder: DrawnDecisionBuilder, activation: Activation, run:
     spec = activation.node.loop
     if spec is None or spec.condition is None:
         return True
-    context = builder.state.context_of(activation.scope).within(run.bindings(run.next_index))
+    context = builder.state.context_of(activation.scope, activation.context.facts)
     work = TemplateBudget()
     try:
-        goes_on = bool(spec.condition.resolve(context, work))
+        goes_on = bool(spec.condition.resolve(context.within(run.bindings(run.next_index)), work))
     except AnabranchError as error:
         run.error = error_of(error, activation)
         return False
@@ -281,7 +281,7 @@ def _condition_holds(builder: DrawnDecisionBuilder, activation: Activation, run:
 def _pass_through(builder: DrawnDecisionBuilder, activation: Activation, run: LoopRun) -> None:
     """Run the next iteration of a loop without a body, which consists of its `yield` only."""
     work = TemplateBudget()
-    run.pass_through(activation, builder.state.context_of(activation.scope), work)
+    run.pass_through(activation, builder.state.context_of(activation.scope, activation.context.facts), work)
     if activation.node.loop is not None and activation.node.loop.yields is not None:
         _count(builder, run, work)
 

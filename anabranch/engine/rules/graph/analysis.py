@@ -19,6 +19,7 @@ from anabranch.engine.rules.graph.node_facts import NodeFacts
 from anabranch.engine.rules.graph.node_types import NodeType
 from anabranch.engine.rules.graph.structure import Structure, loops_around
 from anabranch.engine.rules.graph.warnings import CODE_FIELD, CODE_TYPES, never_live
+from anabranch.engine.rules.templates.facts import PATHS
 from anabranch.engine.rules.templates.references import context_references, utf16_place
 from anabranch.engine.rules.templates.template import texts_in
 
@@ -173,6 +174,7 @@ class _Variables:
     def _given(self, loops: list[str]) -> dict[str, Any]:
         """The names that the engine provides: the input, and inside loops those of the innermost loop of each kind."""
         given = {"input": _given(self._graph.input_schema or {}, [])}
+        given |= {name: _given({"type": "object", "properties": {key: {"type": "string"}}}, []) for name, key in PATHS}
         for loop in reversed(loops):
             repeats = is_while(self._graph.nodes[loop].config)
             given |= {"index": _given(_INDEX, [loop]), "count": _given(_COUNT, [loop])}

@@ -13,6 +13,7 @@ from anabranch.engine.rules.code_reads import names_read
 from anabranch.engine.rules.graph.loop_config import CURSOR_POSITION
 from anabranch.engine.rules.graph.plan import PlanNode
 from anabranch.engine.rules.shared.signals import json_equal
+from anabranch.engine.rules.templates.budget import TemplateBudget
 from anabranch.engine.rules.templates.template import compile_template, config_templates, texts_in
 from anabranch.errors import AnabranchError
 
@@ -85,9 +86,6 @@ def _changed(text: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> tu
         template = compile_template(text, secrets=True)
     except AnabranchError:
         return None  # not a template: text with braces
-    if template.secret_names:
-        values = ((_at(path, before), _at(path, now)) for path in sorted(template.needs, key=str))
-        return next((each for each in values if not json_equal(*each)), None)
     was, is_now = _resolved(template, before), _resolved(template, now)
     if json_equal(was, is_now):
         return None
@@ -97,16 +95,6 @@ def _changed(text: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> tu
 def _resolved(template: Any, context: Mapping[str, Any]) -> Any:
     """The value, in a list; or the code of the error."""
     try:
-        return [template.resolve(context)]
+        return [template.resolve(context, TemplateBudget({name: f"secret.{name}" for name in template.secret_names}))]
     except AnabranchError as error:
         return error.code
-
-
-def _at(path: Sequence[Any], context: Mapping[str, Any]) -> Any:
-    value: Any = context
-    for step in path:
-        try:
-            value = value[step]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return value

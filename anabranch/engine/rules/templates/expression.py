@@ -24,6 +24,7 @@ from anabranch.engine.rules.templates.budget import (
     kind_of,
     look_up,
 )
+from anabranch.engine.rules.templates.facts import NOW, PATHS, facts_of, now_of
 from anabranch.engine.rules.templates.filter_arguments import Filter
 from anabranch.engine.rules.templates.filters import DEFAULT_PARAMETERS, FILTERS
 from anabranch.engine.rules.templates.operators import BINARY, COMPARISONS, UNARY, Binary
@@ -161,6 +162,9 @@ def _dict(compiler: _ExpressionCompiler, node: nodes.Dict, depth: int) -> Evalua
 def _context(compiler: _ExpressionCompiler, node: nodes.Name, depth: int) -> Evaluate:
     if node.name == "null":
         return _fixed(None)  # JSON's word; Jinja2 itself only knows `none`
+    if node.name == NOW:
+        compiler.reads_context = True
+        return now_of
     _check_root(node)
     compiler.reads_context = True
 
@@ -180,11 +184,13 @@ def _path(compiler: _ExpressionCompiler, node: nodes.Getattr | nodes.Getitem, de
     keys = [static_key(step) for step in steps]
     if isinstance(base, nodes.Name) and base.name == SECRETS_ROOT:
         return _secret(compiler, keys)
-    from_context = isinstance(base, nodes.Name)
+    from_context = isinstance(base, nodes.Name) and base.name != NOW
     shown = path_text(keys, from_context=from_context)
-    if isinstance(base, nodes.Name):
+    if isinstance(base, nodes.Name) and from_context:
         _check_root(base)
         compiler.reads_context = True
+        if tuple(keys) in PATHS:
+            return _fact(tuple(keys), shown)
         compiler.reads(leading_names(keys))
         start: Evaluate | None = None
     else:
@@ -207,6 +213,16 @@ def _path(compiler: _ExpressionCompiler, node: nodes.Getattr | nodes.Getitem, de
             if value is MISSING:
                 raise missing_path(shown, keys[: index + 1], from_context=from_context)
         return value
+
+    return evaluate
+
+
+def _fact(keys: Path, shown: str) -> Evaluate:
+    """A path to a fact of the run, unless a variable has its name."""
+    of_variable, read = static_path(keys, shown), PATHS[keys]
+
+    def evaluate(ctx: Mapping[str, Any], work: TemplateBudget) -> Any:
+        return of_variable(ctx, work) if keys[0] in ctx else read(facts_of(ctx, shown))
 
     return evaluate
 

@@ -6,14 +6,15 @@ Used by `drawn_check` alone.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, TypeAlias
 
 from anabranch.engine.rules.events import ERROR_HANDLE, LOOP_HANDLE, Event
 from anabranch.engine.rules.graph.plan import AGAIN, Body, LoopSpec, Plan, PlanNode
 from anabranch.engine.rules.templates.budget import TemplateBudget
+from anabranch.engine.rules.templates.facts import Facts
 from anabranch.engine.rules.values import NULL, VALUE_BYTES_MAX, Payload
 from anabranch.errors import AnabranchError, RunError
 
@@ -71,7 +72,7 @@ class CheckedScope:
     loop_place: tuple[str, str] | None = None
     index: int = 0
     bindings: Mapping[str, Any] = field(default_factory=dict)
-    names: dict[str, tuple[int, Any]] = field(default_factory=dict)
+    names: Names = field(default_factory=dict)
     handles: dict[str, frozenset[str]] = field(default_factory=dict)
     """Of each node that has ended: the handle that it left by, if any; of a region all exits that were live."""
     dispatched: set[str] = field(default_factory=set)
@@ -118,13 +119,28 @@ class CheckedScope:
         return self.base.bytes + (0 if self.base.outer is None else self.base.outer.context_bytes())
 
 
+Names: TypeAlias = dict[str, list[tuple[int, Any]]]
+"""What a scope has written: each name with the seqs of the writing rows and the values, in their order."""
+
+
 class CheckedContext(Mapping[str, Any]):
     """What a node in a scope sees now."""
 
-    def __init__(self, scope: CheckedScope, bindings: Mapping[str, Any] | None = None) -> None:
-        """`bindings`: the loop names of an iteration of a loop in this scope that is not open."""
+    def __init__(
+        self,
+        scope: CheckedScope,
+        facts: Facts,
+        bindings: Mapping[str, Any] | None = None,
+        *,
+        before: int | None = None,
+    ) -> None:
+        """`bindings`: the loop names of an iteration of a loop in this scope that is not open. `before`: what this row
+        and later ones write is not seen.
+        """
+        self.facts = facts
+        self._before = before
         self._bindings = [] if bindings is None else [bindings]
-        self._names: list[dict[str, tuple[int, Any]]] = []
+        self._names: list[Names] = []
         level: CheckedScope | None = scope.base
         while level is not None:
             self._bindings.append(level.bindings)
@@ -135,18 +151,26 @@ class CheckedContext(Mapping[str, Any]):
         for bindings in self._bindings:
             if name in bindings:
                 return bindings[name]
-        if name not in self:
+        found = [entry for names in self._names if (entry := self._seen(names.get(name, ()))) is not None]
+        if not found:
             raise KeyError(name)
-        return max((names[name] for names in self._names if name in names), key=_seq_of)[1]
+        return max(found, key=_seq_of)[1]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys(name for names in (*self._bindings, *self._names) for name in names))
+        written = (name for names in self._names for name, entries in names.items() if self._seen(entries) is not None)
+        return iter(dict.fromkeys((*(name for names in self._bindings for name in names), *written)))
 
     def __len__(self) -> int:
-        return len({name for names in (*self._bindings, *self._names) for name in names})
+        return sum(1 for _ in self)
 
     def __contains__(self, name: object) -> bool:
-        return any(name in names for names in (*self._bindings, *self._names))
+        return any(name in names for names in self._bindings) or any(
+            self._seen(names.get(name, ())) is not None for names in self._names if isinstance(name, str)
+        )
+
+    def _seen(self, entries: Sequence[tuple[int, Any]]) -> tuple[int, Any] | None:
+        """The latest of the entries of a name that counts."""
+        return next((entry for entry in reversed(entries) if self._before is None or entry[0] < self._before), None)
 
 
 @dataclass(slots=True, eq=False)
@@ -157,6 +181,8 @@ class CheckedLoop:
     scope: CheckedScope
     attempt: int
     items: list[Any] | None
+    facts: Facts
+    """Of that attempt."""
     next_index: int = 0
     unfinished: dict[int, CheckedScope] = field(default_factory=dict)
     """The iterations that are open."""
@@ -183,7 +209,7 @@ class CheckedLoop:
         if self.items is not None:
             return self.next_index < len(self.items)
         assert self.spec.condition is not None, "a loop has a source or a condition"
-        context = CheckedContext(self.scope, self.bindings(self.next_index))
+        context = CheckedContext(self.scope, self.facts, self.bindings(self.next_index))
         try:
             holds = bool(self.spec.condition.resolve(context, TemplateBudget()))
         except AnabranchError as error:
@@ -199,7 +225,7 @@ class CheckedLoop:
             elif more:
                 index = self.next_index
                 self.next_index += 1
-                self.record(index, self._yielded(CheckedContext(self.scope, self.bindings(index))))
+                self.record(index, self._yielded(CheckedContext(self.scope, self.facts, self.bindings(index))))
             else:
                 return
 
@@ -235,7 +261,7 @@ class CheckedLoop:
         if scope.error is not None:
             return Derived(error=scope.error["code"], error_json=scope.error)
         if self.spec.yields is not None:
-            return self._yielded(CheckedContext(scope))
+            return self._yielded(CheckedContext(scope, self.facts))
         if scope.back is not None:
             return Derived(scope.back)
         sinks = list(scope.sinks.values())

@@ -18,6 +18,7 @@ from anabranch.engine.rules.shared.left_out import Ranges
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.shared.signals import json_equal
 from anabranch.engine.rules.templates.budget import TemplateBudget
+from anabranch.engine.rules.templates.facts import Facts
 from anabranch.engine.rules.values import NULL, Payload
 from anabranch.engine.rules.verify.checked_scopes import (
     CheckedContext,
@@ -58,6 +59,8 @@ class DrawnCheck(RunCheck):
         """What has to be dispatched or skipped before anything else happens."""
         self._derived: dict[Place, Derived] = {}
         """What pure nodes that are open come to."""
+        self._contexts: dict[Place, CheckedContext] = {}
+        """What pure nodes see: the same in every attempt, but for the time."""
         self._ends: list[tuple[str | None, Event]] = []
         self._must_fail: Event | None = None
         """The unhandled failure that ends the run."""
@@ -71,7 +74,7 @@ class DrawnCheck(RunCheck):
     # -- rows -----------------------------------------------------------------------------
     def begin(self, event: Event) -> None:
         """Take INPUT_SET."""
-        self._root.names["input"] = (event.seq, read_input(event.payload))
+        self._root.names["input"] = [(event.seq, read_input(event.payload))]
         self._root.bytes += event.payload.weight
 
     def take_activation(self, event: Event) -> None:
@@ -115,7 +118,11 @@ class DrawnCheck(RunCheck):
     # -- dispatches -----------------------------------------------------------------------
     def _dispatch(self, event: Event, node: PlanNode) -> None:
         place = (event.node_id, event.scope)
-        if self.dispatched(event) is not None or place in self.endings:
+        account = self.dispatched(event)
+        if account is not None or place in self.endings:
+            if account is not None and place in self._contexts:
+                self._contexts[place].facts = self._facts(event.created_at)
+                self._derived[place] = self._evaluate(node, self._contexts[place])
             return
         if event.scope not in self._scopes and not self._open_scope(event, event.scope):
             return
@@ -145,9 +152,10 @@ class DrawnCheck(RunCheck):
                 verdicts = "are not all decided" if readiness is CheckedReadiness.OPEN else "are all dead"
                 self.note(code, event, f"'{node.id}' is dispatched while its incoming edges {verdicts}")
         scope.dispatched.add(node.id)
-        self.open[place] = Account(place, event.attempt, event)
+        self.open[place] = Account(place, event.attempt, event, event.created_at)
         if node.evaluate is not None:
-            self._derived[place] = self._evaluate(node, scope)
+            self._contexts[place] = self._context(node, scope, event)
+            self._derived[place] = self._evaluate(node, self._contexts[place])
 
     def _open_scope(self, event: Event, path: str) -> bool:
         """Open the iteration or pass in which this row is the first."""
@@ -213,20 +221,25 @@ class DrawnCheck(RunCheck):
                 self._owe(each, scope, CheckedReadiness.DISPATCH)
         return True
 
-    def _evaluate(self, node: PlanNode, scope: CheckedScope) -> Derived:
+    def _evaluate(self, node: PlanNode, context: CheckedContext) -> Derived:
         assert node.evaluate is not None
         try:
-            output, handle = node.evaluate(self._context(node, scope), TemplateBudget())
+            output, handle = node.evaluate(context, TemplateBudget())
             payload = Payload.of(output, bytes_max=node.output_bytes_max)
         except Exception as failure:  # noqa: BLE001 -- as a decision does: whatever it raises is the node's failure
             return Derived(error=getattr(failure, "code", None) or "HANDLER_ERROR")
         return Derived(payload, DEFAULT_HANDLE if handle is None and node.exits else handle)
 
-    def _context(self, node: PlanNode, scope: CheckedScope) -> CheckedContext:
-        region = self._region_of(scope)
+    def _context(self, node: PlanNode, scope: CheckedScope, event: Event) -> CheckedContext:
+        """What a node sees in its first attempt, and but for the time in every further one."""
+        facts, region = self._facts(event.created_at), self._region_of(scope)
         if not node.is_cursor:
-            return CheckedContext(scope)
-        return CheckedContext(scope, {CURSOR_POSITION: 0 if region is None else region.positions.get(node.id, 0)})
+            return CheckedContext(scope, facts, before=event.seq)
+        position = 0 if region is None else region.positions.get(node.id, 0)
+        return CheckedContext(scope, facts, {CURSOR_POSITION: position}, before=event.seq)
+
+    def _facts(self, now_ms: int) -> Facts:
+        return Facts(now_ms, self.head.instance_id, self.head.workflow_name)
 
     def _region_of(self, scope: CheckedScope) -> CheckedRegion | None:
         """The region that a scope is a pass of."""
@@ -421,7 +434,8 @@ class DrawnCheck(RunCheck):
             self.note(FindingCode.RESULT_DIFFERS, event, f"'{node.id}' opens, and comes to {derived.error}")
         elif derived is not None and node.loop.mode == "forEach" and not json_equal(derived.output.value, items):
             self.note(FindingCode.RESULT_DIFFERS, event, f"'{node.id}' opens with other items than its source has")
-        loop = self._loops[place] = CheckedLoop(node, self._scopes[event.scope], account.attempt, items)
+        facts = self._facts(account.dispatched_at)
+        loop = self._loops[place] = CheckedLoop(node, self._scopes[event.scope], account.attempt, items, facts)
         if items == [] and loop.spec.mode == "forEach":
             self._owed[place] = CheckedReadiness.OPEN
 
@@ -579,9 +593,9 @@ class DrawnCheck(RunCheck):
                 yield from self._within(region.open_pass)
 
     def _write(self, scope: CheckedScope, node: PlanNode, seq: int, value: object) -> None:
-        scope.names["__node_" + node.id] = (seq, value)
+        scope.names.setdefault("__node_" + node.id, []).append((seq, value))
         if node.output_variable is not None:
-            scope.names[node.output_variable] = (seq, value)
+            scope.names.setdefault(node.output_variable, []).append((seq, value))
 
     # -- the end --------------------------------------------------------------------------
     def check_completed(self, event: Event) -> None:

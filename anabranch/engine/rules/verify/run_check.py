@@ -43,6 +43,8 @@ class Account:
     attempt: int
     row: Event
     """Its latest row."""
+    dispatched_at: int = 0
+    """When this attempt was dispatched."""
     due_at: int | None = None
     is_retrying: bool = False
     is_waiting: bool = False
@@ -234,7 +236,7 @@ class RunCheck(ABC):
             self.note(FindingCode.DISPATCH_UNEXPECTED, event, message)
         else:
             self._check_due(event, account)
-        account.attempt, account.row = event.attempt, event
+        account.attempt, account.row, account.dispatched_at = event.attempt, event, event.created_at
         account.is_retrying, account.due_at = False, None
         return account
 

@@ -224,6 +224,38 @@ async def test_only_the_chosen_workflows_runs_are_shown_and_the_address_keeps_it
     await expect(page.locator(f'[data-run="{other}"]')).to_have_count(0)
 
 
+async def test_runs_are_found_by_status_version_input_error_and_time(page: Page, server: Server) -> None:
+    failing = {
+        "id": "charge",
+        "type": "stopWithError",
+        "config": {"message": "the card of {{ctx.input.customer.id}} was refused"},
+    }
+    name = server.save("Filtered", [failing])
+    runs = {number: server.start(name, {"customer": {"id": number}}) for number in (17, 18)}
+    for run_id in runs.values():
+        server.call("GET", f"/runs/{run_id}?wait=30s")
+    await page.goto(f"{server.entrance}#/runs?workflow={name}")
+    await expect(page.locator("[data-run]")).to_have_count(2)
+    filters = page.get_by_role("search", name="Filter runs")
+    for field, typed, found in (
+        ("Input contains", "customer.id=17", [17]),
+        ("Input contains", "", [17, 18]),
+        ("Error contains", "card of 18", [18]),
+        ("Error contains", "", [17, 18]),
+        ("Version", "2", []),
+        ("Version", "1", [17, 18]),
+    ):
+        await filters.get_by_label(field).fill(typed)
+        await page.keyboard.press("Enter")
+        await expect(page.locator("[data-run]")).to_have_count(len(found))
+        for number in found:
+            await expect(page.locator(f'[data-run="{runs[number]}"]')).to_be_visible()
+    for field, chosen, count in (("Status", "COMPLETED", 0), ("Status", "FAILED", 2), ("Created", "1h", 2)):
+        await filters.get_by_label(field, exact=True).select_option(chosen)
+        await expect(page.locator("[data-run]")).to_have_count(count)
+    assert {"status=FAILED", "since=1h", "version=1"} <= set(page.url.partition("?")[2].split("&"))
+
+
 async def test_several_runs_are_cancelled_together_after_it_was_said_how_many(page: Page, server: Server) -> None:
     name = server.save("Cancelled together", [APPROVAL])
     run_ids = [server.start(name), server.start(name)]

@@ -381,7 +381,7 @@ def a_suspicion_ends_with_the_last_answer(run: RunFacts, commit: Commit) -> Iter
     answered = {(row.node_id, row.scope) for row in run.log[seq:] if row.type in ANSWERS}
     if isinstance(run.case, CodedCase):
         begun = any(row.type is EventType.NODE_DISPATCHED and row.node_id for row in run.log[seq:])
-        if open_then and not (answered or begun):
+        if open_then and function_is_called(run.log[:seq]) and not (answered or begun):
             yield f"above suspicion although nothing of {open_then} has come to anything"
     elif not open_then <= answered:
         yield f"above suspicion although {sorted(open_then - answered)} has not answered"
@@ -401,6 +401,28 @@ def unanswered(log: Sequence[Event]) -> set[tuple[str, str]]:
         elif row.type is EventType.INSTANCE_REOPENED:  # they have failed, and are due again
             places -= {(each.node_id, each.scope) for each in read_reopened(row.payload).redo}
     return places
+
+
+def function_is_called(log: Sequence[Event]) -> bool:
+    """Whether the function of a coded run was under way after these rows.
+
+    Its steps are executed only while it is: a retry that was due after its attempt had failed waits for the next call
+    that asks for it.
+    """
+    is_called = is_over = False
+    for row in log:
+        is_of_function = not row.node_id
+        if row.type in ENDINGS or row.type is EventType.NODE_DISPATCHED:
+            is_over = is_over and not is_of_function
+            is_called = not is_over
+        elif is_of_function and row.type is EventType.NODE_WAITING:
+            is_called = bool(row.payload.value.get("ready"))
+        elif (is_of_function and row.type is EventType.NODE_ATTEMPT_FAILED) or (
+            row.type is EventType.INSTANCE_REOPENED
+            and any(not each.node_id for each in read_reopened(row.payload).redo)
+        ):
+            is_called, is_over = False, True
+    return is_called
 
 
 def a_handover_blames_nobody(run: RunFacts, commit: Commit) -> Iterator[str]:

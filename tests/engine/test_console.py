@@ -6,9 +6,11 @@ import io
 import json
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from sqlalchemy import text as sql
 
 from anabranch import HandlerResult, node_type
 from anabranch.engine.console.console import (
@@ -33,6 +35,7 @@ from tests.engine.drawing import drawn, node
 
 RUN = "00000000-0000-7000-8000-000000000001"
 OTHER = "00000000-0000-7000-8000-000000000002"
+COUNTED = sql("SELECT instance_id, count(*) FROM console_lines GROUP BY instance_id")
 
 
 class Rows:
@@ -40,13 +43,16 @@ class Rows:
 
     def __init__(self) -> None:
         self.lines: list[Line] = []
+        self.writes: list[list[Line]] = []
+        """What each write was asked for, also those that failed."""
         self.reports: list[ProgressReport] = []
         self.is_away = False
 
-    async def write(self, lines: Sequence[Line], reports: Sequence[ProgressReport]) -> None:
+    async def write(self, runs: Sequence[Sequence[Line]], reports: Sequence[ProgressReport]) -> None:
+        self.writes.append([line for lines in runs for line in lines])
         if self.is_away:
             raise DatabaseAway("away")
-        self.lines += lines
+        self.lines += self.writes[-1]
         self.reports += reports
 
     async def said(self, instance_ids: Sequence[str]) -> Mapping[str, Said]:
@@ -166,10 +172,13 @@ async def test_what_a_database_did_not_take_is_written_once_it_is_back() -> None
     _origin(console).progress(1, 2)
     with pytest.raises(DatabaseAway):
         await console._write_all()
+    _origin(console).log.info("said meanwhile")
     rows.is_away = False
     await console.stop()
 
-    assert rows.texts == ["kept"]
+    assert rows.texts == ["kept", "said meanwhile"]
+    # What was written although the answer was lost has the same rows when it is written again.
+    assert rows.writes[0] == rows.writes[1]
     assert [report.progress for report in rows.reports] == [Progress(1, 2, "")]
 
 
@@ -179,8 +188,8 @@ def test_progress_is_a_number_from_zero(wrong: tuple[Any, ...]) -> None:
         Helpers.progress(_origin(_console(Rows())), *wrong)
 
 
-def _line(number: int, text: str = "x", *, run: str = RUN, position: int = 0) -> Line:
-    return Line(run, number, TENANT, "n", "", 1, 20, text, position)
+def _line(number: int, text: str = "x", *, run: str = RUN, position: int = 0, level: int = 20) -> Line:
+    return Line(run, number, TENANT, "n", "", 1, level, text, position)
 
 
 async def test_the_table_keeps_lines_once_and_gives_the_oldest_up_first(database_url: str) -> None:
@@ -190,10 +199,12 @@ async def test_the_table_keeps_lines_once_and_gives_the_oldest_up_first(database
     lines = [_line(number, f"line {number}", position=number) for number in range(1, 6)]
     late, early = (ProgressReport(RUN, "n", "", 1, at, Progress(at, None, "")) for at in (7, 3))
 
-    await table.write(lines, [late])
-    await table.write([*lines, _line(1, run=OTHER)], [early])
+    for written in (lines[:3], lines[3:]):
+        await table.write([written], [late])
+    await table.write([lines[3:], [_line(1, run=OTHER)]], [early])
 
-    assert list(await table.read_lines(RUN, LinesWanted(after=3))) == lines[3:]
+    assert list(await table.read_lines(RUN, LinesWanted(after=1))) == lines[1:]
+    assert list(await table.read_lines(RUN, LinesWanted(after=3, limit=1))) == lines[3:4]
     assert list(await table.read_lines(RUN, LinesWanted(level=30))) == []
     assert [line.number for line in await table.read_since({RUN: 4, OTHER: 0}, limit=9)] == [1, 5]
     assert await table.said([RUN]) == {RUN: Said(sum(line.size for line in lines), 5)}
@@ -201,9 +212,32 @@ async def test_the_table_keeps_lines_once_and_gives_the_oldest_up_first(database
     assert await table.read_progress([RUN]) == [late]
     sizes = await table.sizes()
     keep = await table.number_to_keep(tenant_id=TENANT, size=2 * lines[0].size + 1)
-    assert (sizes, keep) == ({TENANT: sum(line.size for line in [*lines, _line(1)])}, 4)
-    assert await table.remove(tenant_id=TENANT, before=4, limit=10, spares_open=False) == 4
+    assert (sizes, keep) == ({TENANT: sum(line.size for line in [*lines, _line(1)])}, 5)
+    assert await table.remove(tenant_id=TENANT, before=5, limit=10, spares_open=False) == 2
     assert [line.number for line in await table.read_lines(RUN, LinesWanted())] == [4, 5]
+    await store.stop()
+
+
+async def test_lines_that_are_written_together_share_rows_and_are_read_one_by_one(database_url: str) -> None:
+    store = open_store(database_url)
+    await store.start()
+    table = ConsoleTable(store)
+    # Threads add lines in any order; 100 of 4 kB do not fit into one row.
+    lines = [_line(number, f"{number:04}" * 1_000, level=30 if number % 10 == 0 else 20) for number in range(1, 101)]
+    mixed = [*lines[50:], *lines[:50]]
+    others = [_line(number, run=OTHER) for number in range(1, 11)]
+
+    await table.write([mixed, others], [])
+
+    wanted, read = LinesWanted(limit=30), list[Line]()
+    while page := await table.read_lines(RUN, wanted):
+        read += page
+        wanted = replace(wanted, after=page[-1].number)
+    assert sorted(read) == lines
+    assert [line.number for line in await table.read_lines(RUN, LinesWanted(level=30))] == list(range(10, 101, 10))
+    assert list(await table.read_lines(OTHER, LinesWanted())) == others
+    rows = await store.read(lambda connection: connection.execute(COUNTED).all())
+    assert {str(run): rows for run, rows in rows} == {RUN: 8, OTHER: 1}
     await store.stop()
 
 

@@ -137,7 +137,7 @@ class ActivationLog(logging.Logger):
         if here is not None and here.instance_id == origin.instance_id:
             origin = here  # `ctx.log` in a step
         text = _formatted(msg, args)
-        failure = _failure(exc_info)
+        failure = _failure(exc_info) if exc_info else None
         if failure is not None:
             text += f"\n{lines_of_the_author(failure)}{type(failure).__name__}: {failure}"
         text = origin.mask(text)
@@ -213,4 +213,4 @@ def _failure(given: Any) -> BaseException | None:
         return given
     if isinstance(given, tuple):
         return given[1] if isinstance(given[1], BaseException) else None
-    return sys.exc_info()[1] if given else None
+    return sys.exc_info()[1]

@@ -6,7 +6,9 @@ from sqlalchemy import BigInteger, Column, Index, Integer, PrimaryKeyConstraint,
 
 from anabranch.engine.store.columns import Identifier, metadata
 
-# `number` orders the lines of a run: microseconds since the epoch, and no two alike.
+# A row is a line, with those of its run that were written with it before it (`earlier`, as JSON): a row for each line
+# would cost several times as much. `number` orders the lines of a run: microseconds since the epoch, and no two alike.
+# `size` and `position` are those of the whole row.
 console_lines = Table(
     "console_lines",
     metadata,
@@ -20,6 +22,7 @@ console_lines = Table(
     Column("text", Text, nullable=False),
     Column("position", BigInteger, nullable=False),
     Column("size", Integer, nullable=False),
+    Column("earlier", Text),
     PrimaryKeyConstraint("instance_id", "number", name="pk_console_lines"),
 )
 

@@ -5,25 +5,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 import orjson
 from sqlalchemy import Connection, TextClause, text
 
-from anabranch.engine.console.console import Line, LinesWanted, ProgressReport, Said
+from anabranch.engine.console.console import Line, LinesWanted, ProgressReport, Said, position_of, size_of
 from anabranch.engine.console.lines import Progress
 from anabranch.engine.store.schema import IS_OPEN
 from anabranch.engine.store.sql.component import SqlComponent
 from anabranch.engine.store.sql.dialect import Dialect
 
-_LINE = "instance_id, number, tenant_id, node_id, scope, attempt, level, text, position, size"
-_LINE_COLUMNS = _LINE.count(",") + 1
+_ROW = "instance_id, number, tenant_id, node_id, scope, attempt, level, text, position, size, earlier"
+_ROW_COLUMNS = _ROW.count(",") + 1
 
-# At most 256 lines per statement, in powers of two: nine different statements, which drivers keep prepared.
-LINES_PER_STATEMENT = 256
+# At most 256 rows per statement, in powers of two: nine different statements, which drivers keep prepared.
+ROWS_PER_STATEMENT = 256
+
+# 64 kB of lines share a row: readers decode rows as a whole.
+ROW_BYTES_MAX = 65_536
+
+# 32 rows, 2 MB at most, are read at a time.
+ROWS_READ_MAX = 32
+
+_Row = tuple[str, int, str, str, str, int, int, str, int, int, str | None]
 
 
 def _column(place: int, kind: str) -> str:
@@ -31,18 +40,18 @@ def _column(place: int, kind: str) -> str:
 
 
 @cache
-def _insert_lines_here(rows: int) -> str:
-    """One statement for many lines, for a database in this process: a call per line, or JSON, would take longer."""
-    values = ", ".join([f"({', '.join(['?'] * _LINE_COLUMNS)})"] * rows)
-    return f"INSERT INTO console_lines ({_LINE}) VALUES {values} ON CONFLICT DO NOTHING"
+def _insert_rows_here(rows: int) -> str:
+    """One statement for many rows, for a database in this process: a call per row, or JSON, would take longer."""
+    values = ", ".join([f"({', '.join(['?'] * _ROW_COLUMNS)})"] * rows)
+    return f"INSERT INTO console_lines ({_ROW}) VALUES {values} ON CONFLICT DO NOTHING"
 
 
 @cache
-def _insert_lines_there(given: str) -> TextClause:
+def _insert_rows_there(given: str) -> TextClause:
     """One statement for a batch, for a database server: thousands of parameters would take longer than JSON."""
-    kinds = ("UUID", "BIGINT", "TEXT", "TEXT", "TEXT", "INTEGER", "INTEGER", "TEXT", "BIGINT", "INTEGER")
+    kinds = ("UUID", "BIGINT", "TEXT", "TEXT", "TEXT", "INTEGER", "INTEGER", "TEXT", "BIGINT", "INTEGER", "TEXT")
     columns = ", ".join(_column(place, kind) for place, kind in enumerate(kinds))
-    return text(f"INSERT INTO console_lines ({_LINE}) SELECT {columns} FROM {given} ON CONFLICT DO NOTHING")
+    return text(f"INSERT INTO console_lines ({_ROW}) SELECT {columns} FROM {given} ON CONFLICT DO NOTHING")
 
 
 @cache
@@ -91,19 +100,16 @@ def _remove(spares_open: bool) -> TextClause:  # noqa: FBT001 -- a key of the ca
     """)
 
 
-@cache
-def _page(conditions: str) -> TextClause:
-    """Lines of a run by primary key, also with filters: their number is bounded."""
-    return text(f"""
-        SELECT {_LINE} FROM console_lines WHERE instance_id = :instance_id AND number > :after {conditions}
-        ORDER BY number LIMIT :limit
-    """)
+# By primary key.
+_PAGE = text(f"""
+    SELECT {_ROW} FROM console_lines WHERE instance_id = :instance_id AND number > :after ORDER BY number LIMIT :limit
+""")
 
 
 @cache
 def _since(given: str, identifier: str) -> TextClause:
-    """Lines of some runs, each from a number on, by primary key."""
-    columns = ", ".join(f"l.{name}" for name in _LINE.split(", "))
+    """Rows of some runs, each from a number on, by primary key."""
+    columns = ", ".join(f"l.{name}" for name in _ROW.split(", "))
     return text(f"""
         SELECT {columns} FROM {given} CROSS JOIN console_lines AS l
         WHERE l.instance_id = {_column(0, identifier)} AND l.number > {_column(1, "BIGINT")}
@@ -143,10 +149,11 @@ class ConsoleTable:
     def __init__(self, store: SqlComponent) -> None:
         self._store = store
 
-    async def write(self, lines: Sequence[Line], reports: Sequence[ProgressReport]) -> None:
+    async def write(self, runs: Sequence[Sequence[Line]], reports: Sequence[ProgressReport]) -> None:
         """One transaction; never waits for a lock."""
         dialect = self._store.dialect
         identifier = _identifier(dialect)
+        rows = [row for lines in runs for row in _rows_of(lines)]
         last = orjson.dumps(
             [
                 [each.instance_id, each.node_id, each.scope, each.attempt, _report_text(each), each.at]
@@ -156,16 +163,15 @@ class ConsoleTable:
 
         def work(connection: Connection) -> None:
             with dialect.transaction(connection):
-                if dialect.is_remote and lines:
-                    given = orjson.dumps([[*line, line.size] for line in lines]).decode()
-                    connection.execute(_insert_lines_there(dialect.given_rows), {"given": given})
-                for part in () if dialect.is_remote else _parts(lines):
-                    values = tuple(chain.from_iterable((*line, line.size) for line in part))
-                    connection.exec_driver_sql(_insert_lines_here(len(part)), values)
+                if dialect.is_remote and rows:
+                    given = orjson.dumps(rows).decode()
+                    connection.execute(_insert_rows_there(dialect.given_rows), {"given": given})
+                for part in () if dialect.is_remote else _parts(rows):
+                    connection.exec_driver_sql(_insert_rows_here(len(part)), tuple(chain.from_iterable(part)))
                 if reports:
                     connection.execute(_write_progress(dialect.given_rows, identifier), {"given": last})
 
-        if lines or reports:
+        if rows or reports:
             await self._store.write_unhindered(work)
 
     async def said(self, instance_ids: Sequence[str]) -> Mapping[str, Said]:
@@ -193,25 +199,23 @@ class ConsoleTable:
     # -- reading --------------------------------------------------------------------------
     async def read_lines(self, instance_id: str, wanted: LinesWanted) -> Sequence[Line]:
         """Uses the primary key."""
-        asked: dict[str, object] = {"instance_id": instance_id, "after": wanted.after, "limit": wanted.limit}
-        conditions = ""
-        for name, value in (("node_id", wanted.node_id), ("scope", wanted.scope)):
-            if value is not None:
-                conditions += f" AND {name} = :{name}"
-                asked[name] = value
-        if wanted.level:
-            conditions += " AND level >= :level"
-            asked["level"] = wanted.level
-        found = await self._store.read(lambda connection: connection.execute(_page(conditions), asked).all())
-        return [Line(str(row[0]), *row[1:-1]) for row in found]
+        found: list[Line] = []
+        asked = {"instance_id": instance_id, "after": wanted.after, "limit": ROWS_READ_MAX}
+        while True:
+            rows = await self._store.read(lambda connection: connection.execute(_PAGE, asked).all())
+            found += (line for row in rows for line in _lines_of(row) if wanted.has(line))
+            if len(rows) < ROWS_READ_MAX or len(found) >= wanted.limit:
+                return _in_order(found)[: wanted.limit]
+            asked["after"] = rows[-1][1]
 
     async def read_since(self, places: Mapping[str, int], *, limit: int) -> Sequence[Line]:
         """Uses the primary key."""
         dialect = self._store.dialect
         statement = _since(dialect.given_rows, _identifier(dialect))
         asked = {"given": orjson.dumps(list(places.items())).decode(), "limit": limit}
-        found = await self._store.read(lambda connection: connection.execute(statement, asked).all())
-        return [Line(str(row[0]), *row[1:-1]) for row in found]
+        rows = await self._store.read(lambda connection: connection.execute(statement, asked).all())
+        found = [line for row in rows for line in _lines_of(row) if line.number > places[line.instance_id]]
+        return _in_order(found)[:limit]
 
     async def last_numbers(self, instance_ids: Sequence[str]) -> Mapping[str, int]:
         """Uses the primary key."""
@@ -245,10 +249,38 @@ def _identifier(dialect: Dialect) -> str:
     return "UUID" if dialect.is_remote else "TEXT"
 
 
-def _parts(lines: Sequence[Line]) -> Iterator[Sequence[Line]]:
-    """The lines in parts whose lengths are powers of two."""
+def _rows_of(lines: Sequence[Line]) -> Iterator[_Row]:
+    """The lines of a run in as few rows as they fit into."""
+    size = size_of(lines)
+    if size > ROW_BYTES_MAX and len(lines) > 1:
+        half = len(lines) // 2
+        yield from _rows_of(lines[:half])
+        yield from _rows_of(lines[half:])
+    elif len(lines) == 1:
+        yield (*lines[0], size, None)
+    else:
+        # Threads may have added them in another order.
+        *earlier, last = _in_order(lines)
+        told = orjson.dumps([(line[1], *line[3:]) for line in earlier]).decode()
+        yield (*last[:-1], position_of(lines), size, told)
+
+
+def _lines_of(row: Sequence[Any]) -> Iterator[Line]:
+    """The lines of a row."""
+    instance_id, tenant_id = str(row[0]), row[2]
+    for number, *rest in () if row[-1] is None else orjson.loads(row[-1]):
+        yield Line(instance_id, number, tenant_id, *rest)
+    yield Line(instance_id, *row[1:-2])
+
+
+def _in_order(lines: Iterable[Line]) -> list[Line]:
+    return sorted(lines, key=attrgetter("number"))
+
+
+def _parts(rows: Sequence[_Row]) -> Iterator[Sequence[_Row]]:
+    """The rows in parts whose lengths are powers of two."""
     start = 0
-    while start < len(lines):
-        length = min(LINES_PER_STATEMENT, 1 << (len(lines) - start).bit_length() - 1)
-        yield lines[start : start + length]
+    while start < len(rows):
+        length = min(ROWS_PER_STATEMENT, 1 << (len(rows) - start).bit_length() - 1)
+        yield rows[start : start + length]
         start += length

@@ -193,6 +193,22 @@ class RunIsOpen(AnabranchError):
     hint = "Wait for its end, or cancel it first."
 
 
+class NoManualStart(AnabranchError):
+    """The workflow has no `start` node: only its triggers begin runs."""
+
+    code = "NO_MANUAL_START"
+    hint = (
+        "Add a start node, or let a trigger begin the run; a test run names the trigger that it begins at (`trigger`)."
+    )
+
+
+class UnknownTrigger(InvalidRequest):
+    """The workflow has no trigger with this id, or it is disabled."""
+
+    code = "UNKNOWN_TRIGGER"
+    hint = "Name the id of a trigger node of this version."
+
+
 class RunIsCompleted(AnabranchError):
     """The run has completed: there is nothing to retry."""
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 # 255 characters for idempotency and signal keys and names of events: fits every database's index.
 KEY_CHARACTERS_MAX = 255
 
-# The prefix of keys of schedules and topics: if a caller used such a key, an occurrence would be lost.
-RESERVED_PREFIXES = ("schedule:", "topic:")
+# The prefixes of keys of triggers: if a caller used such a key, an occurrence would be lost.
+RESERVED_PREFIXES = ("schedule:", "topic:", "failure:", "hook:")
 
 COMMAND_LINE = "cli"
 """Who did it, where a command was run on the database itself."""
@@ -47,6 +47,8 @@ class StartOptions:
     """The id of the key that asks for it, or `cli`; shown with the run."""
     rerun_of: str | None = None
     """The run that is repeated."""
+    trigger: str | None = None
+    """The trigger node that it begins at; None: `start`."""
 
 
 START_NOW = StartOptions()
@@ -190,13 +192,13 @@ def check_start_key(key: object) -> None:
         message = f"idempotency keys that begin with {' or '.join(map(repr, RESERVED_PREFIXES))} are reserved"
         raise InvalidRequest(
             message,
-            hint="Schedules and topics start their runs under such keys; choose another beginning.",
+            hint="Triggers start their runs under such keys; choose another beginning.",
             details=[{"code": "RESERVED_KEY", "pointer": "/idempotencyKey", "message": message}],
         )
 
 
 def is_reserved(key: str) -> bool:
-    """Whether the key is reserved for schedules and topics."""
+    """Whether the key is reserved for triggers."""
     return key.startswith(RESERVED_PREFIXES)
 
 

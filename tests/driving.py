@@ -81,7 +81,14 @@ class Driver:
         """Pure nodes that one transition evaluates; 0: they are executed as jobs."""
         self.runs: dict[str, Run] = {}
 
-    def add(self, document: Mapping[str, Any] | Plan, input_: Any = None, *, name: str = "driven") -> Run:
+    def add(
+        self,
+        document: Mapping[str, Any] | Plan,
+        input_: Any = None,
+        *,
+        name: str = "driven",
+        trigger: str | None = None,
+    ) -> Run:
         """A new instance, created with the next batch."""
         plan = (
             document
@@ -99,7 +106,7 @@ class Driver:
             available_at=self.now,
             deadline_at=None if plan.deadline_ms is None else self.now + plan.deadline_ms,
         )
-        run = Run(LeasedState(InstanceState(plan, head), 0, WORKER, 0), inbox=[Started(Payload.of(input_))])
+        run = Run(LeasedState(InstanceState(plan, head), 0, WORKER, 0), inbox=[Started(Payload.of(input_), trigger)])
         self.runs[head.instance_id] = run
         return run
 

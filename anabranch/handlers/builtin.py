@@ -32,9 +32,11 @@ from anabranch.handlers.types.data_query import data_query_spec
 from anabranch.handlers.types.http_request import http_request_spec
 from anabranch.handlers.types.javascript import javascript_spec
 from anabranch.handlers.types.python import python_spec
+from anabranch.handlers.types.triggers import failure, schedule, topic, webhook, workflow_call
 from anabranch.handlers.types.workflow import workflow_spec
 
 _FILES = (
+    *(webhook, schedule, topic, workflow_call, failure),
     *(start, end, condition, cursor, delay, loop, set, stop_with_error, switch, wait_for_event),
     *(choose_fields, filter_items, limit_items, merge_lists, sort_items, split_out, unique_items),
 )

@@ -17,14 +17,14 @@ from anabranch.engine.rules.drawn.drawn_state import Activation, ContextSnapshot
 from anabranch.engine.rules.events import ENDINGS, TERMINALS, Event, EventType
 from anabranch.engine.rules.evolve import evolve, new_state
 from anabranch.engine.rules.graph.plan import Plan
-from anabranch.engine.rules.payloads import read_error, read_input
+from anabranch.engine.rules.payloads import read_error, read_input, read_trigger
 from anabranch.engine.rules.repair.same_input import changed_input
 from anabranch.engine.rules.shared.left_out import is_left_out
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.shared.signals import json_equal
 from anabranch.engine.rules.stimuli import Completed, EvaluationDue, Failed, NodeResult, Started, TimersDue
 from anabranch.engine.rules.values import Payload
-from anabranch.errors import RunError
+from anabranch.errors import RunError, UnknownTrigger
 
 Place = tuple[str, str]
 
@@ -67,7 +67,10 @@ class Difference:
 
 
 def replay_graph(plan: Plan, recorded: Plan, head: InstanceHead, log: Sequence[Event]) -> list[Difference]:
-    """What would be different if a recorded run had had this plan, in log order. `recorded` is the plan that it had."""
+    """What would be different if a recorded run had had this plan, in log order. `recorded` is the plan that it had.
+
+    Raises UnknownTrigger if no run of this plan begins where that one began.
+    """
     return _GraphReplay(plan, _Recording(recorded, head, log), head).differences()
 
 
@@ -117,7 +120,11 @@ class _GraphReplay:
 
     def differences(self) -> list[Difference]:
         """Run it as far as the log goes, and compare."""
-        self._decide(Started(Payload.of(read_input(self._recording.log[0].payload))))
+        created = self._recording.log[0].payload
+        trigger = read_trigger(created)
+        if self._plan.beginning(trigger) is None:
+            raise UnknownTrigger(f"the recorded run began at {trigger or 'start'!r}, where no run of this graph begins")
+        self._decide(Started(Payload.of(read_input(created)), trigger))
         while not self._state.is_terminal:
             if self._state.unevaluated:
                 self._decide(EvaluationDue())

@@ -31,6 +31,7 @@ STATUS: Mapping[type[errors.AnabranchError], int] = {
     errors.DraftExists: 409,
     errors.LimitReached: 409,
     errors.NameTaken: 409,
+    errors.NoManualStart: 409,
     errors.RunIsOpen: 409,
     errors.RunIsCompleted: 409,
     errors.RetryWouldRepeat: 409,

@@ -205,7 +205,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "ports of side concerns",
         "run_requests",
         "service",
+        "terms of triggers",
     ),
+    # what schedules and topics are written with: cron expressions, intervals, patterns
+    "terms of triggers": (),
     "tables of side concerns": (
         "audit.audit_recording",
         "engine.ports",
@@ -281,6 +284,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "handlers.sandbox.inside",
         "handlers.types.http_port",
         "json_input",
+        "terms of triggers",
     ),
     # how requests leave the machine: the client that sends them implements it
     "handlers.types.http_port": (),
@@ -355,6 +359,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "audit.audit_recording",
         "schema of side concerns",
         "ports of side concerns",
+        "terms of triggers",
     ),
     "workflows and runs": ("service", "bulk", "forks", "histories", "durable", "durable.step_error", "run_requests"),
     "node types": ("handlers", "handlers.sandbox.inside", "egress", "handlers.types.http_port", "json_input"),
@@ -420,6 +425,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "triggers.schedules.schedule_schema",
         "triggers.topics.topic_schema",
     ),
+    "terms of triggers": ("triggers.schedules.occurrences", "triggers.topics.topic_patterns"),
     "ports of side concerns": (
         "audit.audit_trail",
         "drafts.saved_drafts",

@@ -28,22 +28,22 @@ async def _refused(type_name: str, config: dict[str, Any], context: dict[str, An
 
 def test_the_registry_has_the_promised_types_in_order() -> None:
     assert TYPES.names() == [
-        "aggregate", "condition", "cursor", "dataQuery", "delay", "end", "fields", "filter", "group", "httpRequest",
-        "javascript", "limit", "loop", "merge", "python", "set", "sort", "splitOut", "start", "stopWithError", "switch",
-        "unique", "waitForEvent", "workflow",
+        "aggregate", "condition", "cursor", "dataQuery", "delay", "end", "failure", "fields", "filter", "group",
+        "httpRequest", "javascript", "limit", "loop", "merge", "python", "schedule", "set", "sort", "splitOut", "start",
+        "stopWithError", "switch", "topic", "unique", "waitForEvent", "webhook", "workflow", "workflowCall",
     ]  # fmt: skip
     assert TYPES.get("teleport") is None
     assert TYPES.handler("teleport") is None
 
 
-def test_every_type_has_its_handles_and_all_but_start_and_end_have_error() -> None:
+def test_every_type_has_its_handles_and_all_but_beginnings_and_end_have_error() -> None:
     assert _handles("start", {}) == ["default"]
     assert _handles("end", {}) == []
     assert _handles("condition", {"branches": [{"id": "a"}, {"id": "b"}]}) == ["a", "b", "else"]
     assert _handles("loop", {}) == ["loop", "done"]
     assert _handles("waitForEvent", {}) == ["default", "timeout"]
     without_error = [name for name in TYPES.names() if not TYPES.get(name).has_error_handle]  # type: ignore[union-attr]
-    assert without_error == ["end", "start"]
+    assert without_error == ["end", "failure", "schedule", "start", "topic", "webhook", "workflowCall"]
 
 
 def test_only_a_wait_without_timeout_and_an_awaited_workflow_may_last_for_ever() -> None:

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 
 from tests.oracle.script import FATAL, Script
+from tests.oracle.shape import Shape
 
 T = TypeVar("T")
 
@@ -40,6 +41,8 @@ class Case:
     document: dict[str, Any]
     input: dict[str, Any]
     script: Script
+    trigger: str | None = None
+    """Where the run begins; None: at the start."""
 
 
 @st.composite
@@ -52,6 +55,35 @@ def random_case(seed: int) -> Case:
     """The case of a seed: the same shapes without hypothesis."""
     rng = random.Random(seed)
     return draw_case(lambda upto: rng.randint(0, upto))
+
+
+def random_case_of_triggers(seed: int) -> Case:
+    """The same with one to three triggers, each leading to nodes of the root and to some of its own."""
+    rng = random.Random(seed)
+    case = random_case(seed)
+    nodes, edges = case.document["nodes"], case.document["edges"]
+    at_root = [name for name, home in Shape(case.document).home.items() if home == "" and name != "start"]
+    triggers = [f"t{number}" for number in range(1 + rng.randrange(3))]
+    for name in triggers:
+        nodes.append({"id": name, "type": "topic", "config": {"topic": "a"}, "outputVariable": f"v{name}"})
+        own = {
+            "id": f"{name}own",
+            "type": "set",
+            "config": {"values": {"v": f"{{{{ctx.v{name}.seed | default('none')}}}}"}},
+        }
+        nodes.append(own)
+        targets = [own["id"], *rng.sample(at_root, min(len(at_root), rng.randrange(3)))]
+        for target in targets:
+            edges.append({"id": f"e{len(edges)}", "upstreamNodeID": name, "downstreamNodeID": target,
+                          "sourceHandle": None})  # fmt: skip
+        if at_root and rng.randrange(2):
+            edges.append({"id": f"e{len(edges)}", "upstreamNodeID": own["id"], "downstreamNodeID": rng.choice(at_root),
+                          "sourceHandle": None})  # fmt: skip
+    if rng.randrange(4) == 0:  # without a start: what it led to begins at the first trigger
+        nodes[0] = {"id": "start", "type": "workflowCall"}
+    trigger = rng.choice([*triggers, "start"])
+    is_start = trigger == "start" and nodes[0]["type"] == "start"
+    return Case(case.document, case.input, case.script, None if is_start else trigger)
 
 
 def draw_case(dice: Dice) -> Case:

@@ -29,9 +29,12 @@ from tests.oracle.values import Values
 _IGNORED = {"loop": "done", "cursor": "done", "condition": "else"}
 
 
-def predict(document: Mapping[str, Any], given: Any, script: Script) -> Prediction:
-    """What a run with this input must come to. Raises Undetermined if even its course depends on timing."""
-    walk = _Walk(Shape(expanded(split(document))), script)
+def predict(document: Mapping[str, Any], given: Any, script: Script, trigger: str | None = None) -> Prediction:
+    """What a run with this input must come to that begins at a trigger, or at the start. Raises Undetermined if even
+    its course depends on timing."""
+    shape = Shape(expanded(split(document)))
+    start = next((name for name in shape.beginnings if shape.nodes[name]["type"] == "start"), None)
+    walk = _Walk(shape, script, trigger or start)
     walk.run("", "", {"input": given}, frozenset())
     return _conclude(walk.activations, walk.regions, Values(walk.shape, walk.activations))
 
@@ -73,8 +76,9 @@ def _conclude(activations: list[Activation], regions: list[Activation], values: 
 
 
 class _Walk:
-    def __init__(self, shape: Shape, script: Script) -> None:
+    def __init__(self, shape: Shape, script: Script, beginning: str | None) -> None:
         self.shape = shape
+        self._beginning = beginning
         self.activations: list[Activation] = []
         self.regions: list[Activation] = []
         """Those that began, each as its header in the scope around it."""
@@ -207,7 +211,7 @@ class _Walk:
             return "dispatch", live
         if is_open:
             return "undecided", [before]
-        dispatched = live or self.shape.nodes[name]["type"] == "start"
+        dispatched = live or name == self._beginning
         return "dispatch" if dispatched else "skip", [before.union(*live, *dead)]
 
     def _execute(self, a: Activation) -> None:

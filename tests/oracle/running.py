@@ -25,7 +25,7 @@ async def run_of(
     """The case, driven to its end over the memory store; `order` is the seed of the order of results, None: in turn."""
     database = MemoryDatabase(now=lambda: driver.now)
     driver = Driver(MemoryStore(database), registry, seed=order, duplicate=duplicate, evaluations_max=evaluations_max)
-    run = driver.add(case.document, case.input)
+    run = driver.add(case.document, case.input, trigger=case.trigger)
     await driver.drive()
     return run
 

@@ -6,11 +6,16 @@ Pure data, computed once per document, straight from the contract's sentences an
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from graphlib import TopologicalSorter
 from typing import Any
 
-from tests.oracle.regions import Edge, reach, regions_of
+from tests.oracle.regions import reach, regions_of
+
+BEGINNINGS = {"start", "webhook", "schedule", "topic", "workflowCall", "failure"}
+
+ORIGIN = "?"
+"""What leads to every beginning, for the question what all ways pass. No node has this id."""
 
 
 class Shape:
@@ -18,16 +23,17 @@ class Shape:
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self.nodes: dict[str, Mapping[str, Any]] = {node["id"]: node for node in document["nodes"]}
-        start = next(name for name, node in self.nodes.items() if node["type"] == "start")
+        self.beginnings = [name for name, node in self.nodes.items() if node["type"] in BEGINNINGS]
         drawn = [
             (edge["upstreamNodeID"], edge.get("sourceHandle") or "default", edge["downstreamNodeID"])
             for edge in document["edges"]
         ]
-        reachable = _reach(start, drawn)
+        reachable = reach(self.beginnings, drawn)
         self.edges = [edge for edge in drawn if edge[0] in reachable]
-        self.home = self._homes(start, reachable)
+        self.home = self._homes(reachable)
         self.back = [edge for edge in self.edges if edge[2] == self.home[edge[0]]]
-        self.regions = {r.header: r for r in regions_of(self.home, start, self.edges, self.back)}
+        ways = [*((ORIGIN, "", name) for name in self.beginnings), *self.edges]
+        self.regions = {r.header: r for r in regions_of({**self.home, ORIGIN: ORIGIN}, ORIGIN, ways, self.back)}
         self.again = [edge for region in self.regions.values() for edge in region.again]
         self.forward = [edge for edge in self.edges if edge not in self.back and edge not in self.again]
         sources = {name: {source for source, _, target in self.forward if target == name} for name in reachable}
@@ -59,13 +65,9 @@ class Shape:
         """True if edges lead only into the node's own body: whether that makes it a sink is not promised."""
         return not self.is_sink(name) and all(edge[1] == "loop" for edge in self.edges if edge[0] == name)
 
-    def _homes(self, start: str, reachable: set[str]) -> dict[str, str]:
+    def _homes(self, reachable: set[str]) -> dict[str, str]:
         """The smallest body around each node: a body is what only the loop's `loop` handle leads to."""
         loops = [name for name in reachable if self.nodes[name]["type"] == "loop"]
-        outside = {loop: _reach(start, [e for e in self.edges if e[:2] != (loop, "loop")]) for loop in loops}
+        outside = {loop: reach(self.beginnings, [e for e in self.edges if e[:2] != (loop, "loop")]) for loop in loops}
         bodies = [("", reachable), *((loop, reachable - outside[loop]) for loop in loops)]
         return {name: min((len(body), loop) for loop, body in bodies if name in body)[1] for name in reachable}
-
-
-def _reach(start: str, edges: Sequence[Edge]) -> set[str]:
-    return reach([start], edges)

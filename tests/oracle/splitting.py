@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.oracle.regions import Edge, dominates, reach
+from tests.oracle.shape import BEGINNINGS, ORIGIN
 
 
 def split(document: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -18,10 +19,10 @@ def split(document: Mapping[str, Any]) -> Mapping[str, Any]:
         (edge["upstreamNodeID"], edge.get("sourceHandle") or "default", edge["downstreamNodeID"])
         for edge in document["edges"]
     ]
-    start = next(name for name, kind in types.items() if kind == "start")
+    ways = [*((ORIGIN, "", name) for name, kind in types.items() if kind in BEGINNINGS), *edges]
     for cursor in [name for name, kind in types.items() if kind == "cursor"]:
         loop = {name for name in reach([cursor], edges) if cursor in reach([name], edges)}
-        headers = [name for name in loop if all(dominates(name, other, start, edges) for other in loop)]
+        headers = [name for name in loop if all(dominates(name, other, ORIGIN, ways) for other in loop)]
         if len(loop) > 1 and not headers:
             return _split(document, cursor, loop, edges)
     return document

@@ -17,7 +17,7 @@ from anabranch.engine.rules.graph.validate import validate
 from anabranch.engine.rules.verify.check_log import check_log
 from anabranch.handlers.registry import builtin_types
 from tests.oracle.flaky import WithFlaky
-from tests.oracle.graphs import Case, cases, random_case
+from tests.oracle.graphs import Case, cases, random_case, random_case_of_triggers
 from tests.oracle.mapped import expanded, expanded_log
 from tests.oracle.oracle import predict
 from tests.oracle.order import disorder
@@ -61,12 +61,19 @@ def test_the_engine_does_what_the_oracle_predicts_for_seeded_graphs() -> None:
         judge(random_case(seed), order=seed, duplicate=seed % 2 == 1, evaluations_max=(0, 1, 3, 200)[seed // 2 % 4])
 
 
+@pytest.mark.timeout(TIMEOUT_SECONDS)
+def test_the_engine_does_what_the_oracle_predicts_for_graphs_of_several_beginnings() -> None:
+    """A run begins at one of them; what only the others lead to is skipped."""
+    for seed in range(SEEDED_GRAPHS // 8):
+        judge(random_case_of_triggers(seed), order=seed, duplicate=seed % 2 == 1, evaluations_max=(0, 200)[seed % 2])
+
+
 def judge(case: Case, *, order: int, duplicate: bool, evaluations_max: int, is_ordered: bool = True) -> None:
     """Run the case and fail with everything that the oracle holds against the run.
 
     `is_ordered`: also by the order of the rows, which is not read for graphs whose edges lead back.
     """
-    prediction = predict(case.document, case.input, case.script)
+    prediction = predict(case.document, case.input, case.script, case.trigger)
     registry = WithFlaky(TYPES, case.script)
     report = validate(case.document, registry)
     assert report.valid, f"a legal workflow was refused: {pformat(report.as_json())}\n{pformat(case)}"

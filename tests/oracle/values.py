@@ -49,6 +49,8 @@ class Values:
             return None
         read = partial(self._read, activation, activation.scope, activation.frame, activation.before)
         match node["type"]:
+            case "topic" | "workflowCall":
+                return activation.frame["input"]
             case "start":
                 return {"started": True, "inputReceived": activation.frame["input"]}
             case "flaky" | "pick":

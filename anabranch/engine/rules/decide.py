@@ -157,9 +157,22 @@ def decide(
 
 
 def _start(builder: DrawnDecisionBuilder, started: Started) -> None:
-    """A start: the input, and `start` unless its time has not come or its creator has no room."""
+    """A start: the input, and the beginning unless its time has not come or its creator has no room."""
     if created(builder, started):
-        builder.dispatch(builder.state.plan.start, "")
+        _begin(builder)
+
+
+def _begin(builder: DrawnDecisionBuilder) -> None:
+    """Dispatch the beginning that the run was started at, and skip the others."""
+    state = builder.state
+    beginning = state.plan.beginning(state.trigger)
+    assert beginning is not None, "who starts a run has looked for its beginning"
+    builder.dispatch(beginning, "")
+    for other in state.plan.beginnings:
+        if other is not beginning:
+            builder.skip(other, state.root)
+    while builder.todo:  # what only they lead to; a start evaluates nothing
+        _follow(builder, *builder.todo.popleft())
 
 
 def _catch_up(builder: DrawnDecisionBuilder) -> None:
@@ -197,9 +210,9 @@ def _receive(builder: DrawnDecisionBuilder, signal: SignalSent) -> Decision:
 
 
 def _begin_if_due(builder: DrawnDecisionBuilder) -> None:
-    """Dispatch `start` if the instance has not begun and may."""
+    """Begin if the instance has not begun and may."""
     if may_begin(builder):
-        builder.dispatch(builder.state.plan.start, "")
+        _begin(builder)
 
 
 def _fire_timers(builder: DrawnDecisionBuilder) -> None:

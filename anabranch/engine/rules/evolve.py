@@ -37,6 +37,7 @@ from anabranch.engine.rules.payloads import (
     read_input,
     read_items,
     read_retry_time,
+    read_trigger,
     read_wait,
 )
 from anabranch.engine.rules.shared.blame import Suspicion
@@ -182,6 +183,7 @@ def failure_handle(node: PlanNode, body: Body) -> str | None:
 def _input_set(state: InstanceState, event: Event) -> None:
     state.root.entries = state.root.entries.set("input", (event.seq, read_input(event.payload)))
     state.root.bytes += event.payload.weight
+    state.trigger = read_trigger(event.payload)
 
 
 def _nothing(state: InstanceState, event: Event) -> None:

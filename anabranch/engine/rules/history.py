@@ -35,6 +35,7 @@ from anabranch.engine.rules.payloads import (
     read_retry_time,
     read_signal,
     read_suspension,
+    read_trigger,
     read_wait,
 )
 from anabranch.engine.rules.shared.left_out import NOTHING_LEFT_OUT, Ranges, is_left_out
@@ -195,6 +196,8 @@ class RunCreated:
     """A run was created with this input."""
 
     input: Any
+    trigger: str | None = None
+    """The trigger that it begins at; None: `start`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +265,8 @@ class History:
         if type_ is _SIGNAL:
             return read_signal(event.payload) if event.payload.value else None  # its payload was not read
         if type_ is _INPUT_SET:
-            return RunCreated(read_input(event.payload)) if event.payload.value else None
+            payload = event.payload
+            return RunCreated(read_input(payload), read_trigger(payload)) if payload.value else None
         if type_ is _RECOVERED:
             return RunRecovered(read_recovered(event.payload).recoveries) if event.payload.value else None
         if type_ is _SUSPENDED:

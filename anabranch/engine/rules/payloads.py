@@ -20,6 +20,7 @@ from anabranch.engine.rules.test_runs import WHOLE, TestRunPlan, read_test_run_p
 from anabranch.engine.rules.values import EMPTY, Payload
 from anabranch.errors import RunError
 
+_TRIGGER = "trigger"
 _DEFINITION = "__workflowDefinition"
 _TEST_RUN = "testRun"
 _LEFT_BEHIND = "leftBehind"
@@ -31,16 +32,28 @@ class InputSet:
     """What a run is created with."""
 
     input: Payload
+    trigger: str | None = None
+    """The trigger that it begins at; None: `start`."""
 
     @property
     def payload(self) -> Payload:
         """As it is stored."""
-        return Payload({"input": self.input.value}, b'{"input":' + self.input.raw + b"}")
+        if self.trigger is None:
+            return Payload({"input": self.input.value}, b'{"input":' + self.input.raw + b"}")
+        value = {"input": self.input.value, _TRIGGER: self.trigger}
+        raw = b'{"input":' + self.input.raw + b',"' + _TRIGGER.encode() + b'":' + orjson.dumps(self.trigger) + b"}"
+        return Payload(value, raw)
 
 
 def read_input(payload: Payload) -> Any:
     """The input of a run, from INPUT_SET."""
     return payload.value["input"]
+
+
+def read_trigger(payload: Payload) -> str | None:
+    """The trigger that a run begins at, from INPUT_SET; None: `start`."""
+    trigger: str | None = payload.value.get(_TRIGGER)
+    return trigger
 
 
 # -- SYSTEM_SET ------------------------------------------------------------------------------------

@@ -30,6 +30,8 @@ class Started:
     """
 
     input: Payload
+    trigger: str | None = None
+    """The trigger that the run begins at; None: `start`, and the function of a coded run."""
     begin: bool = True
     definition: Payload | None = None
     differs: Payload | None = None

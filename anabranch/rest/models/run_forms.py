@@ -193,6 +193,11 @@ class StartTestRun(GraphModel):
     from_: TestRunOrigin | None = Field(
         None, alias="from", description="Pins what was before a node in another run; with `until` the same: it alone."
     )
+    trigger: str | None = Field(
+        None,
+        description="The id of the trigger that it begins at, with `input` as its payload; without it the start, or the"
+        " only beginning that there is; with `from` where the other run began.",
+    )
 
 
 class CancelRun(RequestModel):

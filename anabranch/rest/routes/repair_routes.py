@@ -9,6 +9,7 @@ from anabranch.errors import (
     ForkRefused,
     InvalidInput,
     InvalidWorkflow,
+    NoManualStart,
     NotFound,
     ParentHasMovedOn,
     PlanChanged,
@@ -99,7 +100,7 @@ ROUTES = (
         body=Fork,
         body_required=False,
         headers=(_FORK_KEY,),
-        errors=(InvalidInput, InvalidWorkflow, ForkRefused, PlanChanged, RunTooLarge, TooManyPending),
+        errors=(InvalidInput, InvalidWorkflow, NoManualStart, ForkRefused, PlanChanged, RunTooLarge, TooManyPending),
     ),
     Route(
         "POST",
@@ -110,7 +111,7 @@ ROUTES = (
         {202: StartedBulk},
         body=Bulk,
         headers=(_BULK_KEY,),
-        errors=(NotFound, InvalidInput, TooManyPending),
+        errors=(NotFound, InvalidInput, NoManualStart, TooManyPending),
     ),
     Route(
         "GET",

@@ -16,6 +16,7 @@ from anabranch.errors import (
     InvalidInput,
     InvalidRequest,
     InvalidWorkflow,
+    NoManualStart,
     NotFound,
     NotPermitted,
     RunIsOpen,
@@ -279,7 +280,7 @@ ROUTES = (
         {201: StartedRunModel, 200: StartedRunModel},
         body=Checked(StartRun),
         query=Waiting,
-        errors=(NotFound, InvalidInput, TooManyPending, ShuttingDown),
+        errors=(NotFound, InvalidInput, NoManualStart, TooManyPending, ShuttingDown),
     ),
     Route(
         "GET",
@@ -325,7 +326,7 @@ ROUTES = (
         body_required=False,
         query=Waiting,
         headers=(_START_KEY,),
-        errors=(InvalidInput, TooManyPending, ShuttingDown),
+        errors=(InvalidInput, NoManualStart, TooManyPending, ShuttingDown),
     ),
     about_run(
         "POST",
@@ -380,7 +381,7 @@ ROUTES = (
         {201: StartedTestRun},
         body=Checked(StartTestRun),
         query=Waiting,
-        errors=(InvalidWorkflow, InvalidInput, NotFound, RunTooLarge, TooManyPending, ShuttingDown),
+        errors=(InvalidWorkflow, InvalidInput, NoManualStart, NotFound, RunTooLarge, TooManyPending, ShuttingDown),
     ),
     Route(
         "DELETE",

@@ -288,6 +288,10 @@ def _deciders(run: RunAsOf, node_id: str, scope: str, budget: _Budget) -> Iterat
     for _ in range(DEPTH_MAX):
         further: list[tuple[str, str]] = []
         for target in level:
+            begun = _begun_instead(run, target)
+            if begun is not None and begun.place not in seen and budget.take():
+                seen.add(begun.place)
+                yield {**_decider(run, begun, ""), "began": True}
             for edge, source_scope in run.incoming(*target):
                 source = run.activations.get((edge.source, source_scope))
                 if source is None or source.place in seen or run.verdict(edge, source_scope) is not wanted:
@@ -300,6 +304,15 @@ def _deciders(run: RunAsOf, node_id: str, scope: str, budget: _Budget) -> Iterat
         level = further
     if wanted is Verdict.DEAD and len(seen) == 0 and (end := _who_abandoned(run, scope)) is not None and budget.take():
         yield _decider(run, end, "")
+
+
+def _begun_instead(run: RunAsOf, place: tuple[str, str]) -> ActivationView | None:
+    """For a beginning that was skipped: the one that the run began at."""
+    assert isinstance(run.plan, Plan), "only drawn runs have beginnings"
+    beginnings = [run.activations.get((node.id, "")) for node in run.plan.beginnings]
+    if all(each is None or each.place != place for each in beginnings):
+        return None
+    return next((each for each in beginnings if each and each.status is not ActivationStatus.SKIPPED), None)
 
 
 def _who_abandoned(run: RunAsOf, scope: str) -> ActivationView | None:
@@ -397,6 +410,8 @@ def _sentence(activation: ActivationView, answer: _Json) -> str:
 
 def _decision(decider: _Json) -> str:
     name = f"'{decider['nodeID']}'"
+    if "began" in decider:
+        return f"the run began at {name}"
     if "error" in decider:
         return f"{name} failed ({decider['error']['code']})"
     because = f", since {decider['expression']} was {decider['value']!r}" if "expression" in decider else ""

@@ -6,6 +6,7 @@ executes its open nodes or its function.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from anabranch.engine.rules.evolve import AnyPlan
 from anabranch.engine.rules.graph.document import DOCUMENT_BYTES_MAX
 from anabranch.engine.rules.graph.node_types import DATA_QUERY_TYPE
 from anabranch.engine.rules.graph.plan import Plan
-from anabranch.engine.rules.payloads import read_input
+from anabranch.engine.rules.payloads import read_input, read_trigger
 from anabranch.engine.rules.repair.coded_fork import plan_coded_fork
 from anabranch.engine.rules.repair.fork_plan import FORK_ROWS_MAX, ForkCut, ForkPlan, RecordedRun, plan_fork
 from anabranch.engine.rules.stimuli import Started
@@ -25,7 +26,7 @@ from anabranch.engine.rules.values import Payload
 from anabranch.errors import ForkRefused, InvalidRequest, NotFound, PlanChanged, RunTooLarge
 from anabranch.run_requests import FORK, SAME_INPUT, ForkOptions, StartOptions, check_start_key
 from anabranch.service.repair.retry_verbs import RetryVerbs
-from anabranch.service.runs.new_runs import input_payload, new_run_id, root_head, test_head
+from anabranch.service.runs.new_runs import check_beginning, input_payload, new_run_id, root_head, test_head
 from anabranch.service.runs.testing_verbs import TestingVerbs
 
 
@@ -73,8 +74,8 @@ class ForkVerbs(TestingVerbs, RetryVerbs):
         """Start a run that reuses the applicable results of this one and executes the rest: `{instanceID, status,
         plan}`.
 
-        Raises NotFound, InvalidRequest, InvalidWorkflow, InvalidInput, ForkRefused, PlanChanged, RunTooLarge,
-        TooManyPending, StoreUnavailable.
+        Raises NotFound, InvalidRequest, InvalidWorkflow, InvalidInput, NoManualStart, UnknownTrigger, ForkRefused,
+        PlanChanged, RunTooLarge, TooManyPending, StoreUnavailable.
         """
         planned = await self.planned_fork(instance_id, options, tenant_id=tenant_id, input_=input_)
         return await self._written(planned.head, planned.fork, tenant_id=tenant_id)
@@ -93,12 +94,14 @@ class ForkVerbs(TestingVerbs, RetryVerbs):
         if input_ is SAME_INPUT:
             input_ = read_input(log[0].payload)
         head, plan, definition = await self._new_head(row, options, tenant_id=tenant_id)
-        payload = await input_payload(input_, plan, self.checks, tenant_id=tenant_id)
+        trigger = _renamed(read_trigger(log[0].payload), options.renames)
+        check_beginning(plan, trigger)
+        payload = await input_payload(input_, plan, self.checks, tenant_id=tenant_id, trigger=trigger)
         source, cut, now = RecordedRun(source_plan, row.head, log), await self._cut(row, options, plan), head.created_at
         if isinstance(plan, CodedPlan):
             fork = await self.checks.run(tenant_id, plan_coded_fork, source, plan, head, payload, cut=cut, now=now)
         else:
-            started = Started(payload, definition=definition)
+            started = Started(payload, trigger, definition=definition)
             fork = await self.checks.run(tenant_id, plan_fork, source, plan, head, started, cut=cut, now=now)
         if options.if_plan not in (None, fork.digest):
             raise PlanChanged(f"the plan of the fork is {fork.digest} now")
@@ -184,3 +187,8 @@ class ForkVerbs(TestingVerbs, RetryVerbs):
         if stored is None:
             raise NotFound(f"the workflow {head.workflow_name!r} is deleted")
         return {"instanceID": instance_id, "status": stored.status.value, "plan": fork.digest}
+
+
+def _renamed(trigger: str | None, renames: Mapping[str, str]) -> str | None:
+    """The id that a node of the forked run has in the graph of its fork."""
+    return next((new for new, old in renames.items() if old == trigger), trigger)

@@ -10,6 +10,8 @@ from typing import Any
 
 from anabranch.engine.handling import Helpers
 from anabranch.engine.lifecycle import Engine
+from anabranch.engine.rules.coded.coded_plan import CodedPlan
+from anabranch.engine.rules.evolve import AnyPlan
 from anabranch.engine.rules.shared.child_ids import child_id
 from anabranch.engine.rules.stimuli import Started
 from anabranch.errors import InvalidInput, NonRetryable, NotFound
@@ -36,7 +38,7 @@ class ChildRuns:
     ) -> str:
         """Start the child of this activation and return its id; every attempt returns the same durable run.
 
-        Raises NonRetryable (DEPTH_LIMIT, NOT_FOUND, INVALID_INPUT), StoreUnavailable.
+        Raises NonRetryable (DEPTH_LIMIT, NOT_FOUND, NOT_CALLABLE, INVALID_INPUT), StoreUnavailable.
         """
         assert self._engine is not None and self._service is not None, "connect comes before any run"
         parent = self._engine.orchestrator.head_of(helpers.instance_id)
@@ -52,8 +54,9 @@ class ChildRuns:
         try:
             found = await self._service.get_startable(workflow, tenant_id=helpers.tenant_id, version=version)
             plan = await self._engine.plans.plan(found.workflow_id, found.version)
+            trigger = _called_at(plan, found.name)
             payload = await input_payload(
-                input_, plan, self._service.checks, tenant_id=helpers.tenant_id, bounded=False
+                input_, plan, self._service.checks, tenant_id=helpers.tenant_id, trigger=trigger, bounded=False
             )
             head = child_head(
                 found,
@@ -68,8 +71,18 @@ class ChildRuns:
             )
             # No limit of PENDING runs here: running work must not be refused halfway.
             may_begin = self._engine.orchestrator.held.may_begin(head)
-            started = Started(payload, begin=may_begin and self._engine.plans.can_run_plan(head, plan))
+            started = Started(payload, trigger, begin=may_begin and self._engine.plans.can_run_plan(head, plan))
             await self._engine.orchestrator.create_run(head, plan, started)
         except (NotFound, InvalidInput) as refusal:
             raise NonRetryable(refusal.message, code=refusal.code) from refusal
         return instance_id
+
+
+def _called_at(plan: AnyPlan, name: str) -> str | None:
+    """The trigger at which a child begins; None: `start`, or the function of a coded workflow."""
+    if isinstance(plan, CodedPlan):
+        return None
+    if plan.called is None:
+        message = f"workflow {name} has neither a workflowCall node nor a start node: no other run can start it"
+        raise NonRetryable(message, code="NOT_CALLABLE")
+    return None if plan.called is plan.start else plan.called.id

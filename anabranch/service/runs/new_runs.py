@@ -12,11 +12,12 @@ from typing import Any
 
 from anabranch.engine.plans import TEST_VERSION
 from anabranch.engine.ports import InstanceHead, WorkflowVersion
+from anabranch.engine.rules.coded.coded_plan import CodedPlan
 from anabranch.engine.rules.evolve import AnyPlan
 from anabranch.engine.rules.graph.document import derive_name
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.values import Payload, checked_payload
-from anabranch.errors import InvalidInput, InvalidRequest
+from anabranch.errors import InvalidInput, InvalidRequest, NoManualStart, UnknownTrigger
 from anabranch.run_requests import StartOptions
 from anabranch.service.definitions.checks import Checks
 
@@ -29,19 +30,42 @@ TEST_NAME = "test"
 _DAY_MS = 86_400_000
 
 
-async def input_payload(input_: Any, plan: AnyPlan, checks: Checks, *, tenant_id: str, bounded: bool = True) -> Payload:
-    """A run's input, checked against its limits and the workflow's `inputSchema`.
+def check_beginning(plan: AnyPlan, trigger: str | None) -> None:
+    """Raise NoManualStart or UnknownTrigger if no run of the plan can begin there (None: at `start`)."""
+    if isinstance(plan, CodedPlan):
+        if trigger is not None:
+            raise UnknownTrigger(f"a coded workflow has no nodes, and so no trigger {trigger!r}")
+    elif plan.beginning(trigger) is None:
+        if trigger is not None:
+            raise UnknownTrigger(f"the workflow has no trigger {trigger!r} that can begin a run")
+        shown = ", ".join(f"{node.id!r} ({node.type})" for node in plan.beginnings)
+        raise NoManualStart(f"the workflow has no start node: its runs begin at {shown}")
+
+
+async def input_payload(
+    input_: Any,
+    plan: AnyPlan,
+    checks: Checks,
+    *,
+    tenant_id: str,
+    trigger: str | None = None,
+    bounded: bool = True,
+) -> Payload:
+    """A run's input, checked against its limits and the schema of where it begins: the workflow's `inputSchema`, or
+    that of the trigger.
 
     Raises InvalidInput; TooManyChecks unless `bounded` is false.
     """
     payload = checked_payload(input_, "the input")
-    if plan.input_schema is not None:
-        problems = await checks.input_problems(tenant_id, plan.input_schema, payload.value, bounded=bounded)
+    schema = plan.input_schema if isinstance(plan, CodedPlan) else plan.schema_of(trigger)
+    if schema is not None:
+        problems = await checks.input_problems(tenant_id, schema, payload.value, bounded=bounded)
         if problems:
             details = [{"pointer": pointer, "message": message} for pointer, message in problems]
             pointer, message = problems[0]
             place = f" at {pointer}" if pointer else ""
-            raise InvalidInput(f"the input does not fit the workflow's inputSchema{place}: {message}", details=details)
+            whose = "the workflow's inputSchema" if trigger is None else f"the inputSchema of trigger {trigger!r}"
+            raise InvalidInput(f"the input does not fit {whose}{place}: {message}", details=details)
     return payload
 
 

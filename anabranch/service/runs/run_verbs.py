@@ -19,7 +19,7 @@ from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.events import Status, SuspendReason
 from anabranch.engine.rules.evolve import AnyPlan
 from anabranch.engine.rules.graph.node_types import NodeTypes
-from anabranch.engine.rules.payloads import RunResumed, RunSuspended, read_input
+from anabranch.engine.rules.payloads import RunResumed, RunSuspended, read_input, read_trigger
 from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.engine.rules.shared.decisions import PAUSED_HINT
 from anabranch.engine.rules.shared.fitness import Needs
@@ -29,6 +29,7 @@ from anabranch.engine.rules.values import checked_payload
 from anabranch.errors import (
     InvalidInput,
     InvalidRequest,
+    NoManualStart,
     NotFound,
     RunIsTerminal,
     StoreUnavailable,
@@ -50,7 +51,7 @@ from anabranch.run_requests import (
 )
 from anabranch.service.definitions.workflow_references import References
 from anabranch.service.runs.input_checks import is_key, is_run_id
-from anabranch.service.runs.new_runs import input_payload, new_run_id, root_head
+from anabranch.service.runs.new_runs import check_beginning, input_payload, new_run_id, root_head
 from anabranch.service.runs.pending_limit import PendingLimit
 from anabranch.service.runs.read_verbs import ReadVerbs, no_run
 from anabranch.service.runs.signal_answers import SignalAnswers
@@ -58,6 +59,9 @@ from anabranch.service.runs.signal_answers import SignalAnswers
 # 2 s: a sweep or a count by another process, which excludes a deletion, takes some 50 ms at a time.
 DELETE_TRIES_MAX = 20
 DELETE_PAUSE_MS = 100
+
+START_REFUSALS = (NotFound, InvalidInput, InvalidRequest, NoManualStart, TooManyPending)
+"""With the key of an earlier start, this one gives the run of that."""
 
 # 100 re-runs of re-runs: more than is ever useful.
 RERUNS_FOLLOWED_MAX = 100
@@ -106,7 +110,8 @@ class RunVerbs(ReadVerbs):
         """Start a run; it is durable when this returns.
 
         A key that was used before returns the first run, even if the rest of the request would be rejected.
-        Raises NotFound, InvalidInput, InvalidRequest (for reserved keys, too), TooManyPending, StoreUnavailable.
+        Raises NotFound, InvalidInput, InvalidRequest (for reserved keys, too), NoManualStart, UnknownTrigger,
+        TooManyPending, StoreUnavailable.
         """
         if options.idempotency_key is not None:
             check_start_key(options.idempotency_key)
@@ -115,7 +120,7 @@ class RunVerbs(ReadVerbs):
     async def start_triggered_run(
         self, workflow: str, input_: Any, options: StartOptions, *, tenant_id: str
     ) -> StartedRun:
-        """The same for schedules and topics, under one of the keys that are reserved for them."""
+        """The same for triggers, under one of the keys that are reserved for them."""
         key = options.idempotency_key
         assert key is not None and is_reserved(key), "the key of a trigger must be a reserved one"
         return await self._start_checked(workflow, input_, options, tenant_id=tenant_id)
@@ -126,6 +131,7 @@ class RunVerbs(ReadVerbs):
             self._start,
             tenant_id=tenant_id,
             input_=input_,
+            trigger=options.trigger,
             make_head=partial(
                 root_head,
                 options=options,
@@ -139,7 +145,7 @@ class RunVerbs(ReadVerbs):
         try:
             check_start(version=options.version, retention_days=options.retention_days)
             return await self._start_version(workflow, options.version, start, tenant_id=tenant_id)
-        except (NotFound, InvalidInput, InvalidRequest, TooManyPending):
+        except START_REFUSALS:
             # Looked up only here: nearly every start has a new key and must not pay for a read.
             first = await self.find_first_run(workflow, options.idempotency_key, tenant_id=tenant_id)
             if first is None:
@@ -151,15 +157,19 @@ class RunVerbs(ReadVerbs):
     ) -> StartedRun:
         """Start a new run like another one: with its input unless another is given, of its version unless one is named.
 
+        It begins where that one began.
+
         Raises NotFound, also if the workflow is deleted; InvalidInput, InvalidRequest (for test runs, too),
         TooManyPending, StoreUnavailable.
         """
         row = await self.get_run_status(instance_id, tenant_id=tenant_id)
         if row.head.workflow_id is None:
             raise InvalidRequest(f"run {instance_id} is a test run of a graph that is not saved", hint="Test it again.")
+        created = (await self._store.read_log(instance_id, limit=1))[0].payload
         if input_ is SAME_INPUT:
-            input_ = read_input((await self._store.read_log(instance_id, limit=1))[0].payload)
-        options = replace(options, rerun_of=instance_id, version=options.version or row.head.workflow_version)
+            input_ = read_input(created)
+        version = options.version or row.head.workflow_version
+        options = replace(options, rerun_of=instance_id, version=version, trigger=read_trigger(created))
         return await self.execute_workflow(row.head.workflow_id, input_, options, tenant_id=tenant_id)
 
     async def newest_rerun(self, instance_id: str, *, tenant_id: str) -> InstanceRow | None:
@@ -192,7 +202,7 @@ class RunVerbs(ReadVerbs):
         known = self._active.get(tenant_id, workflow) if version is None else None
         if known is not None:
             # Only a created run proves that the cached version is still active. Otherwise read it.
-            with suppress(NotFound, InvalidInput, InvalidRequest, TooManyPending):
+            with suppress(*START_REFUSALS):
                 started = await start(known, only_active=True)
                 if started.created:
                     return started
@@ -208,15 +218,17 @@ class RunVerbs(ReadVerbs):
         only_active: bool,
         tenant_id: str,
         input_: Any,
+        trigger: str | None,
         make_head: Callable[[WorkflowVersion, AnyPlan], InstanceHead],
     ) -> StartedRun:
         plan = await self._engine.plans.plan(found.workflow_id, found.version)
-        payload = await input_payload(input_, plan, self.checks, tenant_id=tenant_id)
+        check_beginning(plan, trigger)
+        payload = await input_payload(input_, plan, self.checks, tenant_id=tenant_id, trigger=trigger)
         head = make_head(found, plan)
         hold = self._engine.orchestrator.held.may_begin(head) and self._engine.plans.can_run_plan(head, plan)
         if not hold or head.available_at > head.created_at:
             await self._pending_limit.take_place(head.tenant_id)
-        started = Started(payload, begin=hold, only_active=only_active)
+        started = Started(payload, trigger, begin=hold, only_active=only_active)
         new_run = await self._engine.orchestrator.create_run(head, plan, started)
         status = new_run.status
         if not new_run.created:

@@ -20,8 +20,9 @@ from anabranch.engine.rules.history import ActivationView, value_left
 from anabranch.engine.rules.test_runs import Pin, TestRunPlan
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import InvalidRequest, ValueNotStorable, ValueTooLarge
+from anabranch.service.runs.new_runs import check_beginning
 
-OPTION_FIELDS = frozenset({"pins", "until", "from"})
+OPTION_FIELDS = frozenset({"pins", "until", "from", "trigger"})
 
 _PIN_FIELDS = frozenset({"output", "handle"})
 _ORIGIN_FIELDS = frozenset({"instanceID", "nodeID", "scope"})
@@ -47,6 +48,13 @@ class TrialOptions:
     pins: Mapping[str, Pin] = field(default_factory=dict)
     until: str | None = None
     origin: Origin | None = None
+    trigger: str | None = None
+    """The trigger that it begins at; None: the start, or the only beginning."""
+
+    @property
+    def differ(self) -> bool:
+        """Whether the run does not execute the whole graph."""
+        return bool(self.pins) or self.until is not None or self.origin is not None
 
 
 NO_OPTIONS = TrialOptions()
@@ -55,18 +63,21 @@ NO_OPTIONS = TrialOptions()
 def read_options(fields: Mapping[str, Any]) -> TrialOptions:
     """Read the options from the fields of a request; null equals absent. Raises InvalidRequest."""
     pins = {} if fields.get("pins") is None else read_pins(fields["pins"], "/pins")
-    until = fields.get("until")
+    until, trigger = fields.get("until"), fields.get("trigger")
     problems: list[_Problem] = []
     if until is not None and not isinstance(until, str):
         problems.append(("/until", "`until` must be the id of a node"))
+    if trigger is not None and not isinstance(trigger, str):
+        problems.append(("/trigger", "`trigger` must be the id of a trigger or start node"))
     origin = fields.get("from")
     if origin is not None and not _is_origin(origin):
         problems.append(("/from", "`from` must be an object with instanceID, nodeID and optionally scope"))
     if problems:
         raise _refusal(problems)
     if origin is None:
-        return TrialOptions(pins, until)
-    return TrialOptions(pins, until, Origin(origin["instanceID"], origin["nodeID"], origin.get("scope")))
+        return TrialOptions(pins, until, trigger=trigger)
+    where = Origin(origin["instanceID"], origin["nodeID"], origin.get("scope"))
+    return TrialOptions(pins, until, where, trigger)
 
 
 def read_pins(value: Any, pointer: str) -> dict[str, Pin]:
@@ -98,7 +109,7 @@ def read_pins(value: Any, pointer: str) -> dict[str, Pin]:
 def check_options(options: TrialOptions, plan: Plan) -> None:
     """Check that the graph has the nodes in the options. Raises InvalidRequest, which lists all problems."""
     problems = [
-        (pointer, f"the start does not reach a node {quoted(node_id)}")
+        (pointer, f"no beginning leads to a node {quoted(node_id)}")
         for pointer, node_id in (("/until", options.until), ("/from/nodeID", _node_of(options.origin)))
         if node_id is not None and node_id not in plan.nodes
     ]
@@ -111,11 +122,23 @@ def check_options(options: TrialOptions, plan: Plan) -> None:
         raise _refusal(problems)
 
 
+def beginning_of(plan: Plan, trigger: str | None) -> str | None:
+    """The trigger that a test run begins at; None: the start.
+
+    `plan` has what the run executes. Raises NoManualStart, UnknownTrigger.
+    """
+    if trigger is None and plan.start is None and len(plan.beginnings) == 1:
+        trigger = plan.beginnings[0].id
+    check_beginning(plan, trigger)
+    return None if plan.beginning(trigger) is plan.start else trigger
+
+
 def before(document: Mapping[str, Any], node_id: str) -> frozenset[str]:
-    """The nodes that lead to one, without those that it is in the body of, and without `start`."""
-    structure = structure_of(parse(document))
-    start = structure.order[0]
-    return frozenset(structure.before(node_id) - {node_id, start, *loops_around(node_id, structure.homes)})
+    """The nodes that lead to one, without those that it is in the body of, and without beginnings."""
+    graph = parse(document)
+    structure = structure_of(graph)
+    beginnings = {node.id for node in graph.beginnings}
+    return frozenset(structure.before(node_id) - {node_id, *beginnings, *loops_around(node_id, structure.homes)})
 
 
 def pins_from(
@@ -147,9 +170,9 @@ def trial_plan(options: TrialOptions, known: Mapping[str, Pin]) -> TestRunPlan:
 def _problem_of(pin: Pin, node: PlanNode | None, plan: Plan) -> _Problem | None:
     """The place and the problem of a pin; None if it is valid."""
     if node is None:
-        return "", "the start does not reach a node with this id"
-    if node is plan.start:
-        return "", "the start cannot be pinned: its output is the input"
+        return "", "no beginning leads to a node with this id"
+    if node in plan.beginnings:
+        return "", f"the {node.type} node cannot be pinned: its output is the input"
     if pin.handle is not None and (pin.handle not in node.handles or (node.loop and pin.handle == LOOP_HANDLE)):
         exits = ", ".join(quoted(each) for each in sorted(node.handles - ({LOOP_HANDLE} if node.loop else set())))
         return "/handle", f"the node has no handle {quoted(pin.handle)}" + (f"; it has {exits}" if exits else "")

@@ -25,11 +25,11 @@ from anabranch.service.definitions.workflow_documents import INPUT_FIELD, check_
 from anabranch.service.runs.new_runs import input_payload, test_head
 from anabranch.service.runs.run_verbs import RunVerbs
 from anabranch.service.runs.test_options import (
-    NO_OPTIONS,
     OPTION_FIELDS,
     Origin,
     TrialOptions,
     before,
+    beginning_of,
     check_options,
     pins_from,
     read_options,
@@ -45,9 +45,10 @@ ORIGIN_ROWS_MAX = 200_000
 
 @dataclass(slots=True)
 class _Known:
-    """What a test run can continue from: the input of another run and its activations with an output."""
+    """What a test run can continue from: another run's input, where it began, and its activations with an output."""
 
     input: Any = None
+    trigger: str | None = None
     activations: dict[tuple[str, str], ActivationView] = field(default_factory=dict)
 
 
@@ -57,9 +58,10 @@ class TestingVerbs(RunVerbs):
     async def test_workflow(self, request: Any, *, tenant_id: str) -> str:
         """Start a test run of a definition that is not saved; its id. It is durable when this returns.
 
-        `request` is the definition with `input` and the options `pins`, `until`, `from` beside it. Kept for a day after
-        its end. Raises InvalidRequest for options that are unknown or do not fit the graph, NotFound for an
-        unknown run to continue from, InvalidWorkflow, InvalidInput, TooManyPending, StoreUnavailable.
+        `request` is the definition with `input` and the options `pins`, `until`, `from`, `trigger` beside it. Kept for
+        a day after its end. Raises InvalidRequest for options that are unknown or do not fit the graph, UnknownTrigger,
+        NoManualStart, NotFound for an unknown run to continue from, InvalidWorkflow, InvalidInput, TooManyPending,
+        StoreUnavailable.
         """
         if not isinstance(request, Mapping):
             await self._refuse_invalid(request, tenant_id)
@@ -74,19 +76,23 @@ class TestingVerbs(RunVerbs):
         check_options(options, plan)
         given = request.get(INPUT_FIELD, {})
         differs, known = WHOLE, None
-        if options != NO_OPTIONS:
+        if options.differ:
             known = None if options.origin is None else await self._known_of(options.origin, tenant_id)
             differs = await self._differs(options, known, definition.value, plan, tenant_id)
             plan = await self.checks.run(tenant_id, self._engine.plans.compile, definition.value, differs)
         if known is not None and INPUT_FIELD not in request:
             given = known.input
-        payload = await input_payload(given, plan, self.checks, tenant_id=tenant_id)
+        trigger = options.trigger
+        if known is not None and trigger is None and plan.beginning(known.trigger) is not None:
+            trigger = known.trigger
+        trigger = beginning_of(plan, trigger)
+        payload = await input_payload(given, plan, self.checks, tenant_id=tenant_id, trigger=trigger)
         head = test_head(definition.value, plan, tenant_id=tenant_id, now=self._engine.clock.now())
         hold = self._engine.orchestrator.held.may_begin(head)
         if not hold:
             await self._pending_limit.take_place(tenant_id)
         started = Started(
-            payload, begin=hold, definition=definition, differs=None if differs.is_whole else differs.payload
+            payload, trigger, begin=hold, definition=definition, differs=None if differs.is_whole else differs.payload
         )
         new_run = await self._engine.orchestrator.create_run(head, plan, started)
         return new_run.instance_id
@@ -124,7 +130,7 @@ class TestingVerbs(RunVerbs):
             for event in page:
                 change = history.take(event)
                 if isinstance(change, RunCreated):
-                    found.input = change.input
+                    found.input, found.trigger = change.input, change.trigger
                 elif isinstance(change, ActivationView) and (change.leaves_value or change.node_id == origin.node_id):
                     found.activations[change.place] = change
         return found

@@ -244,13 +244,19 @@ class Scope:
 class InstanceState(RunState[Activation, Activation]):
     """Everything that decisions about one drawn instance need."""
 
+<<<<<<< HEAD
     __slots__ = ("dispatch_times", "ends", "plan", "root", "scopes", "unfinished")
+=======
+    __slots__ = ("ends", "plan", "root", "scopes", "trigger", "unfinished")
+>>>>>>> 74fab2ea (Let a graph have several beginnings, at one of which a run begins)
 
     def __init__(self, plan: Plan, head: InstanceHead) -> None:
         super().__init__(head)
         self.dispatch_times: Mapping[tuple[str, str], int] = {}
         """Of a replay: when the recorded run dispatched its activations, which is `now` in the replay, too."""
         self.plan = plan
+        self.trigger: str | None = None
+        """The trigger that the run begins at; None: `start`."""
         self.root = Scope("", plan.root, None, None, 0)
         self.scopes: dict[str, Scope] = {"": self.root}
         self.unfinished: dict[tuple[str, str], Activation] = {}

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from anabranch.engine.rules.beginnings import START_TYPE
 from anabranch.engine.rules.events import ERROR_HANDLE
 from anabranch.engine.rules.graph.document import Graph, GraphEdge, GraphNode
 from anabranch.engine.rules.graph.entries import is_copy
@@ -17,7 +18,7 @@ from anabranch.engine.rules.graph.flow import Flow
 from anabranch.engine.rules.graph.loop_config import FOR_EACH, LOOP_TYPE, is_while
 from anabranch.engine.rules.graph.node_facts import NodeFacts
 from anabranch.engine.rules.graph.node_types import NodeType
-from anabranch.engine.rules.graph.structure import Structure, loops_around
+from anabranch.engine.rules.graph.structure import ORIGIN, Structure, loops_around
 from anabranch.engine.rules.graph.warnings import CODE_FIELD, CODE_TYPES, never_live
 from anabranch.engine.rules.templates.facts import PATHS
 from anabranch.engine.rules.templates.references import context_references, utf16_place
@@ -131,14 +132,14 @@ class _Variables:
         loops = loops_around(node_id, self._structure.homes)
         node = self._graph.nodes[node_id]
         mapped = [] if node.mapping is None else [node_id]
-        found = {"variables": self._given([*mapped, *loops]) | self._written(node_id)}
+        found = {"variables": self._given(node_id, [*mapped, *loops]) | self._written(node_id)}
         if node.type == LOOP_TYPE:
             inside = {
                 variable: self._variable(_MAYBE, [writer])
                 for writer in self._body[node_id]
                 if (variable := self._graph.nodes[writer].output_variable) is not None
             }
-            found["iteration"] = found["variables"] | inside | self._given([node_id])
+            found["iteration"] = found["variables"] | inside | self._given(node_id, [node_id])
         return found
 
     def _written(self, node_id: str) -> dict[str, Any]:
@@ -171,24 +172,40 @@ class _Variables:
             return {}
         return schema if node.mapping is None else {"type": "array"}
 
-    def _given(self, loops: list[str]) -> dict[str, Any]:
+    def _given(self, node_id: str, loops: list[str]) -> dict[str, Any]:
         """The names that the engine provides: the input, and inside loops those of the innermost loop of each kind."""
+<<<<<<< HEAD
         given = {"input": _given(self._graph.input_schema or {}, [])}
         given |= {name: _given({"type": "object", "properties": {key: {"type": "string"}}}, []) for name, key in PATHS}
+=======
+        given = {"input": _given(self._input_schema(node_id), [])}
+>>>>>>> 74fab2ea (Let a graph have several beginnings, at one of which a run begins)
         for loop in reversed(loops):
             repeats = is_while(self._graph.nodes[loop].config)
             given |= {"index": _given(_INDEX, [loop]), "count": _given(_COUNT, [loop])}
             given |= {"results": _given({"type": "array"}, [loop])} if repeats else {"item": _given({}, [loop])}
         return given
 
+    def _input_schema(self, node_id: str) -> Mapping[str, Any]:
+        """The schema of the inputs with which a run may come to a node."""
+        before = self._flow.behind[node_id]
+        schemas = [
+            self._graph.input_schema or {} if each.type == START_TYPE else self._output_schema(each.id)
+            for each in self._graph.beginnings
+            if each.id == node_id or self._flow.node_set([each.id]) & before
+        ]
+        if all(schema == schemas[0] for schema in schemas):
+            return schemas[0]
+        return {"anyOf": schemas} if all(schemas) else {}
+
     def _find_dominators(self) -> dict[str, frozenset[str]]:
-        """For each node the nodes on every path from start to it, without itself."""
+        """For each node the nodes on every path from a beginning to it, without itself."""
         found: dict[str, frozenset[str]] = {}
         for node_id in self._structure.order:
             parent = self._structure.parents.get(node_id)
             while isinstance(parent, tuple):
                 parent = parent[0]  # the node whose exit this is
-            found[node_id] = frozenset() if parent is None else found[parent] | {parent}
+            found[node_id] = frozenset() if parent in (None, ORIGIN) else found[parent] | {parent}
         return found
 
 

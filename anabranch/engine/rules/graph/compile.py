@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from anabranch.engine.rules.beginnings import START_TYPE
 from anabranch.engine.rules.events import DEFAULT_HANDLE, DONE_HANDLE, ERROR_HANDLE
 from anabranch.engine.rules.graph.document import Graph, GraphEdge, GraphNode, parse
 from anabranch.engine.rules.graph.entries import original_of
@@ -99,14 +100,15 @@ class _PlanCompiler:
         self._connect()
         self._connect_regions()
         self._fill_bodies()
-        assert graph.start is not None
+        kept = [node for node in graph.beginnings if node.id in self._nodes]
         plan = Plan(
             nodes=self._nodes,
-            start=self._nodes[graph.start.id],
+            beginnings=tuple(self._nodes[node.id] for node in kept),
             root=self._bodies[None],
             deadline_ms=graph.deadline_ms,
             retention_ms=graph.retention_ms,
             input_schema=graph.input_schema,
+            trigger_schemas={node.id: node.input_schema for node in kept if node.input_schema is not None},
         )
         plan.needs = tuple(sorted(plan.types - BUILTIN_TYPES))
         return plan
@@ -159,7 +161,7 @@ class _PlanCompiler:
             has_error_edge=ERROR_HANDLE in used,
             evaluate=self._evaluator(written) if self._evaluates else None,
         )
-        if written.type == "start":
+        if written.type == START_TYPE:
             node.output_bytes_max = START_OUTPUT_BYTES_MAX
         if written.type == LOOP_TYPE and written.mapping is None:
             body = self._bodies[written.id] = Body(loop=node)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from anabranch.deferred import deferred
+from anabranch.engine.rules.beginnings import BEGINNING_TYPES, INPUT_SCHEMA, SINGLE_TYPES, START_TYPE, TRIGGER_TYPES
 from anabranch.engine.rules.events import DEFAULT_HANDLE
 from anabranch.engine.rules.graph.fields import FieldReader
 from anabranch.engine.rules.graph.known_fields import (
@@ -105,14 +106,16 @@ class GraphNode:
     mapping: Mapping[str, Any] | None = None
     """Of a mapped node: the config of the loop that it is the body of. None: it runs once."""
     disabled: bool = False
-    """It completes at once, unexecuted. Never of `start`."""
+    """It completes at once, unexecuted; a trigger never begins a run. Never of `start`."""
     disabled_written: Any = None
     """What the document says of that."""
+    input_schema: Mapping[str, Any] | None = None
+    """Of a trigger: the JSON Schema of its payload."""
 
 
 @dataclass(slots=True, eq=False)
 class GraphEdge:
-    """An edge between two existing nodes that does not lead to the start node."""
+    """An edge between two existing nodes that does not lead to a beginning."""
 
     source: str
     handle: str
@@ -136,8 +139,8 @@ class Graph:
     nodes: dict[str, GraphNode] = field(default_factory=dict)
     """By id; of several nodes with one id the first."""
     edges: list[GraphEdge] = field(default_factory=list)
-    start: GraphNode | None = None
-    """The first start node."""
+    beginnings: list[GraphNode] = field(default_factory=list)
+    """Where runs may begin, in document order."""
     input_schema: Mapping[str, Any] | None = None
     retention_ms: int | None = None
     deadline_ms: int | None = None
@@ -209,7 +212,7 @@ class _DocumentReader(FieldReader):
             return
         for index, node in enumerate(nodes):
             self._node(node, pointer_to("nodes", index))
-        self._check_starts()
+        self._check_beginnings()
         for index, edge in enumerate(edges):
             self._edge(edge, pointer_to("edges", index))
 
@@ -234,24 +237,36 @@ class _DocumentReader(FieldReader):
         graph = self._graph
         graph.retention_ms = self.duration_ms(options, "retention", place, code="BAD_RETENTION")
         graph.deadline_ms = self.duration_ms(options, "deadline", place, code="BAD_DEADLINE")
-        schema = options.get("inputSchema")
+        graph.input_schema = self._input_schema(options, place)
+
+    def _input_schema(
+        self, holder: Mapping[str, Any], place: str, *, node_id: str | None = None
+    ) -> Mapping[str, Any] | None:
+        schema = holder.get(INPUT_SCHEMA)
         if schema is None:
-            return
+            return None
         problems = json_schema.schema_problems(schema) if isinstance(schema, dict) else [("", "it must be an object")]
         for pointer, message in problems:
-            self.error("BAD_INPUT_SCHEMA", f"the input schema: {message}", f"{place}/inputSchema{pointer}")
-        graph.input_schema = None if problems else schema
+            whole = f"{place}/{INPUT_SCHEMA}{pointer}"
+            self.error("BAD_INPUT_SCHEMA", f"the input schema: {message}", whole, node_id=node_id)
+        return None if problems else schema
 
-    def _check_starts(self) -> None:
-        starts = [node for node in self._graph.nodes.values() if node.type == "start"]
-        if not starts:
-            self.error("NO_START", "no node of type 'start'", "/nodes", hint="Add one; runs begin there.")
-            return
-        self._graph.start = starts[0]
-        for node in starts[1:]:
-            message = f"{quoted(node.id)} is a second start beside {quoted(starts[0].id)}"
-            hint = "Keep one; several edges may leave it."
-            self.error("SEVERAL_STARTS", message, node.pointer, node_id=node.id, hint=hint)
+    def _check_beginnings(self) -> None:
+        beginnings = [node for node in self._graph.nodes.values() if node.type in BEGINNING_TYPES]
+        self._graph.beginnings = beginnings
+        if not beginnings:
+            hint = "Add a start node or a trigger; runs begin there."
+            self.error("NO_START", "no node of type 'start' and no trigger", "/nodes", hint=hint)
+        for type_name in SINGLE_TYPES:
+            of_type = [node for node in beginnings if node.type == type_name]
+            code = "SEVERAL_STARTS" if type_name == START_TYPE else "SEVERAL_WORKFLOW_CALLS"
+            for node in of_type[1:]:
+                message = f"{quoted(node.id)} is a second {type_name} node beside {quoted(of_type[0].id)}"
+                hint = "Keep one; several edges may leave it."
+                self.error(code, message, node.pointer, node_id=node.id, hint=hint)
+        for node in beginnings:
+            if node.type in TRIGGER_TYPES:
+                node.input_schema = self._input_schema(node.config, f"{node.pointer}/config", node_id=node.id)
 
     # -- nodes ----------------------------------------------------------------------------
     def _node(self, value: Any, pointer: str) -> None:
@@ -309,7 +324,7 @@ class _DocumentReader(FieldReader):
             node.config_readable = False
             self.wrong_type(node.pointer + "/config", "an object", config, node_id=node.id)
         node.disabled_written = value.get("disabled")
-        node.disabled = node.disabled_written is True and node.type != "start"
+        node.disabled = node.disabled_written is True and node.type != START_TYPE
         node.output_variable = self._output_variable(value, node)
         join_mode = self.choice(
             value, "joinMode", node.pointer, among=JOIN_MODES, code="UNKNOWN_JOIN_MODE", node_id=node.id
@@ -386,8 +401,8 @@ class _DocumentReader(FieldReader):
         handle = self.text(value, "sourceHandle", pointer, edge_id=edge_id)
         if source is None or target is None:
             return
-        if target.type == "start":
-            message = f"the edge leads from {quoted(source.id)} into the start node {quoted(target.id)}"
+        if target.type in BEGINNING_TYPES:
+            message = f"the edge leads from {quoted(source.id)} into the {target.type} node {quoted(target.id)}"
             hint = "To repeat work, put it into the body of a loop node."
             place = pointer + "/downstreamNodeID"
             self.error("EDGE_INTO_START", message, place, node_id=target.id, edge_id=edge_id, hint=hint)

@@ -78,7 +78,9 @@ class Flow:
         everyone = (1 << len(self._order)) - 1
         for node_id in self._order:
             edges = self._incoming[node_id]
-            whichever, all_of_them = everyone if edges else 0, 0
+            # A run that begins here runs nothing that only other beginnings lead to.
+            whichever = everyone if edges else everyone & ~self._ahead[node_id] & ~self._bits[node_id]
+            all_of_them = 0
             for edge in edges:
                 source = self._ended_source(edge)
                 whichever &= ran[edge.source] | source | self._excluded_by(edge)
@@ -136,14 +138,20 @@ class Flow:
     def _beyond(self) -> dict[Exit, NodeSet]:
         """For each exit all nodes that it leads to."""
         beyond: defaultdict[Exit, NodeSet] = defaultdict(int)
+        for node_id in self._order:
+            for edge in self._outgoing[node_id]:
+                beyond[node_id, edge.handle] |= self._bits[edge.target] | self._ahead[edge.target]
+        return beyond
+
+    @cached_property
+    def _ahead(self) -> dict[str, NodeSet]:
+        """For each node all nodes that it leads to."""
         ahead: dict[str, NodeSet] = {}
         for node_id in reversed(self._order):
             ahead[node_id] = 0
             for edge in self._outgoing[node_id]:
-                nodes = self._bits[edge.target] | ahead[edge.target]
-                beyond[node_id, edge.handle] |= nodes
-                ahead[node_id] |= nodes
-        return beyond
+                ahead[node_id] |= self._bits[edge.target] | ahead[edge.target]
+        return ahead
 
     @cached_property
     def _below(self) -> dict[str, NodeSet]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from anabranch.engine.rules.beginnings import BEGINNING_TYPES
+
 LOOP_TYPE = "loop"
 
 CURSOR_TYPE = "cursor"
@@ -22,7 +24,7 @@ FOR_EACH = "forEach"
 MAPPING_FIELDS = ("concurrency", "onItemError", "batchSize")
 """Beside `forEach`: the fields of a mapped node, which its loop has by the same names in its config."""
 
-NEVER_MAPPED = frozenset({"start", "end", "condition", "switch", CURSOR_TYPE, LOOP_TYPE})
+NEVER_MAPPED = BEGINNING_TYPES | {"end", "condition", "switch", CURSOR_TYPE, LOOP_TYPE}
 """These types decide where a run continues, so one of them cannot represent many items."""
 
 # 100,000 items: each iteration leaves rows; split larger work into child runs.

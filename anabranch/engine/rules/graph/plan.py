@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from anabranch.engine.rules.beginnings import START_TYPE, WORKFLOW_CALL_TYPE
 from anabranch.engine.rules.drawn.scopes import is_item_of
 from anabranch.engine.rules.events import DEFAULT_HANDLE, DONE_HANDLE, ELSE_HANDLE
 from anabranch.engine.rules.graph.loop_config import CURSOR_TYPE, LOOP_TYPE
@@ -205,7 +206,8 @@ class Plan:
 
     nodes: dict[str, PlanNode]
     """Reachable nodes by id."""
-    start: PlanNode
+    beginnings: tuple[PlanNode, ...]
+    """Where a run may begin. It begins at one of them; the others are skipped at once."""
     root: Body
     needs: tuple[str, ...] = ()
     """The types that its nodes have and not every worker, sorted."""
@@ -213,6 +215,33 @@ class Plan:
     """`workflowOptions.deadline`: counted from max(createdAt, availableAt)."""
     retention_ms: int | None = None
     input_schema: Mapping[str, Any] | None = field(default=None)
+    """Of the input of a run that begins at `start`."""
+    trigger_schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Those of other inputs, by the id of the trigger."""
+
+    @property
+    def start(self) -> PlanNode | None:
+        """Where a run begins that somebody starts."""
+        return self._only_of(START_TYPE)
+
+    @property
+    def called(self) -> PlanNode | None:
+        """Where a run begins that another run starts."""
+        return self._only_of(WORKFLOW_CALL_TYPE) or self.start
+
+    def beginning(self, trigger: str | None) -> PlanNode | None:
+        """The beginning with this id (None: the start), unless it is disabled; None: there is none."""
+        if trigger is None:
+            return self.start
+        return next((node for node in self.beginnings if node.id == trigger and node.given is None), None)
+
+    def schema_of(self, trigger: str | None) -> Mapping[str, Any] | None:
+        """The JSON Schema of the input of a run that begins there."""
+        node = self.beginning(trigger)
+        return self.input_schema if node is None or node.type == START_TYPE else self.trigger_schemas.get(node.id)
+
+    def _only_of(self, type_name: str) -> PlanNode | None:
+        return next((node for node in self.beginnings if node.type == type_name and node.given is None), None)
 
     def node_at(self, node_id: str, scope: str) -> PlanNode | None:
         """The node as it runs in a scope; None if it cannot be reached."""
@@ -223,6 +252,7 @@ class Plan:
 
     @property
     def types(self) -> frozenset[str]:
-        """The types of its nodes, but for those that are not executed."""
-        nodes = (node for node in self.nodes.values() if node.given is None)
+        """The types of its nodes, but for those that are not executed. A disabled trigger counts: who does not know the
+        type does not know that the run may begin elsewhere."""
+        nodes = (node for node in self.nodes.values() if node.given is None or node in self.beginnings)
         return frozenset(node.type if node.item is None else node.item.type for node in nodes)

@@ -2,9 +2,9 @@
 
 Pure. `validate` reports its problems, `flow` builds on it, `compile_plan` compiles it. The idea: every handle with an
 edge is a vertex of its own, between its node and the target of the edge. The body of a loop is then what the vertex of
-its `loop` handle dominates (every path from start passes it), and a node belongs to the innermost such loop. An edge
-stays in its body, enters a body by the `loop` handle, or returns to the loop; any other edge crosses a border. Of the
-edges that stay, some lead back: `regions` has the loops that they close.
+its `loop` handle dominates (every path from a beginning passes it), and a node belongs to the innermost such loop. An
+edge stays in its body, enters a body by the `loop` handle, or returns to the loop; any other edge crosses a border. Of
+the edges that stay, some lead back: `regions` has the loops that they close.
 """
 
 from __future__ import annotations
@@ -25,13 +25,16 @@ from anabranch.engine.rules.graph.walks import Successors, knots, ordered, reach
 # At most 12 nodes of a cycle in a message: enough to find it on the canvas.
 CYCLE_NODES_SHOWN = 12
 
+ORIGIN: Vertex = "\0"
+"""The vertex that leads to every beginning: a run takes one of these ways. No document that is read has this id."""
+
 
 @dataclass(slots=True, eq=False)
 class Structure:
     """What follows from the edges alone. Covers reachable nodes only, except `unreachable`."""
 
     unreachable: list[str] = field(default_factory=list)
-    """In document order; empty where there is no start to reach them from."""
+    """In document order; empty where there is no beginning to reach them from."""
     order: list[str] = field(default_factory=list)
     """Reachable nodes, each after those that lead to it, else in document order; empty if there are `problems`."""
     homes: dict[str, str | None] = field(default_factory=dict)
@@ -45,7 +48,7 @@ class Structure:
     returning: list[GraphEdge] = field(default_factory=list)
     """Edges from a node directly in a body back to its loop node."""
     parents: dict[Vertex, Vertex] = field(default_factory=dict)
-    """Immediate dominators: the last vertex that every way from start to this one passes."""
+    """Immediate dominators: the last vertex that every way from ORIGIN to this one passes."""
     regions: Regions = field(default_factory=lambda: Regions([], [], [], {}))
     """The loops that `again` edges close."""
     entangled: list[set[str]] = field(default_factory=list)
@@ -96,7 +99,7 @@ class Structure:
 
     @property
     def is_sound(self) -> bool:
-        """True if the graph can be walked: no cycles, no crossed borders, and a start."""
+        """True if the graph can be walked: no cycles, no crossed borders, and a beginning."""
         return bool(self.order)
 
 
@@ -121,7 +124,7 @@ def structure_of(graph: Graph) -> Structure:
 def _structure_as_drawn(graph: Graph) -> Structure:
     structure = Structure()
     reachable = _reach(graph, structure)
-    if graph.start is None:
+    if not graph.beginnings:
         return structure
     inner = [edge for edge in graph.edges if edge.source in reachable]
     _find_homes(graph, inner, structure)
@@ -165,9 +168,10 @@ def loops_around(node_id: str, homes: dict[str, str | None]) -> list[str]:
 
 
 def _reach(graph: Graph, structure: Structure) -> set[str]:
-    if graph.start is None:
+    if not graph.beginnings:
         return set()
-    reachable = reached(successors_of((edge.source, edge.target) for edge in graph.edges), graph.start.id)
+    beginnings = (node.id for node in graph.beginnings)
+    reachable = reached(successors_of((edge.source, edge.target) for edge in graph.edges), beginnings)
     structure.unreachable = [node_id for node_id in graph.nodes if node_id not in reachable]
     return reachable
 
@@ -177,16 +181,16 @@ def _is_loop_exit(graph: Graph, edge: GraphEdge) -> bool:
 
 
 def _find_homes(graph: Graph, edges: Iterable[GraphEdge], structure: Structure) -> None:
-    assert graph.start is not None
     ways: defaultdict[Vertex, dict[Vertex, None]] = defaultdict(dict)
+    ways[ORIGIN] = {node.id: None for node in graph.beginnings}
     for edge in edges:
         leaving = (edge.source, edge.handle)
         ways[edge.source][leaving] = ways[leaving][edge.target] = None
-    structure.parents = immediate_dominators(ways, graph.start.id)
+    structure.parents = immediate_dominators(ways, ORIGIN)
     children: defaultdict[Vertex, list[Vertex]] = defaultdict(list)
     for vertex, parent in structure.parents.items():
         children[parent].append(vertex)
-    stack: list[tuple[Vertex, str | None]] = [(graph.start.id, None)]
+    stack: list[tuple[Vertex, str | None]] = [(child, None) for child in children[ORIGIN]]
     while stack:
         vertex, home = stack.pop()
         if isinstance(vertex, str):

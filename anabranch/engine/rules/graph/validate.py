@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from anabranch.engine.rules.beginnings import START_TYPE
 from anabranch.engine.rules.graph.analysis import analysis_of
 from anabranch.engine.rules.graph.document import DOCUMENT_BYTES_MAX, TITLE_LENGTH_MAX, Graph, parse
 from anabranch.engine.rules.graph.fixes import fixes_of
@@ -191,7 +192,7 @@ def _disabled_problems(graph: Graph) -> Iterator[Problem]:
         written, place = node.disabled_written, node.pointer + "/disabled"
         if written not in (None, True, False):
             yield Problem("WRONG_TYPE", f"{place} must be true or false, not {quoted(written)}", place, node.id)
-        elif written is True and node.type == "start":
+        elif written is True and node.type == START_TYPE:
             hint = "Remove `disabled`; to begin elsewhere, lead from the start to that node."
             yield Problem("START_DISABLED", "the start node cannot be disabled", place, node.id, hint=hint)
 

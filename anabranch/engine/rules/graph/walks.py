@@ -23,9 +23,10 @@ def successors_of(edges: Iterable[tuple[str, str]]) -> dict[str, dict[str, None]
     return successors
 
 
-def reached(successors: Successors, start: str) -> set[str]:
-    """A node and all nodes that it leads to."""
-    found, stack = {start}, [start]
+def reached(successors: Successors, beginnings: Iterable[str]) -> set[str]:
+    """Nodes and all nodes that they lead to."""
+    found = set(beginnings)
+    stack = list(found)
     while stack:
         for successor in successors.get(stack.pop(), ()):
             if successor not in found:

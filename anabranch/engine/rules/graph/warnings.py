@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
+from anabranch.engine.rules.beginnings import BEGINNING_TYPES, START_TYPE
 from anabranch.engine.rules.events import (
     DEFAULT_HANDLE,
     DONE_HANDLE,
@@ -54,7 +55,7 @@ WAITING_TYPES = frozenset({"delay", "waitForEvent", "workflow"})
 _ONLY_HANDLES = frozenset({DEFAULT_HANDLE, DONE_HANDLE, LOOP_HANDLE})
 
 # Every type but these has an `error` handle; an error edge is impossible there.
-TYPES_WITHOUT_ERROR = frozenset({"start", "end"})
+TYPES_WITHOUT_ERROR = BEGINNING_TYPES | {"end"}
 
 
 def warnings_of(graph: Graph, structure: Structure) -> list[Problem]:
@@ -99,8 +100,12 @@ def _iterations_max(loop: GraphNode) -> int:
 
 def _unreachable(graph: Graph, structure: Structure) -> Iterator[Problem]:
     for node_id in structure.unreachable:
-        message = f"no way leads from the start to {quoted(node_id)}: it will not run"
+        message = f"no way leads from {_ways_in(graph)} to {quoted(node_id)}: it will not run"
         yield Problem("UNREACHABLE_NODE", message, graph.nodes[node_id].pointer, node_id)
+
+
+def _ways_in(graph: Graph) -> str:
+    return "the start" if [node.type for node in graph.beginnings] == [START_TYPE] else "any beginning"
 
 
 def _error_edges(graph: Graph, structure: Structure) -> Iterator[Problem]:

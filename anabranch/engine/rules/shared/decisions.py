@@ -280,7 +280,7 @@ AnyDecisionBuilder: TypeAlias = DecisionBuilder[Any]
 def created(notes: AnyDecisionBuilder, started: Started) -> bool:
     """Record the input of a new run. True if the run begins at once: its time has come and its creator has room."""
     head = notes.state.head
-    notes.append(EventType.INPUT_SET, "", "", 0, InputSet(started.input).payload)
+    notes.append(EventType.INPUT_SET, "", "", 0, InputSet(started.input, started.trigger).payload)
     if started.definition is not None:
         notes.append(EventType.SYSTEM_SET, "", "", 0, DefinitionSet(started.definition, started.differs).payload)
     if head.deadline_at is not None:

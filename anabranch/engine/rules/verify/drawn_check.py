@@ -13,7 +13,7 @@ from anabranch.engine.rules.drawn.scopes import ScopePlace, pass_path, place_of
 from anabranch.engine.rules.events import DEFAULT_HANDLE, ERROR_HANDLE, Event, EventType
 from anabranch.engine.rules.graph.loop_config import CURSOR_POSITION
 from anabranch.engine.rules.graph.plan import AGAIN, Plan, PlanNode
-from anabranch.engine.rules.payloads import handled_error, read_error, read_input, read_items
+from anabranch.engine.rules.payloads import handled_error, read_error, read_input, read_items, read_trigger
 from anabranch.engine.rules.shared.left_out import Ranges
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.shared.signals import json_equal
@@ -65,6 +65,8 @@ class DrawnCheck(RunCheck):
         self._must_fail: Event | None = None
         """The unhandled failure that ends the run."""
         self._is_terminating = False
+        self._beginning: PlanNode | None = None
+        """Where the run was started."""
         self._unwaited: list[Event] = []
         """Delays and waits that completed at once: right only where their outcomes were copied by a fork."""
 
@@ -74,7 +76,12 @@ class DrawnCheck(RunCheck):
     # -- rows -----------------------------------------------------------------------------
     def begin(self, event: Event) -> None:
         """Take INPUT_SET."""
+<<<<<<< HEAD
         self._root.names["input"] = [(event.seq, read_input(event.payload))]
+=======
+        self._beginning = self._plan.beginning(read_trigger(event.payload))
+        self._root.names["input"] = (event.seq, read_input(event.payload))
+>>>>>>> 74fab2ea (Let a graph have several beginnings, at one of which a run begins)
         self._root.bytes += event.payload.weight
 
     def take_activation(self, event: Event) -> None:
@@ -131,8 +138,10 @@ class DrawnCheck(RunCheck):
             self.note(FindingCode.ROW_UNEXPECTED, event, f"'{node.id}' does not live in scope {event.scope!r}")
             return
         owed = self._owed.pop(place, None)
-        if node is self._plan.start and not event.scope:
-            pass
+        if node is self._beginning and not event.scope:
+            for other in self._plan.beginnings:
+                if other is not node:
+                    self._owe(other, scope, CheckedReadiness.SKIP)
         elif self._must_fail is not None or self._is_terminating:
             self.note(
                 FindingCode.DISPATCH_UNEXPECTED, event, f"'{node.id}' is dispatched while the run comes to its end"

@@ -1,0 +1,1 @@
+"""Node types that begin runs by themselves, one file each."""

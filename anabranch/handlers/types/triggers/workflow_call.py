@@ -1,0 +1,19 @@
+"""`workflowCall`: begins a run that another run starts."""
+
+from __future__ import annotations
+
+from anabranch.engine.rules.beginnings import WORKFLOW_CALL_TYPE
+from anabranch.handlers.types.triggers.trigger_spec import TriggerConfig, trigger_spec
+
+
+class WorkflowCallConfig(TriggerConfig):
+    """Nothing but the schema of the input."""
+
+
+SPEC = trigger_spec(
+    WORKFLOW_CALL_TYPE,
+    WorkflowCallConfig,
+    title="When called",
+    icon="workflow",
+    description="Begins a run when another workflow calls this one; without it, a called run begins at the start.",
+)

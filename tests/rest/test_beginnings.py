@@ -1,0 +1,109 @@
+"""Workflows with several beginnings over REST: starts, test runs, children, re-runs, explanations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.rest.conftest import Served
+from tests.rest.drawing import chain
+
+
+def several(name: str, *, start: bool = True, **fields: Any) -> dict[str, Any]:
+    """A workflow that says where it began."""
+    beginnings = [
+        {"id": "hook", "type": "topic", "config": {"topic": "never.published"}},
+        {"id": "call", "type": "workflowCall", "config": {"inputSchema": {"type": "object", "required": ["n"]}}},
+    ]
+    beginnings += [{"id": "start", "type": "start"}] if start else []
+    said = [
+        {"id": f"by-{each['id']}", "type": "end", "config": {"outputParameters": {each["id"]: "{{ctx.input}}"}}}
+        for each in beginnings
+    ]
+    edges = [{"upstreamNodeID": each["id"], "downstreamNodeID": f"by-{each['id']}"} for each in beginnings]
+    return {"name": name, "nodes": [*beginnings, *said], "edges": edges, **fields}
+
+
+async def tried(served: Served, graph: dict[str, Any], **options: Any) -> dict[str, Any]:
+    """A test run, once it has ended."""
+    answered = await served.ask("POST", "/v1/test-runs", json={**graph, **options}, role="editor")
+    assert answered.status == 201, answered.text
+    return await served.ended(answered.json["instanceID"])
+
+
+async def refused(served: Served, path: str, body: Any) -> tuple[int, str, str]:
+    answered = await served.ask("POST", path, json=body, role="editor")
+    return answered.status, answered.json["error"]["code"], answered.json["error"]["message"]
+
+
+async def test_a_started_run_begins_at_the_start_and_skips_the_triggers(served: Served):
+    await served.save(several("several"))
+    run = await served.ended(await served.start("several", input={"n": 1}))
+    assert run["output"] == {"start": {"n": 1}}
+    assert {each["nodeID"]: each["status"] for each in run["nodes"]} == {
+        "start": "success", "hook": "skipped", "call": "skipped",
+        "by-start": "success", "by-hook": "skipped", "by-call": "skipped",
+    }  # fmt: skip
+    path = f"/v1/runs/{run['instanceID']}/nodes/by-hook/why"
+    assert (await served.ask("GET", path)).json["sentence"] == "'by-hook' was skipped: the run began at 'start'."
+
+
+async def test_a_workflow_without_a_start_cannot_be_started_by_hand(served: Served):
+    await served.save(several("hooked", start=False))
+    assert await refused(served, "/v1/workflows/hooked/runs", {"input": {}}) == (
+        409,
+        "NO_MANUAL_START",
+        "the workflow has no start node: its runs begin at 'hook' (topic), 'call' (workflowCall)",
+    )
+
+
+async def test_a_test_run_begins_at_the_chosen_trigger_with_its_payload(served: Served):
+    graph = several("tried", start=False)
+    assert (await tried(served, graph, input={"n": 2}, trigger="hook"))["output"] == {"hook": {"n": 2}}
+    assert (await tried(served, graph, input={"n": 3}, trigger="call"))["output"] == {"call": {"n": 3}}
+    assert (await tried(served, several("tried"), input=4, trigger="start"))["output"] == {"start": 4}
+    assert (await refused(served, "/v1/test-runs", graph))[:2] == (409, "NO_MANUAL_START")
+    assert (await refused(served, "/v1/test-runs", {**graph, "trigger": "by-hook"}))[:2] == (422, "UNKNOWN_TRIGGER")
+    assert (await refused(served, "/v1/test-runs", {**graph, "trigger": "call", "input": 5}))[:2] == (
+        422,
+        "INVALID_INPUT",
+    )
+    assert (await refused(served, "/v1/test-runs", {**graph, "trigger": "call", "until": "by-hook"}))[:2] == (
+        422,
+        "UNKNOWN_TRIGGER",
+    )
+
+
+async def test_a_test_run_of_a_graph_with_one_beginning_begins_there(served: Served):
+    graph = several("one", start=False)
+    graph["nodes"] = [node for node in graph["nodes"] if node["id"] in ("hook", "by-hook")]
+    graph["edges"] = graph["edges"][:1]
+    first = await tried(served, graph, input="x")
+    assert first["output"] == {"hook": "x"}
+    origin = {"instanceID": first["instanceID"], "nodeID": "by-hook"}
+    again = await tried(served, several("more"), **{"from": origin})
+    assert again["output"] == {"hook": "x"}, "where the other run began, with its input"
+
+
+async def test_a_called_run_begins_at_its_workflow_call_with_a_checked_input_and_its_rerun_there_too(served: Served):
+    await served.save(several("callee"))
+    call = {"id": "go", "type": "workflow", "config": {"workflow": "callee", "input": "{{ctx.input}}"},
+            "outputVariable": "said"}  # fmt: skip
+    end = {"id": "end", "type": "end", "config": {"outputParameters": {"said": "{{ctx.said}}"}}}
+    await served.save(chain("caller", call, end))
+    run = await served.ended(await served.start("caller", input={"n": 6}))
+    assert run["output"] == {"said": {"call": {"n": 6}}}
+    child = (await served.ask("GET", "/v1/workflows/callee/runs")).json["items"][0]["instanceID"]
+    again = await served.ask("POST", f"/v1/runs/{child}/rerun", json={"input": {"n": 7}})
+    assert again.status == 201, again.text
+    assert (await served.ended(again.json["instanceID"]))["output"] == {"call": {"n": 7}}
+    failed = await served.ended(await served.start("caller", input={}))
+    assert failed["error"]["code"] == "INVALID_INPUT"
+
+
+async def test_a_workflow_that_only_a_topic_begins_cannot_be_called(served: Served):
+    graph = several("aloof", start=False)
+    graph["nodes"] = [node for node in graph["nodes"] if node["id"] in ("hook", "by-hook")]
+    graph["edges"] = graph["edges"][:1]
+    await served.save(graph)
+    await served.save(chain("vain", {"id": "go", "type": "workflow", "config": {"workflow": "aloof"}}))
+    assert (await served.ended(await served.start("vain")))["error"]["code"] == "NOT_CALLABLE"

@@ -325,9 +325,9 @@ MUTANTS = (
         "start-evaluates",
         "a start is answered only when its pure nodes are evaluated",
         (
-            "rules.decide:_start",
-            'builder.dispatch(builder.state.plan.start, "")',
-            'builder.dispatch(builder.state.plan.start, "")\n        _propagate(builder)',
+            "rules.decide:_begin",
+            "_follow(builder, *builder.todo.popleft())",
+            "_follow(builder, *builder.todo.popleft())\n    _propagate(builder)",
         ),
     ),
     mutant(

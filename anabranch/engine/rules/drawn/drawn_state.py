@@ -244,11 +244,7 @@ class Scope:
 class InstanceState(RunState[Activation, Activation]):
     """Everything that decisions about one drawn instance need."""
 
-<<<<<<< HEAD
-    __slots__ = ("dispatch_times", "ends", "plan", "root", "scopes", "unfinished")
-=======
-    __slots__ = ("ends", "plan", "root", "scopes", "trigger", "unfinished")
->>>>>>> 74fab2ea (Let a graph have several beginnings, at one of which a run begins)
+    __slots__ = ("dispatch_times", "ends", "plan", "root", "scopes", "trigger", "unfinished")
 
     def __init__(self, plan: Plan, head: InstanceHead) -> None:
         super().__init__(head)

@@ -174,12 +174,8 @@ class _Variables:
 
     def _given(self, node_id: str, loops: list[str]) -> dict[str, Any]:
         """The names that the engine provides: the input, and inside loops those of the innermost loop of each kind."""
-<<<<<<< HEAD
-        given = {"input": _given(self._graph.input_schema or {}, [])}
-        given |= {name: _given({"type": "object", "properties": {key: {"type": "string"}}}, []) for name, key in PATHS}
-=======
         given = {"input": _given(self._input_schema(node_id), [])}
->>>>>>> 74fab2ea (Let a graph have several beginnings, at one of which a run begins)
+        given |= {name: _given({"type": "object", "properties": {key: {"type": "string"}}}, []) for name, key in PATHS}
         for loop in reversed(loops):
             repeats = is_while(self._graph.nodes[loop].config)
             given |= {"index": _given(_INDEX, [loop]), "count": _given(_COUNT, [loop])}

@@ -76,12 +76,8 @@ class DrawnCheck(RunCheck):
     # -- rows -----------------------------------------------------------------------------
     def begin(self, event: Event) -> None:
         """Take INPUT_SET."""
-<<<<<<< HEAD
-        self._root.names["input"] = [(event.seq, read_input(event.payload))]
-=======
         self._beginning = self._plan.beginning(read_trigger(event.payload))
-        self._root.names["input"] = (event.seq, read_input(event.payload))
->>>>>>> 74fab2ea (Let a graph have several beginnings, at one of which a run begins)
+        self._root.names["input"] = [(event.seq, read_input(event.payload))]
         self._root.bytes += event.payload.weight
 
     def take_activation(self, event: Event) -> None:

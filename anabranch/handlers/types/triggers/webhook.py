@@ -35,13 +35,13 @@ SecretName = Annotated[str, Field(min_length=1, max_length=64, json_schema_extra
 class OpenHook(NodeConfig):
     """Everybody who knows the path may call it."""
 
-    kind: Literal["none"]
+    kind: Literal["none"] = Field(description="The way.")
 
 
 class HeaderOfHook(NodeConfig):
     """A header must have the value of a secret."""
 
-    kind: Literal["header"]
+    kind: Literal["header"] = Field(description="The way.")
     name: str = Field(min_length=1, max_length=128, description="The header.")
     secret: SecretName = Field(description="The name of the secret.")
 
@@ -49,14 +49,14 @@ class HeaderOfHook(NodeConfig):
 class PasswordOfHook(NodeConfig):
     """User and password must be those of a secret, `user:password`."""
 
-    kind: Literal["basic"]
+    kind: Literal["basic"] = Field(description="The way.")
     secret: SecretName = Field(description="The name of the secret.")
 
 
 class SignatureOfHook(NodeConfig):
     """The request must be signed with a secret, as one of these services does it."""
 
-    kind: Literal["hmac"]
+    kind: Literal["hmac"] = Field(description="The way.")
     scheme: Literal["github", "stripe", "slack", "standard"] = Field(description="Whose way of signing.")
     secret: SecretName = Field(description="The name of the secret.")
 

@@ -1,4 +1,7 @@
-"""For tests of node types and of programs: run one handler alone as the engine would, and a store without a database.
+"""For tests of node types, workflows and programs.
+
+`run_handler` runs one handler alone as the engine would, `run_workflow` a drawn workflow in memory; `MemoryStore` is a
+store without a database.
 
 The config is handled as in a run: templates are resolved in the given context, the type's model checks the result,
 `execute` is awaited with its timeout, and its output is checked. `MemoryStore` behaves like the other stores, for as
@@ -20,15 +23,29 @@ from anabranch.engine.rules.values import Payload
 from anabranch.handlers.registry import load_types
 from anabranch.handlers.spec import NodeTypeRegistry
 from anabranch.testing.memory_store.memory_store import MemoryDatabase, MemoryStore
+from anabranch.testing.workflow_runs import (
+    RUN_ID,
+    STARTED_AT_MS,
+    TENANT,
+    Answer,
+    Request,
+    Signal,
+    WorkflowRun,
+    run_workflow,
+)
 
-__all__ = ["MemoryDatabase", "MemoryStore", "ReportedProblem", "check_config", "run_handler"]
-
-# 2026-01-01T00:00:00Z: a time like any other, and the same in every run of a test.
-NOW_MS = 1_767_225_600_000
-
-RUN_ID = "00000000-0000-7000-8000-000000000001"
-
-TENANT = "default"
+__all__ = [
+    "Answer",
+    "MemoryDatabase",
+    "MemoryStore",
+    "ReportedProblem",
+    "Request",
+    "Signal",
+    "WorkflowRun",
+    "check_config",
+    "run_handler",
+    "run_workflow",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +80,7 @@ async def run_handler(
     node_type, handler = known.get(type_name), known.handler(type_name)
     if node_type is None or handler is None:
         raise LookupError(f"no node type {type_name!r} is declared; there are {', '.join(known.names())}")
-    facts = Facts(NOW_MS, RUN_ID, "test")
+    facts = Facts(STARTED_AT_MS, RUN_ID, "test")
     seen = ContextSnapshot((), ({} if context is None else context,), facts)
     helpers = Helpers(
         instance_id=RUN_ID,
@@ -72,7 +89,7 @@ async def run_handler(
         workflow_id=None,
         scope=scope,
         attempt=attempt,
-        now_ms=NOW_MS,
+        now_ms=STARTED_AT_MS,
         context=seen,
         cancelled=cancelled or asyncio.Event(),
     )

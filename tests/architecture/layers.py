@@ -25,6 +25,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "client",
         "engine.rules",
         "errors",
+        "gallery",
         "histories",
         "json_input",
         "keys",
@@ -91,7 +92,17 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "client": ("engine.rules", "errors", "run_requests", "settings"),
     # for tests of node types and programs: a handler alone, as the engine would run it; a store without a database
-    "testing": ("engine.handling", "engine.ports", "engine.rules", "engine.store", "errors", "handlers"),
+    "testing": (
+        "engine",
+        "engine.handling",
+        "engine.ports",
+        "engine.rules",
+        "engine.store",
+        "errors",
+        "handlers",
+        "handlers.types.http_port",
+        "json_input",
+    ),
     # -- the composition root, and the APIs -----------------------------------------------
     "app": (
         "bulk",
@@ -127,6 +138,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "engine.ports",
         "engine.rules",
         "errors",
+        "gallery",
         "json_input",
         "keys",
         "pages",
@@ -174,6 +186,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "service",
         "engine.console",
     ),
+    # templates of workflows, for commands and pages
+    "gallery": ("errors",),
     "app_services": (
         "bulk",
         "forks",
@@ -346,6 +360,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "pages",
         "sockets",
         "app_services",
+        "gallery",
     ),
     "side concerns": (
         "audit",

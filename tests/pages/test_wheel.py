@@ -187,7 +187,7 @@ def test_a_wheel_has_what_its_users_need_and_nothing_of_its_builders(wheel: Path
         names = packed.namelist()
         [metadata] = [message_from_bytes(packed.read(name)) for name in names if name.endswith(".dist-info/METADATA")]
     assert "anabranch/py.typed" in names
-    assert "anabranch/cli/projects/common/dot-gitignore.txt" in names
+    assert "anabranch/gallery/projects/common/dot-gitignore.txt" in names
     assert "anabranch/documentation/index.md" in names
     assert not [name for name in names if name.endswith(".png") and "documentation" in name]
     assert [name for name in names if name.startswith("anabranch/migrations/versions/0001")]

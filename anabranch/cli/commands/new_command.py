@@ -1,49 +1,46 @@
-"""`anabranch new`: a folder with what a project needs. Needs no database and no server.
-
-The files are in `anabranch/cli/projects`: those of every project in `common`, those of a template in a folder with its
-name. There `dot-` stands for a leading dot, and `.txt` follows each name, so that no tool takes them for its own.
-"""
+"""`anabranch new`: a folder with what a project needs. Needs no database and no server."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from anabranch import cli
 from anabranch.cli import own_name
 from anabranch.cli.options import AsJson
-from anabranch.cli.output import print_answer
-from anabranch.errors import InvalidRequest
-
-PROJECTS = Path(cli.__file__).parent / "projects"
-COMMON = "common"
+from anabranch.cli.output import print_answer, print_document, print_line
+from anabranch.errors import InvalidRequest, NotFound
+from anabranch.gallery.gallery import WorkflowTemplate, all_templates, find_template
 
 # The form of a folder's name that needs quotes nowhere: in shells, URLs and configuration files.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
-# What the project is called in the files.
-_EXAMPLE_NAME = "my-project"
-
 
 def new(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where: a new or an empty folder.")],
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="FOLDER", help="Where: a new or an empty folder.", show_default=False)
+    ] = None,
     *,
     template: Annotated[str, typer.Option("--template", metavar="NAME", help="What to begin with.")] = "hello",
+    lists: Annotated[bool, typer.Option("--list", help="List the templates instead.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Make a project: workflows, code of its own, tests, settings and CI. `anabranch dev` in it follows its files."""
+    if lists:
+        _print_templates(as_json=as_json)
+        return
+    if folder is None:
+        raise InvalidRequest("there is no FOLDER", hint=f"Name a new folder: {own_name.NAME} new my-project")
     name = _check_name(folder)
-    files = dict(_files_of(template))
+    files = _files_of(template, name)
     try:
         _check_empty(folder)
         for place, content in files.items():
             path = folder / place
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(content.replace(_EXAMPLE_NAME, name), encoding="utf-8")
+            path.write_text(content, encoding="utf-8")
     except OSError as refusal:
         raise InvalidRequest(
             f"{refusal.filename or folder} cannot be written: {refusal.strerror}", hint="Choose another folder."
@@ -73,12 +70,29 @@ def _check_empty(folder: Path) -> None:
         raise InvalidRequest(f"the folder {folder} is not empty", hint="Name a new or an empty folder.")
 
 
-def _files_of(template: str) -> Iterator[tuple[str, str]]:
+def _files_of(template: str, name: str) -> dict[str, str]:
     """Place and content of each file. Raises InvalidRequest for an unknown template."""
-    names = sorted(path.name for path in PROJECTS.iterdir() if path.name != COMMON)
-    if template not in names:
-        raise InvalidRequest(f"there is no template {template!r}", hint=f"There are {', '.join(names)}.")
-    for root in (PROJECTS / COMMON, PROJECTS / template):
-        for path in sorted(root.rglob("*.txt")):
-            parts = [re.sub("^dot-", ".", part) for part in path.relative_to(root).parts]
-            yield "/".join(parts).removesuffix(".txt"), path.read_text(encoding="utf-8")
+    try:
+        return find_template(template).project_files(name)
+    except NotFound as unknown:
+        raise InvalidRequest(str(unknown), hint=unknown.advice) from None
+
+
+def _print_templates(*, as_json: bool) -> None:
+    templates = all_templates()
+    if as_json:
+        print_document({"items": [_as_json(template) for template in templates]})
+        return
+    width = max(len(template.name) for template in templates)
+    for template in templates:
+        print_line(f"{template.name:{width}}  {template.description}")
+
+
+def _as_json(template: WorkflowTemplate) -> dict[str, str]:
+    return {
+        "name": template.name,
+        "title": template.title,
+        "description": template.description,
+        "topic": template.topic,
+        "kind": template.kind,
+    }

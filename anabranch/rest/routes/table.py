@@ -13,6 +13,7 @@ from anabranch.rest.routes import repair_routes as repair_routes
 from anabranch.rest.routes import run_detail_routes as run_detail_routes
 from anabranch.rest.routes import run_routes as run_routes
 from anabranch.rest.routes import system_routes as system_routes
+from anabranch.rest.routes import template_routes as template_routes
 from anabranch.rest.routes import workflow_routes as workflow_routes
 from anabranch.rest.routes.route import Route
 from anabranch.secrets import secret_routes
@@ -22,6 +23,7 @@ from anabranch.triggers.topics import topic_routes
 ROUTES: Sequence[Route] = (
     *workflow_routes.ROUTES,
     *gate_routes.ROUTES,
+    *template_routes.ROUTES,
     *draft_routes.ROUTES,
     *run_routes.ROUTES,
     *run_detail_routes.ROUTES,

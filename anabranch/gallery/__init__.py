@@ -1,0 +1,1 @@
+"""The gallery: templates of workflows, each a small project, with a picture."""

@@ -1,0 +1,145 @@
+"""Templates: workflows that one would really use, each as the files of a project.
+
+Called by `anabranch new`, by the REST API and by whoever makes pages of them. The files are in `projects`: those of
+every project in `common`, those of a template in a folder with its name, which win. There `dot-` stands for a leading
+dot, and `.txt` follows each name, so that no tool takes them for its own. `about.json` says what the template is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from anabranch.errors import NotFound
+from anabranch.gallery.pictures import draw
+
+PROJECTS = Path(__file__).parent / "projects"
+COMMON = "common"
+
+# What the project is called in the files.
+EXAMPLE_NAME = "my-project"
+
+APP_FILE = "app.py"
+README_FILE = "README.md"
+
+
+@dataclass(frozen=True)
+class WorkflowTemplate:
+    """A template, by its name."""
+
+    name: str
+
+    @cached_property
+    def about(self) -> Mapping[str, Any]:
+        """What `about.json` says."""
+        found: dict[str, Any] = json.loads((PROJECTS / self.name / "about.json").read_text(encoding="utf-8"))
+        return found
+
+    @cached_property
+    def own_files(self) -> Mapping[str, str]:
+        """Place and content of its files, without those of every project."""
+        return dict(_files_below(PROJECTS / self.name))
+
+    @property
+    def title(self) -> str:
+        """What people read."""
+        return str(self.about["title"])
+
+    @property
+    def description(self) -> str:
+        """What it does, in one sentence."""
+        return str(self.about["description"])
+
+    @property
+    def topic(self) -> str:
+        """What it is about, in a word."""
+        return str(self.about["topic"])
+
+    @property
+    def change(self) -> str:
+        """What one changes to use it."""
+        return str(self.about["change"])
+
+    @property
+    def kind(self) -> str:
+        """`drawn` if the editor can open it as it is, `coded` if it is Python or needs node types of its own."""
+        return "coded" if self.code is not None else "drawn"
+
+    @property
+    def code(self) -> str | None:
+        """Its Python, if it has any."""
+        return self.own_files.get(APP_FILE)
+
+    @property
+    def text(self) -> str | None:
+        """The text of its drawn workflow, if it has one."""
+        return next((text for place, text in self.own_files.items() if place.endswith(".json")), None)
+
+    @cached_property
+    def document(self) -> Mapping[str, Any] | None:
+        """The same, read."""
+        return None if self.text is None else json.loads(self.text)
+
+    @property
+    def workflow(self) -> str:
+        """The name of the workflow to start."""
+        document = self.document
+        return str(self.about["workflow"] if document is None else document["name"])
+
+    @property
+    def input(self) -> Any:
+        """An input to try it with."""
+        document = self.document
+        if document is None:
+            return self.about["input"]
+        return document["workflowOptions"]["inputSchema"]["examples"][0]
+
+    @cached_property
+    def picture(self) -> str:
+        """Its graph, as SVG."""
+        return draw(self.about.get("picture") or self.document or {})
+
+    def project_files(self, name: str) -> dict[str, str]:
+        """Place and content of each file of a project with this name."""
+        files = {**dict(_files_below(PROJECTS / COMMON)), **self.own_files}
+        if README_FILE not in self.own_files:
+            files[README_FILE] = self._filled(files[README_FILE])
+        return {place: content.replace(EXAMPLE_NAME, name) for place, content in files.items()}
+
+    def _filled(self, readme: str) -> str:
+        place = APP_FILE if self.text is None else f"workflows/{self.name}.json"
+        what = "the workflow" if self.text is None else "the workflow, which the editor shows"
+        values = {
+            "description": self.description,
+            "place": place,
+            "what": what,
+            "change": self.change,
+            "workflow": self.workflow,
+            "input": json.dumps(self.input, ensure_ascii=False),
+        }
+        return re.sub(r"\{(\w+)\}", lambda found: values[found[1]], readme)
+
+
+@cache
+def all_templates() -> tuple[WorkflowTemplate, ...]:
+    """All templates, by name."""
+    return tuple(WorkflowTemplate(path.parent.name) for path in sorted(PROJECTS.glob("*/about.json")))
+
+
+def find_template(name: str) -> WorkflowTemplate:
+    """The template with this name. Raises NotFound, which names all."""
+    templates = {template.name: template for template in all_templates()}
+    if name not in templates:
+        raise NotFound(f"there is no template {name!r}", hint=f"There are {', '.join(templates)}.")
+    return templates[name]
+
+
+def _files_below(root: Path) -> Iterator[tuple[str, str]]:
+    for path in sorted(root.rglob("*.txt")):
+        parts = [re.sub("^dot-", ".", part) for part in path.relative_to(root).parts]
+        yield "/".join(parts).removesuffix(".txt"), path.read_text(encoding="utf-8")

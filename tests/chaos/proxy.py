@@ -48,17 +48,21 @@ class Proxy:
         """The way to this database through the proxy."""
         return f"postgresql://postgres@127.0.0.1:{self.port}{urlsplit(url).path}"
 
-    def cut_one(self) -> None:
-        """End a connection now, whatever is on its way."""
-        if self._pairs:
-            self._random.choice(sorted(self._pairs, key=lambda pair: pair.number)).close()
-            self.cut += 1
+    def cut_one(self) -> bool:
+        """End a connection now, whatever is on its way; is there one?"""
+        if not self._pairs:
+            return False
+        self._random.choice(sorted(self._pairs, key=lambda pair: pair.number)).close()
+        self.cut += 1
+        return True
 
-    def withhold_one(self) -> None:
-        """Pass the next statement of a connection on, keep its answer, and end the connection."""
-        if self._pairs:
-            self._random.choice(sorted(self._pairs, key=lambda pair: pair.number)).withhold_next = True
-            self.withheld += 1
+    def withhold_one(self) -> bool:
+        """Pass the next statement of a connection on, keep its answer, and end the connection; is there one?"""
+        if not self._pairs:
+            return False
+        self._random.choice(sorted(self._pairs, key=lambda pair: pair.number)).withhold_next = True
+        self.withheld += 1
+        return True
 
     def fall_silent(self) -> None:
         """Pass nothing on any more, on the connections that there are and on new ones."""

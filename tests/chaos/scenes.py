@@ -37,17 +37,19 @@ async def on_postgresql(plan: Plan) -> Report:
             through = proxy.url_of(url)
             crashes = 0
 
-            async def cut() -> None:
-                proxy.cut_one()
+            async def cut() -> bool:
+                return proxy.cut_one()
 
-            async def withhold() -> None:
-                proxy.withhold_one()
+            async def withhold() -> bool:
+                return proxy.withhold_one()
 
-            async def crash() -> None:
+            async def crash() -> bool:
                 nonlocal crashes
-                if crashes < max(1, plan.kills // 12):
-                    crashes += 1
-                    await asyncio.to_thread(_crash_and_restart, server)
+                if crashes == max(1, plan.kills // 12):
+                    return False
+                crashes += 1
+                await asyncio.to_thread(_crash_and_restart, server)
+                return True
 
             campaign = Campaign(
                 plan, worker_url=through, door_url=url, more_faults=[cut, cut, withhold, withhold, crash]

@@ -16,7 +16,7 @@ from tests.chaos.scenes import on_postgresql, on_sqlite, poisoned_on_sqlite
 from tests.postgres import PostgresServer
 
 # The shortest lease that may be set, and next to no pause after a crash: a crash then costs less than a second.
-QUICKLY: dict[str, Any] = {"lease_ms": 500, "crash_delays_ms": (50, 50, 50), "patience_s": 120.0}
+QUICKLY: dict[str, Any] = {"lease_ms": 500, "crash_delays_ms": (50, 50, 50), "patience_s": 240.0}
 ONE_POISON = PoisonPlan(poisons=1, innocents=3, **QUICKLY)
 THREE_POISONS = PoisonPlan(poisons=3, innocents=2, **QUICKLY)
 
@@ -39,22 +39,22 @@ def assert_kept_its_promise(report: Report, plan: Plan) -> None:
     assert report.effects > 0
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 async def test_two_workers_on_one_sqlite_file_survive_a_killer() -> None:
-    plan = Plan(workers=2, kills=4, instances=32, pauses=1, seed=7)
+    plan = Plan(workers=2, kills=4, instances=32, pauses=1, seed=7, peace_s=240.0)
     assert_kept_its_promise(await on_sqlite(plan), plan)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 async def test_two_workers_on_postgresql_survive_a_killer_cuts_and_a_crash_of_the_server() -> None:
-    plan = Plan(workers=2, kills=4, instances=32, pauses=1, seed=7)
+    plan = Plan(workers=2, kills=4, instances=32, pauses=1, seed=7, peace_s=240.0)
     report = await on_postgresql(plan)
 
     assert_kept_its_promise(report, plan)
     assert report.cuts + report.withheld + report.database_crashes > 0
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 async def test_runs_that_kill_their_process_are_suspended_in_time_and_all_others_complete(
     two_postgres_urls: tuple[str, str],
 ) -> None:

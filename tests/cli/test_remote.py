@@ -253,7 +253,10 @@ def test_a_start_whose_answer_is_lost_starts_one_run(anabranch: Command, server:
         assert len(anabranch("runs", "list", "--json", *place).document["items"]) == 2, "that one and `greeted`"
 
 
-def test_a_server_that_goes_away_while_it_is_watched_exits_1(anabranch: Command, server: Server, waiting: str) -> None:
+def test_a_server_that_goes_away_while_it_is_watched_exits_1(
+    anabranch: Command, server: Server, waiting: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("anabranch.client.remote.WAIT_ASKED_S", 1)
     answered: list[str] = []
 
     def goes_away_after_the_first_log(request: web.Request) -> bool:

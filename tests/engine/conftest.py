@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from anabranch.engine.console.console import Console, ConsoleOptions
 from anabranch.engine.engine_options import EngineOptions
@@ -109,6 +110,12 @@ class Process:
         )
         for name in (*asked, "fail_full"):
             setattr(self.engine.store, name, _gone)
+
+    async def ends_leases_of(self, lost: Process) -> None:
+        """Let the leases of a process that has crashed lapse, as if their time had passed."""
+        lapse = text("UPDATE workflow_instances SET available_at = 1 WHERE worker_id = :lost")
+        names = {"lost": lost.engine.orchestrator.worker_id}
+        await self.engine.store.write(lambda connection: connection.execute(lapse, names))  # type: ignore[attr-defined]
 
 
 async def until(condition: Callable[[], object]) -> None:

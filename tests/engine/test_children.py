@@ -14,8 +14,8 @@ from tests.engine import nodes
 from tests.engine.conftest import TENANT, MakeProcess, Process, until
 from tests.engine.drawing import QUICK_RETRY, drawn, node
 
-# Of those only that are to be lost: who takes over keeps the usual lease, which no slow machine runs out of.
-SHORT_LEASE_MS = 600
+# Of a worker that is to be lost: its leases are ended by hand, or by time where a commit is still on its way.
+LEASE_MS = 6_000
 # Longer than any test waits: what comes to pass did not come with the extension of a lease.
 ENDLESS_LEASE_MS = 3_600_000
 
@@ -218,8 +218,8 @@ async def test_a_parent_that_nobody_holds_is_woken_by_its_child(make_process: Ma
 
 
 async def test_a_parent_whose_worker_is_lost_gets_the_end_that_it_missed(make_process: MakeProcess) -> None:
-    other = await make_process(lease_ms=SHORT_LEASE_MS, held_max=0)
-    lost = await make_process(lease_ms=SHORT_LEASE_MS)
+    other = await make_process(held_max=0)
+    lost = await make_process(lease_ms=LEASE_MS)
     await save(lost, asks("asks", "go"))
     # A gate keeps the parent in the memory of the worker that is lost with it.
     document = calls("calls", "asks")
@@ -231,6 +231,7 @@ async def test_a_parent_whose_worker_is_lost_gets_the_end_that_it_missed(make_pr
     await until(lambda: not lost.engine.orchestrator.holds(child))
     lost.crash()
     heir = await make_process()
+    await heir.ends_leases_of(lost)
     await other.service.send_signal(child, "go", 1, tenant_id=TENANT)
     nodes.open_gate("API")
 
@@ -241,7 +242,7 @@ async def test_a_parent_whose_worker_is_lost_gets_the_end_that_it_missed(make_pr
 
 
 async def test_a_child_that_was_born_before_a_crash_is_not_born_again(make_process: MakeProcess) -> None:
-    lost = await make_process(lease_ms=SHORT_LEASE_MS)
+    lost = await make_process(lease_ms=LEASE_MS)
     await save(lost, gated("gated", "API"))
     await save(lost, calls("calls", "gated"))
     commit, crashed = lost.engine.store.commit, asyncio.Event()
@@ -258,6 +259,7 @@ async def test_a_child_that_was_born_before_a_crash_is_not_born_again(make_proce
     run_id = await lost.run(calls("calls", "gated"))
     await crashed.wait()
     heir = await make_process()
+    await heir.ends_leases_of(lost)
     await heir.log.saw("NODE_WAITING", "call", instance_id=run_id)
     nodes.open_gate("API")
 

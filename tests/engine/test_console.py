@@ -277,9 +277,9 @@ class FallsSilent:
 
     async def execute(self, config: Any, context: Any, helpers: Any) -> HandlerResult:
         if config["tells"]:
-            for number in range(3):
+            for number in range(12):  # longer than the timeout, and each a tenth of it
                 await helpers.in_thread(_pause)
-                helpers.progress(number, 3)
+                helpers.progress(number, 12)
             return HandlerResult("done")
         await helpers.cancelled.wait()
         return HandlerResult()
@@ -288,12 +288,12 @@ class FallsSilent:
 def _pause() -> None:
     import time
 
-    time.sleep(0.15)
+    time.sleep(0.1)
 
 
 @pytest.mark.parametrize("tells", [True, False])
 async def test_progress_is_proof_of_life_for_the_heartbeat_timeout(process: Process, tells: bool) -> None:
-    silent = node("n", "testFallsSilent", config={"tells": tells}, heartbeatTimeout="300ms", retry={"maxAttempts": 1})
+    silent = node("n", "testFallsSilent", config={"tells": tells}, heartbeatTimeout="1s", retry={"maxAttempts": 1})
     run = await process.ended(await process.run(drawn("beats", silent)))
 
     if tells:

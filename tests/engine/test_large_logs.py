@@ -122,14 +122,14 @@ async def test_others_are_taken_over_while_a_large_log_is_read(make_process: Mak
 
 async def test_the_lease_of_a_run_is_extended_while_its_log_is_read(make_process: MakeProcess) -> None:
     run, sender = await parked_with_a_large_log(make_process)
-    worker = await make_process(lease_ms=1_500)
+    worker = await make_process(lease_ms=3_000)
     store, begun = worker.engine.store, asyncio.Event()
     read_log, extended = store.read_log, []
     extend = store.extend
 
     async def slow(*arguments: Any, **named: Any) -> Any:
         begun.set()
-        await asyncio.sleep(0.4)  # its pages take three leases
+        await asyncio.sleep(0.4)  # its pages take longer than a lease
         return await read_log(*arguments, **named)
 
     async def counted(**named: Any) -> Any:

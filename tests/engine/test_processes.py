@@ -11,8 +11,10 @@ from tests.engine import nodes
 from tests.engine.conftest import PATIENCE_S, TENANT, MakeProcess, Process, until
 from tests.engine.drawing import drawn, node
 
-# Of those only that are to be lost: who takes over keeps the usual lease, which no slow machine runs out of.
+# Of one that is to drop what it cannot extend.
 SHORT_LEASE_MS = 600
+# Of those that are to be lost: their leases are ended by hand, or by time where a commit is still on its way.
+LEASE_MS = 6_000
 # Longer than any test waits: what comes to pass did not come with the end of a lease.
 ENDLESS_LEASE_MS = 3_600_000
 
@@ -82,12 +84,13 @@ async def test_of_two_signals_to_one_parked_wait_the_first_is_delivered(make_pro
 
 
 async def test_a_run_of_a_lost_worker_is_taken_over_with_the_same_attempt_and_key(make_process: MakeProcess) -> None:
-    lost = await make_process(lease_ms=SHORT_LEASE_MS)
+    lost = await make_process(lease_ms=LEASE_MS)
     run_id = await lost.run(hanging("taken-over", "API"))
     await lost.log.saw("NODE_DISPATCHED", "gate")
     lost.crash()
 
     heir = await make_process()
+    await heir.ends_leases_of(lost)
     await heir.log.saw("INSTANCE_RECOVERED", instance_id=run_id)
     nodes.open_gate("API")
     run = await heir.ended(run_id)
@@ -143,15 +146,17 @@ async def test_stopping_with_grace_lets_handlers_finish_and_records_their_result
 
 
 async def test_a_run_that_keeps_killing_its_worker_is_suspended(make_process: MakeProcess) -> None:
-    process = await make_process(lease_ms=SHORT_LEASE_MS, crashes_max=1)
+    process = await make_process(lease_ms=LEASE_MS, crashes_max=1)
     run_id = await process.run(hanging("poison", "never"))
     await process.log.saw("NODE_DISPATCHED", "gate")
     process.crash()
-    victim = await make_process(lease_ms=SHORT_LEASE_MS, crashes_max=1)
+    victim = await make_process(lease_ms=LEASE_MS, crashes_max=1)
+    await victim.ends_leases_of(process)
     await victim.log.saw("INSTANCE_RECOVERED", instance_id=run_id)
     victim.crash()
 
     last = await make_process(crashes_max=1)
+    await last.ends_leases_of(victim)
     async with asyncio.timeout(PATIENCE_S):
         while (run := await last.service.get_run(run_id, tenant_id=TENANT))["status"] != "SUSPENDED":
             await last.engine.recovery.claim_once()

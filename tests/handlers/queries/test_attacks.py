@@ -31,8 +31,8 @@ TIMEOUT = "300ms"
 # Those that run on do so for twenty seconds at least.
 RUNS_ON_S = 10.0
 NAIVE_RUNS_ON_S = 1.0
-# Long enough for the largest answers to arrive.
-NAIVE_PATIENCE_S = 4.0
+# Long enough for the largest answers to arrive on any machine.
+NAIVE_PATIENCE_S = 60.0
 
 MEMORY_BYTES = 20_000_000
 ROWS_MAX = 10_000
@@ -44,8 +44,8 @@ ORDERS = [(1, "Ada", 1250), (2, "Grace", 900), (3, "Edsger", 40)]
 async def test_a_naive_runner_on_postgresql_is_harmed(attack: Attack, postgres_shop: Shop) -> None:
     postgres_shop.restore()
     with _victim(postgres_shop), psycopg.connect(postgres_shop.owner_url, autocommit=True) as connection:
-        rows, seconds = _naive(
-            lambda: _execute(connection, _formatted(attack, _places(postgres_shop))), connection.cancel
+        rows, runs_on = _naive(
+            attack, lambda: _execute(connection, _formatted(attack, _places(postgres_shop))), connection.cancel
         )
 
         async def ask(sql: str) -> Rows:
@@ -54,7 +54,7 @@ async def test_a_naive_runner_on_postgresql_is_harmed(attack: Attack, postgres_s
             except psycopg.Error:
                 return []
 
-        assert await _harmed_postgresql(attack, postgres_shop, rows, seconds > NAIVE_RUNS_ON_S, ask)
+        assert await _harmed_postgresql(attack, postgres_shop, rows, runs_on, ask)
 
 
 @pytest.mark.parametrize("role", ["reader", "auditor"])
@@ -79,8 +79,10 @@ async def test_no_attack_on_postgresql_gets_through(
 def test_a_naive_runner_on_sqlite_is_harmed(attack: Attack, tmp_path: Path) -> None:
     world = _SqliteWorld(tmp_path)
     with contextlib.closing(sqlite3.connect(world.shop, isolation_level=None, check_same_thread=False)) as connection:
-        rows, seconds = _naive(lambda: _execute_all(connection, _formatted(attack, world.places)), connection.interrupt)
-    assert world.harmed(attack, rows, runs_on=seconds > NAIVE_RUNS_ON_S)
+        rows, runs_on = _naive(
+            attack, lambda: _execute_all(connection, _formatted(attack, world.places)), connection.interrupt
+        )
+    assert world.harmed(attack, rows, runs_on=runs_on)
 
 
 @pytest.mark.parametrize("attack", SQLITE, ids=str)
@@ -123,8 +125,8 @@ async def _guarded(bench: Bench, attack: Attack, places: Mapping[str, str]) -> t
     return [tuple(row.values()) for row in answer["rows"]], time.monotonic() - started
 
 
-def _naive(work: Callable[[], Rows], stop: Callable[[], None]) -> tuple[Rows, float]:
-    """What a runner without any care answers; stopped from outside once it is clear that it runs on."""
+def _naive(attack: Attack, work: Callable[[], Rows], stop: Callable[[], None]) -> tuple[Rows, bool]:
+    """What a runner without any care answers, and does it run on? Stopped from outside once that is clear."""
     found: list[Rows] = []
 
     def run() -> None:
@@ -132,14 +134,13 @@ def _naive(work: Callable[[], Rows], stop: Callable[[], None]) -> tuple[Rows, fl
             found.append(work())
 
     thread = threading.Thread(target=run)
-    started = time.monotonic()
     thread.start()
-    thread.join(NAIVE_PATIENCE_S)
-    seconds = time.monotonic() - started
+    thread.join(NAIVE_RUNS_ON_S if attack.harm == "runs on" else NAIVE_PATIENCE_S)
+    runs_on = thread.is_alive()
     while thread.is_alive():
         stop()
         thread.join(0.1)
-    return (found[0] if found else []), seconds
+    return (found[0] if found else []), runs_on
 
 
 def _formatted(attack: Attack, places: Mapping[str, str]) -> str:

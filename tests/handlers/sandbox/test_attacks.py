@@ -223,14 +223,14 @@ def _of_session(session: int) -> set[int]:
 NAIVE_SECONDS = {"read": 5.0, "write": 5.0, "reach": 5.0, "process": 10.0, "hang": 1.0, "memory": 1.5, "result": 1.5}
 LOOK_SECONDS = 0.05
 NAIVE_MEMORY_MB = 500
-NAIVE_AT_ONCE = 3
+NAIVE_AT_ONCE = {"hang": 6, "memory": 3, "result": 3}
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("language", "harm"), CLASSES)
 async def test_each_attack_does_harm_to_code_that_is_not_sandboxed(scene: Scene, language: str, harm: str):
     # What is looked for is one place for all, so those that touch it go one by one.
-    places = asyncio.Semaphore(NAIVE_AT_ONCE if harm in ("hang", "memory", "result") else 1)
+    places = asyncio.Semaphore(NAIVE_AT_ONCE.get(harm, 1))
 
     async def is_harmless(attack: Attack) -> bool:
         body = scene.staged(attack)

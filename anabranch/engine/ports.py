@@ -726,8 +726,11 @@ class ChangeSubscriber(Protocol):
     def changed(self, instance_id: str, *, ended: bool) -> None:
         """This run may have changed, and may have `ended` by that."""
 
-    def moved(self) -> None:
-        """Some process has committed: any watched run may have changed or ended."""
+    def moved(self, *, ends_are_told: bool) -> None:
+        """Some process has committed: any watched run may have changed.
+
+        It may also have ended, unless `ends_are_told`: then `changed` has been called for the awaited runs that have.
+        """
 
 
 class ChangeHints(Protocol):
@@ -737,10 +740,10 @@ class ChangeHints(Protocol):
     Commits of this process come through its Observer.
     """
 
-    def watch(self, instance_id: str) -> None:
-        """Request hints about this run, until an `unwatch` for each `watch`."""
+    def watch(self, instance_id: str, *, end_only: bool = False) -> None:
+        """Request hints about this run, or about nothing but its end, until an `unwatch` like it for each `watch`."""
 
-    def unwatch(self, instance_id: str) -> None:
+    def unwatch(self, instance_id: str, *, end_only: bool = False) -> None:
         """Undo one `watch`."""
 
     def subscribe(self, subscriber: ChangeSubscriber) -> None:

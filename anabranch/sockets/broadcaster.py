@@ -140,7 +140,7 @@ class Broadcaster:
         if room is not None and not room.progress.is_over and not self._holds(instance_id):
             self._read_on(room)
 
-    def moved(self) -> None:
+    def moved(self, *, ends_are_told: bool) -> None:
         """Somebody else may have written to any run."""
         self._looking.soon()
 

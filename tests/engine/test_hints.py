@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 
 import psycopg
 import pytest
@@ -48,7 +49,7 @@ class Watcher:
     def changed(self, instance_id: str, *, ended: bool) -> None:
         self.told.append(instance_id)
 
-    def moved(self) -> None:
+    def moved(self, *, ends_are_told: bool) -> None:
         """Only SQLite shows that somebody has committed."""
 
     async def told_of(self, instance_id: str) -> None:
@@ -120,6 +121,30 @@ async def test_who_watches_a_run_is_told_of_changes_elsewhere(hinted: MakeListen
 
     await watcher.told_of(run_id)
     assert (await server.ended(run_id))["status"] == "COMPLETED"
+
+
+async def test_who_awaits_the_end_of_a_run_is_told_of_nothing_else(hinted: MakeListening) -> None:
+    worker, server = await hinted(), await hinted(works=False)
+    run_id = await worker.run(HANGING)
+    await worker.log.saw("NODE_DISPATCHED", "gate")
+    watcher = Watcher(server)
+    watcher.hints.watch(run_id, end_only=True)
+    await watcher.told_of(run_id)  # the line stands: look at everything once
+    await until(lambda: run_id in worker.engine.hints._awaited_elsewhere)
+    watcher.told.clear()
+    said: list[tuple[Channel, list[str]]] = []
+    say = worker.engine.hints._say_on_line
+
+    def note(channel: Channel, instance_ids: Collection[str]) -> None:
+        if run_id in instance_ids:
+            said.append((channel, list(instance_ids)))
+        say(channel, instance_ids)
+
+    worker.engine.hints._say_on_line = note  # type: ignore[method-assign]
+    nodes.open_gate("API")
+
+    await watcher.told_of(run_id)
+    assert said == [(Channel.ENDED, [run_id])]
 
 
 async def test_who_watches_a_run_is_told_of_cancels_by_anybody(hinted: MakeListening) -> None:
@@ -234,7 +259,8 @@ async def test_an_engine_hears_neither_itself_nor_twice_those_that_tell_it_witho
     line, beside, other = line_to(database_url), line_to(database_url), line_to(database_url)
     assert line is not None and beside is not None and other is not None
     here, neighbour = (
-        Neighbours("a place", heard=lambda *_: None, watches=lambda _: False, line=each) for each in (line, beside)
+        Neighbours("a place", heard=lambda *_: None, watches=lambda _, *, ended: False, line=each)
+        for each in (line, beside)
     )
     here.join()
     neighbour.join()

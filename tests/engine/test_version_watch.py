@@ -251,6 +251,35 @@ async def test_a_commit_moves_the_version_once_and_a_lock_hides_it_only_for_a_wh
     assert seen == [False, True, False, False, True, False]
 
 
+async def test_the_end_of_an_awaited_run_is_read_without_a_look_at_each_commit(watching: MakeListening) -> None:
+    worker, client = await watching(), await watching(works=False)
+    waits = RunWaits(client.engine)
+    asked = count_calls(client, "ended_children")
+    chain = drawn("chain", *(node(f"n{number}") for number in range(10)))
+
+    run_id = await client.run(chain)
+    end = await waits.ended(run_id, tenant_id=TENANT)
+    await waits.stop()
+
+    assert end is not None and end.status.value == "COMPLETED"
+    assert asked["ended_children"] <= 2, "once as it begins to look, and once as it is told of the end"
+    assert await worker.ended(run_id)
+
+
+async def test_what_cannot_be_read_is_no_end(database_url: str) -> None:
+    watch = open_version_watch(open_store(database_url))
+    assert watch is not None
+    await watch.open()
+    seen = [watch.ended(["no such run"])]
+    owner = sqlite3.connect(Path(database_url.removeprefix("sqlite:///")), isolation_level=None)
+    owner.execute("ALTER TABLE workflow_instances RENAME TO hidden")
+    seen.append(watch.ended(["no such run"]))
+    owner.close()
+    watch.close()
+
+    assert seen == [[], None]
+
+
 def test_only_a_file_is_watched(postgres_url: str) -> None:
     assert open_version_watch(open_store(postgres_url, pooled=False)) is None
 
@@ -277,7 +306,7 @@ async def test_engines_of_one_process_tell_each_other_without_the_database(
 
 async def test_neighbours_hear_on_their_own_loops_and_nothing_once_they_have_left() -> None:
     heard: list[tuple[str, str, list[str]]] = []
-    here = Neighbours("a place", heard=lambda *_: heard.append(("here", *_)), watches=lambda _: False)  # type: ignore[arg-type]
+    here = Neighbours("a place", heard=lambda *_: heard.append(("here", *_)), watches=lambda _, *, ended: False)  # type: ignore[arg-type]
     joined, leaving = threading.Event(), threading.Event()
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -287,7 +316,7 @@ async def test_neighbours_hear_on_their_own_loops_and_nothing_once_they_have_lef
             heard.append((threading.current_thread().name, channel, ids))
             loop.call_soon_threadsafe(told.set)
 
-        elsewhere = Neighbours("a place", heard=note, watches=lambda each: each == "watched")
+        elsewhere = Neighbours("a place", heard=note, watches=lambda each, *, ended: each == "watched")
         elsewhere.join()
         joined.set()
         await asyncio.to_thread(leaving.wait)

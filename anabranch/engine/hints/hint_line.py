@@ -22,10 +22,12 @@ class Channel(StrEnum):
     """There are runs to claim for any worker. Carries no ids."""
     WATCHED = "anabranch_watched"
     """These runs are watched in another process, which wants hints about changes. Repeated every few seconds."""
+    AWAITED = "anabranch_awaited"
+    """The ends of these runs are awaited in another process: it wants no hints about other changes. Repeated, too."""
     CHANGED = "anabranch_changed"
     """These watched runs have changed."""
     ENDED = "anabranch_ended"
-    """These watched runs have ended: waiting callers look at once."""
+    """These watched or awaited runs have ended: waiting callers look at once."""
 
 
 Heard = Callable[[Channel, Sequence[str]], None]
@@ -66,6 +68,10 @@ class VersionWatch(Protocol):
 
         A commit hidden by a lock is reported by a later call. Raises StoreUnavailable.
         """
+
+    def ended(self, instance_ids: Collection[str]) -> Collection[str] | None:
+        """Which of these few runs have ended, read without waiting for a lock or a thread; None where that cannot be
+        said now. Call it while the watch is open."""
 
     def close(self) -> None:
         """Stop watching; may be called twice, or before `open`."""

@@ -13,6 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
+from typing import Protocol
 
 from anabranch.engine.hints.hint_line import Channel, Heard, HintLine, VersionWatch
 from anabranch.engine.poller import Poller
@@ -49,6 +50,10 @@ WATCH_SHARE = 8
 WATCH_IDLE_MS_MAX = 100
 WATCH_IDLE_SHARE = 100
 
+# 8 awaited runs: their ends are read on the event loop, by one statement of some tenths of a millisecond at most. The
+# ends of more are looked for in a thread, all together.
+ENDS_READ_MAX = 8
+
 # 1 s for the last hints: a stopping process does not wait longer for them.
 LAST_WORDS_S = 1.0
 
@@ -84,8 +89,12 @@ class Hints:
         self._look_at_all = moved
         self._watched_here: Counter[str] = Counter()
         """How often each run is watched: several services may watch one."""
+        self._awaited_here: Counter[str] = Counter()
+        """The same of runs of which only the end is awaited."""
         self._watched_elsewhere: dict[str, float] = {}
         """Runs that somebody watches in another process, and until when (monotonic) we believe it."""
+        self._awaited_elsewhere: dict[str, float] = {}
+        """The same of runs of which only the end is awaited."""
         self._subscribers: list[ChangeSubscriber] = []
         self._outbox: dict[Channel, set[str]] = {}
         self._sender = Poller(
@@ -149,22 +158,24 @@ class Hints:
         return self._listening or self._watch_is_open
 
     # -- for watchers (ports.ChangeHints) --------------------------------------------------
-    def watch(self, instance_id: str) -> None:
-        """Receive hints about changes of this run, until an `unwatch` for each `watch`."""
-        self._watched_here[instance_id] += 1
-        if self._watched_here[instance_id] == 1:
-            self._say_on_line(Channel.WATCHED, [instance_id])
+    def watch(self, instance_id: str, *, end_only: bool = False) -> None:
+        """Receive hints about changes of this run, or its end, until an `unwatch` like it for each `watch`."""
+        here = self._awaited_here if end_only else self._watched_here
+        here[instance_id] += 1
+        if here[instance_id] == 1:
+            self._say_on_line(Channel.AWAITED if end_only else Channel.WATCHED, [instance_id])
             self._news_at = self._clock.monotonic()
             if self._commit is None:
                 self._watching.soon()
             else:
                 self._ask_later()
 
-    def unwatch(self, instance_id: str) -> None:
+    def unwatch(self, instance_id: str, *, end_only: bool = False) -> None:
         """Undo one `watch`."""
-        self._watched_here[instance_id] -= 1
-        if self._watched_here[instance_id] <= 0:
-            del self._watched_here[instance_id]
+        here = self._awaited_here if end_only else self._watched_here
+        here[instance_id] -= 1
+        if here[instance_id] <= 0:
+            del here[instance_id]
 
     def subscribe(self, subscriber: ChangeSubscriber) -> None:
         """Add a subscriber for hints about watched runs."""
@@ -180,7 +191,7 @@ class Hints:
             self._touch([*outcome.woken, *outcome.cancelled])
         if outcome.woken:
             self._offer_work()  # a parked parent may be claimed now
-        if self._watched_elsewhere or self._neighbours.present:
+        if self._watched_elsewhere or self._awaited_elsewhere or self._neighbours.present:
             won = [transition for transition in transitions if transition.instance_id in outcome.won]
             self._tell_watchers(Channel.CHANGED, [each.instance_id for each in won if not each.status.is_terminal])
             self._tell_watchers(Channel.ENDED, [each.instance_id for each in won if each.status.is_terminal])
@@ -207,8 +218,9 @@ class Hints:
 
     def _tell_watchers(self, channel: Channel, instance_ids: Collection[str]) -> None:
         self._neighbours.say_to_watchers(channel, instance_ids)
+        known = [self._watched_elsewhere, *([self._awaited_elsewhere] if channel is Channel.ENDED else [])]
         now = self._clock.monotonic()
-        self._say_on_line(channel, [each for each in instance_ids if self._watched_elsewhere.get(each, 0.0) > now])
+        self._say_on_line(channel, [each for each in instance_ids if any(of.get(each, 0.0) > now for of in known)])
 
     def _say(self, channel: Channel, instance_ids: Collection[str]) -> None:
         self._neighbours.say(channel, instance_ids)
@@ -235,9 +247,15 @@ class Hints:
 
     async def _announce(self) -> None:
         """Repeat which runs are watched here, and forget runs that are no longer watched elsewhere."""
-        self._say_on_line(Channel.WATCHED, self._watched_here)
+        self._say_what_is_watched()
         now = self._clock.monotonic()
-        self._watched_elsewhere = {each: until for each, until in self._watched_elsewhere.items() if until > now}
+        for elsewhere in (self._watched_elsewhere, self._awaited_elsewhere):
+            for instance_id in [each for each, until in elsewhere.items() if until <= now]:
+                del elsewhere[instance_id]
+
+    def _say_what_is_watched(self) -> None:
+        self._say_on_line(Channel.WATCHED, self._watched_here)
+        self._say_on_line(Channel.AWAITED, self._awaited_here)
 
     # -- within: listening ----------------------------------------------------------------
     async def _listen(self) -> bool:
@@ -266,8 +284,8 @@ class Hints:
             self._complained = False
             logger.info("hints from other processes arrive again")
         self._look_for_work()
-        self._tell_subscribers(list(self._watched_here), ended=True)
-        self._say_on_line(Channel.WATCHED, self._watched_here)
+        self._tell_subscribers([*self._watched_here, *self._awaited_here], ended=True)
+        self._say_what_is_watched()
 
     def _heard(self, channel: Channel, words: Sequence[str]) -> None:
         instance_ids = [word for word in words if len(word) == ID_CHARACTERS]
@@ -278,26 +296,28 @@ class Hints:
             case Channel.PENDING:
                 self._look_for_work()
             case Channel.WATCHED:
-                self._remember_watched(instance_ids)
+                self._remember(instance_ids, self._watched_elsewhere)
+            case Channel.AWAITED:
+                self._remember(instance_ids, self._awaited_elsewhere)
             case Channel.CHANGED:
                 self._tell_subscribers(instance_ids, ended=False)
             case Channel.ENDED:
                 self._tell_subscribers(instance_ids, ended=True)
 
-    def _remember_watched(self, instance_ids: Iterable[str]) -> None:
+    def _remember(self, instance_ids: Iterable[str], elsewhere: dict[str, float]) -> None:
         until = self._clock.monotonic() + WATCHED_TTL_S
         for instance_id in instance_ids:
-            if len(self._watched_elsewhere) < REMEMBERED_MAX or instance_id in self._watched_elsewhere:
-                self._watched_elsewhere[instance_id] = until
+            if len(elsewhere) < REMEMBERED_MAX or instance_id in elsewhere:
+                elsewhere[instance_id] = until
 
-    def _tell_subscribers(self, instance_ids: Sequence[str], *, ended: bool) -> None:
+    def _tell_subscribers(self, instance_ids: Collection[str], *, ended: bool) -> None:
         for instance_id in instance_ids:
-            if instance_id in self._watched_here:
+            if self._watches(instance_id, ended=ended):
                 for subscriber in self._subscribers:
                     subscriber.changed(instance_id, ended=ended)
 
-    def _watches(self, instance_id: str) -> bool:
-        return instance_id in self._watched_here
+    def _watches(self, instance_id: str, *, ended: bool) -> bool:
+        return instance_id in self._watched_here or (ended and instance_id in self._awaited_here)
 
     # -- within: the version watch --------------------------------------------------------
     async def _watch_version(self) -> bool:
@@ -314,9 +334,22 @@ class Hints:
             self._watch_is_open = True  # earlier commits are unknown: look
         self._news_at = self._clock.monotonic()
         self._look_at_all()
-        if self._watched_here:
+        ends_are_told = self._tell_ends()
+        if self._watched_here or not ends_are_told:
             for subscriber in self._subscribers:
-                subscriber.moved()
+                subscriber.moved(ends_are_told=ends_are_told)
+        return True
+
+    def _tell_ends(self) -> bool:
+        """Tell which awaited runs have ended, if the watch can read it at once; returns whether it could."""
+        if not self._awaited_here:
+            return True
+        if self._watch is None or len(self._awaited_here) > ENDS_READ_MAX:
+            return False
+        ended = self._watch.ended(self._awaited_here)
+        if ended is None:
+            return False
+        self._tell_subscribers(ended, ended=True)
         return True
 
     async def _next_commit(self) -> None:
@@ -355,11 +388,17 @@ class Hints:
 
     def _watch_pause_ms(self) -> int | None:
         """The pause before the next look; None if nothing depends on the watch."""
-        if not self._works and not self._watched_here:
+        if not self._works and not self._watched_here and not self._awaited_here:
             return None
         quiet_ms = round((self._clock.monotonic() - self._news_at) * 1000)
         idle_ms = min(quiet_ms // WATCH_IDLE_SHARE, WATCH_IDLE_MS_MAX)
         return max(min(quiet_ms // WATCH_SHARE, WATCH_MS_MAX), idle_ms, WATCH_MS_MIN)
+
+
+class Watches(Protocol):
+    """Is this run watched here, or, if it has `ended`, awaited?"""
+
+    def __call__(self, instance_id: str, *, ended: bool) -> bool: ...
 
 
 class Neighbours:
@@ -370,10 +409,8 @@ class Neighbours:
     threads. Like every hint, they only cause a look.
     """
 
-    def __init__(
-        self, place: str | None, *, heard: Heard, watches: Callable[[str], bool], line: HintLine | None = None
-    ) -> None:
-        """`place` identifies the store; None: no neighbours. `watches` tells whether a run is watched here.
+    def __init__(self, place: str | None, *, heard: Heard, watches: Watches, line: HintLine | None = None) -> None:
+        """`place` identifies the store; None: no neighbours. `watches` tells whether a run is watched here, or its end.
 
         `line` is where this engine tells other processes the same.
         """
@@ -407,7 +444,7 @@ class Neighbours:
     def say_to_watchers(self, channel: Channel, instance_ids: Collection[str]) -> None:
         """Send hints to the others about runs that they watch."""
         for other in self._others():
-            if watched := [each for each in instance_ids if other._watches(each)]:
+            if watched := [each for each in instance_ids if other._watches(each, ended=channel is Channel.ENDED)]:
                 other._hear(channel, watched)
 
     def speaks_as(self, speaker: int) -> bool:

@@ -114,9 +114,10 @@ class RunWaits:
         if ended:
             self._wake([instance_id])
 
-    def moved(self) -> None:
+    def moved(self, *, ends_are_told: bool) -> None:
         """Other processes may have written to any run."""
-        self._looking.soon()
+        if not ends_are_told:
+            self._looking.soon()
 
     async def look(self) -> None:
         """Wake the waiters of runs that other processes changed, and those whose clients disconnected.
@@ -187,7 +188,7 @@ class RunWaits:
         self._look_in_ms = FIRST_LOOK_MS
         waiter = _Waiter(is_gone)
         if instance_id not in self._waiters:
-            self._engine.hints.watch(instance_id)
+            self._engine.hints.watch(instance_id, end_only=True)
         self._waiters[instance_id].add(waiter)
         self._of_tenant[tenant_id] += 1
         return waiter
@@ -199,7 +200,7 @@ class RunWaits:
         self._waiters[instance_id].discard(waiter)
         if not self._waiters[instance_id]:
             del self._waiters[instance_id]
-            self._engine.hints.unwatch(instance_id)
+            self._engine.hints.unwatch(instance_id, end_only=True)
 
     def _wake(self, instance_ids: Sequence[str]) -> None:
         for instance_id in instance_ids:

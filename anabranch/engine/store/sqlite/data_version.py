@@ -8,14 +8,20 @@ write-ahead log: while that file is unchanged the version is not read, which cos
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sqlite3
 import time
+from collections.abc import Collection
 from pathlib import Path
 
+from anabranch.engine.rules.events import Status
 from anabranch.errors import StoreUnavailable
 
 _ASK = "PRAGMA data_version"
+
+_STATUSES = """SELECT instance_id, status FROM workflow_instances
+    WHERE instance_id IN (SELECT value FROM json_each(?))"""
 
 # 5 s: a commit writes to the log, waits for the disk, and only then moves the version: a log that was written longer
 # ago than any disk takes belongs to a commit that has been seen. (Two writes within one tick of the kernel's clock, 10
@@ -59,6 +65,15 @@ class SqliteDataVersion:
         self._log = log
         before, self._version = self._version, version
         return version != before
+
+    def ended(self, instance_ids: Collection[str]) -> Collection[str] | None:
+        """Reads rows that were just written, so they are in memory; None while somebody holds a lock."""
+        assert self._connection is not None, "called only while it is open"
+        try:
+            rows = self._connection.execute(_STATUSES, (json.dumps(list(instance_ids)),)).fetchall()
+        except sqlite3.Error:
+            return None  # the next look by a thread says what is wrong
+        return [instance_id for instance_id, status in rows if Status(status).is_terminal]
 
     def _settled_log(self) -> tuple[int, int, int] | None:
         try:

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 def blocks(language: str) -> list[str]:
     """The page's blocks of one language, in order."""
     page = (ROOT / "docs" / "node-types.md").read_text()
-    return re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    return re.findall(rf"^```{language}[^\n]*\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

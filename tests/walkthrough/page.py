@@ -35,7 +35,7 @@ def steps_of(text: str) -> list[Step]:
         if name:
             steps.append(_saving(name, content))
         elif language == "console":
-            steps += _typing(content)
+            steps += typing_of(content)
     return steps
 
 
@@ -48,7 +48,8 @@ def _saving(name: str, content: str) -> Step:
     return Step(f"cat > {name} <<'END OF FILE'\n{content}END OF FILE")
 
 
-def _typing(block: str) -> list[Step]:
+def typing_of(block: str) -> list[Step]:
+    """The commands of a `console` block."""
     steps: list[Step] = []
     for line in block.splitlines():
         if line.startswith("$ "):

@@ -183,6 +183,13 @@ async def show_workflows(page: Page, scene: Scene) -> None:
     await expect(page.get_by_role("link", name="Review orders")).to_be_visible()
 
 
+async def show_templates(page: Page, scene: Scene) -> None:
+    await visit(page, scene, "/")
+    await page.get_by_role("button", name="New", exact=True).click()
+    await page.get_by_role("menuitem", name="From a template…").click()
+    await expect(page.get_by_role("dialog").get_by_role("button", name="Poll a slow job")).to_be_visible()
+
+
 async def show_editor(page: Page, scene: Scene) -> None:
     await visit(page, scene, "/workflows/review-orders")
     await expect(page.locator(".certificate")).to_contain_text("activations")
@@ -275,6 +282,7 @@ async def show_settings(page: Page, scene: Scene) -> None:
 
 STATES: dict[str, Callable[[Page, Scene], Awaitable[None]]] = {
     "workflows": show_workflows,
+    "templates": show_templates,
     "editor": show_editor,
     "code": show_code,
     "problems": show_problems,

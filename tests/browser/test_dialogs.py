@@ -51,6 +51,7 @@ LOOKED_AT = {
     "pages/settings/UsesDialog.tsx": "test_settings",
     "pages/start/StartDialog.tsx": "here",
     "pages/topics/TopicsPage.tsx": "test_settings",
+    "pages/workflows/Gallery.tsx": "test_gallery",
     "pages/workflows/WorkflowsPage.tsx": "here",
 }
 """Files of the editor with dialogs, by the tests that open them."""

@@ -17,7 +17,8 @@ import { useMay } from "../session";
 import { StartDialog } from "../start/StartDialog";
 import { useTitle } from "../title";
 import { saveFile } from "./files";
-import { createDraft, SAMPLE } from "./newWorkflow";
+import { Gallery, GalleryDialog } from "./Gallery";
+import { BLANK, createDraft } from "./newWorkflow";
 import { TenantPause } from "./TenantPause";
 import "./workflows.css";
 
@@ -25,6 +26,9 @@ type Summary = Schemas["WorkflowSummary"];
 
 /** Counts of runs lag that much on the server; asking more often shows nothing newer. */
 const EVERY_MS = 5_000;
+
+/** With so few workflows the page has room for the templates: the sample of `anabranch dev` is one. */
+const FEW = 1;
 
 export function WorkflowsPage(): ReactElement {
   useTitle("Workflows");
@@ -69,7 +73,7 @@ export function WorkflowsPage(): ReactElement {
       ) : items.length === 0 ? (
         <div className="card">
           <Empty icon={<WorkflowIcon size={32} />} title="No workflow yet" action={mayEdit && <NewWorkflow />}>
-            A workflow is a graph of nodes: what happens, in which order, and what is waited for. Draw one, or begin with the sample.
+            A workflow is a graph of nodes: what happens, in which order, and what is waited for. Draw one, or begin with a template.
           </Empty>
         </div>
       ) : shown.length === 0 ? (
@@ -110,6 +114,12 @@ export function WorkflowsPage(): ReactElement {
             </p>
           )}
         </div>
+      )}
+      {mayEdit && workflows.data !== undefined && items.length <= FEW && (
+        <section aria-labelledby="gallery" className="begin">
+          <h2 id="gallery">Begin with a template</h2>
+          <Gallery />
+        </section>
       )}
       {started && <StartDialog workflow={started} onClose={() => setStarted(null)} />}
       {deleted && <DeleteDialog workflow={deleted} onClose={() => setDeleted(null)} />}
@@ -242,6 +252,7 @@ function NewDrafts({ drafts }: { drafts: readonly Schemas["DraftSummary"][] }): 
 function NewWorkflow(): ReactElement {
   const navigate = useNavigate();
   const file = useRef<HTMLInputElement>(null);
+  const [isGallery, setGallery] = useState(false);
   const create = (document: string) => {
     createDraft(document).then(
       (draftID) => void navigate(`/drafts/${encodeURIComponent(draftID)}`),
@@ -257,8 +268,8 @@ function NewWorkflow(): ReactElement {
           </Button>
         }
         entries={[
-          { label: "Blank workflow", onSelect: () => create('{\n  "title": "",\n  "nodes": [\n    {"id": "start", "type": "start", "position": {"x": 80, "y": 160}}\n  ],\n  "edges": [\n  ]\n}\n') },
-          { label: "Sample: branch, loop and join", onSelect: () => create(SAMPLE) },
+          { label: "Blank workflow", onSelect: () => create(BLANK) },
+          { label: "From a template…", onSelect: () => setGallery(true) },
           { label: "Import a file…", onSelect: () => file.current?.click() },
         ]}
       />
@@ -274,6 +285,7 @@ function NewWorkflow(): ReactElement {
           if (chosen) void chosen.text().then(create);
         }}
       />
+      {isGallery && <GalleryDialog onClose={() => setGallery(false)} />}
     </>
   );
 }

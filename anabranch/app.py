@@ -60,15 +60,16 @@ from anabranch.service import (
 )
 from anabranch.settings import EMBEDDED_DATABASE_URL, Settings
 from anabranch.telemetry import CurrentAttempts, Feed, Meters, Names, SpanSink, TracedHandlers
+from anabranch.triggers.webhooks.callback_addresses import CallbackAddresses
 from anabranch.version import __version__
 
 # Only the APIs need these; `anabranch run` does not import them.
 if TYPE_CHECKING:
-    from anabranch.audit import audit_log, audit_table
+    from anabranch.audit import audit_log, audit_table, counted_entries
     from anabranch.drafts import draft_service as drafting
     from anabranch.drafts import draft_table
     from anabranch.keys import access as key_access
-    from anabranch.keys import failed_logins, key_table
+    from anabranch.keys import key_table
     from anabranch.service import preview as previewing
     from anabranch.service import purge as purging
     from anabranch.service.data_check import data_doctor
@@ -76,13 +77,14 @@ if TYPE_CHECKING:
     from anabranch.service.runs import run_counts as counting
     from anabranch.triggers.schedules import schedule_service, schedule_table, scheduler
     from anabranch.triggers.topics import publisher, topic_service, topic_tables
+    from anabranch.triggers.webhooks import callback_service as callbacks
 else:
     audit_log = deferred("anabranch.audit.audit_log")
     audit_table = deferred("anabranch.audit.audit_table")
+    counted_entries = deferred("anabranch.audit.counted_entries")
     drafting = deferred("anabranch.drafts.draft_service")
     draft_table = deferred("anabranch.drafts.draft_table")
     key_access = deferred("anabranch.keys.access")
-    failed_logins = deferred("anabranch.keys.failed_logins")
     key_table = deferred("anabranch.keys.key_table")
     previewing = deferred("anabranch.service.preview")
     purging = deferred("anabranch.service.purge")
@@ -95,6 +97,7 @@ else:
     publisher = deferred("anabranch.triggers.topics.publisher")
     topic_service = deferred("anabranch.triggers.topics.topic_service")
     topic_tables = deferred("anabranch.triggers.topics.topic_tables")
+    callbacks = deferred("anabranch.triggers.webhooks.callback_service")
 
 # The SDK of OpenTelemetry is an extra and takes half a second to import, so it is only imported to export spans.
 _OTLP = "anabranch.telemetry.otlp"
@@ -134,6 +137,7 @@ class _Components:
     secrets: SecretStore
     sandbox: Sandbox
     children: ChildRuns
+    callbacks: CallbackAddresses
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +233,10 @@ class App:
                 readiness=runs.readiness,
                 meters=runs.meters,
                 open_runs=counting.OpenRunCounts(store=store, clock=runs.engine.clock),
+                callbacks=callbacks.CallbackService(
+                    addresses=components.callbacks, workflows=runs.workflows, rows=store, clock=runs.engine.clock
+                ),
+                addresses=components.callbacks,
                 metrics_key=None if key is None else key.get_secret_value(),
             )
 
@@ -257,7 +265,7 @@ class App:
         feed = Feed(Meters(Names(settings.shown_names)), spans, read_log=store.read_log)
         traced = node_types if current is None else TracedHandlers(node_types, current)
         telemetry = None if spans is None and not role.counts else feed
-        engine = self._engine(store, traced, runner, telemetry, components.sandbox, role)
+        engine = self._engine(store, traced, runner, telemetry, components, role)
         if current is not None:
             current.connect(engine.orchestrator.head_of)
         service = WorkflowService(
@@ -352,7 +360,7 @@ class App:
         handlers: HandlerRegistry,
         runner: Runner,
         telemetry: Telemetry | None,
-        sandbox: Sandbox,
+        components: _Components,
         role: _Role,
     ) -> Engine:
         settings = self.settings
@@ -381,8 +389,9 @@ class App:
             known_code=runner.known,
             digests=runner.digests,
             telemetry=telemetry,
-            gates={language: sandbox.gate(language) for language in LANGUAGES},
+            gates={language: components.sandbox.gate(language) for language in LANGUAGES},
             console=Console(rows=ConsoleTable(store), options=self._console_options(role.console_stream)),
+            callbacks=components.callbacks,
         )
         store.tell(engine.notices)
         return engine
@@ -446,10 +455,16 @@ class App:
         try:
             async with self._open_data(store, guard, grace, makes_key=makes_key) as data:
                 children = ChildRuns()
+                callbacks = CallbackAddresses(self._box_finder(makes_key=makes_key), base_url=self.settings.reached_at)
                 services = Services(
-                    http=client, secrets=secrets, sandbox=sandbox, queries=data.queries, children=children
+                    http=client,
+                    secrets=secrets,
+                    sandbox=sandbox,
+                    queries=data.queries,
+                    children=children,
+                    callbacks=callbacks,
                 )
-                yield _Components(services, data, secrets, sandbox, children)
+                yield _Components(services, data, secrets, sandbox, children, callbacks)
         finally:
             await sandbox.stop()
             guard.close()
@@ -457,7 +472,7 @@ class App:
     @asynccontextmanager
     async def _open_access(self, store: SqlStore, grace: Grace) -> AsyncIterator[key_access.AccessService]:
         access = key_access.AccessService(
-            key_table.KeyTable(store), failed_logins.FailedLogins(audit_table.AuditTable(store))
+            key_table.KeyTable(store), counted_entries.CountedEntries(audit_table.AuditTable(store))
         )
         try:
             yield access

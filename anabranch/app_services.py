@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from anabranch.service.runs.run_counts import OpenRunCounts
     from anabranch.triggers.schedules.schedule_service import ScheduleService
     from anabranch.triggers.topics.topic_service import TopicService
+    from anabranch.triggers.webhooks.callback_addresses import CallbackAddresses
+    from anabranch.triggers.webhooks.callback_service import CallbackService
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,5 +68,7 @@ class AppServices:
     readiness: Readiness
     meters: Meters
     open_runs: OpenRunCounts
+    callbacks: CallbackService
+    addresses: CallbackAddresses
     metrics_key: str | None = field(default=None, repr=False)
     """The key that `/metrics` requires; None: no key."""

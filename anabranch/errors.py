@@ -299,6 +299,41 @@ class TooManyRequests(AnabranchError):
     hint = "Send fewer per second; a client that continues is disconnected."
 
 
+class WebhookBusy(TooManyRequests):
+    """A webhook gets more requests a second than it accepts; this one started nothing."""
+
+    code = "RATE_LIMITED"
+    hint = "Send it again in a second. The webhook's `rateLimit` or ANABRANCH_WEBHOOK_RATE sets the limit."
+
+
+class ResponseTimeout(AnabranchError):
+    """A webhook's run has not answered in time; it goes on."""
+
+    code = "RESPONSE_TIMEOUT"
+    hint = "The run goes on. Sent again with its idempotency key, the request waits for the same run."
+
+
+class NoResponse(AnabranchError):
+    """A webhook's run has ended without an answer for its caller: it failed, was cancelled, or reached no `respond`."""
+
+    code = "NO_RESPONSE"
+    hint = "Look at the run."
+
+
+class CallbackExpired(AnabranchError):
+    """A one-time address that can no longer be used: its time is over, or nothing waits for it any more."""
+
+    code = "CALLBACK_EXPIRED"
+    hint = "Ask whoever sent the address for a new one."
+
+
+class CallbackUsed(AnabranchError):
+    """A one-time address has been used already, by another call."""
+
+    code = "CALLBACK_USED"
+    hint = "Nothing was changed: the first call counts."
+
+
 class TooManyConnections(AnabranchError):
     """The process has reached its limit of connections, and all are in use."""
 

@@ -119,6 +119,18 @@ class Settings(BaseModel):
     """Names, separated by commas, that requests may call the server by; empty: localhost where only this machine
     reaches it, else any."""
 
+    public_url: str | None = Field(default=None, pattern=r"^https?://[^@?#\s]+$")
+    """The address of the server for others, `http(s)://host[:port][/prefix]`: what the addresses of webhooks and
+    callbacks begin with. By default `http://`, `host` and `port`, which is good on this machine only."""
+
+    webhook_rate: int = Field(default=60, ge=1, le=1_000_000)
+    """Requests a second that a server accepts for one webhook that sets no `rateLimit`, 1 to 1,000,000; others are
+    answered 429."""
+
+    webhook_body_limit: Annotated[int, BeforeValidator(_size)] = Field(default=1_048_576, ge=1_024, le=16 * 1_048_576)
+    """How large the body of a request may be for a webhook that sets no `bodyLimit`, 1KB to 16MB; larger ones are
+    answered 413."""
+
     connections_max: int = Field(default=10_000, ge=1, le=1_000_000)
     """Connections of clients at once, HTTP and socket, 1 to 1,000,000; fewer where `ulimit -n` leaves no room."""
 
@@ -283,6 +295,15 @@ class Settings(BaseModel):
     def unfinished_per_tenant_max(self) -> int:
         """Unfinished messages of one tenant."""
         return _share(self.unfinished_max, self.unfinished_max_per_tenant)
+
+    @property
+    def reached_at(self) -> str:
+        """What the addresses of webhooks and callbacks begin with."""
+        if self.public_url is not None:
+            return self.public_url.rstrip("/")
+        is_every = self.host in ("0.0.0.0", "::")  # noqa: S104 -- compared, not bound to
+        host = "localhost" if is_every else self.host
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
 
     @property
     def shown_names(self) -> str:

@@ -25,8 +25,8 @@ import aiohttp
 from aiohttp import web
 
 from anabranch.audit.audit_table import AuditTable
+from anabranch.audit.counted_entries import CountedEntries
 from anabranch.keys.access import AccessService, Role
-from anabranch.keys.failed_logins import FailedLogins
 from anabranch.keys.key_table import KeyTable
 from anabranch.sockets import attach
 from benchmarks.databases import BACKENDS, databases
@@ -118,7 +118,7 @@ async def measure(backend: str, *, watchers: int, items: int, rounds: int) -> di
 async def served(bench: Bench) -> AsyncIterator[tuple[str, str]]:
     """The API of a bench: its address and a key."""
     store: Any = bench.engine.store
-    access = AccessService(KeyTable(store), FailedLogins(AuditTable(store)))
+    access = AccessService(KeyTable(store), CountedEntries(AuditTable(store)))
     key = access.add_own_key(tenant_id=TENANT, role=Role.VIEWER).key
     application = web.Application()
     attach(

@@ -114,6 +114,8 @@ def wait_text(wait: Mapping[str, Any] | None) -> str | None:
     """The text for what an activation waits for, and until when."""
     if wait is None:
         return None
+    if wait.get("url") is not None:
+        return f"a call of {wait['url']} until {wait['dueAt']}"
     what = {
         "signal": lambda: "signal " + " or ".join(wait.get("events") or [wait.get("event")]),
         "child": lambda: f"run {wait['childID']}",

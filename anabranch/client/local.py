@@ -39,6 +39,7 @@ class LocalGateway:
         """`actor` is the author of changes in the audit trail."""
         self._service = services.workflows
         self._waits = services.waits
+        self._addresses = services.addresses
         self._bulk = services.bulk
         self._forks = services.forks
         self._explanations = services.explanations
@@ -138,7 +139,9 @@ class LocalGateway:
 
     async def get_run(self, instance_id: str) -> dict[str, Any]:
         """A run with its input, outcome and activations. Raises NotFound."""
-        return await self._service.get_run(instance_id, tenant_id=self._tenant_id)
+        run = await self._service.get_run(instance_id, tenant_id=self._tenant_id)
+        self._addresses.show(instance_id, run["nodes"], tenant_id=self._tenant_id)
+        return run
 
     async def wait_for_end(self, instance_id: str, *, timeout_s: float | None = None) -> dict[str, Any]:
         """How it ended: woken by what this process commits, and by looks at what others do."""

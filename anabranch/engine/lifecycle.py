@@ -30,7 +30,7 @@ from anabranch.engine.ownership.leases import Leases
 from anabranch.engine.ownership.recovery import Recovery
 from anabranch.engine.ownership.worker_reports import WorkerReports
 from anabranch.engine.plans import PlanCache
-from anabranch.engine.ports import Clock, Gate, Store
+from anabranch.engine.ports import CallbackSigner, Clock, Gate, Store
 from anabranch.engine.queues import TaskQueue
 from anabranch.engine.task_worker import Execution, TaskWorker
 from anabranch.engine.telemetry import Telemetry
@@ -66,6 +66,7 @@ class Engine:
         telemetry: Telemetry | None = None,
         gates: Mapping[str, Gate] | None = None,
         console: Console | None = None,
+        callbacks: CallbackSigner | None = None,
     ) -> None:
         """`line` or `watch` connects it with the other processes of the store; pass `notices` to the store.
 
@@ -73,7 +74,7 @@ class Engine:
 
         `functions` calls workflow functions, and `known_code` returns the name and version of those that it knows.
         `telemetry` receives every row that this process writes. `gates` limit node types that need something scarce, by
-        type name. `console` keeps the output of user code.
+        type name. `console` keeps the output of user code, and `callbacks` makes the addresses that nodes send.
         """
         self.store = store
         self.options = options
@@ -91,6 +92,7 @@ class Engine:
             concurrency=options.concurrency,
             threads=self.threads,
             console=console,
+            callbacks=callbacks,
         )
         self.console = console
         self.orchestrator = Orchestrator(

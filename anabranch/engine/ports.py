@@ -519,8 +519,8 @@ class Store(Protocol):
         Stops once the outputs have that many bytes. For open activations, `only` filters by place but not by status.
         """
 
-    async def read_outputs(self, instance_id: str, node_ids: Sequence[str]) -> list[Event]:
-        """The NODE_COMPLETED rows of these nodes at the root scope, in seq order."""
+    async def read_outputs(self, instance_id: str, node_ids: Sequence[str], *, all_scopes: bool = False) -> list[Event]:
+        """The NODE_COMPLETED rows of these nodes at the root scope, or with `all_scopes` in any, in seq order."""
 
     async def read_signal_waits(
         self, instance_id: str, *, after_seq: int, open_waits: Sequence[tuple[str, str]]
@@ -731,6 +731,13 @@ class ChangeSubscriber(Protocol):
 
         It may also have ended, unless `ends_are_told`: then `changed` has been called for the awaited runs that have.
         """
+
+
+class CallbackSigner(Protocol):
+    """Makes the one-time addresses that runs can be called by."""
+
+    def address(self, instance_id: str, event: str, *, tenant_id: str, expires_at: int) -> str:
+        """The address that sends this signal to the run, until `expires_at` (ms). Raises SecretKeyMissing."""
 
 
 class ChangeHints(Protocol):

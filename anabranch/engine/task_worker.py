@@ -17,10 +17,12 @@ from typing import Any
 from anabranch.engine.console.lines import Sink, present
 from anabranch.engine.handling import Handler, HandlerRegistry, HandlerResult, HandlerReturn, Helpers, ends_us
 from anabranch.engine.loop_watch import BLOCKED_AFTER_S
-from anabranch.engine.ports import Clock
+from anabranch.engine.ports import CallbackSigner, Clock
 from anabranch.engine.queues import TaskQueue
+from anabranch.engine.rules.callbacks import CALLBACKS_NAME, callback_event
 from anabranch.engine.rules.coded.coded_plan import FUNCTION_TYPE
 from anabranch.engine.rules.commands import Dispatch
+from anabranch.engine.rules.drawn.drawn_state import ContextSnapshot
 from anabranch.engine.rules.duration import DURATION_MS_MAX
 from anabranch.engine.rules.events import SuspendReason
 from anabranch.engine.rules.graph.plan import PlanNode
@@ -39,7 +41,7 @@ from anabranch.engine.rules.stimuli import (
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.threads import HandlerThreads
 from anabranch.engine.tracebacks import lines_of_the_author
-from anabranch.errors import NonRetryable, RunError
+from anabranch.errors import NonRetryable, RunError, SecretKeyMissing
 
 # 1 s in the queue, or of execution: from then on it is kept when an attempt began. Most take less, and cost nothing.
 START_KEPT_AFTER_S = 1.0
@@ -206,8 +208,10 @@ class TaskWorker:
         concurrency: int,
         threads: HandlerThreads | None = None,
         console: Sink | None = None,
+        callbacks: CallbackSigner | None = None,
     ) -> None:
         self._handlers = handlers
+        self._callbacks = callbacks
         self._console = console
         self._functions = functions
         self._tasks = tasks
@@ -240,6 +244,8 @@ class TaskWorker:
             of_instance = self._executions[head.instance_id] = {}
         known = of_instance.get(dispatch)
         if known is None or known.stopped:
+            if node.callbacks:
+                context = self._with_callbacks(head, dispatch, node, context)
             execution = Execution(
                 head, dispatch, node, context, clock=self._clock, threads=self._threads, console=self._console
             )
@@ -247,6 +253,26 @@ class TaskWorker:
             execution.queued_at = asyncio.get_running_loop().time()
             of_instance[dispatch] = execution
             self._tasks.add(execution)
+
+    def _with_callbacks(
+        self, head: InstanceHead, dispatch: Dispatch, node: PlanNode, context: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """The context with the addresses that the node can send. Without a key there are none, and the node that waits
+        says why; a variable of the workflow with that name stays what it is."""
+        if self._callbacks is None or CALLBACKS_NAME in context:
+            return context
+        assert isinstance(context, ContextSnapshot), "only nodes of drawn runs read addresses"
+        now = self._clock.now() if context.facts is None else context.facts.now_ms
+        addresses = {}
+        try:
+            for each in node.callbacks:
+                event = callback_event(head.instance_id, each.node_id, each.scope_of(dispatch.scope))
+                addresses[each.node_id] = self._callbacks.address(
+                    head.instance_id, event, tenant_id=head.tenant_id, expires_at=now + each.timeout_ms
+                )
+        except SecretKeyMissing:
+            return context
+        return context.within({CALLBACKS_NAME: addresses})
 
     def stop_job(self, instance_id: str, dispatch: Dispatch) -> None:
         """Stop a handler whose result is no longer awaited."""

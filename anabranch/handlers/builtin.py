@@ -33,11 +33,13 @@ from anabranch.handlers.types.http_request import http_request_spec
 from anabranch.handlers.types.javascript import javascript_spec
 from anabranch.handlers.types.python import python_spec
 from anabranch.handlers.types.triggers import failure, schedule, topic, webhook, workflow_call
+from anabranch.handlers.types.webhooks import respond
+from anabranch.handlers.types.webhooks.wait_for_webhook import wait_for_webhook_spec
 from anabranch.handlers.types.workflow import workflow_spec
 
 _FILES = (
     *(webhook, schedule, topic, workflow_call, failure),
-    *(start, end, condition, cursor, delay, loop, set, stop_with_error, switch, wait_for_event),
+    *(start, end, condition, cursor, delay, loop, respond, set, stop_with_error, switch, wait_for_event),
     *(choose_fields, filter_items, limit_items, merge_lists, sort_items, split_out, unique_items),
 )
 
@@ -53,6 +55,7 @@ def builtin_specs(services: Services = NO_SERVICES) -> Mapping[str, HandlerSpec]
         python_spec(services.sandbox),
         data_query_spec(services.queries),
         workflow_spec(services.children),
+        wait_for_webhook_spec(services.callbacks),
     )
     return {spec.type: spec for spec in specs}
 

@@ -14,6 +14,7 @@ from anabranch.handlers.sandbox import CodeRunner, NoSandbox
 from anabranch.handlers.spec import SecretReader
 from anabranch.handlers.types.data_query import NoQueries, QueryRunner
 from anabranch.handlers.types.http_port import HttpAnswer, HttpSender
+from anabranch.handlers.types.webhooks.wait_for_webhook import CallbackKey
 from anabranch.handlers.types.workflow import Children
 
 
@@ -32,6 +33,11 @@ class _NoChildren:
         raise NonRetryable("this process cannot start other runs: it was set up without a service for them")
 
 
+class _NoCallbacks:
+    def check(self) -> None:
+        raise NonRetryable("this process cannot sign addresses: it was set up without a key")
+
+
 @dataclass(frozen=True, slots=True)
 class Services:
     """One field per port; the defaults refuse to work."""
@@ -41,6 +47,7 @@ class Services:
     sandbox: CodeRunner = field(default_factory=NoSandbox)
     queries: QueryRunner = field(default_factory=NoQueries)
     children: Children = field(default_factory=_NoChildren)
+    callbacks: CallbackKey = field(default_factory=_NoCallbacks)
 
 
 NO_SERVICES = Services()

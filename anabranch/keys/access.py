@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from anabranch.audit.audit_trail import AuditEntry
+from anabranch.audit.counted_entries import CountedEntries
 from anabranch.errors import InvalidRequest, NotFound, StoreUnavailable
 from anabranch.keys.api_keys import ApiKey, ApiKeyRows
-from anabranch.keys.failed_logins import FailedLogins
 
 logger = logging.getLogger("anabranch.access")
 
@@ -102,7 +102,7 @@ class AccessService:
     """The keys of one database, and those that this process alone knows."""
 
     def __init__(
-        self, rows: ApiKeyRows, failed_logins: FailedLogins, *, monotonic: Callable[[], float] = time.monotonic
+        self, rows: ApiKeyRows, failed_logins: CountedEntries, *, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
         self._rows = rows
         self._failed_logins = failed_logins
@@ -128,7 +128,7 @@ class AccessService:
         """
         principal = await self._principal_of(key)
         if principal is None:
-            self._failed_logins.count()
+            self._failed_logins.count("login.failed")
         return principal
 
     async def valid_keys(self, key_ids: Collection[str]) -> set[str]:

@@ -30,6 +30,7 @@ from anabranch.rest.bodies import BODY_PATIENCE_S, read_body, read_query
 from anabranch.rest.error_responses import fault_response, response_of
 from anabranch.rest.metrics import Metrics
 from anabranch.rest.openapi import openapi_document
+from anabranch.rest.public_routes import add_public_routes, is_public
 from anabranch.rest.routes.route import PUBLIC, Reply, Route, RouteCall
 from anabranch.rest.routes.system_routes import HEALTH
 from anabranch.rest.routes.table import ROUTES
@@ -55,7 +56,7 @@ class AllowedHosts:
     """Allowed names in Host, without port; None: any, for a server with an unknown public name."""
 
     def check(self, request: web.Request) -> None:
-        """Raise NotPermitted for another host name, or for a write from another origin."""
+        """Raise NotPermitted for another host name, or for a write from another origin to a route with keys."""
         host = _host_of(request.host)
         if self.hosts is not None and host not in self.hosts:
             raise NotPermitted(
@@ -63,7 +64,8 @@ class AllowedHosts:
                 hint="List the server's host names in ANABRANCH_ALLOWED_HOSTS.",
             )
         origin = request.headers.get("Origin")
-        if origin is not None and request.method not in _READING and not self.is_own_origin(origin, request.host):
+        is_write = request.method not in _READING and not is_public(request.path)
+        if origin is not None and is_write and not self.is_own_origin(origin, request.host):
             raise NotPermitted(
                 f"requests from the origin {origin!r} are not allowed",
                 hint="Use a page of this server or a program.",
@@ -123,6 +125,7 @@ def build_application(
     Further APIs (sockets, pages) are attached to it by the composition root.
     """
     application = _application(services, allowed_hosts or AllowedHosts(), routes, body_patience_s)
+    add_public_routes(application, services, body_patience_s)
     application.router.add_get(
         "/openapi.json", partial(_send, orjson.dumps(openapi_document(routes)), "application/json")
     )

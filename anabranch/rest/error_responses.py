@@ -27,6 +27,7 @@ STATUS: Mapping[type[errors.AnabranchError], int] = {
     errors.ValueMissing: 404,
     errors.MethodNotAllowed: 405,
     errors.RequestTimeout: 408,
+    errors.CallbackUsed: 409,
     errors.DataSourceInUse: 409,
     errors.DraftExists: 409,
     errors.LimitReached: 409,
@@ -44,6 +45,7 @@ STATUS: Mapping[type[errors.AnabranchError], int] = {
     errors.SecretKeyWrong: 409,
     errors.WorkflowHasRuns: 409,
     errors.WorkflowIsCoded: 409,
+    errors.CallbackExpired: 410,
     errors.DraftConflict: 412,
     errors.VersionMismatch: 412,
     errors.TooLarge: 413,
@@ -61,9 +63,12 @@ STATUS: Mapping[type[errors.AnabranchError], int] = {
     errors.ValueTooLarge: 422,
     errors.TooManyPending: 429,
     errors.TooManySignals: 429,
+    errors.WebhookBusy: 429,
+    errors.NoResponse: 502,
     errors.ShuttingDown: 503,
     errors.StoreUnavailable: 503,
     errors.TooManyConnections: 503,
+    errors.ResponseTimeout: 504,
 }
 """The HTTP status of every error."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import hmac
 import json
 import os
 from functools import cached_property
@@ -64,6 +65,11 @@ class SecretCipher:
     def _cipher(self) -> aead.AESGCM:
         """Made when something is sealed or opened: most processes that have a key do neither at first."""
         return aead.AESGCM(self._key)
+
+    def mac(self, purpose: bytes, message: bytes) -> bytes:
+        """An HMAC-SHA256 under a key that is derived from this one for a purpose."""
+        derived = hmac.digest(self._key, purpose, hashlib.sha256)
+        return hmac.digest(derived, message, hashlib.sha256)
 
     def seal(self, *, tenant: str, row: str, text: str) -> bytes:
         """The text, encrypted for this place. Sealing it again gives other bytes."""

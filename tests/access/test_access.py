@@ -9,10 +9,10 @@ import pytest
 from sqlalchemy import update
 
 from anabranch.audit.audit_table import AuditTable
+from anabranch.audit.counted_entries import CountedEntries
 from anabranch.engine.store.sql.store import SqlStore
 from anabranch.errors import InvalidRequest, NotFound
 from anabranch.keys.access import ACTIVE_KEYS_MAX, CACHE_S, LAST_USED_PAUSE_MS, AccessService, CreatedKey, Role
-from anabranch.keys.failed_logins import FailedLogins
 from anabranch.keys.key_schema import api_keys
 from anabranch.keys.key_table import KeyTable
 
@@ -34,7 +34,7 @@ def watch() -> Watch:
 
 @pytest.fixture
 async def access(keys: KeyTable, trail: AuditTable, watch: Watch) -> AsyncIterator[AccessService]:
-    service = AccessService(keys, FailedLogins(trail), monotonic=watch)
+    service = AccessService(keys, CountedEntries(trail), monotonic=watch)
     yield service
     await service.stop()
 
@@ -93,7 +93,7 @@ async def test_a_key_that_was_revoked_elsewhere_is_refused_two_seconds_later(
 ) -> None:
     created = await create(access)
     assert await access.authenticate(created.key) is not None
-    elsewhere = AccessService(keys, FailedLogins(trail))
+    elsewhere = AccessService(keys, CountedEntries(trail))
     await elsewhere.revoke_key(created.key_id, tenant_id=None, actor="cli")
     watch.seconds += CACHE_S
     assert await access.authenticate(created.key) is None
@@ -162,7 +162,7 @@ async def test_an_own_key_is_known_here_only(access: AccessService, keys: KeyTab
     principal = await access.authenticate(own.key)
     assert principal is not None and principal.tenant_id == "default" and principal.role is Role.ADMIN
     assert await access.has_keys()
-    assert await AccessService(keys, FailedLogins(trail)).authenticate(own.key) is None
+    assert await AccessService(keys, CountedEntries(trail)).authenticate(own.key) is None
     assert await access.list_keys(None) == []
 
 

@@ -25,10 +25,10 @@ from anabranch.audit.audit_trail import (
     escaped,
     hash_of,
 )
+from anabranch.audit.counted_entries import ROW_PAUSE_S, CountedEntries
 from anabranch.engine.store.opening import open_store
 from anabranch.engine.store.sql.store import SqlStore
 from anabranch.errors import InvalidRequest, StoreUnavailable
-from anabranch.keys.failed_logins import ROW_PAUSE_S, FailedLogins
 
 
 def entry(**changes: Any) -> AuditEntry:
@@ -172,17 +172,17 @@ class Pause:
 
 async def test_failed_logins_are_one_row_a_second_with_their_number(trail: AuditTable, log: AuditLog) -> None:
     pause = Pause()
-    failed = FailedLogins(trail, pause=pause)
-    failed.count()
+    failed = CountedEntries(trail, pause=pause)
+    failed.count("login.failed")
     await pause.began.wait()
     for _ in range(99):
-        failed.count()
+        failed.count("login.failed")
     assert [row.details for row in await log.list("")] == ['{"count": 1}']
     pause.began.clear()
     pause.over.set()
     await pause.began.wait()
     assert [row.details for row in await log.list("")] == ['{"count": 99}', '{"count": 1}']
-    failed.count()
+    failed.count("login.failed")
     await failed.stop()
     await failed.stop()
     rows = await log.list("")
@@ -196,7 +196,7 @@ async def test_a_database_that_is_away_lets_nobody_in_and_breaks_nothing(
     await store.stop()
     with pytest.raises(StoreUnavailable):
         await trail.append(entry())
-    failed = FailedLogins(trail)
-    failed.count()
+    failed = CountedEntries(trail)
+    failed.count("login.failed")
     await failed.stop()
-    assert "1 failed logins could not be written" in caplog.text
+    assert "1 times login.failed could not be written" in caplog.text

@@ -131,6 +131,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "triggers",
         "engine.console",
         "version",
+        "ports of side concerns",
     ),
     "rest": (
         "bulk",
@@ -153,6 +154,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "telemetry",
         "version",
         "engine.console",
+        "triggers",
     ),
     "routes of side concerns": (
         "drafts",
@@ -216,6 +218,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "engine.ports",
         "engine.rules",
         "errors",
+        "json_input",
         "ports of side concerns",
         "run_requests",
         "service",
@@ -234,7 +237,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # called inside transactions of the store and of all tables
     "audit.audit_recording": ("ports of side concerns", "schema of side concerns"),
     "schema of side concerns": ("engine.store.columns",),
-    "ports of side concerns": ("engine.ports", "engine.rules"),
+    "ports of side concerns": ("engine.ports", "engine.rules", "errors"),
     # -- workflows: the verbs, the coded ones, the engine ---------------------------------
     "service": (
         "engine",
@@ -443,6 +446,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "terms of triggers": ("triggers.schedules.occurrences", "triggers.topics.topic_patterns"),
     "ports of side concerns": (
         "audit.audit_trail",
+        "audit.counted_entries",
         "drafts.saved_drafts",
         "keys.api_keys",
         "queries.saved.saved_queries",

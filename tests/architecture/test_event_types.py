@@ -36,6 +36,9 @@ MAY_LOOK_AT_EVENT_TYPES = {
     # which outcomes another run may begin with
     f"{RULES}.repair.fork_plan",
     f"{RULES}.repair.coded_fork",
+    # what was sent to the address of a wait, and which output answers a webhook
+    f"{RULES}.callbacks",
+    f"{RULES}.responses",
     # the number of committed events by type
     "anabranch.rest.metrics",
 }

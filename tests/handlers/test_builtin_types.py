@@ -29,8 +29,9 @@ async def _refused(type_name: str, config: dict[str, Any], context: dict[str, An
 def test_the_registry_has_the_promised_types_in_order() -> None:
     assert TYPES.names() == [
         "aggregate", "condition", "cursor", "dataQuery", "delay", "end", "failure", "fields", "filter", "group",
-        "httpRequest", "javascript", "limit", "loop", "merge", "python", "schedule", "set", "sort", "splitOut", "start",
-        "stopWithError", "switch", "topic", "unique", "waitForEvent", "webhook", "workflow", "workflowCall",
+        "httpRequest", "javascript", "limit", "loop", "merge", "python", "respond", "schedule", "set", "sort",
+        "splitOut", "start", "stopWithError", "switch", "topic", "unique", "waitForEvent", "waitForWebhook",
+        "webhook", "workflow", "workflowCall",
     ]  # fmt: skip
     assert TYPES.get("teleport") is None
     assert TYPES.handler("teleport") is None

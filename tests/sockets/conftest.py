@@ -12,8 +12,8 @@ import socketio
 from aiohttp import web
 
 from anabranch.audit.audit_table import AuditTable
+from anabranch.audit.counted_entries import CountedEntries
 from anabranch.keys.access import AccessService, CreatedKey, Role
-from anabranch.keys.failed_logins import FailedLogins
 from anabranch.keys.key_table import KeyTable
 from anabranch.rest.application import AllowedHosts
 from anabranch.sockets import SocketServer, attach
@@ -110,7 +110,7 @@ async def serve() -> AsyncIterator[Serve]:
 
     async def start(process: Process) -> Served:
         store: Any = process.engine.store
-        access = AccessService(KeyTable(store), FailedLogins(AuditTable(store)))
+        access = AccessService(KeyTable(store), CountedEntries(AuditTable(store)))
         application = web.Application()
         api = attach(
             application,

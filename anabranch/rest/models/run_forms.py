@@ -291,6 +291,9 @@ class WaitsFor(ResponseModel):
     match: Any = Field(None, description="What its payload must contain.")
     events: dict[str, Any] | None = Field(None, description="Any of these signals, each with its match.")
     childID: str | None = Field(None, description="The run.")
+    url: str | None = Field(
+        None, description="The one-time address that answers a `waitForWebhook`; for the role operator and above."
+    )
 
 
 class RunGraph(ResponseModel):

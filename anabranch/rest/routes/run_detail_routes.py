@@ -47,7 +47,7 @@ from anabranch.rest.models.run_forms import (
     WidgetQuery,
 )
 from anabranch.rest.routes.route import Reply, Route, RouteCall
-from anabranch.rest.routes.run_routes import about_run, run_id_of, wait_for_end
+from anabranch.rest.routes.run_routes import about_run, run_id_of, show_addresses, wait_for_end
 from anabranch.service.cursors import make_cursor, read_cursor, read_number
 from anabranch.service.runs.iterations import IterationsWanted, Place
 from anabranch.service.runs.read_verbs import StepFilter
@@ -89,6 +89,7 @@ async def get_steps(call: RouteCall) -> Reply:
             inline=page.inline,
         ),
     )
+    show_addresses(call, instance_id, steps)
     return Reply(page_of(steps, None if next_seq is None else make_cursor("steps", next_seq)))
 
 

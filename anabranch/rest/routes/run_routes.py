@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -148,6 +149,7 @@ async def get_run(call: RouteCall) -> Reply:
     instance_id = await run_id_of(call)
     headers = await wait_for_end(call, instance_id)
     run = await call.services.workflows.get_run(instance_id, tenant_id=call.tenant_id, inline=call.query.inline)
+    show_addresses(call, instance_id, run["nodes"])
     return Reply(run, headers=headers)
 
 
@@ -244,6 +246,12 @@ async def run_id_of(call: RouteCall) -> str:
         if workflow not in (row.head.workflow_id, row.head.workflow_name):
             raise NotFound(f"workflow {workflow!r} has no run {instance_id}")
     return instance_id
+
+
+def show_addresses(call: RouteCall, instance_id: str, activations: Iterable[dict[str, Any]]) -> None:
+    """Show the addresses by which waits can be answered, to those who could answer anyway."""
+    if call.principal.role.may(Role.OPERATOR):
+        call.services.addresses.show(instance_id, activations, tenant_id=call.tenant_id)
 
 
 def _input_filters(query: MultiDictProxy[str]) -> list[tuple[tuple[str, ...], str]]:

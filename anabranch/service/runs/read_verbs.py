@@ -21,6 +21,7 @@ from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.graph.plan import Plan
 from anabranch.engine.rules.history import ALL_ACTIVATIONS, ActivationFilter
+from anabranch.engine.rules.responses import RESPOND_TYPE
 from anabranch.engine.rules.run_filter import ALL_RUNS, RunFilter
 from anabranch.errors import InvalidRequest, NotFound
 from anabranch.service.definitions.gate_verbs import GateVerbs, paused_by
@@ -332,6 +333,21 @@ class ReadVerbs(GateVerbs):
         if found is None or found.row.head.tenant_id != tenant_id:
             raise no_run(instance_id)
         return found
+
+    async def responding_nodes(self, instance_id: str, *, tenant_id: str) -> list[str]:
+        """The nodes of a run that can say what its webhook answers. Raises NotFound, StoreUnavailable."""
+        row = await self.get_run_status(instance_id, tenant_id=tenant_id)
+        plan = await self._engine.plans.plan_of(row.head)
+        if not isinstance(plan, Plan):
+            return []
+        kinds = {
+            node.id: (node.type if node.item is None else node.item.type, node.given) for node in plan.nodes.values()
+        }
+        return [
+            node_id
+            for node_id, (kind, given) in kinds.items()
+            if kind == RESPOND_TYPE and (given is None or given.output.value is not None)
+        ]
 
     async def _output_so_far(self, head: InstanceHead) -> Any:
         """The output of the End nodes reached so far at the root of a drawn run."""

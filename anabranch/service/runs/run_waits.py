@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.poller import Poller
 from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.responses import first_output
 from anabranch.engine.rules.stimuli import ChildEnded
+from anabranch.engine.rules.values import Payload
 from anabranch.errors import ShuttingDown, StoreUnavailable
 
 # 60 s: the default timeout of proxies and clients. To wait longer, repeat the request.
@@ -35,6 +37,15 @@ LOOK_MS = 500
 FIRST_LOOK_MS = 20
 
 
+@dataclass(frozen=True, slots=True)
+class RunResponse:
+    """What a run has said so far."""
+
+    response: Payload | None
+    """The output of the node that responds; None: the run has ended without one."""
+    end: ChildEnded | None
+
+
 @dataclass(slots=True, eq=False)
 class _Waiter:
     is_gone: Callable[[], bool]
@@ -42,7 +53,18 @@ class _Waiter:
     """Whether the waiter has found its run."""
     end: ChildEnded | None = None
     """How it ended."""
+    responding: frozenset[str] = frozenset()
+    """Nodes whose first output is awaited, too."""
+    response: Payload | None = None
+    """That output."""
     woken: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def see(self, events: Iterable[Event]) -> bool:
+        """Take the first awaited output among these rows; whether there is one."""
+        output = first_output(events, self.responding)
+        if output is not None and self.response is None:
+            self.response = output
+        return output is not None
 
 
 class RunWaits:
@@ -71,7 +93,7 @@ class RunWaits:
 
         Returns False at once if the limit of waiters is reached. The caller then reads the run.
         """
-        if self._of_tenant.total() >= WAITERS_MAX or self._of_tenant[tenant_id] >= WAITERS_OF_TENANT_MAX:
+        if self._is_full(tenant_id):
             return False
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
@@ -87,6 +109,23 @@ class RunWaits:
         if self._stopping:
             raise ShuttingDown(f"this process stops and no longer waits for run {instance_id}", hint="The run goes on.")
         return waiter.end
+
+    async def responded(
+        self, instance_id: str, node_ids: Collection[str], *, tenant_id: str, wait_s: float, is_gone: Callable[[], bool]
+    ) -> RunResponse | None:
+        """Return the first output of these nodes, or the end of the run, whichever comes first.
+
+        Returns None when the time is over, the client `is_gone`, the process stops, or too many requests wait.
+        """
+        if self._is_full(tenant_id):
+            return None
+        waiter: _Waiter | None = None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                waiter = await self._wait(instance_id, tenant_id, is_gone, responding=frozenset(node_ids))
+        if waiter is None or (waiter.response is None and waiter.end is None):
+            return None
+        return RunResponse(waiter.response, waiter.end)
 
     def release(self) -> None:
         """Wake all waiters and accept no new ones: the process is stopping."""
@@ -106,13 +145,17 @@ class RunWaits:
     # -- news -----------------------------------------------------------------------------
     def committed(self, instance_id: str, events: Sequence[Event], status: Status) -> None:
         """Observe the engine: what this process commits."""
+        for waiter in self._waiters.get(instance_id, ()):
+            if waiter.responding and waiter.see(events):
+                waiter.woken.set()
         if status.is_terminal:
             self._wake([instance_id])
 
     def changed(self, instance_id: str, *, ended: bool) -> None:
         """Another process may have written to this run."""
-        if ended:
-            self._wake([instance_id])
+        for waiter in self._waiters.get(instance_id, ()):
+            if ended or waiter.responding:
+                waiter.woken.set()
 
     def moved(self, *, ends_are_told: bool) -> None:
         """Other processes may have written to any run."""
@@ -135,17 +178,28 @@ class RunWaits:
             return
         for end in await self._engine.store.ended_children(elsewhere):
             for waiter in self._waiters.get(end.child_id, ()):
-                waiter.end = end
-                waiter.woken.set()
+                if not waiter.responding:
+                    waiter.end = end
+                    waiter.woken.set()
+        for instance_id in elsewhere:
+            for waiter in self._waiters.get(instance_id, ()):
+                if waiter.responding:
+                    waiter.woken.set()  # it reads by itself
 
     # -- within ---------------------------------------------------------------------------
     async def _wait(
-        self, instance_id: str, tenant_id: str, is_gone: Callable[[], bool], *, timeout_s: float | None = None
+        self,
+        instance_id: str,
+        tenant_id: str,
+        is_gone: Callable[[], bool],
+        *,
+        timeout_s: float | None = None,
+        responding: frozenset[str] = frozenset(),
     ) -> _Waiter:
         """The waiter, with what it found."""
         until = None if timeout_s is None else asyncio.get_running_loop().time() + timeout_s
         await self._begin_looking()
-        waiter = self._enter(instance_id, tenant_id, is_gone)
+        waiter = self._enter(instance_id, tenant_id, _Waiter(is_gone, responding=responding))
         try:
             is_over = await self._is_over(waiter, instance_id, tenant_id)
             async with asyncio.timeout_at(until):
@@ -158,7 +212,7 @@ class RunWaits:
 
     async def _is_over(self, waiter: _Waiter, instance_id: str, tenant_id: str) -> bool:
         waiter.woken.clear()  # before reading: later changes wake it again
-        if self._stopping or waiter.is_gone() or waiter.end is not None:
+        if self._stopping or waiter.is_gone() or waiter.end is not None or waiter.response is not None:
             return True
         store = self._engine.store
         try:
@@ -167,13 +221,17 @@ class RunWaits:
                 if row is None:
                     return True
                 waiter.exists = True
-                if not row.status.is_terminal:
+                if not row.status.is_terminal and not waiter.responding:
                     return False
-            for end in await store.ended_children([instance_id]):
+            ends = await store.ended_children([instance_id])
+            if waiter.responding:
+                # Read after the end: a response is written before it.
+                waiter.see(await store.read_outputs(instance_id, sorted(waiter.responding), all_scopes=True))
+            for end in ends:
                 waiter.end = end
         except StoreUnavailable:
             return False  # the database may be back in time; keep polling
-        return waiter.end is not None
+        return waiter.end is not None or waiter.response is not None
 
     async def _begin_looking(self) -> None:
         if not self._subscribed and not self._stopping:
@@ -182,11 +240,10 @@ class RunWaits:
             self._engine.hints.subscribe(self)
             await self._looking.start()
 
-    def _enter(self, instance_id: str, tenant_id: str, is_gone: Callable[[], bool]) -> _Waiter:
+    def _enter(self, instance_id: str, tenant_id: str, waiter: _Waiter) -> _Waiter:
         if not self._waiters:
             self._looking.soon()  # it pauses while there are no waiters
         self._look_in_ms = FIRST_LOOK_MS
-        waiter = _Waiter(is_gone)
         if instance_id not in self._waiters:
             self._engine.hints.watch(instance_id, end_only=True)
         self._waiters[instance_id].add(waiter)
@@ -214,3 +271,6 @@ class RunWaits:
         pause_ms = self._look_in_ms
         self._look_in_ms = min(2 * self._look_in_ms, LOOK_MS)
         return pause_ms
+
+    def _is_full(self, tenant_id: str) -> bool:
+        return self._of_tenant.total() >= WAITERS_MAX or self._of_tenant[tenant_id] >= WAITERS_OF_TENANT_MAX

@@ -318,10 +318,10 @@ class MemoryStore:
         )
         return record.row, page
 
-    async def read_outputs(self, instance_id: str, node_ids: Sequence[str]) -> list[Event]:
+    async def read_outputs(self, instance_id: str, node_ids: Sequence[str], *, all_scopes: bool = False) -> list[Event]:
         await self.faults.before("read_outputs")
         completed = (event for event in self._log(instance_id) if event.type is EventType.NODE_COMPLETED)
-        return [event for event in completed if event.scope == "" and event.node_id in node_ids]
+        return [event for event in completed if (all_scopes or event.scope == "") and event.node_id in node_ids]
 
     async def read_signal_waits(
         self, instance_id: str, *, after_seq: int, open_waits: Sequence[tuple[str, str]]

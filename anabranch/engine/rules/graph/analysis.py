@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from anabranch.engine.rules.beginnings import START_TYPE
+from anabranch.engine.rules.callbacks import CALLBACK_TYPE, CALLBACKS_NAME
 from anabranch.engine.rules.events import ERROR_HANDLE
 from anabranch.engine.rules.graph.document import Graph, GraphEdge, GraphNode
 from anabranch.engine.rules.graph.entries import is_copy
@@ -176,6 +177,11 @@ class _Variables:
         """The names that the engine provides: the input, and inside loops those of the innermost loop of each kind."""
         given = {"input": _given(self._input_schema(node_id), [])}
         given |= {name: _given({"type": "object", "properties": {key: {"type": "string"}}}, []) for name, key in PATHS}
+        waits = [node.id for node in self._graph.nodes.values() if node.type == CALLBACK_TYPE]
+        if waits:
+            given[CALLBACKS_NAME] = _given(
+                {"type": "object", "properties": {each: {"type": "string"} for each in waits}}, []
+            )
         for loop in reversed(loops):
             repeats = is_while(self._graph.nodes[loop].config)
             given |= {"index": _given(_INDEX, [loop]), "count": _given(_COUNT, [loop])}

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from anabranch.engine.rules.beginnings import START_TYPE
+from anabranch.engine.rules.callbacks import CALLBACK_TYPE, callbacks_in_reach
 from anabranch.engine.rules.events import DEFAULT_HANDLE, DONE_HANDLE, ERROR_HANDLE
 from anabranch.engine.rules.graph.document import Graph, GraphEdge, GraphNode, parse
 from anabranch.engine.rules.graph.entries import original_of
@@ -101,6 +102,7 @@ class _PlanCompiler:
         self._connect_regions()
         self._fill_bodies()
         kept = [node for node in graph.beginnings if node.id in self._nodes]
+        self._give_callbacks()
         plan = Plan(
             nodes=self._nodes,
             beginnings=tuple(self._nodes[node.id] for node in kept),
@@ -287,6 +289,16 @@ class _PlanCompiler:
             if home is not None:
                 body.entries = tuple((self._nodes[node_id], count) for node_id, count in entries[home].items())
                 body.first = tuple(node for node, count in body.entries if node.join_any or node.in_count == count)
+
+    def _give_callbacks(self) -> None:
+        """Addresses are signed with a key, which only handlers are near: who reads one is no longer evaluated."""
+        if all(node.type != CALLBACK_TYPE for node in self._nodes.values()):
+            return
+        for node in self._nodes.values():
+            for each in (node,) if node.item is None else (node, node.item):
+                each.callbacks = callbacks_in_reach(each)
+                if each.callbacks:
+                    each.evaluate = None
 
 
 def _loop_spec(config: Mapping[str, Any], body: Body, *, done_handle: str = DONE_HANDLE) -> LoopSpec:

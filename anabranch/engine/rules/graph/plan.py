@@ -117,6 +117,20 @@ class LeavingEdge:
     """The number of the exit; AGAIN for an again edge."""
 
 
+@dataclass(frozen=True, slots=True)
+class CallbackInReach:
+    """A node that waits for a callback, seen from a node in its body or in an inner one."""
+
+    node_id: str
+    depth: int
+    """How many iterations and passes are around the waiting node: so many steps of the sender's scope are its."""
+    timeout_ms: int
+
+    def scope_of(self, scope: str) -> str:
+        """The scope that it waits in, from that of the node that sends its address."""
+        return "/".join(scope.split("/")[: self.depth])
+
+
 @dataclass(slots=True, eq=False)
 class Body:
     """The nodes that live in one kind of scope: the root, the iterations of one loop, or the passes of one region."""
@@ -189,6 +203,8 @@ class PlanNode:
     """It is disabled, or pinned in a test run. None: it is executed."""
     evaluate: Evaluator | None = None
     """Of a pure node: it is evaluated by the decision that dispatches it. None: it is executed as a job."""
+    callbacks: tuple[CallbackInReach, ...] = ()
+    """The nodes whose callback addresses it reads, as `ctx.callbacks`. With any it is executed as a job."""
 
     @property
     def ignored_handle(self) -> str:

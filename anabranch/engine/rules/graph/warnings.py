@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any
 
 from anabranch.engine.rules.beginnings import BEGINNING_TYPES, START_TYPE
+from anabranch.engine.rules.callbacks import CALLBACK_TYPE, CALLBACKS_NAME
 from anabranch.engine.rules.events import (
     DEFAULT_HANDLE,
     DONE_HANDLE,
@@ -49,7 +50,7 @@ CODE_FIELD = "code"
 CODE_TYPES = frozenset({"javascript", "python"})
 
 # Types that wait for a time, a signal or another run: a loop through one of these does not spin.
-WAITING_TYPES = frozenset({"delay", "waitForEvent", "workflow"})
+WAITING_TYPES = frozenset({"delay", "waitForEvent", CALLBACK_TYPE, "workflow"})
 
 # A node that only leaves by these handles makes no choice.
 _ONLY_HANDLES = frozenset({DEFAULT_HANDLE, DONE_HANDLE, LOOP_HANDLE})
@@ -131,12 +132,16 @@ def _timeouts(graph: Graph, structure: Structure) -> Iterator[Problem]:
     wired = {edge.source for edge in structure.forward + structure.returning if edge.handle == TIMEOUT_HANDLE}
     for node_id in structure.order:
         node = graph.nodes[node_id]
-        waits = node.type == "waitForEvent" and not node.disabled and node.config.get("timeout") is not None
-        if waits and node.mapping is None and node_id not in wired:
+        is_timed = node.type == CALLBACK_TYPE or (
+            node.type == "waitForEvent" and node.config.get("timeout") is not None
+        )
+        if is_timed and not node.disabled and node.mapping is None and node_id not in wired:
             message = (
                 f"no edge says what follows when {quoted(node_id)} has waited in vain: the run goes no further there"
             )
             hint = "Draw an edge from its `timeout` handle, or leave the timeout out."
+            if node.type == CALLBACK_TYPE:
+                hint = "Draw an edge from its `timeout` handle."
             yield Problem("TIMEOUT_NOT_WIRED", message, node.pointer, node_id, hint=hint)
 
 
@@ -239,10 +244,11 @@ def _never_written(graph: Graph, structure: Structure, flow: Flow) -> Iterator[P
         for variable in (graph.nodes[node_id].output_variable, NODE_OUTPUT_PREFIX + node_id):
             if variable is not None:
                 writers[variable] |= node_set
+    waits = any(node.type == CALLBACK_TYPE for node in graph.nodes.values())
     for node_id in structure.order:
         node = graph.nodes[node_id]
         loops = [graph.nodes[loop] for loop in loops_around(node_id, structure.homes)]
-        told: set[str] = set()
+        told: set[str] = {CALLBACKS_NAME} if waits else set()
         for pointer, variable in _reads(node):
             before, around = flow.behind[node_id], loops
             if node.type == LOOP_TYPE and pointer in ("/config/while", "/config/yield"):

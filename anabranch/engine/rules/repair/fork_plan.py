@@ -15,6 +15,7 @@ from typing import Any
 
 import orjson
 
+from anabranch.engine.rules.callbacks import CALLBACK_TYPE
 from anabranch.engine.rules.decide import decide
 from anabranch.engine.rules.drawn.drawn_state import Activation, ContextSnapshot
 from anabranch.engine.rules.drawn.scopes import is_item_of, place_of
@@ -50,7 +51,7 @@ FORK_BYTES_MAX = 64 * 1_048_576
 # 4 kB of each value that has changed: enough to see how, and a plan may list thousands.
 SHOWN_BYTES_MAX = 4_096
 
-_WAITS = frozenset({"delay", "waitForEvent"})
+_WAITS = frozenset({"delay", "waitForEvent", CALLBACK_TYPE})
 
 
 class Because(StrEnum):

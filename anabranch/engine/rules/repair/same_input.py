@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from anabranch.engine.rules.callbacks import CALLBACK_TYPE
 from anabranch.engine.rules.code_reads import names_read
 from anabranch.engine.rules.graph.loop_config import CURSOR_POSITION
 from anabranch.engine.rules.graph.plan import PlanNode
@@ -29,9 +30,11 @@ _READ_CONFIG_ONLY = frozenset(
         "end",
         "httpRequest",
         "loop",
+        "respond",
         "set",
         "start",
         "waitForEvent",
+        CALLBACK_TYPE,
         "workflow",
     }
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from anabranch.engine.rules.callbacks import CALLBACK_TYPE
 from anabranch.engine.rules.drawn.scopes import ScopePlace, pass_path, place_of
 from anabranch.engine.rules.events import DEFAULT_HANDLE, ERROR_HANDLE, Event, EventType
 from anabranch.engine.rules.graph.loop_config import CURSOR_POSITION
@@ -294,7 +295,7 @@ class DrawnCheck(RunCheck):
             self._compare(event, node, Derived(node.given.output, node.given.handle))
         elif account.is_waiting:
             self.check_wait_over(event, account)
-        elif node.type in (_DELAY_TYPE, _WAIT_TYPE):
+        elif node.type in (_DELAY_TYPE, _WAIT_TYPE, CALLBACK_TYPE):
             self._unwaited.append(event)
         elif event.next_handle not in node.exits and (event.next_handle is not None or node.exits):
             self.note(FindingCode.HANDLE_DIFFERS, event, f"'{node.id}' has no handle {event.next_handle!r}")

@@ -79,6 +79,11 @@ ENDINGS_AT = f"""
     WHERE l.instance_id = :instance_id AND l.node_id = p.value ->> 0 AND l.scope = p.value ->> 1 AND l.{IS_ENDING}"""
 """The ends of the activations with these keys. Uses ux_log_ending."""
 
+ENDINGS_OF = f"""
+    FROM {{given}} CROSS JOIN workflow_instance_logs AS l
+    WHERE l.instance_id = :instance_id AND l.node_id = p.value ->> 0 AND l.{IS_ENDING}"""
+"""The ends of the activations of these nodes, in every scope. Uses ux_log_ending."""
+
 FIRST_ITERATIONS = """
     FROM {given} CROSS JOIN workflow_instance_logs AS l
     WHERE l.instance_id = :instance_id AND l.seq = (
@@ -183,19 +188,20 @@ class RunReader(StoredValues):
             await self.fetch_values(event.payload for event in found[1].events)
         return found
 
-    async def read_outputs(self, instance_id: str, node_ids: Sequence[str]) -> list[Event]:
-        """The NODE_COMPLETED rows of these nodes at the root scope, in seq order."""
+    async def read_outputs(self, instance_id: str, node_ids: Sequence[str], *, all_scopes: bool = False) -> list[Event]:
+        """The NODE_COMPLETED rows of these nodes at the root scope, or with `all_scopes` in any, in seq order."""
         if not is_uuid(instance_id) or not node_ids:
             return []
 
         def read(connection: Connection) -> list[Event]:
             places = [(node_id, "") for node_id in node_ids]
             parameters = {"instance_id": instance_id, "given": _encoded(places)}
-            return _events(self.dialect, connection, ENDINGS_AT, Payloads.ALL, parameters)
+            rows = ENDINGS_OF if all_scopes else ENDINGS_AT
+            return _events(self.dialect, connection, rows, Payloads.ALL, parameters)
 
         found = [event for event in await self.read(read) if event.type is EventType.NODE_COMPLETED]
         await self.fetch_values(event.payload for event in found)
-        return found
+        return sorted(found, key=_seq)
 
     async def read_signal_waits(
         self, instance_id: str, *, after_seq: int, open_waits: Sequence[tuple[str, str]]

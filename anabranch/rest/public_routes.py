@@ -1,0 +1,102 @@
+"""The routes that strangers call: one-time addresses.
+
+Called by `application`. They have no API key and no fixed form of request: the signature of each address says what may
+call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from typing import Any
+
+import orjson
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from anabranch.app_services import AppServices
+from anabranch.errors import AnabranchError, BadJson, EncodingRefused, RequestTimeout, ShuttingDown, TooLarge
+from anabranch.rest import callback_pages
+from anabranch.rest.error_responses import status_of
+from anabranch.triggers.webhooks.webhook_requests import BODY_BYTES_MAX, HookRequest
+
+PUBLIC_PREFIXES = ("/callbacks/",)
+"""Paths that pages of other origins may send to: their callers prove themselves otherwise."""
+
+_ASKING = frozenset({"GET", "HEAD"})
+
+Serve = Callable[[AppServices, float, web.Request], Awaitable[web.StreamResponse]]
+
+
+def add_public_routes(application: web.Application, services: AppServices, body_patience_s: float) -> None:
+    """Add them to an application."""
+    routes: dict[str, Serve] = {"/callbacks/{token}": _called_back}
+    for path, serve in routes.items():
+        application.router.add_route("*", path, partial(serve, services, body_patience_s))
+
+
+def is_public(path: str) -> bool:
+    """Whether a path is of such a route."""
+    return path.startswith(PUBLIC_PREFIXES)
+
+
+async def _called_back(services: AppServices, body_patience_s: float, request: web.Request) -> web.StreamResponse:
+    """GET asks with a page and changes nothing; every other method hands the request to the run that waits."""
+    _check_request(services, request)
+    token, wants_page = request.match_info["token"], "text/html" in request.headers.get("Accept", "")
+    try:
+        if request.method in _ASKING:
+            await services.callbacks.look(token)
+            return callback_pages.question(request.rel_url.query.items())
+        body = await _whole_body(request, body_patience_s)
+        await services.callbacks.deliver(token, _hook_request(request, "", "callback"), body)
+    except AnabranchError as refusal:
+        if not wants_page or status_of(refusal) >= 500:
+            raise
+        return callback_pages.message("This did not work", refusal.message, status=status_of(refusal))
+    if wants_page:
+        return callback_pages.message("Thank you", "Your answer has been recorded. You can close this page.")
+    return web.Response(body=orjson.dumps({"accepted": True}), status=202, content_type="application/json")
+
+
+def _check_request(services: AppServices, request: web.Request) -> None:
+    encoding = request.headers.get("Content-Encoding", "").strip().lower()
+    if encoding not in ("", "identity"):
+        raise EncodingRefused(f"the body has the content encoding {encoding[:40]!r}; send it without one")
+    if services.readiness.stopping:
+        raise ShuttingDown("this process is stopping and takes no new work")
+
+
+def _hook_request(request: web.Request, tenant_id: str, path: str) -> HookRequest:
+    headers: dict[str, list[str]] = {}
+    for name, value in request.headers.items():
+        headers.setdefault(name.lower(), []).append(value)
+    return HookRequest(request.method, tenant_id, path, headers, list(request.rel_url.query.items()))
+
+
+async def _whole_body(request: web.Request, patience_s: float) -> bytes:
+    """The body of a callback, which may be as large as that of a webhook."""
+    kept = bytearray()
+    async for piece in _pieces(request, patience_s):
+        kept += piece
+        if len(kept) > BODY_BYTES_MAX:
+            raise TooLarge(f"the body is larger than {BODY_BYTES_MAX} bytes")
+    return bytes(kept)
+
+
+async def _pieces(request: web.Request, patience_s: float) -> AsyncIterator[bytes]:
+    """The body as it arrives, all of it within `patience_s`. Raises RequestTimeout, BadJson."""
+    until = asyncio.get_running_loop().time() + patience_s
+    pieces = request.content.iter_any()
+    while True:
+        try:
+            async with asyncio.timeout_at(until):
+                piece: Any = await anext(pieces, None)
+        except TimeoutError:
+            raise RequestTimeout(f"the body did not arrive within {patience_s:g} s") from None
+        except (HttpProcessingError, web.RequestPayloadError) as broken:
+            raise BadJson(f"the body cannot be read: {type(broken).__name__}") from None
+        if piece is None:
+            return
+        yield piece

@@ -1,0 +1,92 @@
+"""Calls of one-time addresses: each sends one signal to its run, once.
+
+Called by the public routes. Knows no HTTP but the request. What an address stands for is signed into it
+(`callback_addresses`); that it was used is in the log of the run, so it holds for all servers and after every crash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from anabranch.engine.ports import Clock
+from anabranch.engine.rules.callbacks import CallbackProgress, callback_progress
+from anabranch.engine.rules.events import Event
+from anabranch.errors import CallbackExpired, CallbackUsed, NotFound, RunIsTerminal
+from anabranch.service.workflow_service import WorkflowService
+from anabranch.triggers.webhooks.callback_addresses import Callback, CallbackAddresses
+from anabranch.triggers.webhooks.webhook_requests import HookRequest, payload_of
+
+# What two calls have in common if one repeats the other; headers differ by proxy and time.
+_COMPARED = ("method", "query", "body", "json", "form")
+
+
+class SignalRows(Protocol):
+    """Reads the rows about signals."""
+
+    async def read_signal_waits(
+        self, instance_id: str, *, after_seq: int, open_waits: Sequence[tuple[str, str]]
+    ) -> list[Event]:
+        """The rows after a seq about signals and waits for signals, with the ends of these, in seq order."""
+
+
+class CallbackService:
+    """Receives calls."""
+
+    def __init__(
+        self, *, addresses: CallbackAddresses, workflows: WorkflowService, rows: SignalRows, clock: Clock
+    ) -> None:
+        self._addresses = addresses
+        self._workflows = workflows
+        self._rows = rows
+        self._clock = clock
+
+    async def look(self, token: str) -> Callback:
+        """What the address stands for, if it can be used now. Raises NotFound, CallbackExpired, CallbackUsed."""
+        callback = self._read(token)
+        if (await self._progress(callback)).first is not None:
+            raise CallbackUsed("this address has been used already")
+        return callback
+
+    async def deliver(self, token: str, request: HookRequest, body: bytes) -> None:
+        """Hand a request to the run; durable when this returns. A call that repeats the first one changes nothing.
+
+        Raises NotFound, CallbackExpired, CallbackUsed for another call than the first, and the errors of `payload_of`.
+        """
+        callback = self._read(token)
+        payload = payload_of(request, body)
+        progress = await self._progress(callback)
+        if progress.first is None:
+            try:
+                await self._workflows.send_signal(
+                    callback.instance_id,
+                    callback.event,
+                    payload,
+                    tenant_id=callback.tenant_id,
+                    key=callback.event,
+                )
+            except (RunIsTerminal, NotFound):
+                raise CallbackExpired("the run that this address belongs to has ended") from None
+            progress = await self._progress(callback)
+        if progress.first is not None and not _is_same(progress.first, payload):
+            raise CallbackUsed("this address has been used already")
+
+    def _read(self, token: str) -> Callback:
+        callback = self._addresses.read(token)
+        if callback is None:
+            raise NotFound("there is no such address", hint="Use the whole address as it was sent.")
+        if callback.expires_at <= self._clock.now():
+            raise CallbackExpired("this address has expired")
+        return callback
+
+    async def _progress(self, callback: Callback) -> CallbackProgress:
+        """What the log says. Raises CallbackExpired if the wait is over and nobody has called."""
+        rows = await self._rows.read_signal_waits(callback.instance_id, after_seq=0, open_waits=())
+        progress = callback_progress(rows, callback.event)
+        if progress.first is None and progress.is_over:
+            raise CallbackExpired("nothing waits for this address any more")
+        return progress
+
+
+def _is_same(first: Any, payload: dict[str, Any]) -> bool:
+    return isinstance(first, dict) and all(first.get(name) == payload[name] for name in _COMPARED)

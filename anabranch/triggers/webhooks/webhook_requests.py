@@ -1,0 +1,167 @@
+"""The requests that webhooks receive, and the payloads that runs and waits get of them.
+
+Pure. Called by `webhook_service` and `callback_service`.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from email.message import Message
+from typing import Any
+from urllib.parse import parse_qsl
+
+from anabranch.engine.rules.values import VALUE_BYTES_MAX, Payload
+from anabranch.errors import AnabranchError, BadJson, InvalidInput
+from anabranch.json_input import parse_json
+
+# 16 MB, as of every body: more is refused before it is known whose it is.
+BODY_BYTES_MAX = 16 * 1_048_576
+
+# 1,000 fields of a form or a query: forms that people fill in have dozens.
+FIELDS_MAX = 1_000
+
+# Headers that prove who the caller is. Runs keep their input for weeks, and viewers may read it.
+_CREDENTIALS = frozenset(
+    {
+        "authorization",
+        "cookie",
+        "proxy-authorization",
+        "stripe-signature",
+        "webhook-signature",
+        "x-hub-signature",
+        "x-hub-signature-256",
+        "x-slack-signature",
+    }
+)
+
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class HookRequest:
+    """One request to a webhook, without its body."""
+
+    method: str
+    tenant_id: str
+    path: str
+    headers: Mapping[str, Sequence[str]]
+    """By lower-case name, with all values."""
+    query: Sequence[tuple[str, str]]
+
+    @property
+    def content_type(self) -> tuple[str, str]:
+        """The media type and the charset of the body, in lower case; empty where the caller names none."""
+        message = Message()
+        message["Content-Type"] = (self.headers.get("content-type") or [""])[0]
+        named = "content-type" in self.headers
+        charset = message.get_param("charset", "", unquote=True)
+        return (
+            message.get_content_type().lower() if named else "",
+            charset.lower() if isinstance(charset, str) else "",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """One request, whose body is still to be read."""
+
+    request: HookRequest
+    body: AsyncIterator[bytes]
+    is_gone: Callable[[], bool]
+    """Whether the client has disconnected."""
+
+
+def payload_of(request: HookRequest, body: bytes, *, hidden: Iterable[str] = ()) -> dict[str, Any]:
+    """What a run gets of a request: method, path, query, headers, body, json and form.
+
+    `body` is the raw body as text, or in base64 (`bodyEncoding`) where it is no UTF-8. It is null where `json` or
+    `form` has its content and both would not fit into one value. Headers that prove who the caller is, and those in
+    `hidden`, are left out. Raises BadJson or ValueNotStorable for JSON that no run can take, InvalidInput for a body
+    that is too large for one.
+    """
+    media_type, _ = request.content_type
+    payload: dict[str, Any] = {
+        "method": request.method,
+        "path": request.path,
+        "query": _fields(request.query),
+        "headers": _headers(request.headers, {*_CREDENTIALS, *hidden}),
+        "bodyEncoding": "utf-8",
+        "body": None,
+        "json": None,
+        "form": None,
+    }
+    text = _text(body)
+    if media_type == "application/json" or media_type.endswith("+json"):
+        payload["json"] = parse_json(body, what="the body") if body.strip() else None
+    elif media_type == "application/x-www-form-urlencoded" and text is not None:
+        payload["form"] = _form(text)
+    understood = payload["json"] is not None or payload["form"] is not None
+    raw = text
+    if text is None:
+        payload["bodyEncoding"], raw = "base64", base64.b64encode(body).decode()
+    whole = {**payload, "body": raw}
+    if _fits(whole):
+        return whole
+    if text is not None and not understood:
+        # Control characters take six bytes each in JSON; base64 takes a third more than the body at most.
+        whole = {**payload, "bodyEncoding": "base64", "body": base64.b64encode(body).decode()}
+        if _fits(whole):
+            return whole
+    if understood and _fits(payload):
+        return payload
+    raise InvalidInput(
+        f"the request does not fit into the input of a run, which has at most {VALUE_BYTES_MAX} bytes of JSON",
+        hint="Send less, or a reference to where the data is.",
+    )
+
+
+def _fits(payload: dict[str, Any]) -> bool:
+    try:
+        Payload.of(payload)
+    except AnabranchError as refusal:
+        if refusal.code == "VALUE_TOO_LARGE":
+            return False
+        raise
+    return True
+
+
+def _text(body: bytes) -> str | None:
+    """The body as text; None if it is no UTF-8 or has NUL characters, which no database takes in JSON."""
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        return None
+    return None if "\x00" in text else text
+
+
+def _form(text: str) -> dict[str, Any]:
+    try:
+        return _fields(parse_qsl(text, keep_blank_values=True, max_num_fields=FIELDS_MAX))
+    except ValueError:
+        raise BadJson(f"the form has more than {FIELDS_MAX} fields") from None
+
+
+def _fields(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """Fields by name; those that are repeated as lists."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        name, value = _storable(name), _storable(value)
+        if name not in found:
+            found[name] = value
+        elif isinstance(found[name], list):
+            found[name].append(value)
+        else:
+            found[name] = [found[name], value]
+    return found
+
+
+def _headers(headers: Mapping[str, Sequence[str]], hidden: set[str]) -> dict[str, str]:
+    return {_storable(name): _storable(", ".join(values)) for name, values in headers.items() if name not in hidden}
+
+
+def _storable(text: str) -> str:
+    """Text that every database takes; bytes of a header that are no UTF-8 arrive as lone surrogates."""
+    return _UNSTORABLE.sub("\ufffd", text) if _UNSTORABLE.search(text) else text

@@ -82,6 +82,15 @@ function Board({ model, actions = NO_ACTIONS, label, children, onMenu }: CanvasP
     [model, flow],
   );
 
+  // Frames are known once the validator has answered: whoever has not moved the canvas by then shall see them whole.
+  const isUntouched = useRef(true);
+  const isJudged = view.verdict !== null;
+  useEffect(() => {
+    const { frames, selection } = model.view.getState();
+    if (isJudged && frames.length > 0 && isUntouched.current && selection.lead === null) showEverything(model, flow);
+    isUntouched.current &&= !isJudged;
+  }, [isJudged, model, flow]);
+
   const onNodesChange = useCallback(
     (changes: NodeChange<CanvasNode>[]) => {
       const places = new Map<Movable, Point>();
@@ -236,6 +245,9 @@ function Board({ model, actions = NO_ACTIONS, label, children, onMenu }: CanvasP
             if (!isOverview || boxFrom.current === null) return;
             const found = nodesAt(view, nodes, boxFrom.current, flow.screenToFlowPosition({ x: event.clientX, y: event.clientY }));
             model.select(found.length === 0 ? NOTHING_SELECTED : { keys: new Set(found), lead: found[0]! });
+          }}
+          onMoveStart={(event) => {
+            if (event !== null) isUntouched.current = false;
           }}
           onNodeDragStop={onDragStop}
           onSelectionDragStop={() => (drag.current += 1)}

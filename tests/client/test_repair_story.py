@@ -15,6 +15,7 @@ from aiohttp import ClientSession
 from anabranch.client.client import Client
 from anabranch.durable.definition import DECLARED, Workflow
 from anabranch.errors import RunIsCompleted
+from anabranch.forks import fork_service
 from tests.cli.conftest import Command, anabranch, folder  # noqa: F401 -- fixtures
 from tests.client.serving import served
 
@@ -57,6 +58,7 @@ async def test_a_bug_is_mended_and_all_runs_finish_with_each_order_charged_once(
     deployed: None,
     folder: Path,  # noqa: F811
     anabranch: Command,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with served(folder) as server, Client(server.url, key=server.keys["operator"]) as client:
         runs = [await client.start("ship", f"order {number}") for number in range(RUNS)]
@@ -111,6 +113,14 @@ async def test_a_bug_is_mended_and_all_runs_finish_with_each_order_charged_once(
                 assert (answered.status, plan["agreement"]) == (200, "same"), plan
             async with session.post(forks, json={"dryRun": True}) as answered:
                 assert (await answered.json())["error"]["code"] == "FORK_REFUSED", "nothing would run"
+            with monkeypatch.context() as nobody:
+                nobody.delitem(DECLARED._workflows, ("ship", 1))
+                nobody.setattr(fork_service, "CHECK_S", 0.1)
+                async with session.post(forks, json={**at_charge, "dryRun": True}) as answered:
+                    check = await answered.json()
+                    assert (answered.status, check["status"]) == (202, "PENDING"), "no worker has the code"
+                    assert answered.headers["Location"] == f"/v1/runs/{check['instanceID']}"
+            assert (await client.result(check["instanceID"], timeout=30))["plan"] == plan["plan"], "one has it again"
         place = ("--url", server.url, "--token", server.keys["editor"])
         command = ("runs", "fork", by_rest.run_id, "--redo", "charge", "--if-plan", plan["plan"], *place)
         printed = await asyncio.to_thread(anabranch, *command, "--dry-run")

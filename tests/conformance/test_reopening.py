@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import random
+from collections import Counter
 from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from anabranch.engine.ports import ClaimRequest, FamilyReopening, InstanceRow, Reopening, Store
 from anabranch.engine.rules.events import EventType, Status
@@ -138,6 +143,53 @@ async def test_a_run_is_counted_once_however_often_it_ends(store: Store) -> None
     assert await store.count_runs(tenant_id=TENANT) == {orders: {Status.RUNNING: 1}}
     await store.append_cancel(tenant_id=TENANT, instance_id=row.head.instance_id, reason="again")
     assert await store.count_runs(tenant_id=TENANT) == {orders: {Status.CANCELLED: 1}}
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_counters_equal_rows_whatever_ends_is_counted_reopened_and_removed_in_which_order(
+    store: Store, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng, orders = random.Random(seed), await saved(store)
+    runs: list[str] = []
+    ends = itertools.count(await store.now() - HOUR_MS)
+    if isinstance(store, SqlStore):  # which counts what has ended ten seconds ago
+        monkeypatch.setattr(store.dialect, "settled_until", lambda connection: next(ends))
+
+    async def start() -> None:
+        row = await created(store, workflow_id=orders)
+        runs.append((await committed(store, transition(row, dispatched("a")))).head.instance_id)
+
+    async def end() -> None:
+        row = await row_of(store, rng.choice(runs))
+        if row.status.is_terminal:
+            return
+        if row.worker_id is not None:
+            row = await committed(store, transition(row, failed("a", attempt=row.head.generation + 1)))
+        await store.append_cancel(tenant_id=TENANT, instance_id=row.head.instance_id, reason="enough")
+        ended_at = (await row_of(store, row.head.instance_id)).completed_at
+        if isinstance(store, SqlStore):
+            assert ended_at is not None
+            await age(store, row, milliseconds=ended_at - next(ends))
+
+    async def count() -> None:
+        await store.fold_counts(limit=rng.choice((1, 100)))
+
+    async def reopen() -> None:
+        row = await row_of(store, rng.choice(runs))
+        if row.status.is_terminal:
+            assert await store.reopen(family(row)) is not None
+
+    async def remove() -> None:
+        run = rng.choice(runs)
+        if (await row_of(store, run)).status.is_terminal and len(runs) > 1:
+            runs.remove(run)
+            assert await store.delete_run(tenant_id=TENANT, instance_id=run)
+
+    await start()
+    for _ in range(40):
+        await rng.choice((start, end, end, count, count, reopen, reopen, remove))()
+        rows = Counter([(await row_of(store, run)).status for run in runs])
+        assert (await store.count_runs(tenant_id=TENANT))[orders] == dict(rows)
 
 
 async def test_no_run_of_a_deleted_workflow_goes_on(store: Store) -> None:

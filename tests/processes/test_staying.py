@@ -309,3 +309,34 @@ def listening_ports(pid: int) -> list[int]:
         for connection in psutil.Process(pid).net_connections("tcp")
         if connection.status == psutil.CONN_LISTEN
     ]
+
+
+CODE = """
+from anabranch import workflow
+
+async def says_version(ctx, input):
+    ctx.log.info("of no interest")
+    ctx.log.warning("version %s", ctx.version)
+    return ctx.version
+
+for version in {versions}:
+    workflow(name="rolled-back", version=version)(says_version)
+"""
+
+
+def test_a_worker_with_active_code_takes_starts_back_to_it_and_tells_lines_of_its_level_on_stderr(
+    launch: Launch, served: Serve, sqlite_place: Place
+) -> None:
+    old, new = sqlite_place.folder / "old.py", sqlite_place.folder / "new.py"
+    old.write_text(CODE.format(versions="(1,)"))
+    new.write_text(CODE.format(versions="(1, 2)"))
+    server = served(sqlite_place, "--no-worker")
+    launch(sqlite_place, "worker", "--import", new).ready().stop()
+
+    rolled_back = launch(sqlite_place, "worker", "--import", old, "--active", ANABRANCH_LOG_LEVEL="warning").ready()
+    run_id = server.start("rolled-back")
+
+    assert server.ended_run(run_id)["output"] == 1
+    assert rolled_back.stop() == 0
+    (line,) = [json.loads(each) for each in rolled_back.err if each.startswith("{")]
+    assert (line["instanceID"], line["level"], line["text"]) == (run_id, "warning", "version 1")

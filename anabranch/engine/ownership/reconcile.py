@@ -33,8 +33,9 @@ from anabranch.errors import AnabranchError, StoreUnavailable, ValueNotStorable
 
 logger = logging.getLogger("anabranch.engine")
 
-# 250 ms between retries while the store is unavailable: soon enough to lose no lease over a short restart, rare enough
-# 3 times in a row: once may have been bad luck (memory, a signal), three times is a defect.
+# 3 times in a row: once may have been bad luck (memory, a signal), three times is a defect. Each process counts for
+# itself: what raises writes nothing and executes nothing, so a few more tries by others cost no more than a claim, and
+# a process that is short of memory does not suspend what another one can decide.
 DEFECTS_MAX = 3
 DEFECT_HINT = (
     "Update anabranch: another release goes on with the run by itself. Please report what the worker's log says."
@@ -43,6 +44,7 @@ DEFECT_HINT = (
 # 1,000 characters of what was raised: the worker's log has all of it.
 DEFECT_CHARACTERS_MAX = 1_000
 
+# 250 ms between retries while the store is unavailable: soon enough to lose no lease over a short restart, rare enough
 # not to disturb it.
 STORE_RETRY_MS = 250
 

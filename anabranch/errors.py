@@ -183,7 +183,7 @@ class RunIsTerminal(AnabranchError):
     """The run has ended and can no longer be changed."""
 
     code = "RUN_IS_TERMINAL"
-    hint = "Start a new run."
+    hint = "A run that FAILED or was CANCELLED can be retried; otherwise start a new one."
 
 
 class RunIsOpen(AnabranchError):

@@ -51,7 +51,7 @@ ReasonName = Annotated[SuspendReason, BeforeValidator(_reason)]
 class Retry(RequestModel):
     """How a run is retried."""
 
-    reason: str | None = Field(None, description="Kept in the log.")
+    reason: str | None = Field(None, max_length=4_096, description="Kept in the log.")
     steps: Literal["cause", "failed"] = Field(
         "cause", description="For a coded run: which failed steps are executed again, the causes of its failure or all."
     )

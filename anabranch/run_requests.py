@@ -112,7 +112,9 @@ def read_fork(document: Mapping[str, Any]) -> tuple[ForkOptions, Any]:
     """The options that a body of `POST …/fork` has, and its input (SAME_INPUT: it has none). Raises InvalidRequest."""
     try:
         at = document.get("at") or {}
-        chosen = [at] if "nodeID" in at else []
+        if document.get("at") is not None and at.get("seq") is None and at.get("nodeID") is None:
+            raise InvalidRequest("`at` has neither a `seq` nor a `nodeID`", hint="Name a row of the log, or a node.")
+        chosen = [at] if at.get("nodeID") is not None else []
         chosen += document.get("redo") or []
         options = ForkOptions(
             at_seq=at.get("seq"),

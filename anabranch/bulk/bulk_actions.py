@@ -17,7 +17,7 @@ from anabranch.engine.rules.events import Status, SuspendReason
 from anabranch.engine.rules.instants import from_iso_or_date, to_iso
 from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.errors import AnabranchError, InvalidRequest, NonRetryable, NotFound, StoreUnavailable
-from anabranch.run_requests import COMMAND_LINE, RetryOptions, StartOptions
+from anabranch.run_requests import COMMAND_LINE, RetryOptions, StartOptions, check_key
 from anabranch.service.workflow_service import WorkflowService
 
 BULK_NAME = "anabranch-bulk"
@@ -123,6 +123,35 @@ class BulkRequest:
 
 _CONDITIONS = {"workflow", "status", "reason", "since", "until", "version", "rerunOf", "error", "input"}
 
+_OPTIONS: dict[BulkAction, dict[str, Callable[[Any], bool]]] = {
+    BulkAction.RETRY: {
+        "reason": lambda given: isinstance(given, str),
+        "steps": lambda given: given in ("cause", "failed"),
+        "newKeys": lambda given: isinstance(given, bool),
+    },
+    BulkAction.CANCEL: {"reason": lambda given: isinstance(given, str)},
+    BulkAction.RERUN: {"version": lambda given: isinstance(given, int) and given >= 1},
+    BulkAction.RESUME: {},
+    BulkAction.SIGNAL: {"event": lambda given: isinstance(given, str), "payload": lambda given: True},
+}
+"""The options that an action has, and which values."""
+
+
+def check_bulk(request: BulkRequest) -> None:
+    """Refuse a request that would meet every run, and options that its action does not have. Raises InvalidRequest."""
+    wanted, known = request.filter, _OPTIONS[request.action]
+    conditions = (wanted.workflow, wanted.statuses, wanted.reasons, wanted.since, wanted.until, wanted.version)
+    if not any((*conditions, wanted.rerun_of, wanted.error, wanted.input_filters)):
+        raise InvalidRequest("the filter has no condition", hint="Name at least a workflow, or a status.")
+    for name, given in request.options.items():
+        if name not in known:
+            has = f"has the options {', '.join(known)}" if known else "has no options"
+            raise InvalidRequest(f"unknown option {name!r}: {request.action.value} {has}")
+        if given is not None and not known[name](given):
+            raise InvalidRequest(f"the option {name!r} of {request.action.value} is not {given!r}"[:200])
+    if request.action is BulkAction.SIGNAL:
+        check_key(request.options.get("event"), "an event's name")
+
 
 class BulkActions:
     """The steps of a bulk run, for the tenant of that run."""
@@ -137,7 +166,12 @@ class BulkActions:
 
     async def choose(self, bulk_id: str, asked: Any, before: Sequence[Any] | None) -> dict[str, Any]:
         """The next ids of runs that meet the filter, newest first: `{ids, before}`; `before` null: no more."""
-        request, row = BulkRequest.from_json(asked), await self._row(bulk_id)
+        try:
+            request = BulkRequest.from_json(asked)
+            check_bulk(request)  # the workflow may have been started like any other
+        except InvalidRequest as refusal:
+            raise NonRetryable(refusal.message, code=refusal.code) from None
+        row = await self._row(bulk_id)
         cursor = None if before is None else (int(before[0]), str(before[1]))
         rows = await self._list(request, row, limit=CHOSEN_AT_ONCE, before=cursor)
         last = rows[-1].head if len(rows) == CHOSEN_AT_ONCE else None

@@ -6,13 +6,13 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-from anabranch.bulk.bulk_actions import BULK_NAME, DONE, RUNS_MAX, USUALLY, BulkAction, BulkActions, BulkRequest
+from anabranch.bulk.bulk_actions import BULK_NAME, DONE, RUNS_MAX, USUALLY, BulkActions, BulkRequest, check_bulk
 from anabranch.bulk.bulk_workflow import BULK_VERSION
 from anabranch.durable.definition import Workflow
 from anabranch.engine.ports import Store
 from anabranch.engine.rules.history import ActivationFilter
-from anabranch.errors import InvalidInput, InvalidRequest, NotFound
-from anabranch.run_requests import StartOptions, check_key
+from anabranch.errors import InvalidInput, NotFound
+from anabranch.run_requests import StartOptions
 from anabranch.service.runs.read_verbs import StepFilter
 from anabranch.service.workflow_service import WorkflowService
 
@@ -35,8 +35,8 @@ class BulkService:
     async def start(self, request: BulkRequest, *, tenant_id: str, by: str, key: str | None = None) -> dict[str, Any]:
         """Start a bulk run: `{bulkID, status}`. A repeated key answers with the first.
 
-        Raises InvalidRequest (no condition; no event), InvalidInput (more than 100,000 runs), NotFound (workflow),
-        TooManyPending, StoreUnavailable.
+        Raises InvalidRequest (no condition; unknown options; no event), InvalidInput (more than 100,000 runs),
+        NotFound (workflow), TooManyPending, StoreUnavailable.
         """
         request = await self._checked(request, tenant_id=tenant_id)
         if await self._actions.count(request, tenant_id=tenant_id) > RUNS_MAX:
@@ -91,12 +91,8 @@ class BulkService:
         }
 
     async def _checked(self, request: BulkRequest, *, tenant_id: str) -> BulkRequest:
+        check_bulk(request)
         wanted = request.filter
-        conditions = (wanted.workflow, wanted.statuses, wanted.reasons, wanted.since, wanted.until, wanted.version)
-        if not any((*conditions, wanted.rerun_of, wanted.error, wanted.input_filters)):
-            raise InvalidRequest("the filter has no condition", hint="Name at least a workflow, or a status.")
-        if request.action is BulkAction.SIGNAL:
-            check_key(request.options.get("event"), "an event's name")
         if wanted.workflow is not None:
             found = await self._workflows.get_workflow_by_id(wanted.workflow, tenant_id=tenant_id)
             wanted = replace(wanted, workflow=found.workflow_id)

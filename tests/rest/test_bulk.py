@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from anabranch.bulk import bulk_workflow
+from anabranch.bulk.bulk_actions import BULK_NAME
 from tests.rest.conftest import Served
 from tests.rest.drawing import chain, echo
 
@@ -63,9 +64,26 @@ async def test_refusals_are_outcomes_and_requests_that_mean_nothing_are_refused(
     assert await code(action="retry", filter={}) == 422
     assert await code(action="explode", filter={"workflow": "echo"}) == 422
     assert await code(action="signal", filter={"workflow": "echo"}) == 422
+    assert await code(action="retry", filter={"workflow": "echo"}, options={"version": 1}) == 422
+    assert await code(action="resume", filter={"workflow": "echo"}, options={"reason": "why"}) == 422
+    assert await code(action="retry", filter={"workflow": "echo"}, options={"steps": "all"}) == 422
+    assert await code(action="rerun", filter={"workflow": "echo"}, options={"version": "2"}) == 422
     assert await code(action="retry", filter={"workflow": "nothing"}) == 404
     assert await code(action="retry", filter={"workflow": "echo", "since": "no time"}) == 422
     assert (await served.ask("GET", f"/v1/runs/bulk/{await served.start('echo')}")).status == 404
+
+
+async def test_the_workflow_of_bulk_runs_meets_no_run_that_no_condition_names_however_it_is_started(served: Served):
+    await served.save(chain("waiting", {"id": "hold", "type": "waitForEvent", "config": {"event": "go"}}))
+    waiting = await served.start("waiting")
+    bulk_id = (await bulk(served, "resume", {"workflow": "waiting"}))["bulkID"]
+    everything = {"input": {"action": "cancel", "filter": {}}}
+    for path in (f"/v1/workflows/{BULK_NAME}/runs", f"/v1/runs/{bulk_id}/rerun"):
+        started = await served.ask("POST", path, json=everything)
+        assert started.status == 201, started.text
+        ended = await served.ended(started.json["instanceID"])
+        assert (ended["status"], ended["error"]["code"]) == ("FAILED", "INVALID_REQUEST")
+    assert (await served.ask("GET", f"/v1/runs/{waiting}")).json["status"] == "WAITING"
 
 
 async def test_a_cancelled_bulk_run_finishes_its_page_and_begins_no_other(

@@ -63,7 +63,18 @@ async def test_what_cannot_be_forked_says_why(served: Served):
     done = await served.ended(await served.start("echo"))
     assert (await fork(served, done)).code == "FORK_REFUSED"
     assert (await fork(served, done, at={"seq": 10_000})).status == 422
-    assert (await fork(served, done, version=9)).status == 404
+    for typo in (
+        {"at": {}},
+        {"at": {"nodeID": "ecko"}},
+        {"at": {"nodeID": "echo", "scope": "7"}},
+        {"redo": [{"nodeID": "ecko"}]},
+        {"renames": {"echo": "ecko"}},
+        {"renames": {"ecko": "echo"}},
+    ):
+        refused = await fork(served, done, **typo)
+        assert (refused.status, refused.code) == (422, "INVALID_REQUEST"), typo
+    absent = await fork(served, done, version=9)
+    assert (absent.status, "'echo'" in absent.json["error"]["message"]) == (404, True)
     assert (await fork(served, done, nonsense=1)).status == 422
 
 

@@ -121,6 +121,7 @@ async def test_what_cannot_be_retried_says_why(served: Served):
     assert (await retry(served, run)).code == "RETRY_REFUSED"
     assert (await retry(served, {"instanceID": "00000000-0000-7000-8000-000000000009"})).status == 404
     assert (await retry(served, run, nonsense=1)).status == 422
+    assert (await retry(served, run, reason="x" * 5_000)).status == 422
 
 
 async def test_a_child_whose_parent_has_moved_on_goes_on_by_itself_if_detached(served: Served):
@@ -130,7 +131,10 @@ async def test_a_child_whose_parent_has_moved_on_goes_on_by_itself_if_detached(s
     parent = await served.ended(await served.start("parent", input=1))
     assert parent["status"] == "COMPLETED"
     (child,) = (await served.ask("GET", "/v1/workflows/child/runs")).json["items"]
-    assert (await retry(served, child)).code == "PARENT_HAS_MOVED_ON"
+    refused = await retry(served, child)
+    assert (refused.status, refused.code) == (409, "PARENT_HAS_MOVED_ON")
+    assert "retry run" not in refused.json["error"]["message"], "the parent has completed"
+    assert "detach" in refused.json["error"]["hint"]
     await served.save(echo("later"))
     answered = await retry(served, child, detach=True, deadline="2h")
     assert answered.status == 200, answered.text

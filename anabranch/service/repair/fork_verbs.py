@@ -6,7 +6,7 @@ executes its open nodes or its function.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from anabranch.engine.log_pages import log_pages
 from anabranch.engine.ports import InstanceHead, InstanceRow, Transition
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND, CodedPlan
 from anabranch.engine.rules.drawn.drawn_state import InstanceState
+from anabranch.engine.rules.events import Event
 from anabranch.engine.rules.evolve import AnyPlan
 from anabranch.engine.rules.graph.document import DOCUMENT_BYTES_MAX
 from anabranch.engine.rules.graph.node_types import DATA_QUERY_TYPE
@@ -27,6 +28,7 @@ from anabranch.errors import ForkRefused, InvalidRequest, NotFound, PlanChanged,
 from anabranch.run_requests import FORK, SAME_INPUT, ForkOptions, StartOptions, check_start_key
 from anabranch.service.repair.retry_verbs import RetryVerbs
 from anabranch.service.runs.new_runs import check_beginning, input_payload, new_run_id, root_head, test_head
+from anabranch.service.runs.read_verbs import no_version_of
 from anabranch.service.runs.testing_verbs import TestingVerbs
 
 
@@ -94,6 +96,7 @@ class ForkVerbs(TestingVerbs, RetryVerbs):
         if input_ is SAME_INPUT:
             input_ = read_input(log[0].payload)
         head, plan, definition = await self._new_head(row, options, tenant_id=tenant_id)
+        _check_places(options, source_plan, plan, log)
         trigger = _renamed(read_trigger(log[0].payload), options.renames)
         check_beginning(plan, trigger)
         payload = await input_payload(input_, plan, self.checks, tenant_id=tenant_id, trigger=trigger)
@@ -147,7 +150,10 @@ class ForkVerbs(TestingVerbs, RetryVerbs):
             head = test_head(definition.value, plan, tenant_id=tenant_id, now=now)
             return replace(head, forked_from=row.head.instance_id, started_by=options.started_by), plan, definition
         version = options.version or row.head.workflow_version
-        found = await self.get_workflow_by_id(row.head.workflow_id or "", tenant_id=tenant_id, version=version)
+        try:
+            found = await self.get_workflow_by_id(row.head.workflow_id or "", tenant_id=tenant_id, version=version)
+        except NotFound:
+            raise no_version_of(row.head, version) from None
         if found.kind != row.head.kind:
             raise ForkRefused(f"version {version} of {found.name!r} is {found.kind}, and the run is {row.head.kind}")
         stored = await self._engine.plans.plan(found.workflow_id, found.version)
@@ -192,3 +198,19 @@ class ForkVerbs(TestingVerbs, RetryVerbs):
 def _renamed(trigger: str | None, renames: Mapping[str, str]) -> str | None:
     """The id that a node of the forked run has in the graph of its fork."""
     return next((new for new, old in renames.items() if old == trigger), trigger)
+
+
+def _check_places(options: ForkOptions, source: AnyPlan, plan: AnyPlan, log: Sequence[Event]) -> None:
+    """Refuse ids that are mistyped: they would choose and rename nothing."""
+    places = {(event.node_id, event.scope) for event in log if event.node_id}
+    names = {name for name, _ in places} | (set(source.nodes) if isinstance(source, Plan) else set())
+    for node_id, scope in options.chosen:
+        if node_id not in names:
+            raise InvalidRequest(f"the recorded run has no node or step {node_id!r}")
+        if scope is not None and (node_id, scope) not in places:
+            raise InvalidRequest(f"{node_id!r} did not run in the scope {scope!r}")
+    for new, old in options.renames.items():
+        if isinstance(plan, Plan) and new not in plan.nodes:
+            raise InvalidRequest(f"`renames`: the new run has no node {new!r}")
+        if old not in names:
+            raise InvalidRequest(f"`renames`: the recorded run has no node {old!r}")

@@ -193,8 +193,10 @@ class RetryVerbs(RunVerbs):
             if above is None or not above.status.is_terminal:
                 break
             parent = above
-        whom = f"; retry run {parent.head.instance_id}" if parent.status.is_terminal else ""
-        raise ParentHasMovedOn(f"run {head.parent_id} does not wait for run {head.instance_id} any more{whom}")
+        message = f"run {head.parent_id} does not wait for run {head.instance_id} any more"
+        if parent.status not in (Status.FAILED, Status.CANCELLED):
+            raise ParentHasMovedOn(message, hint="Retry it with `detach`: it continues, and no run gets its result.")
+        raise ParentHasMovedOn(f"{message}; retry run {parent.head.instance_id}")
 
     async def _has_ended(self, row: InstanceRow, node_id: str, scope: str) -> bool:
         found = await self._store.read_activations(

@@ -359,6 +359,13 @@ class ReadVerbs(GateVerbs):
         return merged_ends([(ends[event.node_id], event.payload.value) for event in reached])
 
 
+def no_version_of(head: InstanceHead, version: int) -> NotFound:
+    """A run's workflow is gone, or has no such version."""
+    return NotFound(
+        f"the workflow {head.workflow_name!r} of run {head.instance_id} is deleted, or has no version {version}"
+    )
+
+
 def no_run(instance_id: str) -> NotFound:
     """The error for an id that no run of the tenant has."""
     return NotFound(f"there is no run {instance_id}", hint="`anabranch runs list` shows the runs.")

@@ -53,7 +53,7 @@ from anabranch.service.definitions.workflow_references import References
 from anabranch.service.runs.input_checks import is_key, is_run_id
 from anabranch.service.runs.new_runs import check_beginning, input_payload, new_run_id, root_head
 from anabranch.service.runs.pending_limit import PendingLimit
-from anabranch.service.runs.read_verbs import ReadVerbs, no_run
+from anabranch.service.runs.read_verbs import ReadVerbs, no_run, no_version_of
 from anabranch.service.runs.signal_answers import SignalAnswers
 
 # 2 s: a sweep or a count by another process, which excludes a deletion, takes some 50 ms at a time.
@@ -170,7 +170,10 @@ class RunVerbs(ReadVerbs):
             input_ = read_input(created)
         version = options.version or row.head.workflow_version
         options = replace(options, rerun_of=instance_id, version=version, trigger=read_trigger(created))
-        return await self.execute_workflow(row.head.workflow_id, input_, options, tenant_id=tenant_id)
+        try:
+            return await self.execute_workflow(row.head.workflow_id, input_, options, tenant_id=tenant_id)
+        except NotFound:
+            raise no_version_of(row.head, version) from None
 
     async def newest_rerun(self, instance_id: str, *, tenant_id: str) -> InstanceRow | None:
         """The newest run that repeats this one, directly or through others; None if there is none."""

@@ -1,6 +1,6 @@
-"""Generate the reference of the workflow document and of templates: `python -m tests.reference.pages`.
+"""Generate the pages of `docs/reference`: `python -m tests.reference.pages`.
 
-The fields come from the JSON Schema that `anabranch schema` prints, the filters from the engine. The value beside each
+Here: the workflow document and templates. The other pages have a module each. The fields come from the JSON Schema that `anabranch schema` prints, the filters from the engine. The value beside each
 example of a template is what the engine makes of it.
 """
 
@@ -28,6 +28,10 @@ from anabranch.engine.rules.templates.template import compile_template
 from anabranch.engine.rules.templates.text import EXPRESSION_LENGTH_MAX, EXPRESSIONS_MAX, TEMPLATE_LENGTH_MAX
 from anabranch.handlers import builtin_types
 from anabranch.service.definitions.document_schema import document_schema
+from tests.reference.commands_page import commands_page
+from tests.reference.nodes_page import nodes_page
+from tests.reference.observing_pages import events_page, metrics_page
+from tests.reference.rest_page import rest_page
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 
@@ -41,6 +45,11 @@ def pages() -> dict[str, str]:
         "workflow.schema.json": json.dumps(schema, indent=2, ensure_ascii=False) + "\n",
         "workflow-document.md": _document(schema),
         "templates.md": _templates(),
+        "node-schemas.md": nodes_page(_MADE),
+        "rest-routes.md": rest_page(_MADE),
+        "command-options.md": commands_page(_MADE),
+        "events.md": events_page(_MADE),
+        "metrics.md": metrics_page(_MADE),
     }
 
 

@@ -28,6 +28,7 @@ from anabranch.engine.rules.graph.validate import validate
 from anabranch.handlers import builtin_types
 from anabranch.rest.openapi import openapi_document
 from anabranch.rest.routes.table import ROUTES as ROUTES_TABLE
+from anabranch.testing import check_config
 from tests.reference.blocks import NOT_RUN, Block, blocks_of
 from tests.walkthrough.page import typing_of
 
@@ -98,9 +99,7 @@ def check_json(text: str) -> None:
             errors = [each for each in validate(value, TYPES).as_json()["errors"] if each["code"] != "UNKNOWN_TYPE"]
             assert errors == []
         elif "type" in value and "config" in value:
-            found = TYPES.get(value["type"])
-            assert found is not None, value["type"]
-            assert set(value["config"]) <= set(found.config_schema["properties"]), value["type"]
+            assert check_config(value["type"], value["config"], types=TYPES) == []
 
 
 def check_command(command: str) -> None:

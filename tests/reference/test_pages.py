@@ -8,11 +8,14 @@ import re
 import jsonschema
 import pytest
 
+from anabranch.engine.rules.events import EventType
 from anabranch.engine.rules.graph.known_fields import EDGE_FIELDS, NODE_FIELDS, OPTION_FIELDS, WORKFLOW_FIELDS
 from anabranch.engine.rules.graph.validate import validate
 from anabranch.engine.rules.templates.filters import FILTERS
 from anabranch.handlers import builtin_types
+from anabranch.rest.routes.table import ROUTES
 from tests.golden.cases import GRAPHS
+from tests.reference.observing_pages import EVENTS, metrics
 from tests.reference.pages import _FILTERS, FOLDER, pages
 
 PAGES = pages()
@@ -33,6 +36,21 @@ def test_every_field_that_is_known_is_described() -> None:
 
 def test_every_filter_is_described_with_an_example() -> None:
     assert set(_FILTERS) == {*FILTERS, "default"}
+
+
+def test_every_type_of_event_is_described() -> None:
+    assert set(EVENTS) == {each.value for each in EventType}
+
+
+def test_every_metric_of_the_page_on_telemetry_is_declared() -> None:
+    told = set(re.findall(r"`((?:anabranch|workflow)_[a-z_]+)`", (FOLDER.parent / "telemetry.md").read_text("utf-8")))
+    assert told <= {name for name, *_ in metrics()}
+
+
+def test_the_reference_has_every_type_route_and_command() -> None:
+    assert all(f"\n## {name}\n" in PAGES["node-schemas.md"] for name in builtin_types().names())
+    assert all(f"\n### {route.method} {route.path}\n" in PAGES["rest-routes.md"] for route in ROUTES)
+    assert "\n## runs bulk\n" in PAGES["command-options.md"]
 
 
 def test_the_example_is_valid_by_the_schema_and_by_the_engine() -> None:

@@ -81,13 +81,14 @@ async def test_an_update_says_what_its_node_came_to(served: Served, connect: Con
     watcher = await connect(served)
     run_id = await served.process.run(document)
     await watcher.ask("workflow_run_join", {"runId": run_id, "since": 0})
+
+    def nodes_told() -> list[dict[str, Any]]:
+        return [data for event, data in watcher.updates(run_id) if event == "workflow_node_update"]
+
+    await watcher.until(lambda: any(data["nodeID"] == "gate" and "beganAt" in data for data in nodes_told()))
     await open_gate()
     end = await watcher.ended(run_id)
-    told = {
-        (data["nodeID"], data["status"]): data
-        for event, data in watcher.updates(run_id)
-        if event == "workflow_node_update"
-    }
+    told = {(data["nodeID"], data["status"]): data for data in nodes_told()}
 
     assert told["shaky", "retrying"]["error"]["message"] == "not today" and told["shaky", "retrying"]["output"] is None
     assert told["shaky", "success"]["attempt"] == 2 and told["shaky", "success"]["output"] == {"attempt": 2}

@@ -170,7 +170,8 @@ async def test_children_may_have_children(process: Process) -> None:
     assert run["output"] == {"got": {"got": {"twice": 8}}}
 
 
-async def test_a_workflow_that_starts_itself_ends_at_the_limit_of_depth(process: Process) -> None:
+async def test_a_workflow_that_starts_itself_ends_at_the_limit_of_depth(make_process: MakeProcess) -> None:
+    process = await make_process(hinted=True)
     run_id = await process.run(calls("endless", "endless"))
 
     run = await process.ended(run_id)

@@ -48,8 +48,12 @@ async def test_lines_and_progress_are_told_live_here_and_through_another_process
     for watcher in watchers:
         await watcher.ended(run_id)
     (near, far) = watchers
-    lines = [line for event, data in near.messages if event == "workflow_console" for line in data["lines"]]
-    assert [(line["nodeID"], line["level"], line["text"]) for line in lines][-1] == ("n", "info", "done")
+
+    def lines() -> list[tuple[str, str, str]]:
+        told = [line for event, data in near.messages if event == "workflow_console" for line in data["lines"]]
+        return [(line["nodeID"], line["level"], line["text"]) for line in told]
+
+    await near.until(lambda: lines()[-1:] == [("n", "info", "done")])
     assert all(data["seq"] is None for event, data in near.messages if event == "workflow_console")
     snapshot = await far.ask("workflow_run_join", {"runId": run_id})
     (ended,) = [each for each in snapshot["nodes"] if each["nodeID"] == "n"]

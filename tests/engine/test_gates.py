@@ -12,6 +12,7 @@ from anabranch.engine.rules.run_filter import RunFilter
 from tests.engine import nodes
 from tests.engine.conftest import TENANT, MakeProcess, Process, until
 from tests.engine.drawing import drawn, node
+from tests.engine.elsewhere import NEVER_MS
 
 
 async def pause(process: Process, workflow: str | None) -> None:
@@ -72,8 +73,9 @@ async def test_starts_of_a_paused_workflow_stay_pending_and_others_run(process: 
 
 
 async def test_a_start_that_meets_the_pause_is_nobodys_and_goes_on_after_the_resume(
-    process: Process, monkeypatch: pytest.MonkeyPatch
+    make_process: MakeProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    process = await make_process(poll_ms=NEVER_MS)  # it would be claimed again: the store knows of no pause
     orchestrator = process.engine.orchestrator
     add = orchestrator.held.add
 

@@ -330,7 +330,7 @@ def reasons_in(reasons: list[dict[str, Any]], depth: int = 1) -> Iterator[tuple[
         yield from reasons_in(reason.get("why", []), depth + 1)
 
 
-def test_twenty_thousand_rows_are_folded_within_half_a_second_of_processor_time():
+def test_twenty_thousand_rows_are_folded_within_two_seconds_of_processor_time():
     document = over("many", {"id": "work", "type": "set", "config": {"values": {"n": "{{ctx.item}}"}}})
     run = given(document, list(range(9_990)), evaluates=True, checked=False)
     while not run.state.is_terminal:
@@ -340,4 +340,5 @@ def test_twenty_thousand_rows_are_folded_within_half_a_second_of_processor_time(
     seen = run_as_of(run.plan, run.head, run.log, parse(document).edges)
     took_s = process_time() - began
     assert (seen.state.status, len(seen.activations)) == ("COMPLETED", 9_993)
-    assert took_s < 0.5, f"{len(run.log)} rows took {took_s:.2f} s"
+    # A fast core takes an eighth of a second; what looks at every row for every row takes minutes.
+    assert took_s < 2, f"{len(run.log)} rows took {took_s:.2f} s"

@@ -12,6 +12,7 @@ from anabranch.handlers.types import (
     delay,
     end,
     loop,
+    placeholder,
     set,
     start,
     stop_with_error,
@@ -39,7 +40,8 @@ from anabranch.handlers.types.workflow import workflow_spec
 
 _FILES = (
     *(webhook, schedule, topic, workflow_call, failure),
-    *(start, end, condition, cursor, delay, loop, respond, set, stop_with_error, switch, wait_for_event),
+    *(start, end, condition, cursor, delay, loop, placeholder, respond, set, stop_with_error),
+    *(switch, wait_for_event),
     *(choose_fields, filter_items, limit_items, merge_lists, sort_items, split_out, unique_items),
 )
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from pydantic import Field
 
-from anabranch.engine.rules.templates.budget import TemplateBudget
+from anabranch.engine.rules.templates.budget import TemplateBudget, kind_of
+from anabranch.errors import NonRetryable
 from anabranch.handlers.config_fields import x_ui
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
 
@@ -19,11 +20,35 @@ class SetConfig(NodeConfig):
         description="Names with values; the node's output is an object of them.",
         json_schema_extra=x_ui(widget="keyValue"),
     )
+    base: Any = Field(
+        None,
+        description="An object whose fields the output has as well; `values` with the same names take their place.",
+        json_schema_extra=x_ui(widget="expression", placeholder="{{ ctx.item }}", advanced=True),
+    )
+    keep: list[str] | None = Field(
+        None, description="The fields of `base` that are taken; all, if not given.", json_schema_extra=x_ui(advanced=True)
+    )
+    drop: list[str] = Field(
+        [], description="Fields of `base` that are left out.", json_schema_extra=x_ui(advanced=True)
+    )
 
 
 def evaluate(config: SetConfig, context: Mapping[str, Any], work: TemplateBudget) -> tuple[Any, None]:
-    """The object, its templates resolved."""
-    return config.values, None
+    """The object, its templates resolved. Raises NonRetryable for a base that is no object."""
+    if config.base is None:
+        return config.values, None
+    if not isinstance(config.base, dict):
+        raise NonRetryable(f"the base of `set` is {kind_of(config.base)}, not an object", code="NODE_DATA_INVALID")
+    dropped = set(config.drop)
+    names = config.base if config.keep is None else [name for name in config.keep if name in config.base]
+    kept = {name: config.base[name] for name in names if name not in dropped}
+    return {**kept, **config.values}, None
+
+
+def _output_schema(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    values = config["values"]
+    names = values if isinstance(values, dict) else ()
+    return {"type": "object", "properties": {name: {} for name in names}}
 
 
 SPEC = HandlerSpec(
@@ -36,5 +61,5 @@ SPEC = HandlerSpec(
     description="Makes an object of values and expressions.",
     side_effects="none",
     docs="#set",
-    output_schema=lambda config: {"type": "object", "properties": {name: {} for name in config["values"]}},
+    output_schema=_output_schema,
 )

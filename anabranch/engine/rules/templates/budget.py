@@ -58,6 +58,11 @@ class TemplateBudget:
         if self.spent > WORK_MAX:
             raise Refused(f"it processes more than {WORK_MAX} bytes of data; prepare them in an earlier node")
 
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether more was spent than a resolution may."""
+        return self.spent > WORK_MAX
+
     def note(self, other: TemplateBudget) -> None:
         """Add the cost of a template with its own budget; this refuses nothing."""
         self.spent += other.spent

@@ -25,7 +25,7 @@ from anabranch.engine.rules.templates.budget import (
     look_up,
 )
 from anabranch.engine.rules.templates.facts import NOW, PATHS, facts_of, now_of
-from anabranch.engine.rules.templates.filter_arguments import Filter
+from anabranch.engine.rules.templates.filter_arguments import ABSENT, Filter
 from anabranch.engine.rules.templates.filters import DEFAULT_PARAMETERS, FILTERS
 from anabranch.engine.rules.templates.operators import BINARY, COMPARISONS, UNARY, Binary
 from anabranch.engine.rules.templates.path import (
@@ -333,17 +333,20 @@ def _concatenate(compiler: _ExpressionCompiler, node: nodes.Concat, depth: int) 
 
 
 def _filter(compiler: _ExpressionCompiler, node: nodes.Filter, depth: int) -> Evaluate:
-    if node.name not in FILTERS and node.name != "default":
-        raise Refused(f"there is no filter `{node.name}`; there are default, {', '.join(FILTERS)}")
+    if node.name not in FILTERS and node.name not in _FALLBACKS:
+        raise Refused(f"there is no filter `{node.name}`; there are {', '.join((*_FALLBACKS, *FILTERS))}")
     names = [str(pair.key) for pair in node.kwargs]
     if node.node is None or node.dyn_args is not None or node.dyn_kwargs is not None or len(set(names)) < len(names):
         raise Refused(f"the filter `{node.name}` takes plain arguments, each once")
     positional = [compiler.compile(argument, depth + 1) for argument in node.args]
     named = {str(pair.key): compiler.compile(pair.value, depth + 1) for pair in node.kwargs}
-    if node.name == "default":
-        return _default(compiler.defaulted(node.node, depth + 1), positional, named)
+    if node.name in _FALLBACKS:
+        return _FALLBACKS[node.name](compiler.defaulted(node.node, depth + 1), positional, named)
     chosen = FILTERS[node.name]
-    inner = (compiler.operand if chosen.takes_view else compiler.compile)(node.node, depth + 1)
+    if chosen.takes_missing:
+        inner = _absent_where_missing(compiler.defaulted(node.node, depth + 1))
+    else:
+        inner = (compiler.operand if chosen.takes_view else compiler.compile)(node.node, depth + 1)
     return _apply(chosen, inner, positional, named)
 
 
@@ -361,6 +364,40 @@ def _default(inner: Evaluate, positional: Sequence[Evaluate], named: Mapping[str
         except TemplatePathMissing:
             return fallback(ctx, work)
         return fallback(ctx, work) if not value and also_empty(ctx, work) else value
+
+    return evaluate
+
+
+def _otherwise(inner: Evaluate, positional: Sequence[Evaluate], named: Mapping[str, Evaluate]) -> Evaluate:
+    """`otherwise(value)`: for missing paths, and where a value is of a kind that cannot be computed with."""
+    arguments = {**dict(zip(("value",), positional, strict=False)), **named}
+    if len(positional) > 1 or set(arguments) != {"value"}:
+        raise Refused("the filter `otherwise` takes the value to give where there is none")
+    fallback = arguments["value"]
+
+    def evaluate(ctx: Mapping[str, Any], work: TemplateBudget) -> Any:
+        try:
+            return inner(ctx, work)
+        except TemplatePathMissing:
+            return fallback(ctx, work)
+        except Refused:
+            if work.is_exhausted:
+                raise
+            return fallback(ctx, work)
+
+    return evaluate
+
+
+_FALLBACKS = {"default": _default, "otherwise": _otherwise}
+"""Filters that catch what happens before them."""
+
+
+def _absent_where_missing(inner: Evaluate) -> Evaluate:
+    def evaluate(ctx: Mapping[str, Any], work: TemplateBudget) -> Any:
+        try:
+            return inner(ctx, work)
+        except TemplatePathMissing:
+            return ABSENT
 
     return evaluate
 

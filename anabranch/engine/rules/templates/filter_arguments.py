@@ -35,6 +35,8 @@ class Filter:
     required: tuple[str, ...] = ()
     takes_view: bool = False
     """It can work on the context itself, without a copy of it."""
+    takes_missing: bool = False
+    """It is given ABSENT where the path before it finds nothing; for the others that is an error."""
 
 
 def text_argument(value: Any, name: str, work: TemplateBudget) -> str:

@@ -1,8 +1,9 @@
-"""Template filters (after a `|`), except `default`, which `expression` compiles.
+"""Template filters (after a `|`), except `default` and `otherwise`, which `expression` compiles.
 
 Pure. Where Jinja2 has a filter of the same name, these follow it, on plain data: `attribute` is a dotted path into
 objects and lists, never an attribute of a Python object. Each pays for what it reads and checks the size of its result
-before it builds it. Add a new filter to `text_filters`, `list_filters` or `date_filters`, with its attack.
+before it builds it. Add a new filter to `text_filters`, `list_filters`,
+`date_filters` or `js_filters`, with its attack.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from anabranch.engine.rules.templates.budget import (
 )
 from anabranch.engine.rules.templates.date_filters import DATE_FILTERS
 from anabranch.engine.rules.templates.filter_arguments import PASS_UNITS, Filter, whole_argument
+from anabranch.engine.rules.templates.js_filters import JS_FILTERS
 from anabranch.engine.rules.templates.list_filters import LIST_FILTERS
 from anabranch.engine.rules.templates.text_filters import TEXT_FILTERS
 from anabranch.errors import TemplatePathMissing
@@ -128,7 +130,7 @@ _OF_ANY_VALUE = (
 )
 
 FILTERS: Mapping[str, Filter] = {
-    each.name: each for each in (*_OF_ANY_VALUE, *TEXT_FILTERS, *LIST_FILTERS, *DATE_FILTERS)
+    each.name: each for each in (*_OF_ANY_VALUE, *TEXT_FILTERS, *LIST_FILTERS, *DATE_FILTERS, *JS_FILTERS)
 }
 """By name."""
 

@@ -18,7 +18,7 @@ from anabranch.engine.rules.templates.budget import (
     is_number,
     kind_of,
 )
-from anabranch.engine.rules.templates.filter_arguments import ABSENT, REQUIRED, Filter, items_argument, kinds_of, picked
+from anabranch.engine.rules.templates.filter_arguments import ABSENT, PASS_UNITS, REQUIRED, Filter, items_argument, kinds_of, picked
 from anabranch.engine.rules.templates.operators import COMPARISONS
 from anabranch.errors import TemplatePathMissing
 
@@ -157,7 +157,21 @@ _TESTS: Mapping[str, Callable[[Any, Any, TemplateBudget], bool]] = {
     "not in": COMPARISONS["notin"],
 }
 
+def _flatten(value: Any, work: TemplateBudget) -> Any:
+    """One level: the items of the lists in it, and what is no list as it is."""
+    items = items_argument(value, "flatten", work)
+    made: list[Any] = []
+    for item in items:
+        if isinstance(item, list):
+            made.extend(item)
+        else:
+            made.append(item)
+    work.spend(len(made) * PASS_UNITS)
+    return work.built(made, work.weigh(items))
+
+
 LIST_FILTERS = (
+    Filter("flatten", _flatten),
     Filter("sort", _sort, ("reverse", "case_sensitive", "attribute")),
     Filter("unique", _unique, ("case_sensitive", "attribute")),
     Filter("sum", _sum, ("attribute", "start")),

@@ -1,0 +1,196 @@
+"""Template filters that convert a value as JavaScript does: `js_text`, `js_number`, `js_join` and the like.
+
+Pure. Workflows that come from tools whose expressions are JavaScript use them, where `~` and `| float` would give
+something else. Collected by `filters`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+
+from anabranch.engine.rules.templates.budget import (
+    ITEM_UNITS,
+    Refused,
+    TemplateBudget,
+    check_number,
+    check_size,
+    encode,
+    is_number,
+    kind_of,
+)
+from anabranch.engine.rules.templates.filter_arguments import ABSENT, Filter, items_argument, text_argument, within_size
+
+# From here on JavaScript writes a number with an exponent.
+_EXPONENT_FROM = 1e21
+
+# What parsing costs, as that of `fromjson`.
+_PARSE_FACTOR = 8
+
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_BASED = re.compile(r"0(?:[xX][0-9a-fA-F]+|[oO][0-7]+|[bB][01]+)")
+_BLANKS = " \t\n\r\v\f\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+
+_BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
+_TYPES = ("string", "number", "boolean", "array", "object")
+
+
+def _js_text(value: Any, work: TemplateBudget, *, missing: Any = None) -> str:
+    """As `String(value)`; without an argument, null and what is missing are the empty text, as in a template of n8n."""
+    if value is ABSENT or value is None:
+        if missing is None:
+            return ""
+        return "null" if value is None else str(missing)
+    text = _text_of(value, work)
+    check_size(len(text))
+    return text
+
+
+def _text_of(value: Any, work: TemplateBudget) -> str:
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return _number_text(value)
+    if isinstance(value, dict):
+        return "[object Object]"
+    work.spend(len(value) * ITEM_UNITS + work.weigh(value))
+    return ",".join("" if item is None else _text_of(item, work) for item in value)
+
+
+def _number_text(number: float) -> str:
+    if isinstance(number, int):
+        return str(number) if abs(number) < _EXPONENT_FROM else _exponent(repr(float(number)))
+    if number.is_integer() and abs(number) < _EXPONENT_FROM:
+        return str(int(number))
+    written = repr(number)
+    if "e" in written and 1e-7 <= abs(number) < _EXPONENT_FROM:
+        return f"{number:.24f}".rstrip("0") if float(f"{number:.24f}") == number else written
+    return _exponent(written)
+
+
+def _exponent(written: str) -> str:
+    digits, mark, exponent = written.partition("e")
+    return written if not mark else f"{digits.removesuffix('.0')}e{int(exponent):+d}"
+
+
+def _js_number(value: Any, work: TemplateBudget) -> float | int:
+    """As `Number(value)`. Raises Refused where that is no number."""
+    if is_number(value):
+        return check_number(value)
+    if value is None or isinstance(value, bool):
+        return int(bool(value))
+    if isinstance(value, str):
+        work.spend(len(value))
+        number = _number_of(value.strip(_BLANKS))
+        if number is not None:
+            return check_number(number)
+    raise Refused(f"`js_number`: {kind_of(value)} of this kind is no number")
+
+
+def _number_of(text: str) -> float | int | None:
+    if not text:
+        return 0
+    if _BASED.fullmatch(text):
+        return int(text, 0)
+    if not _NUMBER.fullmatch(text):
+        return None
+    number = float(text)
+    return int(number) if math.isfinite(number) and number.is_integer() and abs(number) < 2**53 else number
+
+
+def _js_join(value: Any, work: TemplateBudget, *, separator: Any = ",") -> str:
+    """As `list.join(separator)`: null is the empty text."""
+    if not isinstance(separator, str):
+        raise Refused(f"`js_join` takes the text to put between, not {kind_of(separator)}")
+    items = items_argument(value, "js_join", work)
+    check_size(len(separator) * len(items))
+    texts = ["" if item is None else _text_of(item, work) for item in items]
+    size = sum(map(len, texts)) + len(separator) * len(texts)
+    check_size(size)
+    work.spend(size + len(texts) * ITEM_UNITS)
+    return separator.join(texts)
+
+
+def _urlencode(value: Any, work: TemplateBudget) -> str:
+    """As `encodeURIComponent`: percent signs for all but letters, digits and -_.!~*'()."""
+    text = text_argument(_text_of(value, work), "urlencode", work)
+    check_size(len(text) * 3)
+    try:
+        return within_size(quote(text, safe="-_.!~*'()"))
+    except UnicodeEncodeError:
+        raise Refused("`urlencode`: the text has half of a character in it") from None
+
+
+def _js_type(value: Any, work: TemplateBudget, *, type: Any) -> Any:
+    """As a field that is declared to have this type; null, and what is missing, is null."""
+    if type not in _TYPES:
+        raise Refused(f"`js_type(type)`: the type is one of {', '.join(_TYPES)}")
+    if value is ABSENT or value is None:
+        return None
+    made = _CONVERT[type](value, work)
+    if made is ABSENT:
+        raise Refused(f"`js_type`: {kind_of(value)} of this kind is not converted to {type}")
+    return made
+
+
+def _to_string(value: Any, work: TemplateBudget) -> Any:
+    return encode(value).decode() if isinstance(value, (list, dict)) else _text_of(value, work)
+
+
+def _to_number(value: Any, work: TemplateBudget) -> Any:
+    try:
+        return ABSENT if isinstance(value, str) and not value.strip(_BLANKS) else _js_number(value, work)
+    except Refused:
+        return ABSENT
+
+
+def _to_boolean(value: Any, work: TemplateBudget) -> Any:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return _BOOLEANS.get(value.lower(), ABSENT)
+    return bool(value) if is_number(value) and value in (0, 1) else ABSENT
+
+
+def _to_array(value: Any, work: TemplateBudget) -> Any:
+    read = _parsed(value, work) if isinstance(value, str) else value
+    return read if isinstance(read, list) else ABSENT
+
+
+def _to_object(value: Any, work: TemplateBudget) -> Any:
+    read = _parsed(value, work) if isinstance(value, str) else value
+    return read if isinstance(read, dict) else ABSENT
+
+
+def _parsed(text: str, work: TemplateBudget) -> Any:
+    work.spend(len(text) * _PARSE_FACTOR)
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return ABSENT
+
+
+_CONVERT = {
+    "string": _to_string,
+    "number": _to_number,
+    "boolean": _to_boolean,
+    "array": _to_array,
+    "object": _to_object,
+}
+
+
+JS_FILTERS = (
+    Filter("js_text", _js_text, ("missing",), takes_missing=True),
+    Filter("js_number", _js_number),
+    Filter("js_join", _js_join, ("separator",)),
+    Filter("urlencode", _urlencode),
+    Filter("js_type", _js_type, ("type",), required=("type",), takes_missing=True),
+)

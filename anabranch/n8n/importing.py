@@ -1,0 +1,524 @@
+"""Import a workflow of n8n: a document of ours, pins, and the report on what is the same and what is not.
+
+Pure. Called by the command, the REST API and the benchmark. Nodes are mapped in the order of the items' way, each with
+what flows into it; where links lead back, once more, until nothing changes.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from anabranch.engine.rules.graph.node_types import NodeTypes
+from anabranch.engine.rules.graph.validate import validate
+from anabranch.n8n.exports import Link, N8nNode, N8nWorkflow
+from anabranch.n8n.expressions import Scope, Untranslatable
+from anabranch.n8n.graph import CHOOSING, LOOP_KIND, Graph, loop_output
+from anabranch.n8n.javascript import names_of_nodes
+from anabranch.n8n.job import Exit, Job, NotMapped, word_of
+from anabranch.n8n.map_flow import batches_as_cursor
+from anabranch.n8n.mapping import RULES
+from anabranch.n8n.node_scope import ItemUnknown, NodeScope, Surrounding
+from anabranch.n8n.refs import ITEM, Feed, Ref, first_there, variable
+from anabranch.n8n.report import ImportReport, NodeReport
+from anabranch.n8n.texts import Counts, expression
+
+NOTE_KIND = "stickyNote"
+
+# 4 rounds: what flows back along a link is known after the second; a nested loop needs one more.
+ROUNDS_MAX = 4
+
+_RESERVED = frozenset({"count", "index", "input", "item", "output", "results", "secret", "run", "workflow", "trigger", "now"})
+_STRUCTURE = frozenset({"CYCLE", "LOOP_BORDER", "LOOPS_TOO_DEEP", "LOOP_WITHOUT_BODY"})
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What an import makes."""
+
+    document: dict[str, Any]
+    pins: dict[str, Any]
+    """Pins of the draft, by node."""
+    report: ImportReport
+    queries: tuple[dict[str, Any], ...] = ()
+    """Queries that have to be saved."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportOptions:
+    """How to import."""
+
+    timezone: str = "UTC"
+    """Of workflows that name none: in n8n that of the instance."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """The names of workflows that are imported together, by their ids in n8n."""
+
+
+def import_workflow(workflow: N8nWorkflow, node_types: NodeTypes, options: ImportOptions | None = None) -> Imported:
+    """The workflow as a document of ours. What has no counterpart becomes a placeholder; nothing is refused."""
+    options = options or ImportOptions()
+    cursors: set[str] = set()
+    while True:
+        importer = _Importer(workflow, options, frozenset(cursors))
+        made = importer.run()
+        broken = {problem.code for problem in validate(made.document, node_types).errors} & _STRUCTURE
+        loops = importer.loops - cursors
+        if not broken or not loops:
+            return made
+        cursors |= loops if len(loops) < 2 or cursors else {sorted(loops)[0]}
+
+
+def workflow_name(written: str) -> str:
+    """A name for programs, of one for people."""
+    plain = unicodedata.normalize("NFKD", written).encode("ascii", "ignore").decode().lower()
+    name = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:60].strip("-")
+    return name if name[:1].isalpha() else f"workflow-{name}".strip("-")
+
+
+class _Importer(Surrounding):
+    def __init__(self, workflow: N8nWorkflow, options: ImportOptions, cursors: frozenset[str]) -> None:
+        self._attached = {source for source, _, _ in workflow.attachments}
+        left_out = {node.name for node in workflow.nodes if node.kind == NOTE_KIND}
+        self._subordinate = self._subordinates(workflow)
+        graph = Graph(workflow, left_out | self._subordinate)
+        zone = workflow.settings.get("timezone")
+        super().__init__(
+            graph=graph,
+            timezone=zone if isinstance(zone, str) and zone not in ("", "DEFAULT") else options.timezone,
+        )
+        self._workflow = workflow
+        self._options = options
+        self._cursors = cursors
+        self._ids = _ids_of(graph.order)
+        self._jobs: dict[str, Job] = {}
+        self._status: dict[str, tuple[str, str]] = {}
+        self._single: frozenset[str] = frozenset()
+        self._multiple: dict[str, list[str]] = {}
+        self._secrets: dict[tuple[str, str], str] = {}
+        self.loops = {name for name, node in graph.nodes.items() if node.kind == LOOP_KIND and graph.returns(name)} - cursors
+        self.bodies = {name: graph.loop_body(name) for name in self.loops}
+
+    def _subordinates(self, workflow: N8nWorkflow) -> set[str]:
+        """Nodes that are attached to others only: models, tools, memories."""
+        linked = {link.source for link in workflow.links} | {link.target for link in workflow.links}
+        return {node.name for node in workflow.nodes if node.name in self._attached and node.name not in linked}
+
+    def run(self) -> Imported:
+        known: Any = None
+        for _ in range(ROUNDS_MAX):
+            self._jobs, self._status, self._multiple = {}, {}, {}
+            for name in self.graph.order:
+                self._map(name)
+            now = {name: dict(job.exits) for name, job in self._jobs.items()}
+            if now == known:
+                break
+            known = now
+        return self._document()
+
+    # -- one node -------------------------------------------------------------------------
+
+    def _map(self, name: str) -> None:
+        node = self.graph.nodes[name]
+        feeds = self._feeds(name)
+        job = Job(node, self._ids[name], feeds, self)
+        rule = RULES.get(node.kind)
+        if rule is None:
+            self._replace(job, self._why_unknown(node))
+        else:
+            try:
+                if node.disabled:
+                    self._disabled(job)
+                elif rule.begins and self.graph.into[name]:
+                    raise NotMapped("a trigger that something leads to")
+                elif node.kind == LOOP_KIND and name not in self.loops:
+                    batches_as_cursor(job)
+                else:
+                    rule.map(job)
+                self._error_exit(job)
+            except (NotMapped, Untranslatable, ItemUnknown) as refusal:
+                job = Job(node, self._ids[name], feeds, self, counts=job.counts)
+                self._replace(job, str(refusal))
+            else:
+                self._guard(job, needs_items=rule.needs_items)
+                self._status[name] = ("equal" if job.differences else "exact", "; ".join(job.differences))
+        self._jobs[name] = job
+        self.exits[name] = job.exits
+        if node.kind in CHOOSING and not any(feed.many for feed in feeds.values()):
+            self._single |= {name}
+        elif node.settings.get("onError") == "continueErrorOutput" and not job.is_mapped:
+            self._single |= {name}
+        else:
+            self._single -= {name}
+
+    def _why_unknown(self, node: N8nNode) -> str:
+        return f"there is no counterpart of {node.type}"
+
+    def _feeds(self, name: str) -> dict[int, Feed]:
+        by_input: dict[int, list[Link]] = {}
+        node = self.graph.nodes[name]
+        returns = set(self.graph.returns(name)) if node.kind == LOOP_KIND else set()
+        for link in self.graph.into[name]:
+            if link not in returns:
+                by_input.setdefault(link.input if node.kind == "merge" or node.kind not in RULES else 0, []).append(link)
+        return {place: feed for place, links in sorted(by_input.items()) if (feed := self._feed(name, links)) is not None}
+
+    def _feed(self, name: str, links: Sequence[Link]) -> Feed | None:
+        known = [(link, self.exits[link.source][link.output].feed) for link in links
+                 if link.output in self.exits.get(link.source, {})]  # fmt: skip
+        if not known:
+            return None
+        feeds = list(dict.fromkeys(feed for _, feed in known))
+        if len(feeds) == 1:
+            if len(known) > 1 and not self.graph.are_exclusive([link for link, _ in known], self._single):
+                self._multiple[name] = [link.source for link, _ in known]
+            return feeds[0]
+        if not self.graph.are_exclusive([link for link, _ in known], self._single):
+            back = [link for link, _ in known if self.graph.leads_back(link)]
+            if not back:
+                self._multiple[name] = [link.source for link, _ in known]
+                listed = [Ref(f"({feed.items.template} | default([]))", f"({feed.items.js} ?? [])") for feed in feeds]
+                return Feed(
+                    Ref("(" + " + ".join(ref.template for ref in listed) + ")", "[" + ", ".join(f"...{ref.js}" for ref in listed) + "]"),
+                    many=True,
+                )
+            later = {link.source for link in back}
+            feeds = [feed for link, feed in known if link.source in later] + [feed for link, feed in known if link.source not in later]
+            feeds = list(dict.fromkeys(feeds))
+        many = any(feed.many for feed in feeds)
+        refs = [feed.items if many else feed.value for feed in feeds]
+        loops = {feed.loop for feed in feeds}
+        return Feed(first_there(refs), many, next(iter(loops)) if len(loops) == 1 else None)
+
+    def _guard(self, job: Job, *, needs_items: bool) -> None:
+        """Nothing that n8n would not run for no items is run for none."""
+        feed = self._jobs_feed(job)
+        once = job.node.settings.get("executeOnce") is True
+        if feed is None or not feed.many or not (needs_items or once) or not job.nodes:
+            return
+        guard = {
+            "id": f"{job.node_id}_any",
+            "type": "condition",
+            "name": f"{job.node.name}: any items?",
+            "config": {"branches": [{"id": "items", "expression": expression(f"({feed.value.template} | length) > 0")}]},
+        }
+        job.edges.append((guard["id"], "items", job.nodes[0]["id"]))  # type: ignore[arg-type]
+        job.nodes.insert(0, guard)
+
+    def _jobs_feed(self, job: Job) -> Feed | None:
+        return job.feeds.get(0)
+
+    def _disabled(self, job: Job) -> None:
+        """n8n hands on what flows into a disabled node."""
+        if not job.feeds:
+            if RULES[job.node.kind].begins:
+                RULES[job.node.kind].map(job)
+                job.nodes[0]["disabled"] = True
+                if job.nodes[0]["type"] == "start":
+                    raise NotMapped("a disabled manual trigger")
+                return
+            raise NotMapped("it is disabled, and nothing flows into it")
+        feed = job.needed_feed()
+        job.add("fields", {"source": expression(feed.value.template)})
+        job.remarks.append("it is disabled: what flows in is handed on")
+        job.leave()
+
+    def _error_exit(self, job: Job) -> None:
+        """The output for items that failed."""
+        if job.node.settings.get("onError") != "continueErrorOutput" or not job.exits:
+            return
+        output = max(job.exits) + 1
+        feed = job.needed_feed()
+        for node in job.nodes:
+            if node["type"] in ("httpRequest", "javascript", "python", "workflow", "dataQuery", "set"):
+                job.exits[output] = Exit(node["id"], ("error",), feed)
+        job.differs("after a failure all items take the way for errors, without a field `error`" if job.is_mapped
+                    else "the item on the way for errors has no field `error`")  # fmt: skip
+
+    # -- placeholders ---------------------------------------------------------------------
+
+    def _replace(self, job: Job, why: str) -> None:
+        node = job.node
+        outputs = {link.output for link in self.graph.out_of[node.name]} | {0}
+        begins = not self.graph.into[node.name] and (RULES[node.kind].begins if node.kind in RULES
+                                                     else "trigger" in node.kind.lower())  # fmt: skip
+        config: dict[str, Any] = {"was": node.type[:256], "why": why[:1_000], "parameters": self._kept(job)}
+        handles = ["default", *(f"out{output}" for output in range(1, max(outputs) + 1))]
+        if len(handles) > 1:
+            config["handles"] = handles[:32]
+        if attached := [(kind, source) for source, kind, target in self._workflow.attachments if target == node.name]:
+            config["parameters"] = {**config["parameters"], "attached": [
+                {"as": kind, "name": source, "type": self._attached_type(source)} for kind, source in attached]}  # fmt: skip
+        feed = job.feed
+        single = len(handles) > 1
+        if begins:
+            job.add("start", {}, suffix="begin", writes=False)
+            job.nodes[-1]["x-begins"] = True
+        job.add("placeholder", config, each=None if single or feed is None else feed)
+        for output in range(min(len(handles), 32)):
+            value = variable(job.node_id)
+            job.leave(value, many=True, output=output, handles=(handles[output],))
+        self._status[node.name] = ("placeholder", why)
+
+    def _attached_type(self, name: str) -> str:
+        return next((node.type for node in self._workflow.nodes if node.name == name), "")
+
+    def _kept(self, job: Job) -> dict[str, Any]:
+        """The parameters, with what can be said here said in our templates."""
+        if job.counts.total:  # they were tried before, and counted then
+            return dict(job.node.parameters)
+        texts = job.texts()
+
+        def kept(value: Any) -> Any:
+            if isinstance(value, dict):
+                return {key: kept(each) for key, each in value.items()}
+            if isinstance(value, list):
+                return [kept(each) for each in value]
+            if isinstance(value, str) and value.startswith("="):
+                try:
+                    return texts.value(value)
+                except (Untranslatable, ItemUnknown):
+                    return value
+            return value
+
+        before = list(job.nodes)
+        made = kept(dict(job.node.parameters))
+        job.nodes[:], job.edges[:] = before, []
+        return dict(made)
+
+    # -- what mappings ask ----------------------------------------------------------------
+
+    def scope(self, name: str, feed: Feed | None, *, per_item: bool) -> Scope:
+        return NodeScope(self, name, feed, per_item=per_item)
+
+    def secret_name(self, credential: str, part: str) -> str:
+        key = (credential, part)
+        if key not in self._secrets:
+            base = re.sub(r"[^A-Z0-9]+", "_", f"{credential} {part}".upper()).strip("_")[:60] or "CREDENTIAL"
+            name, number = base if not base[0].isdigit() else f"N8N_{base}", 2
+            while name in self._secrets.values():
+                name, number = f"{base}_{number}", number + 1
+            self._secrets[key] = name
+        return self._secrets[key]
+
+    def workflow_name(self, workflow_id: str) -> str:
+        if workflow_id == "" or workflow_id == self._workflow.workflow_id:
+            return workflow_name(self._workflow.name)
+        return self._options.names.get(workflow_id, "")
+
+    def name_of(self, written: str) -> str:
+        return workflow_name(written)
+
+    def code_names(self, job: Job, code: str, *, per_item: bool) -> Mapping[str, tuple[Ref, Ref | None]]:
+        found: dict[str, tuple[Ref, Ref | None]] = {}
+        for name in names_of_nodes(code):
+            if name not in self.graph.nodes:
+                continue
+            scope = NodeScope(self, job.node.name, job.feed, per_item=per_item)
+            everything = scope.node(name, "all")
+            try:
+                found[name] = (everything, scope.node(name, "item"))
+            except Untranslatable:
+                found[name] = (everything, None)
+        return found
+
+    # -- the document ---------------------------------------------------------------------
+
+    def _document(self) -> Imported:
+        nodes: list[dict[str, Any]] = []
+        edges: list[dict[str, Any]] = []
+        for name in self.graph.nodes:
+            job = self._jobs[name]
+            self._placed(job)
+            nodes += job.nodes
+            edges += [_edge(*edge) for edge in job.edges]
+        for link in self.graph.links:
+            exit_ = self._jobs[link.source].exits.get(link.output)
+            target = self._jobs[link.target]
+            if exit_ is None or not target.nodes:
+                continue
+            edges += [_edge(exit_.node_id, handle, target.nodes[0]["id"]) for handle in exit_.handles]
+        self._yields()
+        extra = self._answer_of_last(edges)
+        nodes += extra
+        nodes = self._one_start(nodes, edges)
+        document: dict[str, Any] = {
+            "name": workflow_name(self._workflow.name),
+            "title": self._workflow.name[:200],
+            "nodes": nodes,
+            "edges": list({(edge["upstreamNodeID"], edge.get("sourceHandle"), edge["downstreamNodeID"]): edge for edge in edges}.values()),
+        }
+        if notes := self._notes():
+            document["notes"] = notes
+        return Imported(document, self._pins(), self._report(), tuple(query for job in self._jobs.values() for query in job.queries))
+
+    def _yields(self) -> None:
+        """What comes back to a loop is what it hands on at its end."""
+        for name in self.loops:
+            job = self._jobs[name]
+            loops = [node for node in job.nodes if node["type"] == "loop"]
+            feed = self._feed_back(name)
+            if loops and feed is not None:
+                loops[0]["config"]["yield"] = expression(f"{feed.items.template} | default([])")
+
+    def _feed_back(self, name: str) -> Feed | None:
+        return self._feed(name, self.graph.returns(name))
+
+    def _placed(self, job: Job) -> None:
+        x, y = job.node.position
+        for number, node in enumerate(job.nodes):
+            node["position"] = {"x": round(x * 1.5) + number * 40, "y": round(y * 1.5) + number * 100}
+
+    def _notes(self) -> list[dict[str, Any]]:
+        notes = []
+        for number, node in enumerate((each for each in self._workflow.nodes if each.kind == NOTE_KIND), 1):
+            x, y = node.position
+            width, height = node.parameters.get("width", 240), node.parameters.get("height", 160)
+            notes.append(
+                {
+                    "id": f"note{number}",
+                    "text": str(node.parameters.get("content", ""))[:10_000],
+                    "position": {"x": round(x * 1.5), "y": round(y * 1.5)},
+                    "size": {
+                        "width": round(width * 1.5) if isinstance(width, (int, float)) else 360,
+                        "height": round(height * 1.5) if isinstance(height, (int, float)) else 240,
+                    },
+                }
+            )
+        return notes
+
+    def _one_start(self, nodes: list[dict[str, Any]], edges: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """At most one `start`: several manual beginnings, and triggers without a counterpart, begin at one."""
+        starts = [node for node in nodes if node["type"] == "start"]
+        beginnings = [node for node in nodes if node["type"] in ("webhook", "schedule", "workflowCall", "failure", "topic")
+                      and not node.get("disabled")]  # fmt: skip
+        manual = [node for node in starts if not node.pop("x-begins", False)]
+        if manual:
+            kept = manual[0]
+        elif starts and not beginnings:
+            kept = starts[0]
+        elif not beginnings:
+            kept = {"id": "start", "type": "start", "name": "Start", "config": {}, "position": {"x": 0, "y": 0}}
+            nodes = [kept, *nodes]
+        else:
+            kept = {}
+        removed = {node["id"] for node in starts if node["id"] != kept.get("id")}
+        for edge in edges:
+            if edge["upstreamNodeID"] in removed and kept and (manual or starts):
+                edge["upstreamNodeID"] = kept["id"]
+        edges[:] = [edge for edge in edges if edge["upstreamNodeID"] not in removed]
+        calls = [node["id"] for node in nodes if node["type"] == "workflowCall"]
+        for further in calls[1:]:
+            for edge in edges:
+                if edge["upstreamNodeID"] == further:
+                    edge["upstreamNodeID"] = calls[0]
+        return [node for node in nodes if node["id"] not in removed and node["id"] not in calls[1:]]
+
+    def _answer_of_last(self, edges: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The nodes that hand on what the last node made: to the caller of the workflow, or of its webhook."""
+        hooks = [node for node in self.graph.nodes.values()
+                 if node.kind == "webhook" and node.parameters.get("responseMode") == "lastNode" and not node.disabled]  # fmt: skip
+        called = any(node.kind == "executeWorkflowTrigger" for node in self.graph.nodes.values())
+        leaves = [name for name in self.graph.order if not self.graph.out_of[name] and self._jobs[name].exits
+                  and not self._inside_a_loop(name)]  # fmt: skip
+        if not (hooks or called) or not leaves:
+            return []
+        exits = [(self._jobs[name].exits[output], name) for name in leaves for output in sorted(self._jobs[name].exits)
+                 if ("error",) != self._jobs[name].exits[output].handles]  # fmt: skip
+        feeds = list(dict.fromkeys(exit_.feed for exit_, _ in exits))
+        x, y = max(self.graph.nodes[name].position for name in leaves)
+        value = Feed(first_there([feed.items for feed in feeds]), many=True)
+        made: list[dict[str, Any]] = []
+        place = {"x": round(x * 1.5) + 300, "y": round(y * 1.5)}
+        if hooks:
+            data = hooks[0].parameters.get("responseData", "firstEntryJson")
+            body = expression(f"{value.items.template}" if data == "allEntries" else f"{value.first.template} | default({{}})")
+            config = {} if data == "noData" else {"body": body}
+            made.append({"id": "answer", "type": "respond", "name": "Answer of the last node", "config": config, "position": place})
+        if called:
+            config = {"outputParameters": {"n8nItems": expression(f"{value.items.template} | default([])")}}
+            made.append({"id": "end", "type": "end", "name": "Output of the last node", "config": config, "position": place})
+        for each in made:
+            edges += [_edge(exit_.node_id, handle, each["id"]) for exit_, _ in exits for handle in exit_.handles]
+        return made
+
+    def _inside_a_loop(self, name: str) -> bool:
+        return any(name in body for body in self.bodies.values())
+
+    def _pins(self) -> dict[str, Any]:
+        pins: dict[str, Any] = {}
+        for name, items in self._workflow.pins.items():
+            job = self._jobs.get(name)
+            if job is None or not job.nodes or not job.exits:
+                continue
+            values = [item.get("json", item) if isinstance(item, dict) else item for item in items]
+            node = next((each for each in job.nodes if each["id"] == job.node_id and each["type"] not in ("start", "webhook", "schedule", "workflowCall", "failure", "condition", "loop", "cursor")), None)
+            first = job.exits[min(job.exits)]
+            if node is None or first.feed.value.template not in (f"ctx.{job.node_id}", f"ctx.{job.node_id}.items"):
+                continue
+            if first.feed.value.template.endswith(".items"):
+                pins[job.node_id] = {"output": {"items": values, "of": [0] * len(values)}}
+            elif first.feed.many:
+                pins[job.node_id] = {"output": values}
+            elif values:
+                pins[job.node_id] = {"output": values[0]}
+        return pins
+
+    def _report(self) -> ImportReport:
+        listed = []
+        for name in self.graph.nodes:
+            job = self._jobs[name]
+            status, why = self._status[name]
+            differences = list(job.differences) if status != "placeholder" else []
+            if name in self._multiple and status != "placeholder":
+                if status == "exact" and self.graph.nodes[name].kind != "merge":
+                    status = "equal"
+                    differences.append("runs once with all items, where n8n runs it once for each branch that arrives")
+            listed.append(
+                NodeReport(
+                    name=name,
+                    type=job.node.type,
+                    kind=job.node.kind,
+                    status=status,
+                    why=why if status == "placeholder" else "; ".join(differences),
+                    remarks=tuple(job.remarks),
+                    nodes=tuple(node["id"] for node in job.nodes),
+                    counts=job.counts,
+                    credentials=tuple(job.credentials),
+                )
+            )
+        for node in self._workflow.nodes:
+            if node.name in self._subordinate:
+                listed.append(
+                    NodeReport(node.name, node.type, node.kind, "placeholder", "it is kept in the node that it is attached to",
+                               (), (), Counts(), ())
+                )  # fmt: skip
+        return ImportReport(self._workflow.name, workflow_name(self._workflow.name), tuple(listed),
+                            sum(node.kind == NOTE_KIND for node in self._workflow.nodes), self.timezone,
+                            isinstance(self._workflow.settings.get("errorWorkflow"), str))  # fmt: skip
+
+
+def _edge(source: str, handle: str, target: str) -> dict[str, Any]:
+    edge = {"upstreamNodeID": source, "downstreamNodeID": target}
+    return edge if handle == "default" else {**edge, "sourceHandle": handle}
+
+
+def _ids_of(names: Sequence[str]) -> dict[str, str]:
+    """An identifier for each node, of its name."""
+    ids: dict[str, str] = {}
+    taken: set[str] = set(_RESERVED)
+    for name in names:
+        plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+        base = re.sub(r"_{2,}", "_", word_of(plain))[:48].strip("_") or "node"
+        base = base if base[0].isalpha() else f"n_{base}"
+        made, number = base, 2
+        while made in taken:
+            made, number = f"{base}_{number}", number + 1
+        taken.add(made)
+        ids[name] = made
+    return ids
+
+
+__all__ = ["ITEM", "ImportOptions", "Imported", "import_workflow", "loop_output", "workflow_name"]

@@ -1,0 +1,164 @@
+"""Code of n8n as code of ours: the names that n8n gives its code, bound to the same values by a small prelude.
+
+Pure. Called by the mapping of code nodes, and for expressions that templates cannot say. The prelude is ordinary code
+in front of the user's, in the same sealed process: it gives no way out that code does not have anyway.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+from anabranch.n8n.refs import Feed, Ref
+
+_NAME = re.compile(r"(?<![\w$.])\$[A-Za-z_]\w*")
+_KNOWN = frozenset(
+    {"$json", "$input", "$", "$node", "$items", "$item", "$itemIndex", "$position", "$runIndex", "$data", "$execution"}
+)
+_ABSENT = {
+    r"\brequire\s*\(": "modules",
+    r"\bimport\s*\(": "modules",
+    r"\bDateTime\b|\bluxon\b|\$now\b|\$today\b": "Luxon's dates",
+    r"\bIntl\b|\.toLocale(?:String|DateString|TimeString)\s*\(": "texts in the language of a country",
+    r"\$jmespath|\$jmesPath": "JMESPath",
+    r"\.binary\b|\$binary\b|getBinaryDataBuffer": "binary data",
+    r"\$env\b|\$vars\b|\$secrets\b|process\.": "the environment",
+    r"getWorkflowStaticData": "data that are kept from run to run",
+    r"\bhelpers\.|\$http\b|\bthis\.[a-z]+Request": "n8n's helpers",
+    r"\bBuffer\b|\bTextEncoder\b|\bTextDecoder\b": "Node's buffers",
+    r"\bURL\s*\(|\bURLSearchParams\b": "URL objects",
+    r"\bsetTimeout\b|\bsetInterval\b": "timers",
+    r"\$fromAI": "values that a language model gives",
+    r"\bcrypto\.": "Node's crypto",
+    r"\bfetch\s*\(": "requests",
+    r"\bbtoa\b|\batob\b": "btoa and atob",
+    r"\$prevNode|\$workflow\b|\$parameter|\$self|\$nodeVersion|\$nodeId|\$response|\$pageCount|\$evaluateExpression"
+    r"|\$getWorkflowStaticData|\$if\b|\$ifEmpty|\$min\b|\$max\b|\$mode|\$resumeWebhookUrl": "n8n's other names",
+}
+_MISSING = [(re.compile(pattern), what) for pattern, what in _ABSENT.items()]
+_STRINGS = re.compile(r"//[^\n]*|/\*.*?\*/|'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"", re.DOTALL)
+_EXTENSIONS = re.compile(
+    r"\.(?:isEmpty|isNotEmpty|toDateTime|format|plus|minus|toNumber|toBoolean|first|last|removeMarkdown|removeTags"
+    r"|replaceSpecialChars|urlEncode|urlDecode|base64Encode|base64Decode|hash|extractEmail|extractDomain|extractUrl"
+    r"|toTitleCase|toSentenceCase|toSnakeCase|quote|isEmail|isUrl|isDomain|isNumeric|unique|sum|average|chunk|pluck"
+    r"|randomItem|merge|smartJoin|compact|difference|intersection|union|renameKeys|removeField|keepFieldsContaining"
+    r"|removeFieldsContaining|toJsonString|parseJson|round|ceil|floor|isEven|isOdd|beginningOf|endOfMonth|extract"
+    r"|inBetween|isDst|isInLast|isWeekend|toInt|toFloat|stripMarkdown|toDate|hasField|urlEncode|append|diffTo"
+    r"|diffToNow|isBetween|setZone|length)\s*\("
+)
+_READS_NODE = re.compile(
+    r"""\$\(\s*(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|`([^`$\\]*)`)"""
+    r"""|\$node\[\s*(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)")\s*\]"""
+    r"""|\$items\(\s*(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)")|\$node\.(\w+)"""
+)
+
+_CLONE = "const $copy = v => v === undefined ? undefined : JSON.parse(JSON.stringify(v));"
+_WRAP = "const $wrap = list => (list ?? []).map((json, item) => ({json: $copy(json), pairedItem: {item}}));"
+_OR_ONE = "const $orOne = list => list?.length ? list : [{}];"
+
+
+def names_of_nodes(code: str) -> list[str]:
+    """The nodes of n8n that code reads by name."""
+    found: dict[str, None] = {}
+    for each in _READS_NODE.finditer(code):
+        name = next(group for group in each.groups() if group is not None)
+        found[re.sub(r"\\(.)", r"\1", name)] = None
+    return list(found)
+
+
+def reads_unnamed_nodes(code: str) -> bool:
+    """Whether it reads a node whose name it computes."""
+    bare = _READS_NODE.sub("", code)
+    return bool(re.search(r"\$\(|\$node\b|\$items\(\s*[^)\s]", bare))
+
+
+def absent_in(code: str) -> str | None:
+    """What code uses that is not there in our sandbox; None if nothing is known to be missing."""
+    bare = _STRINGS.sub("''", code)
+    for pattern, what in _MISSING:
+        if pattern.search(bare):
+            return what
+    if unknown := sorted(set(_NAME.findall(bare)) - _KNOWN - _declared(bare)):
+        return f"the name {unknown[0]}"
+    if reads_unnamed_nodes(code):
+        return "a node whose name is computed"
+    return None
+
+
+def _declared(code: str) -> set[str]:
+    return set(re.findall(r"\b(?:const|let|var|function)\s+(\$\w+)", code)) | set(
+        re.findall(r"(\$\w+)\s*(?:=>|[,)]\s*(?:\w|\$|\))*=>)", code)
+    )
+
+
+def check_expression(js: str) -> str | None:
+    """Why an expression cannot be computed by a code node; None: it can."""
+    if (absent := absent_in(js)) is not None:
+        return f"it uses {absent}"
+    if found := _EXTENSIONS.search(_STRINGS.sub("''", js)):
+        return f"it uses n8n's own {found[0].strip('.(')}()"
+    return None
+
+
+def value_code(
+    sources: Mapping[str, str],
+    item: Ref,
+    names: Mapping[str, tuple[Ref, Ref | None]],
+    index: Ref | None,
+    items: Ref,
+) -> str:
+    """A code node's code for the values of expressions: an object of them, null where one fails."""
+    head = _prelude(item, items, names, index)
+    body = ",\n".join(f"  {json.dumps(name)}: $value(() => (\n{js}\n))" for name, js in sources.items())
+    return f"{head} const $value = f => {{ try {{ return f() ?? null }} catch {{ return null }} }};\nreturn {{\n{body}\n}};"
+
+
+def items_code(code: str, feed: Feed, names: Mapping[str, tuple[Ref, Ref | None]]) -> str:
+    """Code that runs once for all items and returns items."""
+    head = _prelude(feed.first, feed.items, names, None)
+    tail = (
+        "const $one = each => { if (each === null || typeof each !== 'object' || Array.isArray(each))"
+        " throw new Error('an item is no object'); return each.json && typeof each.json === 'object' ? each.json : each; };"
+    )
+    return (
+        f"{head} {tail}\nconst $result = await (async () => {{\n{code}\n}})();\n"
+        "return ($result === undefined || $result === null ? [] : Array.isArray($result) ? $result : [$result]).map($one);"
+    )
+
+
+def item_code(code: str, item: Ref, names: Mapping[str, tuple[Ref, Ref | None]], index: Ref | None) -> str:
+    """Code that runs once for each item and returns one."""
+    head = _prelude(item, item.listed(), names, index)
+    return (
+        f"{head} const item = $input.item;\nconst $result = await (async () => {{\n{code}\n}})();\n"
+        "const $one = Array.isArray($result) ? $result[0] : $result;\n"
+        "if ($one === null || typeof $one !== 'object') throw new Error('the code returned no item');\n"
+        "return $one.json && typeof $one.json === 'object' ? $one.json : $one;"
+    )
+
+
+def _prelude(item: Ref, items: Ref, names: Mapping[str, tuple[Ref, Ref | None]], index: Ref | None) -> str:
+    known = ", ".join(
+        f"{json.dumps(name)}: () => [{everything.js}, {'undefined' if one is None else one.js}]"
+        for name, (everything, one) in names.items()
+    )
+    lines = [
+        "// The names of n8n, bound to what this node gets.\n" + _CLONE,
+        _WRAP,
+        _OR_ONE,
+        f"const $itemIndex = {'0' if index is None else index.js}, $position = $itemIndex, $runIndex = 0;",
+        f"const items = $wrap({items.js}), $current = {{json: $copy({item.js}) ?? {{}}}}, $json = $current.json, $data = $json;",
+        "const $input = {all: () => items, first: () => items[0], last: () => items[items.length - 1], item: $current,"
+        " json: $json, itemMatching: i => items[i]};",
+        f"const $known = {{{known}}};",
+        "const $ = name => { if (!Object.hasOwn($known, name)) throw new Error(`there is no node ${name} here`);"
+        " const [list, one] = $known[name](); const all = $wrap(list); return {all: () => all, first: () => all[0],"
+        " last: () => all[all.length - 1], item: one === undefined ? all[0] : {json: $copy(one)}, itemMatching: i => all[i],"
+        " isExecuted: list !== undefined && list !== null, get json() { return this.item?.json; },"
+        " get data() { return this.item?.json; }}; };",
+        "const $node = new Proxy({}, {get: (_, name) => $(name)}), $items = name => name === undefined ? items : $(name).all();",
+        "const $item = () => ({$node: new Proxy({}, {get: (_, name) => ({json: $(name).first()?.json, data: $(name).first()?.json})})});",
+        "const $execution = {id: ctx[\"run\"]?.id, mode: 'production'};",
+    ]
+    return " ".join(lines)

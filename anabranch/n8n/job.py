@@ -1,0 +1,252 @@
+"""One node of n8n on its way: what it gets, the nodes of ours that it becomes, and what is to be said about it.
+
+Called by the mapping tables; made by `importing`. A mapping adds nodes, each behind the one before, and names the ways
+out. What it cannot map raises NotMapped, and the node becomes a placeholder.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from anabranch.n8n.exports import N8nNode
+from anabranch.n8n.expressions import Said, Scope, Untranslatable
+from anabranch.n8n.javascript import check_expression, value_code
+from anabranch.n8n.refs import INDEX, ITEM, Feed, Ref, variable
+from anabranch.n8n.texts import Counts, Texts, expression
+
+# n8n tries three times and waits a second unless the node says otherwise.
+TRIES = 3
+WAIT_MS = 1_000
+
+
+class NotMapped(Exception):
+    """A node has no counterpart; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """A way out of what a node became."""
+
+    node_id: str
+    handles: tuple[str, ...]
+    feed: Feed
+    pairing: Ref | str | None = "same"
+    """Which item of the input an item belongs to: the one with the same number (`same`), the one whose number is in a
+    list, or unknown."""
+
+
+@dataclass(slots=True)
+class Credential:
+    """A credential that has to be entered again."""
+
+    node: str
+    kind: str
+    name: str
+    secrets: tuple[str, ...] = ()
+    """The secrets that the imported node reads."""
+
+
+class Surroundings(Protocol):
+    """What a mapping may ask about the rest of the workflow."""
+
+    timezone: str
+
+    def scope(self, name: str, feed: Feed | None, *, per_item: bool) -> Scope:
+        """What the names of n8n mean in a node."""
+
+    def workflow_name(self, workflow_id: str) -> str:
+        """The name of an imported workflow by its id in n8n; "" for this one. Empty: it is none of them."""
+
+    def name_of(self, written: str) -> str:
+        """A name for programs, of one for people."""
+
+    def secret_name(self, credential: str, part: str) -> str:
+        """The name of the secret for a part of a credential."""
+
+    def code_names(self, job: Job, code: str, *, per_item: bool) -> Mapping[str, tuple[Ref, Ref | None]]:
+        """The nodes that code reads: all their items, and the one that belongs to the current item."""
+
+
+@dataclass(slots=True)
+class Job:
+    """The mapping of one node."""
+
+    node: N8nNode
+    node_id: str
+    feeds: Mapping[int, Feed]
+    """By input; an input that nothing leads to has none."""
+    around: Surroundings
+    nodes: list[dict[str, Any]] = field(default_factory=list)
+    edges: list[tuple[str, str, str]] = field(default_factory=list)
+    """(from, handle, to) inside of what the node became."""
+    exits: dict[int, Exit] = field(default_factory=dict)
+    differences: list[str] = field(default_factory=list)
+    """Why it is not exact; empty: it is."""
+    remarks: list[str] = field(default_factory=list)
+    """What the user should know although it is exact."""
+    credentials: list[Credential] = field(default_factory=list)
+    queries: list[dict[str, Any]] = field(default_factory=list)
+    """Saved queries that it needs."""
+    counts: Counts = field(default_factory=Counts)
+    _computed: dict[str, str] = field(default_factory=dict)
+
+    # -- what it gets ---------------------------------------------------------------------
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """As in the export."""
+        return self.node.parameters
+
+    @property
+    def feed(self) -> Feed | None:
+        """What flows into the first input."""
+        feed = self.feeds.get(0)
+        if feed is not None and feed.many and self.node.settings.get("executeOnce") is True:
+            return Feed(feed.first, many=False)
+        return feed
+
+    def needed_feed(self) -> Feed:
+        """The same, where there has to be one."""
+        return self.feed or Feed(Ref("{}", "{}"), many=False)
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether it runs once for each of several items."""
+        return self.feed is not None and self.feed.many
+
+    def texts(self, *, per_item: bool = True) -> Texts:
+        """Writes its parameters: for each item, or once, where expressions read the first item."""
+        feed = self.feed
+        if feed is not None and feed.many and not per_item:
+            feed = Feed(feed.first, many=False)
+        scope = self.around.scope(self.node.name, feed, per_item=per_item)
+        is_mapped = feed is not None and feed.many
+        return Texts(scope, lambda js: self._compute(js, is_mapped=is_mapped), self.counts)
+
+    def option(self, *path: str, default: Any = None) -> Any:
+        """A parameter below others."""
+        value: Any = self.parameters
+        for name in path:
+            value = value.get(name) if isinstance(value, dict) else None
+        return default if value is None else value
+
+    def fixed(self, *path: str, default: Any = None) -> Any:
+        """The same, of which an expression would decide what the node is. Raises NotMapped for one."""
+        value = self.option(*path, default=default)
+        if isinstance(value, str) and value.startswith("="):
+            raise NotMapped(f"its parameter `{'.'.join(path)}` is computed")
+        return value
+
+    # -- what it becomes ------------------------------------------------------------------
+
+    def add(
+        self, kind: str, config: Mapping[str, Any], *, suffix: str = "", each: Feed | None = None, **fields: Any
+    ) -> str:
+        """A node behind the last one; its id. `each`: it runs once for each of these items, if they are many."""
+        node_id = f"{self.node_id}_{suffix}" if suffix else self.node_id
+        made: dict[str, Any] = {"id": node_id, "type": kind}
+        made["name"] = f"{self.node.name}: {suffix}" if suffix else self.node.name
+        made["config"] = dict(config)
+        if fields.pop("writes", True):
+            made["outputVariable"] = node_id
+        if each is not None and each.many:
+            made["forEach"] = expression(each.value.template)
+        made.update(fields)
+        if self.nodes:
+            self.edges.append((self.nodes[-1]["id"], "default", node_id))
+        self.nodes.append(made)
+        return node_id
+
+    def leave(
+        self,
+        value: Ref | None = None,
+        *,
+        many: bool | None = None,
+        output: int = 0,
+        handles: tuple[str, ...] = ("default",),
+        loop: str | None = None,
+        pairing: Ref | str | None = "same",
+    ) -> None:
+        """A way out by the last node; without a value, with its output."""
+        node_id = self.nodes[-1]["id"]
+        feed = Feed(value or variable(node_id), self.is_mapped if many is None else many, loop)
+        if self.node.settings.get("alwaysOutputData") is True and feed.many:
+            feed = Feed(Ref(f"({feed.value.template} or [{{}}])", f"$orOne({feed.value.js})"), many=True)
+        self.exits[output] = Exit(node_id, handles, feed, pairing)
+
+    def differs(self, why: str) -> None:
+        """It is not exact."""
+        if why not in self.differences:
+            self.differences.append(why)
+
+    def passes(self, *, output: int = 0, handles: tuple[str, ...] = ("default",)) -> None:
+        """A way out by the last node with what flowed in."""
+        feed = self.needed_feed()
+        self.leave(feed.value, many=feed.many, loop=feed.loop, output=output, handles=handles)
+
+    def program(self, code: str, *, suffix: str = "") -> str:
+        """A code node that computes what no other node does, of `items`: the list of what flows in."""
+        source = f"const $orOne = list => list?.length ? list : [{{}}], items = {self.needed_feed().items.js} ?? [];"
+        return self.add("javascript", {"code": f"{source}\n{code}"}, suffix=suffix, retry={"maxAttempts": 1})
+
+    def attempts(self) -> dict[str, Any]:
+        """The field `retry`: n8n tries once unless the node says otherwise."""
+        settings = self.node.settings
+        if settings.get("retryOnFail") is not True:
+            return {"retry": {"maxAttempts": 1}}
+        tries, wait = settings.get("maxTries", TRIES), settings.get("waitBetweenTries", WAIT_MS)
+        tries = tries if isinstance(tries, int) and 2 <= tries <= 5 else TRIES
+        wait = wait if isinstance(wait, int) and 0 < wait <= 5_000 else WAIT_MS
+        return {"retry": {"maxAttempts": tries, "backoff": {"kind": "fixed", "base": wait, "max": wait}}}
+
+    def on_error(self) -> dict[str, Any]:
+        """The fields for what happens when it fails, of a node that may."""
+        way = self.node.settings.get("onError")
+        if way == "continueRegularOutput" or (way is None and self.node.settings.get("continueOnFail") is True):
+            self.differs("goes on with null after a failure, where n8n goes on with an item that has the error")
+            return {"onItemError": "collect"} if self.is_mapped else {"errorHandling": "ignore"}
+        return {}
+
+    def secret(self, kind: str, *parts: str) -> list[str]:
+        """The names of the secrets for the parts of a credential; it is noted as one to enter."""
+        name = self.node.credentials.get(kind) or f"{self.node.name} {kind}"
+        names = [self.around.secret_name(name, part) for part in parts]
+        self.credentials.append(Credential(self.node.name, kind, name, tuple(names)))
+        return names
+
+    # -- expressions that become code -----------------------------------------------------
+
+    def _compute(self, js: str, *, is_mapped: bool) -> Said:
+        if self.nodes and self.nodes[0]["id"] != f"{self.node_id}_values":
+            raise Untranslatable("it would have to be computed in the middle of what the node became")
+        reason = check_expression(js)
+        if reason is not None:
+            raise Untranslatable(reason)
+        key = self._computed.setdefault(js, f"v{len(self._computed) + 1}")
+        names = self.around.code_names(self, " ".join(self._computed), per_item=is_mapped)
+        feed = self.needed_feed()
+        item = ITEM if is_mapped else feed.first
+        code = value_code({name: source for source, name in self._computed.items()}, item, names,
+                          INDEX if is_mapped else None, feed.items)  # fmt: skip
+        if not self.nodes:
+            self.add("javascript", {"code": code}, suffix="values", each=feed if is_mapped else None,
+                     retry={"maxAttempts": 1})  # fmt: skip
+        self.nodes[0]["config"] = {"code": code}
+        place = variable(self.nodes[0]["id"])
+        if is_mapped:
+            place = place.at(INDEX)
+        return Said(place.field(key).template, is_path=True)
+
+
+Mapping_ = Callable[[Job], None]
+"""Maps a node: adds nodes and ways out to its job."""
+
+_WORD = re.compile(r"[^A-Za-z0-9]+")
+
+
+def word_of(name: str) -> str:
+    """A name as an identifier in small letters."""
+    return _WORD.sub("_", name).strip("_").lower()

@@ -1,0 +1,464 @@
+"""Nodes of n8n that call something: HTTP requests, code, databases."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from anabranch.n8n.javascript import absent_in, item_code, items_code
+from anabranch.n8n.job import Job, NotMapped
+from anabranch.n8n.map_data import json_of
+from anabranch.n8n.python_code import python_absent, python_program
+from anabranch.n8n.refs import INDEX, ITEM, Ref, variable
+from anabranch.n8n.texts import Source, Texts, expression, split
+
+# n8n gives a request five minutes.
+_TIMEOUT_MS = 300_000
+
+_METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
+
+# How the services that are used most take the keys that n8n's credentials of these types hold.
+_BEARER = frozenset(
+    {"openAiApi", "slackApi", "notionApi", "airtableTokenApi", "mistralCloudApi", "cloudflareApi", "todoistApi",
+     "githubApi", "huggingFaceApi", "supabaseApi", "hubspotAppToken", "openRouterApi", "deepSeekApi", "groqApi",
+     "perplexityApi", "apifyApi", "stripeApi", "sendGridApi", "cohereApi", "wooCommerceApi", "linearApi", "webflowApi",
+     "typeformApi", "clickUpApi", "asanaApi", "xAiApi", "jinaAiApi", "digitalOceanApi", "calendlyApi", "netlifyApi"}
+)  # fmt: skip
+_HEADERS = {"qdrantApi": "api-key", "anthropicApi": "x-api-key", "pipedriveApi": "x-api-token", "n8nApi": "X-N8N-API-KEY",
+            "elevenLabsApi": "xi-api-key", "gitlabApi": "PRIVATE-TOKEN", "clickUpApi": "Authorization",
+            "lemlistApi": "Authorization", "virusTotalApi": "x-apikey", "linearApi": "Authorization"}  # fmt: skip
+_QUERIES = {"googlePalmApi": "key", "trelloApi": "token", "openWeatherMapApi": "appid", "nasaApi": "api_key"}
+_BASIC = frozenset({"wordpressApi", "jiraSoftwareCloudApi", "twilioApi", "mailchimpApi", "zendeskApi", "wooCommerceApi",
+                    "elasticsearchApi", "mailgunApi", "servicenowBasicApi", "freshdeskApi"})  # fmt: skip
+
+
+def http(job: Job) -> None:
+    """`httpRequest`, all its versions; what it gives are items, as in n8n."""
+    texts, feed = job.texts(), job.needed_feed()
+    new = job.node.version >= 3
+    config: dict[str, Any] = {"url": _url(job, texts)}
+    method = job.option("method" if new else "requestMethod", default="GET")
+    if isinstance(method, str) and method.startswith("="):
+        method = texts.value(method)
+    elif method not in _METHODS:
+        raise NotMapped(f"the method {method}")
+    config["method"] = method
+    _query_and_headers(job, texts, config, new=new)
+    (_body if new else _old_body)(job, texts, config)
+    _authentication(job, config)
+    answer = _answer(job, new=new)
+    if answer["neverError"]:
+        config["okStatuses"] = list(range(400, 600))
+    if _follows(job) is False:
+        config["followRedirects"] = False
+    if not config.get("headers"):
+        config.pop("headers", None)
+    if not config.get("query"):
+        config.pop("query", None)
+    raw = job.add("httpRequest", config, suffix="answer", each=feed, **_timeout(job), **job.attempts(), **job.on_error())
+    values = variable(raw)
+    job.nodes[-1]["name"] = job.node.name
+    listed = values.js if feed.many else f"[{values.js}]"
+    code = f"const answers = {listed}, as = {json.dumps(answer)};\n{_ANSWERS}"
+    job.add("javascript", {"code": code}, retry={"maxAttempts": 1})
+    job.nodes[-1]["name"] = f"{job.node.name}: items"
+    made = variable(job.node_id)
+    job.leave(made.field("items"), many=True, pairing=made.field("of"))
+
+
+_ANSWERS = """const items = [], of = [];
+answers.forEach((answer, index) => {
+  if (answer === null || answer === undefined) { items.push({}); of.push(index); return; }
+  let body = answer.body;
+  if (as.format === 'text') body = typeof body === 'string' ? body : JSON.stringify(body);
+  if (as.format === 'json' && typeof body === 'string') body = body === '' ? {} : JSON.parse(body);
+  if (as.full) {
+    const whole = {headers: answer.headers, statusCode: answer.status};
+    items.push({...(as.format === 'text' ? {[as.name]: body} : {body}), ...whole});
+    of.push(index);
+    return;
+  }
+  const all = Array.isArray(body) ? body : [body ?? ''];
+  for (const each of all) {
+    items.push(each !== null && typeof each === 'object' && !Array.isArray(each) ? each : {[as.name]: each});
+    of.push(index);
+  }
+});
+return {items, of};"""
+
+
+def _url(job: Job, texts: Texts) -> str:
+    url = texts.text(job.option("url", default=""))
+    if not url:
+        raise NotMapped("it has no URL")
+    return url if "://" in url or url.startswith("{{") else f"http://{url}"
+
+
+def _follows(job: Job) -> bool | None:
+    redirect = job.option("options", "redirect", "redirect", default={})
+    if isinstance(redirect, dict) and redirect.get("followRedirects") is False:
+        return False
+    return None
+
+
+def _timeout(job: Job) -> dict[str, Any]:
+    timeout = job.option("options", "timeout", default=_TIMEOUT_MS)
+    if not isinstance(timeout, int) or timeout < 1:
+        timeout = _TIMEOUT_MS
+    return {"timeout": timeout}
+
+
+def _answer(job: Job, *, new: bool) -> dict[str, Any]:
+    options = job.option("options", "response", "response", default={}) if new else job.option("options", default={})
+    form = options.get("responseFormat", "autodetect") if new else job.option("responseFormat", default="json")
+    full = options.get("fullResponse", False)
+    if form == "file":
+        raise NotMapped("the answer is a file, and binary data do not flow here")
+    if any(isinstance(each, str) and each.startswith("=") for each in (form, full)):
+        raise NotMapped("the form of its answer is computed")
+    name = options.get("outputPropertyName") if new else job.option("dataPropertyName")
+    pagination = job.option("options", "pagination", "pagination", default={})
+    if isinstance(pagination, dict) and pagination.get("paginationMode", "updateAParameterInEachRequest") != "off" and pagination:
+        job.differs("only the first page is asked for")
+    if job.option("options", "batching", "batch", default=job.option("options", "batchSize")):
+        job.differs("requests go out one after the other, without n8n's batches and pauses")
+    if job.option("options", "allowUnauthorizedCerts") is True or job.option("allowUnauthorizedCerts") is True:
+        job.differs("certificates are always checked")
+    if job.option("options", "proxy"):
+        job.differs("its proxy is not used")
+    if full is True:
+        job.remarks.append("the answer has no `statusMessage`")
+    return {
+        "format": {"string": "text", "autodetect": "auto"}.get(str(form), str(form)),
+        "full": full is True,
+        "name": name if isinstance(name, str) and name else "data",
+        "neverError": options.get("neverError") is True or (not new and options.get("ignoreResponseCode") is True),
+    }
+
+
+def _query_and_headers(job: Job, texts: Texts, config: dict[str, Any], *, new: bool) -> None:
+    for ours, theirs in (("query", "Query"), ("headers", "Headers")):
+        if new:
+            if job.option(f"send{theirs}") is not True:
+                continue
+            if job.fixed(f"specify{theirs}", default="keypair") == "json":
+                made = _flat(json_of(job.option(f"json{theirs}", default="{}"), texts))
+            else:
+                singular = theirs.removesuffix("s") if theirs == "Headers" else theirs
+                made = _pairs(job, texts, f"{singular.lower()}Parameters", "parameters", case=theirs == "Headers")
+        elif job.option("jsonParameters") is True:
+            name = "headerParametersJson" if ours == "headers" else "queryParametersJson"
+            made = _flat(json_of(job.option(name, default="{}") or "{}", texts))
+        else:
+            made = _pairs(job, texts, f"{theirs.removesuffix('s').lower()}ParametersUi", "parameter", case=ours == "headers")
+        config[ours] = made
+
+
+def _flat(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict) or any(isinstance(each, (dict, list)) for each in value.values()):
+        raise NotMapped("its headers or query are computed as a whole")
+    return {str(key): str(each).lower() if isinstance(each, bool) else each for key, each in value.items()}
+
+
+def _pairs(job: Job, texts: Texts, group: str, name: str, *, case: bool = False) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    listed = job.option(group, name, default=[])
+    for each in listed if isinstance(listed, list) else ():
+        if not isinstance(each, dict) or not each.get("name"):
+            continue
+        if str(each["name"]).startswith("="):
+            raise NotMapped("the name of a parameter is computed")
+        value = texts.text(each.get("value", ""))
+        key = str(each["name"]).strip() if case else str(each["name"])
+        made[key] = [*(made[key] if isinstance(made[key], list) else [made[key]]), value] if key in made and not case else value
+    return made
+
+
+def _body(job: Job, texts: Texts, config: dict[str, Any]) -> None:
+    if job.option("sendBody") is not True:
+        return
+    kind = job.fixed("contentType", default="json")
+    specified = job.fixed("specifyBody", default="keypair")
+    match kind:
+        case "json" if specified == "json":
+            _json_body(job, texts, config, job.option("jsonBody", default="{}"))
+        case "json":
+            config["json"] = _object_of(job, texts, "bodyParameters", "parameters")
+        case "form-urlencoded" if specified == "string":
+            config["body"] = texts.text(job.option("body", default=""))
+            _content_type(config, "application/x-www-form-urlencoded")
+        case "form-urlencoded":
+            _form(job, texts, config, "bodyParameters", "parameters")
+        case "raw":
+            config["body"] = texts.text(job.option("body", default=""))
+            _content_type(config, str(job.fixed("rawContentType", default="text/plain") or "text/plain"))
+        case _:
+            raise NotMapped("its body is a file, or a form with files")
+
+
+def _old_body(job: Job, texts: Texts, config: dict[str, Any]) -> None:
+    method = job.option("requestMethod", default="GET")
+    if method in ("GET", "HEAD") and not job.option("bodyParametersUi", "parameter") and not job.option("bodyParametersJson"):
+        return
+    if job.option("sendBinaryData") is True:
+        raise NotMapped("its body is a file")
+    kind = job.fixed("options", "bodyContentType", default="json")
+    if kind not in ("json", "form-urlencoded", "raw"):
+        raise NotMapped("its body is a form with files")
+    if job.option("jsonParameters") is True:
+        written = job.option("bodyParametersJson", default="")
+        if not written:
+            return
+        if kind == "raw":
+            config["body"] = texts.text(written)
+            mime = job.option("options", "bodyContentCustomMimeType", default="text/plain")
+            _content_type(config, str(mime))
+            return
+        _json_body(job, texts, config, written)
+        return
+    if kind == "form-urlencoded":
+        _form(job, texts, config, "bodyParametersUi", "parameter")
+    elif made := _object_of(job, texts, "bodyParametersUi", "parameter"):
+        config["json"] = made
+
+
+def _json_body(job: Job, texts: Texts, config: dict[str, Any], written: Any) -> None:
+    if isinstance(written, str) and written.startswith("="):
+        pieces = split(written[1:])
+        if len(pieces) > 1 and any(isinstance(piece, Source) for piece in pieces):
+            config["body"] = texts.text(written)  # it is JSON once its expressions are in it
+            _content_type(config, "application/json")
+            return
+        if len(pieces) == 1 and isinstance(pieces[0], Source):
+            said = texts.said(written)
+            if said.kind in ("object", "list"):
+                config["json"] = expression(said.whole())
+            elif said.kind == "text":
+                config["json"] = expression(f"{said.atom} | fromjson")
+            else:
+                text = f"({said.value} | tojson | slice(0, 1)) == '\"'"
+                config["json"] = expression(f"({said.atom} | fromjson) if {text} else {said.value}")
+            return
+    config["json"] = json_of(written, texts)
+
+
+def _object_of(job: Job, texts: Texts, group: str, name: str) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for each in job.option(group, name, default=[]):
+        if not isinstance(each, dict) or not each.get("name"):
+            continue
+        if str(each["name"]).startswith("="):
+            raise NotMapped("the name of a parameter is computed")
+        key = str(each["name"])
+        if "[" in key and job.node.version < 3:
+            raise NotMapped("a parameter is an item of a list")
+        if key in made:
+            made[key] = [*(made[key] if isinstance(made[key], list) else [made[key]]), texts.value(each.get("value", ""))]
+        else:
+            made[key] = texts.value(each.get("value", ""))
+    return made
+
+
+def _form(job: Job, texts: Texts, config: dict[str, Any], group: str, name: str) -> None:
+    parts = []
+    for each in job.option(group, name, default=[]):
+        if not isinstance(each, dict) or not each.get("name"):
+            continue
+        if str(each["name"]).startswith("="):
+            raise NotMapped("the name of a parameter is computed")
+        said = texts.said(each.get("value", ""))
+        parts.append(f"{each['name']}=" + expression(f"({said.text} | js_text | urlencode)" if said.is_path or said.is_atom
+                                                     else f"({said.atom} | js_text | urlencode)"))  # fmt: skip
+    config["body"] = "&".join(parts)
+    _content_type(config, "application/x-www-form-urlencoded")
+
+
+def _content_type(config: dict[str, Any], kind: str) -> None:
+    headers = config.setdefault("headers", {})
+    if not any(name.lower() == "content-type" for name in headers):
+        headers["Content-Type"] = kind
+
+
+def _authentication(job: Job, config: dict[str, Any]) -> None:
+    kind = job.fixed("authentication", default="none")
+    if kind in ("none", ""):
+        return
+    if kind == "genericCredentialType":
+        _generic(job, config, str(job.fixed("genericAuthType", default="")))
+    elif kind == "predefinedCredentialType":
+        _predefined(job, config, str(job.fixed("nodeCredentialType", default="")))
+    else:
+        _generic(job, config, f"http{kind[:1].upper()}{kind[1:]}")
+
+
+def _secret(name: str) -> str:
+    return f"{{{{secret.{name}}}}}"
+
+
+def _generic(job: Job, config: dict[str, Any], kind: str) -> None:
+    match kind:
+        case "httpBasicAuth":
+            user, password = job.secret(kind, "user", "password")
+            config["auth"] = {"type": "basic", "username": _secret(user), "password": _secret(password)}
+        case "httpBearerAuth":
+            (token,) = job.secret(kind, "token")
+            config["auth"] = {"type": "bearer", "token": _secret(token)}
+        case "httpHeaderAuth" | "httpQueryAuth":
+            (value,) = job.secret(kind, "value")
+            where = "header" if kind == "httpHeaderAuth" else "query"
+            config["auth"] = {"type": where, "name": "Authorization" if where == "header" else "api_key", "value": _secret(value)}
+            job.remarks.append(f"the name of the {where} parameter is part of the credential: enter it in `auth`")
+        case "httpCustomAuth":
+            (value,) = job.secret(kind, "value")
+            config["auth"] = {"type": "header", "name": "Authorization", "value": _secret(value)}
+            job.differs("a credential with headers and parameters of its own: one header is sent")
+        case _:
+            (token,) = job.secret(kind, "access_token")
+            config["auth"] = {"type": "bearer", "token": _secret(token)}
+            job.differs("an OAuth token or a signature is not made or renewed here: its token is a secret")
+
+
+def _predefined(job: Job, config: dict[str, Any], kind: str) -> None:
+    if kind in _HEADERS or kind in _QUERIES:
+        (value,) = job.secret(kind, "key")
+        where, name = ("header", _HEADERS[kind]) if kind in _HEADERS else ("query", _QUERIES[kind])
+        config["auth"] = {"type": where, "name": name, "value": _secret(value)}
+        return
+    if kind in _BASIC:
+        user, password = job.secret(kind, "user", "password")
+        config["auth"] = {"type": "basic", "username": _secret(user), "password": _secret(password)}
+        return
+    (token,) = job.secret(kind, "token")
+    config["auth"] = {"type": "bearer", "token": _secret(token)}
+    if kind not in _BEARER:
+        oauth = "OAuth" in kind
+        job.differs("an OAuth token is not made or renewed here: its token is a secret" if oauth
+                    else f"how a credential of the type {kind} is sent is not known here: it is sent as a bearer token")  # fmt: skip
+
+
+# -- code -----------------------------------------------------------------------------------------
+
+
+def code(job: Job) -> None:
+    """`code`: JavaScript or Python with n8n's names."""
+    language = str(job.fixed("language", default="javaScript"))
+    each = job.fixed("mode", default="runOnceForAllItems") == "runOnceForEachItem"
+    if language.startswith("python"):
+        _python(job, str(job.option("pythonCode", default="")), each=each)
+    elif language == "javaScript":
+        _javascript(job, str(job.option("jsCode", default="")), each=each)
+    else:
+        raise NotMapped(f"the language {language}")
+
+
+def function(job: Job) -> None:
+    """`function`: the older form, for all items."""
+    _javascript(job, str(job.option("functionCode", default="")), each=False)
+
+
+def function_item(job: Job) -> None:
+    """`functionItem`: the older form, for each item; `item` is the item itself."""
+    _javascript(job, f"const item = $json;\n{job.option('functionCode', default='')}", each=True)
+
+
+def _javascript(job: Job, source: str, *, each: bool) -> None:
+    if (absent := absent_in(source)) is not None:
+        raise NotMapped(f"its code uses {absent}")
+    feed = job.needed_feed()
+    names = job.around.code_names(job, source, per_item=each and feed.many)
+    if each:
+        code = item_code(source, ITEM if feed.many else feed.value, names, INDEX if feed.many else None)
+        job.add("javascript", {"code": code}, each=feed, **job.attempts(), **job.on_error())
+        job.leave()
+        return
+    job.add("javascript", {"code": items_code(source, feed, names)}, **job.attempts(), **job.on_error())
+    job.leave(many=True, pairing="same")
+
+
+def _python(job: Job, source: str, *, each: bool) -> None:
+    if (absent := python_absent(source)) is not None:
+        raise NotMapped(f"its code uses {absent}")
+    feed = job.needed_feed()
+    if feed.value.python is None:
+        raise NotMapped("its Python code gets items that only templates and JavaScript can read")
+    each = each and feed.many
+    items = '[ctx["item"]]' if each else feed.value.python if feed.many else f"[{feed.value.python}]"
+    job.add("python", {"code": python_program(source, items, each=each)}, each=feed if each else None,
+            **job.attempts(), **job.on_error())  # fmt: skip
+    job.leave(many=not each or feed.many)
+
+
+# -- databases ------------------------------------------------------------------------------------
+
+_PARAMETER = re.compile(r"\$(\d+)")
+_QUOTED_EXPRESSION = re.compile(r"'\s*(\{\{.*?\}\})\s*'", re.DOTALL)
+
+
+def query(job: Job) -> None:
+    """`postgres`, `mySql`: a query, its values bound as parameters."""
+    operation = job.fixed("operation", default="insert")
+    if operation != "executeQuery":
+        raise NotMapped(f"the operation {operation}")
+    written = job.option("query", default="")
+    if not isinstance(written, str) or not written.strip():
+        raise NotMapped("it has no query")
+    texts, feed = job.texts(), job.needed_feed()
+    sql, args = _bound(written, texts)
+    sql, more = _numbered(job, sql, texts)
+    args |= more
+    name = f"{job.around.name_of(job.node.name)}"
+    source = job.node.credentials.get(job.node.kind) or job.node.kind
+    job.secret(job.node.kind, "url")
+    writes = not re.match(r"\s*(?:--[^\n]*\n\s*)*(?:select|with|values|table|show)\b", sql, re.IGNORECASE)
+    job.queries.append({"name": name, "source": source, "kind": job.node.kind, "sql": sql, "writes": writes,
+                        "params": dict.fromkeys(args, "any")})  # fmt: skip
+    if args and _computed_sql(sql):
+        raise NotMapped("its SQL is computed")
+    job.add("dataQuery", {"dataQueryID": name, "args": args}, suffix="rows", each=feed, **job.attempts(), **job.on_error())
+    job.nodes[-1]["name"] = job.node.name
+    job.remarks.append("the query has to be saved, and its data source added: see the report")
+    rows = variable(job.nodes[-1]["id"])
+    if feed.many:
+        job.leave(Ref(f"({rows.template} | map('rows', []) | flatten)", f"({rows.js} ?? []).flatMap(each => each?.rows ?? [])"),
+                  many=True, pairing=None)  # fmt: skip
+    else:
+        job.leave(rows.field("rows"), many=True, pairing=None)
+
+
+def _bound(written: str, texts: Texts) -> tuple[str, dict[str, Any]]:
+    """SQL with a parameter in place of each expression."""
+    if "{{" not in written:
+        return written.removeprefix("="), {}
+    args: dict[str, Any] = {}
+    made = ""
+    for piece in split(_QUOTED_EXPRESSION.sub(r"\1", written.removeprefix("="))):
+        if isinstance(piece, Source):
+            name = f"p{len(args) + 1}"
+            args[name] = texts.value(f"={{{{ {piece.js} }}}}")
+            made += f":{name}"
+        else:
+            made += piece
+    if made.strip().startswith(":p"):
+        raise NotMapped("its SQL is computed")
+    return made, args
+
+
+def _computed_sql(sql: str) -> bool:
+    return bool(re.search(r"\b(?:from|into|update|table|join)\s+:p\d", sql, re.IGNORECASE) or re.search(r"'[^']*:p\d+[^']*'|\w:p\d|:p\d+\w", sql))  # fmt: skip
+
+
+def _numbered(job: Job, sql: str, texts: Texts) -> tuple[str, dict[str, Any]]:
+    """`$1` with the option `queryReplacement` that gives its value."""
+    given = job.option("options", "queryReplacement")
+    if given is None:
+        return sql, {}
+    if isinstance(given, str):
+        pieces = [piece.strip() for piece in given.removeprefix("=").split(",")] if given.count("{{") != 1 else [given.removeprefix("=").strip()]
+        values: list[Any] = [texts.value(f"={piece}" if "{{" in piece else piece) for piece in pieces]
+    else:
+        values = [texts.value(given)]
+    numbers = {int(number) for number in _PARAMETER.findall(sql)}
+    if numbers and max(numbers) > len(values):
+        raise NotMapped("the values of its query are computed as a whole")
+    return _PARAMETER.sub(r":a\1", sql), {f"a{number}": values[number - 1] for number in numbers}

@@ -1,0 +1,356 @@
+"""Nodes of n8n that decide how a run goes on: conditions, loops, waiting, other workflows, answers, errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anabranch.n8n.conditions import condition_of, old_test, typed
+from anabranch.n8n.graph import loop_output
+from anabranch.n8n.job import Job, NotMapped
+from anabranch.n8n.refs import ITEM, Feed, Ref, quoted, variable
+from anabranch.n8n.texts import expression
+
+_UNITS = {"seconds": 1_000, "minutes": 60_000, "hours": 3_600_000, "days": 86_400_000}
+
+# 366 days: no wait is longer.
+_WAIT_MS_MAX = 366 * 86_400_000
+
+
+def passed_on(job: Job) -> None:
+    """`noOp`: nothing."""
+    feed = job.needed_feed()
+    job.add("fields", {"source": expression(feed.value.template)})
+    job.leave()
+
+
+def if_(job: Job) -> None:
+    """`if`: one item takes one way, of several items each its own."""
+    texts = job.texts()
+    condition = condition_of(job, texts)
+    if not job.is_mapped:
+        _condition_node(job, [("true", condition)])
+        job.passes(output=0, handles=("true",))
+        job.passes(output=1, handles=("else",))
+        return
+    _route(job, f"'true' if {condition} else 'false'")
+    _routed(job, 0, "true")
+    _routed(job, 1, "false")
+
+
+def filter_(job: Job) -> None:
+    """`filter`: what does not pass goes nowhere."""
+    condition = condition_of(job, job.texts())
+    if not job.is_mapped:
+        _condition_node(job, [("true", condition)])
+        job.passes(handles=("true",))
+        return
+    _route(job, f"'true' if {condition} else 'false'")
+    _routed(job, 0, "true")
+
+
+def _condition_node(job: Job, branches: list[tuple[str, str]]) -> None:
+    listed = [{"id": name, "expression": expression(condition)} for name, condition in branches]
+    job.add("condition", {"branches": listed}, writes=False)
+
+
+def _route(job: Job, way: str) -> None:
+    """Each item with the way that it takes."""
+    values = {"item": "{{ctx.item}}", "index": "{{ctx.index}}", "to": expression(way)}
+    job.add("set", {"values": values}, each=job.feed)
+
+
+def _routed(job: Job, output: int, way: str) -> None:
+    routes = variable(job.node_id)
+
+    def taken(field: str) -> Ref:
+        return Ref(
+            f"({routes.template} | where('to', {quoted(way)}) | map('{field}'))",
+            f'({routes.js} ?? []).filter(each => each.to === "{way}").map(each => each.{field})',
+        )
+
+    job.leave(taken("item"), many=True, output=output, pairing=taken("index"))
+
+
+def switch(job: Job) -> None:
+    """`switch`: the first rule that holds; with its version 3.x also an output of its own for the rest."""
+    if job.fixed("mode", default="rules") == "expression":
+        _switch_by_number(job)
+        return
+    rules, fallback = _switch_rules(job)
+    if job.option("options", "allMatchingOutputs") is True:
+        _switch_all(job, rules, fallback)
+        return
+    ways = [(f"out{output}" if place == output else f"out{output}_{place}", condition, output)
+            for place, (output, condition) in enumerate(rules)]  # fmt: skip
+    if not job.is_mapped:
+        _condition_node(job, [(name, condition) for name, condition, _ in ways] or [("never", "false")])
+        for output in dict.fromkeys(output for _, output in ((name, out) for name, _, out in ways)):
+            handles = tuple(name for name, _, out in ways if out == output)
+            job.passes(output=output, handles=(*handles, "else") if output == fallback else handles)
+        if fallback is not None and fallback not in {output for _, _, output in ways}:
+            job.passes(output=fallback, handles=("else",))
+        return
+    said = quoted("none" if fallback is None else f"out{fallback}")
+    for _, condition, output in reversed(ways):
+        said = f"{quoted(f'out{output}')} if {condition} else ({said})"
+    _route(job, said)
+    for output in {output for _, _, output in ways} | ({fallback} if fallback is not None else set()):
+        _routed(job, output, f"out{output}")
+
+
+def _switch_all(job: Job, rules: list[tuple[int, str]], fallback: int | None) -> None:
+    feed = job.needed_feed()
+    each = feed if feed.many else Feed(feed.items, many=True)
+    values: dict[str, Any] = {"item": "{{ctx.item}}", "index": "{{ctx.index}}"}
+    if not feed.many:
+        raise NotMapped("it takes all ways whose rules hold")
+    for place, (_, condition) in enumerate(rules):
+        values[f"out{place}"] = expression(f"true if {condition} else false")
+    job.add("set", {"values": values}, each=each)
+    routes = variable(job.node_id)
+    for place, (output, _) in enumerate(rules):
+        job.leave(
+            Ref(
+                f"({routes.template} | where('out{place}') | map('item'))",
+                f"({routes.js} ?? []).filter(each => each.out{place}).map(each => each.item)",
+            ),
+            many=True,
+            output=output,
+            pairing=None,
+        )
+    if fallback is not None:
+        raise NotMapped("it takes all ways whose rules hold, and has one for the rest")
+
+
+def _switch_rules(job: Job) -> tuple[list[tuple[int, str]], int | None]:
+    texts, written = job.texts(), job.option("rules", "values", default=job.option("rules", "rules", default=[]))
+    rules: list[tuple[int, str]] = []
+    if not isinstance(written, list):
+        raise NotMapped("its rules are computed")
+    if job.node.version >= 3:
+        loose = job.option("looseTypeValidation") or job.option("options", "looseTypeValidation")
+        folds = job.option("options", "ignoreCase") is True
+        for place, rule in enumerate(written):
+            conditions = rule.get("conditions") if isinstance(rule, dict) else None
+            if isinstance(conditions, dict):
+                rules.append((place, typed(conditions, texts, loose=bool(loose), ignore_case=folds)))
+        fallback = job.fixed("options", "fallbackOutput", default="none")
+        if fallback == "extra":
+            return rules, len(written)
+        return rules, fallback if isinstance(fallback, int) else None
+    kind = str(job.fixed("dataType", default="number"))
+    names: list[Any] = []
+    for rule in written:
+        if not isinstance(rule, dict):
+            continue
+        output = rule.get("output", rule.get("outputKey", 0))
+        if not isinstance(output, int):
+            names.append(output)
+            output = len(names) - 1
+        operation = rule.get("operation", "smaller" if kind == "number" else "equal")
+        rules.append((output, old_test(kind, operation, texts, job.option("value1", default=""), rule.get("value2", ""))))
+    fallback = job.fixed("fallbackOutput", default=-1)
+    return rules, fallback if isinstance(fallback, int) and fallback >= 0 else None
+
+
+def _switch_by_number(job: Job) -> None:
+    number = job.texts().said(job.option("output", default=0))
+    count = job.option("numberOutputs", default=job.option("outputsAmount", default=4))
+    outputs = range(count if isinstance(count, int) and 0 < count <= 32 else 4)
+    if job.is_mapped:
+        _route(job, f"'out' ~ {number.atom}")
+        for output in outputs:
+            _routed(job, output, f"out{output}")
+        return
+    _condition_node(job, [(f"out{output}", f"{number.value} == {output}") for output in outputs])
+    for output in outputs:
+        job.passes(output=output, handles=(f"out{output}",))
+
+
+def batches_as_loop(job: Job) -> None:
+    """`splitInBatches` whose loop is entered and left only there."""
+    size, feed = _batch_size(job), job.needed_feed()
+    config: dict[str, Any] = {"source": expression(feed.items.template)}
+    if size > 1:
+        config["batchSize"] = size
+    job.add("loop", config)
+    job.leave(ITEM, many=size > 1, output=loop_output(job.node), handles=("loop",), loop=job.node.name, pairing=None)
+    done = variable(job.node_id)
+    job.leave(
+        Ref(f"({done.template} | flatten)", f"({done.js} ?? []).flat()"),
+        many=True,
+        output=1 - loop_output(job.node),
+        handles=("done",),
+    )
+
+
+def batches_as_cursor(job: Job) -> None:
+    """The same whose loop is entered or left elsewhere, too."""
+    size, feed = _batch_size(job), job.needed_feed()
+    job.add("cursor", {"source": expression(feed.items.template), "batchSize": size})
+    batch = variable(job.node_id)
+    one = Feed(batch, many=True).first
+    job.leave(batch if size > 1 else one, many=size > 1, output=loop_output(job.node), handles=("loop",), pairing=None)
+    job.leave(feed.items, many=True, output=1 - loop_output(job.node), handles=("done",))
+    if job.node.version >= 3:
+        job.differs("after the last batch it hands on the items that it was given, where n8n hands on those that came back")
+
+
+def _batch_size(job: Job) -> int:
+    size = job.option("batchSize", default=10 if job.node.version < 2 else 1)
+    if isinstance(size, str) and size.isdigit():
+        size = int(size)
+    if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= 10_000:
+        raise NotMapped("its batch size is computed")
+    reset = job.option("options", "reset")
+    if reset not in (None, False):
+        job.differs("the list begins anew only when the loop is entered anew")
+    return size
+
+
+def wait(job: Job) -> None:
+    """`wait`: for a time, until a time, or for a request to an address of its own."""
+    resume = job.fixed("resume", default="timeInterval")
+    if resume == "webhook":
+        job.add("waitForWebhook", {})
+        job.differs("the request to the address is all that flows on, under names of ours; n8n's address is another")
+        job.leave(many=False, pairing=None)
+        return
+    if resume == "specificTime":
+        when = job.texts(per_item=False).said(job.option("dateTime"))
+        job.add("delay", {"until": expression(when.whole())}, writes=False)
+        job.passes()
+        return
+    if resume != "timeInterval":
+        raise NotMapped(f"it waits for a {resume}")
+    job.add("delay", {"duration": _duration(job)}, writes=False)
+    job.passes()
+
+
+def _duration(job: Job) -> Any:
+    unit = _UNITS.get(str(job.fixed("unit", default="hours" if job.node.version >= 1.1 else "hours")))
+    amount = job.option("amount", default=5 if job.node.version >= 1.1 else 1)
+    if unit is None:
+        raise NotMapped("the unit of its time is computed")
+    if isinstance(amount, str) and not amount.startswith("="):
+        try:
+            amount = float(amount)
+        except ValueError:
+            raise NotMapped("its time is no number") from None
+    if isinstance(amount, (int, float)):
+        return max(1, min(round(amount * unit), _WAIT_MS_MAX))
+    said = job.texts(per_item=False).said(amount)
+    return expression(f"[1, ({said.as_number()} * {unit}) | round | int] | max")
+
+
+def call(job: Job) -> None:
+    """`executeWorkflow`: starts another workflow, with all items or once for each."""
+    workflow = _called_workflow(job)
+    feed = job.needed_feed()
+    mapping = job.option("workflowInputs", "value")
+    if isinstance(mapping, dict) and mapping:
+        values = job.texts().value({key: value for key, value in mapping.items() if value is not None})
+        job.add("set", {"values": values}, suffix="input", each=feed)
+        feed = Feed(variable(f"{job.node_id}_input"), feed.many)
+    waits = job.option("options", "waitForSubWorkflow", default=True)
+    if not isinstance(waits, bool):
+        raise NotMapped("whether it waits is computed")
+    config: dict[str, Any] = {"workflow": workflow} | ({} if waits else {"wait": False})
+    each = job.fixed("mode", default="once") == "each" and feed.many
+    config["input"] = "{{ctx.item}}" if each else {"n8nItems": expression(feed.items.template)}
+    job.add("workflow", config, each=feed if each else None, **job.attempts(), **job.on_error())
+    child = variable(job.node_id)
+    if not waits:
+        job.passes()
+    elif each:
+        job.leave(
+            Ref(f"({child.template} | map('n8nItems', []) | flatten)",
+                f"({child.js} ?? []).flatMap(each => each?.n8nItems ?? [])"),
+            many=True, pairing=None,
+        )  # fmt: skip
+    else:
+        job.leave(
+            Ref(f"({child.template}.n8nItems | default([{child.template}]))",
+                f"({child.js}?.n8nItems ?? [{child.js}])"),
+            many=True, pairing="same" if feed.many else None,
+        )  # fmt: skip
+
+
+def _called_workflow(job: Job) -> str:
+    if job.fixed("source", default="database") not in ("database",):
+        raise NotMapped("the workflow that it starts is written into it, or in a file")
+    written = job.option("workflowId", default="")
+    name = written.get("cachedResultName") if isinstance(written, dict) else None
+    value = written.get("value", "") if isinstance(written, dict) else written
+    if isinstance(value, str) and value.replace(" ", "") == "={{$workflow.id}}":
+        return job.around.workflow_name("")
+    if isinstance(value, str) and value.startswith("="):
+        value = value[1:]
+        if "{{" in value:
+            raise NotMapped("the workflow that it starts is computed")
+    found = job.around.workflow_name(str(value))
+    if found:
+        return found
+    job.remarks.append(f"starts the workflow {name or value}: import that, too, or choose another")
+    return job.around.name_of(str(name or value or "choose-a-workflow"))
+
+
+def respond(job: Job) -> None:
+    """`respondToWebhook`: what the webhook that began the run answers."""
+    texts = job.texts(per_item=False)
+    code = job.option("options", "responseCode", default=200)
+    config: dict[str, Any] = {"status": texts.value(code)} if code != 200 else {}
+    entries = job.option("options", "responseHeaders", "entries", default=[])
+    headers = {
+        str(each.get("name")): texts.text(each.get("value", ""))
+        for each in entries if isinstance(each, dict) and each.get("name") and not str(each["name"]).startswith("=")
+    }  # fmt: skip
+    feed = job.needed_feed()
+    match job.fixed("respondWith", default="firstIncomingItem"):
+        case "text":
+            config["body"] = texts.text(job.option("responseBody", default=""))
+            headers = {"Content-Type": "text/html; charset=utf-8"} | headers if not _named(headers) else headers
+        case "json":
+            config["body"] = _json_body(job, texts)
+            headers = {"Content-Type": "application/json; charset=utf-8"} | headers if not _named(headers) else headers
+        case "firstIncomingItem":
+            config["body"] = expression(feed.first.template)
+        case "allIncomingItems":
+            config["body"] = expression(feed.items.template)
+        case "noData":
+            pass
+        case "redirect":
+            config["status"] = texts.value(job.option("options", "responseCode", default=307))
+            headers["Location"] = texts.text(job.option("redirectURL", default=""))
+        case other:
+            raise NotMapped(f"it answers with {other}")
+    if job.option("options", "responseKey"):
+        raise NotMapped("it answers with a part that is named in an option")
+    if headers:
+        config["headers"] = headers
+    job.add("respond", config, writes=False)
+    job.passes()
+
+
+def _named(headers: dict[str, str]) -> bool:
+    return any(name.lower() == "content-type" for name in headers)
+
+
+def _json_body(job: Job, texts: Any) -> Any:
+    body = job.option("responseBody", default="")
+    if not isinstance(body, str):
+        return texts.value(body)
+    made = texts.value(body)
+    return made
+
+
+def stop(job: Job) -> None:
+    """`stopAndError`: fails with a message."""
+    texts = job.texts(per_item=False)
+    if job.fixed("errorType", default="errorMessage") == "errorObject":
+        job.differs("the error is the text of the object")
+        message = job.option("errorObject", default="{}")
+    else:
+        message = job.option("errorMessage", default="")
+    said = texts.text(message)
+    job.add("stopWithError", {"message": said or "Stopped"}, writes=False)

@@ -1,0 +1,233 @@
+"""Triggers of n8n: how runs begin."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from anabranch.n8n.job import Job, NotMapped, word_of
+from anabranch.n8n.refs import Ref, variable
+from anabranch.n8n.texts import expression
+
+_PATH = re.compile(r"[^A-Za-z0-9._~/-]+")
+_METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"})
+
+# What n8n's own cron takes for the names of its modes.
+_DAY = 24
+
+
+def manual(job: Job) -> None:
+    """`manualTrigger`, `start`: begun by hand, with one empty item."""
+    job.add("start", {}, writes=False)
+    job.leave(Ref("ctx.input", 'ctx["input"]'), many=False)
+
+
+def webhook(job: Job) -> None:
+    """`webhook`: its payload has n8n's names of the request's parts."""
+    path = _PATH.sub("-", str(job.fixed("path", default=""))).strip("/") or word_of(job.node.name) or "webhook"
+    methods = job.option("httpMethod", default="GET")
+    listed = [str(each).upper() for each in (methods if isinstance(methods, list) else [methods])]
+    if not set(listed) <= _METHODS:
+        raise NotMapped("the HTTP method is computed")
+    config: dict[str, Any] = {"path": path, "methods": listed, **_authentication(job)}
+    mode = job.fixed("responseMode", default="onReceived")
+    if mode in ("responseNode", "lastNode"):
+        config["respond"] = "respondNode"
+    elif job.option("options", "responseData") or job.option("options", "responseCode", "values", "responseCode"):
+        job.differs("answers with the run's id, where n8n answers with a text or status of its own")
+    else:
+        job.remarks.append("answers 202 with the run's id, where n8n answers 200 with a message")
+    if job.option("options", "rawBody") is True or job.option("options", "binaryData") is True:
+        job.differs("a body that is a file is base64 text in `body`, where n8n makes binary data of it")
+    if ":" in str(job.option("path", default="")):
+        job.differs("parts of the path have no names here")
+    job.add("webhook", config)
+    request = variable(job.node_id)
+    body = (
+        f"{request.template}.json if {request.template}.json != none else ({request.template}.form"
+        f" if {request.template}.form != none else ({request.template}.body if {request.template}.body else {{}}))"
+    )
+    values = {
+        "headers": expression(request.field("headers").template),
+        "params": {},
+        "query": expression(request.field("query").template),
+        "body": expression(body),
+    }
+    job.add("set", {"values": values}, suffix="request")
+    job.leave(many=False)
+
+
+def _authentication(job: Job) -> dict[str, Any]:
+    kind = job.fixed("authentication", default="none")
+    match kind:
+        case "none":
+            return {}
+        case "basicAuth":
+            (secret,) = job.secret("httpBasicAuth", "user_and_password")
+            return {"auth": {"kind": "basic", "secret": secret}}
+        case "headerAuth":
+            (secret,) = job.secret("httpHeaderAuth", "value")
+            job.remarks.append("the name of the header is part of the credential: enter it in `auth`")
+            return {"auth": {"kind": "header", "name": "Authorization", "secret": secret}}
+    raise NotMapped(f"the authentication {kind}")
+
+
+def schedule(job: Job) -> None:
+    """`scheduleTrigger`: each of its rules is a schedule."""
+    rules = job.option("rule", "interval", default=[{}])
+    _schedules(job, [_rule(job, each) for each in (rules if isinstance(rules, list) else [{}]) if isinstance(each, dict)])
+
+
+def cron(job: Job) -> None:
+    """`cron`: the older form of the same."""
+    items = job.option("triggerTimes", "item", default=[{}])
+    _schedules(job, [_cron_item(each) for each in (items if isinstance(items, list) else [{}]) if isinstance(each, dict)])
+
+
+def interval(job: Job) -> None:
+    """`interval`: again and again."""
+    unit = {"seconds": "s", "minutes": "m", "hours": "h"}.get(str(job.option("unit", default="seconds")))
+    amount = job.option("interval", default=1)
+    if unit is None or not isinstance(amount, int) or amount < 1:
+        raise NotMapped("its interval is computed")
+    _schedules(job, [{"every": f"{amount}{unit}"}])
+
+
+def _schedules(job: Job, timings: list[dict[str, Any]]) -> None:
+    if not timings:
+        timings = [{"cron": "0 0 * * *"}]
+    for timing in timings:
+        if "cron" in timing:
+            timing["timezone"] = job.around.timezone
+    if len(timings) > 1:
+        same = [timing["cron"].split(" ") for timing in timings if "cron" in timing]
+        merged = _merged(same) if len(same) == len(timings) else None
+        if merged is None:
+            raise NotMapped("it has several rules that are no one cron expression")
+        timings = [{"cron": merged, "timezone": job.around.timezone}]
+    job.add("schedule", timings[0])
+    at, zone = f"ctx.{job.node_id}.scheduledAt", job.around.timezone
+    values = {name: expression(f"{at} | date_format('{form}', '{zone}')") for name, form in _FIELDS.items()}
+    values["timestamp"] = expression(at)
+    job.add("set", {"values": values}, suffix="time")
+    job.leave(many=False)
+
+
+_FIELDS = {"Day of week": "%A", "Year": "%Y", "Month": "%B", "Day of month": "%d", "Hour": "%H", "Minute": "%M",
+           "Second": "%S"}  # fmt: skip
+
+
+def _merged(crons: list[list[str]]) -> str | None:
+    """Several cron expressions that differ in one field only, as one."""
+    different = [place for place in range(5) if len({cron[place] for cron in crons if len(cron) == 5}) > 1]
+    if any(len(cron) != 5 for cron in crons) or len(different) > 1:
+        return None
+    made = list(crons[0])
+    for place in different:
+        if any(cron[place].startswith("*") for cron in crons):
+            return None
+        made[place] = ",".join(dict.fromkeys(cron[place] for cron in crons))
+    return " ".join(made)
+
+
+def _rule(job: Job, rule: Mapping[str, Any]) -> dict[str, Any]:
+    field = rule.get("field", "days")
+    minute, hour = _number(rule, "triggerAtMinute", 0), _number(rule, "triggerAtHour", 0)
+    match field:
+        case "cronExpression":
+            return {"cron": _expression(rule.get("expression"))}
+        case "seconds":
+            return {"cron": f"*/{_within(_number(rule, 'secondsInterval', 30), 59)} * * * * *"}
+        case "minutes":
+            every = _number(rule, "minutesInterval", 5)
+            return {"cron": f"*/{every} * * * *"} if 60 % every == 0 and every < 60 else {"every": f"{every}m"}
+        case "hours":
+            every = _number(rule, "hoursInterval", 1)
+            if _DAY % every and every < _DAY:
+                return {"cron": f"{minute} */{every} * * *"}
+            return {"cron": f"{minute} */{every} * * *"} if every < _DAY else {"every": f"{every}h"}
+        case "days":
+            every = _number(rule, "daysInterval", 1)
+            if every == 1:
+                return {"cron": f"{minute} {hour} * * *"}
+            job.differs(f"every {every} days are counted from the publication, at its time of day")
+            return {"every": f"{every}d"}
+        case "weeks":
+            if (every := _number(rule, "weeksInterval", 1)) != 1:
+                job.differs(f"every {every} weeks are counted from the publication, at its time of day")
+                return {"every": f"{every * 7}d"}
+            days = rule.get("triggerAtDay", [0])
+            listed = days if isinstance(days, list) and days else [0]
+            return {"cron": f"{minute} {hour} * * {','.join(str(_digit(day)) for day in listed)}"}
+        case "months":
+            day, every = _number(rule, "triggerAtDayOfMonth", 1), _number(rule, "monthsInterval", 1)
+            return {"cron": f"{minute} {hour} {day} {'*' if every == 1 else f'*/{every}'} *"}
+    raise NotMapped(f"the rule {field}")
+
+
+def _cron_item(item: Mapping[str, Any]) -> dict[str, Any]:
+    minute, hour = _number(item, "minute", 0), _number(item, "hour", 14)
+    match item.get("mode", "everyDay"):
+        case "everyMinute":
+            return {"cron": "* * * * *"}
+        case "everyHour":
+            return {"cron": f"{minute} * * * *"}
+        case "everyDay":
+            return {"cron": f"{minute} {hour} * * *"}
+        case "everyWeek":
+            return {"cron": f"{minute} {hour} * * {_digit(item.get('weekday', '1'))}"}
+        case "everyMonth":
+            return {"cron": f"{minute} {hour} {_number(item, 'dayOfMonth', 1)} * *"}
+        case "everyX":
+            value, unit = _number(item, "value", 2), item.get("unit", "hours")
+            if unit == "minutes":
+                return {"cron": f"*/{value} * * * *"} if value < 60 else {"every": f"{value}m"}
+            return {"cron": f"0 */{value} * * *"} if value < _DAY else {"every": f"{value}h"}
+        case "custom":
+            return {"cron": _expression(item.get("cronExpression"))}
+    raise NotMapped("its mode is computed")
+
+
+def _expression(written: Any) -> str:
+    if not isinstance(written, str) or len(written.lstrip("=").split()) not in (5, 6) or "{{" in written:
+        raise NotMapped("its cron expression is computed, or has another form")
+    return " ".join(written.lstrip("=").split())
+
+
+def _number(rule: Mapping[str, Any], name: str, default: int) -> int:
+    value = rule.get(name, default)
+    if isinstance(value, str) and value.isdigit():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise NotMapped(f"its {name} is computed")
+    return value if value or name.startswith("trigger") or name in ("minute", "hour") else default
+
+
+def _within(value: int, most: int) -> int:
+    if not 1 <= value <= most:
+        raise NotMapped("its interval is outside of what cron can say")
+    return value
+
+
+def _digit(day: Any) -> int:
+    if not str(day).isdigit() or not 0 <= int(day) <= 7:
+        raise NotMapped("its day of the week is computed")
+    return int(day)
+
+
+def called(job: Job) -> None:
+    """`executeWorkflowTrigger`: called by another workflow, with its items."""
+    job.add("workflowCall", {})
+    given = variable(job.node_id)
+    listed = Ref(
+        f"({given.template}.n8nItems | default([{given.template}]))", f"({given.js}?.n8nItems ?? [{given.js}])"
+    )
+    job.leave(listed, many=True)
+
+
+def failed(job: Job) -> None:
+    """`errorTrigger`: a run of another workflow has failed."""
+    job.add("failure", {})
+    job.differs("the payload has the run, its error and a link under names of ours")
+    job.leave(many=False)

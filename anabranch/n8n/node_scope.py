@@ -1,0 +1,162 @@
+"""What n8n's names mean at a node: which value of ours is `$json`, or the item of another node.
+
+Pure. Used by `importing`. An item of another node is found as n8n finds it, by following which item belongs to which
+from node to node back to that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from anabranch.n8n.expressions import Untranslatable
+from anabranch.n8n.graph import Graph
+from anabranch.n8n.job import Exit
+from anabranch.n8n.refs import INDEX, ITEM, Feed, Ref, number
+
+
+class ItemUnknown(Untranslatable):
+    """It cannot be said which item of another node belongs to the current one."""
+
+
+@dataclass(slots=True)
+class Surrounding:
+    """The workflow around a node, as far as it is mapped."""
+
+    graph: Graph
+    timezone: str
+    exits: dict[str, dict[int, Exit]] = field(default_factory=dict)
+    bodies: dict[str, set[str]] = field(default_factory=dict)
+    """The bodies of loops: their variables are known in them only."""
+
+
+@dataclass(slots=True)
+class NodeScope:
+    """The names at one node."""
+
+    around: Surrounding
+    name: str
+    feed: Feed | None
+    per_item: bool
+
+    @property
+    def timezone(self) -> str:
+        """In which dates are written."""
+        return self.around.timezone
+
+    @property
+    def _is_mapped(self) -> bool:
+        return self.per_item and self.feed is not None and self.feed.many
+
+    def json(self) -> Ref:
+        """`$json`."""
+        if self.feed is None:
+            return Ref("{}", "{}")
+        return ITEM if self._is_mapped else self.feed.first
+
+    def item_index(self) -> Ref:
+        """`$itemIndex`."""
+        return INDEX if self._is_mapped else number(0)
+
+    def inputs(self, which: str) -> Ref:
+        """What flows into this node."""
+        if self.feed is None:
+            return Ref("{}", "{}")
+        items = self.feed
+        return _pick(items, which)
+
+    def node(self, name: str, which: str) -> Ref:
+        """The items of another node, or one of them."""
+        node = self.around.graph.nodes.get(name)
+        if node is None:
+            raise Untranslatable(f"there is no node {name}")
+        exits = self.around.exits.get(name)
+        if not exits:
+            raise Untranslatable(f"nothing comes out of the node {name}")
+        feed = exits[min(exits)].feed
+        exit_ = exits[min(exits)]
+        for body_of, body in self.around.bodies.items():
+            inside = name in body or (name == body_of and feed.loop == name)
+            if inside and self.name not in body:
+                raise Untranslatable(f"the node {name} is inside of a loop, and its items are not known after it")
+        if node.kind == "splitInBatches":
+            exit_ = self._batch_exit(name, exits)
+            feed = exit_.feed
+        if feed.loop is not None and (self._is_mapped or self._innermost() != feed.loop):
+            raise _NeedsVariable(feed.loop)
+        if which == "item":
+            if not feed.many:
+                return feed.value
+            return self._paired(name)
+        return _pick(feed, which)
+
+    def parameters(self, name: str) -> Mapping[str, Any]:
+        """The parameters of another node."""
+        node = self.around.graph.nodes.get(name)
+        if node is None:
+            raise Untranslatable(f"there is no node {name}")
+        return node.parameters
+
+    def _batch_exit(self, name: str, exits: Mapping[int, Exit]) -> Exit:
+        from_loop = self.name in self.around.bodies.get(name, set())
+        loops = [exit_ for exit_ in exits.values() if "loop" in exit_.handles]
+        done = [exit_ for exit_ in exits.values() if "done" in exit_.handles]
+        if self.name not in self.around.bodies.get(name, set()) and name in self.around.bodies:
+            return done[0] if done else loops[0]
+        return loops[0] if loops or from_loop else done[0]
+
+    def _innermost(self) -> str | None:
+        around = [(len(body), name) for name, body in self.around.bodies.items() if self.name in body]
+        return min(around)[1] if around else None
+
+    def _paired(self, name: str) -> Ref:
+        found = self._walk(self.name, INDEX if self._is_mapped else None, name, frozenset())
+        if not found:
+            raise ItemUnknown(f"which item of {name} belongs to this one is not known")
+        if len(set(found)) > 1:
+            raise ItemUnknown(f"which item of {name} belongs to this one depends on the branch")
+        if found[0] is None:
+            raise ItemUnknown(f"several items of {name} belong to this one")
+        return found[0]
+
+    def _walk(self, at: str, index: Ref | None, wanted: str, seen: frozenset[str]) -> list[Ref | None]:
+        """The items of `wanted` that belong to the item with this number of what flows into a node; None: unknown ones."""
+        found: list[Ref | None] = []
+        for link in self.around.graph.into[at]:
+            exit_ = self.around.exits.get(link.source, {}).get(link.output)
+            if exit_ is None or link.source in seen:
+                continue
+            place = index if exit_.feed.many else number(0)
+            if exit_.feed.many and index is None:
+                place = number(0)
+            if link.source == wanted:
+                found.append(None if place is None else exit_.feed.value.at(place) if exit_.feed.many else exit_.feed.value)
+                continue
+            before = self._before(link.source, exit_, place)
+            found += self._walk(link.source, before, wanted, seen | {at})
+        return found
+
+    def _before(self, name: str, exit_: Exit, index: Ref | None) -> Ref | None:
+        """The number of the item, of what flows into a node, that an item out of it belongs to."""
+        if exit_.pairing is None or index is None:
+            return None
+        if isinstance(exit_.pairing, Ref):
+            return exit_.pairing.at(index)
+        return index
+
+
+class _NeedsVariable(Untranslatable):
+    """The current item of a loop is needed where another item is current."""
+
+    def __init__(self, loop: str) -> None:
+        super().__init__(f"the current item of the loop {loop} is needed where another item is current")
+        self.loop = loop
+
+
+def _pick(feed: Feed, which: str) -> Ref:
+    if which == "all":
+        return feed.items
+    if which == "last" and feed.many:
+        return Ref(f"({feed.value.template} | last)", f"{feed.value.js}?.at(-1)")
+    return feed.first

@@ -1,0 +1,121 @@
+"""References to values of other nodes, written for templates and for JavaScript at once.
+
+Pure. What a node gets and what it gives are described by these (`Feed`), so that a template and a code node read the
+same value.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+_ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+# Words that mean something to templates: after a dot they are no names of fields.
+_WORDS = frozenset({"and", "or", "not", "in", "is", "if", "else", "true", "false", "none", "True", "False", "None"})
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A value: an expression of templates, and one of JavaScript with the same value."""
+
+    template: str
+    js: str
+    python: str | None = None
+    """In Python, where that is a plain path."""
+
+    def at(self, index: Ref) -> Ref:
+        """The item with this number."""
+        return Ref(f"{self.template}[{index.template}]", f"{self.js}?.[{index.js}]")
+
+    def field(self, name: str) -> Ref:
+        """The field with this name."""
+        python = None if self.python is None else f"{self.python}[{json.dumps(name)}]"
+        return Ref(self.template + step(name), f"{self.js}?.[{json.dumps(name)}]", python)
+
+    def listed(self) -> Ref:
+        """A list of this one item."""
+        return Ref(f"[{self.template}]", f"[{self.js}]")
+
+    def filtered(self, template_filter: str, js_method: str) -> Ref:
+        """The value passed through a filter, which in JavaScript is what is called on it."""
+        return Ref(f"({self.template} | {template_filter})", f"{self.js}{js_method}")
+
+
+def variable(name: str) -> Ref:
+    """The variable of a node."""
+    return Ref(f"ctx.{name}", f"ctx[{json.dumps(name)}]", f"ctx[{json.dumps(name)}]")
+
+
+def number(value: int) -> Ref:
+    """A number as it is."""
+    return Ref(str(value), str(value))
+
+
+def first_there(refs: list[Ref]) -> Ref:
+    """The first of these that is not missing."""
+    if len(refs) == 1:
+        return refs[0]
+    template = refs[-1].template
+    for ref in reversed(refs[:-1]):
+        template = f"({ref.template} | default({template}))"
+    return Ref(template, "(" + " ?? ".join(ref.js for ref in refs) + ")")
+
+
+ITEM = variable("item")
+INDEX = variable("index")
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """What flows out of a node by one handle, or into a node: one item, or a list of items."""
+
+    value: Ref
+    """The item itself, or the list. Items are what n8n calls `json`."""
+    many: bool
+    loop: str | None = None
+    """The node for batches whose current item it is: a value that is known in its loop only."""
+
+    @property
+    def items(self) -> Ref:
+        """As a list, whichever it is."""
+        return self.value if self.many else self.value.listed()
+
+    @property
+    def first(self) -> Ref:
+        """The first item."""
+        return self.value.at(number(0)) if self.many else self.value
+
+
+def step(key: str) -> str:
+    """A step of a path by a name."""
+    if _IDENTIFIER.fullmatch(key) and key not in _WORDS:
+        return f".{key}"
+    return f"[{quoted(key)}]"
+
+
+def quoted(text: str) -> str:
+    """Text as an expression of templates writes it."""
+    return "'" + "".join(_ESCAPES.get(char) or (char if char.isprintable() else _code(char)) for char in text) + "'"
+
+
+def _code(char: str) -> str:
+    return f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}"
+
+
+def literal(value: Any) -> str:
+    """A JSON value as an expression of templates writes it."""
+    if isinstance(value, str):
+        return quoted(value)
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(literal, value)) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{quoted(str(key))}: {literal(each)}" for key, each in value.items()) + "}"
+    return repr(value) if value >= 0 else f"({value!r})"

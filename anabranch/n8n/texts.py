@@ -1,0 +1,179 @@
+"""Parameters of n8n as configs of ours: texts with `{{ … }}` in them, and values as they are.
+
+Pure. Called by the mapping of nodes. A text that begins with `=` has expressions, every other text is meant as it is
+written: braces in it are no templates of ours, either, and are written so that they are none.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from anabranch.engine.rules.templates.text import EXPRESSION_LENGTH_MAX, EXPRESSIONS_MAX, TEMPLATE_LENGTH_MAX
+from anabranch.n8n.expressions import Said, Scope, Untranslatable, translate
+from anabranch.n8n.refs import literal
+
+_TOO_LONG = "it is longer than an expression of ours may be"
+_BRACE = re.compile(r"\{(?=[{%#])")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The JavaScript between `{{` and `}}`."""
+
+    js: str
+
+
+@dataclass(slots=True)
+class Counts:
+    """What became of the expressions of a node."""
+
+    rewritten: int = 0
+    as_code: int = 0
+    left: list[str] = field(default_factory=list)
+    """Why each of the others could not be said."""
+
+    @property
+    def total(self) -> int:
+        """All expressions."""
+        return self.rewritten + self.as_code + len(self.left)
+
+
+@dataclass(slots=True)
+class Texts:
+    """Writes the parameters of one node for us, and counts its expressions."""
+
+    scope: Scope
+    compute: Callable[[str], Said]
+    """Makes a code node compute an expression, and says where its value stands. Raises Untranslatable."""
+    counts: Counts = field(default_factory=Counts)
+
+    def value(self, written: Any) -> Any:
+        """A parameter: texts, and lists and objects of them. Raises Untranslatable."""
+        if isinstance(written, str):
+            return self._text(written)
+        if isinstance(written, list):
+            return [self.value(each) for each in written]
+        if isinstance(written, dict):
+            return {key: self.value(each) for key, each in written.items()}
+        return written
+
+    def text(self, written: Any) -> str:
+        """A parameter that has to be text: numbers and booleans are written out."""
+        made = self.value(written)
+        if made is None:
+            return ""
+        return made if isinstance(made, str) else json.dumps(made)
+
+    def said(self, written: Any) -> Said:
+        """A parameter as one expression, to be used in a larger one. Raises Untranslatable."""
+        if not isinstance(written, str):
+            return Said(literal(written), _kind(written))
+        if not written.startswith("="):
+            return Said(literal(written), "text")
+        pieces = split(written[1:])
+        if len(pieces) == 1 and isinstance(pieces[0], Source):
+            return self._say(pieces[0])
+        parts = [
+            literal(piece) if isinstance(piece, str) else f"({self._say(piece).embedded()})" for piece in pieces
+        ]
+        if len(parts) < 2:
+            return Said(parts[0] if parts else "''", "text")
+        return Said(" ~ ".join(parts), "text", is_atom=False)
+
+    def raw(self, written: str) -> str:
+        """A text of ours, with the texts around expressions as they are."""
+        return self._text(written)
+
+    def _text(self, written: str) -> str:
+        if not written.startswith("="):
+            return escaped(written)
+        pieces = split(written[1:])
+        if len(pieces) == 1 and isinstance(pieces[0], Source):
+            return expression(self._say(pieces[0]).whole())
+        made = [
+            _literal(piece) if isinstance(piece, str) else expression(self._say(piece).embedded()) for piece in pieces
+        ]
+        text = _joined(made)
+        if len(text) > TEMPLATE_LENGTH_MAX or len(made) > EXPRESSIONS_MAX:
+            raise Untranslatable(_TOO_LONG)
+        return text
+
+    def _say(self, source: Source) -> Said:
+        try:
+            said = translate(source.js, self.scope)
+            if len(said.embedded()) > EXPRESSION_LENGTH_MAX - 4:
+                raise Untranslatable(_TOO_LONG)
+        except Untranslatable as refusal:
+            try:
+                said = self.compute(source.js)
+            except Untranslatable:
+                self.counts.left.append(f"`{_shown(source.js)}`: {refusal}")
+                raise Untranslatable(f"`{_shown(source.js)}`: {refusal}") from None
+            self.counts.as_code += 1
+        else:
+            self.counts.rewritten += 1
+        return said
+
+
+def split(text: str) -> list[str | Source]:
+    """The texts and expressions of what follows the `=`."""
+    pieces: list[str | Source] = []
+    position = 0
+    while (opening := text.find("{{", position)) >= 0:
+        closing = _closing(text, opening + 2)
+        if closing < 0:
+            break
+        if opening > position:
+            pieces.append(text[position:opening])
+        pieces.append(Source(text[opening + 2 : closing].strip()))
+        position = closing + 2
+    if position < len(text):
+        pieces.append(text[position:])
+    return pieces
+
+
+def _closing(text: str, begin: int) -> int:
+    return text.find("}}", begin)
+
+
+def expression(said: str) -> str:
+    """An expression with its braces."""
+    space = " " if said.startswith(("-", "{")) else ""
+    return "{{" + space + said + (" " if said.endswith("}") else "") + "}}"
+
+
+def escaped(text: str) -> str:
+    """A text without expressions."""
+    return _literal(text) if "{{" in text else text
+
+
+def _literal(text: str) -> str:
+    return _BRACE.sub("{{ '{' }}", text)
+
+
+def _joined(pieces: list[str]) -> str:
+    made = ""
+    for piece in pieces:
+        if made.endswith("{") and piece.startswith("{"):
+            made = made[:-1] + "{{ '{' }}"
+        made += piece
+    return made
+
+
+def _shown(js: str) -> str:
+    line = " ".join(js.split())
+    return line if len(line) <= 60 else line[:57] + "…"
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, (int, float)):
+        return "number"
+    return "list" if isinstance(value, list) else "object"

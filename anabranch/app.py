@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from anabranch.audit import audit_log, audit_table, counted_entries
     from anabranch.drafts import draft_service as drafting
     from anabranch.drafts import draft_table
+    from anabranch.imports import import_service as importing
     from anabranch.keys import access as key_access
     from anabranch.keys import key_table
     from anabranch.service import preview as previewing
@@ -84,6 +85,7 @@ else:
     counted_entries = deferred("anabranch.audit.counted_entries")
     drafting = deferred("anabranch.drafts.draft_service")
     draft_table = deferred("anabranch.drafts.draft_table")
+    importing = deferred("anabranch.imports.import_service")
     key_access = deferred("anabranch.keys.access")
     key_table = deferred("anabranch.keys.key_table")
     previewing = deferred("anabranch.service.preview")
@@ -212,13 +214,15 @@ class App:
         ):
             explanations = explaining.Explanations(store, runs.engine.plans, runs.workflows.checks)
             key = self.settings.metrics_key
+            drafts = drafting.DraftService(saved=draft_table.DraftTable(store), workflows=runs.workflows)
             yield AppServices(
                 engine=runs.engine,
                 node_types=runs.node_types,
                 workflows=runs.workflows,
                 bulk=runs.bulk,
                 forks=runs.forks,
-                drafts=drafting.DraftService(saved=draft_table.DraftTable(store), workflows=runs.workflows),
+                drafts=drafts,
+                imports=importing.ImportService(drafts=drafts, node_types=runs.node_types),
                 data=components.data,
                 secrets=components.secrets,
                 access=access,

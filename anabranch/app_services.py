@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from anabranch.bulk.bulk_service import BulkService
     from anabranch.drafts.draft_service import DraftService
     from anabranch.forks.fork_service import ForkService
+    from anabranch.imports.import_service import ImportService
     from anabranch.keys.access import AccessService
     from anabranch.queries.saved.data_service import DataService
     from anabranch.secrets.secret_store import SecretStore
@@ -56,6 +57,7 @@ class AppServices:
     bulk: BulkService
     forks: ForkService
     drafts: DraftService
+    imports: ImportService
     data: DataService
     secrets: SecretStore
     access: AccessService

@@ -103,6 +103,7 @@ application.commands = CommandsOnDemand(
         "worker": "anabranch.cli.commands.serve_command:worker",
         "new": "anabranch.cli.commands.new_command:new",
         "run": "anabranch.cli.commands.run_command:run",
+        "import": "anabranch.imports.import_commands:family",
         "validate": "anabranch.cli.commands.validate_command:validate",
         "fmt": "anabranch.cli.commands.format_command:fmt",
         "migrate": "anabranch.cli.commands.migrate_command:migrate",

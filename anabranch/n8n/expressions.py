@@ -43,7 +43,9 @@ class Untranslatable(Exception):
 class Scope(Protocol):
     """What the names of n8n mean at one node."""
 
-    timezone: str
+    @property
+    def timezone(self) -> str:
+        """In which dates are written."""
 
     def json(self) -> Ref:
         """`$json`. Raises Untranslatable."""
@@ -245,7 +247,9 @@ class _Translator:
                 return _ref(scope.node(name, "first"))
             case Call(Member(Call(Name("$"), (Literal(str(name)), *_)), Literal("first" | "last" as which)), ()):
                 return _ref(scope.node(name, which))
-            case Call(Member(Call(Name("$"), (Literal(str(name)),)), Literal("first" | "last" as which)), (Literal(0),)):
+            case Call(
+                Member(Call(Name("$"), (Literal(str(name)),)), Literal("first" | "last" as which)), (Literal(0),)
+            ):
                 return _ref(scope.node(name, which))
             case Call(Member(Name("$input"), Literal("first" | "last" as which)), ()):
                 return _ref(scope.inputs(which))
@@ -445,9 +449,7 @@ class _Translator:
         by = self.say(amount)
         how_much = by.atom if by.kind == "number" and by.text.isdigit() else f"({by.as_number()} | int)"
         moved = how_much if sign > 0 else f"0 - {how_much}"
-        return Said(
-            f"({base.atom} | date_add({moved}, {quoted(_unit(unit))}, {quoted(self._scope.timezone)}))", "date"
-        )
+        return Said(f"({base.atom} | date_add({moved}, {quoted(_unit(unit))}, {quoted(self._scope.timezone)}))", "date")
 
 
 # -- methods of values ------------------------------------------------------------------------
@@ -475,8 +477,8 @@ def _replace(everywhere: bool) -> Callable[[_Translator, Said, tuple[Tree, ...]]
             raise Untranslatable("`.replace()` with what is computed")
         old, new, times = arguments[0], arguments[1].value, everywhere
         if isinstance(old, Pattern):
-            plain = _plain_pattern(old)
-            old, times = Literal(plain), "g" in old.flags
+            times = "g" in old.flags
+            old = Literal(_plain_pattern(old))
         if not isinstance(old, Literal) or not isinstance(old.value, str) or "$" in new or not old.value:
             raise Untranslatable("`.replace()` with what is computed")
         count = "" if times else ", 1"

@@ -120,9 +120,7 @@ class Graph:
         `single` are the nodes that choose one way for one item. Two links exclude each other where some choice has to
         be made differently for each of them; the first choice is the trigger that begins the run.
         """
-        return all(
-            self._exclude(one, other, single) for place, one in enumerate(links) for other in links[place + 1 :]
-        )
+        return all(self._exclude(one, other, single) for place, one in enumerate(links) for other in links[place + 1 :])
 
     def _exclude(self, one: Link, other: Link, single: Collection[str]) -> bool:
         for choice, way in self._needed(one, single):

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from anabranch.engine.rules.beginnings import TRIGGER_TYPES
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.graph.validate import validate
 from anabranch.n8n.exports import Link, N8nNode, N8nWorkflow
@@ -19,8 +20,8 @@ from anabranch.n8n.expressions import Scope, Untranslatable
 from anabranch.n8n.graph import CHOOSING, LOOP_KIND, Graph, loop_output
 from anabranch.n8n.javascript import names_of_nodes
 from anabranch.n8n.job import Exit, Job, NotMapped, word_of
-from anabranch.n8n.map_flow import batches_as_cursor
-from anabranch.n8n.mapping import RULES
+from anabranch.n8n.maps.map_flow import batches_as_cursor
+from anabranch.n8n.maps.mapping import RULES
 from anabranch.n8n.node_scope import ItemUnknown, NodeScope, Surrounding
 from anabranch.n8n.refs import ITEM, Feed, Ref, first_there, variable
 from anabranch.n8n.report import ImportReport, NodeReport
@@ -31,8 +32,14 @@ NOTE_KIND = "stickyNote"
 # 4 rounds: what flows back along a link is known after the second; a nested loop needs one more.
 ROUNDS_MAX = 4
 
-_RESERVED = frozenset({"count", "index", "input", "item", "output", "results", "secret", "run", "workflow", "trigger", "now"})
-_STRUCTURE = frozenset({"CYCLE", "LOOP_BORDER", "LOOPS_TOO_DEEP", "LOOP_WITHOUT_BODY"})
+_RESERVED = frozenset(
+    {"count", "index", "input", "item", "output", "results", "secret", "run", "workflow", "trigger", "now"}
+)
+# What they do with an item has nothing to do with the other items: it is the same in one go or in several.
+_PER_ITEM = frozenset({"set", "noOp", "if", "filter", "switch", "httpRequest", "html", "htmlExtract",
+                       "markdown", "xml", "crypto",
+                       "dateTime", "functionItem", "renameKeys", "splitOut", "postgres", "mySql", "merge"})  # fmt: skip
+_STRUCTURE = frozenset({"CYCLE", "LOOP_BORDER", "LOOPS_TOO_DEEP"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +81,9 @@ def import_workflow(workflow: N8nWorkflow, node_types: NodeTypes, options: Impor
 def workflow_name(written: str) -> str:
     """A name for programs, of one for people."""
     plain = unicodedata.normalize("NFKD", written).encode("ascii", "ignore").decode().lower()
-    name = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:60].strip("-")
-    return name if name[:1].isalpha() else f"workflow-{name}".strip("-")
+    name = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
+    name = name if name[:1].isalpha() else f"workflow-{name}"
+    return name[:60].strip("-")
 
 
 class _Importer(Surrounding):
@@ -98,7 +106,9 @@ class _Importer(Surrounding):
         self._single: frozenset[str] = frozenset()
         self._multiple: dict[str, list[str]] = {}
         self._secrets: dict[tuple[str, str], str] = {}
-        self.loops = {name for name, node in graph.nodes.items() if node.kind == LOOP_KIND and graph.returns(name)} - cursors
+        self.loops = {
+            name for name, node in graph.nodes.items() if node.kind == LOOP_KIND and graph.returns(name)
+        } - cursors
         self.bodies = {name: graph.loop_body(name) for name in self.loops}
 
     def _subordinates(self, workflow: N8nWorkflow) -> set[str]:
@@ -146,9 +156,9 @@ class _Importer(Surrounding):
                 self._status[name] = ("equal" if job.differences else "exact", "; ".join(job.differences))
         self._jobs[name] = job
         self.exits[name] = job.exits
-        if node.kind in CHOOSING and not any(feed.many for feed in feeds.values()):
-            self._single |= {name}
-        elif node.settings.get("onError") == "continueErrorOutput" and not job.is_mapped:
+        chooses = node.kind in CHOOSING and not any(feed.many for feed in feeds.values())
+        fails_apart = node.settings.get("onError") == "continueErrorOutput" and not job.is_mapped
+        if chooses or fails_apart:
             self._single |= {name}
         else:
             self._single -= {name}
@@ -162,8 +172,12 @@ class _Importer(Surrounding):
         returns = set(self.graph.returns(name)) if node.kind == LOOP_KIND else set()
         for link in self.graph.into[name]:
             if link not in returns:
-                by_input.setdefault(link.input if node.kind == "merge" or node.kind not in RULES else 0, []).append(link)
-        return {place: feed for place, links in sorted(by_input.items()) if (feed := self._feed(name, links)) is not None}
+                by_input.setdefault(link.input if node.kind == "merge" or node.kind not in RULES else 0, []).append(
+                    link
+                )
+        return {
+            place: feed for place, links in sorted(by_input.items()) if (feed := self._feed(name, links)) is not None
+        }
 
     def _feed(self, name: str, links: Sequence[Link]) -> Feed | None:
         known = [(link, self.exits[link.source][link.output].feed) for link in links
@@ -181,11 +195,16 @@ class _Importer(Surrounding):
                 self._multiple[name] = [link.source for link, _ in known]
                 listed = [Ref(f"({feed.items.template} | default([]))", f"({feed.items.js} ?? [])") for feed in feeds]
                 return Feed(
-                    Ref("(" + " + ".join(ref.template for ref in listed) + ")", "[" + ", ".join(f"...{ref.js}" for ref in listed) + "]"),
+                    Ref(
+                        "(" + " + ".join(ref.template for ref in listed) + ")",
+                        "[" + ", ".join(f"...{ref.js}" for ref in listed) + "]",
+                    ),
                     many=True,
                 )
             later = {link.source for link in back}
-            feeds = [feed for link, feed in known if link.source in later] + [feed for link, feed in known if link.source not in later]
+            feeds = [feed for link, feed in known if link.source in later] + [
+                feed for link, feed in known if link.source not in later
+            ]
             feeds = list(dict.fromkeys(feeds))
         many = any(feed.many for feed in feeds)
         refs = [feed.items if many else feed.value for feed in feeds]
@@ -202,7 +221,9 @@ class _Importer(Surrounding):
             "id": f"{job.node_id}_any",
             "type": "condition",
             "name": f"{job.node.name}: any items?",
-            "config": {"branches": [{"id": "items", "expression": expression(f"({feed.value.template} | length) > 0")}]},
+            "config": {
+                "branches": [{"id": "items", "expression": expression(f"({feed.value.template} | length) > 0")}]
+            },
         }
         job.edges.append((guard["id"], "items", job.nodes[0]["id"]))  # type: ignore[arg-type]
         job.nodes.insert(0, guard)
@@ -250,7 +271,7 @@ class _Importer(Surrounding):
             config["handles"] = handles[:32]
         if attached := [(kind, source) for source, kind, target in self._workflow.attachments if target == node.name]:
             config["parameters"] = {**config["parameters"], "attached": [
-                {"as": kind, "name": source, "type": self._attached_type(source)} for kind, source in attached]}  # fmt: skip
+                {"as": kind, "name": source, "type": self._type_of(source)} for kind, source in attached]}  # fmt: skip
         feed = job.feed
         single = len(handles) > 1
         if begins:
@@ -262,7 +283,7 @@ class _Importer(Surrounding):
             job.leave(value, many=True, output=output, handles=(handles[output],))
         self._status[node.name] = ("placeholder", why)
 
-    def _attached_type(self, name: str) -> str:
+    def _type_of(self, name: str) -> str:
         return next((node.type for node in self._workflow.nodes if node.name == name), "")
 
     def _kept(self, job: Job) -> dict[str, Any]:
@@ -348,11 +369,17 @@ class _Importer(Surrounding):
             "name": workflow_name(self._workflow.name),
             "title": self._workflow.name[:200],
             "nodes": nodes,
-            "edges": list({(edge["upstreamNodeID"], edge.get("sourceHandle"), edge["downstreamNodeID"]): edge for edge in edges}.values()),
+            "edges": list(
+                {
+                    (edge["upstreamNodeID"], edge.get("sourceHandle"), edge["downstreamNodeID"]): edge for edge in edges
+                }.values()
+            ),
         }
         if notes := self._notes():
             document["notes"] = notes
-        return Imported(document, self._pins(), self._report(), tuple(query for job in self._jobs.values() for query in job.queries))
+        return Imported(
+            document, self._pins(), self._report(), tuple(query for job in self._jobs.values() for query in job.queries)
+        )
 
     def _yields(self) -> None:
         """What comes back to a loop is what it hands on at its end."""
@@ -392,8 +419,7 @@ class _Importer(Surrounding):
     def _one_start(self, nodes: list[dict[str, Any]], edges: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """At most one `start`: several manual beginnings, and triggers without a counterpart, begin at one."""
         starts = [node for node in nodes if node["type"] == "start"]
-        beginnings = [node for node in nodes if node["type"] in ("webhook", "schedule", "workflowCall", "failure", "topic")
-                      and not node.get("disabled")]  # fmt: skip
+        beginnings = [node for node in nodes if node["type"] in TRIGGER_TYPES and not node.get("disabled")]
         manual = [node for node in starts if not node.pop("x-begins", False)]
         if manual:
             kept = manual[0]
@@ -418,15 +444,16 @@ class _Importer(Surrounding):
 
     def _answer_of_last(self, edges: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The nodes that hand on what the last node made: to the caller of the workflow, or of its webhook."""
-        hooks = [node for node in self.graph.nodes.values()
-                 if node.kind == "webhook" and node.parameters.get("responseMode") == "lastNode" and not node.disabled]  # fmt: skip
+        active = [node for node in self.graph.nodes.values() if not node.disabled]
+        hooks = [node for node in active
+                 if node.kind == "webhook" and node.parameters.get("responseMode") == "lastNode"]  # fmt: skip
         called = any(node.kind == "executeWorkflowTrigger" for node in self.graph.nodes.values())
         leaves = [name for name in self.graph.order if not self.graph.out_of[name] and self._jobs[name].exits
                   and not self._inside_a_loop(name)]  # fmt: skip
         if not (hooks or called) or not leaves:
             return []
         exits = [(self._jobs[name].exits[output], name) for name in leaves for output in sorted(self._jobs[name].exits)
-                 if ("error",) != self._jobs[name].exits[output].handles]  # fmt: skip
+                 if self._jobs[name].exits[output].handles != ("error",)]  # fmt: skip
         feeds = list(dict.fromkeys(exit_.feed for exit_, _ in exits))
         x, y = max(self.graph.nodes[name].position for name in leaves)
         value = Feed(first_there([feed.items for feed in feeds]), many=True)
@@ -434,12 +461,24 @@ class _Importer(Surrounding):
         place = {"x": round(x * 1.5) + 300, "y": round(y * 1.5)}
         if hooks:
             data = hooks[0].parameters.get("responseData", "firstEntryJson")
-            body = expression(f"{value.items.template}" if data == "allEntries" else f"{value.first.template} | default({{}})")
+            body = expression(
+                f"{value.items.template}" if data == "allEntries" else f"{value.first.template} | default({{}})"
+            )
             config = {} if data == "noData" else {"body": body}
-            made.append({"id": "answer", "type": "respond", "name": "Answer of the last node", "config": config, "position": place})
+            made.append(
+                {
+                    "id": "answer",
+                    "type": "respond",
+                    "name": "Answer of the last node",
+                    "config": config,
+                    "position": place,
+                }
+            )
         if called:
-            config = {"outputParameters": {"n8nItems": expression(f"{value.items.template} | default([])")}}
-            made.append({"id": "end", "type": "end", "name": "Output of the last node", "config": config, "position": place})
+            output = {"outputParameters": {"n8nItems": expression(f"{value.items.template} | default([])")}}
+            made.append(
+                {"id": "end", "type": "end", "name": "Output of the last node", "config": output, "position": place}
+            )
         for each in made:
             edges += [_edge(exit_.node_id, handle, each["id"]) for exit_, _ in exits for handle in exit_.handles]
         return made
@@ -454,7 +493,16 @@ class _Importer(Surrounding):
             if job is None or not job.nodes or not job.exits:
                 continue
             values = [item.get("json", item) if isinstance(item, dict) else item for item in items]
-            node = next((each for each in job.nodes if each["id"] == job.node_id and each["type"] not in ("start", "webhook", "schedule", "workflowCall", "failure", "condition", "loop", "cursor")), None)
+            node = next(
+                (
+                    each
+                    for each in job.nodes
+                    if each["id"] == job.node_id
+                    and each["type"]
+                    not in ("start", "webhook", "schedule", "workflowCall", "failure", "condition", "loop", "cursor")
+                ),
+                None,
+            )
             first = job.exits[min(job.exits)]
             if node is None or first.feed.value.template not in (f"ctx.{job.node_id}", f"ctx.{job.node_id}.items"):
                 continue
@@ -472,10 +520,9 @@ class _Importer(Surrounding):
             job = self._jobs[name]
             status, why = self._status[name]
             differences = list(job.differences) if status != "placeholder" else []
-            if name in self._multiple and status != "placeholder":
-                if status == "exact" and self.graph.nodes[name].kind != "merge":
-                    status = "equal"
-                    differences.append("runs once with all items, where n8n runs it once for each branch that arrives")
+            if name in self._multiple and status == "exact" and job.node.kind not in _PER_ITEM:
+                status = "equal"
+                differences.append("runs once with all items, where n8n runs it once for each branch that arrives")
             listed.append(
                 NodeReport(
                     name=name,
@@ -492,7 +539,8 @@ class _Importer(Surrounding):
         for node in self._workflow.nodes:
             if node.name in self._subordinate:
                 listed.append(
-                    NodeReport(node.name, node.type, node.kind, "placeholder", "it is kept in the node that it is attached to",
+                    NodeReport(node.name, node.type, node.kind, "placeholder",
+                               "it is kept in the node that it is attached to",
                                (), (), Counts(), ())
                 )  # fmt: skip
         return ImportReport(self._workflow.name, workflow_name(self._workflow.name), tuple(listed),

@@ -4,6 +4,7 @@ Pure. Called by the mapping of code nodes, and for expressions that templates ca
 in front of the user's, in the same sealed process: it gives no way out that code does not have anyway.
 """
 
+# ruff: noqa: E501 - lines of JavaScript
 from __future__ import annotations
 
 import json

@@ -99,12 +99,9 @@ class NodeScope:
         return node.parameters
 
     def _batch_exit(self, name: str, exits: Mapping[int, Exit]) -> Exit:
-        from_loop = self.name in self.around.bodies.get(name, set())
-        loops = [exit_ for exit_ in exits.values() if "loop" in exit_.handles]
-        done = [exit_ for exit_ in exits.values() if "done" in exit_.handles]
-        if self.name not in self.around.bodies.get(name, set()) and name in self.around.bodies:
-            return done[0] if done else loops[0]
-        return loops[0] if loops or from_loop else done[0]
+        wanted = "loop" if self.name in self.around.bodies.get(name, ()) or name not in self.around.bodies else "done"
+        found = [exit_ for exit_ in exits.values() if wanted in exit_.handles]
+        return found[0] if found else exits[min(exits)]
 
     def _innermost(self) -> str | None:
         around = [(len(body), name) for name, body in self.around.bodies.items() if self.name in body]
@@ -121,7 +118,10 @@ class NodeScope:
         return found[0]
 
     def _walk(self, at: str, index: Ref | None, wanted: str, seen: frozenset[str]) -> list[Ref | None]:
-        """The items of `wanted` that belong to the item with this number of what flows into a node; None: unknown ones."""
+        """The items of `wanted` that belong to the item with this number of what flows into a node.
+
+        None stands for items that are not known.
+        """
         found: list[Ref | None] = []
         for link in self.around.graph.into[at]:
             exit_ = self.around.exits.get(link.source, {}).get(link.output)
@@ -131,7 +131,9 @@ class NodeScope:
             if exit_.feed.many and index is None:
                 place = number(0)
             if link.source == wanted:
-                found.append(None if place is None else exit_.feed.value.at(place) if exit_.feed.many else exit_.feed.value)
+                found.append(
+                    None if place is None else exit_.feed.value.at(place) if exit_.feed.many else exit_.feed.value
+                )
                 continue
             before = self._before(link.source, exit_, place)
             found += self._walk(link.source, before, wanted, seen | {at})

@@ -1,7 +1,7 @@
 """Python code of n8n as code of ours: its names, bound by a prelude.
 
-Pure. n8n's names begin with `_`, which our sandbox gives to nobody: they are written without it. Items behave as in n8n:
-`item.json.name` and `item["json"]["name"]` both work.
+Pure. n8n's names begin with `_`, which our sandbox gives to nobody: they are written without it. Items are dicts:
+`item["json"]["name"]`; code that reads attributes of items is not mapped.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import tokenize
 
 _NAMES = {"_input": "n8n_input", "_json": "n8n_json", "_items": "items", "_item": "item", "_data": "n8n_json"}
 _MODULES = frozenset(
-    ["base64", "binascii", "bisect", "collections", "datetime", "decimal", "fractions", "hashlib", "heapq", "hmac"]
-    + ["itertools", "json", "math", "random", "re", "statistics", "textwrap", "time", "unicodedata", "urllib", "uuid", "zlib"]
-)
+    {"base64", "binascii", "bisect", "collections", "datetime", "decimal", "fractions", "hashlib", "heapq", "hmac",
+     "itertools", "json", "math", "random", "re", "statistics", "textwrap", "time", "unicodedata", "urllib", "uuid",
+     "zlib"}
+)  # fmt: skip
 _REFUSED = frozenset({"async", "await", "exec", "eval", "open", "getattr", "setattr", "globals", "locals", "class"})
 _LINE_BEGINS = frozenset({tokenize.NEWLINE, tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.COMMENT})
 
@@ -72,6 +73,11 @@ def _renamed(code: str) -> str:
             line = lines[row - 1]
             lines[row - 1] = line[:begin] + _NAMES[token.string] + line[token.end[1] :]
     renamed = "".join(lines)
-    for method, value in (("all()", '["all"]'), ("first()", '["all"][0]'), ("last()", '["all"][-1]'), ("item", '["item"]')):
+    for method, value in (
+        ("all()", '["all"]'),
+        ("first()", '["all"][0]'),
+        ("last()", '["all"][-1]'),
+        ("item", '["item"]'),
+    ):
         renamed = renamed.replace(f"n8n_input.{method}", f"n8n_input{value}")
     return renamed

@@ -20,7 +20,8 @@ SHOWN = {"exact": "exact", "equal": "equal but for", "placeholder": "placeholder
 EVERYWHERE = (
     "Branches run at the same time, where n8n runs one after the other, from top to bottom.",
     "A node that several branches lead to waits for all that are taken and runs once.",
-    "Expressions read what is missing as null; comparing a value of the wrong type is false, where n8n stops with an error.",
+    "Expressions read what is missing as null; comparing a value of the wrong type is false, where n8n stops with an"
+    " error.",
     "Requests have the header Idempotency-Key, and go to public addresses only, unless the operator allows others.",
     "A run is kept, and goes on after a crash: what was under way is executed again.",
     "Binary data do not flow between nodes.",
@@ -115,10 +116,15 @@ class ImportReport:
             "credentials": self.credentials,
         }
 
+    @property
+    def summary(self) -> str:
+        """One line."""
+        counted = ", ".join(f"{self.count(status)} {shown}" for status, shown in SHOWN.items())
+        return f"{self.title}: {counted}"
+
     def lines(self) -> Iterator[str]:
         """As text."""
-        counted = ", ".join(f"{self.count(status)} {shown}" for status, shown in SHOWN.items())
-        yield f"{self.title}: {counted}"
+        yield self.summary
         for node in self.nodes:
             yield f"  {SHOWN[node.status]:14} {node.name} ({node.type})" + (f": {node.why}" if node.why else "")
             yield from (f"  {'':14} note: {remark}" for remark in node.remarks)

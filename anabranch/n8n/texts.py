@@ -77,9 +77,7 @@ class Texts:
         pieces = split(written[1:])
         if len(pieces) == 1 and isinstance(pieces[0], Source):
             return self._say(pieces[0])
-        parts = [
-            literal(piece) if isinstance(piece, str) else f"({self._say(piece).embedded()})" for piece in pieces
-        ]
+        parts = [literal(piece) if isinstance(piece, str) else f"({self._say(piece).embedded()})" for piece in pieces]
         if len(parts) < 2:
             return Said(parts[0] if parts else "''", "text")
         return Said(" ~ ".join(parts), "text", is_atom=False)

@@ -30,6 +30,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "json_input",
         "keys",
         "migrations",
+        "n8n",
         "ports of side concerns",
         "process",
         "rest",
@@ -119,6 +120,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "errors",
         "grace",
         "handlers",
+        "imports",
         "keys",
         "migrations",
         "queries",
@@ -197,6 +199,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "drafts",
         "engine",
         "engine.rules",
+        "imports",
         "keys",
         "queries.saved",
         "secrets",
@@ -208,6 +211,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "audit": ("errors", "ports of side concerns"),
     # a draft is published as any version is saved
     "drafts": ("engine.ports", "engine.rules", "errors", "json_input", "ports of side concerns", "service"),
+    "imports": ("drafts", "engine.rules", "errors", "n8n", "ports of side concerns"),
+    # pure: exports of n8n as documents of ours
+    "n8n": ("engine.rules", "errors"),
     "keys": ("errors", "ports of side concerns"),
     "secrets": ("engine.rules", "errors", "ports of side concerns"),
     # SQL is judged before it is saved, with the eyes of what will run it
@@ -368,6 +374,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "side concerns": (
         "audit",
         "drafts",
+        "imports",
         "keys",
         "secrets",
         "queries.saved",
@@ -379,6 +386,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "ports of side concerns",
         "terms of triggers",
     ),
+    "other tools": ("n8n",),
     "workflows and runs": ("service", "bulk", "forks", "histories", "durable", "durable.step_error", "run_requests"),
     "node types": ("handlers", "handlers.sandbox.inside", "egress", "handlers.types.http_port", "json_input"),
     "engine": (
@@ -408,6 +416,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "commands": (
         "cli.commands",
         "audit.audit_commands",
+        "imports.import_commands",
         "keys.key_commands",
         "queries.saved.query_commands",
         "queries.saved.source_commands",
@@ -419,6 +428,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "routes of side concerns": (
         "audit.audit_routes",
         "drafts.draft_routes",
+        "imports.import_routes",
         "keys.key_routes",
         "queries.saved.query_routes",
         "secrets.secret_routes",

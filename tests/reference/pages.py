@@ -249,6 +249,22 @@ _FILTERS = {
         "the beginning of its day, week, month and so on",
         "{{'2026-01-31T08:00:00Z' | date_start('month')}}",
     ),
+    "flatten": ("the items of the lists in a list, one level; what is no list stays", "{{[[1, 2], 3] | flatten}}"),
+    "otherwise": (
+        "another value where this one is missing, or cannot be computed from values of such kinds",
+        "{{ctx.input.n | upper | otherwise('-')}}",
+    ),
+    "js_text": (
+        "as text as JavaScript writes it; null and what is missing are empty, or `missing` and `null` if that is given",
+        "{{ctx.input.tags | js_text}}",
+    ),
+    "js_number": ("as a number as JavaScript converts it", "{{' 42 ' | js_number}}"),
+    "js_join": ("the items as one text, as JavaScript joins them", "{{[1, none, 'b'] | js_join('-')}}"),
+    "js_type": (
+        "converted to a `string`, `number`, `boolean`, `array` or `object`; null, and what is missing, is null",
+        "{{'42' | js_type('number')}}",
+    ),
+    "urlencode": ("with percent signs, for a part of a URL", "{{'a b&c' | urlencode}}"),
     "timestamp": ("milliseconds since 1970", "{{'2026-01-31' | timestamp}}"),
 }
 

@@ -26,7 +26,9 @@ class SetConfig(NodeConfig):
         json_schema_extra=x_ui(widget="expression", placeholder="{{ ctx.item }}", advanced=True),
     )
     keep: list[str] | None = Field(
-        None, description="The fields of `base` that are taken; all, if not given.", json_schema_extra=x_ui(advanced=True)
+        None,
+        description="The fields of `base` that are taken; all, if not given.",
+        json_schema_extra=x_ui(advanced=True),
     )
     drop: list[str] = Field(
         [], description="Fields of `base` that are left out.", json_schema_extra=x_ui(advanced=True)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from anabranch.audit import audit_routes
 from anabranch.drafts import draft_routes
+from anabranch.imports import import_routes
 from anabranch.keys import key_routes
 from anabranch.queries.saved import query_routes
 from anabranch.rest.routes import gate_routes as gate_routes
@@ -25,6 +26,7 @@ ROUTES: Sequence[Route] = (
     *gate_routes.ROUTES,
     *template_routes.ROUTES,
     *draft_routes.ROUTES,
+    *import_routes.ROUTES,
     *run_routes.ROUTES,
     *run_detail_routes.ROUTES,
     *repair_routes.ROUTES,

@@ -36,9 +36,8 @@ PROBLEMS_SHOWN = 3
 _N8N_TYPE = re.compile(r"(?:@[\w-]+/)?n8n-nodes-[\w-]+\.")
 _N8N_EXPORT = Problem(
     "N8N_WORKFLOW",
-    "this is a workflow of n8n, which anabranch does not read",
-    hint="Draw it again: here nodes have `id`, `type` and `config`, and `edges` connect them by their ids instead of"
-    " `connections`; docs/node-types.md has the types.",
+    "this is a workflow of n8n, which has to be imported",
+    hint="`anabranch import n8n FILE`, or POST /v1/import/n8n, makes a draft of it; docs/n8n.md.",
 )
 
 

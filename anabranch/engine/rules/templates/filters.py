@@ -139,6 +139,7 @@ DEFAULT_PARAMETERS = ("default_value", "boolean")
 
 FILTER_PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "default": DEFAULT_PARAMETERS,
+    "otherwise": ("value",),
     **{name: each.parameters for name, each in FILTERS.items()},
 }
 """The parameters that each filter takes after its value, in order, by name."""

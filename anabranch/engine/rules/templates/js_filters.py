@@ -33,7 +33,10 @@ _PARSE_FACTOR = 8
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _BASED = re.compile(r"0(?:[xX][0-9a-fA-F]+|[oO][0-7]+|[bB][01]+)")
-_BLANKS = " \t\n\r\v\f\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+_BLANKS = (
+    " \t\n\r\v\f\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000\ufeff"
+)
 
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 _TYPES = ("string", "number", "boolean", "array", "object")
@@ -81,7 +84,7 @@ def _exponent(written: str) -> str:
     return written if not mark else f"{digits.removesuffix('.0')}e{int(exponent):+d}"
 
 
-def _js_number(value: Any, work: TemplateBudget) -> float | int:
+def _js_number(value: Any, work: TemplateBudget) -> Any:
     """As `Number(value)`. Raises Refused where that is no number."""
     if is_number(value):
         return check_number(value)

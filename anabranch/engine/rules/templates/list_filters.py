@@ -18,7 +18,15 @@ from anabranch.engine.rules.templates.budget import (
     is_number,
     kind_of,
 )
-from anabranch.engine.rules.templates.filter_arguments import ABSENT, PASS_UNITS, REQUIRED, Filter, items_argument, kinds_of, picked
+from anabranch.engine.rules.templates.filter_arguments import (
+    ABSENT,
+    PASS_UNITS,
+    REQUIRED,
+    Filter,
+    items_argument,
+    kinds_of,
+    picked,
+)
 from anabranch.engine.rules.templates.operators import COMPARISONS
 from anabranch.errors import TemplatePathMissing
 
@@ -156,6 +164,7 @@ _TESTS: Mapping[str, Callable[[Any, Any, TemplateBudget], bool]] = {
     "in": COMPARISONS["in"],
     "not in": COMPARISONS["notin"],
 }
+
 
 def _flatten(value: Any, work: TemplateBudget) -> Any:
     """One level: the items of the lists in it, and what is no list as it is."""

@@ -9,6 +9,7 @@ from typing import Any
 from anabranch.n8n.dates import format_of
 from anabranch.n8n.expressions import Said
 from anabranch.n8n.job import Job, NotMapped
+from anabranch.n8n.maps.programs import AGGREGATE, GET, MERGE, SOME_FIELDS, SORT, SPLIT_OUT, SUMMARIZE, UNIQUE
 from anabranch.n8n.refs import INDEX, Feed, Ref, quoted, variable
 from anabranch.n8n.texts import Source, Texts, expression, split
 
@@ -208,6 +209,8 @@ def _fields(job: Job, *path: str) -> list[str]:
     if isinstance(written, str):
         return [name.strip() for name in written.split(",") if name.strip()]
     listed = written.get("fields", written.get("values", [])) if isinstance(written, dict) else written
+    if not isinstance(listed, list):
+        raise NotMapped("its fields are computed")
     names = [each.get("fieldName", each.get("field", "")) if isinstance(each, dict) else each for each in listed]
     if any(not isinstance(name, str) or name.startswith("=") for name in names):
         raise NotMapped("the name of a field is computed")
@@ -223,50 +226,12 @@ def split_out(job: Job) -> None:
         raise NotMapped("binary data are split" if names else "it names no field")
     if into and len(into) != len(names):
         raise NotMapped("it has other numbers of fields and of names for them")
-    options = {"fields": names, "into": into, "include": include, "dots": job.option("options", "disableDotNotation") is not True,
+    options = {"fields": names, "into": into, "include": include,
+               "dots": job.option("options", "disableDotNotation") is not True,
                "other": _fields(job, "fieldsToInclude")}  # fmt: skip
-    job.program(f"const options = {json.dumps(options)};\n{_GET}\n{_SPLIT_OUT}")
+    job.program(f"const options = {json.dumps(options)};\n{GET}\n{SPLIT_OUT}")
     made = variable(job.node_id)
     job.leave(made.field("items"), many=True, pairing=made.field("of"))
-
-
-_GET = (
-    "const keysOf = path => options.dots === false ? [path] : path.replace(/\\[['\"]?([^\\]'\"]+)['\"]?\\]/g, '.$1').split('.');\n"
-    "const get = (item, path) => Object.hasOwn(Object(item), path) ? item[path]"
-    " : keysOf(path).reduce((value, key) => value === null || value === undefined ? undefined : value[key], item);"
-)
-_SPLIT_OUT = """const without = (item, path) => {
-  const copy = JSON.parse(JSON.stringify(item)), keys = Object.hasOwn(copy, path) ? [path] : keysOf(path);
-  const inner = keys.slice(0, -1).reduce((value, key) => value?.[key], copy);
-  if (inner && typeof inner === 'object') delete inner[keys[keys.length - 1]];
-  return copy;
-};
-const made = [], of = [];
-items.forEach((item, index) => {
-  const rows = [];
-  options.fields.forEach((field, place) => {
-    let value = get(item, field);
-    if (value === undefined) value = [];
-    if (typeof value !== 'object' || value === null) value = [value];
-    if (!Array.isArray(value)) value = Object.values(value);
-    const name = options.into[place] ?? '';
-    value.forEach((each, row) => {
-      rows[row] ??= {};
-      const isObject = typeof each === 'object' && each !== null;
-      if (isObject && options.include === 'noOtherFields' && name === '' && options.fields.length === 1)
-        rows[row] = {...rows[row], ...each};
-      else rows[row][name || field] = each;
-    });
-  });
-  for (const row of rows) {
-    let whole = row;
-    if (options.include === 'allOtherFields') whole = {...options.fields.reduce(without, item), ...row};
-    if (options.include === 'selectedOtherFields') for (const field of options.other) row[field] = get(item, field) ?? null;
-    made.push(whole);
-    of.push(index);
-  }
-});
-return {items: made, of};"""
 
 
 def aggregate(job: Job) -> None:
@@ -282,7 +247,7 @@ def aggregate(job: Job) -> None:
         include = job.fixed("include", default="allFields")
         source = expression(feed.items.template)
         if include != "allFields" and (keep or drop):
-            job.program(f"const keep = {json.dumps(keep)}, drop = {json.dumps(drop)};\n{_SOME_FIELDS}", suffix="fields")
+            job.program(f"const keep = {json.dumps(keep)}, drop = {json.dumps(drop)};\n{SOME_FIELDS}", suffix="fields")
             source = expression(f"ctx.{job.node_id}_fields")
         job.add("set", {"values": {name: source}})
     else:
@@ -290,7 +255,7 @@ def aggregate(job: Job) -> None:
         options = {"fields": wanted, "merge": job.option("options", "mergeLists") is True,
                    "keepMissing": job.option("options", "keepMissing") is True,
                    "dots": job.option("options", "disableDotNotation") is not True}  # fmt: skip
-        job.program(f"const options = {json.dumps(options)};\n{_GET}\n{_AGGREGATE}")
+        job.program(f"const options = {json.dumps(options)};\n{GET}\n{AGGREGATE}")
     job.leave(many=False, pairing=None)
 
 
@@ -307,30 +272,6 @@ def _aggregated(job: Job) -> list[list[str]]:
     return wanted
 
 
-_SOME_FIELDS = """return items
-  .map(item => Object.fromEntries(Object.entries(item)
-    .filter(([name]) => !drop.includes(name) && (!keep.length || keep.includes(name)))))
-  .filter(item => Object.keys(item).length);"""
-_AGGREGATE = """const made = {};
-for (const [field, name] of options.fields) {
-  const values = [];
-  for (const item of items) {
-    let value = get(item, field);
-    if (!options.keepMissing) {
-      if (Array.isArray(value)) value = value.filter(each => each !== null);
-      else if (value === null || value === undefined) continue;
-    }
-    if (Array.isArray(value) && options.merge) values.push(...value);
-    else values.push(value ?? null);
-  }
-  const keys = options.dots ? name.split('.') : [name];
-  let inner = made;
-  for (const key of keys.slice(0, -1)) inner = inner[key] ??= {};
-  inner[keys[keys.length - 1]] = values;
-}
-return made;"""
-
-
 def sort(job: Job) -> None:
     """`sort`: by fields; at random and by code are not mapped here."""
     if job.fixed("type", default="simple") != "simple":
@@ -340,22 +281,9 @@ def sort(job: Job) -> None:
     if not by or any(each["field"].startswith("=") or each["order"].startswith("=") for each in by):
         raise NotMapped("what it sorts by is computed")
     options = {"by": by, "dots": job.option("options", "disableDotNotation") is not True}
-    job.program(f"const options = {json.dumps(options)};\n{_GET}\n{_SORT}")
+    job.program(f"const options = {json.dumps(options)};\n{GET}\n{SORT}")
     made = variable(job.node_id)
     job.leave(made.field("items"), many=True, pairing=made.field("of"))
-
-
-_SORT = """const lower = value => typeof value === 'string' ? value.toLowerCase() : value;
-const places = items.map((_, index) => index).sort((one, other) => {
-  for (const {field, order} of options.by) {
-    const a = lower(get(items[one], field)), b = lower(get(items[other], field)), way = order === 'descending' ? -1 : 1;
-    if (a === b || JSON.stringify(a) === JSON.stringify(b)) continue;
-    if (a < b) return -way;
-    if (a > b) return way;
-  }
-  return 0;
-});
-return {items: places.map(place => items[place]), of: places};"""
 
 
 def limit(job: Job) -> None:
@@ -369,33 +297,19 @@ def limit(job: Job) -> None:
 
 def remove_duplicates(job: Job) -> None:
     """`removeDuplicates` within the items of this run."""
-    if job.node.version >= 2 and job.fixed("operation", default="removeDuplicateInputItems") != "removeDuplicateInputItems":
+    if (
+        job.node.version >= 2
+        and job.fixed("operation", default="removeDuplicateInputItems") != "removeDuplicateInputItems"
+    ):
         raise NotMapped("it remembers items from run to run")
     compare = job.fixed("compare", default="allFields")
     named = "fieldsToCompare" if compare == "selectedFields" else "fieldsToExclude"
     options = {"compare": compare, "fields": [] if compare == "allFields" else _fields(job, named),
                "only": job.option("options", "removeOtherFields") is True,
                "dots": job.option("options", "disableDotNotation") is not True}  # fmt: skip
-    job.program(f"const options = {json.dumps(options)};\n{_GET}\n{_UNIQUE}")
+    job.program(f"const options = {json.dumps(options)};\n{GET}\n{UNIQUE}")
     made = variable(job.node_id)
     job.leave(made.field("items"), many=True, pairing=made.field("of"))
-
-
-_UNIQUE = """const sorted = value => value && typeof value === 'object' && !Array.isArray(value)
-  ? Object.fromEntries(Object.keys(value).sort().map(key => [key, sorted(value[key])]))
-  : Array.isArray(value) ? value.map(sorted) : value;
-const names = item => options.compare === 'selectedFields' ? options.fields
-  : Object.keys(item).filter(name => !options.fields.includes(name)).sort();
-const seen = new Set(), made = [], of = [];
-items.forEach((item, index) => {
-  const key = JSON.stringify(names(item).map(name => [name, sorted(get(item, name)) ?? null]));
-  if (seen.has(key)) return;
-  seen.add(key);
-  made.push(options.only && options.fields.length
-    ? Object.fromEntries(options.fields.map(name => [name, get(item, name) ?? null])) : item);
-  of.push(index);
-});
-return {items: made, of};"""
 
 
 def summarize(job: Job) -> None:
@@ -408,52 +322,12 @@ def summarize(job: Job) -> None:
         raise NotMapped("its groups are put into one item")
     options = {"fields": wanted, "by": by, "dots": job.option("options", "disableDotNotation") is not True,
                "skipEmpty": job.option("options", "skipEmptySplitFields") is True}  # fmt: skip
-    job.program(f"const options = {json.dumps(options)};\n{_GET}\n{_SUMMARIZE}")
+    job.program(f"const options = {json.dumps(options)};\n{GET}\n{SUMMARIZE}")
     made = variable(job.node_id)
     if by:
         job.leave(many=True, pairing=None)
     else:
         job.leave(made.at(Ref("0", "0")), many=False, pairing=None)
-
-
-_SUMMARIZE = """const prefix = {append: 'appended_', average: 'average_', concatenate: 'concatenated_', count: 'count_',
-  countUnique: 'unique_count_', max: 'max_', min: 'min_', sum: 'sum_'};
-const empty = value => value === undefined || value === null || value === '';
-const figure = (rows, each) => {
-  const all = rows.map(item => get(item, each.field)), given = each.includeEmpty ? all : all.filter(value => !empty(value));
-  const numbers = all.map(value => value).filter(value => typeof value === 'number');
-  switch (each.aggregation ?? 'count') {
-    case 'append': return given.map(value => value ?? null);
-    case 'concatenate': {
-      const text = each.separateBy === 'other' ? each.customSeparator ?? '' : each.separateBy ?? ',';
-      return given.map(value => typeof value === 'object' && value !== null ? JSON.stringify(value)
-        : value === undefined ? 'undefined' : String(value)).join(text);
-    }
-    case 'sum': return numbers.reduce((sum, value) => sum + value, 0);
-    case 'average': return numbers.length ? numbers.reduce((sum, value) => sum + value, 0) / numbers.length : null;
-    case 'min': case 'max': {
-      const known = all.filter(value => !empty(value));
-      return known.length ? known.reduce((best, value) => (each.aggregation === 'min' ? value < best : value > best) ? value : best) : null;
-    }
-    case 'countUnique': return new Set(given.map(value => JSON.stringify(value))).size;
-    default: return given.length;
-  }
-};
-const groups = new Map();
-for (const item of items) {
-  const values = options.by.map(field => get(item, field));
-  if (options.skipEmpty && values.some(empty)) continue;
-  const key = JSON.stringify(values);
-  if (!groups.has(key)) groups.set(key, {values, rows: []});
-  groups.get(key).rows.push(item);
-}
-if (!options.by.length && !groups.size) groups.set('', {values: [], rows: []});
-return [...groups.values()].map(({values, rows}) => {
-  const made = {};
-  options.by.forEach((field, place) => { made[field.replaceAll('.', '_')] = values[place] ?? null; });
-  for (const each of options.fields) made[`${prefix[each.aggregation ?? 'count']}${each.field.replaceAll('.', '_')}`] = figure(rows, each);
-  return made;
-});"""
 
 
 def item_lists(job: Job) -> None:
@@ -513,7 +387,8 @@ def merge(job: Job) -> None:
     listed = ", ".join(f"{job.feeds[place].items.js} ?? []" for place in sorted(job.feeds))
     missing = "[]" if len(sources) == 1 else ""
     lists = ", ".join(filter(None, [listed, missing]))
-    code = f"const $orOne = list => list?.length ? list : [{{}}], lists = [{lists}], options = {json.dumps(options)};\n{_GET}\n{_MERGE}"
+    head = f"const $orOne = list => list?.length ? list : [{{}}], lists = [{lists}];"
+    code = f"{head}\nconst options = {json.dumps(options)};\n{GET}\n{MERGE}"
     job.add("javascript", {"code": code}, retry={"maxAttempts": 1})
     job.leave(many=True, pairing="same" if mode == "position" else None)
 
@@ -565,74 +440,14 @@ def _join(job: Job, mode: str) -> str:
     return {"removeKeyMatches": "removeKeyMatches", "keepKeyMatches": "keepKeyMatches"}.get(old, "enrichInput1First")
 
 
-_MERGE = """const plain = value => value && typeof value === 'object' && !Array.isArray(value);
-const deep = (target, source) => {
-  for (const [key, value] of Object.entries(source)) {
-    if (plain(value) && plain(target[key])) target[key] = deep({...target[key]}, value);
-    else if (Array.isArray(value) && Array.isArray(target[key])) target[key] = Object.assign([], target[key], value);
-    else if (value !== undefined) target[key] = value;
-  }
-  return target;
-};
-const together = (...objects) => options.shallow ? Object.assign({}, ...objects) : objects.reduce((made, each) => deep(made, each), {});
-const suffixed = (item, suffix) => Object.fromEntries(Object.entries(item).map(([key, value]) => [`${key}_${suffix}`, value]));
-const both = (one, others) => options.clash === 'addSuffix' ? together(suffixed(one, 1), ...others.map(each => suffixed(each, 2)))
-  : options.clash === 'preferInput1' || (options.clash === undefined && options.join === 'enrichInput2')
-  ? together(...others, one) : together(one, ...others);
-options.clash ??= undefined;
-const equal = (a, b) => a === b || (typeof a === 'object' && typeof b === 'object' && JSON.stringify(a) === JSON.stringify(b));
-const [one, two] = lists;
-if (options.mode === 'position') {
-  const lengths = lists.map(list => list.length);
-  const count = options.unpaired || options.join === 'outer' ? Math.max(...lengths)
-    : options.join === 'left' ? lengths[0] : Math.min(...lengths);
-  return Array.from({length: count}, (_, place) => {
-    const found = lists.map(list => list[place] ?? {});
-    return found.length === 2 ? both(found[0], [found[1]]) : options.clash === 'preferInput1' ? together(...found.toReversed()) : together(...found);
-  });
-}
-if (options.mode === 'all')
-  return lists.slice(1).reduce((made, list) => made.flatMap(a => list.map(b => both(a, [b]))), one);
-const matched = [], matchedPlaces = new Set(), unmatched = [];
-for (const item of one) {
-  const wanted = options.pairs.map(([field]) => get(item, field));
-  let places = wanted.includes(undefined) ? []
-    : two.map((_, place) => place).filter(place => options.pairs.every(([, field], at) => equal(wanted[at], get(two[place], field))));
-  if (options.first || options.join === 'enrichInput1First') places = places.slice(0, 1);
-  places.forEach(place => matchedPlaces.add(place));
-  if (!places.length) unmatched.push(item);
-  else if (options.output === 'both' || options.join.startsWith('enrich')) places.forEach(place => matched.push([item, [two[place]]]));
-  else matched.push([item, places.map(place => two[place])]);
-}
-const rest = two.filter((_, place) => !matchedPlaces.has(place));
-switch (options.join) {
-  case 'keepMatches':
-    if (options.output === 'input1') return matched.map(([item]) => item);
-    if (options.output === 'input2') return two.filter((_, place) => matchedPlaces.has(place));
-    return matched.map(([item, others]) => both(item, others));
-  case 'keepNonMatches':
-    return options.output === 'input1' ? unmatched : options.output === 'input2' ? rest : [...unmatched, ...rest];
-  case 'keepEverything':
-    return [...matched.map(([item, others]) => both(item, others)), ...unmatched, ...rest];
-  case 'enrichInput1':
-    return [...matched.map(([item, others]) => both(item, others)), ...unmatched];
-  case 'enrichInput2':
-    return [...matched.map(([item, others]) => both(item, others)), ...rest];
-  case 'removeKeyMatches': return unmatched;
-  case 'keepKeyMatches': return matched.map(([item]) => item);
-  default: {
-    const found = new Map(matched.map(([item, others]) => [item, both(item, others)]));
-    return one.map(item => found.get(item) ?? item);
-  }
-}"""
-
-
 # -- texts and dates ------------------------------------------------------------------------------
 
 
 def html(job: Job) -> None:
     """`html`, `htmlExtract`: parts of a page by CSS selectors, or a page of a template."""
-    operation = job.fixed("operation", default="generateHtmlTemplate" if job.node.kind == "html" else "extractHtmlContent")
+    operation = job.fixed(
+        "operation", default="generateHtmlTemplate" if job.node.kind == "html" else "extractHtmlContent"
+    )
     texts, feed = job.texts(), job.needed_feed()
     if operation == "generateHtmlTemplate":
         written = job.option("html", default="")
@@ -709,7 +524,9 @@ def xml(job: Job) -> None:
     options: Mapping[str, Any] = job.option("options", default={})
     if job.fixed("mode", default="xmlToJson") != "xmlToJson":
         job.differs("declaration and blanks are written in another way")
-        job.add("xml", {"operation": "write", "source": _item(job, feed), "attributePrefix": "$"}, suffix="text", each=feed)
+        job.add(
+            "xml", {"operation": "write", "source": _item(job, feed), "attributePrefix": "$"}, suffix="text", each=feed
+        )
         _put_beside(job, feed, name, include=False)
         return
     merged = options.get("mergeAttrs", True) is not False
@@ -772,13 +589,21 @@ def date_time(job: Job) -> None:
     config: dict[str, Any] = {"timezone": zone}
     match operation:
         case "getCurrentDate":
-            said = "now" if job.option("includeTime", default=True) is not False else f"now | date_start('day', {quoted(zone)})"
+            said = (
+                "now"
+                if job.option("includeTime", default=True) is not False
+                else f"now | date_start('day', {quoted(zone)})"
+            )
             values = {name: expression(said)}
             job.add("set", {"values": values} | ({"base": _item(job, feed)} if include else {}), each=feed)
             job.leave()
             return
         case "formatDate":
-            config |= {"operation": "format", "source": texts.value(job.option("date", default="")), "format": _format(job)}
+            config |= {
+                "operation": "format",
+                "source": texts.value(job.option("date", default="")),
+                "format": _format(job),
+            }
         case "addToDate" | "subtractFromDate":
             amount = texts.said(job.option("duration", default=0))
             whole = f"({amount.as_number()} | int)"
@@ -793,13 +618,14 @@ def date_time(job: Job) -> None:
             if not isinstance(units, list) or len(units) != 1:
                 raise NotMapped("a difference in several units")
             config |= {"operation": "difference", "source": texts.value(job.option("endDate", default="")),
-                       "other": texts.value(job.option("startDate", default="")), "unit": f"{str(units[0]).rstrip('s')}s"}  # fmt: skip
+                       "other": texts.value(job.option("startDate", default="")),
+                       "unit": f"{str(units[0]).rstrip('s')}s"}  # fmt: skip
             job.add("dateTime", config, suffix="value", each=feed)
-            unit = str(units[0]).rstrip("s") + "s"
+            unit = config["unit"]
             before = variable(job.nodes[-1]["id"])
             result = before.at(INDEX) if feed.many else before
-            values = {name: {unit: expression(result.template)}}
-            job.add("set", {"values": values} | ({"base": _item(job, feed)} if include else {}), each=feed)
+            between: dict[str, Any] = {name: {unit: expression(result.template)}}
+            job.add("set", {"values": between} | ({"base": _item(job, feed)} if include else {}), each=feed)
             job.leave()
             return
         case "extractDate" | "roundDate":

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from anabranch.n8n import map_calls, map_data, map_flow, map_triggers
 from anabranch.n8n.job import Job
+from anabranch.n8n.maps import map_calls, map_data, map_flow, map_triggers
 
 
 @dataclass(frozen=True, slots=True)

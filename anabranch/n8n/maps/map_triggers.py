@@ -76,13 +76,17 @@ def _authentication(job: Job) -> dict[str, Any]:
 def schedule(job: Job) -> None:
     """`scheduleTrigger`: each of its rules is a schedule."""
     rules = job.option("rule", "interval", default=[{}])
-    _schedules(job, [_rule(job, each) for each in (rules if isinstance(rules, list) else [{}]) if isinstance(each, dict)])
+    _schedules(
+        job, [_rule(job, each) for each in (rules if isinstance(rules, list) else [{}]) if isinstance(each, dict)]
+    )
 
 
 def cron(job: Job) -> None:
     """`cron`: the older form of the same."""
     items = job.option("triggerTimes", "item", default=[{}])
-    _schedules(job, [_cron_item(each) for each in (items if isinstance(items, list) else [{}]) if isinstance(each, dict)])
+    _schedules(
+        job, [_cron_item(each) for each in (items if isinstance(items, list) else [{}]) if isinstance(each, dict)]
+    )
 
 
 def interval(job: Job) -> None:

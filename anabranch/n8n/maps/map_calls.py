@@ -8,7 +8,8 @@ from typing import Any
 
 from anabranch.n8n.javascript import absent_in, item_code, items_code
 from anabranch.n8n.job import Job, NotMapped
-from anabranch.n8n.map_data import json_of
+from anabranch.n8n.maps.map_data import json_of
+from anabranch.n8n.maps.programs import ANSWERS
 from anabranch.n8n.python_code import python_absent, python_program
 from anabranch.n8n.refs import INDEX, ITEM, Ref, variable
 from anabranch.n8n.texts import Source, Texts, expression, split
@@ -25,7 +26,8 @@ _BEARER = frozenset(
      "perplexityApi", "apifyApi", "stripeApi", "sendGridApi", "cohereApi", "wooCommerceApi", "linearApi", "webflowApi",
      "typeformApi", "clickUpApi", "asanaApi", "xAiApi", "jinaAiApi", "digitalOceanApi", "calendlyApi", "netlifyApi"}
 )  # fmt: skip
-_HEADERS = {"qdrantApi": "api-key", "anthropicApi": "x-api-key", "pipedriveApi": "x-api-token", "n8nApi": "X-N8N-API-KEY",
+_HEADERS = {"qdrantApi": "api-key", "anthropicApi": "x-api-key", "pipedriveApi": "x-api-token",
+            "n8nApi": "X-N8N-API-KEY",
             "elevenLabsApi": "xi-api-key", "gitlabApi": "PRIVATE-TOKEN", "clickUpApi": "Authorization",
             "lemlistApi": "Authorization", "virusTotalApi": "x-apikey", "linearApi": "Authorization"}  # fmt: skip
 _QUERIES = {"googlePalmApi": "key", "trelloApi": "token", "openWeatherMapApi": "appid", "nasaApi": "api_key"}
@@ -56,36 +58,17 @@ def http(job: Job) -> None:
         config.pop("headers", None)
     if not config.get("query"):
         config.pop("query", None)
-    raw = job.add("httpRequest", config, suffix="answer", each=feed, **_timeout(job), **job.attempts(), **job.on_error())
+    raw = job.add(
+        "httpRequest", config, suffix="answer", each=feed, **_timeout(job), **job.attempts(), **job.on_error()
+    )
     values = variable(raw)
     job.nodes[-1]["name"] = job.node.name
     listed = values.js if feed.many else f"[{values.js}]"
-    code = f"const answers = {listed}, as = {json.dumps(answer)};\n{_ANSWERS}"
+    code = f"const answers = {listed}, as = {json.dumps(answer)};\n{ANSWERS}"
     job.add("javascript", {"code": code}, retry={"maxAttempts": 1})
     job.nodes[-1]["name"] = f"{job.node.name}: items"
     made = variable(job.node_id)
     job.leave(made.field("items"), many=True, pairing=made.field("of"))
-
-
-_ANSWERS = """const items = [], of = [];
-answers.forEach((answer, index) => {
-  if (answer === null || answer === undefined) { items.push({}); of.push(index); return; }
-  let body = answer.body;
-  if (as.format === 'text') body = typeof body === 'string' ? body : JSON.stringify(body);
-  if (as.format === 'json' && typeof body === 'string') body = body === '' ? {} : JSON.parse(body);
-  if (as.full) {
-    const whole = {headers: answer.headers, statusCode: answer.status};
-    items.push({...(as.format === 'text' ? {[as.name]: body} : {body}), ...whole});
-    of.push(index);
-    return;
-  }
-  const all = Array.isArray(body) ? body : [body ?? ''];
-  for (const each of all) {
-    items.push(each !== null && typeof each === 'object' && !Array.isArray(each) ? each : {[as.name]: each});
-    of.push(index);
-  }
-});
-return {items, of};"""
 
 
 def _url(job: Job, texts: Texts) -> str:
@@ -119,7 +102,11 @@ def _answer(job: Job, *, new: bool) -> dict[str, Any]:
         raise NotMapped("the form of its answer is computed")
     name = options.get("outputPropertyName") if new else job.option("dataPropertyName")
     pagination = job.option("options", "pagination", "pagination", default={})
-    if isinstance(pagination, dict) and pagination.get("paginationMode", "updateAParameterInEachRequest") != "off" and pagination:
+    if (
+        isinstance(pagination, dict)
+        and pagination.get("paginationMode", "updateAParameterInEachRequest") != "off"
+        and pagination
+    ):
         job.differs("only the first page is asked for")
     if job.option("options", "batching", "batch", default=job.option("options", "batchSize")):
         job.differs("requests go out one after the other, without n8n's batches and pauses")
@@ -151,7 +138,9 @@ def _query_and_headers(job: Job, texts: Texts, config: dict[str, Any], *, new: b
             name = "headerParametersJson" if ours == "headers" else "queryParametersJson"
             made = _flat(json_of(job.option(name, default="{}") or "{}", texts))
         else:
-            made = _pairs(job, texts, f"{theirs.removesuffix('s').lower()}ParametersUi", "parameter", case=ours == "headers")
+            made = _pairs(
+                job, texts, f"{theirs.removesuffix('s').lower()}ParametersUi", "parameter", case=ours == "headers"
+            )
         config[ours] = made
 
 
@@ -171,7 +160,9 @@ def _pairs(job: Job, texts: Texts, group: str, name: str, *, case: bool = False)
             raise NotMapped("the name of a parameter is computed")
         value = texts.text(each.get("value", ""))
         key = str(each["name"]).strip() if case else str(each["name"])
-        made[key] = [*(made[key] if isinstance(made[key], list) else [made[key]]), value] if key in made and not case else value
+        made[key] = (
+            [*(made[key] if isinstance(made[key], list) else [made[key]]), value] if key in made and not case else value
+        )
     return made
 
 
@@ -199,7 +190,11 @@ def _body(job: Job, texts: Texts, config: dict[str, Any]) -> None:
 
 def _old_body(job: Job, texts: Texts, config: dict[str, Any]) -> None:
     method = job.option("requestMethod", default="GET")
-    if method in ("GET", "HEAD") and not job.option("bodyParametersUi", "parameter") and not job.option("bodyParametersJson"):
+    if (
+        method in ("GET", "HEAD")
+        and not job.option("bodyParametersUi", "parameter")
+        and not job.option("bodyParametersJson")
+    ):
         return
     if job.option("sendBinaryData") is True:
         raise NotMapped("its body is a file")
@@ -254,7 +249,10 @@ def _object_of(job: Job, texts: Texts, group: str, name: str) -> dict[str, Any]:
         if "[" in key and job.node.version < 3:
             raise NotMapped("a parameter is an item of a list")
         if key in made:
-            made[key] = [*(made[key] if isinstance(made[key], list) else [made[key]]), texts.value(each.get("value", ""))]
+            made[key] = [
+                *(made[key] if isinstance(made[key], list) else [made[key]]),
+                texts.value(each.get("value", "")),
+            ]
         else:
             made[key] = texts.value(each.get("value", ""))
     return made
@@ -268,8 +266,8 @@ def _form(job: Job, texts: Texts, config: dict[str, Any], group: str, name: str)
         if str(each["name"]).startswith("="):
             raise NotMapped("the name of a parameter is computed")
         said = texts.said(each.get("value", ""))
-        parts.append(f"{each['name']}=" + expression(f"({said.text} | js_text | urlencode)" if said.is_path or said.is_atom
-                                                     else f"({said.atom} | js_text | urlencode)"))  # fmt: skip
+        plain = said.text if said.is_path else said.atom
+        parts.append(f"{each['name']}=" + expression(f"({plain} | js_text | urlencode)"))
     config["body"] = "&".join(parts)
     _content_type(config, "application/x-www-form-urlencoded")
 
@@ -307,7 +305,11 @@ def _generic(job: Job, config: dict[str, Any], kind: str) -> None:
         case "httpHeaderAuth" | "httpQueryAuth":
             (value,) = job.secret(kind, "value")
             where = "header" if kind == "httpHeaderAuth" else "query"
-            config["auth"] = {"type": where, "name": "Authorization" if where == "header" else "api_key", "value": _secret(value)}
+            config["auth"] = {
+                "type": where,
+                "name": "Authorization" if where == "header" else "api_key",
+                "value": _secret(value),
+            }
             job.remarks.append(f"the name of the {where} parameter is part of the credential: enter it in `auth`")
         case "httpCustomAuth":
             (value,) = job.secret(kind, "value")
@@ -334,7 +336,7 @@ def _predefined(job: Job, config: dict[str, Any], kind: str) -> None:
     if kind not in _BEARER:
         oauth = "OAuth" in kind
         job.differs("an OAuth token is not made or renewed here: its token is a secret" if oauth
-                    else f"how a credential of the type {kind} is sent is not known here: it is sent as a bearer token")  # fmt: skip
+                    else f"how a credential of the type {kind} is sent is not known: it is a bearer token")  # fmt: skip
 
 
 # -- code -----------------------------------------------------------------------------------------
@@ -392,6 +394,9 @@ def _python(job: Job, source: str, *, each: bool) -> None:
 # -- databases ------------------------------------------------------------------------------------
 
 _PARAMETER = re.compile(r"\$(\d+)")
+_IN_PLACE_OF_A_NAME = re.compile(
+    r"\b(?:from|into|update|table|join)\s+:p\d|'[^']*:p\d+[^']*'|\w:p\d|:p\d+[A-Za-z_]", re.IGNORECASE
+)
 _QUOTED_EXPRESSION = re.compile(r"'\s*(\{\{.*?\}\})\s*'", re.DOTALL)
 
 
@@ -415,13 +420,15 @@ def query(job: Job) -> None:
                         "params": dict.fromkeys(args, "any")})  # fmt: skip
     if args and _computed_sql(sql):
         raise NotMapped("its SQL is computed")
-    job.add("dataQuery", {"dataQueryID": name, "args": args}, suffix="rows", each=feed, **job.attempts(), **job.on_error())
+    job.add(
+        "dataQuery", {"dataQueryID": name, "args": args}, suffix="rows", each=feed, **job.attempts(), **job.on_error()
+    )
     job.nodes[-1]["name"] = job.node.name
     job.remarks.append("the query has to be saved, and its data source added: see the report")
     rows = variable(job.nodes[-1]["id"])
     if feed.many:
-        job.leave(Ref(f"({rows.template} | map('rows', []) | flatten)", f"({rows.js} ?? []).flatMap(each => each?.rows ?? [])"),
-                  many=True, pairing=None)  # fmt: skip
+        of_each = f"({rows.js} ?? []).flatMap(each => each?.rows ?? [])"
+        job.leave(Ref(f"({rows.template} | map('rows', []) | flatten)", of_each), many=True, pairing=None)
     else:
         job.leave(rows.field("rows"), many=True, pairing=None)
 
@@ -445,7 +452,7 @@ def _bound(written: str, texts: Texts) -> tuple[str, dict[str, Any]]:
 
 
 def _computed_sql(sql: str) -> bool:
-    return bool(re.search(r"\b(?:from|into|update|table|join)\s+:p\d", sql, re.IGNORECASE) or re.search(r"'[^']*:p\d+[^']*'|\w:p\d|:p\d+\w", sql))  # fmt: skip
+    return bool(_IN_PLACE_OF_A_NAME.search(sql))
 
 
 def _numbered(job: Job, sql: str, texts: Texts) -> tuple[str, dict[str, Any]]:
@@ -454,7 +461,11 @@ def _numbered(job: Job, sql: str, texts: Texts) -> tuple[str, dict[str, Any]]:
     if given is None:
         return sql, {}
     if isinstance(given, str):
-        pieces = [piece.strip() for piece in given.removeprefix("=").split(",")] if given.count("{{") != 1 else [given.removeprefix("=").strip()]
+        pieces = (
+            [piece.strip() for piece in given.removeprefix("=").split(",")]
+            if given.count("{{") != 1
+            else [given.removeprefix("=").strip()]
+        )
         values: list[Any] = [texts.value(f"={piece}" if "{{" in piece else piece) for piece in pieces]
     else:
         values = [texts.value(given)]

@@ -26,7 +26,8 @@ def condition_of(job: Job, texts: Texts) -> str:
     if isinstance(written.get("conditions"), list):
         loose = job.option("looseTypeValidation") or job.option("options", "looseTypeValidation")
         return typed(written, texts, loose=bool(loose), ignore_case=job.option("options", "ignoreCase") is True)
-    return by_type(written, texts, combine=str(job.fixed("combineOperation", default=job.fixed("combineConditions", default="all"))).lower())  # fmt: skip
+    combine = job.fixed("combineOperation", default=job.fixed("combineConditions", default="all"))
+    return by_type(written, texts, combine=str(combine).lower())
 
 
 def typed(written: Mapping[str, Any], texts: Texts, *, loose: bool, ignore_case: bool = False) -> str:
@@ -138,13 +139,15 @@ def _number_test(operation: str, left: Said, right: Said, loose: bool, folds: bo
         raise NotMapped(f"the operation {operation} of numbers")
     first, second = (_number(each, loose) for each in (left, right))
     missing = "true" if sign == "!=" else "false"
-    return f"({first} {sign} {second}) | otherwise({missing})" if left.kind != "number" or right.kind != "number" else f"{first} {sign} {second}"  # fmt: skip
+    if left.kind == right.kind == "number":
+        return f"{first} {sign} {second}"
+    return f"({first} {sign} {second}) | otherwise({missing})"
 
 
 def _number(said: Said, loose: bool) -> str:  # noqa: FBT001 - of a table
     if said.kind == "text" and said.text.startswith("'"):
         try:
-            value = float(said.text[1:-1])
+            value = float(said.text[1:-1].strip() or 0)
         except ValueError:
             raise NotMapped("a text where a number is compared") from None
         return str(int(value)) if value.is_integer() else repr(value)

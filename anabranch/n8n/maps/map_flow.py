@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from anabranch.n8n.conditions import condition_of, old_test, typed
 from anabranch.n8n.graph import loop_output
 from anabranch.n8n.job import Job, NotMapped
+from anabranch.n8n.maps.conditions import condition_of, old_test, typed
 from anabranch.n8n.refs import ITEM, Feed, Ref, quoted, variable
 from anabranch.n8n.texts import expression
 
@@ -148,7 +148,9 @@ def _switch_rules(job: Job) -> tuple[list[tuple[int, str]], int | None]:
             names.append(output)
             output = len(names) - 1
         operation = rule.get("operation", "smaller" if kind == "number" else "equal")
-        rules.append((output, old_test(kind, operation, texts, job.option("value1", default=""), rule.get("value2", ""))))
+        rules.append(
+            (output, old_test(kind, operation, texts, job.option("value1", default=""), rule.get("value2", "")))
+        )
     fallback = job.fixed("fallbackOutput", default=-1)
     return rules, fallback if isinstance(fallback, int) and fallback >= 0 else None
 
@@ -193,7 +195,9 @@ def batches_as_cursor(job: Job) -> None:
     job.leave(batch if size > 1 else one, many=size > 1, output=loop_output(job.node), handles=("loop",), pairing=None)
     job.leave(feed.items, many=True, output=1 - loop_output(job.node), handles=("done",))
     if job.node.version >= 3:
-        job.differs("after the last batch it hands on the items that it was given, where n8n hands on those that came back")
+        job.differs(
+            "after the last batch it hands on the items that it was given, where n8n hands on those that came back"
+        )
 
 
 def _batch_size(job: Job) -> int:
@@ -228,7 +232,7 @@ def wait(job: Job) -> None:
 
 
 def _duration(job: Job) -> Any:
-    unit = _UNITS.get(str(job.fixed("unit", default="hours" if job.node.version >= 1.1 else "hours")))
+    unit = _UNITS.get(str(job.fixed("unit", default="hours")))
     amount = job.option("amount", default=5 if job.node.version >= 1.1 else 1)
     if unit is None:
         raise NotMapped("the unit of its time is computed")
@@ -340,8 +344,7 @@ def _json_body(job: Job, texts: Any) -> Any:
     body = job.option("responseBody", default="")
     if not isinstance(body, str):
         return texts.value(body)
-    made = texts.value(body)
-    return made
+    return texts.value(body)
 
 
 def stop(job: Job) -> None:

@@ -1,0 +1,1 @@
+"""Workflows of other tools become drafts: the service, its command and its route."""

@@ -1,0 +1,36 @@
+"""The route of imports from n8n."""
+
+from __future__ import annotations
+
+from anabranch.errors import InvalidRequest, LimitReached, TooLarge
+from anabranch.keys.access import Role
+from anabranch.rest.models.imports import ImportedWorkflows, ImportQuery, N8nExport
+from anabranch.rest.routes.route import Checked, Reply, Route, RouteCall
+
+
+async def import_n8n(call: RouteCall) -> Reply:
+    """Each workflow of an export becomes a draft, with the report on what is the same and what is not."""
+    made = await call.services.imports.import_n8n(
+        [call.body],
+        tenant_id=call.tenant_id,
+        timezone=call.query.timezone,
+        save=call.query.save,
+        actor=call.actor,
+    )
+    return Reply({"items": [each.as_json() for each in made]}, 201 if call.query.save else 200)
+
+
+ROUTES = (
+    Route(
+        "POST",
+        "/v1/import/n8n",
+        import_n8n,
+        "Import workflows of n8n as drafts.",
+        Role.EDITOR,
+        {201: ImportedWorkflows, 200: ImportedWorkflows},
+        query=ImportQuery,
+        body=Checked(N8nExport),
+        errors=(InvalidRequest, LimitReached, TooLarge),
+        tag="drafts",
+    ),
+)

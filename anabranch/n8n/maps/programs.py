@@ -1,0 +1,218 @@
+"""Programs in JavaScript for what no other node of ours does exactly as n8n does it.
+
+Pure. They run in code nodes, behind a line that binds `items` or `lists`, and `options`.
+"""
+
+# ruff: noqa: E501 - lines of JavaScript
+from __future__ import annotations
+
+GET = (
+    "const keysOf = path => options.dots === false ? [path] : path.replace(/\\[['\"]?([^\\]'\"]+)['\"]?\\]/g, '.$1').split('.');\n"
+    "const get = (item, path) => Object.hasOwn(Object(item), path) ? item[path]"
+    " : keysOf(path).reduce((value, key) => value === null || value === undefined ? undefined : value[key], item);"
+)
+
+SPLIT_OUT = """const without = (item, path) => {
+  const copy = JSON.parse(JSON.stringify(item)), keys = Object.hasOwn(copy, path) ? [path] : keysOf(path);
+  const inner = keys.slice(0, -1).reduce((value, key) => value?.[key], copy);
+  if (inner && typeof inner === 'object') delete inner[keys[keys.length - 1]];
+  return copy;
+};
+const made = [], of = [];
+items.forEach((item, index) => {
+  const rows = [];
+  options.fields.forEach((field, place) => {
+    let value = get(item, field);
+    if (value === undefined) value = [];
+    if (typeof value !== 'object' || value === null) value = [value];
+    if (!Array.isArray(value)) value = Object.values(value);
+    const name = options.into[place] ?? '';
+    value.forEach((each, row) => {
+      rows[row] ??= {};
+      const isObject = typeof each === 'object' && each !== null;
+      if (isObject && options.include === 'noOtherFields' && name === '' && options.fields.length === 1)
+        rows[row] = {...rows[row], ...each};
+      else rows[row][name || field] = each;
+    });
+  });
+  for (const row of rows) {
+    let whole = row;
+    if (options.include === 'allOtherFields') whole = {...options.fields.reduce(without, item), ...row};
+    if (options.include === 'selectedOtherFields') for (const field of options.other) row[field] = get(item, field) ?? null;
+    made.push(whole);
+    of.push(index);
+  }
+});
+return {items: made, of};"""
+
+SOME_FIELDS = """return items
+  .map(item => Object.fromEntries(Object.entries(item)
+    .filter(([name]) => !drop.includes(name) && (!keep.length || keep.includes(name)))))
+  .filter(item => Object.keys(item).length);"""
+
+AGGREGATE = """const made = {};
+for (const [field, name] of options.fields) {
+  const values = [];
+  for (const item of items) {
+    let value = get(item, field);
+    if (!options.keepMissing) {
+      if (Array.isArray(value)) value = value.filter(each => each !== null);
+      else if (value === null || value === undefined) continue;
+    }
+    if (Array.isArray(value) && options.merge) values.push(...value);
+    else values.push(value ?? null);
+  }
+  const keys = options.dots ? name.split('.') : [name];
+  let inner = made;
+  for (const key of keys.slice(0, -1)) inner = inner[key] ??= {};
+  inner[keys[keys.length - 1]] = values;
+}
+return made;"""
+
+SORT = """const lower = value => typeof value === 'string' ? value.toLowerCase() : value;
+const places = items.map((_, index) => index).sort((one, other) => {
+  for (const {field, order} of options.by) {
+    const a = lower(get(items[one], field)), b = lower(get(items[other], field)), way = order === 'descending' ? -1 : 1;
+    if (a === b || JSON.stringify(a) === JSON.stringify(b)) continue;
+    if (a < b) return -way;
+    if (a > b) return way;
+  }
+  return 0;
+});
+return {items: places.map(place => items[place]), of: places};"""
+
+UNIQUE = """const sorted = value => value && typeof value === 'object' && !Array.isArray(value)
+  ? Object.fromEntries(Object.keys(value).sort().map(key => [key, sorted(value[key])]))
+  : Array.isArray(value) ? value.map(sorted) : value;
+const names = item => options.compare === 'selectedFields' ? options.fields
+  : Object.keys(item).filter(name => !options.fields.includes(name)).sort();
+const seen = new Set(), made = [], of = [];
+items.forEach((item, index) => {
+  const key = JSON.stringify(names(item).map(name => [name, sorted(get(item, name)) ?? null]));
+  if (seen.has(key)) return;
+  seen.add(key);
+  made.push(options.only && options.fields.length
+    ? Object.fromEntries(options.fields.map(name => [name, get(item, name) ?? null])) : item);
+  of.push(index);
+});
+return {items: made, of};"""
+
+SUMMARIZE = """const prefix = {append: 'appended_', average: 'average_', concatenate: 'concatenated_', count: 'count_',
+  countUnique: 'unique_count_', max: 'max_', min: 'min_', sum: 'sum_'};
+const empty = value => value === undefined || value === null || value === '';
+const figure = (rows, each) => {
+  const all = rows.map(item => get(item, each.field)), given = each.includeEmpty ? all : all.filter(value => !empty(value));
+  const numbers = all.map(value => value).filter(value => typeof value === 'number');
+  switch (each.aggregation ?? 'count') {
+    case 'append': return given.map(value => value ?? null);
+    case 'concatenate': {
+      const text = each.separateBy === 'other' ? each.customSeparator ?? '' : each.separateBy ?? ',';
+      return given.map(value => typeof value === 'object' && value !== null ? JSON.stringify(value)
+        : value === undefined ? 'undefined' : String(value)).join(text);
+    }
+    case 'sum': return numbers.reduce((sum, value) => sum + value, 0);
+    case 'average': return numbers.length ? numbers.reduce((sum, value) => sum + value, 0) / numbers.length : null;
+    case 'min': case 'max': {
+      const known = all.filter(value => !empty(value));
+      return known.length ? known.reduce((best, value) => (each.aggregation === 'min' ? value < best : value > best) ? value : best) : null;
+    }
+    case 'countUnique': return new Set(given.map(value => JSON.stringify(value))).size;
+    default: return given.length;
+  }
+};
+const groups = new Map();
+for (const item of items) {
+  const values = options.by.map(field => get(item, field));
+  if (options.skipEmpty && values.some(empty)) continue;
+  const key = JSON.stringify(values);
+  if (!groups.has(key)) groups.set(key, {values, rows: []});
+  groups.get(key).rows.push(item);
+}
+if (!options.by.length && !groups.size) groups.set('', {values: [], rows: []});
+return [...groups.values()].map(({values, rows}) => {
+  const made = {};
+  options.by.forEach((field, place) => { made[field.replaceAll('.', '_')] = values[place] ?? null; });
+  for (const each of options.fields) made[`${prefix[each.aggregation ?? 'count']}${each.field.replaceAll('.', '_')}`] = figure(rows, each);
+  return made;
+});"""
+
+MERGE = """const plain = value => value && typeof value === 'object' && !Array.isArray(value);
+const deep = (target, source) => {
+  for (const [key, value] of Object.entries(source)) {
+    if (plain(value) && plain(target[key])) target[key] = deep({...target[key]}, value);
+    else if (Array.isArray(value) && Array.isArray(target[key])) target[key] = Object.assign([], target[key], value);
+    else if (value !== undefined) target[key] = value;
+  }
+  return target;
+};
+const together = (...objects) => options.shallow ? Object.assign({}, ...objects) : objects.reduce((made, each) => deep(made, each), {});
+const suffixed = (item, suffix) => Object.fromEntries(Object.entries(item).map(([key, value]) => [`${key}_${suffix}`, value]));
+const both = (one, others) => options.clash === 'addSuffix' ? together(suffixed(one, 1), ...others.map(each => suffixed(each, 2)))
+  : options.clash === 'preferInput1' || (options.clash === undefined && options.join === 'enrichInput2')
+  ? together(...others, one) : together(one, ...others);
+options.clash ??= undefined;
+const equal = (a, b) => a === b || (typeof a === 'object' && typeof b === 'object' && JSON.stringify(a) === JSON.stringify(b));
+const [one, two] = lists;
+if (options.mode === 'position') {
+  const lengths = lists.map(list => list.length);
+  const count = options.unpaired || options.join === 'outer' ? Math.max(...lengths)
+    : options.join === 'left' ? lengths[0] : Math.min(...lengths);
+  return Array.from({length: count}, (_, place) => {
+    const found = lists.map(list => list[place] ?? {});
+    return found.length === 2 ? both(found[0], [found[1]]) : options.clash === 'preferInput1' ? together(...found.toReversed()) : together(...found);
+  });
+}
+if (options.mode === 'all')
+  return lists.slice(1).reduce((made, list) => made.flatMap(a => list.map(b => both(a, [b]))), one);
+const matched = [], matchedPlaces = new Set(), unmatched = [];
+for (const item of one) {
+  const wanted = options.pairs.map(([field]) => get(item, field));
+  let places = wanted.includes(undefined) ? []
+    : two.map((_, place) => place).filter(place => options.pairs.every(([, field], at) => equal(wanted[at], get(two[place], field))));
+  if (options.first || options.join === 'enrichInput1First') places = places.slice(0, 1);
+  places.forEach(place => matchedPlaces.add(place));
+  if (!places.length) unmatched.push(item);
+  else if (options.output === 'both' || options.join.startsWith('enrich')) places.forEach(place => matched.push([item, [two[place]]]));
+  else matched.push([item, places.map(place => two[place])]);
+}
+const rest = two.filter((_, place) => !matchedPlaces.has(place));
+switch (options.join) {
+  case 'keepMatches':
+    if (options.output === 'input1') return matched.map(([item]) => item);
+    if (options.output === 'input2') return two.filter((_, place) => matchedPlaces.has(place));
+    return matched.map(([item, others]) => both(item, others));
+  case 'keepNonMatches':
+    return options.output === 'input1' ? unmatched : options.output === 'input2' ? rest : [...unmatched, ...rest];
+  case 'keepEverything':
+    return [...matched.map(([item, others]) => both(item, others)), ...unmatched, ...rest];
+  case 'enrichInput1':
+    return [...matched.map(([item, others]) => both(item, others)), ...unmatched];
+  case 'enrichInput2':
+    return [...matched.map(([item, others]) => both(item, others)), ...rest];
+  case 'removeKeyMatches': return unmatched;
+  case 'keepKeyMatches': return matched.map(([item]) => item);
+  default: {
+    const found = new Map(matched.map(([item, others]) => [item, both(item, others)]));
+    return one.map(item => found.get(item) ?? item);
+  }
+}"""
+
+ANSWERS = """const items = [], of = [];
+answers.forEach((answer, index) => {
+  if (answer === null || answer === undefined) { items.push({}); of.push(index); return; }
+  let body = answer.body;
+  if (as.format === 'text') body = typeof body === 'string' ? body : JSON.stringify(body);
+  if (as.format === 'json' && typeof body === 'string') body = body === '' ? {} : JSON.parse(body);
+  if (as.full) {
+    const whole = {headers: answer.headers, statusCode: answer.status};
+    items.push({...(as.format === 'text' ? {[as.name]: body} : {body}), ...whole});
+    of.push(index);
+    return;
+  }
+  const all = Array.isArray(body) ? body : [body ?? ''];
+  for (const each of all) {
+    items.push(each !== null && typeof each === 'object' && !Array.isArray(each) ? each : {[as.name]: each});
+    of.push(index);
+  }
+});
+return {items, of};"""

@@ -4,10 +4,10 @@
 
 A folder holds exports as `*.json`, in any depth; other files are left out. The shares are those of what is there:
 `graphs_saved` of the workflows whose document our validator accepts; `nodes_exact` of the nodes whose type is listed
-as mapped (`anabranch.n8n.maps.mapping`); `workflows_without_placeholder` of all workflows; `workflows_core_only_exact` of
-the workflows with no other types than those, whose nodes are all exact; `expressions_rewritten` of the expressions outside of
-nodes for language models, into templates; `exceptions` is a number. What is measured is not executed. The last line is
-one JSON object.
+as mapped (`anabranch.n8n.maps.mapping`); `workflows_without_placeholder` of all workflows; `workflows_core_only_exact`
+of the workflows with no other types than those, whose nodes are all exact; `expressions_rewritten` of the expressions
+outside of nodes for language models, into templates; `exceptions` is a number. What is measured is not executed. The
+last line is one JSON object.
 """
 
 from __future__ import annotations

@@ -17,13 +17,13 @@ from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.graph.validate import validate
 from anabranch.n8n.exports import Link, N8nNode, N8nWorkflow
 from anabranch.n8n.expressions import Scope, Untranslatable
-from anabranch.n8n.graph import CHOOSING, LOOP_KIND, Graph, loop_output
+from anabranch.n8n.graph import CHOOSING, LOOP_KIND, Graph
 from anabranch.n8n.javascript import names_of_nodes
 from anabranch.n8n.job import Exit, Job, NotMapped, word_of
 from anabranch.n8n.maps.map_flow import batches_as_cursor
 from anabranch.n8n.maps.mapping import RULES
 from anabranch.n8n.node_scope import ItemUnknown, NodeScope, Surrounding
-from anabranch.n8n.refs import ITEM, Feed, Ref, first_there, variable
+from anabranch.n8n.refs import WORDS, Feed, Ref, first_there, variable
 from anabranch.n8n.report import ImportReport, NodeReport
 from anabranch.n8n.texts import Counts, expression
 
@@ -33,7 +33,7 @@ NOTE_KIND = "stickyNote"
 ROUNDS_MAX = 4
 
 _RESERVED = frozenset(
-    {"count", "index", "input", "item", "output", "results", "secret", "run", "workflow", "trigger", "now"}
+    {"count", "index", "input", "item", "output", "results", "secret", "run", "workflow", "trigger", "now", *WORDS}
 )
 # What they do with an item has nothing to do with the other items: it is the same in one go or in several.
 _PER_ITEM = frozenset({"set", "noOp", "if", "filter", "switch", "httpRequest", "html", "htmlExtract",
@@ -567,6 +567,3 @@ def _ids_of(names: Sequence[str]) -> dict[str, str]:
         taken.add(made)
         ids[name] = made
     return ids
-
-
-__all__ = ["ITEM", "ImportOptions", "Imported", "import_workflow", "loop_output", "workflow_name"]

@@ -110,14 +110,14 @@ def value_code(
     items: Ref,
 ) -> str:
     """A code node's code for the values of expressions: an object of them, null where one fails."""
-    head = _prelude(item, items, names, index)
+    head = _prelude(" ".join(sources), item, items, names, index)
     body = ",\n".join(f"  {json.dumps(name)}: $value(() => (\n{js}\n))" for name, js in sources.items())
     return f"{head} const $value = f => {{ try {{ return f() ?? null }} catch {{ return null }} }};\nreturn {{\n{body}\n}};"
 
 
 def items_code(code: str, feed: Feed, names: Mapping[str, tuple[Ref, Ref | None]]) -> str:
     """Code that runs once for all items and returns items."""
-    head = _prelude(feed.first, feed.items, names, None)
+    head = _prelude(code, feed.first, feed.items, names, None)
     tail = (
         "const $one = each => { if (each === null || typeof each !== 'object' || Array.isArray(each))"
         " throw new Error('an item is no object'); return each.json && typeof each.json === 'object' ? each.json : each; };"
@@ -130,7 +130,7 @@ def items_code(code: str, feed: Feed, names: Mapping[str, tuple[Ref, Ref | None]
 
 def item_code(code: str, item: Ref, names: Mapping[str, tuple[Ref, Ref | None]], index: Ref | None) -> str:
     """Code that runs once for each item and returns one."""
-    head = _prelude(item, item.listed(), names, index)
+    head = _prelude(code + "$input", item, item.listed(), names, index)
     return (
         f"{head} const item = $input.item;\nconst $result = await (async () => {{\n{code}\n}})();\n"
         "const $one = Array.isArray($result) ? $result[0] : $result;\n"
@@ -139,27 +139,50 @@ def item_code(code: str, item: Ref, names: Mapping[str, tuple[Ref, Ref | None]],
     )
 
 
-def _prelude(item: Ref, items: Ref, names: Mapping[str, tuple[Ref, Ref | None]], index: Ref | None) -> str:
+def _prelude(source: str, item: Ref, items: Ref, names: Mapping[str, tuple[Ref, Ref | None]], index: Ref | None) -> str:
+    """The names that the source uses."""
     known = ", ".join(
         f"{json.dumps(name)}: () => [{everything.js}, {'undefined' if one is None else one.js}]"
         for name, (everything, one) in names.items()
     )
-    lines = [
-        "// The names of n8n, bound to what this node gets.\n" + _CLONE,
-        _WRAP,
-        _OR_ONE,
-        f"const $itemIndex = {'0' if index is None else index.js}, $position = $itemIndex, $runIndex = 0;",
-        f"const items = $wrap({items.js}), $current = {{json: $copy({item.js}) ?? {{}}}}, $json = $current.json, $data = $json;",
-        "const $input = {all: () => items, first: () => items[0], last: () => items[items.length - 1], item: $current,"
-        " json: $json, itemMatching: i => items[i]};",
-        f"const $known = {{{known}}};",
-        "const $ = name => { if (!Object.hasOwn($known, name)) throw new Error(`there is no node ${name} here`);"
-        " const [list, one] = $known[name](); const all = $wrap(list); return {all: () => all, first: () => all[0],"
-        " last: () => all[all.length - 1], item: one === undefined ? all[0] : {json: $copy(one)}, itemMatching: i => all[i],"
-        " isExecuted: list !== undefined && list !== null, get json() { return this.item?.json; },"
-        " get data() { return this.item?.json; }}; };",
-        "const $node = new Proxy({}, {get: (_, name) => $(name)}), $items = name => name === undefined ? items : $(name).all();",
-        "const $item = () => ({$node: new Proxy({}, {get: (_, name) => ({json: $(name).first()?.json, data: $(name).first()?.json})})});",
-        "const $execution = {id: ctx[\"run\"]?.id, mode: 'production'};",
+    parts = [
+        (_CLONE, ("$copy",)),
+        (_WRAP, ("$wrap",)),
+        (_OR_ONE, ("$orOne",)),
+        (f"const $itemIndex = {'0' if index is None else index.js};", ("$itemIndex",)),
+        ("const $position = $itemIndex;", ("$position",)),
+        ("const $runIndex = 0;", ("$runIndex",)),
+        (f"const items = $wrap({items.js});", ("items",)),
+        (f"const $current = {{json: $copy({item.js}) ?? {{}}}};", ("$current",)),
+        ("const $json = $current.json;", ("$json",)),
+        ("const $data = $json;", ("$data",)),
+        (
+            "const $input = {all: () => items, first: () => items[0], last: () => items[items.length - 1],"
+            " item: $current, json: $current.json, itemMatching: i => items[i]};",
+            ("$input",),
+        ),
+        (f"const $known = {{{known}}};", ("$known",)),
+        (
+            "const $ = name => { if (!Object.hasOwn($known, name)) throw new Error(`there is no node ${name} here`);"
+            " const [list, one] = $known[name](); const all = $wrap(list); return {all: () => all, first: () => all[0],"
+            " last: () => all[all.length - 1], item: one === undefined ? all[0] : {json: $copy(one)},"
+            " itemMatching: i => all[i], isExecuted: list !== undefined && list !== null,"
+            " get json() { return this.item?.json; }, get data() { return this.item?.json; }}; };",
+            ("$(",),
+        ),
+        ("const $node = new Proxy({}, {get: (_, name) => $(name)});", ("$node",)),
+        ("const $items = name => name === undefined ? items : $(name).all();", ("$items",)),
+        (
+            "const $item = () => ({$node: new Proxy({}, {get: (_, name) =>"
+            " ({json: $(name).first()?.json, data: $(name).first()?.json})})});",
+            ("$item(",),
+        ),
+        ("const $execution = {id: ctx[\"run\"]?.id, mode: 'production'};", ("$execution",)),
     ]
-    return " ".join(lines)
+    used, lines = source, []
+    for line, names_in_it in reversed(parts):
+        if any(name in used for name in names_in_it):
+            lines.insert(0, line)
+            used += line
+    lines.insert(0, "// The names of n8n, bound to what this node gets.\n")
+    return lines[0] + " ".join(lines[1:])

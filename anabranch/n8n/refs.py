@@ -15,7 +15,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 # Words that mean something to templates: after a dot they are no names of fields.
-_WORDS = frozenset({"and", "or", "not", "in", "is", "if", "else", "true", "false", "none", "True", "False", "None"})
+WORDS = frozenset({"and", "or", "not", "in", "is", "if", "else", "true", "false", "none", "True", "False", "None"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Feed:
 
 def step(key: str) -> str:
     """A step of a path by a name."""
-    if _IDENTIFIER.fullmatch(key) and key not in _WORDS:
+    if _IDENTIFIER.fullmatch(key) and key not in WORDS:
         return f".{key}"
     return f"[{quoted(key)}]"
 

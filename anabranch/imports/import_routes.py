@@ -8,7 +8,7 @@ from anabranch.rest.models.imports import ImportedWorkflows, ImportQuery, N8nExp
 from anabranch.rest.routes.route import Checked, Reply, Route, RouteCall
 
 
-async def import_n8n(call: RouteCall) -> Reply:
+async def import_workflows(call: RouteCall) -> Reply:
     """Each workflow of an export becomes a draft, with the report on what is the same and what is not."""
     made = await call.services.imports.import_n8n(
         [call.body],
@@ -24,7 +24,7 @@ ROUTES = (
     Route(
         "POST",
         "/v1/import/n8n",
-        import_n8n,
+        import_workflows,
         "Import workflows of n8n as drafts.",
         Role.EDITOR,
         {201: ImportedWorkflows, 200: ImportedWorkflows},

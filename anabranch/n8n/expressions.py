@@ -17,16 +17,16 @@ from anabranch.n8n.js_tree import (
     Binary,
     Call,
     Choice,
+    JsMember,
+    JsPattern,
+    JsTemplate,
     ListOf,
     Literal,
-    Member,
     Name,
     New,
     NotRead,
     ObjectOf,
-    Pattern,
     Spread,
-    Template,
     Tree,
     Unary,
     read_expression,
@@ -40,7 +40,7 @@ class Untranslatable(Exception):
     """An expression has no exact counterpart in our templates."""
 
 
-class Scope(Protocol):
+class NameScope(Protocol):
     """What the names of n8n mean at one node."""
 
     @property
@@ -64,7 +64,7 @@ class Scope(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Phrase:
     """An expression of our templates."""
 
     text: str
@@ -121,7 +121,7 @@ def _never_fails(text: str) -> bool:
     return bool(_CONSTANT.fullmatch(text))
 
 
-def translate(source: str, scope: Scope) -> Said:
+def translate(source: str, scope: NameScope) -> Phrase:
     """What stands between `{{` and `}}`, for our templates. Raises Untranslatable."""
     try:
         return _Translator(scope).say(read_expression(source))
@@ -130,24 +130,24 @@ def translate(source: str, scope: Scope) -> Said:
 
 
 class _Translator:
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: NameScope) -> None:
         self._scope = scope
 
-    def say(self, tree: Tree) -> Said:
+    def say(self, tree: Tree) -> Phrase:
         match tree:
             case Literal(value):
-                return Said(literal(value), _kind(value), is_atom=not isinstance(value, (int, float)) or value >= 0)
-            case Template(parts):
+                return Phrase(literal(value), _kind(value), is_atom=not isinstance(value, (int, float)) or value >= 0)
+            case JsTemplate(parts):
                 texts = [quoted(part) if isinstance(part, str) else self.say(part).as_text() for part in parts]
-                return Said(" ~ ".join(["''", *texts] if len(texts) < 2 else texts), "text", is_atom=False)
-            case Name() | Member():
+                return Phrase(" ~ ".join(["''", *texts] if len(texts) < 2 else texts), "text", is_atom=False)
+            case Name() | JsMember():
                 return self._path(tree)
             case Call(callee, arguments):
                 return self._call(callee, arguments)
             case New(Name("Date"), ()):
-                return Said("now", "jsdate")
+                return Phrase("now", "jsdate")
             case New(Name("Date"), (only,)):
-                return Said(f"({self.say(only).atom} | date_add(0, 'days'))", "jsdate")
+                return Phrase(f"({self.say(only).atom} | date_add(0, 'days'))", "jsdate")
             case Unary(sign, operand):
                 return self._unary(sign, operand)
             case Binary(sign, left, right):
@@ -155,9 +155,9 @@ class _Translator:
             case Choice(test, chosen, other):
                 yes, no = self.say(chosen), self.say(other)
                 kind = yes.kind if yes.kind == no.kind else "any"
-                return Said(f"{yes.value} if {self.say(test).truth} else {no.value}", kind, is_atom=False)
+                return Phrase(f"{yes.value} if {self.say(test).truth} else {no.value}", kind, is_atom=False)
             case ListOf(items):
-                return Said("[" + ", ".join(self._element(item) for item in items) + "]", "list")
+                return Phrase("[" + ", ".join(self._element(item) for item in items) + "]", "list")
             case ObjectOf(pairs):
                 return self._object(pairs)
         raise Untranslatable("it has a form that templates do not have")
@@ -167,17 +167,17 @@ class _Translator:
             raise Untranslatable("`...` has no counterpart")
         return self.say(tree).value
 
-    def _object(self, pairs: tuple[tuple[Tree | None, Tree], ...]) -> Said:
+    def _object(self, pairs: tuple[tuple[Tree | None, Tree], ...]) -> Phrase:
         made = []
         for key, value in pairs:
             if not isinstance(key, Literal):
                 raise Untranslatable("an object has computed keys or `...`")
             made.append(f"{quoted(str(key.value))}: {self.say(value).value}")
-        return Said("{" + ", ".join(made) + "}", "object")
+        return Phrase("{" + ", ".join(made) + "}", "object")
 
     # -- paths ----------------------------------------------------------------------------
 
-    def _path(self, tree: Name | Member) -> Said:
+    def _path(self, tree: Name | JsMember) -> Phrase:
         known = self._known(tree)
         if known is not None:
             return known
@@ -185,10 +185,10 @@ class _Translator:
             raise Untranslatable(f"`{tree.name}` is not known here")
         return self._member(self.say(tree.base), tree)
 
-    def _member(self, base: Said, tree: Member) -> Said:
+    def _member(self, base: Phrase, tree: JsMember) -> Phrase:
         key = tree.key
         if isinstance(key, Literal) and key.value == "length" and base.kind in ("any", "text", "list"):
-            return Said(f"({base.atom} | length)", "number")
+            return Phrase(f"({base.atom} | length)", "number")
         if isinstance(key, Literal) and base.kind in ("date", "jsdate") and isinstance(key.value, str):
             return self._date_part(base, key.value)
         if base.kind in ("text", "number", "boolean", "null"):
@@ -196,90 +196,92 @@ class _Translator:
         if isinstance(key, Literal) and isinstance(key.value, str):
             if key.value.isdigit():  # of a list as well as of an object
                 text = f"({base.atom}[{quoted(key.value)}] | default({base.atom}[{int(key.value)}]))"
-                return Said(text, is_path=True)
-            return Said(base.atom + step(key.value), is_path=True)
+                return Phrase(text, is_path=True)
+            return Phrase(base.atom + step(key.value), is_path=True)
         if isinstance(key, Literal) and isinstance(key.value, int):
             if key.value < 0:
                 raise Untranslatable("a negative number of an item")
-            return Said(f"{base.atom}[{key.value}]", is_path=True)
-        return Said(f"{base.atom}[{self.say(key).atom}]", is_path=True)
+            return Phrase(f"{base.atom}[{key.value}]", is_path=True)
+        return Phrase(f"{base.atom}[{self.say(key).atom}]", is_path=True)
 
-    def _known(self, tree: Tree) -> Said | None:
+    def _known(self, tree: Tree) -> Phrase | None:
         """The names of n8n: `$json`, `$('X').item.json` and so on; None if it is none of these alone."""
         scope = self._scope
         match tree:
-            case Name("$json") | Member(Member(Name("$input"), Literal("item")), Literal("json")):
+            case Name("$json") | JsMember(JsMember(Name("$input"), Literal("item")), Literal("json")):
                 return _ref(scope.json())
-            case Member(Name("$input"), Literal("json")):
+            case JsMember(Name("$input"), Literal("json")):
                 return _ref(scope.json())
-            case Member(Member(Name("$node"), Literal(str(name))), Literal("json" | "data")):
+            case JsMember(JsMember(Name("$node"), Literal(str(name))), Literal("json" | "data")):
                 return _ref(scope.node(name, "item"))
-            case Member(Member(Member(Name("$node"), Literal(str(name))), Literal("first")), Literal("json")):
+            case JsMember(JsMember(JsMember(Name("$node"), Literal(str(name))), Literal("first")), Literal("json")):
                 return _ref(scope.node(name, "first"))
-            case Member(base, Literal("json")):
+            case JsMember(base, Literal("json")):
                 return self._item_of(base)
-            case Member(Member(Name("$node"), Literal(str(name))), Literal("parameter")):
-                return Said(literal(_plain(scope.parameters(name))), "object")
-            case Member(Call(Name("$"), (Literal(str(name)),)), Literal("params")):
-                return Said(literal(_plain(scope.parameters(name))), "object")
+            case JsMember(JsMember(Name("$node"), Literal(str(name))), Literal("parameter")):
+                return Phrase(literal(_plain(scope.parameters(name))), "object")
+            case JsMember(Call(Name("$"), (Literal(str(name)),)), Literal("params")):
+                return Phrase(literal(_plain(scope.parameters(name))), "object")
             case Name("$data"):
                 return _ref(scope.json())
             case Name("$now"):
-                return Said("now", "date")
+                return Phrase("now", "date")
             case Name("$today"):
-                return Said(f"(now | date_start('day', {quoted(scope.timezone)}))", "date")
+                return Phrase(f"(now | date_start('day', {quoted(scope.timezone)}))", "date")
             case Name("$itemIndex" | "$position"):
-                return Said(scope.item_index().template, "number")
-            case Member(Name("$execution"), Literal("id")) | Name("$executionId"):
-                return Said("ctx.run.id", "text")
-            case Member(Name("$workflow"), Literal("name")):
-                return Said("ctx.workflow.name", "text")
-            case Member(Member(base, Literal("all")), Literal("length")):
+                return Phrase(scope.item_index().template, "number")
+            case JsMember(Name("$execution"), Literal("id")) | Name("$executionId"):
+                return Phrase("ctx.run.id", "text")
+            case JsMember(Name("$workflow"), Literal("name")):
+                return Phrase("ctx.workflow.name", "text")
+            case JsMember(JsMember(base, Literal("all")), Literal("length")):
                 return None
         return None
 
-    def _item_of(self, base: Tree) -> Said | None:
+    def _item_of(self, base: Tree) -> Phrase | None:
         scope = self._scope
         match base:
-            case Member(Call(Name("$"), (Literal(str(name)),)), Literal("item")):
+            case JsMember(Call(Name("$"), (Literal(str(name)),)), Literal("item")):
                 return _ref(scope.node(name, "item"))
-            case Call(Member(Call(Name("$"), (Literal(str(name)),)), Literal("itemMatching")), (Literal(0),)):
+            case Call(JsMember(Call(Name("$"), (Literal(str(name)),)), Literal("itemMatching")), (Literal(0),)):
                 return _ref(scope.node(name, "first"))
-            case Call(Member(Call(Name("$"), (Literal(str(name)), *_)), Literal("first" | "last" as which)), ()):
+            case Call(JsMember(Call(Name("$"), (Literal(str(name)), *_)), Literal("first" | "last" as which)), ()):
                 return _ref(scope.node(name, which))
             case Call(
-                Member(Call(Name("$"), (Literal(str(name)),)), Literal("first" | "last" as which)), (Literal(0),)
+                JsMember(Call(Name("$"), (Literal(str(name)),)), Literal("first" | "last" as which)), (Literal(0),)
             ):
                 return _ref(scope.node(name, which))
-            case Call(Member(Name("$input"), Literal("first" | "last" as which)), ()):
+            case Call(JsMember(Name("$input"), Literal("first" | "last" as which)), ()):
                 return _ref(scope.inputs(which))
-            case Member(Member(Name("$input"), Literal("first" | "last" as which)), _):
+            case JsMember(JsMember(Name("$input"), Literal("first" | "last" as which)), _):
                 raise Untranslatable(f"`$input.{which}` without a call")
-            case Member(Call(Name("$items"), (Literal(str(name)), *_)), Literal(int(number))):
-                return Said(f"{_grouped(scope.node(name, 'all').template)}[{number}]", is_path=True)
-            case Member(Call(Member(Call(Name("$"), (Literal(str(name)),)), Literal("all")), ()), Literal(int(number))):
-                return Said(f"{_grouped(scope.node(name, 'all').template)}[{number}]", is_path=True)
-            case Member(Call(Member(Name("$input"), Literal("all")), ()), Literal(int(number))):
-                return Said(f"{_grouped(scope.inputs('all').template)}[{number}]", is_path=True)
-            case Member(Member(Call(Name("$item"), (Literal(index), *_)), Literal("$node")), Literal(str(name))):
+            case JsMember(Call(Name("$items"), (Literal(str(name)), *_)), Literal(int(number))):
+                return Phrase(f"{_grouped(scope.node(name, 'all').template)}[{number}]", is_path=True)
+            case JsMember(
+                Call(JsMember(Call(Name("$"), (Literal(str(name)),)), Literal("all")), ()), Literal(int(number))
+            ):
+                return Phrase(f"{_grouped(scope.node(name, 'all').template)}[{number}]", is_path=True)
+            case JsMember(Call(JsMember(Name("$input"), Literal("all")), ()), Literal(int(number))):
+                return Phrase(f"{_grouped(scope.inputs('all').template)}[{number}]", is_path=True)
+            case JsMember(JsMember(Call(Name("$item"), (Literal(index), *_)), Literal("$node")), Literal(str(name))):
                 if str(index) != "0":
                     raise Untranslatable("`$item(n)` of another item than the first")
                 return _ref(scope.node(name, "first"))
-            case Member(Member(Call(Name("$item"), _), Literal("$node")), _):
+            case JsMember(JsMember(Call(Name("$item"), _), Literal("$node")), _):
                 raise Untranslatable("`$item(…)` of a computed item")
         return None
 
     # -- operators ------------------------------------------------------------------------
 
-    def _unary(self, sign: str, operand: Tree) -> Said:
+    def _unary(self, sign: str, operand: Tree) -> Phrase:
         inner = self.say(operand)
         if sign == "!":
-            return Said(f"not {inner.truth}", "boolean", is_atom=False)
+            return Phrase(f"not {inner.truth}", "boolean", is_atom=False)
         if sign in "+-":
-            return Said(f"(0 - {inner.as_number()})" if sign == "-" else inner.as_number(), "number")
+            return Phrase(f"(0 - {inner.as_number()})" if sign == "-" else inner.as_number(), "number")
         raise Untranslatable(f"`{sign}` has no counterpart")
 
-    def _binary(self, sign: str, left: Tree, right: Tree) -> Said:
+    def _binary(self, sign: str, left: Tree, right: Tree) -> Phrase:
         if sign in ("||", "&&", "??"):
             return self._logic(sign, self.say(left), self.say(right))
         if sign in ("===", "!==", "==", "!="):
@@ -290,70 +292,70 @@ class _Translator:
             return self._plus(self.say(left), self.say(right))
         if sign in ("-", "*", "/"):
             first, second = self.say(left), self.say(right)
-            return Said(f"{first.as_number()} {sign} {second.as_number()}", "number", is_atom=False)
+            return Phrase(f"{first.as_number()} {sign} {second.as_number()}", "number", is_atom=False)
         if sign == "%" and isinstance(right, Literal) and isinstance(right.value, int):
             raise Untranslatable("`%` has another sign for negative numbers")
         raise Untranslatable(f"`{sign}` has no counterpart")
 
-    def _logic(self, sign: str, left: Said, right: Said) -> Said:
+    def _logic(self, sign: str, left: Phrase, right: Phrase) -> Phrase:
         if left.kind == right.kind == "boolean" and sign != "??":
-            return Said(f"{left.atom} {'or' if sign == '||' else 'and'} {right.atom}", "boolean", is_atom=False)
+            return Phrase(f"{left.atom} {'or' if sign == '||' else 'and'} {right.atom}", "boolean", is_atom=False)
         kind = left.kind if left.kind == right.kind else "any"
         first, second = (left.value, right.value) if sign != "&&" else (right.value, left.value)
         test = f"{left.value} != none" if sign == "??" else left.truth
-        return Said(f"{first} if {test} else {second}", kind, is_atom=False)
+        return Phrase(f"{first} if {test} else {second}", kind, is_atom=False)
 
-    def _equality(self, sign: str, left: Said, right: Said) -> Said:
+    def _equality(self, sign: str, left: Phrase, right: Phrase) -> Phrase:
         ours = "==" if sign[0] == "=" else "!="
         if "null" in (left.kind, right.kind):
-            return Said(f"{left.value} {ours} {right.value}", "boolean", is_atom=False)
+            return Phrase(f"{left.value} {ours} {right.value}", "boolean", is_atom=False)
         if "boolean" in (left.kind, right.kind):
             return self._equal_booleans(sign, ours, left, right)
         if len(sign) == 2 and left.kind != right.kind:
             return self._loosely_equal(ours, left, right)
-        return Said(f"{left.value} {ours} {right.value}", "boolean", is_atom=False)
+        return Phrase(f"{left.value} {ours} {right.value}", "boolean", is_atom=False)
 
-    def _equal_booleans(self, sign: str, ours: str, left: Said, right: Said) -> Said:
+    def _equal_booleans(self, sign: str, ours: str, left: Phrase, right: Phrase) -> Phrase:
         if left.kind == right.kind:
-            return Said(f"{left.atom} {ours} {right.atom}", "boolean", is_atom=False)
+            return Phrase(f"{left.atom} {ours} {right.atom}", "boolean", is_atom=False)
         if len(sign) == 2:
             raise Untranslatable("`==` with a boolean converts the other side")
         # 1 equals true in our templates, but its text is another
-        return Said(f"({left.value} | tojson) {ours} ({right.value} | tojson)", "boolean", is_atom=False)
+        return Phrase(f"({left.value} | tojson) {ours} ({right.value} | tojson)", "boolean", is_atom=False)
 
-    def _loosely_equal(self, ours: str, left: Said, right: Said) -> Said:
+    def _loosely_equal(self, ours: str, left: Phrase, right: Phrase) -> Phrase:
         constant, other = (right, left) if right.kind == "text" else (left, right)
         if constant.kind == "text" and constant.text == "''":
             listed = "['', 0, false]"
-            return Said(f"{other.value} {'in' if ours == '==' else 'not in'} {listed}", "boolean", is_atom=False)
+            return Phrase(f"{other.value} {'in' if ours == '==' else 'not in'} {listed}", "boolean", is_atom=False)
         if constant.kind == "text" and _CONSTANT.fullmatch(constant.text) and not _looks_numeric(constant.text):
-            return Said(f"{left.as_text()} {ours} {right.as_text()}", "boolean", is_atom=False)
+            return Phrase(f"{left.as_text()} {ours} {right.as_text()}", "boolean", is_atom=False)
         if "number" in (left.kind, right.kind):
             text = f"(({left.as_number()} == {right.as_number()}) | otherwise(false))"
-            return Said(text if ours == "==" else f"not {text}", "boolean", is_atom=False)
+            return Phrase(text if ours == "==" else f"not {text}", "boolean", is_atom=False)
         raise Untranslatable("`==` converts values of kinds that are not known here")
 
-    def _order(self, sign: str, left: Said, right: Said) -> Said:
+    def _order(self, sign: str, left: Phrase, right: Phrase) -> Phrase:
         if left.kind in ("date", "jsdate") and right.kind in ("date", "jsdate"):
-            return Said(f"({left.atom} | timestamp) {sign} ({right.atom} | timestamp)", "boolean", is_atom=False)
+            return Phrase(f"({left.atom} | timestamp) {sign} ({right.atom} | timestamp)", "boolean", is_atom=False)
         if "number" in (left.kind, right.kind):
             text = f"(({left.as_number()} {sign} {right.as_number()}) | otherwise(false))"
-            return Said(text, "boolean")
+            return Phrase(text, "boolean")
         raise Untranslatable("it is not known whether numbers or texts are compared")
 
-    def _plus(self, left: Said, right: Said) -> Said:
+    def _plus(self, left: Phrase, right: Phrase) -> Phrase:
         if "text" in (left.kind, right.kind):
-            return Said(f"{left.as_text()} ~ {right.as_text()}", "text", is_atom=False)
+            return Phrase(f"{left.as_text()} ~ {right.as_text()}", "text", is_atom=False)
         if left.kind == right.kind == "number":
-            return Said(f"{left.atom} + {right.atom}", "number", is_atom=False)
+            return Phrase(f"{left.atom} + {right.atom}", "number", is_atom=False)
         raise Untranslatable("it is not known whether `+` adds numbers or joins texts")
 
     # -- calls ----------------------------------------------------------------------------
 
-    def _call(self, callee: Tree, arguments: tuple[Tree, ...]) -> Said:
+    def _call(self, callee: Tree, arguments: tuple[Tree, ...]) -> Phrase:
         if isinstance(callee, Name):
             return self._function(callee.name, arguments)
-        if not isinstance(callee, Member) or not isinstance(callee.key, Literal):
+        if not isinstance(callee, JsMember) or not isinstance(callee.key, Literal):
             raise Untranslatable("it calls what is computed")
         name = str(callee.key.value)
         if isinstance(callee.base, Name) and (special := _STATIC.get(f"{callee.base.name}.{name}")):
@@ -375,26 +377,26 @@ class _Translator:
                 return base
         return None
 
-    def _function(self, name: str, arguments: tuple[Tree, ...]) -> Said:
+    def _function(self, name: str, arguments: tuple[Tree, ...]) -> Phrase:
         match name, arguments:
             case "Number", (only,):
-                return Said(f"({self.say(only).atom} | js_number)", "number")
+                return Phrase(f"({self.say(only).atom} | js_number)", "number")
             case "String", (only,):
-                return Said(self.say(only).as_text(), "text")
+                return Phrase(self.say(only).as_text(), "text")
             case "Boolean", (only,):
-                return Said(self.say(only).truth, "boolean")
+                return Phrase(self.say(only).truth, "boolean")
             case "parseInt", (only, *_):
-                return Said(_leading_number(self.say(only), r"^\s*[+-]?[0-9]+", "int(none)"), "number")
+                return Phrase(_leading_number(self.say(only), r"^\s*[+-]?[0-9]+", "int(none)"), "number")
             case "parseFloat", (only,):
                 pattern = r"^\s*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
-                return Said(_leading_number(self.say(only), pattern, "float(none)"), "number")
+                return Phrase(_leading_number(self.say(only), pattern, "float(none)"), "number")
             case "encodeURIComponent", (only,):
-                return Said(f"({self.say(only).as_text()} | urlencode)", "text")
+                return Phrase(f"({self.say(only).as_text()} | urlencode)", "text")
             case "$if", (test, chosen, other):
                 return self.say(Choice(test, chosen, other))
             case "$ifEmpty", (value, other):
                 first, second = self.say(value), self.say(other)
-                return Said(f"{first.value} if {first.value} not in ['', none, [], {{}}] else {second.value}",
+                return Phrase(f"{first.value} if {first.value} not in ['', none, [], {{}}] else {second.value}",
                             is_atom=False)  # fmt: skip
             case "Date", ():
                 raise Untranslatable("`Date()` is a text in the form of the machine")
@@ -402,38 +404,38 @@ class _Translator:
 
     # -- dates ----------------------------------------------------------------------------
 
-    def _date_part(self, base: Said, part: str) -> Said:
+    def _date_part(self, base: Phrase, part: str) -> Phrase:
         code = _DATE_PARTS.get(part)
         if code is None or base.kind == "jsdate":
             raise Untranslatable(f"`.{part}` of a date has no counterpart")
         text = f"({base.atom} | date_format({quoted(code)}, {quoted(self._scope.timezone)}))"
-        return Said(text, "text") if code in ("%A", "%B", "%a", "%b") else Said(f"({text} | int)", "number")
+        return Phrase(text, "text") if code in ("%A", "%B", "%a", "%b") else Phrase(f"({text} | int)", "number")
 
-    def _date_method(self, base: Said, name: str, arguments: tuple[Tree, ...]) -> Said:
+    def _date_method(self, base: Phrase, name: str, arguments: tuple[Tree, ...]) -> Phrase:
         zone = quoted(self._scope.timezone)
         values = [each.value for each in arguments if isinstance(each, Literal)]
         match name, arguments:
             case "toISOString", ():
-                return Said(base.text, "text", base.is_atom)
+                return Phrase(base.text, "text", base.is_atom)
             case "toISO" | "toJSON" | "toString", () if base.kind == "date" and self._scope.timezone == "UTC":
-                return Said(base.text, "text", base.is_atom)
+                return Phrase(base.text, "text", base.is_atom)
             case "getTime" | "toMillis" | "valueOf", ():
-                return Said(f"({base.atom} | timestamp)", "number")
+                return Phrase(f"({base.atom} | timestamp)", "number")
             case "toSeconds" | "toUnixInteger", () if name == "toUnixInteger":
-                return Said(f"({base.atom} | date_format('%s') | int)", "number")
+                return Phrase(f"({base.atom} | date_format('%s') | int)", "number")
             case "toISODate", ():
-                return Said(f"({base.atom} | date_format('%Y-%m-%d', {zone}))", "text")
+                return Phrase(f"({base.atom} | date_format('%Y-%m-%d', {zone}))", "text")
             case "format" | "toFormat", (Literal(str(form)),):
-                return Said(f"({base.atom} | date_format({quoted(_strftime(form))}, {zone}))", "text")
+                return Phrase(f"({base.atom} | date_format({quoted(_strftime(form))}, {zone}))", "text")
             case "startOf", (Literal(str(unit)),):
-                return Said(f"({base.atom} | date_start({quoted(_unit(unit))}, {zone}))", "date")
+                return Phrase(f"({base.atom} | date_start({quoted(_unit(unit))}, {zone}))", "date")
             case "toUTC" | "toLocal", () if self._scope.timezone == "UTC":
                 return base
             case "plus" | "minus", _ if base.kind == "date":
                 return self._moved(base, 1 if name == "plus" else -1, arguments)
         raise Untranslatable(f"`.{name}({', '.join(map(str, values))})` of a date has no counterpart")
 
-    def _moved(self, base: Said, sign: int, arguments: tuple[Tree, ...]) -> Said:
+    def _moved(self, base: Phrase, sign: int, arguments: tuple[Tree, ...]) -> Phrase:
         match arguments:
             case (ObjectOf(pairs),):
                 steps = [(key.value, amount) for key, amount in pairs if isinstance(key, Literal)]
@@ -449,7 +451,9 @@ class _Translator:
         by = self.say(amount)
         how_much = by.atom if by.kind == "number" and by.text.isdigit() else f"({by.as_number()} | int)"
         moved = how_much if sign > 0 else f"0 - {how_much}"
-        return Said(f"({base.atom} | date_add({moved}, {quoted(_unit(unit))}, {quoted(self._scope.timezone)}))", "date")
+        return Phrase(
+            f"({base.atom} | date_add({moved}, {quoted(_unit(unit))}, {quoted(self._scope.timezone)}))", "date"
+        )
 
 
 # -- methods of values ------------------------------------------------------------------------
@@ -462,32 +466,32 @@ def _texts(arguments: tuple[Tree, ...], count: int) -> list[str]:
     return values
 
 
-def _through(template_filter: str, kind: str) -> Callable[[_Translator, Said, tuple[Tree, ...]], Said]:
-    def method(self: _Translator, base: Said, arguments: tuple[Tree, ...]) -> Said:
+def _through(template_filter: str, kind: str) -> Callable[[_Translator, Phrase, tuple[Tree, ...]], Phrase]:
+    def method(self: _Translator, base: Phrase, arguments: tuple[Tree, ...]) -> Phrase:
         if arguments:
             raise Untranslatable("it has arguments that have no counterpart")
-        return Said(f"({base.atom} | {template_filter})", kind)
+        return Phrase(f"({base.atom} | {template_filter})", kind)
 
     return method
 
 
-def _replace(everywhere: bool) -> Callable[[_Translator, Said, tuple[Tree, ...]], Said]:  # noqa: FBT001 - of a table
-    def method(self: _Translator, base: Said, arguments: tuple[Tree, ...]) -> Said:
+def _replace(everywhere: bool) -> Callable[[_Translator, Phrase, tuple[Tree, ...]], Phrase]:  # noqa: FBT001 - of a table
+    def method(self: _Translator, base: Phrase, arguments: tuple[Tree, ...]) -> Phrase:
         if len(arguments) != 2 or not isinstance(arguments[1], Literal) or not isinstance(arguments[1].value, str):
             raise Untranslatable("`.replace()` with what is computed")
         old, new, times = arguments[0], arguments[1].value, everywhere
-        if isinstance(old, Pattern):
+        if isinstance(old, JsPattern):
             times = "g" in old.flags
             old = Literal(_plain_pattern(old))
         if not isinstance(old, Literal) or not isinstance(old.value, str) or "$" in new or not old.value:
             raise Untranslatable("`.replace()` with what is computed")
         count = "" if times else ", 1"
-        return Said(f"({base.atom} | replace({quoted(old.value)}, {quoted(new)}{count}))", "text")
+        return Phrase(f"({base.atom} | replace({quoted(old.value)}, {quoted(new)}{count}))", "text")
 
     return method
 
 
-def _plain_pattern(pattern: Pattern) -> str:
+def _plain_pattern(pattern: JsPattern) -> str:
     """The text that a pattern without special characters finds. Raises Untranslatable."""
     source = pattern.source
     text = re.sub(r"\\([nrt/\\.\-\"'()\[\]{}*+?|^$&<>#@!%:;,=_ ])",
@@ -499,33 +503,33 @@ def _plain_pattern(pattern: Pattern) -> str:
     return text
 
 
-def _split(self: _Translator, base: Said, arguments: tuple[Tree, ...]) -> Said:
+def _split(self: _Translator, base: Phrase, arguments: tuple[Tree, ...]) -> Phrase:
     match arguments:
         case (Literal(str(separator)),) if separator:
-            return Said(f"({base.atom} | split({quoted(separator)}))", "list")
+            return Phrase(f"({base.atom} | split({quoted(separator)}))", "list")
         case (Literal(str(separator)), Literal(int(count))) if separator and count >= 0:
-            return Said(f"({base.atom} | split({quoted(separator)}) | slice(0, {count}))", "list")
-        case (Pattern() as pattern,):
-            return Said(f"({base.atom} | split({quoted(_plain_pattern(pattern))}))", "list")
+            return Phrase(f"({base.atom} | split({quoted(separator)}) | slice(0, {count}))", "list")
+        case (JsPattern() as pattern,):
+            return Phrase(f"({base.atom} | split({quoted(_plain_pattern(pattern))}))", "list")
     raise Untranslatable("`.split()` at what is computed")
 
 
-def _join(self: _Translator, base: Said, arguments: tuple[Tree, ...]) -> Said:
+def _join(self: _Translator, base: Phrase, arguments: tuple[Tree, ...]) -> Phrase:
     separator = _texts(arguments, 1)[0] if arguments else ","
-    return Said(f"({base.atom} | js_join({quoted(separator)}))", "text")
+    return Phrase(f"({base.atom} | js_join({quoted(separator)}))", "text")
 
 
-def _with_one(template_filter: str) -> Callable[[_Translator, Said, tuple[Tree, ...]], Said]:
-    def method(self: _Translator, base: Said, arguments: tuple[Tree, ...]) -> Said:
-        if len(arguments) != 1 or isinstance(arguments[0], (Arrow, Pattern, Spread)):
+def _with_one(template_filter: str) -> Callable[[_Translator, Phrase, tuple[Tree, ...]], Phrase]:
+    def method(self: _Translator, base: Phrase, arguments: tuple[Tree, ...]) -> Phrase:
+        if len(arguments) != 1 or isinstance(arguments[0], (Arrow, JsPattern, Spread)):
             raise Untranslatable("it takes one value")
-        return Said(f"({base.atom} | {template_filter}({self.say(arguments[0]).atom}))", "boolean")
+        return Phrase(f"({base.atom} | {template_filter}({self.say(arguments[0]).atom}))", "boolean")
 
     return method
 
 
-def _slice(kind: str) -> Callable[[_Translator, Said, tuple[Tree, ...]], Said]:
-    def method(self: _Translator, base: Said, arguments: tuple[Tree, ...]) -> Said:
+def _slice(kind: str) -> Callable[[_Translator, Phrase, tuple[Tree, ...]], Phrase]:
+    def method(self: _Translator, base: Phrase, arguments: tuple[Tree, ...]) -> Phrase:
         numbers = [_whole(each) for each in arguments]
         if not 1 <= len(numbers) <= 2 or (kind != "slice" and min(numbers) < 0):
             raise Untranslatable(f"`.{kind}()` from where is computed")
@@ -534,7 +538,7 @@ def _slice(kind: str) -> Callable[[_Translator, Said, tuple[Tree, ...]], Said]:
         if kind == "substring":
             numbers.sort()
         written = ", ".join(map(str, numbers))
-        return Said(f"({base.atom} | slice({written}))", "text" if kind != "slice" else "any")
+        return Phrase(f"({base.atom} | slice({written}))", "text" if kind != "slice" else "any")
 
     return method
 
@@ -548,15 +552,15 @@ def _whole(tree: Tree) -> int:
     raise Untranslatable("a number is computed")
 
 
-def _map(self: _Translator, base: Said, arguments: tuple[Tree, ...]) -> Said:
+def _map(self: _Translator, base: Phrase, arguments: tuple[Tree, ...]) -> Phrase:
     match arguments:
         case (Arrow((name, *_), body),) if (path := _path_from(body, name)) is not None:
-            return Said(f"({base.atom} | map({quoted(path)}, none))", "list")
+            return Phrase(f"({base.atom} | map({quoted(path)}, none))", "list")
     raise Untranslatable("`.map()` computes something of each item")
 
 
-def _filter(which: str) -> Callable[[_Translator, Said, tuple[Tree, ...]], Said]:
-    def method(self: _Translator, base: Said, arguments: tuple[Tree, ...]) -> Said:
+def _filter(which: str) -> Callable[[_Translator, Phrase, tuple[Tree, ...]], Phrase]:
+    def method(self: _Translator, base: Phrase, arguments: tuple[Tree, ...]) -> Phrase:
         match arguments:
             case (Arrow((name,), Binary("===" | "!==" as sign, left, right)),) if (
                 path := _path_from(left, name)
@@ -567,8 +571,8 @@ def _filter(which: str) -> Callable[[_Translator, Said, tuple[Tree, ...]], Said]
                 ours = "==" if sign == "===" else "!="
                 found = f"({base.atom} | where({quoted(path)}, {other.value}, {quoted(ours)}))"
                 if which == "find":
-                    return Said(f"({found} | first)", is_path=True)
-                return Said(found, "list") if which == "filter" else Said(f"(({found} | length) > 0)", "boolean")
+                    return Phrase(f"({found} | first)", is_path=True)
+                return Phrase(found, "list") if which == "filter" else Phrase(f"(({found} | length) > 0)", "boolean")
         raise Untranslatable(f"`.{which}()` computes something of each item")
 
     return method
@@ -577,7 +581,7 @@ def _filter(which: str) -> Callable[[_Translator, Said, tuple[Tree, ...]], Said]
 def _path_from(tree: Tree, name: str) -> str | None:
     """`x.a.b` of a parameter x as `a.b`."""
     keys: list[str] = []
-    while isinstance(tree, Member) and isinstance(tree.key, Literal) and isinstance(tree.key.value, str):
+    while isinstance(tree, JsMember) and isinstance(tree.key, Literal) and isinstance(tree.key.value, str):
         if not re.fullmatch(r"[A-Za-z_]\w*", tree.key.value):
             return None
         keys.insert(0, tree.key.value)
@@ -594,30 +598,30 @@ def _mentions(tree: Any, name: str) -> bool:
     return any(_mentions(getattr(tree, slot), name) for slot in slots)
 
 
-def _to_string(self: _Translator, base: Said, arguments: tuple[Tree, ...]) -> Said:
+def _to_string(self: _Translator, base: Phrase, arguments: tuple[Tree, ...]) -> Phrase:
     if arguments:
         raise Untranslatable("`.toString()` in another base")
     if base.kind == "list":
-        return Said(f"({base.atom} | js_join)", "text")
-    return Said(f"({base.atom} | js_type('string'))", "text")
+        return Phrase(f"({base.atom} | js_join)", "text")
+    return Phrase(f"({base.atom} | js_type('string'))", "text")
 
 
-def _is_empty(*, empty: bool) -> Callable[[_Translator, Said, tuple[Tree, ...]], Said]:
-    def method(self: _Translator, base: Said, arguments: tuple[Tree, ...]) -> Said:
-        return Said(f"({base.value} {'in' if empty else 'not in'} ['', none, [], {{}}])", "boolean")
+def _is_empty(*, empty: bool) -> Callable[[_Translator, Phrase, tuple[Tree, ...]], Phrase]:
+    def method(self: _Translator, base: Phrase, arguments: tuple[Tree, ...]) -> Phrase:
+        return Phrase(f"({base.value} {'in' if empty else 'not in'} ['', none, [], {{}}])", "boolean")
 
     return method
 
 
-def _has_own(self: _Translator, base: Said, arguments: tuple[Tree, ...]) -> Said:
-    return Said(f"({base.atom} | keys | contains({quoted(_texts(arguments, 1)[0])}))", "boolean")
+def _has_own(self: _Translator, base: Phrase, arguments: tuple[Tree, ...]) -> Phrase:
+    return Phrase(f"({base.atom} | keys | contains({quoted(_texts(arguments, 1)[0])}))", "boolean")
 
 
-def _to_date(self: _Translator, base: Said, arguments: tuple[Tree, ...]) -> Said:
-    return Said(f"({base.atom} | date_add(0, 'days'))", "date")
+def _to_date(self: _Translator, base: Phrase, arguments: tuple[Tree, ...]) -> Phrase:
+    return Phrase(f"({base.atom} | date_add(0, 'days'))", "date")
 
 
-_METHODS: Mapping[str, Callable[[_Translator, Said, tuple[Tree, ...]], Said]] = {
+_METHODS: Mapping[str, Callable[[_Translator, Phrase, tuple[Tree, ...]], Phrase]] = {
     "toLowerCase": _through("lower", "text"),
     "toUpperCase": _through("upper", "text"),
     "trim": _through("trim", "text"),
@@ -654,62 +658,62 @@ _METHODS: Mapping[str, Callable[[_Translator, Said, tuple[Tree, ...]], Said]] = 
 }
 
 
-def _static(template_filter: str, kind: str) -> Callable[[_Translator, tuple[Tree, ...]], Said]:
-    def function(self: _Translator, arguments: tuple[Tree, ...]) -> Said:
+def _static(template_filter: str, kind: str) -> Callable[[_Translator, tuple[Tree, ...]], Phrase]:
+    def function(self: _Translator, arguments: tuple[Tree, ...]) -> Phrase:
         if len(arguments) != 1:
             raise Untranslatable("it has arguments that have no counterpart")
-        return Said(f"({self.say(arguments[0]).atom} | {template_filter})", kind)
+        return Phrase(f"({self.say(arguments[0]).atom} | {template_filter})", kind)
 
     return function
 
 
-def _rounded(method: str) -> Callable[[_Translator, tuple[Tree, ...]], Said]:
-    def function(self: _Translator, arguments: tuple[Tree, ...]) -> Said:
+def _rounded(method: str) -> Callable[[_Translator, tuple[Tree, ...]], Phrase]:
+    def function(self: _Translator, arguments: tuple[Tree, ...]) -> Phrase:
         number = self.say(arguments[0]).as_number() if len(arguments) == 1 else ""
         if not number:
             raise Untranslatable("it takes one number")
         number = f"({number} + 0.5)" if method == "round" else number  # JavaScript rounds halves up
         way = "floor" if method == "round" else method
-        return Said(f"({number} | round(0, {quoted(way)}) | int)", "number")
+        return Phrase(f"({number} | round(0, {quoted(way)}) | int)", "number")
 
     return function
 
 
-def _extreme(name: str) -> Callable[[_Translator, tuple[Tree, ...]], Said]:
-    def function(self: _Translator, arguments: tuple[Tree, ...]) -> Said:
+def _extreme(name: str) -> Callable[[_Translator, tuple[Tree, ...]], Phrase]:
+    def function(self: _Translator, arguments: tuple[Tree, ...]) -> Phrase:
         if len(arguments) < 2 or any(isinstance(each, Spread) for each in arguments):
             raise Untranslatable("it takes several numbers")
-        return Said("([" + ", ".join(self.say(each).as_number() for each in arguments) + f"] | {name})", "number")
+        return Phrase("([" + ", ".join(self.say(each).as_number() for each in arguments) + f"] | {name})", "number")
 
     return function
 
 
-def _is_array(self: _Translator, arguments: tuple[Tree, ...]) -> Said:
+def _is_array(self: _Translator, arguments: tuple[Tree, ...]) -> Phrase:
     only = self.say(arguments[0])
-    return Said(f"(({only.value} | tojson | slice(0, 1)) == '[')", "boolean")
+    return Phrase(f"(({only.value} | tojson | slice(0, 1)) == '[')", "boolean")
 
 
-def _now(self: _Translator, arguments: tuple[Tree, ...]) -> Said:
-    return Said("now", "date")
+def _now(self: _Translator, arguments: tuple[Tree, ...]) -> Phrase:
+    return Phrase("now", "date")
 
 
-def _millis(self: _Translator, arguments: tuple[Tree, ...]) -> Said:
-    return Said("(now | timestamp)", "number")
+def _millis(self: _Translator, arguments: tuple[Tree, ...]) -> Phrase:
+    return Phrase("(now | timestamp)", "number")
 
 
-def _from_seconds(self: _Translator, arguments: tuple[Tree, ...]) -> Said:
-    return Said(f"(({self.say(arguments[0]).as_number()} * 1000) | date_add(0, 'days'))", "date")
+def _from_seconds(self: _Translator, arguments: tuple[Tree, ...]) -> Phrase:
+    return Phrase(f"(({self.say(arguments[0]).as_number()} * 1000) | date_add(0, 'days'))", "date")
 
 
-def _from_format(self: _Translator, arguments: tuple[Tree, ...]) -> Said:
+def _from_format(self: _Translator, arguments: tuple[Tree, ...]) -> Phrase:
     match arguments:
         case (text, Literal(str(form))):
             zone = quoted(self._scope.timezone)
-            return Said(f"({self.say(text).atom} | date_parse({quoted(_strftime(form))}, {zone}))", "date")
+            return Phrase(f"({self.say(text).atom} | date_parse({quoted(_strftime(form))}, {zone}))", "date")
     raise Untranslatable("a date is read in a form that is computed")
 
 
-_STATIC: Mapping[str, Callable[[_Translator, tuple[Tree, ...]], Said]] = {
+_STATIC: Mapping[str, Callable[[_Translator, tuple[Tree, ...]], Phrase]] = {
     "JSON.stringify": _static("tojson", "text"),
     "JSON.parse": _static("fromjson", "any"),
     "Object.keys": _static("keys", "list"),
@@ -765,7 +769,7 @@ def _strftime(form: str) -> str:
     return written
 
 
-def _leading_number(base: Said, pattern: str, convert: str) -> str:
+def _leading_number(base: Phrase, pattern: str, convert: str) -> str:
     return f"({base.atom} | js_type('string') | regex_find({quoted(pattern)}) | {convert})"
 
 
@@ -785,8 +789,8 @@ def _kind(value: Any) -> str:
     return "text" if isinstance(value, str) else "number"
 
 
-def _ref(ref: Ref) -> Said:
-    return Said(ref.template, is_path=True)
+def _ref(ref: Ref) -> Phrase:
+    return Phrase(ref.template, is_path=True)
 
 
 def _grouped(text: str) -> str:

@@ -19,7 +19,7 @@ CHOOSING = frozenset({"if", "switch", "filter"})
 _ROOT = "\0begin"
 
 
-class Graph:
+class LinkGraph:
     """A workflow's nodes and the links between those that take part in runs."""
 
     def __init__(self, workflow: N8nWorkflow, left_out: Collection[str]) -> None:

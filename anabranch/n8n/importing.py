@@ -16,14 +16,14 @@ from anabranch.engine.rules.beginnings import TRIGGER_TYPES
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.graph.validate import validate
 from anabranch.n8n.exports import Link, N8nNode, N8nWorkflow
-from anabranch.n8n.expressions import Scope, Untranslatable
-from anabranch.n8n.graph import CHOOSING, LOOP_KIND, Graph
-from anabranch.n8n.javascript import names_of_nodes
-from anabranch.n8n.job import Exit, Job, NotMapped, word_of
+from anabranch.n8n.expressions import NameScope, Untranslatable
+from anabranch.n8n.graph import CHOOSING, LOOP_KIND, LinkGraph
+from anabranch.n8n.job import Exit, MappingJob, NotMapped, word_of
+from anabranch.n8n.js_code import names_of_nodes
 from anabranch.n8n.maps.map_flow import batches_as_cursor
 from anabranch.n8n.maps.mapping import RULES
 from anabranch.n8n.node_scope import ItemUnknown, NodeScope, Surrounding
-from anabranch.n8n.refs import WORDS, Feed, Ref, first_there, variable
+from anabranch.n8n.refs import WORDS, ItemFeed, Ref, first_there, variable
 from anabranch.n8n.report import ImportReport, NodeReport
 from anabranch.n8n.texts import Counts, expression
 
@@ -91,7 +91,7 @@ class _Importer(Surrounding):
         self._attached = {source for source, _, _ in workflow.attachments}
         left_out = {node.name for node in workflow.nodes if node.kind == NOTE_KIND}
         self._subordinate = self._subordinates(workflow)
-        graph = Graph(workflow, left_out | self._subordinate)
+        graph = LinkGraph(workflow, left_out | self._subordinate)
         zone = workflow.settings.get("timezone")
         super().__init__(
             graph=graph,
@@ -101,7 +101,7 @@ class _Importer(Surrounding):
         self._options = options
         self._cursors = cursors
         self._ids = _ids_of(graph.order)
-        self._jobs: dict[str, Job] = {}
+        self._jobs: dict[str, MappingJob] = {}
         self._status: dict[str, tuple[str, str]] = {}
         self._single: frozenset[str] = frozenset()
         self._multiple: dict[str, list[str]] = {}
@@ -133,7 +133,7 @@ class _Importer(Surrounding):
     def _map(self, name: str) -> None:
         node = self.graph.nodes[name]
         feeds = self._feeds(name)
-        job = Job(node, self._ids[name], feeds, self)
+        job = MappingJob(node, self._ids[name], feeds, self)
         rule = RULES.get(node.kind)
         if rule is None:
             self._replace(job, self._why_unknown(node))
@@ -149,7 +149,7 @@ class _Importer(Surrounding):
                     rule.map(job)
                 self._error_exit(job)
             except (NotMapped, Untranslatable, ItemUnknown) as refusal:
-                job = Job(node, self._ids[name], feeds, self, counts=job.counts)
+                job = MappingJob(node, self._ids[name], feeds, self, counts=job.counts)
                 self._replace(job, str(refusal))
             else:
                 self._guard(job, needs_items=rule.needs_items)
@@ -166,7 +166,7 @@ class _Importer(Surrounding):
     def _why_unknown(self, node: N8nNode) -> str:
         return f"there is no counterpart of {node.type}"
 
-    def _feeds(self, name: str) -> dict[int, Feed]:
+    def _feeds(self, name: str) -> dict[int, ItemFeed]:
         by_input: dict[int, list[Link]] = {}
         node = self.graph.nodes[name]
         returns = set(self.graph.returns(name)) if node.kind == LOOP_KIND else set()
@@ -179,7 +179,7 @@ class _Importer(Surrounding):
             place: feed for place, links in sorted(by_input.items()) if (feed := self._feed(name, links)) is not None
         }
 
-    def _feed(self, name: str, links: Sequence[Link]) -> Feed | None:
+    def _feed(self, name: str, links: Sequence[Link]) -> ItemFeed | None:
         known = [(link, self.exits[link.source][link.output].feed) for link in links
                  if link.output in self.exits.get(link.source, {})]  # fmt: skip
         if not known:
@@ -194,7 +194,7 @@ class _Importer(Surrounding):
             if not back:
                 self._multiple[name] = [link.source for link, _ in known]
                 listed = [Ref(f"({feed.items.template} | default([]))", f"({feed.items.js} ?? [])") for feed in feeds]
-                return Feed(
+                return ItemFeed(
                     Ref(
                         "(" + " + ".join(ref.template for ref in listed) + ")",
                         "[" + ", ".join(f"...{ref.js}" for ref in listed) + "]",
@@ -209,9 +209,9 @@ class _Importer(Surrounding):
         many = any(feed.many for feed in feeds)
         refs = [feed.items if many else feed.value for feed in feeds]
         loops = {feed.loop for feed in feeds}
-        return Feed(first_there(refs), many, next(iter(loops)) if len(loops) == 1 else None)
+        return ItemFeed(first_there(refs), many, next(iter(loops)) if len(loops) == 1 else None)
 
-    def _guard(self, job: Job, *, needs_items: bool) -> None:
+    def _guard(self, job: MappingJob, *, needs_items: bool) -> None:
         """Nothing that n8n would not run for no items is run for none."""
         feed = self._jobs_feed(job)
         once = job.node.settings.get("executeOnce") is True
@@ -228,10 +228,10 @@ class _Importer(Surrounding):
         job.edges.append((guard["id"], "items", job.nodes[0]["id"]))  # type: ignore[arg-type]
         job.nodes.insert(0, guard)
 
-    def _jobs_feed(self, job: Job) -> Feed | None:
+    def _jobs_feed(self, job: MappingJob) -> ItemFeed | None:
         return job.feeds.get(0)
 
-    def _disabled(self, job: Job) -> None:
+    def _disabled(self, job: MappingJob) -> None:
         """n8n hands on what flows into a disabled node."""
         if not job.feeds:
             if RULES[job.node.kind].begins:
@@ -246,7 +246,7 @@ class _Importer(Surrounding):
         job.remarks.append("it is disabled: what flows in is handed on")
         job.leave()
 
-    def _error_exit(self, job: Job) -> None:
+    def _error_exit(self, job: MappingJob) -> None:
         """The output for items that failed."""
         if job.node.settings.get("onError") != "continueErrorOutput" or not job.exits:
             return
@@ -260,7 +260,7 @@ class _Importer(Surrounding):
 
     # -- placeholders ---------------------------------------------------------------------
 
-    def _replace(self, job: Job, why: str) -> None:
+    def _replace(self, job: MappingJob, why: str) -> None:
         node = job.node
         outputs = {link.output for link in self.graph.out_of[node.name]} | {0}
         begins = not self.graph.into[node.name] and (RULES[node.kind].begins if node.kind in RULES
@@ -286,7 +286,7 @@ class _Importer(Surrounding):
     def _type_of(self, name: str) -> str:
         return next((node.type for node in self._workflow.nodes if node.name == name), "")
 
-    def _kept(self, job: Job) -> dict[str, Any]:
+    def _kept(self, job: MappingJob) -> dict[str, Any]:
         """The parameters, with what can be said here said in our templates."""
         if job.counts.total:  # they were tried before, and counted then
             return dict(job.node.parameters)
@@ -311,7 +311,7 @@ class _Importer(Surrounding):
 
     # -- what mappings ask ----------------------------------------------------------------
 
-    def scope(self, name: str, feed: Feed | None, *, per_item: bool) -> Scope:
+    def scope(self, name: str, feed: ItemFeed | None, *, per_item: bool) -> NameScope:
         return NodeScope(self, name, feed, per_item=per_item)
 
     def secret_name(self, credential: str, part: str) -> str:
@@ -332,7 +332,7 @@ class _Importer(Surrounding):
     def name_of(self, written: str) -> str:
         return workflow_name(written)
 
-    def code_names(self, job: Job, code: str, *, per_item: bool) -> Mapping[str, tuple[Ref, Ref | None]]:
+    def code_names(self, job: MappingJob, code: str, *, per_item: bool) -> Mapping[str, tuple[Ref, Ref | None]]:
         found: dict[str, tuple[Ref, Ref | None]] = {}
         for name in names_of_nodes(code):
             if name not in self.graph.nodes:
@@ -390,10 +390,10 @@ class _Importer(Surrounding):
             if loops and feed is not None:
                 loops[0]["config"]["yield"] = expression(f"{feed.items.template} | default([])")
 
-    def _feed_back(self, name: str) -> Feed | None:
+    def _feed_back(self, name: str) -> ItemFeed | None:
         return self._feed(name, self.graph.returns(name))
 
-    def _placed(self, job: Job) -> None:
+    def _placed(self, job: MappingJob) -> None:
         x, y = job.node.position
         for number, node in enumerate(job.nodes):
             node["position"] = {"x": round(x * 1.5) + number * 40, "y": round(y * 1.5) + number * 100}
@@ -456,7 +456,7 @@ class _Importer(Surrounding):
                  if self._jobs[name].exits[output].handles != ("error",)]  # fmt: skip
         feeds = list(dict.fromkeys(exit_.feed for exit_, _ in exits))
         x, y = max(self.graph.nodes[name].position for name in leaves)
-        value = Feed(first_there([feed.items for feed in feeds]), many=True)
+        value = ItemFeed(first_there([feed.items for feed in feeds]), many=True)
         made: list[dict[str, Any]] = []
         place = {"x": round(x * 1.5) + 300, "y": round(y * 1.5)}
         if hooks:

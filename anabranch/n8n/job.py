@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from anabranch.n8n.exports import N8nNode
-from anabranch.n8n.expressions import Said, Scope, Untranslatable
-from anabranch.n8n.javascript import check_expression, value_code
-from anabranch.n8n.refs import INDEX, ITEM, Feed, Ref, variable
+from anabranch.n8n.expressions import NameScope, Phrase, Untranslatable
+from anabranch.n8n.js_code import check_expression, value_code
+from anabranch.n8n.refs import INDEX, ITEM, ItemFeed, Ref, variable
 from anabranch.n8n.texts import Counts, Texts, expression
 
 # n8n tries three times and waits a second unless the node says otherwise.
@@ -32,7 +32,7 @@ class Exit:
 
     node_id: str
     handles: tuple[str, ...]
-    feed: Feed
+    feed: ItemFeed
     pairing: Ref | str | None = "same"
     """Which item of the input an item belongs to: the one with the same number (`same`), the one whose number is in a
     list, or unknown."""
@@ -54,7 +54,7 @@ class Surroundings(Protocol):
 
     timezone: str
 
-    def scope(self, name: str, feed: Feed | None, *, per_item: bool) -> Scope:
+    def scope(self, name: str, feed: ItemFeed | None, *, per_item: bool) -> NameScope:
         """What the names of n8n mean in a node."""
 
     def workflow_name(self, workflow_id: str) -> str:
@@ -66,17 +66,17 @@ class Surroundings(Protocol):
     def secret_name(self, credential: str, part: str) -> str:
         """The name of the secret for a part of a credential."""
 
-    def code_names(self, job: Job, code: str, *, per_item: bool) -> Mapping[str, tuple[Ref, Ref | None]]:
+    def code_names(self, job: MappingJob, code: str, *, per_item: bool) -> Mapping[str, tuple[Ref, Ref | None]]:
         """The nodes that code reads: all their items, and the one that belongs to the current item."""
 
 
 @dataclass(slots=True)
-class Job:
+class MappingJob:
     """The mapping of one node."""
 
     node: N8nNode
     node_id: str
-    feeds: Mapping[int, Feed]
+    feeds: Mapping[int, ItemFeed]
     """By input; an input that nothing leads to has none."""
     around: Surroundings
     nodes: list[dict[str, Any]] = field(default_factory=list)
@@ -101,16 +101,16 @@ class Job:
         return self.node.parameters
 
     @property
-    def feed(self) -> Feed | None:
+    def feed(self) -> ItemFeed | None:
         """What flows into the first input."""
         feed = self.feeds.get(0)
         if feed is not None and feed.many and self.node.settings.get("executeOnce") is True:
-            return Feed(feed.first, many=False)
+            return ItemFeed(feed.first, many=False)
         return feed
 
-    def needed_feed(self) -> Feed:
+    def needed_feed(self) -> ItemFeed:
         """The same, where there has to be one."""
-        return self.feed or Feed(Ref("{}", "{}"), many=False)
+        return self.feed or ItemFeed(Ref("{}", "{}"), many=False)
 
     @property
     def is_mapped(self) -> bool:
@@ -121,7 +121,7 @@ class Job:
         """Writes its parameters: for each item, or once, where expressions read the first item."""
         feed = self.feed
         if feed is not None and feed.many and not per_item:
-            feed = Feed(feed.first, many=False)
+            feed = ItemFeed(feed.first, many=False)
         scope = self.around.scope(self.node.name, feed, per_item=per_item)
         is_mapped = feed is not None and feed.many
         return Texts(scope, lambda js: self._compute(js, is_mapped=is_mapped), self.counts)
@@ -143,7 +143,7 @@ class Job:
     # -- what it becomes ------------------------------------------------------------------
 
     def add(
-        self, kind: str, config: Mapping[str, Any], *, suffix: str = "", each: Feed | None = None, **fields: Any
+        self, kind: str, config: Mapping[str, Any], *, suffix: str = "", each: ItemFeed | None = None, **fields: Any
     ) -> str:
         """A node behind the last one; its id. `each`: it runs once for each of these items, if they are many."""
         node_id = f"{self.node_id}_{suffix}" if suffix else self.node_id
@@ -172,9 +172,9 @@ class Job:
     ) -> None:
         """A way out by the last node; without a value, with its output."""
         node_id = self.nodes[-1]["id"]
-        feed = Feed(value or variable(node_id), self.is_mapped if many is None else many, loop)
+        feed = ItemFeed(value or variable(node_id), self.is_mapped if many is None else many, loop)
         if self.node.settings.get("alwaysOutputData") is True and feed.many:
-            feed = Feed(Ref(f"({feed.value.template} or [{{}}])", f"$orOne({feed.value.js})"), many=True)
+            feed = ItemFeed(Ref(f"({feed.value.template} or [{{}}])", f"$orOne({feed.value.js})"), many=True)
         self.exits[output] = Exit(node_id, handles, feed, pairing)
 
     def differs(self, why: str) -> None:
@@ -219,7 +219,7 @@ class Job:
 
     # -- expressions that become code -----------------------------------------------------
 
-    def _compute(self, js: str, *, is_mapped: bool) -> Said:
+    def _compute(self, js: str, *, is_mapped: bool) -> Phrase:
         if self.nodes and self.nodes[0]["id"] != f"{self.node_id}_values":
             raise Untranslatable("it would have to be computed in the middle of what the node became")
         reason = check_expression(js)
@@ -238,10 +238,10 @@ class Job:
         place = variable(self.nodes[0]["id"])
         if is_mapped:
             place = place.at(INDEX)
-        return Said(place.field(key).template, is_path=True)
+        return Phrase(place.field(key).template, is_path=True)
 
 
-Mapping_ = Callable[[Job], None]
+Mapping_ = Callable[[MappingJob], None]
 """Maps a node: adds nodes and ways out to its job."""
 
 _WORD = re.compile(r"[^A-Za-z0-9]+")

@@ -30,7 +30,7 @@ class Literal:
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class JsPattern:
     """A regular expression."""
 
     source: str
@@ -38,7 +38,7 @@ class Pattern:
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
+class JsTemplate:
     """Text in backticks: texts and expressions in turn."""
 
     parts: tuple[str | Tree, ...]
@@ -52,7 +52,7 @@ class Name:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class JsMember:
     """`base.key` or `base[key]`; a name after a dot is a Literal."""
 
     base: Tree
@@ -133,10 +133,10 @@ class Arrow:
 
 Tree: TypeAlias = (
     Literal
-    | Pattern
-    | Template
+    | JsPattern
+    | JsTemplate
     | Name
-    | Member
+    | JsMember
     | Call
     | New
     | Unary
@@ -199,7 +199,7 @@ def _token(source: str, position: int, *, after_value: bool) -> tuple[_Token, in
         assert found is not None
         return _Token("number", _number(found[0].replace("_", ""))), found.end()
     if first == "/" and not after_value and (pattern := _PATTERN.match(source, position)):
-        return _Token("pattern", Pattern(pattern[1], pattern[2])), pattern.end()
+        return _Token("pattern", JsPattern(pattern[1], pattern[2])), pattern.end()
     if name := _NAME.match(source, position):
         return _Token("name", name[0]), name.end()
     if sign := _SIGN.match(source, position):
@@ -241,7 +241,7 @@ def _template(source: str, position: int) -> tuple[_Token, int]:
     if position >= len(source):
         raise NotRead("a text in backticks is not closed")
     parts.append(_unescaped(source[begin:position]))
-    return _Token("template", Template(tuple(part for part in parts if part != ""))), position + 1
+    return _Token("template", JsTemplate(tuple(part for part in parts if part != ""))), position + 1
 
 
 def _closing(source: str, position: int) -> int:
@@ -378,16 +378,16 @@ class _Reader:
     def _postfix(self, tree: Tree) -> Tree:
         while True:
             if self._takes("."):
-                tree = Member(tree, Literal(self._word()))
+                tree = JsMember(tree, Literal(self._word()))
             elif self._takes("?."):
                 if self._takes("("):
                     tree = Call(tree, self._arguments())
                 elif self._takes("["):
-                    tree = Member(tree, self._closed("]"), optional=True)
+                    tree = JsMember(tree, self._closed("]"), optional=True)
                 else:
-                    tree = Member(tree, Literal(self._word()), optional=True)
+                    tree = JsMember(tree, Literal(self._word()), optional=True)
             elif self._takes("["):
-                tree = Member(tree, self._closed("]"))
+                tree = JsMember(tree, self._closed("]"))
             elif self._takes("("):
                 tree = Call(tree, self._arguments())
             else:

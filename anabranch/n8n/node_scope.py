@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.n8n.expressions import Untranslatable
-from anabranch.n8n.graph import Graph
+from anabranch.n8n.graph import LinkGraph
 from anabranch.n8n.job import Exit
-from anabranch.n8n.refs import INDEX, ITEM, Feed, Ref, number
+from anabranch.n8n.refs import INDEX, ITEM, ItemFeed, Ref, number
 
 
 class ItemUnknown(Untranslatable):
@@ -24,7 +24,7 @@ class ItemUnknown(Untranslatable):
 class Surrounding:
     """The workflow around a node, as far as it is mapped."""
 
-    graph: Graph
+    graph: LinkGraph
     timezone: str
     exits: dict[str, dict[int, Exit]] = field(default_factory=dict)
     bodies: dict[str, set[str]] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class NodeScope:
 
     around: Surrounding
     name: str
-    feed: Feed | None
+    feed: ItemFeed | None
     per_item: bool
 
     @property
@@ -156,7 +156,7 @@ class _NeedsVariable(Untranslatable):
         self.loop = loop
 
 
-def _pick(feed: Feed, which: str) -> Ref:
+def _pick(feed: ItemFeed, which: str) -> Ref:
     if which == "all":
         return feed.items
     if which == "last" and feed.many:

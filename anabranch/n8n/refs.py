@@ -1,7 +1,7 @@
 """References to values of other nodes, written for templates and for JavaScript at once.
 
-Pure. What a node gets and what it gives are described by these (`Feed`), so that a template and a code node read the
-same value.
+Pure. What a node gets and what it gives are described by these (`ItemFeed`), so that a template and a code node read
+the same value.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ INDEX = variable("index")
 
 
 @dataclass(frozen=True, slots=True)
-class Feed:
+class ItemFeed:
     """What flows out of a node by one handle, or into a node: one item, or a list of items."""
 
     value: Ref

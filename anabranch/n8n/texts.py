@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.engine.rules.templates.text import EXPRESSION_LENGTH_MAX, EXPRESSIONS_MAX, TEMPLATE_LENGTH_MAX
-from anabranch.n8n.expressions import Said, Scope, Untranslatable, translate
+from anabranch.n8n.expressions import NameScope, Phrase, Untranslatable, translate
 from anabranch.n8n.refs import literal
 
 _TOO_LONG = "it is longer than an expression of ours may be"
@@ -46,8 +46,8 @@ class Counts:
 class Texts:
     """Writes the parameters of one node for us, and counts its expressions."""
 
-    scope: Scope
-    compute: Callable[[str], Said]
+    scope: NameScope
+    compute: Callable[[str], Phrase]
     """Makes a code node compute an expression, and says where its value stands. Raises Untranslatable."""
     counts: Counts = field(default_factory=Counts)
 
@@ -68,19 +68,19 @@ class Texts:
             return ""
         return made if isinstance(made, str) else json.dumps(made)
 
-    def said(self, written: Any) -> Said:
+    def said(self, written: Any) -> Phrase:
         """A parameter as one expression, to be used in a larger one. Raises Untranslatable."""
         if not isinstance(written, str):
-            return Said(literal(written), _kind(written))
+            return Phrase(literal(written), _kind(written))
         if not written.startswith("="):
-            return Said(literal(written), "text")
+            return Phrase(literal(written), "text")
         pieces = split(written[1:])
         if len(pieces) == 1 and isinstance(pieces[0], Source):
             return self._say(pieces[0])
         parts = [literal(piece) if isinstance(piece, str) else f"({self._say(piece).embedded()})" for piece in pieces]
         if len(parts) < 2:
-            return Said(parts[0] if parts else "''", "text")
-        return Said(" ~ ".join(parts), "text", is_atom=False)
+            return Phrase(parts[0] if parts else "''", "text")
+        return Phrase(" ~ ".join(parts), "text", is_atom=False)
 
     def raw(self, written: str) -> str:
         """A text of ours, with the texts around expressions as they are."""
@@ -100,7 +100,7 @@ class Texts:
             raise Untranslatable(_TOO_LONG)
         return text
 
-    def _say(self, source: Source) -> Said:
+    def _say(self, source: Source) -> Phrase:
         try:
             said = translate(source.js, self.scope)
             if len(said.embedded()) > EXPRESSION_LENGTH_MAX - 4:

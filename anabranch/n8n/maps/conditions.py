@@ -10,15 +10,15 @@ from typing import Any
 
 from anabranch.engine.rules.templates.linear_regex import find
 from anabranch.engine.rules.templates.text import EXPRESSION_LENGTH_MAX
-from anabranch.n8n.expressions import Said
-from anabranch.n8n.job import Job, NotMapped
+from anabranch.n8n.expressions import Phrase
+from anabranch.n8n.job import MappingJob, NotMapped
 from anabranch.n8n.refs import quoted
 from anabranch.n8n.texts import Texts
 
 _UNARY = frozenset({"exists", "notExists", "empty", "notEmpty", "true", "false"})
 
 
-def condition_of(job: Job, texts: Texts) -> str:
+def condition_of(job: MappingJob, texts: Texts) -> str:
     """The condition of `if` and `filter`, of any of their versions."""
     written = job.option("conditions", default={})
     if not isinstance(written, dict):
@@ -77,14 +77,14 @@ def _condition(each: Mapping[str, Any], texts: Texts, *, loose: bool, folds: boo
         return f"{left.value} {'!=' if operation == 'exists' else '=='} none"
     if operation in ("empty", "notEmpty") and kind in ("string", "array", "object", "any"):
         return f"{left.value} {'in' if operation == 'empty' else 'not in'} ['', none, [], {{}}]"
-    right = Said("none", "null") if operation in _UNARY else texts.said(each.get("rightValue"))
+    right = Phrase("none", "null") if operation in _UNARY else texts.said(each.get("rightValue"))
     maker = _TYPED.get(kind)
     if maker is None:
         raise NotMapped(f"a condition on a value of the type {kind}")
     return maker(operation, left, right, loose, folds)
 
 
-def _text_test(operation: str, left: Said, right: Said, loose: bool, folds: bool) -> str:  # noqa: FBT001 - of a table
+def _text_test(operation: str, left: Phrase, right: Phrase, loose: bool, folds: bool) -> str:  # noqa: FBT001 - of a table
     first, second = _text(left), _text(right)
     if folds:
         first, second = f"({first} | lower)", f"({second} | lower)"
@@ -100,13 +100,13 @@ def _text_test(operation: str, left: Said, right: Said, loose: bool, folds: bool
     raise NotMapped(f"the operation {operation} of texts")
 
 
-def _text(said: Said) -> str:
+def _text(said: Phrase) -> str:
     if said.kind == "text" and said.text.startswith("'"):
         return said.text
     return f"({said.text if said.is_path else said.atom} | js_text)"
 
 
-def _regex(first: str, right: Said, *, negated: bool) -> str:
+def _regex(first: str, right: Phrase, *, negated: bool) -> str:
     if right.kind != "text" or not right.text.startswith("'"):
         raise NotMapped("a pattern that is computed")
     source = right.text[1:-1].replace("\\\\", "\\").replace("\\'", "'")
@@ -131,7 +131,7 @@ def pattern_of(written: str) -> str:
     return pattern
 
 
-def _number_test(operation: str, left: Said, right: Said, loose: bool, folds: bool) -> str:  # noqa: FBT001 - of a table
+def _number_test(operation: str, left: Phrase, right: Phrase, loose: bool, folds: bool) -> str:  # noqa: FBT001 - of a table
     sign = _SIGNS.get(operation)
     if sign is None:
         if operation in ("empty", "notEmpty"):
@@ -144,7 +144,7 @@ def _number_test(operation: str, left: Said, right: Said, loose: bool, folds: bo
     return f"({first} {sign} {second}) | otherwise({missing})"
 
 
-def _number(said: Said, loose: bool) -> str:  # noqa: FBT001 - of a table
+def _number(said: Phrase, loose: bool) -> str:  # noqa: FBT001 - of a table
     if said.kind == "text" and said.text.startswith("'"):
         try:
             value = float(said.text[1:-1].strip() or 0)
@@ -156,7 +156,7 @@ def _number(said: Said, loose: bool) -> str:  # noqa: FBT001 - of a table
     return f"({said.atom} | js_number)" if loose else said.atom
 
 
-def _boolean_test(operation: str, left: Said, right: Said, loose: bool, folds: bool) -> str:  # noqa: FBT001 - of a table
+def _boolean_test(operation: str, left: Phrase, right: Phrase, loose: bool, folds: bool) -> str:  # noqa: FBT001 - of a table
     first = _boolean(left, loose=loose)
     if operation in ("true", "false"):
         return first if operation == "true" else f"not {first}"
@@ -168,7 +168,7 @@ def _boolean_test(operation: str, left: Said, right: Said, loose: bool, folds: b
     return f"{first} {'==' if operation == 'equals' else '!='} {second}"
 
 
-def _boolean(said: Said, *, loose: bool) -> str:
+def _boolean(said: Phrase, *, loose: bool) -> str:
     if said.kind == "boolean":
         return said.atom
     if loose:
@@ -176,7 +176,7 @@ def _boolean(said: Said, *, loose: bool) -> str:
     return f"(({said.value} | tojson) == 'true')"
 
 
-def _list_test(operation: str, left: Said, right: Said, loose: bool, folds: bool) -> str:  # noqa: FBT001 - of a table
+def _list_test(operation: str, left: Phrase, right: Phrase, loose: bool, folds: bool) -> str:  # noqa: FBT001 - of a table
     listed = f"({left.value} or [])"
     match operation:
         case "contains" | "notContains":
@@ -187,7 +187,7 @@ def _list_test(operation: str, left: Said, right: Said, loose: bool, folds: bool
     raise NotMapped(f"the operation {operation} of lists")
 
 
-def _date_test(operation: str, left: Said, right: Said, loose: bool, folds: bool) -> str:  # noqa: FBT001 - of a table
+def _date_test(operation: str, left: Phrase, right: Phrase, loose: bool, folds: bool) -> str:  # noqa: FBT001 - of a table
     sign = _DATES.get(operation)
     if sign is None:
         if operation in ("empty", "notEmpty"):
@@ -196,13 +196,13 @@ def _date_test(operation: str, left: Said, right: Said, loose: bool, folds: bool
     return f"((({left.atom} | timestamp) {sign} ({right.atom} | timestamp)) | otherwise(false))"
 
 
-def _object_test(operation: str, left: Said, right: Said, loose: bool, folds: bool) -> str:  # noqa: FBT001 - of a table
+def _object_test(operation: str, left: Phrase, right: Phrase, loose: bool, folds: bool) -> str:  # noqa: FBT001 - of a table
     raise NotMapped(f"the operation {operation} of objects")
 
 
 _SIGNS = {"equals": "==", "notEquals": "!=", "gt": ">", "lt": "<", "gte": ">=", "lte": "<="}
 _DATES = {"after": ">", "before": "<", "afterOrEquals": ">=", "beforeOrEquals": "<=", "equals": "==", "notEquals": "!="}
-_TYPED: Mapping[str, Callable[[str, Said, Said, bool, bool], str]] = {
+_TYPED: Mapping[str, Callable[[str, Phrase, Phrase, bool, bool], str]] = {
     "string": _text_test,
     "number": _number_test,
     "boolean": _boolean_test,
@@ -233,7 +233,7 @@ def old_test(kind: str, operation: str, texts: Texts, value1: Any, value2: Any) 
     raise NotMapped(f"conditions of the kind {kind}")
 
 
-def _boolish(said: Said) -> str:
+def _boolish(said: Phrase) -> str:
     return said.atom if said.kind == "boolean" else said.truth
 
 

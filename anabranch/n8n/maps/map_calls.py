@@ -6,8 +6,8 @@ import json
 import re
 from typing import Any
 
-from anabranch.n8n.javascript import absent_in, item_code, items_code
-from anabranch.n8n.job import Job, NotMapped
+from anabranch.n8n.job import MappingJob, NotMapped
+from anabranch.n8n.js_code import absent_in, item_code, items_code
 from anabranch.n8n.maps.map_data import json_of
 from anabranch.n8n.maps.programs import ANSWERS
 from anabranch.n8n.python_code import python_absent, python_program
@@ -35,7 +35,7 @@ _BASIC = frozenset({"wordpressApi", "jiraSoftwareCloudApi", "twilioApi", "mailch
                     "elasticsearchApi", "mailgunApi", "servicenowBasicApi", "freshdeskApi"})  # fmt: skip
 
 
-def http(job: Job) -> None:
+def http(job: MappingJob) -> None:
     """`httpRequest`, all its versions; what it gives are items, as in n8n."""
     texts, feed = job.texts(), job.needed_feed()
     new = job.node.version >= 3
@@ -71,28 +71,28 @@ def http(job: Job) -> None:
     job.leave(made.field("items"), many=True, pairing=made.field("of"))
 
 
-def _url(job: Job, texts: Texts) -> str:
+def _url(job: MappingJob, texts: Texts) -> str:
     url = texts.text(job.option("url", default=""))
     if not url:
         raise NotMapped("it has no URL")
     return url if "://" in url or url.startswith("{{") else f"http://{url}"
 
 
-def _follows(job: Job) -> bool | None:
+def _follows(job: MappingJob) -> bool | None:
     redirect = job.option("options", "redirect", "redirect", default={})
     if isinstance(redirect, dict) and redirect.get("followRedirects") is False:
         return False
     return None
 
 
-def _timeout(job: Job) -> dict[str, Any]:
+def _timeout(job: MappingJob) -> dict[str, Any]:
     timeout = job.option("options", "timeout", default=_TIMEOUT_MS)
     if not isinstance(timeout, int) or timeout < 1:
         timeout = _TIMEOUT_MS
     return {"timeout": timeout}
 
 
-def _answer(job: Job, *, new: bool) -> dict[str, Any]:
+def _answer(job: MappingJob, *, new: bool) -> dict[str, Any]:
     options = job.option("options", "response", "response", default={}) if new else job.option("options", default={})
     form = options.get("responseFormat", "autodetect") if new else job.option("responseFormat", default="json")
     full = options.get("fullResponse", False)
@@ -124,7 +124,7 @@ def _answer(job: Job, *, new: bool) -> dict[str, Any]:
     }
 
 
-def _query_and_headers(job: Job, texts: Texts, config: dict[str, Any], *, new: bool) -> None:
+def _query_and_headers(job: MappingJob, texts: Texts, config: dict[str, Any], *, new: bool) -> None:
     for ours, theirs in (("query", "Query"), ("headers", "Headers")):
         if new:
             if job.option(f"send{theirs}") is not True:
@@ -150,7 +150,7 @@ def _flat(value: Any) -> dict[str, Any]:
     return {str(key): str(each).lower() if isinstance(each, bool) else each for key, each in value.items()}
 
 
-def _pairs(job: Job, texts: Texts, group: str, name: str, *, case: bool = False) -> dict[str, Any]:
+def _pairs(job: MappingJob, texts: Texts, group: str, name: str, *, case: bool = False) -> dict[str, Any]:
     made: dict[str, Any] = {}
     listed = job.option(group, name, default=[])
     for each in listed if isinstance(listed, list) else ():
@@ -166,7 +166,7 @@ def _pairs(job: Job, texts: Texts, group: str, name: str, *, case: bool = False)
     return made
 
 
-def _body(job: Job, texts: Texts, config: dict[str, Any]) -> None:
+def _body(job: MappingJob, texts: Texts, config: dict[str, Any]) -> None:
     if job.option("sendBody") is not True:
         return
     kind = job.fixed("contentType", default="json")
@@ -188,7 +188,7 @@ def _body(job: Job, texts: Texts, config: dict[str, Any]) -> None:
             raise NotMapped("its body is a file, or a form with files")
 
 
-def _old_body(job: Job, texts: Texts, config: dict[str, Any]) -> None:
+def _old_body(job: MappingJob, texts: Texts, config: dict[str, Any]) -> None:
     method = job.option("requestMethod", default="GET")
     if (
         method in ("GET", "HEAD")
@@ -218,7 +218,7 @@ def _old_body(job: Job, texts: Texts, config: dict[str, Any]) -> None:
         config["json"] = made
 
 
-def _json_body(job: Job, texts: Texts, config: dict[str, Any], written: Any) -> None:
+def _json_body(job: MappingJob, texts: Texts, config: dict[str, Any], written: Any) -> None:
     if isinstance(written, str) and written.startswith("="):
         pieces = split(written[1:])
         if len(pieces) > 1 and any(isinstance(piece, Source) for piece in pieces):
@@ -238,7 +238,7 @@ def _json_body(job: Job, texts: Texts, config: dict[str, Any], written: Any) -> 
     config["json"] = json_of(written, texts)
 
 
-def _object_of(job: Job, texts: Texts, group: str, name: str) -> dict[str, Any]:
+def _object_of(job: MappingJob, texts: Texts, group: str, name: str) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for each in job.option(group, name, default=[]):
         if not isinstance(each, dict) or not each.get("name"):
@@ -258,7 +258,7 @@ def _object_of(job: Job, texts: Texts, group: str, name: str) -> dict[str, Any]:
     return made
 
 
-def _form(job: Job, texts: Texts, config: dict[str, Any], group: str, name: str) -> None:
+def _form(job: MappingJob, texts: Texts, config: dict[str, Any], group: str, name: str) -> None:
     parts = []
     for each in job.option(group, name, default=[]):
         if not isinstance(each, dict) or not each.get("name"):
@@ -278,7 +278,7 @@ def _content_type(config: dict[str, Any], kind: str) -> None:
         headers["Content-Type"] = kind
 
 
-def _authentication(job: Job, config: dict[str, Any]) -> None:
+def _authentication(job: MappingJob, config: dict[str, Any]) -> None:
     kind = job.fixed("authentication", default="none")
     if kind in ("none", ""):
         return
@@ -294,7 +294,7 @@ def _secret(name: str) -> str:
     return f"{{{{secret.{name}}}}}"
 
 
-def _generic(job: Job, config: dict[str, Any], kind: str) -> None:
+def _generic(job: MappingJob, config: dict[str, Any], kind: str) -> None:
     match kind:
         case "httpBasicAuth":
             user, password = job.secret(kind, "user", "password")
@@ -321,7 +321,7 @@ def _generic(job: Job, config: dict[str, Any], kind: str) -> None:
             job.differs("an OAuth token or a signature is not made or renewed here: its token is a secret")
 
 
-def _predefined(job: Job, config: dict[str, Any], kind: str) -> None:
+def _predefined(job: MappingJob, config: dict[str, Any], kind: str) -> None:
     if kind in _HEADERS or kind in _QUERIES:
         (value,) = job.secret(kind, "key")
         where, name = ("header", _HEADERS[kind]) if kind in _HEADERS else ("query", _QUERIES[kind])
@@ -342,7 +342,7 @@ def _predefined(job: Job, config: dict[str, Any], kind: str) -> None:
 # -- code -----------------------------------------------------------------------------------------
 
 
-def code(job: Job) -> None:
+def code(job: MappingJob) -> None:
     """`code`: JavaScript or Python with n8n's names."""
     language = str(job.fixed("language", default="javaScript"))
     each = job.fixed("mode", default="runOnceForAllItems") == "runOnceForEachItem"
@@ -354,17 +354,17 @@ def code(job: Job) -> None:
         raise NotMapped(f"the language {language}")
 
 
-def function(job: Job) -> None:
+def function(job: MappingJob) -> None:
     """`function`: the older form, for all items."""
     _javascript(job, str(job.option("functionCode", default="")), each=False)
 
 
-def function_item(job: Job) -> None:
+def function_item(job: MappingJob) -> None:
     """`functionItem`: the older form, for each item; `item` is the item itself."""
     _javascript(job, f"const item = $json;\n{job.option('functionCode', default='')}", each=True)
 
 
-def _javascript(job: Job, source: str, *, each: bool) -> None:
+def _javascript(job: MappingJob, source: str, *, each: bool) -> None:
     if (absent := absent_in(source)) is not None:
         raise NotMapped(f"its code uses {absent}")
     feed = job.needed_feed()
@@ -378,7 +378,7 @@ def _javascript(job: Job, source: str, *, each: bool) -> None:
     job.leave(many=True, pairing="same")
 
 
-def _python(job: Job, source: str, *, each: bool) -> None:
+def _python(job: MappingJob, source: str, *, each: bool) -> None:
     if (absent := python_absent(source)) is not None:
         raise NotMapped(f"its code uses {absent}")
     feed = job.needed_feed()
@@ -400,7 +400,7 @@ _IN_PLACE_OF_A_NAME = re.compile(
 _QUOTED_EXPRESSION = re.compile(r"'\s*(\{\{.*?\}\})\s*'", re.DOTALL)
 
 
-def query(job: Job) -> None:
+def query(job: MappingJob) -> None:
     """`postgres`, `mySql`: a query, its values bound as parameters."""
     operation = job.fixed("operation", default="insert")
     if operation != "executeQuery":
@@ -455,7 +455,7 @@ def _computed_sql(sql: str) -> bool:
     return bool(_IN_PLACE_OF_A_NAME.search(sql))
 
 
-def _numbered(job: Job, sql: str, texts: Texts) -> tuple[str, dict[str, Any]]:
+def _numbered(job: MappingJob, sql: str, texts: Texts) -> tuple[str, dict[str, Any]]:
     """`$1` with the option `queryReplacement` that gives its value."""
     given = job.option("options", "queryReplacement")
     if given is None:

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from anabranch.n8n.dates import format_of
-from anabranch.n8n.expressions import Said
-from anabranch.n8n.job import Job, NotMapped
+from anabranch.n8n.expressions import Phrase
+from anabranch.n8n.job import MappingJob, NotMapped
 from anabranch.n8n.maps.programs import AGGREGATE, GET, MERGE, SOME_FIELDS, SORT, SPLIT_OUT, SUMMARIZE, UNIQUE
-from anabranch.n8n.refs import INDEX, Feed, Ref, quoted, variable
+from anabranch.n8n.refs import INDEX, ItemFeed, Ref, quoted, variable
 from anabranch.n8n.texts import Source, Texts, expression, split
 
 _TYPES = {"string": "string", "number": "number", "boolean": "boolean", "array": "array", "object": "object",
@@ -21,7 +21,7 @@ _TYPES = {"string": "string", "number": "number", "boolean": "boolean", "array":
 # -- fields ---------------------------------------------------------------------------------------
 
 
-def set_(job: Job) -> None:
+def set_(job: MappingJob) -> None:
     """`set`, all its versions: fields with values, beside those of the item or in their place."""
     texts, feed = job.texts(), job.needed_feed()
     dots = job.option("options", "dotNotation", default=True) is not False
@@ -46,11 +46,11 @@ def set_(job: Job) -> None:
     job.leave()
 
 
-def _item(job: Job, feed: Feed) -> str:
+def _item(job: MappingJob, feed: ItemFeed) -> str:
     return "{{ctx.item}}" if feed.many else expression(feed.value.template)
 
 
-def _included(job: Job, config: dict[str, Any], feed: Feed) -> None:
+def _included(job: MappingJob, config: dict[str, Any], feed: ItemFeed) -> None:
     """The other fields of the item, as an option says."""
     default = "all" if job.node.version < 3.3 and job.node.version >= 3 else "none"
     if job.node.version >= 3.3:
@@ -70,7 +70,7 @@ def _included(job: Job, config: dict[str, Any], feed: Feed) -> None:
     config["keep" if include == "selected" else "drop"] = names
 
 
-def _old_fields(job: Job) -> list[tuple[Any, Any, str]]:
+def _old_fields(job: MappingJob) -> list[tuple[Any, Any, str]]:
     made = []
     for kind, listed in job.option("values", default={}).items():
         for each in listed if isinstance(listed, list) else ():
@@ -79,7 +79,7 @@ def _old_fields(job: Job) -> list[tuple[Any, Any, str]]:
     return made
 
 
-def _new_fields(job: Job) -> list[tuple[Any, Any, str]]:
+def _new_fields(job: MappingJob) -> list[tuple[Any, Any, str]]:
     made = []
     for each in job.option("assignments", "assignments", default=[]):
         if isinstance(each, dict):
@@ -91,7 +91,7 @@ def _new_fields(job: Job) -> list[tuple[Any, Any, str]]:
     return made
 
 
-def _values(job: Job, texts: Texts, fields: list[tuple[Any, Any, str]], *, dots: bool) -> dict[str, Any]:
+def _values(job: MappingJob, texts: Texts, fields: list[tuple[Any, Any, str]], *, dots: bool) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for name, value, kind in fields:
         if not isinstance(name, str) or name.startswith("="):
@@ -130,7 +130,7 @@ def _typed(texts: Texts, value: Any, kind: str) -> Any:
     return _converted(texts, value, kind.removeprefix("old "))
 
 
-def texts_value(said: Said) -> str:
+def texts_value(said: Phrase) -> str:
     """A text that is known, as it is."""
     return expression(said.text)
 
@@ -156,7 +156,7 @@ def _converted(texts: Texts, value: Any, kind: str) -> Any:
     return texts.value(value)
 
 
-def _raw(job: Job, texts: Texts) -> Any:
+def _raw(job: MappingJob, texts: Texts) -> Any:
     """An object that is written as JSON, perhaps with expressions in it."""
     return json_of(job.option("jsonOutput", default="{}"), texts)
 
@@ -186,7 +186,7 @@ def _parsed(text: str) -> Any:
         raise NotMapped("what it sends or sets is no valid JSON") from None
 
 
-def rename(job: Job) -> None:
+def rename(job: MappingJob) -> None:
     """`renameKeys`: other names for fields."""
     pairs = job.option("keys", "key", default=[])
     if job.option("additionalOptions", "regexReplacement"):
@@ -203,7 +203,7 @@ def rename(job: Job) -> None:
 # -- lists ----------------------------------------------------------------------------------------
 
 
-def _fields(job: Job, *path: str) -> list[str]:
+def _fields(job: MappingJob, *path: str) -> list[str]:
     """A list of fields, in any of the forms that n8n writes it in."""
     written = job.fixed(*path, default="")
     if isinstance(written, str):
@@ -217,7 +217,7 @@ def _fields(job: Job, *path: str) -> list[str]:
     return [name for name in names if name]
 
 
-def split_out(job: Job) -> None:
+def split_out(job: MappingJob) -> None:
     """`splitOut`: one item for each item of lists in fields."""
     names = [name.removeprefix("$json.") for name in _fields(job, "fieldToSplitOut")]
     into = _fields(job, "options", "destinationFieldName")
@@ -234,7 +234,7 @@ def split_out(job: Job) -> None:
     job.leave(made.field("items"), many=True, pairing=made.field("of"))
 
 
-def aggregate(job: Job) -> None:
+def aggregate(job: MappingJob) -> None:
     """`aggregate`: one item of all."""
     feed = job.needed_feed()
     if job.option("options", "includeBinaries") is True:
@@ -259,7 +259,7 @@ def aggregate(job: Job) -> None:
     job.leave(many=False, pairing=None)
 
 
-def _aggregated(job: Job) -> list[list[str]]:
+def _aggregated(job: MappingJob) -> list[list[str]]:
     wanted = []
     for each in job.option("fieldsToAggregate", "fieldToAggregate", default=[]):
         field, name = str(each.get("fieldToAggregate", "")), str(each.get("outputFieldName") or "")
@@ -272,7 +272,7 @@ def _aggregated(job: Job) -> list[list[str]]:
     return wanted
 
 
-def sort(job: Job) -> None:
+def sort(job: MappingJob) -> None:
     """`sort`: by fields; at random and by code are not mapped here."""
     if job.fixed("type", default="simple") != "simple":
         raise NotMapped("it sorts at random or by code")
@@ -286,7 +286,7 @@ def sort(job: Job) -> None:
     job.leave(made.field("items"), many=True, pairing=made.field("of"))
 
 
-def limit(job: Job) -> None:
+def limit(job: MappingJob) -> None:
     """`limit`: the first or the last items."""
     feed = job.needed_feed()
     count = job.texts(per_item=False).value(job.option("maxItems", default=1))
@@ -295,7 +295,7 @@ def limit(job: Job) -> None:
     job.leave(many=True, pairing="same" if keep == "first" else None)
 
 
-def remove_duplicates(job: Job) -> None:
+def remove_duplicates(job: MappingJob) -> None:
     """`removeDuplicates` within the items of this run."""
     if (
         job.node.version >= 2
@@ -312,7 +312,7 @@ def remove_duplicates(job: Job) -> None:
     job.leave(made.field("items"), many=True, pairing=made.field("of"))
 
 
-def summarize(job: Job) -> None:
+def summarize(job: MappingJob) -> None:
     """`summarize`: figures of all items, or of groups."""
     wanted = [each for each in job.option("fieldsToSummarize", "values", default=[]) if isinstance(each, dict)]
     by = _fields(job, "fieldsToSplitBy")
@@ -330,7 +330,7 @@ def summarize(job: Job) -> None:
         job.leave(made.at(Ref("0", "0")), many=False, pairing=None)
 
 
-def item_lists(job: Job) -> None:
+def item_lists(job: MappingJob) -> None:
     """`itemLists`: the older node of which the others were made."""
     operation = job.fixed("operation", default="splitOutItems")
     match operation:
@@ -350,7 +350,7 @@ def item_lists(job: Job) -> None:
             raise NotMapped(f"the operation {operation}")
 
 
-def merge(job: Job) -> None:
+def merge(job: MappingJob) -> None:
     """`merge`: the items of several inputs together."""
     mode = _merge_mode(job)
     sources = [job.feeds[place] for place in sorted(job.feeds)]
@@ -393,7 +393,7 @@ def merge(job: Job) -> None:
     job.leave(many=True, pairing="same" if mode == "position" else None)
 
 
-def _merge_mode(job: Job) -> str:
+def _merge_mode(job: MappingJob) -> str:
     mode = str(job.fixed("mode", default="append"))
     if job.node.version < 2:
         known = {"append": "append", "passThrough": f"input{str(job.option('output', default='input1'))[-1:]}",
@@ -421,7 +421,7 @@ def _merge_mode(job: Job) -> str:
     raise NotMapped(f"the mode {mode}")
 
 
-def _pairs(job: Job) -> list[list[str]]:
+def _pairs(job: MappingJob) -> list[list[str]]:
     one, other = job.option("propertyName1"), job.option("propertyName2")
     if isinstance(one, str) and isinstance(other, str):
         return [[one, other]]
@@ -431,7 +431,7 @@ def _pairs(job: Job) -> list[list[str]]:
     return [[name, name] for name in _fields(job, "fieldsToMatchString")]
 
 
-def _join(job: Job, mode: str) -> str:
+def _join(job: MappingJob, mode: str) -> str:
     if job.node.version >= 2:
         return str(job.fixed("joinMode", default="keepMatches"))
     old = str(job.option("mode", default=""))
@@ -443,7 +443,7 @@ def _join(job: Job, mode: str) -> str:
 # -- texts and dates ------------------------------------------------------------------------------
 
 
-def html(job: Job) -> None:
+def html(job: MappingJob) -> None:
     """`html`, `htmlExtract`: parts of a page by CSS selectors, or a page of a template."""
     operation = job.fixed(
         "operation", default="generateHtmlTemplate" if job.node.kind == "html" else "extractHtmlContent"
@@ -482,7 +482,7 @@ def html(job: Job) -> None:
     job.leave()
 
 
-def _field_of_item(job: Job, feed: Feed, name: str) -> str:
+def _field_of_item(job: MappingJob, feed: ItemFeed, name: str) -> str:
     item = Ref("ctx.item", "") if feed.many else feed.value
     keys = name.split(".")
     for key in keys:
@@ -490,7 +490,7 @@ def _field_of_item(job: Job, feed: Feed, name: str) -> str:
     return expression(item.template)
 
 
-def markdown(job: Job) -> None:
+def markdown(job: MappingJob) -> None:
     """`markdown`: to HTML or from it."""
     texts, feed = job.texts(), job.needed_feed()
     to_html = job.fixed("mode", default="htmlToMarkdown") == "markdownToHtml"
@@ -503,7 +503,7 @@ def markdown(job: Job) -> None:
     _put_beside(job, feed, key)
 
 
-def _put_beside(job: Job, feed: Feed, key: str, *, include: bool = True) -> None:
+def _put_beside(job: MappingJob, feed: ItemFeed, key: str, *, include: bool = True) -> None:
     """The result of the node before, in a field of the item."""
     before = variable(job.nodes[-1]["id"])
     result = before.at(INDEX) if feed.many else before
@@ -517,7 +517,7 @@ def _put_beside(job: Job, feed: Feed, key: str, *, include: bool = True) -> None
     job.leave()
 
 
-def xml(job: Job) -> None:
+def xml(job: MappingJob) -> None:
     """`xml`: to JSON or from it."""
     feed = job.needed_feed()
     name = str(job.fixed("dataPropertyName", default="data"))
@@ -542,7 +542,7 @@ _HASHES = {"MD5": "md5", "SHA1": "sha1", "SHA256": "sha256", "SHA384": "sha384",
            "SHA3-256": "sha3-256", "SHA3-512": "sha3-512"}  # fmt: skip
 
 
-def crypto(job: Job) -> None:
+def crypto(job: MappingJob) -> None:
     """`crypto`: hashes, signatures with a shared key, random values."""
     texts, feed = job.texts(), job.needed_feed()
     action, key = job.fixed("action", default="hash"), str(job.fixed("dataPropertyName", default="data"))
@@ -575,7 +575,7 @@ def crypto(job: Job) -> None:
     _put_beside(job, feed, key)
 
 
-def date_time(job: Job) -> None:
+def date_time(job: MappingJob) -> None:
     """`dateTime`: the present, formats, sums and differences of dates."""
     if job.node.version < 2:
         _old_date_time(job)
@@ -640,7 +640,7 @@ _DATE_FIELDS = {"getCurrentDate": "currentDate", "formatDate": "formattedDate", 
 _FORMATS = {"MM/dd/yyyy", "yyyy/MM/dd", "MMMM dd yyyy", "MM-dd-yyyy", "yyyy-MM-dd"}
 
 
-def _format(job: Job) -> str:
+def _format(job: MappingJob) -> str:
     form = str(job.fixed("format", default="MM/dd/yyyy"))
     if form == "custom":
         form = str(job.fixed("customFormat", default="yyyy-MM-dd"))
@@ -650,7 +650,7 @@ def _format(job: Job) -> str:
     return written
 
 
-def _old_date_time(job: Job) -> None:
+def _old_date_time(job: MappingJob) -> None:
     texts, feed = job.texts(), job.needed_feed()
     name = str(job.fixed("dataPropertyName", default="data"))
     zone = job.fixed("options", "toTimezone", default=job.around.timezone)

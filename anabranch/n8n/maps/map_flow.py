@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from anabranch.n8n.graph import loop_output
-from anabranch.n8n.job import Job, NotMapped
+from anabranch.n8n.job import MappingJob, NotMapped
 from anabranch.n8n.maps.conditions import condition_of, old_test, typed
-from anabranch.n8n.refs import ITEM, Feed, Ref, quoted, variable
+from anabranch.n8n.refs import ITEM, ItemFeed, Ref, quoted, variable
 from anabranch.n8n.texts import expression
 
 _UNITS = {"seconds": 1_000, "minutes": 60_000, "hours": 3_600_000, "days": 86_400_000}
@@ -16,14 +16,14 @@ _UNITS = {"seconds": 1_000, "minutes": 60_000, "hours": 3_600_000, "days": 86_40
 _WAIT_MS_MAX = 366 * 86_400_000
 
 
-def passed_on(job: Job) -> None:
+def passed_on(job: MappingJob) -> None:
     """`noOp`: nothing."""
     feed = job.needed_feed()
     job.add("fields", {"source": expression(feed.value.template)})
     job.leave()
 
 
-def if_(job: Job) -> None:
+def if_(job: MappingJob) -> None:
     """`if`: one item takes one way, of several items each its own."""
     texts = job.texts()
     condition = condition_of(job, texts)
@@ -37,7 +37,7 @@ def if_(job: Job) -> None:
     _routed(job, 1, "false")
 
 
-def filter_(job: Job) -> None:
+def filter_(job: MappingJob) -> None:
     """`filter`: what does not pass goes nowhere."""
     condition = condition_of(job, job.texts())
     if not job.is_mapped:
@@ -48,18 +48,18 @@ def filter_(job: Job) -> None:
     _routed(job, 0, "true")
 
 
-def _condition_node(job: Job, branches: list[tuple[str, str]]) -> None:
+def _condition_node(job: MappingJob, branches: list[tuple[str, str]]) -> None:
     listed = [{"id": name, "expression": expression(condition)} for name, condition in branches]
     job.add("condition", {"branches": listed}, writes=False)
 
 
-def _route(job: Job, way: str) -> None:
+def _route(job: MappingJob, way: str) -> None:
     """Each item with the way that it takes."""
     values = {"item": "{{ctx.item}}", "index": "{{ctx.index}}", "to": expression(way)}
     job.add("set", {"values": values}, each=job.feed)
 
 
-def _routed(job: Job, output: int, way: str) -> None:
+def _routed(job: MappingJob, output: int, way: str) -> None:
     routes = variable(job.node_id)
 
     def taken(field: str) -> Ref:
@@ -71,7 +71,7 @@ def _routed(job: Job, output: int, way: str) -> None:
     job.leave(taken("item"), many=True, output=output, pairing=taken("index"))
 
 
-def switch(job: Job) -> None:
+def switch(job: MappingJob) -> None:
     """`switch`: the first rule that holds; with its version 3.x also an output of its own for the rest."""
     if job.fixed("mode", default="rules") == "expression":
         _switch_by_number(job)
@@ -98,9 +98,9 @@ def switch(job: Job) -> None:
         _routed(job, output, f"out{output}")
 
 
-def _switch_all(job: Job, rules: list[tuple[int, str]], fallback: int | None) -> None:
+def _switch_all(job: MappingJob, rules: list[tuple[int, str]], fallback: int | None) -> None:
     feed = job.needed_feed()
-    each = feed if feed.many else Feed(feed.items, many=True)
+    each = feed if feed.many else ItemFeed(feed.items, many=True)
     values: dict[str, Any] = {"item": "{{ctx.item}}", "index": "{{ctx.index}}"}
     if not feed.many:
         raise NotMapped("it takes all ways whose rules hold")
@@ -122,7 +122,7 @@ def _switch_all(job: Job, rules: list[tuple[int, str]], fallback: int | None) ->
         raise NotMapped("it takes all ways whose rules hold, and has one for the rest")
 
 
-def _switch_rules(job: Job) -> tuple[list[tuple[int, str]], int | None]:
+def _switch_rules(job: MappingJob) -> tuple[list[tuple[int, str]], int | None]:
     texts, written = job.texts(), job.option("rules", "values", default=job.option("rules", "rules", default=[]))
     rules: list[tuple[int, str]] = []
     if not isinstance(written, list):
@@ -155,7 +155,7 @@ def _switch_rules(job: Job) -> tuple[list[tuple[int, str]], int | None]:
     return rules, fallback if isinstance(fallback, int) and fallback >= 0 else None
 
 
-def _switch_by_number(job: Job) -> None:
+def _switch_by_number(job: MappingJob) -> None:
     number = job.texts().said(job.option("output", default=0))
     count = job.option("numberOutputs", default=job.option("outputsAmount", default=4))
     outputs = range(count if isinstance(count, int) and 0 < count <= 32 else 4)
@@ -169,7 +169,7 @@ def _switch_by_number(job: Job) -> None:
         job.passes(output=output, handles=(f"out{output}",))
 
 
-def batches_as_loop(job: Job) -> None:
+def batches_as_loop(job: MappingJob) -> None:
     """`splitInBatches` whose loop is entered and left only there."""
     size, feed = _batch_size(job), job.needed_feed()
     config: dict[str, Any] = {"source": expression(feed.items.template)}
@@ -186,12 +186,12 @@ def batches_as_loop(job: Job) -> None:
     )
 
 
-def batches_as_cursor(job: Job) -> None:
+def batches_as_cursor(job: MappingJob) -> None:
     """The same whose loop is entered or left elsewhere, too."""
     size, feed = _batch_size(job), job.needed_feed()
     job.add("cursor", {"source": expression(feed.items.template), "batchSize": size})
     batch = variable(job.node_id)
-    one = Feed(batch, many=True).first
+    one = ItemFeed(batch, many=True).first
     job.leave(batch if size > 1 else one, many=size > 1, output=loop_output(job.node), handles=("loop",), pairing=None)
     job.leave(feed.items, many=True, output=1 - loop_output(job.node), handles=("done",))
     if job.node.version >= 3:
@@ -200,7 +200,7 @@ def batches_as_cursor(job: Job) -> None:
         )
 
 
-def _batch_size(job: Job) -> int:
+def _batch_size(job: MappingJob) -> int:
     size = job.option("batchSize", default=10 if job.node.version < 2 else 1)
     if isinstance(size, str) and size.isdigit():
         size = int(size)
@@ -212,7 +212,7 @@ def _batch_size(job: Job) -> int:
     return size
 
 
-def wait(job: Job) -> None:
+def wait(job: MappingJob) -> None:
     """`wait`: for a time, until a time, or for a request to an address of its own."""
     resume = job.fixed("resume", default="timeInterval")
     if resume == "webhook":
@@ -231,7 +231,7 @@ def wait(job: Job) -> None:
     job.passes()
 
 
-def _duration(job: Job) -> Any:
+def _duration(job: MappingJob) -> Any:
     unit = _UNITS.get(str(job.fixed("unit", default="hours")))
     amount = job.option("amount", default=5 if job.node.version >= 1.1 else 1)
     if unit is None:
@@ -247,7 +247,7 @@ def _duration(job: Job) -> Any:
     return expression(f"[1, ({said.as_number()} * {unit}) | round | int] | max")
 
 
-def call(job: Job) -> None:
+def call(job: MappingJob) -> None:
     """`executeWorkflow`: starts another workflow, with all items or once for each."""
     workflow = _called_workflow(job)
     feed = job.needed_feed()
@@ -255,7 +255,7 @@ def call(job: Job) -> None:
     if isinstance(mapping, dict) and mapping:
         values = job.texts().value({key: value for key, value in mapping.items() if value is not None})
         job.add("set", {"values": values}, suffix="input", each=feed)
-        feed = Feed(variable(f"{job.node_id}_input"), feed.many)
+        feed = ItemFeed(variable(f"{job.node_id}_input"), feed.many)
     waits = job.option("options", "waitForSubWorkflow", default=True)
     if not isinstance(waits, bool):
         raise NotMapped("whether it waits is computed")
@@ -280,7 +280,7 @@ def call(job: Job) -> None:
         )  # fmt: skip
 
 
-def _called_workflow(job: Job) -> str:
+def _called_workflow(job: MappingJob) -> str:
     if job.fixed("source", default="database") not in ("database",):
         raise NotMapped("the workflow that it starts is written into it, or in a file")
     written = job.option("workflowId", default="")
@@ -299,7 +299,7 @@ def _called_workflow(job: Job) -> str:
     return job.around.name_of(str(name or value or "choose-a-workflow"))
 
 
-def respond(job: Job) -> None:
+def respond(job: MappingJob) -> None:
     """`respondToWebhook`: what the webhook that began the run answers."""
     texts = job.texts(per_item=False)
     code = job.option("options", "responseCode", default=200)
@@ -340,14 +340,14 @@ def _named(headers: dict[str, str]) -> bool:
     return any(name.lower() == "content-type" for name in headers)
 
 
-def _json_body(job: Job, texts: Any) -> Any:
+def _json_body(job: MappingJob, texts: Any) -> Any:
     body = job.option("responseBody", default="")
     if not isinstance(body, str):
         return texts.value(body)
     return texts.value(body)
 
 
-def stop(job: Job) -> None:
+def stop(job: MappingJob) -> None:
     """`stopAndError`: fails with a message."""
     texts = job.texts(per_item=False)
     if job.fixed("errorType", default="errorMessage") == "errorObject":

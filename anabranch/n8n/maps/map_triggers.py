@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from anabranch.n8n.job import Job, NotMapped, word_of
+from anabranch.n8n.job import MappingJob, NotMapped, word_of
 from anabranch.n8n.refs import Ref, variable
 from anabranch.n8n.texts import expression
 
@@ -17,13 +17,13 @@ _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"})
 _DAY = 24
 
 
-def manual(job: Job) -> None:
+def manual(job: MappingJob) -> None:
     """`manualTrigger`, `start`: begun by hand, with one empty item."""
     job.add("start", {}, writes=False)
     job.leave(Ref("ctx.input", 'ctx["input"]'), many=False)
 
 
-def webhook(job: Job) -> None:
+def webhook(job: MappingJob) -> None:
     """`webhook`: its payload has n8n's names of the request's parts."""
     path = _PATH.sub("-", str(job.fixed("path", default=""))).strip("/") or word_of(job.node.name) or "webhook"
     methods = job.option("httpMethod", default="GET")
@@ -58,7 +58,7 @@ def webhook(job: Job) -> None:
     job.leave(many=False)
 
 
-def _authentication(job: Job) -> dict[str, Any]:
+def _authentication(job: MappingJob) -> dict[str, Any]:
     kind = job.fixed("authentication", default="none")
     match kind:
         case "none":
@@ -73,7 +73,7 @@ def _authentication(job: Job) -> dict[str, Any]:
     raise NotMapped(f"the authentication {kind}")
 
 
-def schedule(job: Job) -> None:
+def schedule(job: MappingJob) -> None:
     """`scheduleTrigger`: each of its rules is a schedule."""
     rules = job.option("rule", "interval", default=[{}])
     _schedules(
@@ -81,7 +81,7 @@ def schedule(job: Job) -> None:
     )
 
 
-def cron(job: Job) -> None:
+def cron(job: MappingJob) -> None:
     """`cron`: the older form of the same."""
     items = job.option("triggerTimes", "item", default=[{}])
     _schedules(
@@ -89,7 +89,7 @@ def cron(job: Job) -> None:
     )
 
 
-def interval(job: Job) -> None:
+def interval(job: MappingJob) -> None:
     """`interval`: again and again."""
     unit = {"seconds": "s", "minutes": "m", "hours": "h"}.get(str(job.option("unit", default="seconds")))
     amount = job.option("interval", default=1)
@@ -98,7 +98,7 @@ def interval(job: Job) -> None:
     _schedules(job, [{"every": f"{amount}{unit}"}])
 
 
-def _schedules(job: Job, timings: list[dict[str, Any]]) -> None:
+def _schedules(job: MappingJob, timings: list[dict[str, Any]]) -> None:
     if not timings:
         timings = [{"cron": "0 0 * * *"}]
     for timing in timings:
@@ -135,7 +135,7 @@ def _merged(crons: list[list[str]]) -> str | None:
     return " ".join(made)
 
 
-def _rule(job: Job, rule: Mapping[str, Any]) -> dict[str, Any]:
+def _rule(job: MappingJob, rule: Mapping[str, Any]) -> dict[str, Any]:
     field = rule.get("field", "days")
     minute, hour = _number(rule, "triggerAtMinute", 0), _number(rule, "triggerAtHour", 0)
     match field:
@@ -220,7 +220,7 @@ def _digit(day: Any) -> int:
     return int(day)
 
 
-def called(job: Job) -> None:
+def called(job: MappingJob) -> None:
     """`executeWorkflowTrigger`: called by another workflow, with its items."""
     job.add("workflowCall", {})
     given = variable(job.node_id)
@@ -230,7 +230,7 @@ def called(job: Job) -> None:
     job.leave(listed, many=True)
 
 
-def failed(job: Job) -> None:
+def failed(job: MappingJob) -> None:
     """`errorTrigger`: a run of another workflow has failed."""
     job.add("failure", {})
     job.differs("the payload has the run, its error and a link under names of ours")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from anabranch.n8n.job import Job
+from anabranch.n8n.job import MappingJob
 from anabranch.n8n.maps import map_calls, map_data, map_flow, map_triggers
 
 
@@ -16,7 +16,7 @@ from anabranch.n8n.maps import map_calls, map_data, map_flow, map_triggers
 class MappingRule:
     """How nodes of a type are mapped."""
 
-    map: Callable[[Job], None]
+    map: Callable[[MappingJob], None]
     becomes: str
     """Our types, for the documentation."""
     needs_items: bool = False
@@ -25,7 +25,9 @@ class MappingRule:
     """It begins runs."""
 
 
-def _rule(map_: Callable[[Job], None], becomes: str, *, needs_items: bool = False, begins: bool = False) -> MappingRule:
+def _rule(
+    map_: Callable[[MappingJob], None], becomes: str, *, needs_items: bool = False, begins: bool = False
+) -> MappingRule:
     return MappingRule(map_, becomes, needs_items, begins)
 
 

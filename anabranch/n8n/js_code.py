@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Mapping
 
-from anabranch.n8n.refs import Feed, Ref
+from anabranch.n8n.refs import ItemFeed, Ref
 
 _NAME = re.compile(r"(?<![\w$.])\$[A-Za-z_]\w*")
 _KNOWN = frozenset(
@@ -110,12 +110,12 @@ def value_code(
     items: Ref,
 ) -> str:
     """A code node's code for the values of expressions: an object of them, null where one fails."""
-    head = _prelude(" ".join(sources), item, items, names, index)
+    head = _prelude(" ".join(sources.values()), item, items, names, index)
     body = ",\n".join(f"  {json.dumps(name)}: $value(() => (\n{js}\n))" for name, js in sources.items())
     return f"{head} const $value = f => {{ try {{ return f() ?? null }} catch {{ return null }} }};\nreturn {{\n{body}\n}};"
 
 
-def items_code(code: str, feed: Feed, names: Mapping[str, tuple[Ref, Ref | None]]) -> str:
+def items_code(code: str, feed: ItemFeed, names: Mapping[str, tuple[Ref, Ref | None]]) -> str:
     """Code that runs once for all items and returns items."""
     head = _prelude(code, feed.first, feed.items, names, None)
     tail = (
@@ -179,7 +179,8 @@ def _prelude(source: str, item: Ref, items: Ref, names: Mapping[str, tuple[Ref, 
         ),
         ("const $execution = {id: ctx[\"run\"]?.id, mode: 'production'};", ("$execution",)),
     ]
-    used, lines = source, []
+    used = source
+    lines: list[str] = []
     for line, names_in_it in reversed(parts):
         if any(name in used for name in names_in_it):
             lines.insert(0, line)

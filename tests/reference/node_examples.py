@@ -237,6 +237,18 @@ EXAMPLES: dict[str, Example] = {
         None,
         error="OUT_OF_STOCK",
     ),
+    "placeholder": Example(
+        *chain(
+            START,
+            {
+                "id": "rows",
+                "type": "placeholder",
+                "config": {"was": "n8n-nodes-base.googleSheets", "parameters": {"operation": "read"}},
+            },
+        ),
+        None,
+        error="NOT_IMPORTED",
+    ),
     "filter": single(
         "filter",
         {"source": "{{ctx.input}}", "tests": [{"field": "sum", "test": "greater", "value": 10}]},

@@ -57,7 +57,7 @@ export function Gallery(): ReactElement {
 function Card({ template, onPress }: { template: Summary; onPress: () => void }): ReactElement {
   const { title, description, kind, picture } = template;
   return (
-    <button type="button" className="card template" onClick={onPress} aria-label={`${title}: ${description}`}>
+    <button type="button" className="card template" onClick={onPress}>
       <img src={`data:image/svg+xml,${encodeURIComponent(picture)}`} alt="" loading="lazy" />
       <span className="row">
         <strong>{title}</strong>

@@ -18,6 +18,7 @@ from typing import Any, Literal
 from playwright.async_api import Page, async_playwright, expect
 
 from tests.browser.conftest import FLAGS, PATIENCE_MS, Server, running_server
+from tests.browser.moving import take_moving
 from tests.tools import browser
 
 FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
@@ -339,6 +340,7 @@ async def take_all(folder: Path) -> None:
                     await page.emulate_media(color_scheme=theme)
                     await page.screenshot(path=folder / f"{name}-{theme}.png", animations="disabled")
                 sys.stdout.write(f"{name}\n")
+            await take_moving(chromium, folder, THEMES, FIX_FONTS)
             await chromium.close()
 
 

@@ -8,11 +8,15 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Page
 
+from tests.browser import moving
 from tests.browser.axe import findings
 from tests.browser.conftest import IN_THE_BROWSER, Server
 from tests.browser.pictures import FOLDER, STATES, THEMES, VIEWPORT, Scene, prepare
 
 pytestmark = [IN_THE_BROWSER, pytest.mark.timeout(240)]
+
+# README is read on telephones, too.
+MOVING_BYTES_MAX = 1_000_000
 
 # Each of these is false where the policy keeps a library from adding its styles, or a size is not that of geometry.ts.
 WHAT_STYLES_DO = {
@@ -48,5 +52,14 @@ async def test_axe_finds_nothing_in_any_state_of_the_pictures(page: Page, scene:
 
 
 async def test_every_state_has_its_pictures() -> None:
-    names = {f"{name}-{theme}.png" for name in STATES for theme in THEMES}
+    names = {f"{name}-{theme}.png" for name in (*STATES, moving.NAME) for theme in THEMES}
     assert {path.name for path in FOLDER.iterdir() if path.is_file()} == names
+
+
+@pytest.mark.parametrize("theme", THEMES)
+async def test_the_moving_picture_is_small_and_has_all_its_frames(theme: str) -> None:
+    picture = (FOLDER / f"{moving.NAME}-{theme}.png").read_bytes()
+    names = [name for name, _ in moving.chunks(picture)]
+    assert len(picture) < MOVING_BYTES_MAX
+    assert names.count(b"fcTL") == len(moving.CAPTIONS)
+    assert names[:3] == [b"IHDR", b"acTL", b"fcTL"]

@@ -1,4 +1,4 @@
-"""The pages that compare us with others: all of them are there, dated, with versions and sources, and found from README."""
+"""The pages that compare us with others: all are there, dated, with versions and sources, and found from README."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do what the how-to pages say: `python -m tests.reference.how_to_runner FOLDER PAGE…`, one JSON line per page.
+"""Do what tutorials and how-to pages say: `python -m tests.reference.how_to_runner FOLDER PAGE…`, one JSON line per page.
 
 Called by `test_how_to`. Each page gets a folder of its own, in which its files are saved and its commands are given in
 order, each in a process of its own. These are forked from this one, which has imported everything already: a start of
@@ -62,6 +62,7 @@ class Reader:
     folder: Path
     told: dict[str, str] = field(default_factory=dict)
     staying: list[int] = field(default_factory=list)
+    ended: set[int] = field(default_factory=set)
 
     def follow(self, page: str) -> None:
         """Raises AssertionError where the page is wrong."""
@@ -75,7 +76,7 @@ class Reader:
                     for step in typing_of(block.text):
                         self._do(step)
         finally:
-            for process in self.staying:
+            for process in set(self.staying) - self.ended:
                 os.kill(process, signal.SIGKILL)
                 os.waitpid(process, 0)
 
@@ -91,7 +92,10 @@ class Reader:
         command = _EXIT_CODE.sub("", step.command)
         for name, value in self.told.items():
             command = command.replace(name, value)
-        words = shlex.split(command)
+        words = shlex.split(command.removesuffix(" &"))
+        if words[0] == "kill":
+            self._kill(words)
+            return
         if words[0] == "anabranch" and words[1] in _STAY:
             self._leave_running(words[1:])
             return
@@ -128,6 +132,15 @@ class Reader:
             out.seek(0)
             err.seek(0)
             return os.waitstatus_to_exitcode(status), out.read().decode(), err.read().decode()
+
+    def _kill(self, words: Sequence[str]) -> None:
+        """`kill %1`, `kill -9 %1`: a process that stays, by when it was started."""
+        number = int(words[-1].removeprefix("%")) - 1
+        process = self.staying[number]
+        os.kill(process, signal.SIGKILL if "-9" in words else signal.SIGTERM)
+        _, status = os.waitpid(process, 0)
+        self.ended.add(process)
+        assert "-9" in words or os.waitstatus_to_exitcode(status) == 0, "an orderly stop ends with 0"
 
     def _leave_running(self, words: Sequence[str]) -> None:
         """A process that stays; it says in one line that it is ready."""

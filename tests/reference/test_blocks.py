@@ -49,7 +49,7 @@ OTHERS = {
 NOTHING_TO_RUN = {"text", "mermaid"}
 
 # Whose commands are given as they stand there.
-FOLLOWED = ("docs/how-to/", "docs/walkthrough.md")
+FOLLOWED = ("docs/how-to/", "docs/tutorials/", "docs/walkthrough.md")
 
 TYPES = builtin_types()
 TARGETS = set(re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text()))

@@ -1,4 +1,4 @@
-"""Every how-to page is followed as it is written, in a folder of its own: its files, commands, and what they print."""
+"""Every tutorial and how-to page is followed as it is written, in a folder of its own: its files, commands, and what they print."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted((ROOT / "docs" / "how-to").glob("*.md"))
+HOW_TO = sorted((ROOT / "docs" / "how-to").glob("*.md"))
+PAGES = [*HOW_TO, *sorted((ROOT / "docs" / "tutorials").glob("*.md"))]
 
 # All pages together: some seconds, and a minute on a machine that does eight other things.
 pytestmark = pytest.mark.timeout(600)
@@ -31,12 +32,12 @@ def followed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_every_page_does_what_it_says(followed: dict[str, Any]) -> None:
     assert list(followed) == [page.stem for page in PAGES]
     wrong = {page: found for page, found in followed.items() if found is not None}
-    assert not wrong, "\n\n".join(f"docs/how-to/{page}.md: {found}" for page, found in wrong.items())
+    assert not wrong, "\n\n".join(f"{page}.md: {found}" for page, found in wrong.items())
 
 
 def test_there_are_thirty_of_them_and_each_is_short() -> None:
-    assert len(PAGES) >= 30
-    for page in PAGES:
+    assert len(HOW_TO) >= 30
+    for page in HOW_TO:
         text = page.read_text(encoding="utf-8")
         assert text.startswith("# How to "), page
         assert len(text.split()) <= 400, page

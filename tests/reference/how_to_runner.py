@@ -1,8 +1,8 @@
-"""Do what tutorials and how-to pages say: `python -m tests.reference.how_to_runner FOLDER PAGE…`, one JSON line per page.
+"""Do what tutorials and how-to pages say: `python -m tests.reference.how_to_runner FOLDER PAGE…`.
 
-Called by `test_how_to`. Each page gets a folder of its own, in which its files are saved and its commands are given in
-order, each in a process of its own. These are forked from this one, which has imported everything already: a start of
-Python would cost more than all that the pages do.
+Prints a line of JSON for each page. Called by `test_how_to`. Each page gets a folder of its own, in which its files are
+saved and its commands are given in order, each in a process of its own. These are forked from this one, which has
+imported everything already: a start of Python would cost more than all that the pages do.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every tutorial and how-to page is followed as it is written, in a folder of its own: its files, commands, and what they print."""
+"""Every tutorial and how-to page is followed as it is written: its files, its commands, and what they print."""
 
 from __future__ import annotations
 

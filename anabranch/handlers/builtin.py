@@ -22,6 +22,8 @@ from anabranch.handlers.types import (
 from anabranch.handlers.types.data import (
     aggregate,
     choose_fields,
+    crypto_values,
+    date_time,
     filter_items,
     limit_items,
     merge_lists,
@@ -30,6 +32,13 @@ from anabranch.handlers.types.data import (
     unique_items,
 )
 from anabranch.handlers.types.data_query import data_query_spec
+from anabranch.handlers.types.formats import (
+    convert_csv,
+    convert_markdown,
+    convert_xml,
+    extract_html,
+    search_text,
+)
 from anabranch.handlers.types.http_request import http_request_spec
 from anabranch.handlers.types.javascript import javascript_spec
 from anabranch.handlers.types.python import python_spec
@@ -42,6 +51,7 @@ _FILES = (
     *(webhook, schedule, topic, workflow_call, failure),
     *(start, end, condition, cursor, delay, loop, placeholder, respond, set, stop_with_error),
     *(switch, wait_for_event),
+    *(convert_csv, convert_markdown, convert_xml, date_time, extract_html, search_text),
     *(choose_fields, filter_items, limit_items, merge_lists, sort_items, split_out, unique_items),
 )
 
@@ -52,6 +62,7 @@ def builtin_specs(services: Services = NO_SERVICES) -> Mapping[str, HandlerSpec]
         *(file.SPEC for file in _FILES),
         aggregate.AGGREGATE,
         aggregate.GROUP,
+        crypto_values.crypto_spec(services.secrets),
         http_request_spec(services.http, services.secrets),
         javascript_spec(services.sandbox),
         python_spec(services.sandbox),

@@ -28,10 +28,10 @@ async def _refused(type_name: str, config: dict[str, Any], context: dict[str, An
 
 def test_the_registry_has_the_promised_types_in_order() -> None:
     assert TYPES.names() == [
-        "aggregate", "condition", "cursor", "dataQuery", "delay", "end", "failure", "fields", "filter", "group",
-        "httpRequest", "javascript", "limit", "loop", "merge", "python", "respond", "schedule", "set", "sort",
-        "splitOut", "start", "stopWithError", "switch", "topic", "unique", "waitForEvent", "waitForWebhook",
-        "webhook", "workflow", "workflowCall",
+        "aggregate", "condition", "crypto", "csv", "cursor", "dataQuery", "dateTime", "delay", "end", "failure",
+        "fields", "filter", "group", "html", "httpRequest", "javascript", "limit", "loop", "markdown", "merge",
+        "python", "respond", "schedule", "set", "sort", "splitOut", "start", "stopWithError", "switch", "text",
+        "topic", "unique", "waitForEvent", "waitForWebhook", "webhook", "workflow", "workflowCall", "xml",
     ]  # fmt: skip
     assert TYPES.get("teleport") is None
     assert TYPES.handler("teleport") is None

@@ -292,4 +292,52 @@ EXAMPLES: dict[str, Example] = {
         {"id": 1, "total": 30},
         input_=ORDERS[0],
     ),
+    "dateTime": single(
+        "dateTime",
+        {"operation": "add", "source": "{{ctx.input}}", "amount": 1, "unit": "months", "timezone": "Europe/Berlin"},
+        "2026-02-28T09:00:00.000+01:00",
+        input_="2026-01-31T08:00:00Z",
+    ),
+    "text": single(
+        "text",
+        {"operation": "extract", "source": "{{ctx.input}}", "pattern": "order #([0-9]+)", "group": 1},
+        ["4711", "12"],
+        input_="About order #4711 and order #12.",
+    ),
+    "html": single(
+        "html",
+        {
+            "source": "{{ctx.input}}",
+            "values": {
+                "title": {"selector": "h1"},
+                "links": {"selector": "main a", "take": "attribute", "attribute": "href", "all": True},
+            },
+        },
+        {"title": "News", "links": ["/1", "/2"]},
+        input_="<h1>News</h1><main><a href='/1'>One</a> <a href='/2'>Two</a></main>",
+    ),
+    "markdown": single(
+        "markdown",
+        {"operation": "fromHtml", "source": "{{ctx.input}}"},
+        "## Thanks\n\nSee *you* at [noon](https://example.org).",
+        input_="<h2>Thanks</h2><p>See <em>you</em> at <a href='https://example.org'>noon</a>.</p>",
+    ),
+    "csv": single(
+        "csv",
+        {"operation": "parse", "source": "{{ctx.input}}", "delimiter": ";"},
+        [{"id": "1", "name": "Ada; Countess"}],
+        input_='id;name\n1;"Ada; Countess"\n',
+    ),
+    "xml": single(
+        "xml",
+        {"operation": "parse", "source": "{{ctx.input}}"},
+        {"order": {"@id": "7", "line": ["a", "b"]}},
+        input_='<order id="7"><line>a</line><line>b</line></order>',
+    ),
+    "crypto": single(
+        "crypto",
+        {"operation": "hash", "source": "{{ctx.input}}", "algorithm": "sha256", "encoding": "base64"},
+        "ypeBEsobvcr6wjGzmiPcTaeG7/gUfE5yuYB3ha/uSLs=",
+        input_="a",
+    ),
 }

@@ -23,19 +23,37 @@ _CODE_TYPES = frozenset({"javascript", "python"})
 # Built-in types whose handlers read only their config.
 _READ_CONFIG_ONLY = frozenset(
     {
+        "aggregate",
         "condition",
+        "crypto",
+        "csv",
         "cursor",
         "dataQuery",
+        "dateTime",
         "delay",
         "end",
+        "fields",
+        "filter",
+        "group",
+        "html",
         "httpRequest",
+        "limit",
         "loop",
+        "markdown",
+        "merge",
         "respond",
         "set",
+        "sort",
+        "splitOut",
         "start",
+        "stopWithError",
+        "switch",
+        "text",
+        "unique",
         "waitForEvent",
         CALLBACK_TYPE,
         "workflow",
+        "xml",
     }
 )
 

@@ -49,14 +49,16 @@ class TemplateBudget:
     """Separate from the context, because the context can be listed, logged and passed on."""
     spent: int = 0
     """The cost of the resolution so far."""
+    limit: int = WORK_MAX
+    """What it may cost."""
     _weights: dict[int, tuple[Any, int]] = field(default_factory=dict)
     """The value is kept beside its weight, because an id is only valid while its object lives."""
 
     def spend(self, units: int) -> None:
         """Pay for touching this many bytes of JSON. Raises Refused once the budget is gone."""
         self.spent += units
-        if self.spent > WORK_MAX:
-            raise Refused(f"it processes more than {WORK_MAX} bytes of data; prepare them in an earlier node")
+        if self.spent > self.limit:
+            raise Refused(f"it processes more than {self.limit} bytes of data; prepare them in an earlier node")
 
     @property
     def is_exhausted(self) -> bool:

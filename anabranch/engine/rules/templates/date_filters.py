@@ -1,305 +1,49 @@
 """Template filters for points in time: `date_add`, `date_diff`, `date_format`, `date_start` and the like.
 
-Pure: no clock, no locale of the machine; the names of months and days are English. A point in time is ISO 8601 text
-with an offset, `2026-01-31T08:00:00Z`, a date alone (the beginning of that day in UTC), or a number of milliseconds
-since the epoch. Results are ISO 8601 with milliseconds. Collected by `filters`.
+Pure; what they do is in `moments`. Collected by `filters`.
 """
 
 from __future__ import annotations
 
-import calendar
-import re
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from anabranch.engine.rules.templates.budget import ITEM_UNITS, Refused, TemplateBudget, is_number, kind_of
+from anabranch.engine.rules.templates.budget import TemplateBudget
 from anabranch.engine.rules.templates.filter_arguments import Filter, text_argument
-
-# 64 characters hold every point in time and every name of a time zone.
-DATE_CHARACTERS_MAX = 64
-
-# 256 characters of a format: a sentence with a date in it.
-FORMAT_CHARACTERS_MAX = 256
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_CODE = re.compile(r"%(.?)", re.DOTALL)
-
-_MONTHS = {"months": 1, "quarters": 3, "years": 12}
-_FIXED = {
-    "milliseconds": timedelta(milliseconds=1),
-    "seconds": timedelta(seconds=1),
-    "minutes": timedelta(minutes=1),
-    "hours": timedelta(hours=1),
-}
-_CUT: Mapping[str, Any] = {
-    "milliseconds": {},
-    "seconds": {"microsecond": 0},
-    "minutes": {"second": 0, "microsecond": 0},
-    "hours": {"minute": 0, "second": 0, "microsecond": 0},
-}
-_DAYS = {"days": 1, "weeks": 7}
-_UNITS = (*_FIXED, *_DAYS, *_MONTHS)
-
-_DAY_NAMES = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_MONTH_NAMES = (
-    *("January", "February", "March", "April", "May", "June"),
-    *("July", "August", "September", "October", "November", "December"),
+from anabranch.engine.rules.templates.moments import (
+    difference,
+    formatted,
+    in_zone,
+    moment,
+    moved,
+    parsed,
+    start_of,
+    timestamp,
+    written,
 )
 
 
 def _date_format(value: Any, work: TemplateBudget, *, format: Any, timezone: Any = None) -> str:
-    if not isinstance(format, str) or len(format) > FORMAT_CHARACTERS_MAX:
-        raise Refused(f"`date_format` takes a format of at most {FORMAT_CHARACTERS_MAX} characters, such as '%Y-%m-%d'")
-    at = _in_zone(_moment(value, "date_format", work), timezone)
-
-    def written(code: re.Match[str]) -> str:
-        write = _CODES.get(code[1])
-        if write is None:
-            raise Refused(
-                f"`date_format` does not know `{code[0]}`; it knows {' '.join('%' + each for each in _CODES)}"
-            )
-        return write(at)
-
-    work.spend(len(format) * ITEM_UNITS)
-    return _CODE.sub(written, format)
+    return formatted(in_zone(moment(value, "date_format", work), timezone), format, "date_format", work)
 
 
 def _date_parse(value: Any, work: TemplateBudget, *, format: Any, timezone: Any = None) -> str:
-    text = text_argument(value, "date_parse", work)
-    if not isinstance(format, str) or len(format) > FORMAT_CHARACTERS_MAX or len(text) > FORMAT_CHARACTERS_MAX:
-        raise Refused(f"`date_parse` takes text and a format of at most {FORMAT_CHARACTERS_MAX} characters")
-    work.spend((len(format) + len(text)) * ITEM_UNITS)
-    pattern, codes = _reader(format)
-    found = pattern.fullmatch(text)
-    if found is None:
-        raise Refused(f"`date_parse`: the text is not written as `{format}`")
-    parts = dict(zip(codes, found.groups(), strict=True))
-    try:
-        return _written(_put_together(parts, _zone(timezone)))
-    except (ValueError, OverflowError):
-        raise Refused("`date_parse`: there is no such date or time") from None
+    return written(parsed(text_argument(value, "date_parse", work), format, timezone, "date_parse", work))
 
 
 def _date_add(value: Any, work: TemplateBudget, *, amount: Any, unit: Any, timezone: Any = None) -> str:
-    """Days, weeks, months and years follow the calendar of the time zone: noon stays noon when the clocks change."""
-    if isinstance(amount, bool) or not isinstance(amount, int):
-        raise Refused(f"`date_add` takes a whole amount, not {kind_of(amount)}")
-    at = _in_zone(_moment(value, "date_add", work), timezone)
-    name = _unit(unit, "date_add")
-    try:
-        if name in _FIXED:
-            moved = (at.astimezone(UTC) + amount * _FIXED[name]).astimezone(at.tzinfo)
-        elif name in _DAYS:
-            moved = at + timedelta(days=amount * _DAYS[name])
-        else:
-            moved = _months_later(at, amount * _MONTHS[name])
-        return _written(moved)
-    except (ValueError, OverflowError):
-        raise Refused("`date_add` leaves the years 1 to 9999") from None
+    return written(moved(in_zone(moment(value, "date_add", work), timezone), amount, unit, "date_add"))
 
 
 def _date_diff(value: Any, work: TemplateBudget, *, other: Any, unit: Any = "milliseconds") -> float | int:
-    """How much later the value is than `other`; whole milliseconds, months and years, else with decimals."""
-    later, earlier = _moment(value, "date_diff", work), _moment(other, "date_diff", work)
-    name = _unit(unit, "date_diff")
-    if name in _MONTHS:
-        return (
-            _whole_months(earlier, later) // _MONTHS[name]
-            if later >= earlier
-            else -(_whole_months(later, earlier) // _MONTHS[name])
-        )
-    if name == "milliseconds":
-        return round((later - earlier) / _FIXED[name])
-    return (later - earlier) / (_FIXED[name] if name in _FIXED else timedelta(days=_DAYS[name]))
+    return difference(moment(value, "date_diff", work), moment(other, "date_diff", work), unit, "date_diff")
 
 
 def _date_start(value: Any, work: TemplateBudget, *, unit: Any, timezone: Any = None) -> str:
-    """The beginning of the hour, day, week (Monday), month, quarter or year that it is in."""
-    at = _in_zone(_moment(value, "date_start", work), timezone)
-    name = _unit(unit, "date_start")
-    if name in _FIXED:
-        return _written(at.replace(**_CUT[name]))
-    day = at.replace(hour=0, minute=0, second=0, microsecond=0)
-    if name == "weeks":
-        day -= timedelta(days=day.weekday())
-    elif name == "months":
-        day = day.replace(day=1)
-    elif name == "quarters":
-        day = day.replace(month=(day.month - 1) // 3 * 3 + 1, day=1)
-    elif name == "years":
-        day = day.replace(month=1, day=1)
-    return _written(day)
+    return written(start_of(in_zone(moment(value, "date_start", work), timezone), unit, "date_start"))
 
 
 def _timestamp(value: Any, work: TemplateBudget) -> int:
-    """Milliseconds since the epoch."""
-    return round((_moment(value, "timestamp", work) - _EPOCH) / timedelta(milliseconds=1))
-
-
-# -- what they share ----------------------------------------------------------------------
-
-
-def _moment(value: Any, name: str, work: TemplateBudget) -> datetime:
-    work.spend(ITEM_UNITS)
-    try:
-        if is_number(value):
-            return _EPOCH + timedelta(milliseconds=value)
-        if isinstance(value, str) and len(value) <= DATE_CHARACTERS_MAX:
-            at = datetime.fromisoformat(f"{value}T00:00:00Z" if _DATE.fullmatch(value) else value)
-            if at.tzinfo is not None:
-                return at
-    except (ValueError, OverflowError):
-        pass
-    shown = "this text" if isinstance(value, str) else kind_of(value)
-    raise Refused(
-        f"`{name}` takes a point in time such as 2026-01-31T08:00:00Z, or milliseconds since the epoch, not {shown};"
-        " `date_parse` reads other forms"
-    )
-
-
-def _zone(name: Any) -> ZoneInfo:
-    if name is None:
-        return ZoneInfo("UTC")
-    if not isinstance(name, str) or len(name) > DATE_CHARACTERS_MAX:
-        raise Refused("a time zone is named as in 'Europe/Berlin'")
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise Refused(f"there is no time zone {name!r}; it is named as in 'Europe/Berlin'") from None
-
-
-def _in_zone(at: datetime, timezone: Any) -> datetime:
-    """Without a time zone the offset stays that of the value."""
-    try:
-        return at if timezone is None else at.astimezone(_zone(timezone))
-    except OverflowError:
-        raise Refused("the point in time is not within the years 1 to 9999 of that time zone") from None
-
-
-def _written(at: datetime) -> str:
-    at.astimezone(UTC)  # what leads out of the years 1 to 9999 raises OverflowError here, not in whoever reads it
-    text = at.isoformat(timespec="milliseconds")
-    return text.removesuffix("+00:00") + "Z" if text.endswith("+00:00") else text
-
-
-def _unit(unit: Any, name: str) -> str:
-    """`day` and `days` are the same."""
-    if isinstance(unit, str):
-        for known in _UNITS:
-            if unit in (known, known[:-1]):
-                return known
-    raise Refused(f"`{name}` takes a unit: {', '.join(_UNITS)}")
-
-
-def _months_later(at: datetime, months: int) -> datetime:
-    """The same day of another month, or its last day where it is shorter."""
-    year, month = divmod(at.year * 12 + at.month - 1 + months, 12)
-    if not 1 <= year <= 9999:
-        raise ValueError(year)
-    return at.replace(year=year, month=month + 1, day=min(at.day, calendar.monthrange(year, month + 1)[1]))
-
-
-def _whole_months(earlier: datetime, later: datetime) -> int:
-    later = later.astimezone(earlier.tzinfo)
-    months = (later.year - earlier.year) * 12 + later.month - earlier.month
-    return months - 1 if months and _months_later(earlier, months) > later else months
-
-
-# -- formats ------------------------------------------------------------------------------
-
-_CODES: Mapping[str, Callable[[datetime], str]] = {
-    "Y": lambda at: f"{at.year:04}",
-    "y": lambda at: f"{at.year % 100:02}",
-    "m": lambda at: f"{at.month:02}",
-    "d": lambda at: f"{at.day:02}",
-    "H": lambda at: f"{at.hour:02}",
-    "I": lambda at: f"{(at.hour + 11) % 12 + 1:02}",
-    "M": lambda at: f"{at.minute:02}",
-    "S": lambda at: f"{at.second:02}",
-    "f": lambda at: f"{at.microsecond:06}",
-    "p": lambda at: "AM" if at.hour < 12 else "PM",
-    "j": lambda at: f"{at.timetuple().tm_yday:03}",
-    "u": lambda at: str(at.isoweekday()),
-    "V": lambda at: f"{at.isocalendar().week:02}",
-    "G": lambda at: f"{at.isocalendar().year:04}",
-    "A": lambda at: _DAY_NAMES[at.weekday()],
-    "a": lambda at: _DAY_NAMES[at.weekday()][:3],
-    "B": lambda at: _MONTH_NAMES[at.month - 1],
-    "b": lambda at: _MONTH_NAMES[at.month - 1][:3],
-    "z": lambda at: at.strftime("%z"),
-    "Z": lambda at: at.tzname() or "",
-    "s": lambda at: str((at - _EPOCH) // timedelta(seconds=1)),
-    "%": lambda at: "%",
-}
-"""By strftime's letters."""
-
-_READ: Mapping[str, str] = {
-    "Y": r"([0-9]{4})",
-    "y": r"([0-9]{2})",
-    "m": r"([0-9]{1,2})",
-    "d": r"([0-9]{1,2})",
-    "H": r"([0-9]{1,2})",
-    "I": r"([0-9]{1,2})",
-    "M": r"([0-9]{1,2})",
-    "S": r"([0-9]{1,2})",
-    "f": r"([0-9]{1,6})",
-    "p": r"([AaPp][Mm])",
-    "B": "(" + "|".join(_MONTH_NAMES) + ")",
-    "b": "(" + "|".join(name[:3] for name in _MONTH_NAMES) + ")",
-    "A": "(" + "|".join(_DAY_NAMES) + ")",
-    "a": "(" + "|".join(name[:3] for name in _DAY_NAMES) + ")",
-    "z": r"(Z|[+-][0-9]{2}:?[0-9]{2})",
-}
-"""What each letter reads: patterns without repetition of repetitions, so that no text makes them slow."""
-
-
-@lru_cache(maxsize=128)
-def _reader(format: str) -> tuple[re.Pattern[str], tuple[str, ...]]:
-    pattern, codes, position = "", [], 0
-    for code in _CODE.finditer(format):
-        pattern += re.escape(format[position : code.start()])
-        position = code.end()
-        if code[1] == "%":
-            pattern += "%"
-            continue
-        if code[1] not in _READ or code[1] in codes:
-            raise Refused(f"`date_parse` reads {' '.join('%' + each for each in _READ)}, each once, not `{code[0]}`")
-        codes.append(code[1])
-        pattern += _READ[code[1]]
-    return re.compile(pattern + re.escape(format[position:]), re.IGNORECASE | re.ASCII), tuple(codes)
-
-
-def _put_together(parts: Mapping[str, str], zone: ZoneInfo) -> datetime:
-    year = int(parts["Y"]) if "Y" in parts else _year_of_two_digits(int(parts.get("y", "70")))
-    month = int(parts.get("m", "1"))
-    for letter, length in (("B", None), ("b", 3)):
-        if letter in parts:
-            month = [name[:length].lower() for name in _MONTH_NAMES].index(parts[letter].lower()) + 1
-    hour = (
-        int(parts["H"]) if "H" in parts else _hour_of_twelve(int(parts["I"]), parts.get("p", "")) if "I" in parts else 0
-    )
-    at = datetime(
-        *(year, month, int(parts.get("d", "1")), hour, int(parts.get("M", "0")), int(parts.get("S", "0"))),
-        int(parts.get("f", "0").ljust(6, "0")),
-        tzinfo=zone,
-    )
-    offset = parts.get("z")
-    return at if offset is None else datetime.fromisoformat(at.replace(tzinfo=None).isoformat() + offset.upper())
-
-
-def _year_of_two_digits(year: int) -> int:
-    """POSIX: 69 to 99 are of the twentieth century."""
-    return year + (1900 if year >= 69 else 2000)
-
-
-def _hour_of_twelve(hour: int, half: str) -> int:
-    if not 1 <= hour <= 12:
-        raise ValueError(hour)
-    return hour % 12 + (12 if half.lower() == "pm" else 0)
+    return timestamp(moment(value, "timestamp", work))
 
 
 DATE_FILTERS = (

@@ -1,0 +1,1 @@
+"""Node types for texts: patterns, HTML, Markdown, CSV and XML. All are pure."""

@@ -20,8 +20,8 @@ from typing import Any
 
 EXECUTABLE = Path(sys.executable).with_name("anabranch")
 
-# 40 s: the slowest process here needs five, on a machine that does four other things.
-PATIENCE_S = 40
+# 120 s: the slowest process here needs five, on a machine that does four other things; fifty where it does twenty.
+PATIENCE_S = 120
 
 
 @dataclass(frozen=True)

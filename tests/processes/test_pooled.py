@@ -67,7 +67,7 @@ def test_a_worker_that_is_killed_behind_a_pooler_loses_nothing(
     until(lambda: len(pooled_place.begun()) == 2)
 
     assert to_cancel.stop(signal.SIGKILL) == -signal.SIGKILL
-    launch(pooled_place, "worker", "--import", EFFECTS, **SHORT_LEASE).ready()
+    launch(pooled_place, "worker", "--import", EFFECTS).ready()
     pooled_place.open_gate("gate")
 
     assert server.ended_run(run_id)["status"] == "COMPLETED"

@@ -91,7 +91,7 @@ def test_a_worker_that_is_killed_loses_nothing(launch: Launch, served: Serve, pl
     until(lambda: len(place.begun()) == 2)
 
     assert to_cancel.stop(signal.SIGKILL) == -signal.SIGKILL
-    launch(place, "worker", "--import", EFFECTS, **SHORT_LEASE).ready()
+    launch(place, "worker", "--import", EFFECTS).ready()
     place.open_gate("gate")
 
     assert server.ended_run(run_id)["status"] == "COMPLETED"

@@ -72,10 +72,11 @@ async def test_a_context_over_its_limit_is_not_told(process: Process) -> None:
 
 
 async def test_a_takeover_is_told_as_a_status_update_that_says_how_often(make_process: MakeProcess) -> None:
-    dead, worker = await make_process(lease_ms=500), await make_process(lease_ms=500)
+    dead, worker = await make_process(lease_ms=6_000), await make_process()
     run_id = await dead.run(drawn("long", node("gate", "testGate", config={"gate": "taken-over"})))
     await dead.log.saw("NODE_DISPATCHED", "gate")
     dead.crash()
+    await worker.ends_leases_of(dead)
     await worker.log.saw("INSTANCE_RECOVERED", instance_id=run_id)
     open_gate("taken-over")
     await worker.ended(run_id)

@@ -9,12 +9,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from anabranch.durable.definition import DECLARED
 from anabranch.migrations import upgrade
 from tests.pgbouncer import Pooler, running_pooler
 from tests.postgres import PostgresServer, running_postgres
 from tests.tools import Kind, found_or_skip, lacking, pgbouncer
+
+
+# The same examples in every run, so that no change is blamed for what another one broke, and no limit on time: a slow
+# machine is no fault. `pytest --hypothesis-profile=default` looks for new ones.
+settings.register_profile("suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("suite")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,10 +1,12 @@
 """Ports for servers that are started again where they were: between two of them nobody else may come to have theirs.
+The workers of pytest-xdist have ports of their own.
 
 Called by tests that stop a server and start another, or that have to know a port before its server runs.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 from pathlib import Path
@@ -16,15 +18,19 @@ _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 # Below are those that well-known services have.
 _LOWEST = 10_000
 
-# Of twenty thousand ports a few are taken; two hundred in a row are not.
+# Of a worker's seven hundred ports a few are taken; two hundred in a row are not.
 _TRIES_MAX = 200
+
+# Worker n has the ports that leave the same remainder; more of them than a small machine ever runs.
+_WORKERS_MAX = 32
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _WORKERS_MAX
 
 
 def lasting_port() -> int:
     """A free port of 127.0.0.1 that the system gives to nobody by itself. Raises OSError if none is found."""
     given_from = int(_RANGE.read_text().split()[0]) if _RANGE.exists() else _GIVEN_FROM
     for _ in range(_TRIES_MAX):
-        port = random.randrange(_LOWEST, max(given_from, _LOWEST + 1_000))
+        port = random.randrange(_LOWEST + _WORKER, max(given_from, _LOWEST + 1_000), _WORKERS_MAX)
         try:
             with socket.create_server(("127.0.0.1", port)):
                 return port

@@ -69,7 +69,7 @@ MAKES_ONE = {
     *("dev", "serve", "worker", "run", "migrate", "workflows import"),
     *("keys create", "secrets set", "sources add"),
 }
-OPENS_NONE = {"new", "validate", "fmt", "schema", "openapi", "version", "doctor"}
+OPENS_NONE = {"new", "validate", "fmt", "schema", "openapi", "version", "doctor", "docs"}
 
 
 def test_every_command_is_one_of_the_three_kinds() -> None:

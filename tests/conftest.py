@@ -17,7 +17,6 @@ from tests.pgbouncer import Pooler, running_pooler
 from tests.postgres import PostgresServer, running_postgres
 from tests.tools import Kind, found_or_skip, lacking, pgbouncer
 
-
 # The same examples in every run, so that no change is blamed for what another one broke, and no limit on time: a slow
 # machine is no fault. `pytest --hypothesis-profile=default` looks for new ones.
 settings.register_profile("suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

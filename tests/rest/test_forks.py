@@ -7,6 +7,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from anabranch.service.repair import fork_verbs
 from tests.rest.conftest import Served
 from tests.rest.drawing import chain, echo
 from tests.rest.test_retries import calling, failed
@@ -76,6 +79,14 @@ async def test_what_cannot_be_forked_says_why(served: Served):
     absent = await fork(served, done, version=9)
     assert (absent.status, "'echo'" in absent.json["error"]["message"]) == (404, True)
     assert (await fork(served, done, nonsense=1)).status == 422
+
+
+async def test_a_log_over_the_limit_is_not_forked(served: Served, monkeypatch: pytest.MonkeyPatch):
+    await served.save(echo())
+    done = await served.ended(await served.start("echo"))
+    monkeypatch.setattr(fork_verbs, "FORK_ROWS_MAX", 2)
+    refused = await fork(served, done, redo=[{"nodeID": "end"}])
+    assert (refused.status, refused.code) == (422, "RUN_TOO_LARGE")
 
 
 async def test_a_saved_query_that_has_changed_runs_again(served: Served, tmp_path: Path):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from anabranch.service.repair import retry_verbs
-from tests.rest.conftest import Served
+from tests.rest.conftest import TENANT, Served
 from tests.rest.drawing import chain, echo
 
 
@@ -80,6 +80,22 @@ async def test_a_parent_goes_on_with_the_child_that_it_failed_with(served: Serve
     below = await served.ended(child["instanceID"])
     assert (below["status"], below["generation"]) == ("COMPLETED", 1)
     assert [node for node in places(after) if node[0] == "call"] == [("call", "success", 1)], "it waited again"
+
+
+async def test_a_child_that_was_removed_meanwhile_is_replaced_by_another_one(served: Served):
+    await served.save(calling("child", "absent"))
+    await served.save(calling("parent", "child", retry={"maxAttempts": 1}))
+    run = await failed(served, "parent")
+    (removed,) = (await served.ask("GET", "/v1/workflows/child/runs")).json["items"]
+    await served.services.workflows.delete_run(removed["instanceID"], tenant_id=TENANT, actor=None)
+    await served.save(echo("absent"))
+
+    answered = (await retry(served, run)).json
+    assert ([each["nodeID"] for each in answered["redo"]], answered["children"]) == (["call"], [])
+    assert (await served.ended(run["instanceID"]))["status"] == "COMPLETED"
+    (child,) = (await served.ask("GET", "/v1/workflows/child/runs")).json["items"]
+    assert child["status"] == "COMPLETED"
+    assert child["instanceID"] != removed["instanceID"]
 
 
 async def test_a_cancelled_run_goes_on_with_what_was_cancelled_below_it(served: Served):

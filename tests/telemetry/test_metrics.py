@@ -52,6 +52,32 @@ async def test_tries_that_are_followed_by_another_are_retries(opened: Open) -> N
     assert numbers["workflow_runs_completed_total", "flaky", "failed"] == 1
 
 
+async def test_each_end_of_a_retried_run_is_counted_once_and_its_start_is_not_counted_again(opened: Open) -> None:
+    place = await opened(FLAKY)
+    run = await place.start("flaky", {"failures": 3})
+    assert (await place.ended(run))["status"] == "FAILED"
+    await place.services.workflows.retry_run(run, tenant_id="default", by="somebody")
+    assert (await place.ended(run))["status"] == "COMPLETED"
+
+    numbers = await place.numbers()
+    assert numbers["workflow_runs_started_total", "flaky"] == 1
+    assert numbers["workflow_runs_completed_total", "flaky", "failed"] == 1
+    assert numbers["workflow_runs_completed_total", "flaky", "completed"] == 1
+
+
+async def test_suspended_runs_are_shown_by_their_reason_and_are_not_in_flight(opened: Open) -> None:
+    place = await opened()
+    await place.save("stands", WAIT)
+    run = await place.start("stands")
+    await place.waiting(run)
+    await place.shows(("workflow_runs_in_flight", DRAWN), 1)
+    await place.services.workflows.pause_run(run, tenant_id="default", by="somebody")
+    await place.shows(("workflow_runs_in_flight", DRAWN), 0)
+    shown = (await place.metrics()).splitlines()
+    assert 'anabranch_runs_suspended{reason="PAUSED"} 1.0' in shown
+    assert 'anabranch_runs_suspended{reason="CRASHED"} 0.0' in shown
+
+
 async def test_names_of_drawn_workflows_are_not_shown(opened: Open) -> None:
     place = await opened()
     await place.save("secret-name", WAIT, END)

@@ -245,7 +245,8 @@ class Judge:
         after = change.after
         assert after is not None
         instance_id, is_poison = after.head.instance_id, after.head.workflow_name == poison_case().name
-        if after.blame is None or any(row.type is EventType.INSTANCE_RESUMED for row in change.events):
+        begins_anew = {EventType.INSTANCE_RESUMED, EventType.INSTANCE_REOPENED}
+        if after.blame is None or any(row.type in begins_anew for row in change.events):
             watched.lapses = 0
         elif operation == "judge" and not change.events and after.suspended_for is None:
             watched.lapses += 1

@@ -10,12 +10,19 @@ import pytest
 
 from anabranch.engine.rules.coded.names import Mark, StepKind
 from anabranch.engine.rules.events import Event, EventType
-from anabranch.engine.rules.stimuli import EvaluationDue, Failed, ResumeRequested
+from anabranch.engine.rules.stimuli import (
+    AwaitsSignal,
+    EvaluationDue,
+    Failed,
+    PauseRequested,
+    ResumeRequested,
+    SignalSent,
+)
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.rules.verify.check_log import check_log
 from anabranch.engine.rules.verify.finding import FINDINGS_MAX
 from anabranch.errors import RunError
-from tests.spec.coded import Coded, broken, done, function, returned, sleeps, suspended
+from tests.spec.coded import Coded, broken, done, function, report, returned, sleeps, suspended
 from tests.spec.drawings import drawn
 from tests.spec.scenario import HANDED_OVER, Scenario, asks_for, begun, completed, failed, given, signal
 
@@ -210,6 +217,17 @@ def test_what_fires_while_a_run_is_suspended_is_found() -> None:
     row = Event(0, EventType.INSTANCE_SUSPENDED, "", "", 0, why, run.log[index - 1].created_at)
     log = [*run.log[:index], row, *run.log[index:]]
     assert codes(run, [replace(event, seq=seq) for seq, event in enumerate(log, start=1)]) == {"FIRED_WHILE_SUSPENDED"}
+
+
+def test_what_was_under_way_when_a_run_was_suspended_may_still_be_recorded_with_a_signal_that_was_kept() -> None:
+    run = Coded().then(SignalSent("go", Payload.of(7)), PauseRequested("spec"))
+    run.then(report("kept", AwaitsSignal("go", None, None), kind=StepKind.EVENT))
+    run.then(report("now", AwaitsSignal("go", None, 0), kind=StepKind.EVENT))
+    assert run.state.steps["kept", ""].output.value == 7
+    assert not run.state.steps["now", ""].has_ended, "no timeout fires, not even one of no time"
+    run.then(SignalSent("go", Payload.of(8)), ResumeRequested("spec"))
+    assert run.state.steps["now", ""].output.value == 8
+    assert codes(run, run.log) == set()
 
 
 def shop() -> Coded:

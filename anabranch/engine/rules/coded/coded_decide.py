@@ -305,13 +305,15 @@ def _open_timer(notes: CodedDecisionBuilder, report: StepReport, due_at: int) ->
 
 
 def _open_wait(notes: CodedDecisionBuilder, report: StepReport, asked: AwaitsSignal | AwaitsAnySignal) -> None:
-    """A step waits for a signal. A kept signal completes it at once, and so does a timeout of zero."""
+    """A step waits for a signal. A kept signal completes it at once; so does a timeout of zero, but not while the run
+    stands still.
+    """
     note, signal = signal_wait(notes, asked)
     _wait(notes, report, note)
     step = notes.state.steps[report.name, report.scope]
     if signal is not None:
         _complete(notes, step, output_of(signal, names_event=step.names_event), handle=DEFAULT_HANDLE)
-    elif asked.timeout_ms == 0:
+    elif asked.timeout_ms == 0 and not notes.state.stands_still:
         _complete(notes, step, NULL, handle=TIMEOUT_HANDLE)
 
 

@@ -299,6 +299,9 @@ class RunCheck(ABC):
         """Take NODE_WAITING."""
         said = read_wait(event.payload)
         if isinstance(said, SignalTaken) and account.events is not None:
+            if self.is_suspended:  # unlike a result that was under way, with what follows from it
+                message = f"{_name(account.place)} takes a signal while the run is suspended"
+                self.note(FindingCode.FIRED_WHILE_SUSPENDED, event, message)
             self._take_signal(event, account, said)
         elif account.is_waiting:
             self.note(FindingCode.RESULT_UNEXPECTED, event, f"{_name(account.place)} waits already")
@@ -366,8 +369,6 @@ class RunCheck(ABC):
                 "; it is another wait's" if oldest is None else f"; its turn is signal {oldest}'s"
             )
             self.note(FindingCode.SIGNAL_DIFFERS, event, message)
-        if self.is_suspended:
-            self.note(FindingCode.FIRED_WHILE_SUSPENDED, event, f"{name} takes a signal while the run is suspended")
         signals.promised.pop(taken.seq, None)
         signals.kept.pop(taken.seq, None)
         signals.waits.pop(account.place, None)

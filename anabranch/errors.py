@@ -202,6 +202,20 @@ class NoManualStart(AnabranchError):
     )
 
 
+class HookPathTaken(AnabranchError):
+    """A webhook of another workflow of the tenant has this path."""
+
+    code = "HOOK_PATH_TAKEN"
+    hint = "Choose another path, or remove the webhook from the other workflow's active version."
+
+
+class ArmedByNode(AnabranchError):
+    """The schedule or subscription is armed by a node of a workflow."""
+
+    code = "ARMED_BY_NODE"
+    hint = "Change the node, and publish the workflow."
+
+
 class UnknownTrigger(InvalidRequest):
     """The workflow has no trigger with this id, or it is disabled."""
 

@@ -12,6 +12,7 @@ from anabranch.engine.rules.graph.source_texts import texts_of_fields
 from anabranch.errors import (
     DraftConflict,
     DraftExists,
+    HookPathTaken,
     InvalidWorkflow,
     LimitReached,
     NameTaken,
@@ -210,7 +211,7 @@ ROUTES = (
         {200: PublishedDraft},
         query=PublishOptions,
         headers=(_REVISION,),
-        errors=(DraftConflict, VersionMismatch, InvalidWorkflow, NameTaken, WorkflowIsCoded),
+        errors=(DraftConflict, VersionMismatch, InvalidWorkflow, NameTaken, HookPathTaken, WorkflowIsCoded),
     ),
     _about_draft("GET", "/pins", get_pins, "Read the pins of a draft.", Role.VIEWER, {200: PinsModel}),
     _about_draft(

@@ -31,6 +31,8 @@ STATUS: Mapping[type[errors.AnabranchError], int] = {
     errors.DataSourceInUse: 409,
     errors.DraftExists: 409,
     errors.LimitReached: 409,
+    errors.ArmedByNode: 409,
+    errors.HookPathTaken: 409,
     errors.NameTaken: 409,
     errors.NoManualStart: 409,
     errors.RunIsOpen: 409,

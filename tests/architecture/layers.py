@@ -237,11 +237,21 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "engine.ports",
         "engine.store",
         "errors",
+        "engine.rules",
         "ports of side concerns",
         "schema of side concerns",
+        "terms of triggers",
     ),
     # called inside transactions of the store and of all tables
     "audit.audit_recording": ("ports of side concerns", "schema of side concerns"),
+    "recording of triggers": (
+        "engine.rules",
+        "engine.store.schema",
+        "errors",
+        "ports of side concerns",
+        "schema of side concerns",
+        "terms of triggers",
+    ),
     "schema of side concerns": ("engine.store.columns",),
     "ports of side concerns": ("engine.ports", "engine.rules", "errors"),
     # -- workflows: the verbs, the coded ones, the engine ---------------------------------
@@ -326,6 +336,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "migrations.versions": (),
     "engine.store": (
         "audit.audit_recording",
+        "recording of triggers",
         "engine.hints.hint_line",
         "engine.ports",
         "engine.rules",
@@ -382,6 +393,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "triggers",
         "tables of side concerns",
         "audit.audit_recording",
+        "recording of triggers",
         "schema of side concerns",
         "ports of side concerns",
         "terms of triggers",
@@ -450,9 +462,10 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "keys.key_schema",
         "queries.saved.query_schema",
         "secrets.secret_schema",
-        "triggers.schedules.schedule_schema",
         "triggers.topics.topic_schema",
+        "triggers.trigger_schema",
     ),
+    "recording of triggers": ("triggers.arming", "triggers.failure_recording"),
     "terms of triggers": ("triggers.schedules.occurrences", "triggers.topics.topic_patterns"),
     "ports of side concerns": (
         "audit.audit_trail",
@@ -473,6 +486,7 @@ _COMPONENT_OF = {name: name for name in MAY_IMPORT if name not in GROUPS} | {
 _DATABASE_MODULES = ("sqlalchemy", "sqlite3", "psycopg", "alembic", "pymysql", "aiosqlite", "asyncpg")
 _DATABASE_COMPONENTS = (
     "audit.audit_recording",
+    "recording of triggers",
     "engine.store",
     "engine.store.schema",
     "engine.store.columns",

@@ -107,3 +107,44 @@ async def test_a_workflow_that_only_a_topic_begins_cannot_be_called(served: Serv
     await served.save(graph)
     await served.save(chain("vain", {"id": "go", "type": "workflow", "config": {"workflow": "aloof"}}))
     assert (await served.ended(await served.start("vain")))["error"]["code"] == "NOT_CALLABLE"
+
+
+async def test_a_run_that_fails_begins_a_run_of_the_workflow_that_is_told(served: Served):
+    told = {"id": "told", "type": "failure", "config": {"workflow": "breaks"}}
+    end = {"id": "end", "type": "end", "config": {"outputParameters": {"code": "{{ctx.input.error.code}}"}}}
+    edges = [{"upstreamNodeID": "told", "downstreamNodeID": "end"}]
+    await served.save({"name": "alarm", "nodes": [told, end], "edges": edges})
+    await served.save(chain("breaks", {"id": "stop", "type": "stopWithError", "config": {"message": "no"}}))
+    failed = await served.ended(await served.start("breaks"))
+    assert failed["status"] == "FAILED"
+    await served.until("/v1/workflows/alarm/runs", lambda found: bool(found["items"]))
+    [run] = (await served.ask("GET", "/v1/workflows/alarm/runs")).json["items"]
+    shown = await served.ended(run["instanceID"])
+    assert shown["output"] == {"code": "STOPPED"}
+    assert shown["input"]["run"]["instanceID"] == failed["instanceID"]
+    assert shown["startedBy"]["nodeID"] == "told"
+
+
+async def test_armed_schedules_and_subscriptions_are_listed_with_their_node_and_not_changed_there(served: Served):
+    graph = several("armed")
+    graph["nodes"].append({"id": "tick", "type": "schedule", "config": {"cron": "0 8 * * *"}})
+    await served.save(graph)
+    listed = (await served.ask("GET", "/v1/schedules")).json["items"]
+    [tick] = [each for each in listed if each["nodeID"] == "tick"]
+    assert (tick["name"], tick["workflow"], tick["version"]) == ("armed/tick", "armed", 1)
+    subscriptions = (await served.ask("GET", "/v1/topics/never.published/subscriptions")).json["items"]
+    assert [(each["name"], each["nodeID"]) for each in subscriptions if each["name"] == "armed"] == [("armed", "hook")]
+    refused_ = await served.ask("DELETE", f"/v1/schedules/{tick['scheduleID']}", role="editor")
+    assert (refused_.status, refused_.json["error"]["code"]) == (409, "ARMED_BY_NODE")
+
+
+async def test_a_webhook_path_that_another_workflow_has_is_refused(served: Served):
+    def hooked(name: str) -> dict[str, Any]:
+        return {"name": name, "nodes": [{"id": "h", "type": "webhook", "config": {"path": "a/b"}}], "edges": []}
+
+    await served.save(hooked("first-hook"))
+    assert (await refused(served, "/v1/workflows", hooked("second-hook")))[:2] == (409, "HOOK_PATH_TAKEN")
+    twice = hooked("twice")
+    twice["nodes"].append({**twice["nodes"][0], "id": "again"})
+    answered = await served.ask("POST", "/v1/workflows", json=twice, role="editor")
+    assert [each["code"] for each in answered.json["error"]["details"]] == ["DUPLICATE_HOOK_PATH"]

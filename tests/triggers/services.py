@@ -53,7 +53,7 @@ class Office:
         )
         starter = starter or self.workflows
         saved, topics = ScheduleTable(store), TopicTable(store)
-        self.saved_topics = topics
+        self.saved_schedules, self.saved_topics = saved, topics
         self.scheduler = Scheduler(saved=saved, starter=starter, clock=SystemClock(), store_now=time)
         self.publisher = Publisher(saved=topics, starter=starter, clock=SystemClock(), store_now=time, own_ms=own_ms)
         self.schedules = ScheduleService(saved=saved, workflows=self.workflows, store_now=time)

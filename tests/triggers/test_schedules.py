@@ -41,6 +41,7 @@ async def test_a_schedule_is_shown_as_it_was_saved_with_its_defaults(office: Off
         "lastAt": None,
         "lastInstanceID": None,
         "lastError": None,
+        "nodeID": None,
     }
     found = await office.schedules.get_schedule(saved["scheduleID"], tenant_id=TENANT)
     assert schedule_as_json(found) == saved

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.errors import NotFound, WorkflowIsCoded
+from anabranch.errors import HookPathTaken, NotFound, WorkflowIsCoded
 from anabranch.keys.access import Role
 from anabranch.rest.models.workflow_forms import ActivationModel, ActiveVersion, TenantPause, WorkflowPause
 from anabranch.rest.routes.route import Reply, Route, RouteCall
@@ -65,7 +65,7 @@ ROUTES = (
         Role.EDITOR,
         {200: ActiveVersion},
         body=ActivationModel,
-        errors=(NotFound, WorkflowIsCoded),
+        errors=(NotFound, HookPathTaken, WorkflowIsCoded),
         tag="workflows",
     ),
     Route(

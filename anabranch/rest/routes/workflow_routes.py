@@ -11,6 +11,7 @@ from anabranch.engine.rules.graph.source_texts import plain
 from anabranch.engine.rules.test_runs import Pin
 from anabranch.errors import (
     DraftConflict,
+    HookPathTaken,
     InvalidWorkflow,
     NameTaken,
     NotFound,
@@ -195,7 +196,7 @@ ROUTES = (
         Role.EDITOR,
         {201: SavedWorkflow},
         body=Checked(DrawnWorkflow, is_workflow=True),
-        errors=(InvalidWorkflow, NameTaken),
+        errors=(InvalidWorkflow, NameTaken, HookPathTaken),
         tag="workflows",
     ),
     Route(
@@ -219,7 +220,7 @@ ROUTES = (
         body=Checked(ChangedWorkflow, is_workflow=True),
         query=Saving,
         headers=(_IF_MATCH,),
-        errors=(NotFound, InvalidWorkflow, NameTaken, VersionMismatch, WorkflowIsCoded),
+        errors=(NotFound, InvalidWorkflow, NameTaken, HookPathTaken, VersionMismatch, WorkflowIsCoded),
         tag="workflows",
     ),
     Route(

@@ -77,21 +77,38 @@ def run_summary(row: InstanceRow) -> dict[str, Any]:
 
 
 def started_by(head: InstanceHead) -> dict[str, Any] | None:
-    """Who started a run: another run, a schedule, a message, a key or a command; None: unknown."""
+    """Who started a run: another run, a trigger, a key or a command; None: unknown."""
     if head.parent_id is not None:
         return {"kind": "run", "instanceID": head.parent_id, "nodeID": head.parent_node_id, "scope": head.parent_scope}
     kind, _, rest = (head.idempotency_key or "").partition(":")
     first, _, second = rest.partition(":")
     if kind == "schedule":
         # A run that was triggered by hand has no occurrence: its key continues with `now:`.
-        return {"kind": "schedule", "scheduleID": first, "occurrenceAt": None if second[:4] == "now:" else second}
+        occurrence = None if second[:4] == "now:" else second
+        return {"kind": "schedule", "scheduleID": first, "occurrenceAt": occurrence, **_node(head.started_by)}
     if kind == "topic":
-        message_id, _, topic = (head.started_by or "").partition(" ")
-        return {"kind": "topic", "subscriptionID": first, "topic": topic or None, "messageID": message_id or None}
+        message_id, topic, node_id = _words(head.started_by)
+        return {"kind": "topic", "subscriptionID": first, "topic": topic, "messageID": message_id, **_node(node_id)}
+    if kind == "failure":
+        failed_id, _, node_id = _words(head.started_by)
+        return {"kind": "failure", "triggerID": first, "instanceID": failed_id, **_node(node_id)}
+    if kind == "hook":
+        return {"kind": "hook", "triggerID": first, **_node(head.started_by)}
     if head.started_by is None:
         return None
     who = {"kind": "cli"} if head.started_by == COMMAND_LINE else {"kind": "key", "keyID": head.started_by}
     return who if head.idempotency_key is None else {**who, "idempotencyKey": head.idempotency_key}
+
+
+def _node(node_id: str | None) -> dict[str, str]:
+    """The trigger node that the run began at; nothing for a schedule or subscription that somebody saved."""
+    return {} if node_id is None else {"nodeID": node_id}
+
+
+def _words(started_by: str | None) -> tuple[str | None, str | None, str | None]:
+    """The first two words, which have no spaces in them, and the id of a node, which may have."""
+    words = [*(started_by or "").split(" ", 2), None, None]
+    return words[0] or None, words[1], words[2]
 
 
 def run_outcome(instance_id: str, status: Status, outcome: Payload | None = None) -> dict[str, Any]:

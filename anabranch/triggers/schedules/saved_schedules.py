@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from anabranch.engine.rules.instants import to_iso
+
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
@@ -30,6 +32,7 @@ class Schedule:
     anchor_at: int
     """What the occurrences of an interval are counted from."""
     input_: Any
+    """What its runs are started with, unless `tells_time`."""
     missed: str
     """`skip`, `one` or `all`."""
     enabled: bool
@@ -42,6 +45,20 @@ class Schedule:
     """Why the latest occurrence has not started, `{"code", "message", "occurrenceAt"}`; None once one has."""
     created_at: int = 0
     updated_at: int = 0
+    workflow_id: str | None = None
+    node_id: str | None = None
+    """The node of that workflow that has armed it; None: somebody saved it."""
+    tells_time: bool = False
+    """Its runs are started with the time of the occurrence."""
+
+    @property
+    def starts(self) -> str:
+        """The workflow whose runs it starts, as a start takes it."""
+        return self.workflow_id or self.workflow
+
+    def payload_at(self, occurrence: int) -> Any:
+        """What the run of an occurrence is started with."""
+        return {"scheduledAt": to_iso(occurrence)} if self.tells_time else self.input_
 
 
 class SavedSchedules(Protocol):
@@ -73,5 +90,6 @@ class SavedSchedules(Protocol):
     async def advance(self, was: Schedule, becomes: Schedule) -> bool:
         """Write `next_at` and the `last_…` fields if `next_at` is still that of `was`.
 
-        False if another process was first, or if the schedule was saved with another timing or removed.
+        False if another process was first, or if the schedule was saved with another timing, armed by another
+        version or removed.
         """

@@ -22,7 +22,7 @@ DEFAULT_TIMEZONE = "UTC"
 
 _GIVEN = frozenset({"name", "workflow", "version", "kind", "cron", "timezone", "every", "input", "missed", "enabled"})
 # A client that reads a schedule, changes it and saves it again may leave these in.
-_TOLD = frozenset({"scheduleID", "nextAt", "lastAt", "lastInstanceID", "lastError", "createdAt", "updatedAt"})
+_TOLD = frozenset({"scheduleID", "nextAt", "lastAt", "lastInstanceID", "lastError", "createdAt", "updatedAt", "nodeID"})
 
 _KINDS = ("cron", "interval")
 
@@ -110,6 +110,7 @@ def schedule_as_json(schedule: Schedule) -> dict[str, Any]:
         "lastError": schedule.last_error,
         "createdAt": to_iso(schedule.created_at),
         "updatedAt": to_iso(schedule.updated_at),
+        "nodeID": schedule.node_id,
     }
 
 

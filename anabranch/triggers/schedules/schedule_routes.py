@@ -7,7 +7,16 @@ from typing import Any, Literal
 
 from pydantic import AwareDatetime, Field
 
-from anabranch.errors import InvalidInput, LimitReached, NameTaken, NotFound, ShuttingDown, TooManyPending
+from anabranch.errors import (
+    ArmedByNode,
+    InvalidInput,
+    LimitReached,
+    NameTaken,
+    NoManualStart,
+    NotFound,
+    ShuttingDown,
+    TooManyPending,
+)
 from anabranch.keys.access import Role
 from anabranch.rest.bodies import checked
 from anabranch.rest.lists import page_by_name
@@ -64,6 +73,9 @@ class ScheduleSummary(ResponseModel):
     lastError: dict[str, Any] | None = Field(description="Why the latest occurrence has not started.")
     createdAt: AwareDatetime
     updatedAt: AwareDatetime
+    nodeID: str | None = Field(
+        description="The node of that workflow's version that has armed it: changed there, and not here."
+    )
 
 
 class BackfilledRun(ResponseModel):
@@ -187,7 +199,7 @@ ROUTES = (
         Role.EDITOR,
         {200: ScheduleSummary},
         body=Checked(ScheduleForm),
-        errors=(NotFound, NameTaken),
+        errors=(NotFound, NameTaken, ArmedByNode),
         tag="triggers",
     ),
     Route(
@@ -197,7 +209,7 @@ ROUTES = (
         "Delete a schedule.",
         Role.EDITOR,
         {204: None},
-        errors=(NotFound,),
+        errors=(NotFound, ArmedByNode),
         tag="triggers",
     ),
     Route(
@@ -210,7 +222,7 @@ ROUTES = (
         body=Trigger,
         body_required=False,
         headers=(_TRIGGER_KEY,),
-        errors=(NotFound, InvalidInput, TooManyPending, ShuttingDown),
+        errors=(NotFound, InvalidInput, NoManualStart, TooManyPending, ShuttingDown),
         tag="triggers",
     ),
     Route(
@@ -221,7 +233,7 @@ ROUTES = (
         Role.OPERATOR,
         {200: BackfilledRuns},
         body=Checked(Backfill),
-        errors=(NotFound, InvalidInput, TooManyPending, ShuttingDown),
+        errors=(NotFound, InvalidInput, NoManualStart, TooManyPending, ShuttingDown),
         tag="triggers",
     ),
 )

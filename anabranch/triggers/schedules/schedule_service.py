@@ -14,15 +14,16 @@ from dataclasses import replace
 from typing import Any
 
 from anabranch.engine.rules.instants import to_iso
-from anabranch.errors import NotFound
-from anabranch.run_requests import StartedRun, StartOptions, check_key
+from anabranch.errors import ArmedByNode, NoManualStart, NotFound
+from anabranch.run_requests import StartedRun, check_key
 from anabranch.service.documents import refused
 from anabranch.service.runs.input_checks import is_storable
 from anabranch.service.workflow_service import WorkflowService
 from anabranch.triggers.schedules.occurrences import MADE_UP_FOR_MAX, next_after, occurrences_between
 from anabranch.triggers.schedules.saved_schedules import SavedSchedules, Schedule
 from anabranch.triggers.schedules.schedule_documents import ScheduleWish, read_schedule
-from anabranch.triggers.schedules.scheduler import occurrence_key, timing_of, trigger_key
+from anabranch.triggers.schedules.scheduler import occurrence_key, options_of, timing_of, trigger_key
+from anabranch.triggers.starting import check_start_by_hand
 
 # 10,000 schedules per tenant: were all due in one second, the last would start half a minute late on a small machine.
 SCHEDULES_MAX = 10_000
@@ -57,12 +58,13 @@ class ScheduleService:
         return await self._saved.save_schedule(schedule, count_max=SCHEDULES_MAX, actor=actor)
 
     async def update_schedule(self, key: str, document: Any, *, tenant_id: str, actor: str | None = None) -> Schedule:
-        """Replace a schedule as a whole; what the document leaves out takes its default. Raises NotFound too.
+        """Replace a schedule as a whole; what the document leaves out takes its default. Raises NotFound and
+        ArmedByNode, too.
 
         If timing and workflow stay the same, so does what is due. Otherwise, and when it is enabled again, the
         next occurrence is the first one later than now. An interval that stays the same keeps its rhythm.
         """
-        known = await self.get_schedule(key, tenant_id=tenant_id)
+        known = await self._get_saved(key, tenant_id=tenant_id)
         wish = await self._read(document, tenant_id)
         now = await self._store_now()
         keeps_rhythm = wish.every_ms is not None and wish.every_ms == known.every_ms
@@ -91,8 +93,8 @@ class ScheduleService:
         return found
 
     async def delete_schedule(self, key: str, *, tenant_id: str, actor: str | None = None) -> None:
-        """Remove one; the runs that it has started go on. Raises NotFound."""
-        known = await self.get_schedule(key, tenant_id=tenant_id)
+        """Remove one; the runs that it has started go on. Raises NotFound, ArmedByNode."""
+        known = await self._get_saved(key, tenant_id=tenant_id)
         await self._saved.delete_schedule(known.schedule_id, tenant_id=tenant_id, actor=actor)
 
     async def trigger_now(
@@ -108,7 +110,8 @@ class ScheduleService:
         schedule = await self.get_schedule(key, tenant_id=tenant_id)
         await self._saved.record_use(schedule, "schedule.triggered", {}, actor=actor)
         once = str(uuid.uuid4()) if idempotency_key is None else idempotency_key
-        return await self._start(schedule, trigger_key(schedule.schedule_id, once))
+        payload = schedule.payload_at(await self._store_now())
+        return await self._start(schedule, payload, trigger_key(schedule.schedule_id, once))
 
     async def backfill(
         self, key: str, *, tenant_id: str, since: int, until: int, actor: str | None = None
@@ -137,7 +140,8 @@ class ScheduleService:
 
         async def start(occurrence: int) -> tuple[int, StartedRun]:
             async with places:
-                return occurrence, await self._start(schedule, occurrence_key(schedule.schedule_id, occurrence))
+                key = occurrence_key(schedule.schedule_id, occurrence)
+                return occurrence, await self._start(schedule, schedule.payload_at(occurrence), key)
 
         answers = await asyncio.gather(*map(start, occurrences), return_exceptions=True)
         started: list[tuple[int, StartedRun]] = []
@@ -147,20 +151,25 @@ class ScheduleService:
             started.append(answer)
         return started
 
-    async def _start(self, schedule: Schedule, key: str) -> StartedRun:
+    async def _start(self, schedule: Schedule, payload: Any, key: str) -> StartedRun:
         return await self._workflows.start_triggered_run(
-            schedule.workflow,
-            schedule.input_,
-            StartOptions(version=schedule.version, idempotency_key=key),
-            tenant_id=schedule.tenant_id,
+            schedule.starts, payload, options_of(schedule, key), tenant_id=schedule.tenant_id
         )
+
+    async def _get_saved(self, key: str, *, tenant_id: str) -> Schedule:
+        found = await self.get_schedule(key, tenant_id=tenant_id)
+        if found.node_id is not None:
+            where = f"by node {found.node_id!r} of workflow {found.workflow}, version {found.version}"
+            raise ArmedByNode(f"schedule {found.schedule_id} is armed {where}")
+        return found
 
     async def _read(self, document: Any, tenant_id: str) -> ScheduleWish:
         wish, problems = read_schedule(document)
         try:
-            await self._workflows.get_workflow_by_id(wish.workflow, tenant_id=tenant_id, version=wish.version)
-        except NotFound as absent:
-            problems.append((absent.code, "/workflow", absent.message))
+            found = await self._workflows.get_startable(wish.workflow, tenant_id=tenant_id, version=wish.version)
+            check_start_by_hand(found)
+        except (NotFound, NoManualStart) as refusal:
+            problems.append((refusal.code, "/workflow", refusal.message))
         if problems:
             raise refused(problems)
         return wish

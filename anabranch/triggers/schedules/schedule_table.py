@@ -1,4 +1,4 @@
-"""The tables of schedules: their settings, and the next occurrence of each.
+"""Schedules in the table of triggers: their settings, and the next occurrence of each.
 
 Used by the service and by the scheduler. Shares the database threads of the store
 that it is built on. What is hot is one look at the due ones, twice a second and process.
@@ -11,38 +11,39 @@ from dataclasses import replace
 from typing import Any
 
 import orjson
-from sqlalchemy import Connection, Select, and_, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, Row, Select, and_, delete, func, insert, or_, select, update
 
 from anabranch.audit.audit_recording import record_audit_event
+from anabranch.engine.rules.beginnings import SCHEDULE_TYPE
 from anabranch.engine.store.sql.component import SqlComponent
 from anabranch.engine.store.sql.faults import DuplicateRefused
 from anabranch.engine.store.sql.reads import is_uuid
 from anabranch.errors import LimitReached, NameTaken
 from anabranch.triggers.schedules.saved_schedules import Schedule
-from anabranch.triggers.schedules.schedule_schema import schedules
+from anabranch.triggers.trigger_schema import IS_SAVED, triggers
 
 _COLUMNS = (
-    schedules.c.schedule_id,
-    schedules.c.tenant_id,
-    schedules.c.name,
-    schedules.c.workflow,
-    schedules.c.version,
-    schedules.c.kind,
-    schedules.c.cron,
-    schedules.c.timezone,
-    schedules.c.every_ms,
-    schedules.c.anchor_at,
-    schedules.c.input,
-    schedules.c.missed,
-    schedules.c.enabled,
-    schedules.c.next_at,
-    schedules.c.last_at,
-    schedules.c.last_instance_id,
-    schedules.c.last_error,
-    schedules.c.created_at,
-    schedules.c.updated_at,
+    triggers.c.trigger_id,
+    triggers.c.tenant_id,
+    triggers.c.name,
+    triggers.c.workflow,
+    triggers.c.version,
+    triggers.c.config,
+    triggers.c.enabled,
+    triggers.c.next_at,
+    triggers.c.last_at,
+    triggers.c.last_instance_id,
+    triggers.c.last_error,
+    triggers.c.created_at,
+    triggers.c.updated_at,
+    triggers.c.workflow_id,
+    triggers.c.node_id,
 )
-"""In the order of the fields of `Schedule`."""
+
+_SCHEDULES = select(*_COLUMNS).where(triggers.c.kind == SCHEDULE_TYPE)
+
+# What has come of it is written by `advance` alone: a run that was started since we looked stays noted.
+_SAVED = ("name", "workflow", "version", "enabled", "next_at", "updated_at")
 
 
 class ScheduleTable:
@@ -68,20 +69,20 @@ class ScheduleTable:
             raise NameTaken(f"there is a schedule {schedule.name!r} already", hint=hint) from None
 
     async def find_schedule(self, key: str, *, tenant_id: str) -> Schedule | None:
-        """By primary key or ux_schedule_name: a name never looks like an id."""
-        column = schedules.c.schedule_id if is_uuid(key) else schedules.c.name
-        found = await self._rows(select(*_COLUMNS).where(schedules.c.tenant_id == tenant_id, column == key))
+        """By primary key or ux_trigger_name: a name never looks like an id."""
+        column = triggers.c.trigger_id if is_uuid(key) else triggers.c.name
+        found = await self._rows(_SCHEDULES.where(triggers.c.tenant_id == tenant_id, column == key))
         return found[0] if found else None
 
     async def list_schedules(self, *, tenant_id: str) -> Sequence[Schedule]:
-        """Uses ux_schedule_name."""
-        found = await self._rows(select(*_COLUMNS).where(schedules.c.tenant_id == tenant_id))
+        """Uses ix_trigger_head."""
+        found = await self._rows(_SCHEDULES.where(triggers.c.tenant_id == tenant_id))
         return sorted(found, key=lambda schedule: schedule.name)  # databases do not agree on the order of texts
 
     async def delete_schedule(self, schedule_id: str, *, tenant_id: str, actor: str | None = None) -> bool:
         """Remove a schedule, and record it; False if the tenant has none with this id."""
-        row = and_(schedules.c.schedule_id == schedule_id, schedules.c.tenant_id == tenant_id)
-        statement = delete(schedules).where(row).returning(schedules.c.name)
+        row = and_(triggers.c.trigger_id == schedule_id, triggers.c.tenant_id == tenant_id, IS_SAVED)
+        statement = delete(triggers).where(row).returning(triggers.c.name)
 
         def remove(connection: Connection) -> bool:
             with self._store.dialect.transaction(connection):
@@ -116,23 +117,22 @@ class ScheduleTable:
             await self._store.write(record)
 
     async def due_schedules(self, *, now: int, limit: int, after: tuple[int, str] | None) -> Sequence[Schedule]:
-        """Uses ix_schedule_due."""
-        due = select(*_COLUMNS).where(schedules.c.next_at.is_not(None), schedules.c.next_at <= now)
+        """Uses ix_trigger_due."""
+        due = _SCHEDULES.where(triggers.c.next_at.is_not(None), triggers.c.next_at <= now)
         if after is not None:
             at, schedule_id = after
-            later = or_(
-                schedules.c.next_at > at, and_(schedules.c.next_at == at, schedules.c.schedule_id > schedule_id)
-            )
-            due = due.where(schedules.c.next_at >= at, later)
-        return await self._rows(due.order_by(schedules.c.next_at, schedules.c.schedule_id).limit(limit))
+            later = or_(triggers.c.next_at > at, and_(triggers.c.next_at == at, triggers.c.trigger_id > schedule_id))
+            due = due.where(triggers.c.next_at >= at, later)
+        return await self._rows(due.order_by(triggers.c.next_at, triggers.c.trigger_id).limit(limit))
 
     async def advance(self, was: Schedule, becomes: Schedule) -> bool:
         """One statement, no lock: the first to compare wins."""
         statement = (
-            update(schedules)
+            update(triggers)
             .where(
-                schedules.c.schedule_id == was.schedule_id,
-                schedules.c.next_at == was.next_at,
+                triggers.c.trigger_id == was.schedule_id,
+                triggers.c.next_at == was.next_at,
+                triggers.c.version.is_not_distinct_from(was.version),
             )
             .values(
                 next_at=becomes.next_at,
@@ -148,19 +148,19 @@ class ScheduleTable:
 
 
 def _save(connection: Connection, wanted: Schedule, *, now: int, count_max: int) -> Schedule:
-    row = and_(schedules.c.schedule_id == wanted.schedule_id, schedules.c.tenant_id == wanted.tenant_id)
-    created_at = connection.execute(select(schedules.c.created_at).where(row)).scalar_one_or_none()
+    row = and_(triggers.c.trigger_id == wanted.schedule_id, triggers.c.tenant_id == wanted.tenant_id)
+    created_at = connection.execute(select(triggers.c.created_at).where(row)).scalar_one_or_none()
     if created_at is None:
-        of_tenant = select(func.count()).select_from(schedules).where(schedules.c.tenant_id == wanted.tenant_id)
-        if connection.execute(of_tenant).scalar_one() >= count_max:
+        of_tenant = and_(triggers.c.tenant_id == wanted.tenant_id, triggers.c.kind == SCHEDULE_TYPE)
+        count = select(func.count()).select_from(triggers).where(of_tenant)
+        if connection.execute(count).scalar_one() >= count_max:
             raise LimitReached(f"there are {count_max} schedules already")
         saved = replace(wanted, created_at=now, updated_at=now)
-        connection.execute(insert(schedules).values(_values(saved)))
+        values = _values(saved) | {"trigger_id": saved.schedule_id, "tenant_id": saved.tenant_id}
+        connection.execute(insert(triggers).values(values | {"kind": SCHEDULE_TYPE, "created_at": now}))
     else:
         saved = replace(wanted, created_at=created_at, updated_at=now)
-        # What has come of it is `advance`'s to write: a run that was started since we looked stays noted.
-        saying = {name: value for name, value in _values(saved).items() if not name.startswith("last_")}
-        connection.execute(update(schedules).where(row).values(saying))
+        connection.execute(update(triggers).where(row).values(_values(saved)))
     return saved
 
 
@@ -173,19 +173,44 @@ def _record(
 
 
 def _values(schedule: Schedule) -> dict[str, Any]:
-    values = {column.name: getattr(schedule, column.name) for column in _COLUMNS if column.name != "input"}
-    return values | {"input": orjson.dumps(schedule.input_).decode(), "last_error": _text(schedule.last_error)}
+    timing = {
+        "cron": schedule.cron,
+        "timezone": schedule.timezone,
+        "everyMs": schedule.every_ms,
+        "anchorAt": schedule.anchor_at,
+        "missed": schedule.missed,
+        "input": schedule.input_,
+    }
+    return {name: getattr(schedule, name) for name in _SAVED} | {"config": orjson.dumps(timing).decode()}
 
 
 def _text(error: dict[str, Any] | None) -> str | None:
     return None if error is None else orjson.dumps(error).decode()
 
 
-def _schedule(row: Sequence[Any]) -> Schedule:
-    found = Schedule(*row)
-    return replace(
-        found,
-        input_=orjson.loads(found.input_),
-        enabled=bool(found.enabled),
-        last_error=None if found.last_error is None else orjson.loads(str(found.last_error)),
+def _schedule(row: Row[Any]) -> Schedule:
+    config = orjson.loads(row.config)
+    return Schedule(
+        schedule_id=row.trigger_id,
+        tenant_id=row.tenant_id,
+        name=row.name or f"{row.workflow}/{row.node_id}",
+        workflow=row.workflow,
+        version=row.version,
+        kind="interval" if config["cron"] is None else "cron",
+        cron=config["cron"],
+        timezone=config["timezone"],
+        every_ms=config["everyMs"],
+        anchor_at=config["anchorAt"],
+        input_=config.get("input"),
+        missed=config["missed"],
+        enabled=bool(row.enabled),
+        next_at=row.next_at,
+        last_at=row.last_at,
+        last_instance_id=row.last_instance_id,
+        last_error=None if row.last_error is None else orjson.loads(row.last_error),
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        workflow_id=row.workflow_id,
+        node_id=row.node_id,
+        tells_time=row.node_id is not None and "input" not in config,
     )

@@ -112,11 +112,9 @@ class Scheduler(Poller):
         it."""
         try:
             run = await self._starter.start_triggered_run(
-                schedule.workflow,
-                schedule.input_,
-                StartOptions(
-                    version=schedule.version, idempotency_key=occurrence_key(schedule.schedule_id, occurrence)
-                ),
+                schedule.starts,
+                schedule.payload_at(occurrence),
+                options_of(schedule, occurrence_key(schedule.schedule_id, occurrence)),
                 tenant_id=schedule.tenant_id,
             )
         except StoreUnavailable:
@@ -152,6 +150,13 @@ def timing_of(schedule: Schedule) -> Timing:
         return Cron(schedule.cron, schedule.timezone)
     assert schedule.every_ms is not None, "a schedule has a cron expression or an interval"
     return Interval(schedule.anchor_at, schedule.every_ms)
+
+
+def options_of(schedule: Schedule, key: str) -> StartOptions:
+    """How its runs are started: one that a node has armed begins at this node."""
+    return StartOptions(
+        version=schedule.version, idempotency_key=key, trigger=schedule.node_id, started_by=schedule.node_id
+    )
 
 
 def occurrence_key(schedule_id: str, occurrence: int) -> str:

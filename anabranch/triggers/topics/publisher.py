@@ -20,7 +20,14 @@ from anabranch.engine.ports import Clock
 from anabranch.errors import AnabranchError, StoreUnavailable
 from anabranch.run_requests import StartOptions
 from anabranch.triggers.starting import REFUSED_FOR_GOOD, Starter
-from anabranch.triggers.topics.saved_topics import Delivery, Message, SavedTopics, Subscription
+from anabranch.triggers.topics.saved_topics import (
+    FAILED_TOPIC,
+    FAILURE_KEY_PREFIX,
+    Delivery,
+    Message,
+    SavedTopics,
+    Subscription,
+)
 from anabranch.triggers.topics.topic_patterns import fits, heads_of
 
 logger = logging.getLogger("anabranch.triggers")
@@ -141,10 +148,7 @@ class Publisher(Poller):
                 run = await self._starter.start_triggered_run(
                     delivery.workflow,
                     message.payload,
-                    StartOptions(
-                        idempotency_key=delivery_key(delivery.subscription_id, message.key),
-                        started_by=f"{message.message_id} {message.topic}",
-                    ),
+                    _options_of(message, delivery),
                     tenant_id=message.tenant_id,
                 )
             except REFUSED_FOR_GOOD as refusal:
@@ -165,10 +169,32 @@ class Publisher(Poller):
         return replace(delivery, instance_id=run.instance_id)
 
 
+def _options_of(message: Message, delivery: Delivery) -> StartOptions:
+    """How its run is started: for a subscription that a node has armed it begins at this node."""
+    if message.topic == FAILED_TOPIC:
+        return StartOptions(
+            version=delivery.version,
+            idempotency_key=f"{FAILURE_KEY_PREFIX}{delivery.subscription_id}:{message.key}",
+            started_by=f"{message.payload['run']['instanceID']} {message.payload['depth']} {delivery.node_id}",
+            trigger=delivery.node_id,
+        )
+    node = "" if delivery.node_id is None else f" {delivery.node_id}"
+    return StartOptions(
+        version=delivery.version,
+        idempotency_key=delivery_key(delivery.subscription_id, message.key),
+        started_by=f"{message.message_id} {message.topic}{node}",
+        trigger=delivery.node_id,
+    )
+
+
 def delivery_key(subscription_id: str, message_key: str) -> str:
     """The idempotency key of a run: hashed, so that every key that a message may have fits."""
     return f"topic:{subscription_id}:{hashlib.sha256(message_key.encode()).hexdigest()}"
 
 
 def _owed(candidates: Sequence[Subscription], topic: str) -> list[Delivery]:
-    return [Delivery(each.subscription_id, each.workflow) for each in candidates if fits(each.pattern, topic)]
+    return [
+        Delivery(each.subscription_id, each.workflow_id or each.workflow, version=each.version, node_id=each.node_id)
+        for each in candidates
+        if fits(each.pattern, topic)
+    ]

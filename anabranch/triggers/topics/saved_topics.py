@@ -10,6 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+FAILED_TOPIC = "#failed"
+"""The topic of messages about failed runs. Nobody can publish on it: a topic has no `#`."""
+
+FAILURE_KEY_PREFIX = "failure:"
+
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
@@ -23,6 +28,11 @@ class Subscription:
     workflow: str
     """Name or id, as it was written: looked up anew for each message."""
     created_at: int = 0
+    version: int | None = None
+    """None: the active one of the time."""
+    workflow_id: str | None = None
+    node_id: str | None = None
+    """The node of that workflow that has armed it; None: somebody saved it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +44,9 @@ class Delivery:
     instance_id: str | None = None
     error: dict[str, Any] | None = None
     """`{"code", "message"}`: it cannot start, ever."""
+    version: int | None = None
+    node_id: str | None = None
+    """The trigger that the run begins at; None: the start."""
 
     @property
     def is_done(self) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import AwareDatetime, Field
 
-from anabranch.errors import InvalidInput, LimitReached, NotFound, ShuttingDown, TooManyPending
+from anabranch.errors import ArmedByNode, InvalidInput, LimitReached, NotFound, ShuttingDown, TooManyPending
 from anabranch.keys.access import Role
 from anabranch.rest.lists import page_by_name
 from anabranch.rest.models.base import Form, Page, ResponseModel
@@ -30,6 +30,8 @@ class SubscriptionSummary(ResponseModel):
     pattern: str
     type: Literal["workflow"]
     name: str
+    version: int | None = Field(description="Null: the active one of the time.")
+    nodeID: str | None = Field(description="The node of that workflow's version that has armed it; not removed here.")
     createdAt: AwareDatetime
 
 
@@ -129,7 +131,7 @@ ROUTES = (
         "End a subscription.",
         Role.EDITOR,
         {204: None},
-        errors=(NotFound,),
+        errors=(NotFound, ArmedByNode),
         tag="triggers",
     ),
     Route(

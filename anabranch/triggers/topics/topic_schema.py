@@ -1,34 +1,10 @@
-"""The tables of subscriptions and messages."""
+"""The table of messages, and of what failed runs begin."""
 
 from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Index, PrimaryKeyConstraint, Table, Text
 
 from anabranch.engine.store.columns import Identifier, JsonText, metadata, partial_index, storage
-
-topic_subscriptions = Table(
-    "topic_subscriptions",
-    metadata,
-    Column("subscription_id", Identifier, nullable=False),
-    Column("tenant_id", Text, nullable=False),
-    Column("head", Text, nullable=False),
-    Column("pattern", Text, nullable=False),
-    Column("workflow", Text, nullable=False),
-    Column("created_at", BigInteger, nullable=False),
-    PrimaryKeyConstraint("subscription_id", name="pk_topic_subscriptions"),
-)
-
-
-# One index for both: a message looks up the few patterns that begin as its topic does.
-Index(
-    "ux_topic_subscription",
-    topic_subscriptions.c.tenant_id,
-    topic_subscriptions.c.head,
-    topic_subscriptions.c.pattern,
-    topic_subscriptions.c.workflow,
-    unique=True,
-)
-
 
 # `due_at`: when another process may finish it; NULL once it is finished. Kept for a day after that.
 topic_messages = Table(

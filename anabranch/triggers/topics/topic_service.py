@@ -13,10 +13,11 @@ from typing import Any
 
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.values import checked_payload
-from anabranch.errors import InvalidRequest, NotFound
+from anabranch.errors import ArmedByNode, InvalidRequest, NoManualStart, NotFound
 from anabranch.run_requests import check_key
 from anabranch.service.documents import check_fields, refused
 from anabranch.service.workflow_service import WorkflowService
+from anabranch.triggers.starting import check_start_by_hand
 from anabranch.triggers.topics.publisher import Publisher
 from anabranch.triggers.topics.saved_topics import Message, SavedTopics, Subscription
 from anabranch.triggers.topics.topic_patterns import head_of, problem_of_pattern, problem_of_topic
@@ -48,9 +49,9 @@ class TopicService:
         if document["type"] != _WORKFLOW:
             raise refused([("WRONG_VALUE", "/type", f"type is {_WORKFLOW!r}: only workflows can be subscribed")])
         try:
-            await self._workflows.get_workflow_by_id(document["name"], tenant_id=tenant_id)
-        except NotFound as absent:
-            raise refused([(absent.code, "/name", absent.message)]) from None
+            check_start_by_hand(await self._workflows.get_startable(document["name"], tenant_id=tenant_id))
+        except (NotFound, NoManualStart) as refusal:
+            raise refused([(refusal.code, "/name", refusal.message)]) from None
         wanted = Subscription(str(uuid.uuid4()), tenant_id, pattern, head_of(pattern), document["name"])
         return await self._saved.add_subscription(wanted, count_max=SUBSCRIPTIONS_MAX, actor=actor)
 
@@ -61,8 +62,12 @@ class TopicService:
         return await self._saved.list_subscriptions(tenant_id=tenant_id, pattern=pattern)
 
     async def unsubscribe(self, subscription_id: str, *, tenant_id: str, actor: str | None = None) -> None:
-        """Remove one: no message that is published from now on starts it. Raises NotFound."""
+        """Remove one: no message that is published from now on starts it. Raises NotFound, ArmedByNode."""
         if not await self._saved.delete_subscription(subscription_id, tenant_id=tenant_id, actor=actor):
+            for each in await self._saved.list_subscriptions(tenant_id=tenant_id):
+                if each.subscription_id == subscription_id:
+                    where = f"by node {each.node_id!r} of workflow {each.workflow}, version {each.version}"
+                    raise ArmedByNode(f"subscription {subscription_id} is armed {where}")
             raise NotFound(f"there is no subscription {subscription_id!r}")
 
     async def publish(self, topic: str, payload: Any, *, tenant_id: str, key: str | None = None) -> Message:
@@ -87,6 +92,8 @@ def subscription_as_json(subscription: Subscription) -> dict[str, Any]:
         "pattern": subscription.pattern,
         "type": _WORKFLOW,
         "name": subscription.workflow,
+        "version": subscription.version,
+        "nodeID": subscription.node_id,
         "createdAt": to_iso(subscription.created_at),
     }
 

@@ -1,4 +1,4 @@
-"""The rows of topics: subscriptions, and messages for as long as they may be repeated.
+"""The rows of topics: subscriptions in the table of triggers, and messages for as long as they may be repeated.
 
 Used by the service and by the publisher. Shares the database threads of the store
 that it is built on. What fits what is not known here: patterns are looked up by their first segment.
@@ -7,27 +7,35 @@ that it is built on. What fits what is not known here: patterns are looked up by
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
 from sqlalchemy import Connection, Select, and_, delete, func, insert, select, update
 
 from anabranch.audit.audit_recording import record_audit_event
+from anabranch.engine.rules.beginnings import TOPIC_TYPE
 from anabranch.engine.store.sql.component import SqlComponent
 from anabranch.engine.store.sql.faults import DuplicateRefused
 from anabranch.engine.store.sql.reads import is_uuid
 from anabranch.errors import LimitReached, TooManyPending
 from anabranch.triggers.topics.saved_topics import Delivery, Message, Subscription
-from anabranch.triggers.topics.topic_schema import topic_messages, topic_subscriptions
+from anabranch.triggers.topics.topic_patterns import head_of
+from anabranch.triggers.topics.topic_schema import topic_messages
+from anabranch.triggers.trigger_schema import IS_SAVED, triggers
 
 _SUBSCRIPTION = (
-    topic_subscriptions.c.subscription_id,
-    topic_subscriptions.c.tenant_id,
-    topic_subscriptions.c.pattern,
-    topic_subscriptions.c.head,
-    topic_subscriptions.c.workflow,
-    topic_subscriptions.c.created_at,
+    triggers.c.trigger_id,
+    triggers.c.tenant_id,
+    triggers.c.subject,
+    triggers.c.head,
+    triggers.c.workflow,
+    triggers.c.created_at,
+    triggers.c.version,
+    triggers.c.workflow_id,
+    triggers.c.node_id,
 )
+_SUBSCRIPTIONS = select(*_SUBSCRIPTION).where(triggers.c.kind == TOPIC_TYPE)
 _MESSAGE = (
     topic_messages.c.message_id,
     topic_messages.c.tenant_id,
@@ -64,19 +72,18 @@ class TopicTable:
             return await self._store.write(add)  # the same one was added meanwhile
 
     async def list_subscriptions(self, *, tenant_id: str, pattern: str | None = None) -> Sequence[Subscription]:
-        """Uses ux_topic_subscription."""
-        query = select(*_SUBSCRIPTION).where(topic_subscriptions.c.tenant_id == tenant_id)
+        """Uses ix_trigger_head."""
+        query = _SUBSCRIPTIONS.where(triggers.c.tenant_id == tenant_id)
         if pattern is not None:
-            query = query.where(topic_subscriptions.c.pattern == pattern)
+            query = query.where(triggers.c.head == head_of(pattern), triggers.c.subject == pattern)
         found = await self._subscriptions(query)
         return sorted(found, key=lambda each: (each.pattern, each.workflow))
 
     async def delete_subscription(self, subscription_id: str, *, tenant_id: str, actor: str | None = None) -> bool:
-        """Remove a subscription, and record it; False if the tenant has none with this id."""
-        row = and_(
-            topic_subscriptions.c.subscription_id == subscription_id, topic_subscriptions.c.tenant_id == tenant_id
-        )
-        statement = delete(topic_subscriptions).where(row).returning(*_SUBSCRIPTION)
+        """Remove a subscription that somebody saved, and record it; False if the tenant has none with this id."""
+        of_kind = and_(triggers.c.kind == TOPIC_TYPE, IS_SAVED)
+        row = and_(triggers.c.trigger_id == subscription_id, triggers.c.tenant_id == tenant_id, of_kind)
+        statement = delete(triggers).where(row).returning(*_SUBSCRIPTION)
 
         def remove(connection: Connection) -> bool:
             with self._store.dialect.transaction(connection):
@@ -90,12 +97,9 @@ class TopicTable:
         return is_uuid(subscription_id) and await self._store.write(remove)
 
     async def subscriptions_by_head(self, heads: Sequence[str], *, tenant_id: str) -> Sequence[Subscription]:
-        """Uses ux_topic_subscription."""
-        return await self._subscriptions(
-            select(*_SUBSCRIPTION)
-            .where(topic_subscriptions.c.tenant_id == tenant_id, topic_subscriptions.c.head.in_(heads))
-            .order_by(topic_subscriptions.c.subscription_id)
-        )
+        """Uses ix_trigger_head."""
+        of_heads = _SUBSCRIPTIONS.where(triggers.c.tenant_id == tenant_id, triggers.c.head.in_(heads))
+        return await self._subscriptions(of_heads.order_by(triggers.c.trigger_id))
 
     async def add_message(
         self, message: Message, *, own_ms: int, unfinished_max: int, unfinished_per_tenant_max: int
@@ -172,22 +176,34 @@ class TopicTable:
 def _add_subscription(
     connection: Connection, wanted: Subscription, *, now: int, count_max: int
 ) -> tuple[Subscription, bool]:
-    of_tenant = topic_subscriptions.c.tenant_id == wanted.tenant_id
-    same = select(*_SUBSCRIPTION).where(
+    of_tenant = and_(triggers.c.tenant_id == wanted.tenant_id, triggers.c.kind == TOPIC_TYPE)
+    same = _SUBSCRIPTIONS.where(
         of_tenant,
-        topic_subscriptions.c.head == wanted.head,
-        topic_subscriptions.c.pattern == wanted.pattern,
-        topic_subscriptions.c.workflow == wanted.workflow,
+        IS_SAVED,
+        triggers.c.head == wanted.head,
+        triggers.c.subject == wanted.pattern,
+        triggers.c.workflow == wanted.workflow,
     )
     known = connection.execute(same).one_or_none()
     if known is not None:
         return Subscription(*known), False
-    count = connection.execute(select(func.count()).select_from(topic_subscriptions).where(of_tenant)).scalar_one()
+    count = connection.execute(select(func.count()).select_from(triggers).where(of_tenant)).scalar_one()
     if count >= count_max:
         raise LimitReached(f"there are {count_max} subscriptions already")
-    row = (wanted.subscription_id, wanted.tenant_id, wanted.pattern, wanted.head, wanted.workflow, now)
-    connection.execute(insert(topic_subscriptions).values(dict(zip(_SUBSCRIPTION, row, strict=True))))
-    return Subscription(*row), True
+    row = {
+        "trigger_id": wanted.subscription_id,
+        "tenant_id": wanted.tenant_id,
+        "kind": TOPIC_TYPE,
+        "workflow": wanted.workflow,
+        "subject": wanted.pattern,
+        "head": wanted.head,
+        "config": "{}",
+        "enabled": True,
+        "created_at": now,
+        "updated_at": now,
+    }
+    connection.execute(insert(triggers).values(row))
+    return replace(wanted, created_at=now), True
 
 
 def _record(connection: Connection, actor: str | None, action: str, subscription: Subscription, *, now: int) -> None:
@@ -249,7 +265,10 @@ def _add_message(
 
 def _deliveries_text(deliveries: Sequence[Delivery]) -> str:
     return orjson.dumps(
-        [[each.subscription_id, each.workflow, each.instance_id, each.error] for each in deliveries]
+        [
+            [each.subscription_id, each.workflow, each.instance_id, each.error, each.version, each.node_id]
+            for each in deliveries
+        ]
     ).decode()
 
 

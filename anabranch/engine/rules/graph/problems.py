@@ -27,6 +27,7 @@ REFUSALS: Mapping[str, str] = {
     "NO_START": "No node of type `start`, and no trigger.",
     "SEVERAL_STARTS": "More than one node of type `start`.",
     "SEVERAL_WORKFLOW_CALLS": "More than one node of type `workflowCall`.",
+    "DUPLICATE_HOOK_PATH": "Two webhooks of one workflow have the same path.",
     "START_DISABLED": "The start node is disabled.",
     "BAD_NODE_ID": "A node id is empty, too long, or holds a character that paths are made of.",
     "DUPLICATE_NODE_ID": "Two nodes have one id.",

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.engine.rules.beginnings import START_TYPE
+from anabranch.engine.rules.beginnings import START_TYPE, WEBHOOK_TYPE
 from anabranch.engine.rules.graph.analysis import analysis_of
 from anabranch.engine.rules.graph.document import DOCUMENT_BYTES_MAX, TITLE_LENGTH_MAX, Graph, parse
 from anabranch.engine.rules.graph.fixes import fixes_of
@@ -119,6 +119,7 @@ def _validated(document: Any, node_types: NodeTypes) -> tuple[Report, tuple[Grap
         *facts.problems,
         *_disabled_problems(graph),
         *_mapping_problems(graph),
+        *_path_problems(graph),
         *_handle_problems(graph, facts),
         *structure.problems,
     )
@@ -213,6 +214,20 @@ def _mapping_problems(graph: Graph) -> Iterator[Problem]:
                 f"`forEach` of {quoted(node.id)} must be a list, or a template that gives one, not {quoted(written)}"
             )
             yield Problem("BAD_FOR_EACH", message, place, node.id, hint="Write it as `{{ctx.rows}}`.")
+
+
+def _path_problems(graph: Graph) -> Iterator[Problem]:
+    """Webhooks of one workflow with one path. Asked at save alone, too."""
+    owners: dict[str, str] = {}
+    for node in graph.beginnings:
+        path = node.config.get("path") if node.type == WEBHOOK_TYPE and not node.disabled else None
+        if not isinstance(path, str):
+            continue
+        owner = owners.setdefault(path, node.id)
+        if owner != node.id:
+            message = f"{quoted(node.id)} has the path {quoted(path)}, which {quoted(owner)} has, too"
+            place = f"{node.pointer}/config/path"
+            yield Problem("DUPLICATE_HOOK_PATH", message, place, node.id, hint="Give each webhook a path of its own.")
 
 
 def _excess_of_expressions(graph: Graph) -> Problem | None:

@@ -41,7 +41,13 @@ from anabranch.engine.store.sql.dialect import (
     claim_parameters,
     code_keys,
 )
-from anabranch.engine.store.sql.families import cancelled_children, created_children, touches_family, woken_parents
+from anabranch.engine.store.sql.families import (
+    cancelled_children,
+    created_children,
+    failures,
+    touches_family,
+    woken_parents,
+)
 from anabranch.engine.store.sql.faults import Fault
 from anabranch.engine.store.sql.input_conditions import postgresql_condition
 from anabranch.engine.store.sql.rows import (
@@ -52,6 +58,7 @@ from anabranch.engine.store.sql.rows import (
 )
 from anabranch.engine.store.value_table import keep_values, parts_of
 from anabranch.errors import DatabaseAway
+from anabranch.triggers.failure_recording import record_failures
 
 log = logging.getLogger("anabranch.store")
 
@@ -306,9 +313,9 @@ class PostgresqlDialect:
         return postgresql_condition(wanted, number)
 
     def commit(self, connection: Connection, transitions: Sequence[Transition]) -> Written:
-        """One statement; more only if a creation did not win, or for parents and children."""
-        found = parts_of(transitions)
-        if not touches_family(transitions) and not found:
+        """One statement; more only if a creation did not win, for parents and children, and for failed runs."""
+        found, failed = parts_of(transitions), failures(transitions)
+        if not touches_family(transitions) and not found and not failed:
             return self._write(connection, transitions)
         with self.transaction(connection):
             # A transition that loses wakes no parent, but the winners are not known yet.
@@ -325,6 +332,8 @@ class PostgresqlDialect:
             written.cancelled.update(self._cancel(connection, "instance_id", children))
             if won := {instance_id: parts for instance_id, parts in found.items() if instance_id in written.won}:
                 keep_values(connection, self, won)
+            if told := {instance_id: error for instance_id, error in failed.items() if instance_id in written.won}:
+                record_failures(connection, told, now=written.now)
         return written
 
     def _hindered_children(
@@ -396,7 +405,7 @@ class PostgresqlDialect:
         """One statement; an end locks parents and children, too, from the top."""
         parameters = {**event.parameters, **event.row}
         if event.ends is not None:
-            return self._end_by_stranger(connection, parameters, event.ends)
+            return self._end_by_stranger(connection, event, parameters)
         if event.is_signal:
             parameters |= {"key": event.key, "signals_max": signals_max}
         append = statements.append_external(
@@ -405,18 +414,22 @@ class PostgresqlDialect:
         values = connection.execute(append, parameters).one_or_none()
         return None if values is None else instance_row(tuple(values))
 
-    def _end_by_stranger(self, connection: Connection, parameters: dict[str, Any], ends: Status) -> InstanceRow | None:
+    def _end_by_stranger(
+        self, connection: Connection, event: ExternalEvent, parameters: dict[str, Any]
+    ) -> InstanceRow | None:
         """Close an instance, wake its parent and cancel its children; locks them from the top, as `commit` does."""
         with self.transaction(connection):
             asked = {name: parameters[name] for name in ("instance_id", "tenant_id")}
             parents = list(connection.execute(statements.FAMILY, asked).scalars())
             if parents:
                 connection.execute(statements.LOCK_PARENTS, {"ids": self.ids(parents)})
-            values = connection.execute(statements.append_external(ends=ends), parameters).one_or_none()
+            values = connection.execute(statements.append_external(ends=event.ends), parameters).one_or_none()
             if values is None:
                 return None
             self._wake(connection, parents)
             self._cancel(connection, "parent_id", [parameters["instance_id"]])
+            if event.ends is Status.FAILED:
+                record_failures(connection, {event.instance_id: event.payload.value}, now=self.now(connection))
         return instance_row(tuple(values))
 
     def load(self, connection: Connection, instance_ids: Sequence[str], *, after_seq: int) -> dict[str, Loaded]:

@@ -22,6 +22,7 @@ from anabranch.engine.store.postgresql.postgresql_commit import Question, Rows, 
 from anabranch.engine.store.postgresql.postgresql_connections import BoundedAsyncConnection
 from anabranch.engine.store.sql.component import TRIES_MAX, verdict_on
 from anabranch.engine.store.sql.dialect import Dialect, Outages, Written
+from anabranch.engine.store.sql.families import failures
 from anabranch.errors import DatabaseAway
 
 # 4 transitions and 64 kB of payloads: encoding more would block the event loop, and for more the way to a thread and
@@ -52,12 +53,13 @@ class PostgresqlSmallCommits:
         self._closing = False
 
     def takes(self, transitions: Sequence[Transition]) -> bool:
-        """Are these so few, without large values, and is the connection free?"""
+        """Are these so few, without large values and failures, and is the connection free?"""
         return (
             len(transitions) <= TRANSITIONS_MAX
             and not self._busy.locked()
             and sum(transition.payload_bytes for transition in transitions) <= BYTES_MAX
             and not any(transition.has_large_values for transition in transitions)
+            and not failures(transitions)
         )
 
     async def commit(self, transitions: Sequence[Transition]) -> Written:

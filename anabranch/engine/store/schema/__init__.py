@@ -32,8 +32,8 @@ from anabranch.engine.store.schema.runs import (
 from anabranch.keys.key_schema import api_keys
 from anabranch.queries.saved.query_schema import data_queries, data_sources
 from anabranch.secrets.secret_schema import secrets
-from anabranch.triggers.schedules.schedule_schema import schedules
-from anabranch.triggers.topics.topic_schema import topic_messages, topic_subscriptions
+from anabranch.triggers.topics.topic_schema import topic_messages
+from anabranch.triggers.trigger_schema import triggers
 
 __all__ = [
     "IS_ATTEMPT",
@@ -55,12 +55,11 @@ __all__ = [
     "metadata",
     "pauses",
     "run_counts",
-    "schedules",
     "secrets",
     "set_postgresql_options",
     "stored_values",
     "topic_messages",
-    "topic_subscriptions",
+    "triggers",
     "value_references",
     "watermarks",
     "workers",

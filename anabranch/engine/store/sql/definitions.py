@@ -24,6 +24,7 @@ from anabranch.engine.store.sql.component import SqlComponent
 from anabranch.engine.store.sql.faults import DuplicateRefused
 from anabranch.engine.store.sql.reads import is_uuid
 from anabranch.errors import NameTaken, NotFound, VersionMismatch, WorkflowHasRuns
+from anabranch.triggers.arming import ArmedVersion, arm, disarm
 
 
 class Definitions(SqlComponent):
@@ -68,18 +69,21 @@ class Definitions(SqlComponent):
     async def activate_version(
         self, *, tenant_id: str, workflow_id: str, version: int, actor: str | None = None
     ) -> WorkflowVersion:
-        """Make this the version that starts take. Raises NotFound."""
+        """Make this the version that starts take, and arm its triggers. Raises NotFound, HookPathTaken,
+        LimitReached."""
         if not is_uuid(workflow_id):
             raise _absent(workflow_id)
 
         def activate(connection: Connection) -> WorkflowVersion:
             with self.dialect.transaction(connection):
                 newest = _lock(connection, tenant_id, workflow_id, against_new_runs=False)
-                if _find_live(connection, tenant_id=tenant_id, workflow_id=workflow_id, version=version) is None:
+                found = _find_live(connection, tenant_id=tenant_id, workflow_id=workflow_id, version=version)
+                if found is None:
                     raise NotFound(f"workflow {newest.name} has no version {version}")
                 if newest.active_version != version:
                     _activate(connection, newest, version)
                     now = self.dialect.now(connection)
+                    _arm(connection, found, now=now)
                     _record(connection, actor, "workflow.activated", replace(newest, version=version), now=now)
                 return replace(newest, active_version=version)
 
@@ -156,6 +160,7 @@ class Definitions(SqlComponent):
                     raise WorkflowHasRuns(f"workflow {newest.name} has open runs")
                 now = self.dialect.now(connection)
                 connection.execute(statements.update_workflow(workflow_id=workflow_id, deleted_at=now))
+                disarm(connection, workflow_id)
                 _record(connection, actor, "workflow.deleted", newest, now=now)
 
         await self.write(delete)
@@ -171,7 +176,8 @@ class Definitions(SqlComponent):
 def save_version(
     connection: Connection, version: NewVersion, *, tenant_id: str, actor: str | None, now: int
 ) -> WorkflowVersion:
-    """Inside the caller's transaction. Raises DuplicateRefused for a taken name."""
+    """Inside the caller's transaction, with the triggers of an active version. Raises DuplicateRefused for a taken
+    name, HookPathTaken, LimitReached."""
     # Through text and back, so that the result shares nothing with the argument.
     text = orjson.dumps(version.definition) if version.text is None else version.text.encode()
     wanted = WorkflowVersion(
@@ -205,6 +211,7 @@ def _create(
         )
     )
     saved = _write_version(connection, wanted, text, version=1, created_at=now, now=now)
+    _arm(connection, saved, now=now)
     _record(connection, actor, "workflow.saved", saved, now=now)
     return saved
 
@@ -236,6 +243,14 @@ def _advance(
     )
     wanted = replace(wanted, active_version=active or version)
     saved = _write_version(connection, wanted, text, version=version, created_at=newest.created_at, now=now)
+    if saved.active_version == version:
+        _arm(connection, saved, now=now)
+    elif newest.name != saved.name:  # what is armed shows the name
+        in_force = _find_live(
+            connection, tenant_id=saved.tenant_id, workflow_id=saved.workflow_id, version=saved.active_version
+        )
+        assert in_force is not None, "a workflow has its active version"
+        _arm(connection, replace(in_force, name=saved.name), now=now)
     _record(connection, actor, "workflow.saved", saved, now=now)
     return saved
 
@@ -272,6 +287,13 @@ def _activate(connection: Connection, newest: WorkflowVersion, version: int) -> 
     """Let starts of a locked workflow take this version; the newest is taken together with those that follow it."""
     active = None if version == newest.version else version
     connection.execute(statements.update_workflow(workflow_id=newest.workflow_id, active_version=active))
+
+
+def _arm(connection: Connection, active: WorkflowVersion, *, now: int) -> None:
+    """Arm the triggers of a drawn workflow's active version instead of those of the one before."""
+    if active.kind != CODED_KIND:
+        version = ArmedVersion(active.workflow_id, active.tenant_id, active.name, active.version, active.definition)
+        arm(connection, version, now=now)
 
 
 def _record(connection: Connection, actor: str | None, action: str, workflow: WorkflowVersion, *, now: int) -> None:

@@ -188,8 +188,8 @@ class Upkeep(SqlComponent):
                 unused = connection.execute(statements.UNUSED_WORKFLOWS, asked).all()
                 for workflow_id, tenant_id, name, is_replaced in unused:
                     named = {"tenant_id": tenant_id, "name": name, "workflow_id": workflow_id}
-                    for statement in () if is_replaced else statements.NAMING_WORKFLOW:
-                        connection.execute(statement, named)
+                    if not is_replaced:
+                        connection.execute(statements.NAMING_WORKFLOW, named)
                     for statement in statements.OF_WORKFLOW:
                         connection.execute(statement, {"workflow_id": workflow_id})
                 return len(unused)

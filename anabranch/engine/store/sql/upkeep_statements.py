@@ -205,9 +205,8 @@ UNUSED_WORKFLOWS = text(f"""
         SELECT workflow_id, tenant_id, name, is_replaced FROM (
             SELECT w.workflow_id, w.tenant_id, w.name, w.deleted_at,
                    EXISTS ({_LIVE_BY_NAME}) AS is_replaced,
-                   EXISTS (SELECT 1 FROM schedules AS s WHERE s.tenant_id = w.tenant_id AND s.{_BY_NAME})
-                   OR EXISTS (SELECT 1 FROM topic_subscriptions AS t WHERE t.tenant_id = w.tenant_id AND t.{_BY_NAME})
-                   AS is_named
+                   EXISTS (SELECT 1 FROM triggers AS t
+                           WHERE t.tenant_id = w.tenant_id AND t.node_id IS NULL AND t.{_BY_NAME}) AS is_named
             FROM workflows AS w
             WHERE w.deleted_at IS NOT NULL AND w.tenant_id <> '{CODED_TENANT_ID}'
               AND NOT EXISTS (SELECT 1 FROM workflow_instances AS i
@@ -227,10 +226,10 @@ OF_WORKFLOW = tuple(
 )
 """Remove the rows of a workflow that no run needs."""
 
-NAMING_WORKFLOW = tuple(
-    text(f"DELETE FROM {table} WHERE tenant_id = :tenant_id AND workflow IN (:name, CAST(:workflow_id AS text))")
-    for table in ("schedules", "topic_subscriptions")
-)
+NAMING_WORKFLOW = text("""
+    DELETE FROM triggers
+    WHERE tenant_id = :tenant_id AND node_id IS NULL AND workflow IN (:name, CAST(:workflow_id AS text))
+""")
 """Remove its schedules and subscriptions."""
 
 

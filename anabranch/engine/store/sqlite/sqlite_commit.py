@@ -15,10 +15,11 @@ from sqlalchemy import Connection, TextClause
 from anabranch.engine.ports import Transition
 from anabranch.engine.rules.events import NODE_STATUS, Status
 from anabranch.engine.store.sql.dialect import Written
-from anabranch.engine.store.sql.families import cancelled_children, woken_parents
+from anabranch.engine.store.sql.families import cancelled_children, failures, woken_parents
 from anabranch.engine.store.sql.faults import DataRefused
 from anabranch.engine.store.sql.rows import EVENT_COLUMNS, NUL_IN_JSON, new_head_values
 from anabranch.engine.store.sqlite import sqlite_statements as statements
+from anabranch.triggers.failure_recording import record_failures
 
 # 1,024 rows per statement: with 25 columns below SQLite's limit of 32,766 parameters.
 ROWS_PER_STATEMENT = 1_024
@@ -54,6 +55,8 @@ def commit_transitions(
     if family:
         woken = wake(connection, woken_parents(family, won), now)
         cancelled = cancel(connection, "instance_id", cancelled_children(family, won), now)
+    if failed := failures(transition for transition in transitions if transition.instance_id in won):
+        record_failures(connection, failed, now=now)
     return Written(won, now, existing, rejected, woken, cancelled)
 
 

@@ -23,7 +23,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from anabranch.engine.ports import ClaimRequest, InstanceRow, Loaded, Transition
-from anabranch.engine.rules.events import Event
+from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.run_filter import WantedInput
 from anabranch.engine.store.sql.component import transaction
 from anabranch.engine.store.sql.dialect import (
@@ -41,6 +41,7 @@ from anabranch.engine.store.sql.rows import LOG_SEPARATOR, events_from, instance
 from anabranch.engine.store.sqlite import sqlite_statements as statements
 from anabranch.engine.store.sqlite.sqlite_commit import cancel, commit_transitions, one_list, values_of_events, wake
 from anabranch.engine.store.value_table import keep_values, parts_of
+from anabranch.triggers.failure_recording import record_failures
 
 # 10 s: a commit of another process takes milliseconds. A longer wait means a leaked lock (a shell with an open
 # transaction), which should be reported.
@@ -255,6 +256,8 @@ class SqliteDialect:
                 if row.head.parent_id is not None and row.head.parent_waits:
                     wake(connection, [row.head.parent_id], now)
                 cancel(connection, "parent_id", [event.instance_id], now)
+                if event.ends is Status.FAILED:
+                    record_failures(connection, {event.instance_id: event.payload.value}, now=now)
         return row
 
     def load(self, connection: Connection, instance_ids: Sequence[str], *, after_seq: int) -> dict[str, Loaded]:

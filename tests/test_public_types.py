@@ -1,12 +1,18 @@
-"""Type checkers know what authors are given: `mypy --strict` on a program that uses it, and on one that misuses it."""
+"""Type checkers know what authors are given: mypy and pyright, both strict, on a program that uses it, and on one that
+misuses it."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.tools import Kind, found_or_skip, node, node_packages
+
+ROOT = Path(__file__).parents[1]
 
 IMPORTS = """
 from collections.abc import Mapping
@@ -16,6 +22,7 @@ from pydantic import BaseModel
 
 from anabranch import Client, Context, HandlerResult, Helpers, RunHandle, Steps, SyncClient, SyncRunHandle
 from anabranch import node_type, workflow
+from anabranch.testing import Answer, Request, Signal, run_workflow
 """
 
 SOUND = """
@@ -47,6 +54,13 @@ async def start(url: str) -> Any:
     async with Client(url) as client:
         handle: RunHandle = await client.start("onboard-typed", {"email": "ada@example.org"}, idempotency_key="ada")
         return await handle.result(timeout=30)
+
+def answer(request: Request) -> Answer:
+    return Answer({"path": request.path}, status=201)
+
+async def rehearse() -> list[str]:
+    run = await run_workflow("workflow.json", {"n": 1}, http=answer, signals=[Signal("approve", after="1d")])
+    return [run.status, *run.completed, *(request.url for request in run.requests)]
 
 def start_at_once(url: str) -> Any:
     with SyncClient(url) as client:
@@ -86,3 +100,30 @@ def test_mistakes_are_found(checked: str) -> None:
     ):
         assert what in checked, checked
     assert checked.count("error:") == 4, checked
+
+
+@pytest.fixture(scope="module")
+def seen_by_pyright(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """The rules that each program breaks in the eyes of pyright."""
+    packages = found_or_skip(Kind.JAVASCRIPT, node_packages)
+    folder: Path = tmp_path_factory.mktemp("pyright")
+    settings = {"typeCheckingMode": "strict", "reportUnusedImport": False, "extraPaths": [str(ROOT)]}
+    (folder / "pyrightconfig.json").write_text(json.dumps(settings))
+    (folder / "sound.py").write_text(IMPORTS + SOUND)
+    (folder / "unsound.py").write_text(IMPORTS + UNSOUND)
+    command = [node(), packages / "node_modules/pyright/index.js", "--outputjson", "--pythonpath", sys.executable]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    found: dict[str, list[str]] = {"sound.py": [], "unsound.py": []}
+    for each in json.loads(done.stdout)["generalDiagnostics"]:
+        found[Path(each["file"]).name].append(each["rule"])
+    return found
+
+
+def test_pyright_finds_nothing_in_what_authors_write(seen_by_pyright: dict[str, list[str]]) -> None:
+    assert seen_by_pyright["sound.py"] == []
+
+
+def test_pyright_finds_mistakes(seen_by_pyright: dict[str, list[str]]) -> None:
+    rules = seen_by_pyright["unsound.py"]
+    assert rules.count("reportAttributeAccessIssue") == 2
+    assert {"reportOperatorIssue", "reportArgumentType"} <= set(rules)

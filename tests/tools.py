@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 import sysconfig
 import venv
@@ -57,6 +58,7 @@ class Kind(StrEnum):
     POSTGRESQL15 = "postgresql15"
     POSTGRESQL18 = "postgresql18"
     PGBOUNCER = "pgbouncer"
+    CONTAINER = "container"
 
 
 def browser() -> Path:
@@ -98,6 +100,15 @@ def mariadb() -> Path:
         if found and shutil.which("mariadb-install-db"):
             return Path(found)
     raise ToolMissing("no MariaDB server on the PATH; install Debian's mariadb-server")
+
+
+def container_builder() -> Path:
+    """A program that builds and runs images, with a service that answers. Raises ToolMissing."""
+    for name in ("docker", "podman"):
+        found = shutil.which(name)
+        if found and subprocess.run([found, "info"], capture_output=True, check=False).returncode == 0:
+            return Path(found)
+    raise ToolMissing("neither docker nor podman is on the PATH and answers")
 
 
 def postgresql(major: int) -> Path:

@@ -26,10 +26,11 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import sync_playwright
 
+from anabranch import __version__
 from editor.build import bundle_is_fresh
 from tests.browser.conftest import FLAGS
 from tests.processes.launching import PATIENCE_S, until
-from tests.tools import Kind, browser, do_without, found_or_skip
+from tests.tools import Kind, browser, container_builder, do_without, found_or_skip
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = ROOT / "deploy" / "Dockerfile"
@@ -214,7 +215,9 @@ def test_a_wheel_has_what_its_users_need_and_nothing_of_its_builders(wheel: Path
     with zipfile.ZipFile(wheel) as packed:
         names = packed.namelist()
         [metadata] = [message_from_bytes(packed.read(name)) for name in names if name.endswith(".dist-info/METADATA")]
+    assert metadata["Version"] == __version__
     assert "anabranch/py.typed" in names
+    assert "anabranch/gallery/projects/clean-customers/about.json" in names
     assert "anabranch/gallery/projects/common/dot-gitignore.txt" in names
     assert "anabranch/documentation/index.md" in names
     assert not [name for name in names if name.endswith(".png") and "documentation" in name]
@@ -231,3 +234,24 @@ def test_the_image_is_small_and_not_roots() -> None:
     assert all("-slim" in stage for stage in stages)
     assert ("USER", "10001:10001") in last
     assert not [rest for name, rest in last if name == "RUN" and "pip" in rest]
+
+
+@pytest.mark.timeout(600)
+def test_the_image_is_built_and_runs_where_there_is_a_builder(wheel: Path, installed: Installed) -> None:
+    builder = found_or_skip(Kind.CONTAINER, container_builder)
+    base = next(rest for name, rest in instructions() if name == "FROM").split()[0]
+    if subprocess.run([builder, "pull", base], capture_output=True, check=False).returncode != 0:
+        do_without(Kind.CONTAINER, f"{base} cannot be pulled")
+
+    def run(*command: str) -> str:
+        done = subprocess.run([builder, *command], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    tag = f"anabranch-test-{os.getpid()}"
+    try:
+        run("build", "--tag", tag, "--file", str(wheel.parents[1] / "deploy" / "Dockerfile"), str(wheel.parents[1]))
+        assert __version__ in run("run", "--rm", tag, "version")
+        assert "uid=10001" in run("run", "--rm", "--entrypoint", "id", tag)
+    finally:
+        subprocess.run([builder, "rmi", "--force", tag], capture_output=True, check=False)

@@ -66,7 +66,8 @@ class PlanCache:
     def can_run(self, needs: Needs) -> bool:
         """Is what a run needs here? A coded one needs its function, in this version."""
         code = self.known_code() if needs.kind == CODED_KIND else ()
-        return needs.met_by(code=code, node_types=self.known_types())
+        here = [name for name in needs.node_types if self._node_types.get(name) is not None]
+        return needs.met_by(code=code, node_types=here)
 
     def can_run_plan(self, head: InstanceHead, plan: AnyPlan) -> bool:
         """Is what this run needs here?"""

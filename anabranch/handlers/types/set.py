@@ -30,8 +30,8 @@ class SetConfig(NodeConfig):
         description="The fields of `base` that are taken; all, if not given.",
         json_schema_extra=x_ui(advanced=True),
     )
-    drop: list[str] = Field(
-        [], description="Fields of `base` that are left out.", json_schema_extra=x_ui(advanced=True)
+    drop: list[str] | None = Field(  # not an empty list, which would be copied for every node
+        None, description="Fields of `base` that are left out.", json_schema_extra=x_ui(advanced=True)
     )
 
 
@@ -41,7 +41,7 @@ def evaluate(config: SetConfig, context: Mapping[str, Any], work: TemplateBudget
         return config.values, None
     if not isinstance(config.base, dict):
         raise NonRetryable(f"the base of `set` is {kind_of(config.base)}, not an object", code="NODE_DATA_INVALID")
-    dropped = set(config.drop)
+    dropped = set(config.drop or ())
     names = config.base if config.keep is None else [name for name in config.keep if name in config.base]
     kept = {name: config.base[name] for name in names if name not in dropped}
     return {**kept, **config.values}, None

@@ -455,6 +455,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "secrets.secret_table",
         "triggers.schedules.schedule_table",
         "triggers.topics.topic_tables",
+        "triggers.trigger_table",
     ),
     "schema of side concerns": (
         "audit.audit_schema",
@@ -474,6 +475,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "keys.api_keys",
         "queries.saved.saved_queries",
         "secrets.sealed_secrets",
+        "triggers.armed_triggers",
         "triggers.schedules.saved_schedules",
         "triggers.topics.saved_topics",
     ),

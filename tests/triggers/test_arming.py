@@ -14,6 +14,7 @@ from anabranch.errors import ArmedByNode, HookPathTaken, InvalidRequest
 from anabranch.service.definitions.definition_verbs import UpdateOptions
 from anabranch.triggers.schedules.saved_schedules import Schedule
 from anabranch.triggers.topics.saved_topics import Subscription
+from anabranch.triggers.trigger_table import TriggerTable
 from tests.triggers.services import HOUR, TENANT, HandTime, Office
 
 _DIES_BEFORE_THE_COMMIT = """
@@ -189,6 +190,11 @@ async def test_a_schedule_of_a_workflow_without_a_start_is_refused(office: Offic
 async def test_a_webhook_path_belongs_to_one_workflow_of_a_tenant(office: Office) -> None:
     await publish(office, triggered(one=hook("orders"), two=hook("users")))
     await publish(office, triggered(one=hook("users"), two=hook("orders")))  # they may exchange theirs
+    table = TriggerTable(office.store)
+    found = await table.find_hook("orders", tenant_id=TENANT)
+    assert found is not None
+    assert (found.node_id, found.workflow, found.version, found.config) == ("two", "listener", 2, {"path": "orders"})
+    assert await table.find_hook("orders", tenant_id="other") is None
     with pytest.raises(HookPathTaken, match="'orders' belongs to workflow listener"):
         await publish(office, triggered("rival", h=hook("orders"), tick=every("1h")))
     assert {each.workflow for each in await schedules(office)} == set(), "nothing of a refused version is armed"

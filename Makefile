@@ -25,7 +25,7 @@ PIP_INSTALL := $(PYTHON) -m pip install --disable-pip-version-check
 SOAK_SECONDS ?= 14400
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dev docs pages editor pictures editor-types test tools check format bench bench-check simulate chaos mutants stress borders soak lock clean
+.PHONY: help setup demo dev docs pages editor pictures editor-types test tools check check-python check-pages format bench bench-check simulate chaos mutants stress borders soak lock clean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' Makefile | expand -t 18
@@ -61,10 +61,15 @@ tools: $(DEV_READY)
 	@$(PYTHON) -m tests.tools
 
 check: $(DEV_READY) ## formatting, lint, types, layers: before each commit
+	@$(MAKE) --no-print-directory -j2 check-python check-pages
+
+check-python: $(DEV_READY)
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m mypy anabranch
 	$(PYTHON) -m pytest -q tests/architecture
+
+check-pages: $(DEV_READY)
 	$(PYTHON) editor/build.py check
 
 format: $(DEV_READY) ## let ruff put the files into shape

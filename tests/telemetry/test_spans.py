@@ -254,8 +254,9 @@ async def test_test_runs_are_traced_and_marked(opened: Open, collector: Collecto
 
 
 async def test_a_collector_that_does_not_answer_neither_slows_nor_fails_runs(
-    opened: Open, processes: AsyncExitStack, dead_url: str
+    opened: Open, processes: AsyncExitStack, dead_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(otlp, "REQUEST_S_MAX", 60.0)  # what waited for a request would take this long
     place = await opened(FLAKY, otlp_endpoint=dead_url)
     began = time.monotonic()
     for _ in range(5):

@@ -182,6 +182,40 @@ async def test_what_a_database_did_not_take_is_written_once_it_is_back() -> None
     assert [report.progress for report in rows.reports] == [Progress(1, 2, "")]
 
 
+class Watcher:
+    """Notes what it is told, from when it follows on."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.is_there = False
+
+    def follows(self, instance_id: str) -> bool:
+        return self.is_there
+
+    def lines_said(self, instance_id: str, lines: Sequence[Line]) -> None:
+        self.texts += [line.text for line in lines]
+
+    def step_began(self, instance_id: str, place: tuple[str, str], attempt: int) -> None:
+        raise AssertionError("no step begins here")
+
+    def progress_made(self, reports: Sequence[ProgressReport]) -> None:
+        raise AssertionError("nobody reports progress here")
+
+
+async def test_who_begins_to_watch_before_a_line_is_written_is_told_it_before_later_ones() -> None:
+    console, watcher = _console(Rows()), Watcher()
+    console.add(watcher)
+    await console.start()
+    origin = _origin(console)
+    origin.log.info("before")
+    watcher.is_there = True
+    origin.log.info("after")
+    console.tell_now()
+    assert watcher.texts == ["before", "after"]
+    await console.stop()
+    assert watcher.texts == ["before", "after"]
+
+
 @pytest.mark.parametrize("wrong", [("x",), (-1,), (float("nan"),), (1, True)])
 def test_progress_is_a_number_from_zero(wrong: tuple[Any, ...]) -> None:
     with pytest.raises(ValueError, match="a number from 0"):

@@ -31,7 +31,7 @@ def example(sqlite_place: Place) -> Place:
     """A folder with the page's node type, and its workflow with a pause before that."""
     page = PAGE.read_text(encoding="utf-8")
     for name, language in (("nodes.py", "python"), ("workflow.json", "json")):
-        shown = re.search(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+        shown = re.search(rf"^```{language}(?: [^\n]*)?\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
         assert shown, f"the page shows no {language}"
         (sqlite_place.folder / name).write_text(shown[1])
     file = sqlite_place.folder / "workflow.json"

@@ -255,8 +255,10 @@ class Console:
         """Lines that are not written yet."""
         self._told: set[int] = set()
         """The numbers of those that watchers have been told."""
+        self._untold: set[str] = set()
+        """Runs with others among them."""
         self._unsure: Sequence[Line] = ()
-        """Lines whose write failed and may have happened: exactly these are written again."""
+        """Lines that are being written. If that fails, it may have happened: exactly these are written again."""
         self._reports: dict[tuple[str, str, str], ProgressReport] = {}
         self._live: deque[Line | ProgressReport] = deque()
         self._dropped = 0
@@ -343,11 +345,16 @@ class Console:
         )
         # A line of a function may be a repetition; that is known once the counts of its run are.
         is_new = not position or origin.is_first_call or (known is not None and known.says_anew(position))
-        tells = bool(self._observers) and is_new and self._is_followed(origin.instance_id)
-        if tells:
-            self._told.add(number)
-            self._live.append(line)
-            self._soon(self._tell_soon)
+        if self._observers:
+            run = origin.instance_id
+            if is_new and self._is_followed(run):
+                if run in self._untold:
+                    self._tell_earlier(run)
+                self._told.add(number)
+                self._live.append(line)
+                self._soon(self._tell_soon)
+            else:
+                self._untold.add(run)
         self._waiting.append(line)
         if not self._is_due:
             self._is_due = True
@@ -439,6 +446,15 @@ class Console:
     def _is_followed(self, instance_id: str) -> bool:
         return bool(self._observers) and any(observer.follows(instance_id) for observer in self._observers)
 
+    def _tell_earlier(self, instance_id: str) -> None:
+        """Tell what a run said before somebody followed it, if it is not written yet."""
+        self._untold.discard(instance_id)
+        for line in (*self._unsure, *self._waiting):
+            # Those of a function may be repetitions.
+            if line.instance_id == instance_id and not line.position and line.number not in self._told:
+                self._told.add(line.number)
+                self._live.append(line)
+
     def _soon(self, function: Callable[[], None]) -> None:
         loop = self._loop
         if loop is None:
@@ -487,14 +503,17 @@ class Console:
             logger.warning("%d lines were dropped: they came faster than they could be written", dropped)
         while self._is_behind():
             length = min(len(self._waiting), LINES_WRITTEN_MAX)
-            some, self._unsure = self._unsure or [self._waiting.popleft() for _ in range(length)], ()
+            self._unsure = self._unsure or [self._waiting.popleft() for _ in range(length)]
             reports, self._reports = self._reports, {}
             try:
-                await self._write(some, list(reports.values()))
+                await self._write(self._unsure, list(reports.values()))
             except StoreUnavailable:
-                self._unsure = some
                 self._reports = {**reports, **self._reports}
                 raise
+            except Exception:
+                self._unsure = ()
+                raise
+            self._unsure = ()
 
     def _is_behind(self) -> bool:
         return bool(self._unsure or self._waiting or self._reports)
@@ -528,6 +547,8 @@ class Console:
             self._runs.popitem(last=False)
         if self._told:
             self._told.difference_update(line.number for line in some)
+        if self._untold:
+            self._untold = {line.instance_id for line in list(self._waiting) if line.number not in self._told}
         self._print(kept.values())
         if self._live:
             self.tell_now()

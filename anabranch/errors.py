@@ -338,7 +338,7 @@ class CallbackExpired(AnabranchError):
     """A one-time address that can no longer be used: its time is over, or nothing waits for it any more."""
 
     code = "CALLBACK_EXPIRED"
-    hint = "Ask whoever sent the address for a new one."
+    hint = "Ask the sender of the address for a new one."
 
 
 class CallbackUsed(AnabranchError):

@@ -120,7 +120,7 @@ class Project:
             if not changed:
                 continue
             await asyncio.sleep(LOOK_S)
-            while more := self.changed():  # whoever writes them has not finished
+            while more := self.changed():  # an editor or a checkout is still writing
                 changed |= more
                 await asyncio.sleep(LOOK_S)
             paths = [path for path in self.documents() if path in changed]

@@ -1,6 +1,6 @@
 """Templates: workflows that one would really use, each as the files of a project.
 
-Called by `anabranch new`, by the REST API and by whoever makes pages of them. The files are in `projects`: those of
+Called by `anabranch new`, by the REST API and by the generator of their pages. The files are in `projects`: those of
 every project in `common`, those of a template in a folder with its name, which win. There `dot-` stands for a leading
 dot, and `.txt` follows each name, so that no tool takes them for its own. `about.json` says what the template is.
 """

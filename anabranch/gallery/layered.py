@@ -1,6 +1,6 @@
 """Where the nodes of a small graph stand in a picture: in columns, from left to right.
 
-Pure. Called by `pictures`, and by whoever draws a template that has no positions. Edges that lead back change nothing.
+Pure. Called by `pictures`, and for templates that have no positions. Edges that lead back change nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""An agent: a model thinks, calls tools, sees what they answer, and thinks again. What costs money waits for a person.
+"""An agent: a model calls tools, sees their results, and decides what comes next. A person approves what costs money.
 
-Each thought and each call is a step. A crash in the middle repeats no thought that was paid for and no call
-that was made, and a person may take a week to answer: the run holds no worker meanwhile.
+Each request to the model and each call of a tool is a step, so a crash repeats none that was recorded. A person may take
+a week to answer: the run holds no worker meanwhile.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from typing import Any
 
 from anabranch import workflow
 
-# The loop ends by itself; this is for the model that does not know when to stop.
-THOUGHTS_MAX = 20
+# The loop ends when the model calls no tool; this is the limit for one that always does.
+TURNS_MAX = 20
 
 
 @workflow(name="agent", deadline="30d")
 async def agent(ctx: Any, input: Any) -> Any:
     """`{"task"}` → the model's answer, and all that was said on the way."""
     said: list[dict[str, Any]] = [{"role": "user", "text": input["task"]}]
-    for _ in range(THOUGHTS_MAX):
-        thought = await ctx.step.run("think", think, said, timeout="1m")
-        said.append(thought)
-        if thought["call"] is None:
-            return {"answer": thought["text"], "said": said}
-        said.append({"role": "tool", "text": await used(ctx, thought["call"])})
+    for _ in range(TURNS_MAX):
+        reply = await ctx.step.run("model", ask_model, said, timeout="1m")
+        said.append(reply)
+        if reply["call"] is None:
+            return {"answer": reply["text"], "said": said}
+        said.append({"role": "tool", "text": await used(ctx, reply["call"])})
     return {"answer": None, "said": said}
 
 
@@ -59,7 +59,7 @@ TOOLS: dict[str, Callable[..., str]] = {
 NEEDS_APPROVAL = ("send-refund", "close-account")
 
 
-async def think(said: list[dict[str, Any]]) -> dict[str, Any]:
+async def ask_model(said: list[dict[str, Any]]) -> dict[str, Any]:
     """The model. A real one is a request over the network; this one follows a script, as far as it was answered."""
     answers = [each["text"] for each in said if each["role"] == "tool"]
     script = [

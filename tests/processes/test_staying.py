@@ -206,7 +206,7 @@ def test_dev_prints_one_line_that_lets_its_owner_in_and_has_something_to_run(
     assert process.url.startswith("http://127.0.0.1:") and process.key
     (workflow,) = process.ask("GET", "/v1/workflows").body["items"]
     run = process.ended_run(process.start(workflow["name"], {"name": "Ada"}))
-    assert (run["status"], run["output"]) == ("COMPLETED", {"message": "Hello, Ada!", "thought": True})
+    assert (run["status"], run["output"]) == ("COMPLETED", {"message": "Hello, Ada!", "waited": True})
     assert process.stop(signal.SIGINT) == 0
     assert len(process.out) == 1, "one line and no more"
 

@@ -38,7 +38,7 @@ class StoredValue:
 
     @property
     def sha256(self) -> str:
-        """Its name: the hash of its JSON in hex. Computed once, by whoever asks first, also in another thread."""
+        """Its name: the hash of its JSON in hex. Computed once, on first use, in any thread."""
         if self._sha256 is None:
             self._sha256 = hashlib.sha256(self.raw).hexdigest()
         return self._sha256

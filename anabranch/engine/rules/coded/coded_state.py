@@ -95,7 +95,7 @@ class FunctionActivation(OpenActivation):
         super().__init__()
         self.node = plan.function
         self.context = _NO_CONTEXT
-        """A function reads no context of graphs: what it knows are its input and its steps."""
+        """Empty: a workflow function has an input and steps, but no context of a graph."""
         self.began_at = 0
         """When this attempt was dispatched (ms)."""
         self.began_seq = 0

@@ -17,7 +17,7 @@ from typing import Any
 
 log = logging.getLogger("anabranch.store")
 
-# A path that never exists, so that libpq reads no file and prints no warning.
+# This path cannot exist (its parent is a device), so libpq reads no file and prints no warning.
 NO_FILE = f"{os.devnull}/none"
 
 

@@ -6,7 +6,7 @@ from sqlalchemy import Column, Index, Integer, PrimaryKeyConstraint, Table, Text
 
 from anabranch.engine.store.columns import Identifier, metadata
 
-# By hash first: whoever has the hash from a row of a log finds the content, whichever tenant stored it.
+# By hash first: a row of a log refers to its content by hash, whichever tenant stored it.
 stored_values = Table(
     "stored_values",
     metadata,

@@ -117,7 +117,7 @@ class SqliteDialect:
         return engine
 
     def small_commits(self, outages: Outages) -> None:
-        """A file is written by whoever asks, and the event loop must not wait for the disk."""
+        """The calling thread writes the file, and the event loop must not wait for the disk."""
 
     def apply_outcome(self, connection: Connection) -> bool:
         """There is nothing to detect for a file."""

@@ -33,6 +33,12 @@ def test_a_topic_is_printed_as_it_is_written(anabranch: Command) -> None:
     assert anabranch("docs", "secrets", "--json").document["text"] == text
 
 
+def test_two_pages_of_one_name_are_told_apart(anabranch: Command) -> None:
+    assert anabranch("docs", "n8n").out == (DOCS / "n8n.md").read_text()
+    compared = (DOCS / "compare" / "n8n.md").read_text()
+    assert anabranch("docs", "compare-n8n").out == anabranch("docs", "compare/n8n").out == compared
+
+
 def test_comments_of_the_generator_are_left_out(anabranch: Command) -> None:
     printed = anabranch("docs", "reference/templates").out
     assert printed.startswith("# Templates\n")

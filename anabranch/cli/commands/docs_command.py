@@ -1,7 +1,7 @@
 """`anabranch docs`: the documentation in the terminal. Needs no database, no server and no network.
 
 The pages are Markdown files that the wheel brings along (`hatch_build.py`); in a clone they are in `docs/`. `index.md`
-lists them all: each entry is a topic, named like its file without the folder.
+lists them all: each entry is a topic, named like its file; the second of the same name has its folder in front.
 """
 
 from __future__ import annotations
@@ -88,6 +88,8 @@ def topics_of(index: str) -> list[Topic]:
             path = found["path"]
             file = Path(path)
             name = file.parent.name if file.stem == "README" else file.stem
+            if any(each.name == name for each in topics):
+                name = f"{file.parent.name}-{name}"
             topics.append(Topic(name, found["title"], found["about"], section, path))
     return topics
 
@@ -110,10 +112,12 @@ def _list(topics: list[Topic], *, as_json: bool) -> None:
 def _find(asked: str, topics: list[Topic]) -> Topic:
     """The topic of this name. Raises NotFound, and names the nearest."""
     by_name = {each.name: each for each in topics}
-    name = asked.strip().lower().removesuffix(".md").rpartition("/")[2].replace(" ", "-")
-    if name in by_name:
-        return by_name[name]
-    near = [each for each in by_name if name and name in each]
+    path = asked.strip().lower().removesuffix(".md").replace(" ", "-")
+    name = path.rpartition("/")[2]
+    found = next((each for each in topics if each.path == f"{path}.md"), by_name.get(name))
+    if found is not None:
+        return found
+    near = sorted((each for each in by_name if name and name in each), key=lambda each: not each.startswith(name))
     near += get_close_matches(name, by_name, n=NEAR_MAX, cutoff=CLOSE)
     near += [each.name for each in topics if name and name.replace("-", " ") in f"{each.title} {each.about}".lower()]
     near = list(dict.fromkeys(near))[:NEAR_MAX]

@@ -80,7 +80,8 @@ def docs(
 
 def topics_of(index: str) -> list[Topic]:
     """The entries of `index.md`, in their order."""
-    section, topics = "", []
+    section = ""
+    topics: list[Topic] = []
     for line in index.splitlines():
         if found := _SECTION.match(line):
             section = found[1]

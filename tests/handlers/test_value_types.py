@@ -9,14 +9,21 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
+import orjson
 import pytest
 
 from anabranch.engine.handling import HandlerResult
+from anabranch.engine.rules.events import EventType
+from anabranch.engine.rules.verify.check_log import check_log
 from anabranch.errors import NonRetryable
 from anabranch.handlers import NodeTypeRegistry
 from anabranch.handlers.builtin import builtin_specs
 from anabranch.handlers.services import Services
+from anabranch.histories.graph_replay import replay_graph
+from anabranch.testing import MemoryDatabase, MemoryStore
+from tests.driving import Driver
 from tests.handlers.running import TYPES, problems, run
+from tests.spec.drawings import drawn
 
 KEY = "a key that nobody sees"
 
@@ -106,6 +113,12 @@ async def refused(type_name: str, **config: Any) -> str:
 )
 async def test_date_time(config: dict[str, Any], result: Any) -> None:
     assert await made("dateTime", **config) == result
+
+
+async def test_a_list_of_dates_costs_no_more_than_a_decision_may() -> None:
+    dates = ["2026-01-31"] * 20_000
+    assert len(await made("dateTime", operation="format", source=dates, format="%Y")) == 20_000
+    assert "processes more than" in await refused("dateTime", operation="format", source=dates + dates, format="%Y")
 
 
 def test_date_time_is_pure_and_the_others_are_jobs() -> None:
@@ -365,3 +378,26 @@ async def test_the_key_of_a_signature_comes_out_nowhere() -> None:
     assert KEY not in str(refusal.value)
     assert problems("crypto", {"operation": "hmac", "source": "x", "key": "{{secret.K}}"}) == []
     assert problems("text", {"operation": "match", "source": "{{secret.K}}", "pattern": "a"}) != []
+
+
+async def test_what_is_random_is_in_the_log_and_every_reader_of_it_has_the_same() -> None:
+    random = {"operation": "random", "bytes": 8}
+    document = drawn(
+        "start>id, id>salt, salt>both, both>end",
+        id={"type": "crypto", "config": {"operation": "uuid"}, "outputVariable": "id", "retry": {"maxAttempts": 3}},
+        salt={"type": "crypto", "config": random, "forEach": [1, 2], "outputVariable": "salts"},
+        both={"type": "set", "config": {"values": {"v": "{{ctx.id}} {{ctx.salts}}"}}, "outputVariable": "both"},
+        end={"type": "end", "config": {"outputParameters": {"v": "{{ctx.both.v}}"}}},
+    )
+    database = MemoryDatabase(now=lambda: driver.now)
+    driver = Driver(MemoryStore(database), TYPES, duplicate=True, evaluations_max=200)
+    run = driver.add(document)
+    await driver.drive()
+
+    rows = {event.node_id: event.payload.value for event in run.log if event.type is EventType.NODE_COMPLETED}
+    assert len(rows["salt"]) == len(set(rows["salt"])) == 2
+    salts = orjson.dumps(rows["salt"]).decode()
+    assert run.log[-1].payload.value == {"v": f"{rows['id']} {salts}"}
+    head, plan = run.state.head, run.state.plan
+    assert check_log(plan, head, run.log) == []
+    assert replay_graph(plan, plan, head, run.log) == []

@@ -31,7 +31,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    declared, tested = blocks("python")
+    declared, tested, _ = blocks("python")
     (tmp_path / "nodes.py").write_text(declared)
     (tmp_path / "test_nodes.py").write_text(tested)
     (tmp_path / "workflow.json").write_text(blocks("json")[0])

@@ -49,6 +49,7 @@ editor: $(READY) ## work on the pages: show those of a running server (`make dev
 	@$(PYTHON) editor/build.py serve
 
 pictures: $(DEV_READY) pages tools ## take the pictures of docs/pictures anew, in a browser before a server of their own
+	@$(PYTHON) -m tests.gallery.page
 	@$(PYTHON) -m tests.browser.pictures
 
 editor-types: $(READY) ## generate the REST client of the pages from our OpenAPI document

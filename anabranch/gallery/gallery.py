@@ -24,6 +24,9 @@ COMMON = "common"
 # What the project is called in the files.
 EXAMPLE_NAME = "my-project"
 
+# What README adds where there is something to import.
+_DEPLOY = ", and\n`anabranch workflows import workflows/*.json --import app.py` at each deploy"
+
 APP_FILE = "app.py"
 README_FILE = "README.md"
 
@@ -121,6 +124,7 @@ class WorkflowTemplate:
             "change": self.change,
             "workflow": self.workflow,
             "input": json.dumps(self.input, ensure_ascii=False),
+            "deploy": "" if self.text is None else _DEPLOY,
         }
         return re.sub(r"\{(\w+)\}", lambda found: values[found[1]], readme)
 

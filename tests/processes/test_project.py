@@ -86,6 +86,19 @@ def test_a_change_of_code_is_in_force_when_it_is_saved(project: Path, dev: Stayi
     loaded(dev, 3)
     assert dev.ended_run(dev.start("hello", {"name": "Ada"}))["output"] == {"message": "Hello, Ada!", "words": 11}
 
+    # A step that executes finishes on the code that it began with.
+    gate = project / "gate"
+    os.mkfifo(gate)
+    edit(app, ('return f"Good morning, {name}!"', f'return open({str(gate)!r}).read() + " from the first code"'))
+    loaded(dev, 4)
+    busy = dev.start("greet", {"name": "Ada"})
+    with gate.open("w") as opened:  # once the step has opened it, too
+        edit(app, ("from the first code", "from the second code"))
+        loaded(dev, 5)
+        opened.write("Hello")
+    dev.ask("POST", f"/v1/runs/{busy}/signals/reply", "Come in, please")
+    assert dev.ended_run(busy)["output"]["greeting"] == "Hello from the first code"
+
 
 def test_a_change_of_a_drawn_workflow_is_in_force_when_it_is_saved(project: Path, dev: Staying) -> None:
     hello, other = project / "workflows" / "hello.json", project / "workflows" / "other.json"

@@ -17,6 +17,7 @@ from anabranch.engine.rules import transitions as transition
 from anabranch.engine.rules.events import Event, Status
 from anabranch.run_requests import StartOptions
 from anabranch.settings import Settings
+from tests.durable.breakable import WORLD
 
 TENANT = "default"
 PATIENCE_S = 30.0
@@ -87,6 +88,12 @@ class Place:
 
 
 MakePlace = Callable[..., Awaitable[Place]]
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_broken() -> None:
+    """Forget what the steps of earlier tests have done."""
+    WORLD.forget()
 
 
 @pytest.fixture(autouse=True)

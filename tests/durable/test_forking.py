@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,33 +12,10 @@ from anabranch.durable.step_error import StepError
 from anabranch.engine.rules.verify.check_log import check_log
 from anabranch.errors import ForkRefused, PlanChanged
 from anabranch.run_requests import RetryOptions, read_fork
+from tests.durable.breakable import WORLD
 from tests.durable.conftest import TENANT, MakePlace, Place
 
 ONCE = {"attempts": 1}
-
-
-class World:
-    """What steps have done, and what is broken."""
-
-    def __init__(self) -> None:
-        self.calls: Counter[str] = Counter()
-        self.broken: set[str] = set()
-
-    def call(self, name: str, *told: Any) -> str:
-        self.calls[name] += 1
-        if name in self.broken:
-            raise ValueError(f"{name} is broken")
-        return f"{name} {self.calls[name]}"
-
-
-WORLD = World()
-
-
-@pytest.fixture(autouse=True)
-def world() -> Iterator[World]:
-    WORLD.calls.clear()
-    WORLD.broken.clear()
-    yield WORLD
 
 
 async def step(ctx: Any, name: str, *told: Any) -> Any:

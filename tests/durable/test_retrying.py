@@ -3,42 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Iterator
 from typing import Any
-
-import pytest
 
 from anabranch.durable.definition import workflow
 from anabranch.durable.step_error import StepError
 from anabranch.run_requests import RetryOptions
+from tests.durable.breakable import WORLD
 from tests.durable.conftest import TENANT, MakePlace, Place
 
 ONCE = {"attempts": 1}
-
-
-class World:
-    """What steps have done, and what is broken."""
-
-    def __init__(self) -> None:
-        self.calls: Counter[str] = Counter()
-        self.broken: set[str] = set()
-
-    def call(self, name: str) -> str:
-        self.calls[name] += 1
-        if name in self.broken:
-            raise ValueError(f"{name} is broken")
-        return f"{name} {self.calls[name]}"
-
-
-WORLD = World()
-
-
-@pytest.fixture(autouse=True)
-def world() -> Iterator[World]:
-    WORLD.calls.clear()
-    WORLD.broken.clear()
-    yield WORLD
 
 
 @workflow(name="orders", retry=ONCE)

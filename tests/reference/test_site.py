@@ -37,6 +37,11 @@ def test_the_navigation_has_the_four_parts_of_the_list() -> None:
     assert config["nav"][1]["Tutorials"][0] == {"A first workflow": "tutorial.md"}
 
 
+def test_the_schema_of_workflow_files_is_in_the_site_and_named_in_the_pages() -> None:
+    assert (DOCS / "reference" / "workflow.schema.json").is_file()
+    assert '"$schema": "./workflow.schema.json"' in (DOCS / "reference" / "workflow-document.md").read_text("utf-8")
+
+
 def test_anchors_are_those_of_github() -> None:
     assert anchor("`doctor --data` & co.", "-") == "doctor---data--co"
 

@@ -5,6 +5,7 @@ import { Dialog as Radix } from "radix-ui";
 import { Search } from "lucide-react";
 import { useDeferredValue, useMemo, useState, type ReactElement } from "react";
 
+import { mayAdd } from "../model/beginnings";
 import { flowOf, DRAGGED_TYPE } from "./Canvas";
 import { useCanvas, useCanvasModel } from "./CanvasModel";
 import { canvasLead } from "./lead";
@@ -13,8 +14,8 @@ import { TypeIcon } from "./icons";
 import type { NodeType } from "./nodeTypes";
 import { titleOf } from "./flow";
 
-const CATEGORY_TITLES: Record<string, string> = { flow: "Flow", data: "Data", network: "Network", code: "Code", custom: "Your own" };
-const CATEGORY_ORDER = ["flow", "data", "code", "network"];
+const CATEGORY_TITLES: Record<string, string> = { trigger: "Triggers", flow: "Flow", data: "Data", network: "Network", code: "Code", custom: "Your own" };
+const CATEGORY_ORDER = ["trigger", "flow", "data", "code", "network"];
 
 function byCategory(types: readonly NodeType[]): [string, NodeType[]][] {
   const groups = new Map<string, NodeType[]>();
@@ -36,7 +37,7 @@ export function PaletteList(): ReactElement {
     () => byCategory(model.types.all.filter((type) => `${type.title} ${type.name} ${type.description ?? ""}`.toLowerCase().includes(wanted))),
     [model, wanted],
   );
-  const hasStart = useCanvas((view) => [...view.document.nodes.values()].some((node) => node.type === "start"));
+  const document = useCanvas((view) => view.document);
   return (
     <section className="palette" aria-label="Node types">
       <div className="search-field">
@@ -49,7 +50,7 @@ export function PaletteList(): ReactElement {
             <h3>{categoryTitle(category)}</h3>
             <ul>
               {types
-                .filter((type) => type.name !== "start" || !hasStart)
+                .filter((type) => mayAdd(document, type.name))
                 .map((type) => (
                   <li key={type.name}>
                     <button

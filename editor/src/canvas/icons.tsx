@@ -1,14 +1,14 @@
 /** Icons of node types: those that types name, else the initials of the title. */
 
 import {
-  Bell, Box, Braces, Bot, Calendar, Clock, Code, Database, FileText, Flag, Globe, Hammer, Key, List, Lock, Mail, MessageSquare, Pencil, Play, Repeat, Search,
+  Bell, Box, Braces, Bot, Calendar, Clock, Code, Database, FileText, Flag, Globe, Hammer, Key, List, Lock, Mail, MessageSquare, Pencil, Play, Repeat, Search, Inbox, TriangleAlert,
   Send, Server, Split, Table, Timer, Upload, User, Webhook, Workflow, Zap, Filter, Download, Calculator, Tag, Radio, ArrowDownUp, Scissors, Copy, Group, Merge, OctagonX, Regex, Hash, Sheet, FileCode, CodeXml, type LucideIcon,
 } from "lucide-react";
 import type { ReactElement } from "react";
 
 const ICONS: Record<string, LucideIcon> = {
   bell: Bell, box: Box, braces: Braces, bot: Bot, calendar: Calendar, clock: Clock, code: Code, database: Database, file: FileText, flag: Flag, globe: Globe,
-  hammer: Hammer, key: Key, list: List, lock: Lock, mail: Mail, message: MessageSquare, pencil: Pencil, play: Play, repeat: Repeat, search: Search, send: Send,
+  hammer: Hammer, inbox: Inbox, alert: TriangleAlert, key: Key, list: List, lock: Lock, mail: Mail, message: MessageSquare, pencil: Pencil, play: Play, repeat: Repeat, search: Search, send: Send,
   server: Server, split: Split, table: Table, timer: Timer, upload: Upload, user: User, webhook: Webhook, workflow: Workflow, zap: Zap, filter: Filter,
   download: Download, calculator: Calculator, tag: Tag, radio: Radio, sort: ArrowDownUp, scissors: Scissors, copy: Copy, group: Group,
   merge: Merge, stop: OctagonX, regex: Regex, hash: Hash, sheet: Sheet, "file-code": FileCode, "code-xml": CodeXml,

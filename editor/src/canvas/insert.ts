@@ -4,6 +4,7 @@ import { addNode, type NewNode } from "../edit";
 import { textOf } from "../json";
 import { isNodeKey, type ContainerID, type NodeKey } from "../model";
 import { fieldOf } from "../ui/forms/schema";
+import { isBeginning, mayAdd } from "../model/beginnings";
 import type { CanvasModel, PaletteRequest } from "./CanvasModel";
 import { placeForNew } from "./commands";
 import { focusNode, type Flow } from "./focus";
@@ -53,9 +54,8 @@ function nextOf(model: CanvasModel, key: NodeKey): string | undefined {
   return model.types.exitsOf(node).handles.find((handle) => handle !== "error" && !taken.has(handle));
 }
 
-/** What may be chosen for a request: nothing leads to a start, and one is enough. */
+/** What may be chosen for a request: nothing leads to a start or a trigger, and one start is enough. */
 export function mayInsert(model: CanvasModel, type: string, request: PaletteRequest): boolean {
-  if (type !== "start") return true;
-  const hasStart = [...model.document.nodes.values()].some((node) => node.type === "start");
-  return !hasStart && request.kind === "behind" && (request.node === null || !isNodeKey(request.node));
+  if (!isBeginning(type)) return true;
+  return mayAdd(model.document, type) && request.kind === "behind" && (request.node === null || !isNodeKey(request.node));
 }

@@ -5,6 +5,7 @@ import { entriesOf, kindOf, memberText, parsePointer, shownScalar, textAt } from
 import { DEFAULT_HANDLE, ERROR_HANDLE, grouped, type Exits, type NodeRecord, type WorkflowDocument } from "../model";
 import type { TemplateFilter } from "../ui/forms/context";
 import type { JsonSchema } from "../ui/forms/schema";
+import { isBeginning } from "../model/beginnings";
 
 export type NodeType = Schemas["NodeTypeSummary"] & { configSchema: JsonSchema };
 
@@ -85,7 +86,7 @@ export class NodeTypes {
 }
 
 export function hasEntry(type: string): boolean {
-  return type !== "start";
+  return !isBeginning(type);
 }
 
 /** The handles that edges leave by, per node id. */

@@ -1,11 +1,12 @@
 /** The input of a test run. What was used last is remembered, per workflow, in this browser. */
 
 import { Play } from "lucide-react";
-import { useState, type ReactElement } from "react";
+import { useId, useState, type ReactElement } from "react";
 
 import { ApiError } from "../../api/client";
 import { scopeOfNode } from "../../canvas/run";
 import { memberText, prettyText } from "../../json";
+import { beginningsOf } from "../../model/beginnings";
 import { Button } from "../../ui/Button";
 import { Dialog } from "../../ui/Dialog";
 import { jsonProblem } from "../../ui/forms/SchemaForm";
@@ -23,11 +24,19 @@ interface TestDialogProps {
 }
 
 export function TestDialog({ session, request, onClose }: TestDialogProps): ReactElement {
+  const id = useId();
+  const beginnings = beginningsOf(session.store.document);
+  const [beginning, setBeginning] = useState(beginnings[0]);
   const options = memberText(session.store.document.head.text, "workflowOptions");
-  const schemaText = options === undefined ? undefined : memberText(options, "inputSchema");
-  const schema = schemaText === undefined ? null : (JSON.parse(schemaText) as InputSchema | null);
-  const place = `anabranch.testInput.${session.opened.workflow?.workflowID ?? session.saver?.draft?.draftID ?? "new"}`;
-  const [text, setText] = useState(() => localStorage.getItem(place) ?? prettyText(sketchInput(schema)));
+  const schema = schemaIn(beginning === undefined || beginning.type === "start" ? options : beginning.config);
+  const whose = `anabranch.testInput.${session.opened.workflow?.workflowID ?? session.saver?.draft?.draftID ?? "new"}`;
+  const place = beginning === undefined || beginning.type === "start" ? whose : `${whose}.${beginning.id}`;
+  const [typed, setText] = useState<string | null>(null);
+  const text = typed ?? localStorage.getItem(place) ?? prettyText(sketchInput(schema));
+  const begin = (id: string) => {
+    setBeginning(beginnings.find((each) => each.id === id));
+    setText(null);
+  };
   const [problem, setProblem] = useState<unknown>(null);
   const [isBusy, setBusy] = useState(false);
   const start = () => {
@@ -40,7 +49,7 @@ export function TestDialog({ session, request, onClose }: TestDialogProps): Reac
     setBusy(true);
     setProblem(null);
     void session
-      .startTest(text, optionsOf(session, request))
+      .startTest(text, { ...optionsOf(session, request), ...(beginnings.length > 1 && beginning !== undefined ? { trigger: beginning.id } : {}) })
       .then((instanceID) => {
         if (instanceID !== null) onClose();
         else setProblem(session.test.getState().failure);
@@ -63,10 +72,27 @@ export function TestDialog({ session, request, onClose }: TestDialogProps): Reac
         </>
       }
     >
-      <InputFields schema={schema} text={text} onChange={setText} onSubmit={start} places={problem instanceof ApiError ? problem.places : []} />
+      {beginnings.length > 1 && beginning !== undefined && (
+        <div className="field">
+          <label htmlFor={id}>Begins at</label>
+          <select id={id} className="input" value={beginning.id} onChange={(event) => begin(event.target.value)}>
+            {beginnings.map((each) => (
+              <option key={each.id} value={each.id}>
+                {each.type === "start" ? each.id : `${each.id} (${each.type})`}
+              </option>
+            ))}
+          </select>
+        </div>
+      )}
+      <InputFields key={place} schema={schema} text={text} onChange={setText} onSubmit={start} places={problem instanceof ApiError ? problem.places : []} />
       {problem !== null && <Problem error={problem} />}
     </Dialog>
   );
+}
+
+function schemaIn(holder: string | null | undefined): InputSchema | null {
+  const text = holder == null ? undefined : memberText(holder, "inputSchema");
+  return text === undefined ? null : (JSON.parse(text) as InputSchema | null);
 }
 
 const TITLES = { all: "Test the workflow as it is drawn", until: "Run to a node", alone: "Run one node alone", from: "Run again from a node" } as const;

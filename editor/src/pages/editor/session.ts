@@ -111,6 +111,8 @@ async function headOf(name: string, version: number | null): Promise<WorkflowHea
 export interface TestOptions {
   readonly until?: string;
   readonly from?: { readonly instanceID: string; readonly nodeID: string; readonly scope?: string };
+  /** The beginning, where there are several. */
+  readonly trigger?: string;
 }
 
 export interface TestState {
@@ -265,6 +267,7 @@ export class EditorSession {
     if (Object.keys(pins).length > 0) body = setMember(body, "pins", pinsText(pins));
     if (options.until !== undefined) body = setMember(body, "until", JSON.stringify(options.until));
     if (options.from !== undefined) body = setMember(body, "from", JSON.stringify(options.from));
+    if (options.trigger !== undefined) body = setMember(body, "trigger", JSON.stringify(options.trigger));
     try {
       const { instanceID } = await call("start_test_run", { bodyText: body });
       this.show(instanceID);

@@ -91,7 +91,7 @@ interface RowProps {
 }
 
 function Row({ schedule, mayEdit, mayStart, onOpen }: RowProps): ReactElement {
-  const { scheduleID, name, workflow, version, enabled, nextAt } = schedule.value;
+  const { scheduleID, name, workflow, version, enabled, nextAt, nodeID } = schedule.value;
   const navigate = useNavigate();
   const [isBusy, setBusy] = useState(false);
   const say = (failure: unknown) => toast(failure instanceof ApiError ? failure.advice : String(failure), { kind: "error" });
@@ -117,6 +117,7 @@ function Row({ schedule, mayEdit, mayStart, onOpen }: RowProps): ReactElement {
         <div className="small">
           <span className="faint">starts</span> <Link to={`/workflows/${encodeURIComponent(workflow)}`}>{workflow}</Link>
           {version !== null && <span className="faint"> v{version}</span>}
+          {nodeID !== null && <span className="faint">, armed by its node {nodeID}</span>}
         </div>
       </td>
       <td>
@@ -127,7 +128,7 @@ function Row({ schedule, mayEdit, mayStart, onOpen }: RowProps): ReactElement {
         <Last schedule={schedule.value} />
       </td>
       <td className="tight">
-        {mayEdit ? (
+        {mayEdit && nodeID === null ? (
           <label className="check">
             <input type="checkbox" role="switch" checked={enabled} disabled={isBusy} onChange={toggle} aria-label={`${name} is enabled`} />
             <span>{enabled ? "on" : "off"}</span>
@@ -145,7 +146,7 @@ function Row({ schedule, mayEdit, mayStart, onOpen }: RowProps): ReactElement {
             trigger={<IconButton label={`More about ${name}`} icon={<MoreHorizontal size={16} />} small />}
             entries={[
               { label: "Start past occurrences…", icon: <Rewind size={15} />, onSelect: () => onOpen("backfill") },
-              ...(mayEdit
+              ...(mayEdit && nodeID === null
                 ? [
                     { label: "Edit…", icon: <Pencil size={15} />, onSelect: () => onOpen("edit") },
                     null,

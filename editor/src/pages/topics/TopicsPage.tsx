@@ -70,6 +70,8 @@ export default function TopicsPage(): ReactElement {
             </td>
             <td>
               <Link to={`/workflows/${encodeURIComponent(subscription.name)}`}>{subscription.name}</Link>
+              {subscription.version !== null && <span className="faint"> v{subscription.version}</span>}
+              {subscription.nodeID !== null && <div className="small faint">armed by its node {subscription.nodeID}</div>}
             </td>
             <td className="tight faint">
               <Ago time={subscription.createdAt} />
@@ -79,7 +81,7 @@ export default function TopicsPage(): ReactElement {
                 <Button small onClick={() => setOpen({ kind: "publish", topic: subscription.pattern })} aria-label={`Publish a message for ${subscription.pattern}`}>
                   <Send size={13} aria-hidden /> Publish
                 </Button>{" "}
-                {mayEdit && (
+                {mayEdit && subscription.nodeID === null && (
                   <Button small look="danger" onClick={() => setOpen({ kind: "delete", subscription })} aria-label={`End… the subscription of ${subscription.name} to ${subscription.pattern}`}>
                     End…
                   </Button>

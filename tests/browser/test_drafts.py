@@ -119,9 +119,10 @@ async def save(page: Page) -> None:
 
 
 async def disable(page: Page, node_id: str) -> None:
-    """Disable a node, or enable it again."""
-    await node(page, node_id).click()
+    """Disable a node by keyboard, and see that it is: what is said of a lost server may move it while it is clicked."""
+    await node(page, node_id).focus()
     await page.keyboard.press("d")
+    await expect(node(page, node_id)).to_have_accessible_name(re.compile("disabled"))
 
 
 async def undo(page: Page) -> None:

@@ -31,8 +31,11 @@ print(json.dumps(sorted(sys.modules)), file=sys.stderr)
 NEVER_FOR_READING = (
     "aiohttp",
     "alembic",
+    "cmarkgfm",
     "cryptography",
+    "cssselect",
     "jsonschema",
+    "lxml",
     "prometheus_client",
     "psycopg",
     "rich",

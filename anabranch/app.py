@@ -76,9 +76,11 @@ if TYPE_CHECKING:
     from anabranch.service.data_check import data_doctor
     from anabranch.service.explanations import explanations as explaining
     from anabranch.service.runs import run_counts as counting
+    from anabranch.triggers import trigger_table
     from anabranch.triggers.schedules import schedule_service, schedule_table, scheduler
     from anabranch.triggers.topics import publisher, topic_service, topic_tables
     from anabranch.triggers.webhooks import callback_service as callbacks
+    from anabranch.triggers.webhooks import webhook_service
 else:
     audit_log = deferred("anabranch.audit.audit_log")
     audit_table = deferred("anabranch.audit.audit_table")
@@ -100,6 +102,8 @@ else:
     topic_service = deferred("anabranch.triggers.topics.topic_service")
     topic_tables = deferred("anabranch.triggers.topics.topic_tables")
     callbacks = deferred("anabranch.triggers.webhooks.callback_service")
+    webhook_service = deferred("anabranch.triggers.webhooks.webhook_service")
+    trigger_table = deferred("anabranch.triggers.trigger_table")
 
 # The SDK of OpenTelemetry is an extra and takes half a second to import, so it is only imported to export spans.
 _OTLP = "anabranch.telemetry.otlp"
@@ -211,6 +215,7 @@ class App:
             self._open_access(store, grace) as access,
             self._open_engine(store, components, role, spans, grace) as runs,
             self._open_triggers(store, runs.workflows, works=works) as (schedules, topics),
+            self._open_webhooks(store, components, runs, grace) as receiving,
         ):
             explanations = explaining.Explanations(store, runs.engine.plans, runs.workflows.checks)
             key = self.settings.metrics_key
@@ -237,6 +242,7 @@ class App:
                 readiness=runs.readiness,
                 meters=runs.meters,
                 open_runs=counting.OpenRunCounts(store=store, clock=runs.engine.clock),
+                webhooks=receiving,
                 callbacks=callbacks.CallbackService(
                     addresses=components.callbacks, workflows=runs.workflows, rows=store, clock=runs.engine.clock
                 ),
@@ -511,6 +517,27 @@ class App:
         finally:
             await starting.stop()
             await publishing.stop()
+
+    @asynccontextmanager
+    async def _open_webhooks(
+        self, store: SqlStore, components: _Components, runs: RunServices, grace: Grace
+    ) -> AsyncIterator[webhook_service.WebhookService]:
+        """The webhooks of this server; at the end what was refused is recorded."""
+        limits = webhook_service.HookLimits(self.settings.webhook_rate, self.settings.webhook_body_limit)
+        webhooks = webhook_service.WebhookService(
+            hooks=trigger_table.TriggerTable(store),
+            secrets=components.secrets,
+            workflows=runs.workflows,
+            waits=runs.waits,
+            refusals=counted_entries.CountedEntries(audit_table.AuditTable(store)),
+            limits=limits,
+        )
+        try:
+            yield webhooks
+        finally:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(grace.closing_s(CLOSING_S)):
+                    await webhooks.stop()
 
     @asynccontextmanager
     async def _open_data(

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from anabranch.triggers.topics.topic_service import TopicService
     from anabranch.triggers.webhooks.callback_addresses import CallbackAddresses
     from anabranch.triggers.webhooks.callback_service import CallbackService
+    from anabranch.triggers.webhooks.webhook_service import WebhookService
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,6 +71,7 @@ class AppServices:
     readiness: Readiness
     meters: Meters
     open_runs: OpenRunCounts
+    webhooks: WebhookService
     callbacks: CallbackService
     addresses: CallbackAddresses
     metrics_key: str | None = field(default=None, repr=False)

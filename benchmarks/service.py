@@ -6,11 +6,12 @@ For each database and 1, 8 and 32 clients at once: starts accepted a second and 
 their times, by a server without a worker (it accepts, others would run) and by the bare one, one
 after the other in every round; the median of the rounds counts. With each goes the server's
 processor time, which other work on the machine changes least. Then runs a second from the first
-start to the last COMPLETED, accepted and run by one process. Servers and clients are processes of
+start to the last COMPLETED, accepted and run by one process. In the same rounds 32 clients start runs by
+a webhook; `webhook_share` is their rate beside that through REST. Servers and clients are processes of
 their own on one machine: on two cores the clients take as much of it as the servers.
 
 The last line is JSON: by database `starts_per_s`, `bound_starts_per_s` and `p99_ms` at 32 clients,
-`runs_per_s`, and `clients` with all of them.
+`runs_per_s`, `webhook_starts_per_s`, `webhook_share`, and `clients` with all of them.
 """
 
 from __future__ import annotations
@@ -39,6 +40,12 @@ WARM_UP_STARTS = 200
 
 # What the bare server's rate is to be reached of, at 32 clients.
 GOAL_OF_BOUND = 0.3
+
+# What a webhook's rate is to be reached of REST's, at 32 clients.
+GOAL_OF_WEBHOOKS = 0.5
+
+REST_PATH = "/v1/workflows/bench/runs"
+WEBHOOK_PATH = "/hooks/default/bench"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +86,7 @@ def running(kind: str, url: str) -> Iterator[Server]:
             process.wait()
 
 
-async def start_many(server: Server, *, clients: int, starts: int) -> Rate:
+async def start_many(server: Server, *, clients: int, starts: int, path: str = REST_PATH) -> Rate:
     """So many starts by so many clients, each waiting for its answer before it asks again."""
     times: list[float] = []
     numbers = iter(range(starts))
@@ -88,9 +95,9 @@ async def start_many(server: Server, *, clients: int, starts: int) -> Rate:
     async def client(session: ClientSession) -> None:
         for number in numbers:
             began = time.perf_counter()
-            async with session.post("/v1/workflows/bench/runs", json={"input": {"n": number}}) as response:
+            async with session.post(path, json={"input": {"n": number}}) as response:
                 await response.read()
-                assert response.status == 201, await response.text()
+                assert response.status in (201, 202), await response.text()
             times.append((time.perf_counter() - began) * 1000)
 
     async with ClientSession(server.url, headers=headers, connector=TCPConnector(limit=0)) as session:
@@ -118,21 +125,28 @@ def measure(made: Databases, backend: str, *, rounds: int, starts: int) -> dict[
     ours: dict[int, list[Rate]] = {clients: [] for clients in CLIENTS}
     bare: dict[int, list[Rate]] = {clients: [] for clients in CLIENTS}
     ended: list[float] = []
+    hooked: list[Rate] = []
+    most = max(CLIENTS)
     for _ in range(rounds):
         for kind, rates in (("bare", bare), ("ours-accepting", ours)):
             with running(kind, made.create(backend)) as server:
                 asyncio.run(start_many(server, clients=8, starts=WARM_UP_STARTS))
                 for clients in CLIENTS:
                     rates[clients].append(asyncio.run(start_many(server, clients=clients, starts=starts)))
+                if kind != "bare":
+                    asyncio.run(start_many(server, clients=8, starts=WARM_UP_STARTS, path=WEBHOOK_PATH))
+                    hooked.append(asyncio.run(start_many(server, clients=most, starts=starts, path=WEBHOOK_PATH)))
         with running("ours", made.create(backend)) as server:
             asyncio.run(run_many(server, runs=WARM_UP_STARTS))
             ended.append(asyncio.run(run_many(server, runs=starts)))
-    most = max(CLIENTS)
+    shares = (by_hook.per_s / by_rest.per_s for by_hook, by_rest in zip(hooked, ours[most], strict=True))
     return {
         "starts_per_s": _median(ours[most], "per_s"),
         "bound_starts_per_s": _median(bare[most], "per_s"),
         "p99_ms": _median(ours[most], "p99_ms"),
         "runs_per_s": round(statistics.median(ended), 1),
+        "webhook_starts_per_s": _median(hooked, "per_s"),
+        "webhook_share": round(statistics.median(shares), 2),
         "clients": {
             str(clients): {
                 "starts_per_s": _median(ours[clients], "per_s"),
@@ -181,8 +195,13 @@ def _print(found: dict[str, Any]) -> None:
                 f"p99 {rates['bound_p99_ms']:.1f} ms   {share:.2f} of it   "
                 f"processor time {rates['cpu_ms']:.2f} ms, bare {rates['bound_cpu_ms']:.2f} ms"
             )
+        print(
+            f"{backend:11}{max(CLIENTS):>3} clients  {figures['webhook_starts_per_s']:>8.0f} starts/s by a webhook, "
+            f"{figures['webhook_share']:.2f} of those through REST"
+        )
         print(f"{backend:11} end to end  {figures['runs_per_s']:>8.0f} runs/s")
     print(f"to reach at {max(CLIENTS)} clients: {GOAL_OF_BOUND} of the bare server's rate")
+    print(f"to reach by a webhook: {GOAL_OF_WEBHOOKS} of the rate through REST")
 
 
 if __name__ == "__main__":

@@ -48,13 +48,37 @@ WORKFLOW = {
 }
 
 
+# The same behind a webhook without authentication, which starts a run for each request.
+HOOKED = {
+    "name": "hooked",
+    "nodes": [
+        {"id": "hook", "type": "webhook", "config": {"path": "bench"}},
+        {
+            "id": "work",
+            "type": "set",
+            "config": {"values": {"n": "{{ctx.input.json.input.n}}"}},
+            "outputVariable": "work",
+        },
+        {"id": "end", "type": "end", "config": {"outputParameters": {"n": "{{ctx.work.n}}"}}},
+    ],
+    "edges": [
+        {"upstreamNodeID": "hook", "downstreamNodeID": "work"},
+        {"upstreamNodeID": "work", "downstreamNodeID": "end"},
+    ],
+}
+
+# More requests a second than any client here sends.
+WEBHOOK_RATE = 1_000_000
+
+
 async def serve_ours(url: str, *, works: bool) -> None:
     """The product, with a worker in the process or without."""
     # No limit of PENDING runs: a server without a worker is asked for more than the default lets wait.
-    settings = Settings.load(environ={}, database_url=url, pending_max=10_000_000)
+    settings = Settings.load(environ={}, database_url=url, pending_max=10_000_000, webhook_rate=WEBHOOK_RATE)
     async with build(settings).open_services(works=works) as services:
         key = services.access.add_own_key(tenant_id="default", role=Role.ADMIN).key
-        await services.workflows.save_workflow(WORKFLOW, tenant_id="default")
+        for workflow in (WORKFLOW, HOOKED):
+            await services.workflows.save_workflow(workflow, tenant_id="default")
         await _serve(build_application(services), key)
 
 

@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector
 from anabranch.app_services import AppServices
 from anabranch.engine.rules.events import EventType
 from anabranch.rest.run_metrics import RunMetrics
+from anabranch.triggers.webhooks.webhook_requests import OUTCOMES
 
 # From a millisecond (a lookup) to ten seconds, when most callers have given up.
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -51,6 +52,7 @@ class Metrics:
         )
         self.registry.register(_Committed(services.engine.observers.written))
         self.registry.register(_Held(services))
+        self.registry.register(_Webhooks(services.webhooks.outcomes))
         self._services = services
         self._runs = RunMetrics(services)
         self.registry.register(self._runs)
@@ -98,6 +100,22 @@ class _Committed(Collector):
         family = CounterMetricFamily("anabranch_events", "Events committed here.", labels=["type"])
         for event_type in EventType:
             family.add_metric([event_type.value], self._events.get(event_type.value, 0))
+        yield family
+
+    def describe(self) -> Iterable[Metric]:
+        return []
+
+
+class _Webhooks(Collector):
+    """Requests to webhooks, by how they ended; never by webhook, for these are tenants' own."""
+
+    def __init__(self, outcomes: Mapping[str, int]) -> None:
+        self._outcomes = outcomes
+
+    def collect(self) -> Iterable[Metric]:
+        family = CounterMetricFamily("anabranch_webhook_requests", "Requests to webhooks.", labels=["outcome"])
+        for outcome in OUTCOMES:
+            family.add_metric([outcome], self._outcomes.get(outcome, 0))
         yield family
 
     def describe(self) -> Iterable[Metric]:

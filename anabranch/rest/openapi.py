@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
@@ -31,6 +31,26 @@ _WITH_BODY: Sequence[type[AnabranchError]] = (
     situations.TooLarge,
     situations.ValueNotStorable,
 )
+
+_OF_STRANGERS: Sequence[type[AnabranchError]] = (
+    situations.BadJson,
+    situations.NotFound,
+    situations.RequestTimeout,
+    situations.TooLarge,
+    situations.EncodingRefused,
+    situations.InvalidInput,
+    situations.ValueNotStorable,
+    situations.ShuttingDown,
+    situations.StoreUnavailable,
+)
+_OF_WEBHOOKS = (
+    situations.MethodNotAllowed,
+    situations.WebhookBusy,
+    situations.TooManyPending,
+    situations.NoResponse,
+    situations.ResponseTimeout,
+)
+_OF_CALLBACKS = (situations.CallbackUsed, situations.CallbackExpired)
 
 _ERROR_SCHEMA = {
     "type": "object",
@@ -80,6 +100,7 @@ def openapi_document(routes: Sequence[Route]) -> dict[str, Any]:
     for route in routes:
         for number, path in enumerate((route.path, *route.aliases)):
             paths.setdefault(path, {})[route.method.lower()] = _operation(route, path, number)
+    paths |= _public_paths()
     return {
         "openapi": "3.1.0",
         "info": {"title": "anabranch", "version": __version__, "description": _DESCRIPTION},
@@ -194,33 +215,77 @@ def _responses(route: Route) -> dict[str, Any]:
             responses[str(status)]["content"] = {route.answers_media: {"schema": {"type": "string"}}}
         if route.streams_media is not None:
             responses[str(status)]["content"][route.streams_media] = {"schema": {"type": "string"}}
-    for status, codes in _refusals(route).items():
-        responses.setdefault(
-            str(status),
-            {
-                "description": "Refused: " + ", ".join(codes),
-                "content": {"application/json": {"schema": {"$ref": _REFERENCE.format(model="Error")}}},
-                **({"headers": _RETRY_AFTER} if status in RETRY_AFTER_S else {}),
-            },
-        )
+    for code, refusal in _errors(_refusals(route)).items():
+        responses.setdefault(code, refusal)
     return dict(sorted(responses.items()))
 
 
 _RETRY_AFTER = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}
 
 
-def _refusals(route: Route) -> dict[int, list[str]]:
+def _refusals(route: Route) -> list[type[AnabranchError]]:
     kinds = [*_EVERYWHERE, *route.errors]
     if route.needs is not PUBLIC:
         kinds += _WITH_KEY
     if route.body is not None:
         kinds += _WITH_BODY
-    found: dict[int, list[str]] = {}
+    return kinds
+
+
+def _errors(kinds: Iterable[type[AnabranchError]]) -> dict[str, Any]:
+    """The responses for these errors, by status."""
+    codes: dict[int, list[str]] = {}
     for kind in dict.fromkeys(kinds):
         assert kind in STATUS, f"{kind.__name__} has no status"
-        found.setdefault(status_of(kind("")), []).append(kind.code)
-    return found
+        codes.setdefault(status_of(kind("")), []).append(kind.code)
+    return {
+        str(status): {
+            "description": "Refused: " + ", ".join(those),
+            "content": {"application/json": {"schema": {"$ref": _REFERENCE.format(model="Error")}}},
+            **({"headers": _RETRY_AFTER} if status in RETRY_AFTER_S else {}),
+        }
+        for status, those in codes.items()
+    }
 
 
 def _sentence(status: int) -> str:
     return {200: "Done.", 201: "Made.", 202: "Taken.", 204: "Done; nothing to say."}.get(status, "An answer.")
+
+
+def _public_paths() -> dict[str, Any]:
+    """The routes without a fixed form: webhooks, which take any method that they name, and one-time addresses."""
+    asking = {"200": _described("A page that asks to confirm.", "text/html")}
+    answered = {"202": _described("Durable.", "application/json"), "200": _described("As a page.", "text/html")}
+    started = {
+        "202": _described("Started.", "application/json"),
+        "200": _described("The run of an earlier request, or the output of the run.", "*/*"),
+        "default": _described("What a `respond` node says.", "*/*"),
+    }
+    return {
+        "/hooks/{tenant}/{path}": {
+            "post": _public("receive_webhook", "Start the run of a webhook.", started, (*_OF_STRANGERS, *_OF_WEBHOOKS)),
+        },
+        "/callbacks/{token}": {
+            "get": _public("ask_before_callback", "Ask to confirm.", asking, (*_OF_STRANGERS, *_OF_CALLBACKS)),
+            "post": _public("call_back", "Answer a waiting run.", answered, (*_OF_STRANGERS, *_OF_CALLBACKS)),
+        },
+    }
+
+
+def _public(
+    name: str, summary: str, answers: Mapping[str, Any], errors: Iterable[type[AnabranchError]]
+) -> dict[str, Any]:
+    path = "/hooks/{tenant}/{path}" if name == "receive_webhook" else "/callbacks/{token}"
+    operation = {
+        "operationId": name,
+        "summary": summary,
+        "tags": ["webhooks"],
+        "parameters": _path_parameters(path),
+        "responses": {**answers, **_errors(errors)},
+        "security": [],
+    }
+    return operation if name.startswith("ask") else {**operation, "requestBody": {"content": {"*/*": {}}}}
+
+
+def _described(text: str, media: str) -> dict[str, Any]:
+    return {"description": text, "content": {media: {}}}

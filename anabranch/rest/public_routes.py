@@ -1,7 +1,7 @@
-"""The routes that strangers call: one-time addresses.
+"""The routes that strangers call: webhooks, and one-time addresses.
 
-Called by `application`. They have no API key and no fixed form of request: the signature of each address says what may
-call.
+Called by `application`. They have no API key and no fixed form of request: what may call is decided by each webhook,
+and by the signature of each address. Responses are never pages of this origin: a policy sandboxes what runs answer.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from anabranch.app_services import AppServices
 from anabranch.errors import AnabranchError, BadJson, EncodingRefused, RequestTimeout, ShuttingDown, TooLarge
 from anabranch.rest import callback_pages
 from anabranch.rest.error_responses import status_of
-from anabranch.triggers.webhooks.webhook_requests import BODY_BYTES_MAX, HookRequest
+from anabranch.triggers.webhooks.webhook_requests import BODY_BYTES_MAX, HookRequest, Incoming
 
-PUBLIC_PREFIXES = ("/callbacks/",)
+PUBLIC_PREFIXES = ("/hooks/", "/callbacks/")
 """Paths that pages of other origins may send to: their callers prove themselves otherwise."""
+
+_SANDBOX = {"Content-Security-Policy": "sandbox; default-src 'none'"}
 
 _ASKING = frozenset({"GET", "HEAD"})
 
@@ -31,7 +33,7 @@ Serve = Callable[[AppServices, float, web.Request], Awaitable[web.StreamResponse
 
 def add_public_routes(application: web.Application, services: AppServices, body_patience_s: float) -> None:
     """Add them to an application."""
-    routes: dict[str, Serve] = {"/callbacks/{token}": _called_back}
+    routes: dict[str, Serve] = {"/hooks/{tenant}/{path:.+}": _receive, "/callbacks/{token}": _called_back}
     for path, serve in routes.items():
         application.router.add_route("*", path, partial(serve, services, body_patience_s))
 
@@ -39,6 +41,19 @@ def add_public_routes(application: web.Application, services: AppServices, body_
 def is_public(path: str) -> bool:
     """Whether a path is of such a route."""
     return path.startswith(PUBLIC_PREFIXES)
+
+
+async def _receive(services: AppServices, body_patience_s: float, request: web.Request) -> web.StreamResponse:
+    """Any method: start the run of a webhook, and answer as the webhook says."""
+    _check_request(services, request)
+    path = request.match_info["path"]
+    incoming = Incoming(
+        _hook_request(request, request.match_info["tenant"], path),
+        _pieces(request, body_patience_s),
+        lambda: request.transport is None or request.transport.is_closing(),
+    )
+    answer = await services.webhooks.receive(incoming)
+    return web.Response(body=answer.body, status=answer.status, headers={**answer.headers, **_SANDBOX})
 
 
 async def _called_back(services: AppServices, body_patience_s: float, request: web.Request) -> web.StreamResponse:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from anabranch.keys.access import Principal
 from anabranch.sockets.clients import SocketClient
-from anabranch.sockets.token_bucket import TokenBucket
+from anabranch.token_bucket import TokenBucket
 
 # 10,000 connections: each holds some tens of kilobytes and a file descriptor.
 CLIENTS_MAX = 10_000

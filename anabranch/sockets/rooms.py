@@ -15,7 +15,7 @@ from anabranch.engine.rules.events import Event, Status
 from anabranch.sockets.clients import Membership, SocketClient
 from anabranch.sockets.messages import SNAPSHOT, SocketMessage, Update
 from anabranch.sockets.run_updates import RunProgress
-from anabranch.sockets.token_bucket import TokenBucket
+from anabranch.token_bucket import TokenBucket
 
 logger = logging.getLogger("anabranch.sockets")
 

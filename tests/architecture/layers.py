@@ -188,6 +188,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "errors",
         "keys",
         "service",
+        "token_bucket",
         "engine.console",
     ),
     # templates of workflows, for commands and pages
@@ -228,6 +229,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "ports of side concerns",
         "run_requests",
         "service",
+        "token_bucket",
         "terms of triggers",
     ),
     # what schedules and topics are written with: cron expressions, intervals, patterns
@@ -330,6 +332,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "engine.threads": (),
     "egress": ("errors", "handlers.types.http_port"),
     "json_input": ("engine.rules", "errors"),
+    "token_bucket": (),
     "settings": ("engine.rules", "errors"),
     # the scripts know the tables; whoever runs them knows how each database is opened
     "migrations": ("engine.store", "engine.store.schema", "errors"),
@@ -400,7 +403,14 @@ LAYERS: dict[str, tuple[str, ...]] = {
     ),
     "other tools": ("n8n",),
     "workflows and runs": ("service", "bulk", "forks", "histories", "durable", "durable.step_error", "run_requests"),
-    "node types": ("handlers", "handlers.sandbox.inside", "egress", "handlers.types.http_port", "json_input"),
+    "node types": (
+        "handlers",
+        "handlers.sandbox.inside",
+        "egress",
+        "handlers.types.http_port",
+        "json_input",
+        "token_bucket",
+    ),
     "engine": (
         "telemetry",
         "engine",

@@ -112,10 +112,15 @@ async def served(settings_of: Callable[..., Settings]) -> AsyncIterator[Served]:
 
 
 async def serving(
-    settings: Settings, *, patience: Patience | None = None, connections_max: int = 1_000, **limits: float
+    settings: Settings,
+    *,
+    patience: Patience | None = None,
+    connections_max: int = 1_000,
+    works: bool = True,
+    **limits: float,
 ) -> AsyncIterator[Served]:
     """A server on a free port, until the caller is done with it; `limits` are those of `build_application`."""
-    async with build(settings).open_services(works=True) as services:
+    async with build(settings).open_services(works=works) as services:
         keys = {role.value: services.access.add_own_key(tenant_id=TENANT, role=role).key for role in Role}
         keys["other"] = services.access.add_own_key(tenant_id=OTHER_TENANT, role=Role.ADMIN).key
         listener = bind("127.0.0.1", 0)

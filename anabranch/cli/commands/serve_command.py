@@ -68,6 +68,7 @@ def serve(
     if not has_keys and not process.is_loopback(settings.host):
         raise NoApiKey(f"there is no API key yet, and {settings.host} is not only this machine")
     listener = process.bind(settings.host, settings.port)
+    settings = settings.model_copy(update={"port": listener.getsockname()[1]})  # port 0 was a free one
 
     async def ready(services: AppServices) -> None:
         url = process.url_of(listener)
@@ -137,6 +138,7 @@ def dev(
     session = _open(host=host, port=port, imports=project.code(), database_url=database_url, active=active or None)
     settings = session.settings
     listener = process.bind(settings.host, settings.port)
+    settings = settings.model_copy(update={"port": listener.getsockname()[1]})  # port 0 was a free one
     key = find_dev_key() if settings.api_key is None else settings.api_key.get_secret_value()
 
     async def ready(services: AppServices) -> None:

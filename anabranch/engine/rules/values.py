@@ -22,6 +22,9 @@ from anabranch.errors import InvalidInput, ValueNotStorable, ValueTooLarge
 # file or object store, with a reference in the run.
 VALUE_BYTES_MAX = 1_048_576
 
+# 2 MB for the request that begins a run: a body of 1 MB as it was sent, and what it means.
+WEBHOOK_INPUT_BYTES_MAX = 2 * VALUE_BYTES_MAX
+
 # 64 levels: deeper JSON is an attack or an accident, and parsers recurse.
 VALUE_DEPTH_MAX = 64
 
@@ -236,10 +239,10 @@ def _find_problem(root: Any) -> str | None:
     return None
 
 
-def checked_payload(value: Any, what: str) -> Payload:
+def checked_payload(value: Any, what: str, *, bytes_max: int = VALUE_BYTES_MAX) -> Payload:
     """A value that the log can keep; `what` names it in the error. Raises InvalidInput."""
     try:
-        return Payload.of(value)
+        return Payload.of(value, bytes_max=bytes_max)
     except (ValueNotStorable, ValueTooLarge) as refusal:
         raise InvalidInput(
             f"{what}: {refusal.message}", details=[{"code": refusal.code, "message": refusal.message}]

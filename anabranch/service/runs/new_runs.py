@@ -16,7 +16,7 @@ from anabranch.engine.rules.coded.coded_plan import CodedPlan
 from anabranch.engine.rules.evolve import AnyPlan
 from anabranch.engine.rules.graph.document import derive_name
 from anabranch.engine.rules.instants import to_iso
-from anabranch.engine.rules.values import Payload, checked_payload
+from anabranch.engine.rules.values import VALUE_BYTES_MAX, Payload, checked_payload
 from anabranch.errors import InvalidInput, InvalidRequest, NoManualStart, UnknownTrigger
 from anabranch.run_requests import StartOptions
 from anabranch.service.definitions.checks import Checks
@@ -56,7 +56,9 @@ async def input_payload(
 
     Raises InvalidInput; TooManyChecks unless `bounded` is false.
     """
-    payload = checked_payload(input_, "the input")
+    beginning = None if isinstance(plan, CodedPlan) or trigger is None else plan.beginning(trigger)
+    bytes_max = VALUE_BYTES_MAX if beginning is None else beginning.output_bytes_max
+    payload = checked_payload(input_, "the input", bytes_max=bytes_max)
     schema = plan.input_schema if isinstance(plan, CodedPlan) else plan.schema_of(trigger)
     if schema is not None:
         problems = await checks.input_problems(tenant_id, schema, payload.value, bounded=bounded)

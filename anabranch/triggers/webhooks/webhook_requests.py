@@ -7,21 +7,27 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from email.message import Message
 from typing import Any
 from urllib.parse import parse_qsl
 
-from anabranch.engine.rules.values import VALUE_BYTES_MAX, Payload
-from anabranch.errors import AnabranchError, BadJson, InvalidInput
+from anabranch.engine.rules.values import WEBHOOK_INPUT_BYTES_MAX, Payload
+from anabranch.errors import BadJson, InvalidInput, ValueTooLarge
 from anabranch.json_input import parse_json
 
 # 16 MB, as of every body: more is refused before it is known whose it is.
 BODY_BYTES_MAX = 16 * 1_048_576
 
+OUTCOMES = ("accepted", "repeated", "unknown", "unauthenticated", "limited", "refused")
+"""How a request can end: a new run, an earlier one, no such webhook, no valid credentials, too many, a bad request."""
+
 # 1,000 fields of a form or a query: forms that people fill in have dozens.
 FIELDS_MAX = 1_000
+
+# 64 KB: even if each byte of the body became six in JSON, twice, that would fit.
+SURELY_FITS_BYTES = 65_536
 
 # Headers that prove who the caller is. Runs keep their input for weeks, and viewers may read it.
 _CREDENTIALS = frozenset(
@@ -98,33 +104,32 @@ def payload_of(request: HookRequest, body: bytes, *, hidden: Iterable[str] = ())
         payload["json"] = parse_json(body, what="the body") if body.strip() else None
     elif media_type == "application/x-www-form-urlencoded" and text is not None:
         payload["form"] = _form(text)
-    understood = payload["json"] is not None or payload["form"] is not None
-    raw = text
-    if text is None:
-        payload["bodyEncoding"], raw = "base64", base64.b64encode(body).decode()
-    whole = {**payload, "body": raw}
-    if _fits(whole):
-        return whole
-    if text is not None and not understood:
-        # Control characters take six bytes each in JSON; base64 takes a third more than the body at most.
-        whole = {**payload, "bodyEncoding": "base64", "body": base64.b64encode(body).decode()}
-        if _fits(whole):
-            return whole
-    if understood and _fits(payload):
-        return payload
+    for form in _forms(payload, body, text):
+        if len(body) <= SURELY_FITS_BYTES or _fits(form):
+            return form
     raise InvalidInput(
-        f"the request does not fit into the input of a run, which has at most {VALUE_BYTES_MAX} bytes of JSON",
+        f"the request does not fit into the input of a run, which has at most {WEBHOOK_INPUT_BYTES_MAX} bytes of JSON",
         hint="Send less, or a reference to where the data is.",
     )
 
 
+def _forms(payload: dict[str, Any], body: bytes, text: str | None) -> Iterator[dict[str, Any]]:
+    """The payload with the raw body, as one would like it best."""
+    understood = payload["json"] is not None or payload["form"] is not None
+    if text is not None:
+        yield {**payload, "body": text}
+    if understood:
+        yield payload
+    else:
+        # Also for text with many control characters, each of which takes six bytes in JSON.
+        yield {**payload, "bodyEncoding": "base64", "body": base64.b64encode(body).decode()}
+
+
 def _fits(payload: dict[str, Any]) -> bool:
     try:
-        Payload.of(payload)
-    except AnabranchError as refusal:
-        if refusal.code == "VALUE_TOO_LARGE":
-            return False
-        raise
+        Payload.of(payload, bytes_max=WEBHOOK_INPUT_BYTES_MAX)
+    except ValueTooLarge:
+        return False
     return True
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from anabranch.engine.rules.beginnings import START_TYPE
+from anabranch.engine.rules.beginnings import START_TYPE, WEBHOOK_TYPE
 from anabranch.engine.rules.callbacks import CALLBACK_TYPE, callbacks_in_reach
 from anabranch.engine.rules.events import DEFAULT_HANDLE, DONE_HANDLE, ERROR_HANDLE
 from anabranch.engine.rules.graph.document import Graph, GraphEdge, GraphNode, parse
@@ -39,7 +39,7 @@ from anabranch.engine.rules.graph.validate import refusal_of
 from anabranch.engine.rules.payloads import NODE_DISABLED, NODE_PINNED
 from anabranch.engine.rules.templates.template import Template, compile_template
 from anabranch.engine.rules.test_runs import WHOLE, Pin, TestRunPlan
-from anabranch.engine.rules.values import NULL, Payload
+from anabranch.engine.rules.values import NULL, WEBHOOK_INPUT_BYTES_MAX, Payload
 
 # 30 seconds, the timeout of every type that sets no other.
 DEFAULT_TIMEOUT_MS = 30_000
@@ -165,6 +165,8 @@ class _PlanCompiler:
         )
         if written.type == START_TYPE:
             node.output_bytes_max = START_OUTPUT_BYTES_MAX
+        elif written.type == WEBHOOK_TYPE:
+            node.output_bytes_max = WEBHOOK_INPUT_BYTES_MAX
         if written.type == LOOP_TYPE and written.mapping is None:
             body = self._bodies[written.id] = Body(loop=node)
             node.loop = _loop_spec(written.config, body)

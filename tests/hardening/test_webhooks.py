@@ -1,0 +1,236 @@
+"""Attacks on webhooks, on a real server: forged and replayed signatures, guessed paths, split responses. None gets
+through. And a server that is killed between the run and the answer.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import signal
+import time
+from http.client import HTTPConnection
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.hardening.command_line import Command, Launched
+from tests.hardening.conftest import Launch
+
+KEY = "a key for this test alone"
+SECRET = "correct horse battery staple"
+STANDARD_SECRET = "whsec_" + base64.b64encode(SECRET.encode()).decode()
+BODY = b'{"id": 1}'
+
+END = {"id": "end", "type": "end"}
+SAY = {
+    "id": "say",
+    "type": "respond",
+    "config": {"status": 200, "headers": {"X-Said": "{{ctx.input.json.said}}"}, "body": "{{ctx.input.json.body}}"},
+}
+WAIT = {"id": "wait", "type": "waitForEvent", "config": {"event": "go"}}
+
+
+def hooked(name: str, *nodes: dict[str, Any], **config: Any) -> dict[str, Any]:
+    row = [{"id": "hook", "type": "webhook", "config": {"path": name, **config}}, *nodes, END]
+    edges = [{"upstreamNodeID": a["id"], "downstreamNodeID": b["id"]} for a, b in pairwise(row)]
+    return {"name": name, "nodes": row, "edges": edges}
+
+
+def signed_by(scheme: str) -> dict[str, Any]:
+    return {"kind": "hmac", "scheme": scheme, "secret": scheme.upper()}
+
+
+SCHEMES = ("github", "stripe", "slack", "standard")
+
+WORKFLOWS = [
+    *(hooked(scheme, auth=signed_by(scheme), rateLimit=100_000) for scheme in SCHEMES),
+    hooked("header", auth={"kind": "header", "name": "X-Token", "secret": "GITHUB"}),
+    hooked("says", SAY, respond="respondNode"),
+    hooked("kept", WAIT, SAY, respond="respondNode", timeout="60s", idempotency={"header": "X-Id"}),
+]
+
+
+class Server:
+    """A running `anabranch dev`."""
+
+    def __init__(self, launched: Launched) -> None:
+        self.launched = launched
+        self.port = urlsplit(launched.saw("http://").split()[-1]).port
+
+    def ask(
+        self, method: str, path: str, body: bytes = b"", headers: list[tuple[str, str]] | None = None
+    ) -> tuple[int, dict[str, str], bytes]:
+        connection = self.send(method, path, body, headers or [])
+        try:
+            answer = connection.getresponse()
+            return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+        finally:
+            connection.close()
+
+    def send(self, method: str, path: str, body: bytes, headers: list[tuple[str, str]]) -> HTTPConnection:
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection.putrequest(method, path)
+        for name, value in [*headers, ("Content-Length", str(len(body)))]:
+            connection.putheader(name, value)
+        connection.endheaders(body)
+        return connection
+
+    def rest(self, method: str, path: str, document: Any = None) -> Any:
+        headers = [("Authorization", f"Bearer {KEY}"), ("Content-Type", "application/json")]
+        status, _, body = self.ask(method, path, b"" if document is None else json.dumps(document).encode(), headers)
+        assert status < 300, body
+        return json.loads(body) if body else None
+
+    def runs(self, workflow: str) -> list[Any]:
+        found: list[Any] = self.rest("GET", f"/v1/workflows/{workflow}/runs")["items"]
+        return found
+
+
+@pytest.fixture
+def server(folder: Path, launch: Launch, monkeypatch: pytest.MonkeyPatch) -> Server:
+    """A server with webhooks and their secrets."""
+    monkeypatch.setenv("ANABRANCH_API_KEY", KEY.replace(" ", "-"))
+    monkeypatch.setattr("tests.hardening.test_webhooks.KEY", KEY.replace(" ", "-"))
+    server = Server(launch("dev", "--port", "0", "--no-open"))
+    for workflow in WORKFLOWS:
+        server.rest("POST", "/v1/workflows", workflow)
+    for name in ("GITHUB", "STRIPE", "SLACK", "STANDARD"):
+        server.rest("POST", "/v1/secrets", {"name": name, "value": STANDARD_SECRET if name == "STANDARD" else SECRET})
+    return server
+
+
+def mac_of(text: bytes, key: str = SECRET) -> bytes:
+    return hmac.digest(key.encode(), text, hashlib.sha256)
+
+
+def right(scheme: str, body: bytes = BODY, *, now: float | None = None, key: str = SECRET) -> dict[str, str]:
+    """The headers of a right signature."""
+    stamp = str(int(time.time() if now is None else now))
+    if scheme == "github":
+        return {"X-Hub-Signature-256": f"sha256={mac_of(body, key).hex()}"}
+    if scheme == "stripe":
+        return {"Stripe-Signature": f"t={stamp},v1={mac_of(f'{stamp}.'.encode() + body, key).hex()}"}
+    if scheme == "slack":
+        mac = mac_of(f"v0:{stamp}:".encode() + body, key).hex()
+        return {"X-Slack-Signature": f"v0={mac}", "X-Slack-Request-Timestamp": stamp}
+    mac = base64.b64encode(mac_of(f"msg_1.{stamp}.".encode() + body, key)).decode()
+    return {"webhook-id": "msg_1", "webhook-timestamp": stamp, "webhook-signature": f"v1,{mac}"}
+
+
+def forgeries(scheme: str) -> list[tuple[bytes, list[tuple[str, str]]]]:
+    """Requests that nobody with the secret has sent: bodies and headers."""
+    now = time.time()
+    good = right(scheme, now=now)
+    found = [
+        (BODY, {}),
+        (BODY + b" ", good),
+        (b"", good),
+        (BODY, right(scheme, b"")),
+        (BODY, right(scheme, key="")),
+        (BODY, right(scheme, key="wrong")),
+        (BODY, dict.fromkeys(good, "")),
+        (
+            BODY,
+            {
+                name: value.replace("sha256=", "sha1=").replace("v1", "v9").replace("v0=", "v9=")
+                for name, value in good.items()
+            },
+        ),
+        (BODY, {name: value[:-2] for name, value in good.items()}),
+        (BODY, dict.fromkeys(good, "*")),
+        (
+            BODY,
+            {**good, "Authorization": f"Bearer {SECRET}"}
+            if scheme == "none"
+            else {"Authorization": f"Bearer {SECRET}"},
+        ),
+    ]
+    if scheme != "github":
+        found += [
+            (BODY, right(scheme, now=now - 3_600)),
+            (BODY, right(scheme, now=now + 3_600)),
+            (
+                BODY,
+                {
+                    name: value.replace(str(int(now)), str(int(now) - 1))
+                    for name, value in right(scheme, now=now).items()
+                },
+            ),
+        ]
+    requests = [(body, list(headers.items())) for body, headers in found]
+    requests.append((BODY, [*good.items(), *right(scheme, key="wrong").items()]))  # each header twice
+    requests.append((BODY, [*right(scheme, key="wrong").items(), *good.items()]))
+    return requests
+
+
+@pytest.mark.timeout(240)
+def test_no_attack_gets_through(server: Server) -> None:
+    through = []
+    for scheme in SCHEMES:
+        for number, (body, headers) in enumerate(forgeries(scheme)):
+            status, _, _ = server.ask("POST", f"/hooks/default/{scheme}", body, headers)
+            through += [] if status == 404 else [(scheme, number, status)]
+        assert server.runs(scheme) == [], scheme
+        sent = right(scheme)
+        first = server.ask("POST", f"/hooks/default/{scheme}", BODY, list(sent.items()))
+        assert first[0] == 202
+        for number in range(10):  # a copy, with whatever is not signed changed
+            more = [*sent.items(), ("X-GitHub-Delivery", str(number)), ("Content-Type", f"text/x{number}")]
+            status, _, _ = server.ask("POST", f"/hooks/default/{scheme}?n={number}", BODY, more)
+            through += [] if status == 200 else [(scheme, "replay", status)]
+        assert len(server.runs(scheme)) == 1, scheme
+    assert through == []
+
+    told = set()
+    for path in (
+        "github",
+        "header",
+        "nothing",
+        "github/",
+        "GITHUB",
+        "github%00",
+        "..%2fgithub",
+        "%2e%2e/x",
+        "a" * 3_000,
+    ):
+        for tenant in ("default", "nobody", "%00"):
+            for headers in ([], [("X-Token", "guess")], [("Authorization", "Basic eDp5")]):
+                status, fields, body = server.ask("POST", f"/hooks/{tenant}/{path}", BODY, headers)
+                told.add((status, body, *sorted(set(fields) - {"date"})))
+    assert len(told) == 1, told
+
+    split = []
+    breaks = ("\r\n", "\n", "\r", "\0", "\u560a", "\u2028", "\x85", "%0d%0a", "\r\n\r\nHTTP/1.1 200 OK\r\n")
+    for text in breaks:
+        said = json.dumps({"said": f"a{text}X-Split: yes", "body": f"{text}X-Split: yes"}).encode()
+        json_type = [("Content-Type", "application/json")]
+        _, fields, _ = server.ask("POST", "/hooks/default/says", said, json_type)
+        split += [text] if "x-split" in fields or "set-cookie" in fields else []
+    assert split == []
+    status, fields, body = server.ask("POST", "/hooks/default/says", b'{"said": "x", "body": "<script>"}', json_type)
+    assert (status, body, fields["x-content-type-options"]) == (200, b"<script>", "nosniff")
+    assert fields["content-security-policy"].startswith("sandbox")
+
+
+@pytest.mark.timeout(240)
+def test_a_server_that_is_killed_before_its_answer_leaves_one_run_that_answers(
+    server: Server, anabranch: Command, launch: Launch
+) -> None:
+    request = ("POST", "/hooks/default/kept", b'{"said": "x", "body": "at last"}')
+    headers = [("X-Id", "1"), ("Content-Type", "application/json")]
+    connection = server.send(*request, headers)
+    while not server.runs("kept"):
+        time.sleep(0.01)  # until it is durable; the test's time limit bounds it
+    server.launched.send(signal.SIGKILL)
+    connection.close()
+    again = Server(launch("dev", "--port", "0", "--no-open"))
+    (run,) = again.runs("kept")
+    again.rest("POST", f"/v1/runs/{run['instanceID']}/signals/go")
+    status, _, body = again.ask(*request, headers)
+    assert (status, body) == (200, b"at last")
+    assert len(again.runs("kept")) == 1

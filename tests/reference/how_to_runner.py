@@ -51,8 +51,11 @@ _EXIT_CODE = re.compile(r" +# exit code (\d+)$")
 
 _STAY = ("dev", "serve", "worker")
 
-# 60 s: the slowest takes one, and ten on a machine that does eight other things.
-PATIENCE_S = 60
+# 180 s: the slowest command takes five, as it waits for a lease, and thirty on a machine that does eight other things.
+PATIENCE_S = 180
+
+# All pages together; then a process that stays ends even if this one was killed.
+STAYS_AT_MOST_S = 600
 
 
 @dataclass
@@ -150,7 +153,12 @@ class Reader:
             os.environ["ANABRANCH_PORT"] = "0"
             command = [re.sub(r"^\d{4}$", "0", word) for word in words]
             process = _fork(
-                self.folder, lambda: entry.main([*command, *browser]), nothing.fileno(), theirs, errors.fileno()
+                self.folder,
+                lambda: entry.main([*command, *browser]),
+                nothing.fileno(),
+                theirs,
+                errors.fileno(),
+                patience_s=STAYS_AT_MOST_S,
             )
         self.staying.append(process)
         os.close(theirs)
@@ -159,14 +167,14 @@ class Reader:
         assert ready, f"anabranch {shlex.join(words)} ended: {(self.folder / 'errors.txt').read_text()}"
 
 
-def _fork(folder: Path, act: Callable[[], object], *streams: int) -> int:
+def _fork(folder: Path, act: Callable[[], object], *streams: int, patience_s: int = PATIENCE_S) -> int:
     sys.stdout.flush()
     process = os.fork()
     if process:
         return process
     code = 1
     try:
-        signal.alarm(PATIENCE_S)
+        signal.alarm(patience_s)
         os.chdir(folder)
         for number, stream in enumerate(streams):
             os.dup2(stream, number)

@@ -55,7 +55,7 @@ def commit_transitions(
     if family:
         woken = wake(connection, woken_parents(family, won), now)
         cancelled = cancel(connection, "instance_id", cancelled_children(family, won), now)
-    if failed := failures(transition for transition in transitions if transition.instance_id in won):
+    if failed := failures([transition for transition in transitions if transition.instance_id in won]):
         record_failures(connection, failed, now=now)
     return Written(won, now, existing, rejected, woken, cancelled)
 

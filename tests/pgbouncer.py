@@ -21,7 +21,7 @@ from tests import tools
 # 3 connections for each database: every process of the engine's alone has more.
 POOL_SIZE = 3
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 _CONFIGURATION = """
 [databases]

@@ -13,7 +13,7 @@ from tests.browser.axe import findings
 from tests.browser.conftest import IN_THE_BROWSER, Server
 from tests.browser.pictures import FOLDER, STATES, THEMES, VIEWPORT, Scene, prepare
 
-pytestmark = [IN_THE_BROWSER, pytest.mark.timeout(240)]
+pytestmark = [IN_THE_BROWSER, pytest.mark.timeout(480)]
 
 # README is read on telephones, too.
 MOVING_BYTES_MAX = 1_000_000

@@ -152,6 +152,34 @@ async def test_a_workflow_is_subscribed_and_a_published_message_starts_it(page: 
     await page.get_by_role("dialog").get_by_role("button", name="End it").click()
     await expect(page.get_by_role("heading", name="No workflow is subscribed to a topic")).to_be_visible()
 
+    # What a published node has armed is shown with it, and changed there.
+    triggers = [
+        {"id": "signup", "type": "topic", "config": {"topic": "user.signup"}},
+        {"id": "daily", "type": "schedule", "config": {"cron": "0 9 * * *"}},
+    ]
+    said = {"id": "said", "type": "end", "config": {"outputParameters": {"got": "{{ctx.input}}"}}}
+    edges = [{"upstreamNodeID": each["id"], "downstreamNodeID": "said"} for each in triggers]
+    server.call("POST", "/workflows", {"title": "Greeter", "nodes": [*triggers, said], "edges": edges})
+    await page.reload()
+    await expect(row(page, "subscription", "user.signup")).to_contain_text("armed by its node signup")
+    await expect(page.get_by_role("button", name="End… the subscription")).to_have_count(0)
+    await page.goto(f"{server.url}/#/schedules")
+    await expect(row(page, "schedule", "greeter/daily")).to_contain_text("armed by its node daily")
+    await expect(row(page, "schedule", "greeter/daily").get_by_role("switch")).to_have_count(0)
+
+    # Nobody starts it by hand; a test begins where one chooses, and the canvas shows what it began at.
+    await page.goto(f"{server.url}/#/workflows/greeter")
+    await page.get_by_role("button", name="Test", exact=True).click()
+    dialog = page.get_by_role("dialog", name="Test the workflow as it is drawn")
+    await dialog.get_by_label("Begins at").select_option("daily")
+    await dialog.get_by_role("button", name="Run the test").click()
+    await expect(page.get_by_role("region", name="Test run").locator(".status")).to_have_text("completed")
+    await expect(page.locator('[data-node-id="daily"]')).to_have_attribute("data-status", "success")
+    await expect(page.locator('[data-node-id="signup"]')).to_have_attribute("data-status", "skipped")
+    await page.get_by_role("button", name="More", exact=True).click()
+    await page.get_by_role("menuitem", name="Start a run…").click()
+    await expect(page.get_by_role("dialog", name="Start Greeter")).to_contain_text("NO_MANUAL_START")
+
 
 async def test_a_secret_is_stored_found_where_it_is_used_and_never_shown(page: Page, server: Server) -> None:
     await page.goto(f"{server.entrance}#/settings")

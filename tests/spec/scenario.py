@@ -345,6 +345,7 @@ def given(
     *,
     types: NodeTypes = TYPES,
     begin: bool = True,
+    trigger: str | None = None,
     available_in_ms: int = 0,
     deadline_in_ms: int | None = None,
     checked: bool = True,
@@ -366,7 +367,9 @@ def given(
         available_at=BIRTH_MS + available_in_ms,
         deadline_at=None if deadline_in_ms is None else BIRTH_MS + deadline_in_ms,
     )
-    return Scenario(plan, head, checked=checked, work_max=work_max).then(Started(Payload.of(input_), begin=begin))
+    return Scenario(plan, head, checked=checked, work_max=work_max).then(
+        Started(Payload.of(input_), trigger, begin=begin)
+    )
 
 
 def begun(document: Mapping[str, Any] | Plan, input_: Any = None, **options: Any) -> Scenario:

@@ -20,6 +20,7 @@ from anabranch.engine.rules.values import Payload
 from anabranch.engine.rules.verify.check_log import check_log
 from anabranch.histories.graph_replay import replay_graph
 from tests.spec.drawings import TYPES, drawn, errors, reads, warnings, writes
+from tests.spec.scenario import HANDED_OVER, failed, given
 
 NOW = 3_600_000
 
@@ -118,6 +119,17 @@ def test_the_replay_on_another_graph_and_the_fork_begin_where_the_run_began():
     fork = plan_fork(source, other, head_of(), started, cut=ForkCut(), now=NOW)
     assert [each["nodeID"] for each in fork.run] == ["c"]
     assert {event.node_id for event in fork.events if event.type is EventType.NODE_SKIPPED} == {"start", "a"}
+
+
+def test_a_crash_and_a_retry_leave_a_run_at_its_trigger():
+    run = given(drawn("start>a, hook>a, a>b", hook=TOPIC), {"n": 7}, trigger="hook").crashed().completed("hook")
+    run.then(failed("a"))
+    assert run.status == "FAILED"
+    run.reopened().when(HANDED_OVER)
+    assert run.owed == {"a#2"}
+    run.completed("a#2", "b")
+    assert run.status == "COMPLETED"
+    assert run.rows("NODE_SKIPPED") == ["start"]
 
 
 def test_a_row_that_skips_another_beginning_is_missed_by_verify():

@@ -60,6 +60,18 @@ async def test_the_context_is_what_a_node_of_a_run_saw(served: Served):
     assert unreached[0]["value"] == 6, "a node that was not there sees what there is"
 
 
+async def test_facts_are_those_of_the_attempt_or_of_the_preview(served: Served):
+    run = await tried(served, THREE, input={"n": 5})
+    at = {"instanceID": run["instanceID"], "nodeID": "b"}
+    facts = ("{{now}}", "{{ctx.run.id}}")
+    seen = await previewed(served, *facts, at=at)
+    assert seen[1]["value"] == run["instanceID"]
+    again = await previewed(served, *facts, at=at, pins={"a": {"output": {"v": 1}}})
+    assert again == seen, "it is over: its time does not change"
+    outside = await previewed(served, "{{now | date_format('%Y') | length}}", "{{ctx.run.id}} {{ctx.workflow.name}}")
+    assert [each["value"] for each in outside] == [4, "••• •••"]
+
+
 async def test_in_a_body_the_iteration_can_be_named(served: Served):
     run = await tried(served, looping(), input=["x", "y"])
     at = {"instanceID": run["instanceID"], "nodeID": "b"}

@@ -38,6 +38,7 @@ class Tally:
         self.counts: Counter[str] = Counter()
         self.reasons: Counter[str] = Counter()
         self.by_type: Counter[tuple[str, str]] = Counter()
+        self.core_reasons: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
         self.faults: Counter[str] = Counter()
         self._types = builtin_types()
@@ -62,7 +63,9 @@ class Tally:
         self.counts["without_placeholder"] += not any(node.status == "placeholder" for node in nodes)
         if nodes and all(node.kind in CORE for node in nodes):
             self.counts["core_only"] += 1
-            self.counts["core_only_exact"] += all(node.status == "exact" for node in nodes)
+            inexact = [node for node in nodes if node.status != "exact"]
+            self.counts["core_only_exact"] += not inexact
+            self.core_reasons.update(f"{node.kind}, {node.status}: {node.why}"[:110] for node in inexact)
         for node in nodes:
             if node.kind in CORE:
                 self.by_type[node.kind, node.status] += 1
@@ -94,7 +97,9 @@ class Tally:
         yield "type, exact, equal but for, placeholder:"
         for kind in sorted(kinds, key=lambda each: -sum(self.by_type[each, status] for status in _STATUSES)):
             yield f"  {kind} " + " ".join(str(self.by_type[kind, status]) for status in _STATUSES)
-        for title, counter in (("refused", self.refused), ("faults", self.faults), ("reasons", self.reasons)):
+        listed = {"refused": self.refused, "faults": self.faults, "reasons": self.reasons,
+                  "reasons in workflows of these types alone": self.core_reasons}  # fmt: skip
+        for title, counter in listed.items():
             yield f"{title}:"
             yield from (f"  {count} {what}" for what, count in counter.most_common(60))
         yield f"counts: {dict(self.counts)}"

@@ -238,7 +238,9 @@ class _Importer(Surrounding):
                 RULES[job.node.kind].map(job)
                 job.nodes[0]["disabled"] = True
                 if job.nodes[0]["type"] == "start":
-                    raise NotMapped("a disabled manual trigger")
+                    job.nodes.clear()
+                    job.exits.clear()
+                    job.remarks.append("a disabled manual trigger begins nothing: it is left out")
                 return
             raise NotMapped("it is disabled, and nothing flows into it")
         feed = job.needed_feed()
@@ -355,12 +357,15 @@ class _Importer(Surrounding):
             self._placed(job)
             nodes += job.nodes
             edges += [_edge(*edge) for edge in job.edges]
+        batches = [name for name, node in self.graph.nodes.items() if node.kind == LOOP_KIND]
+        returning = {link for name in batches for link in self.graph.returns(name)}
         for link in self.graph.links:
             exit_ = self._jobs[link.source].exits.get(link.output)
             target = self._jobs[link.target]
             if exit_ is None or not target.nodes:
                 continue
-            edges += [_edge(exit_.node_id, handle, target.nodes[0]["id"]) for handle in exit_.handles]
+            entry = target.node_id if link in returning else target.nodes[0]["id"]
+            edges += [_edge(exit_.node_id, handle, entry) for handle in exit_.handles]
         self._yields()
         extra = self._answer_of_last(edges)
         nodes += extra

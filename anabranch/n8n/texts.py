@@ -16,6 +16,9 @@ from anabranch.engine.rules.templates.text import EXPRESSION_LENGTH_MAX, EXPRESS
 from anabranch.n8n.expressions import NameScope, Phrase, Untranslatable, translate
 from anabranch.n8n.refs import literal
 
+# 1,600 characters leave room in an expression of 2,048 for what is done with the text.
+LONG = 1_600
+
 _TOO_LONG = "it is longer than an expression of ours may be"
 _BRACE = re.compile(r"\{(?=[{%#])")
 
@@ -80,11 +83,15 @@ class Texts:
         parts = [literal(piece) if isinstance(piece, str) else f"({self._say(piece).embedded()})" for piece in pieces]
         if len(parts) < 2:
             return Phrase(parts[0] if parts else "''", "text")
+        if sum(map(len, parts)) + 4 * len(parts) > LONG:
+            return self._joined_by_code(pieces)
         return Phrase(" ~ ".join(parts), "text", is_atom=False)
 
-    def raw(self, written: str) -> str:
-        """A text of ours, with the texts around expressions as they are."""
-        return self._text(written)
+    def _joined_by_code(self, pieces: list[str | Source]) -> Phrase:
+        """A text that is too long for one expression."""
+        made = [json.dumps(piece) if isinstance(piece, str) else f"$try(() => ({piece.js}))" for piece in pieces]
+        attempt = "($try => [" + ", ".join(made) + "].join(''))(f => { try { return f() } catch { return '' } })"
+        return self.compute(attempt)
 
     def _text(self, written: str) -> str:
         if not written.startswith("="):

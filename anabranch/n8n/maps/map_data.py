@@ -11,7 +11,7 @@ from anabranch.n8n.expressions import Phrase
 from anabranch.n8n.job import MappingJob, NotMapped
 from anabranch.n8n.maps.programs import AGGREGATE, GET, MERGE, SOME_FIELDS, SORT, SPLIT_OUT, SUMMARIZE, UNIQUE
 from anabranch.n8n.refs import INDEX, ItemFeed, Ref, quoted, variable
-from anabranch.n8n.texts import Source, Texts, expression, split
+from anabranch.n8n.texts import LONG, Source, Texts, expression, split
 
 _TYPES = {"string": "string", "number": "number", "boolean": "boolean", "array": "array", "object": "object",
           "stringValue": "string", "numberValue": "number", "booleanValue": "boolean", "arrayValue": "array",
@@ -33,12 +33,26 @@ def set_(job: MappingJob) -> None:
     else:
         fields = list(_old_fields(job) if job.node.version < 3 else _new_fields(job))
         keeps = job.option("keepOnlySet") is not True if job.node.version < 3 else False
-        config = {"values": _values(job, texts, fields, dots=dots)}
-        if keeps:
+        computed = [field for field in fields if isinstance(field[0], str) and field[0].startswith("=")]
+        config = {"values": _values(job, texts, [field for field in fields if field not in computed], dots=dots)}
+        includes = False
+        if keeps and not computed:
             config["base"] = _item(job, feed)
-        else:
+        elif not keeps:
             _included(job, config, feed)
-        if "base" in config and dots and any("." in name for name, _, _ in fields if isinstance(name, str)):
+            includes = "base" in config
+        if computed and (keeps or includes):
+            raise NotMapped("the name of a field is computed, beside fields that are kept")
+        if computed:
+            config["base"] = _computed(texts, computed)
+            if dots:
+                job.differs("a computed name with a dot in it stays one name")
+        if (
+            "base" in config
+            and not computed
+            and dots
+            and any("." in name for name, _, _ in fields if isinstance(name, str))
+        ):
             raise NotMapped("it sets fields within fields that it keeps")
     if job.node.settings.get("onError") == "continueRegularOutput":
         job.remarks.append("a field that cannot be converted fails the node")
@@ -100,6 +114,23 @@ def _values(job: MappingJob, texts: Texts, fields: list[tuple[Any, Any, str]], *
             continue
         _put(made, name.split(".") if dots else [name], _typed(texts, value, kind))
     return made
+
+
+def _computed(texts: Texts, fields: list[tuple[Any, Any, str]]) -> str:
+    """An object of the fields whose names are computed; a name with a dot in it stays one name."""
+    pairs = []
+    for name, value, kind in fields:
+        made = texts.said(name)
+        said = texts.said(value)
+        convert = "" if kind == "any" or kind.startswith("old") else f" | js_type({quoted(kind)})"
+        whole = (
+            said.text if said.is_path and convert else said.value if not convert else f"{said.atom} | otherwise(none)"
+        )
+        pairs.append(f"({made.atom} | js_text): ({whole}{convert})")
+    text = "{" + ", ".join(pairs) + "}"
+    if len(text) > LONG:
+        raise NotMapped("many names of fields are computed")
+    return expression(text)
 
 
 def _put(into: dict[str, Any], path: list[str], value: Any) -> None:

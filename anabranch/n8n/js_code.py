@@ -70,7 +70,7 @@ def names_of_nodes(code: str) -> list[str]:
 
 def reads_unnamed_nodes(code: str) -> bool:
     """Whether it reads a node whose name it computes."""
-    bare = _READS_NODE.sub("", code)
+    bare = _STRINGS.sub("''", _READS_NODE.sub("", code))
     return bool(re.search(r"\$\(|\$node\b|\$items\(\s*[^)\s]", bare))
 
 

@@ -148,6 +148,11 @@ async def run_workflow(
     return run.result(network.requests)
 
 
+def _beginning(plan: Plan) -> str | None:
+    """The only beginning where there is no `start`, as test runs choose it; None: `start`."""
+    return plan.beginnings[0].id if plan.start is None and len(plan.beginnings) == 1 else None
+
+
 def _check_input(plan: Plan, value: Any) -> None:
     problems = [] if plan.input_schema is None else list(ValueSchema(plan.input_schema).problems(value))
     if problems:
@@ -181,7 +186,7 @@ class _MemoryRun:
 
     async def drive(self, value: Any) -> None:
         """Until the run ends, or nothing happens any more."""
-        stimuli: list[Stimulus] = [Started(Payload.of(value))]
+        stimuli: list[Stimulus] = [Started(Payload.of(value), trigger=_beginning(self._plan))]
         while stimuli:
             self._decide(stimuli)
             if self._state.status.is_terminal:

@@ -582,7 +582,7 @@ def _path_from(tree: Tree, name: str) -> str | None:
     """`x.a.b` of a parameter x as `a.b`."""
     keys: list[str] = []
     while isinstance(tree, JsMember) and isinstance(tree.key, Literal) and isinstance(tree.key.value, str):
-        if not re.fullmatch(r"[A-Za-z_]\w*", tree.key.value):
+        if not re.fullmatch(r"[A-Za-z_]\w*", tree.key.value) or tree.key.value == "length":
             return None
         keys.insert(0, tree.key.value)
         tree = tree.base

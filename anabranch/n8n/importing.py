@@ -117,6 +117,13 @@ class _Importer(Surrounding):
         return {node.name for node in workflow.nodes if node.name in self._attached and node.name not in linked}
 
     def run(self) -> Imported:
+        aliased: set[str] | None = None
+        while aliased != self.aliases:  # a loop gets a variable for its item once somebody needs it
+            aliased = set(self.aliases)
+            self._map_all()
+        return self._document()
+
+    def _map_all(self) -> None:
         known: Any = None
         for _ in range(ROUNDS_MAX):
             self._jobs, self._status, self._multiple = {}, {}, {}
@@ -126,7 +133,6 @@ class _Importer(Surrounding):
             if now == known:
                 break
             known = now
-        return self._document()
 
     # -- one node -------------------------------------------------------------------------
 

@@ -53,6 +53,8 @@ class Surroundings(Protocol):
     """What a mapping may ask about the rest of the workflow."""
 
     timezone: str
+    aliases: set[str]
+    """Loops whose current item has a variable of its own."""
 
     def scope(self, name: str, feed: ItemFeed | None, *, per_item: bool) -> NameScope:
         """What the names of n8n mean in a node."""
@@ -154,9 +156,9 @@ class MappingJob:
             made["outputVariable"] = node_id
         if each is not None and each.many:
             made["forEach"] = expression(each.value.template)
-        made.update(fields)
         if self.nodes:
-            self.edges.append((self.nodes[-1]["id"], "default", node_id))
+            self.edges.append((self.nodes[-1]["id"], fields.pop("after", "default"), node_id))
+        made.update(fields)
         self.nodes.append(made)
         return node_id
 

@@ -27,20 +27,20 @@ _ABSENT = {
     r"\$env\b|\$vars\b|\$secrets\b|process\.": "the environment",
     r"getWorkflowStaticData": "data that are kept from run to run",
     r"\bhelpers\.|\$http\b|\bthis\.[a-z]+Request": "n8n's helpers",
-    r"\bBuffer\b|\bTextEncoder\b|\bTextDecoder\b": "Node's buffers",
+    r"\bBuffer\b(?!\.from\s*\()|\bTextEncoder\b|\bTextDecoder\b|Uint8Array": "Node's buffers",
     r"\bURL\s*\(|\bURLSearchParams\b": "URL objects",
     r"\bsetTimeout\b|\bsetInterval\b": "timers",
     r"\$fromAI": "values that a language model gives",
     r"\bcrypto\.": "Node's crypto",
     r"\bfetch\s*\(": "requests",
-    r"\bbtoa\b|\batob\b": "btoa and atob",
     r"\$prevNode|\$workflow\b|\$parameter|\$self|\$nodeVersion|\$nodeId|\$response|\$pageCount|\$evaluateExpression"
     r"|\$getWorkflowStaticData|\$if\b|\$ifEmpty|\$min\b|\$max\b|\$mode|\$resumeWebhookUrl": "n8n's other names",
 }
 _MISSING = [(re.compile(pattern), what) for pattern, what in _ABSENT.items()]
 _STRINGS = re.compile(r"//[^\n]*|/\*.*?\*/|'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"", re.DOTALL)
+_ITEMS = re.compile(r"(?:\$\([^()]*\)|\$input|\$items\([^()]*\))\s*\.\s*(?:first|last|all)\(")
 _EXTENSIONS = re.compile(
-    r"\.(?:isEmpty|isNotEmpty|toDateTime|format|plus|minus|toNumber|toBoolean|first|last|removeMarkdown|removeTags"
+    r"(?<!Math)\.(?:isEmpty|isNotEmpty|toDateTime|format|plus|minus|toNumber|toBoolean|first|last|removeMarkdown|removeTags"
     r"|replaceSpecialChars|urlEncode|urlDecode|base64Encode|base64Decode|hash|extractEmail|extractDomain|extractUrl"
     r"|toTitleCase|toSentenceCase|toSnakeCase|quote|isEmail|isUrl|isDomain|isNumeric|unique|sum|average|chunk|pluck"
     r"|randomItem|merge|smartJoin|compact|difference|intersection|union|renameKeys|removeField|keepFieldsContaining"
@@ -54,6 +54,44 @@ _READS_NODE = re.compile(
     r"""|\$items\(\s*(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)")|\$node\.(\w+)"""
 )
 
+_BUFFER = """const Buffer = (() => {
+  const letters = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/';
+  const read = {
+    utf8: text => [...unescape(encodeURIComponent(text))].map(char => char.charCodeAt(0)),
+    latin1: text => [...text].map(char => char.charCodeAt(0) & 255),
+    hex: text => (text.match(/[0-9a-f]{2}/gi) ?? []).map(pair => parseInt(pair, 16)),
+    base64: text => {
+      const bytes = []; let bits = 0, held = 0;
+      for (const char of text.replace(/-/g, '+').replace(/_/g, '/').replace(/[^A-Za-z0-9+/]/g, '')) {
+        held = (held << 6 | letters.indexOf(char)) & 0xffffff; bits += 6;
+        if (bits >= 8) { bits -= 8; bytes.push(held >> bits & 255); }
+      }
+      return bytes;
+    },
+  };
+  const binary = bytes => bytes.map(byte => String.fromCharCode(byte)).join('');
+  const write = {
+    utf8: bytes => { try { return decodeURIComponent(escape(binary(bytes))); } catch { return binary(bytes); } },
+    latin1: binary,
+    hex: bytes => bytes.map(byte => byte.toString(16).padStart(2, '0')).join(''),
+    base64: bytes => {
+      let text = '';
+      for (let at = 0; at < bytes.length; at += 3) {
+        const part = (bytes[at] << 16) | ((bytes[at + 1] ?? 0) << 8) | (bytes[at + 2] ?? 0);
+        for (let place = 0; place < 4; place++) text += at + place > bytes.length ? '=' : letters[part >> (18 - 6 * place) & 63];
+      }
+      return text;
+    },
+  };
+  const known = name => { const form = {'utf-8': 'utf8', binary: 'latin1', ascii: 'latin1', base64url: 'base64'}[name] ?? name ?? 'utf8';
+    if (!Object.hasOwn(read, form)) throw new Error(`there is no encoding ${name} here`); return form; };
+  return {from: (value, form) => {
+    const bytes = typeof value === 'string' ? read[known(form)](value) : [...(value.bytes ?? value)];
+    return {bytes, length: bytes.length, toString: form => form === 'base64url'
+      ? write.base64(bytes).replace(/=+$/, '').replaceAll('+', '-').replaceAll('/', '_') : write[known(form)](bytes)};
+  }};
+})();
+"""
 _CLONE = "const $copy = v => v === undefined ? undefined : JSON.parse(JSON.stringify(v));"
 _WRAP = "const $wrap = list => (list ?? []).map((json, item) => ({json: $copy(json), pairedItem: {item}}));"
 _OR_ONE = "const $orOne = list => list?.length ? list : [{}];"
@@ -97,7 +135,7 @@ def check_expression(js: str) -> str | None:
     """Why an expression cannot be computed by a code node; None: it can."""
     if (absent := absent_in(js)) is not None:
         return f"it uses {absent}"
-    if found := _EXTENSIONS.search(_STRINGS.sub("''", js)):
+    if found := _EXTENSIONS.search(_ITEMS.sub("$items", _STRINGS.sub("''", js))):
         return f"it uses n8n's own {found[0].strip('.(')}()"
     return None
 
@@ -146,6 +184,9 @@ def _prelude(source: str, item: Ref, items: Ref, names: Mapping[str, tuple[Ref, 
         for name, (everything, one) in names.items()
     )
     parts = [
+        (_BUFFER, ("Buffer",)),
+        ("const btoa = text => Buffer.from(text, 'latin1').toString('base64');", ("btoa",)),
+        ("const atob = text => Buffer.from(text, 'base64').toString('latin1');", ("atob",)),
         (_CLONE, ("$copy",)),
         (_WRAP, ("$wrap",)),
         (_OR_ONE, ("$orOne",)),

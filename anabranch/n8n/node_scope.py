@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.n8n.expressions import Untranslatable
-from anabranch.n8n.graph import LinkGraph
+from anabranch.n8n.graph import LinkGraph, loop_output
 from anabranch.n8n.job import Exit
 from anabranch.n8n.refs import INDEX, ITEM, ItemFeed, Ref, number
 
@@ -27,6 +27,8 @@ class Surrounding:
     graph: LinkGraph
     timezone: str
     exits: dict[str, dict[int, Exit]] = field(default_factory=dict)
+    aliases: set[str] = field(default_factory=set)
+    """Loops whose current item has a variable of its own."""
     bodies: dict[str, set[str]] = field(default_factory=dict)
     """The bodies of loops: their variables are known in them only."""
 
@@ -84,7 +86,8 @@ class NodeScope:
             exit_ = self._batch_exit(name, exits)
             feed = exit_.feed
         if feed.loop is not None and (self._is_mapped or self._innermost() != feed.loop):
-            raise _NeedsVariable(feed.loop)
+            self.around.aliases.add(feed.loop)
+            raise Untranslatable(f"the current item of the loop {feed.loop} is needed where another item is current")
         if which == "item":
             if not feed.many:
                 return feed.value
@@ -99,9 +102,9 @@ class NodeScope:
         return node.parameters
 
     def _batch_exit(self, name: str, exits: Mapping[int, Exit]) -> Exit:
-        wanted = "loop" if self.name in self.around.bodies.get(name, ()) or name not in self.around.bodies else "done"
-        found = [exit_ for exit_ in exits.values() if wanted in exit_.handles]
-        return found[0] if found else exits[min(exits)]
+        inside = self.name in self.around.bodies.get(name, ()) or name not in self.around.bodies
+        output = loop_output(self.around.graph.nodes[name])
+        return exits.get(output if inside else 1 - output, exits[min(exits)])
 
     def _innermost(self) -> str | None:
         around = [(len(body), name) for name, body in self.around.bodies.items() if self.name in body]
@@ -146,14 +149,6 @@ class NodeScope:
         if isinstance(exit_.pairing, Ref):
             return exit_.pairing.at(index)
         return index
-
-
-class _NeedsVariable(Untranslatable):
-    """The current item of a loop is needed where another item is current."""
-
-    def __init__(self, loop: str) -> None:
-        super().__init__(f"the current item of the loop {loop} is needed where another item is current")
-        self.loop = loop
 
 
 def _pick(feed: ItemFeed, which: str) -> Ref:

@@ -89,9 +89,7 @@ class Texts:
 
     def _joined_by_code(self, pieces: list[str | Source]) -> Phrase:
         """A text that is too long for one expression."""
-        made = [json.dumps(piece) if isinstance(piece, str) else f"$try(() => ({piece.js}))" for piece in pieces]
-        attempt = "($try => [" + ", ".join(made) + "].join(''))(f => { try { return f() } catch { return '' } })"
-        return self.compute(attempt)
+        return self.compute(_js_of_pieces(pieces))
 
     def _text(self, written: str) -> str:
         if not written.startswith("="):
@@ -122,6 +120,21 @@ class Texts:
         else:
             self.counts.rewritten += 1
         return said
+
+
+def js_of(written: Any) -> str:
+    """A parameter as an expression of JavaScript."""
+    if not isinstance(written, str) or not written.startswith("="):
+        return json.dumps(written)
+    pieces = split(written[1:])
+    if len(pieces) == 1 and isinstance(pieces[0], Source):
+        return f"(() => {{ try {{ return ({pieces[0].js}\n) }} catch {{ return null }} }})()"
+    return _js_of_pieces(pieces)
+
+
+def _js_of_pieces(pieces: list[str | Source]) -> str:
+    made = [json.dumps(piece) if isinstance(piece, str) else f"f(() => ({piece.js}\n))" for piece in pieces]
+    return "(f => [" + ", ".join(made) + "].join(''))(f => { try { return f() } catch { return '' } })"
 
 
 def split(text: str) -> list[str | Source]:

@@ -257,7 +257,7 @@ DRAWN = (
                 2,
                 language="python",
                 pythonCode="rows = []\nfor item in _input.all():\n"
-                "    row = item['json']\n    rows.append({'json': {'id': row['id'], 'twice': row['twice'] + 1}})\nreturn rows",
+                "    row = item['json']\n    rows.append({'id': row['id'], 'twice': row['twice'] + 1})\nreturn rows",
             ),
         ],
         ORDERS[:2],

@@ -9,9 +9,9 @@ from typing import Any
 from anabranch.n8n.dates import format_of
 from anabranch.n8n.expressions import Phrase
 from anabranch.n8n.job import MappingJob, NotMapped
-from anabranch.n8n.maps.programs import AGGREGATE, GET, MERGE, SOME_FIELDS, SORT, SPLIT_OUT, SUMMARIZE, UNIQUE
+from anabranch.n8n.maps.programs import AGGREGATE, GET, MERGE, PUT, SOME_FIELDS, SORT, SPLIT_OUT, SUMMARIZE, UNIQUE
 from anabranch.n8n.refs import INDEX, ItemFeed, Ref, quoted, variable
-from anabranch.n8n.texts import LONG, Source, Texts, expression, split
+from anabranch.n8n.texts import Source, Texts, expression, js_of, split
 
 _TYPES = {"string": "string", "number": "number", "boolean": "boolean", "array": "array", "object": "object",
           "stringValue": "string", "numberValue": "number", "booleanValue": "boolean", "arrayValue": "array",
@@ -44,9 +44,7 @@ def set_(job: MappingJob) -> None:
         if computed and (keeps or includes):
             raise NotMapped("the name of a field is computed, beside fields that are kept")
         if computed:
-            config["base"] = _computed(texts, computed)
-            if dots:
-                job.differs("a computed name with a dot in it stays one name")
+            config["base"] = _computed(texts, computed, dots=dots)
         if (
             "base" in config
             and not computed
@@ -116,21 +114,12 @@ def _values(job: MappingJob, texts: Texts, fields: list[tuple[Any, Any, str]], *
     return made
 
 
-def _computed(texts: Texts, fields: list[tuple[Any, Any, str]]) -> str:
-    """An object of the fields whose names are computed; a name with a dot in it stays one name."""
-    pairs = []
-    for name, value, kind in fields:
-        made = texts.said(name)
-        said = texts.said(value)
-        convert = "" if kind == "any" or kind.startswith("old") else f" | js_type({quoted(kind)})"
-        whole = (
-            said.text if said.is_path and convert else said.value if not convert else f"{said.atom} | otherwise(none)"
-        )
-        pairs.append(f"({made.atom} | js_text): ({whole}{convert})")
-    text = "{" + ", ".join(pairs) + "}"
-    if len(text) > LONG:
-        raise NotMapped("many names of fields are computed")
-    return expression(text)
+def _computed(texts: Texts, fields: list[tuple[Any, Any, str]], *, dots: bool) -> str:
+    """An object of the fields whose names are computed."""
+    puts = "".join(f"put({js_of(name)}, {js_of(value)}, {json.dumps(kind)}); " for name, value, kind in fields)
+    said = texts.compute(f"(() => {{ const dots = {json.dumps(dots)};\n{PUT}\n{puts}return made; }})()")
+    texts.counts.as_code += sum(str(part).startswith("=") for field in fields for part in field[:2])
+    return expression(said.text)
 
 
 def _put(into: dict[str, Any], path: list[str], value: Any) -> None:

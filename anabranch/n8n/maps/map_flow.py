@@ -176,7 +176,6 @@ def batches_as_loop(job: MappingJob) -> None:
     if size > 1:
         config["batchSize"] = size
     job.add("loop", config)
-    job.leave(ITEM, many=size > 1, output=loop_output(job.node), handles=("loop",), loop=job.node.name, pairing=None)
     done = variable(job.node_id)
     job.leave(
         Ref(f"({done.template} | flatten)", f"({done.js} ?? []).flat()"),
@@ -184,6 +183,12 @@ def batches_as_loop(job: MappingJob) -> None:
         output=1 - loop_output(job.node),
         handles=("done",),
     )
+    output = loop_output(job.node)
+    if job.node.name in job.around.aliases:
+        job.add("fields", {"source": "{{ctx.item}}"}, suffix="item", after="loop")
+        job.leave(many=size > 1, output=output, pairing=None)
+        return
+    job.leave(ITEM, many=size > 1, output=output, handles=("loop",), loop=job.node.name, pairing=None)
 
 
 def batches_as_cursor(job: MappingJob) -> None:

@@ -216,3 +216,18 @@ answers.forEach((answer, index) => {
   }
 });
 return {items, of};"""
+
+PUT = """const made = {};
+const convert = (value, kind) => {
+  if (value === undefined || value === null || kind === 'any' || kind.startsWith('old')) return value ?? null;
+  if (kind === 'string') return typeof value === 'object' ? JSON.stringify(value) : String(value);
+  if (kind === 'number') return Number(value);
+  if (kind === 'boolean') return typeof value === 'string' ? ['true', '1'].includes(value.toLowerCase()) : Boolean(value);
+  return typeof value === 'string' ? JSON.parse(value) : value;
+};
+const put = (name, value, kind) => {
+  const keys = dots ? String(name).split('.') : [String(name)];
+  let inner = made;
+  for (const key of keys.slice(0, -1)) inner = inner[key] ??= {};
+  inner[keys[keys.length - 1]] = convert(value, kind);
+};"""

@@ -78,7 +78,7 @@ DRAWN = (
         f"{DOCS}/n8n-nodes-base.set/",
         [
             set_to(
-                "Fields", other=True, text="={{ $json.customer.toUpperCase() }} owes {{ $json.sum }}, {{ $json.none }}."
+                "Fields", keeps=True, text="={{ $json.customer.toUpperCase() }} owes {{ $json.sum }}, {{ $json.none }}."
             )
         ],
         ORDERS[:1],

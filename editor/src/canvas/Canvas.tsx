@@ -178,6 +178,12 @@ function Board({ model, actions = NO_ACTIONS, label, children, onMenu }: CanvasP
   };
 
   const onDrop = (event: DragEvent) => {
+    const [file] = event.dataTransfer.files;
+    if (file !== undefined && actions.dropFile !== undefined) {
+      event.preventDefault();
+      actions.dropFile(file);
+      return;
+    }
     const name = event.dataTransfer.getData(DRAGGED_TYPE);
     if (name === "" || model.isReadOnly) return;
     event.preventDefault();
@@ -212,7 +218,8 @@ function Board({ model, actions = NO_ACTIONS, label, children, onMenu }: CanvasP
         pasteText(model, flow, event.clipboardData.getData("text/plain"));
       }}
       onDragOver={(event) => {
-        if (!event.dataTransfer.types.includes(DRAGGED_TYPE)) return;
+        const isFile = actions.dropFile !== undefined && event.dataTransfer.types.includes("Files");
+        if (!isFile && !event.dataTransfer.types.includes(DRAGGED_TYPE)) return;
         event.preventDefault();
         event.dataTransfer.dropEffect = "copy";
       }}

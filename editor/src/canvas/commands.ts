@@ -33,6 +33,8 @@ export interface CanvasActions {
   readonly runFromHere?: (node: NodeKey) => void;
   readonly pin?: (node: NodeKey) => void;
   readonly save?: () => void;
+  /** A file was dropped on the canvas. */
+  readonly dropFile?: (file: File) => void;
   /** The run that is shown. */
   readonly run?: ShownRun | null;
 }

@@ -6,6 +6,7 @@ import { useEffect, useMemo, useState, type ReactElement } from "react";
 import { Link, useParams, useSearchParams } from "react-router";
 import { useStore } from "zustand";
 
+import { ApiError } from "../../api/client";
 import { Canvas } from "../../canvas/Canvas";
 import { CanvasContext, useCanvas } from "../../canvas/CanvasModel";
 import { CanvasDialogs } from "../../canvas/Dialogs";
@@ -21,6 +22,7 @@ import { readOutput } from "../outputs";
 import { OfflineBanner } from "../shell/Layout";
 import { useMay, useSession } from "../session";
 import { useTitle } from "../title";
+import { ImportReportDialog, importN8n, isN8n, type ImportedWorkflow } from "../workflows/ImportReport";
 import { EditorHeader } from "./EditorHeader";
 import { NodePanel } from "./NodePanel";
 import { Problems } from "./Problems";
@@ -76,6 +78,7 @@ function EditorShell({ session, onReopen }: { session: EditorSession; onReopen: 
   const shown = useStore(session.test, (state) => state.run);
   const [menu, setMenu] = useState<MenuRequest | null>(null);
   const [test, setTest] = useState<TestRequest | null>(null);
+  const [imported, setImported] = useState<readonly ImportedWorkflow[] | null>(null);
   const isList = useStore(model.view, (view) => view.list);
   const title = useStore(model.view, (view) => view.document.head.title || opened.workflow?.title || "Untitled");
   useTitle(title);
@@ -91,6 +94,10 @@ function EditorShell({ session, onReopen }: { session: EditorSession; onReopen: 
       runAlone: (key) => setTest({ kind: "alone", nodeID: idOf(key) }),
       run: shown,
       pin: (key) => void togglePin(session, idOf(key)),
+      dropFile: (file) => void file.text().then(async (text) => {
+        if (!isN8n(text)) throw new Error(`${file.name} is no export of n8n; other files are imported with the menu.`);
+        setImported(await importN8n(text));
+      }).catch((failure: unknown) => toast(failure instanceof ApiError ? failure.advice : (failure as Error).message, { kind: "error" })),
       save: () => void session.save().then(() => toast("Saved."), (failure: Error) => toast(failure.message, { kind: "error" })),
     };
   }, [model, session, shown]);
@@ -125,6 +132,7 @@ function EditorShell({ session, onReopen }: { session: EditorSession; onReopen: 
             <PaletteDialog />
             <CanvasDialogs actions={actions} />
             <NodeMenu request={menu} onClose={() => setMenu(null)} actions={actions} />
+            {imported && <ImportReportDialog imported={imported} onClose={() => setImported(null)} />}
             {test && <TestDialog session={session} request={test} onClose={() => setTest(null)} />}
           </div>
         </RunContext.Provider>

@@ -18,6 +18,7 @@ import { StartDialog } from "../start/StartDialog";
 import { useTitle } from "../title";
 import { saveFile } from "./files";
 import { Gallery, GalleryDialog } from "./Gallery";
+import { ImportReportDialog, importN8n, isN8n, type ImportedWorkflow } from "./ImportReport";
 import { BLANK, createDraft } from "./newWorkflow";
 import { TenantPause } from "./TenantPause";
 import "./workflows.css";
@@ -253,11 +254,11 @@ function NewWorkflow(): ReactElement {
   const navigate = useNavigate();
   const file = useRef<HTMLInputElement>(null);
   const [isGallery, setGallery] = useState(false);
+  const [imported, setImported] = useState<readonly ImportedWorkflow[] | null>(null);
+  const tell = (failure: unknown) => toast(failure instanceof ApiError ? failure.advice : (failure as Error).message, { kind: "error" });
   const create = (document: string) => {
-    createDraft(document).then(
-      (draftID) => void navigate(`/drafts/${encodeURIComponent(draftID)}`),
-      (failure: unknown) => toast(failure instanceof ApiError ? failure.advice : (failure as Error).message, { kind: "error" }),
-    );
+    if (isN8n(document)) importN8n(document).then(setImported, tell);
+    else createDraft(document).then((draftID) => void navigate(`/drafts/${encodeURIComponent(draftID)}`), tell);
   };
   return (
     <>
@@ -285,6 +286,7 @@ function NewWorkflow(): ReactElement {
           if (chosen) void chosen.text().then(create);
         }}
       />
+      {imported && <ImportReportDialog imported={imported} onClose={() => setImported(null)} />}
       {isGallery && <GalleryDialog onClose={() => setGallery(false)} />}
     </>
   );

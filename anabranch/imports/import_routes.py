@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from anabranch.errors import InvalidRequest, LimitReached, TooLarge
 from anabranch.keys.access import Role
-from anabranch.rest.models.imports import ImportedWorkflows, ImportQuery, N8nExport
-from anabranch.rest.routes.route import Checked, Reply, Route, RouteCall
+from anabranch.rest.models.imports import ImportedWorkflows, ImportQuery
+from anabranch.rest.routes.route import AnyJson, Reply, Route, RouteCall
 
 
 async def import_workflows(call: RouteCall) -> Reply:
@@ -29,7 +29,7 @@ ROUTES = (
         Role.EDITOR,
         {201: ImportedWorkflows, 200: ImportedWorkflows},
         query=ImportQuery,
-        body=Checked(N8nExport),
+        body=AnyJson(),
         errors=(InvalidRequest, LimitReached, TooLarge),
         tag="drafts",
     ),

@@ -91,11 +91,20 @@ def _workflows(document: Any, *, depth: int) -> Iterator[Mapping[str, Any]]:
         for each in document:
             yield from _workflows(each, depth=depth + 1)
     elif isinstance(document, dict):
-        if isinstance(document.get("nodes"), list) and isinstance(document.get("connections", {}), dict):
+        if _has_nodes(document):
             yield document
         else:
             for name in ("workflow", "data", "workflows"):
                 yield from _workflows(document.get(name), depth=depth + 1)
+
+
+def _has_nodes(document: Mapping[str, Any]) -> bool:
+    nodes, connections = document.get("nodes"), document.get("connections")
+    if not isinstance(nodes, list) or "edges" in document:  # with edges it is one of ours
+        return False
+    if connections is None:
+        return any(isinstance(node, dict) and "n8n-nodes" in str(node.get("type")) for node in nodes)
+    return isinstance(connections, dict)
 
 
 def _workflow(written: Mapping[str, Any]) -> N8nWorkflow:

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Mapping
 
+from anabranch.n8n.js_tree import NotRead, tokens_of
 from anabranch.n8n.refs import ItemFeed, Ref
 
 _NAME = re.compile(r"(?<![\w$.])\$[A-Za-z_]\w*")
@@ -133,11 +134,34 @@ def _declared(code: str) -> set[str]:
 
 def check_expression(js: str) -> str | None:
     """Why an expression cannot be computed by a code node; None: it can."""
+    if not _is_balanced(js):
+        return "its brackets do not match"
     if (absent := absent_in(js)) is not None:
         return f"it uses {absent}"
     if found := _EXTENSIONS.search(_ITEMS.sub("$items", _STRINGS.sub("''", js))):
         return f"it uses n8n's own {found[0].strip('.(')}()"
     return None
+
+
+def _is_balanced(js: str) -> bool:
+    """Whether every bracket closes the one that it should: only then it stays within the brackets around it."""
+    open_brackets: list[str] = []
+    try:
+        for token in tokens_of(js):
+            if token.kind == "sign" and token.value in _CLOSES.values():
+                open_brackets.append(token.value)
+            elif (
+                token.kind == "sign"
+                and token.value in _CLOSES
+                and (not open_brackets or open_brackets.pop() != _CLOSES[token.value])
+            ):
+                return False
+    except NotRead:
+        return False
+    return not open_brackets
+
+
+_CLOSES = {")": "(", "]": "[", "}": "{"}
 
 
 def value_code(

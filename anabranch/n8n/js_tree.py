@@ -153,7 +153,7 @@ def read_expression(source: str) -> Tree:
     """The tree of an expression. Raises NotRead."""
     if len(source) > SOURCE_LENGTH_MAX:
         raise NotRead("it is longer than an expression may be")
-    return _Reader(list(_tokens(source))).read()
+    return _Reader(list(tokens_of(source))).read()
 
 
 class _Token(NamedTuple):
@@ -174,7 +174,8 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "0
 _ENDS_VALUE = frozenset({")", "]", "}"})
 
 
-def _tokens(source: str) -> Iterator[_Token]:
+def tokens_of(source: str) -> Iterator[_Token]:
+    """The words and signs of a text, without blanks and comments. Raises NotRead."""
     position, after_value = 0, False
     while position < len(source):
         if blank := _BLANK.match(source, position):

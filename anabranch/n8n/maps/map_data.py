@@ -136,6 +136,8 @@ def _put(into: dict[str, Any], path: list[str], value: Any) -> None:
 def _typed(texts: Texts, value: Any, kind: str) -> Any:
     """The value of a field that has a type: written ones are converted here, computed ones when it runs."""
     if isinstance(value, str) and value.startswith("="):
+        if kind.endswith("string") and len(split(value[1:])) != 1:
+            return texts.value(value)
         said = texts.said(value)
         if kind.startswith("old"):
             return expression(said.whole()) if kind != "old string" or said.kind == "text" else expression(

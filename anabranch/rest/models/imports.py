@@ -5,15 +5,11 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field, RootModel
+from pydantic import Field
 
 from anabranch.rest.models.base import Query, ResponseModel
 
 Status = Literal["exact", "equal", "placeholder"]
-
-
-class N8nExport(RootModel[dict[str, Any] | list[dict[str, Any]]]):
-    """An export of n8n: a workflow with `nodes` and `connections`, or a list of them."""
 
 
 class ImportQuery(Query):

@@ -1,0 +1,155 @@
+"""What an import makes of settings, notes, pins, loops and nodes without a counterpart, and what it reports."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from anabranch.engine.rules.graph.validate import validate
+from anabranch.errors import InvalidRequest
+from anabranch.handlers import builtin_types
+from anabranch.n8n.exports import read_exports
+from anabranch.n8n.importing import Imported, import_workflow
+from anabranch.testing import run_workflow
+from tests.n8n.drawn import ORDERS, Drawn, node, set_to
+
+TYPES = builtin_types()
+
+
+def imported(*nodes: Any, links: Any = None, **fields: Any) -> Imported:
+    """The import of these nodes behind a beginning."""
+    export = Drawn("Made here", "", nodes, [], [], links=links).export()
+    [workflow] = read_exports({**export, **fields})
+    return import_workflow(workflow, TYPES)
+
+
+def made(workflow: Imported, node_id: str) -> dict[str, Any]:
+    """A node of the document."""
+    return next(each for each in workflow.document["nodes"] if each["id"] == node_id)
+
+
+def test_a_placeholder_keeps_what_it_was_and_fails_when_it_is_reached() -> None:
+    sheet = node("Rows", "googleSheets", 4, sheet="={{ $json.id }}", text="{{secret.TOKEN}}")
+    workflow = imported(sheet)
+    placeholder = made(workflow, "rows")
+    assert placeholder["config"]["was"] == "n8n-nodes-base.googleSheets"
+    assert placeholder["config"]["parameters"] == {
+        "sheet": "{{ctx.item.id | default(none)}}",
+        "text": "{{secret.TOKEN}}",
+    }
+    assert workflow.report.status == "placeholder"
+
+    run = asyncio.run(run_workflow(workflow.document, {"n8nItems": ORDERS}))
+
+    assert (run.status, run.error and run.error["code"]) == ("FAILED", "NOT_IMPORTED")
+
+
+def test_a_workflow_whose_trigger_is_unknown_can_be_begun_by_hand_and_is_valid() -> None:
+    [workflow] = read_exports({
+        "name": "Mail", "nodes": [{"name": "Mail", "type": "n8n-nodes-base.gmailTrigger", "parameters": {}}],
+        "connections": {}})  # fmt: skip
+    document = import_workflow(workflow, TYPES).document
+    assert [each["type"] for each in document["nodes"]] == ["start", "placeholder"]
+    assert validate(document, TYPES).valid
+
+
+def test_settings_notes_positions_and_pins_come_along() -> None:
+    request = {
+        **node("Ask", "httpRequest", 4.2, url="https://a.example", options={}),
+        "retryOnFail": True,
+        "maxTries": 5,
+        "waitBetweenTries": 200,
+        "executeOnce": True,
+        "position": [100, 40],
+    }
+    note = node("Note", "stickyNote", 1, content="## Look")
+    off = {**set_to("Off", n="1"), "disabled": True}
+    workflow = imported(
+        request, off, set_to("On", n="2"), note, pinData={"On": [{"json": {"n": "3"}}, {"json": {"n": "4"}}]},
+        links=[("Begin", 0, "Ask", 0), ("Ask", 0, "Off", 0), ("Off", 0, "On", 0)],
+    )  # fmt: skip
+    ask = made(workflow, "ask_answer")
+    assert ask["retry"] == {"maxAttempts": 5, "backoff": {"kind": "fixed", "base": 200, "max": 200}}
+    assert "forEach" not in ask
+    assert ask["position"]["x"] > 100
+    assert made(workflow, "off")["type"] == "fields"
+    assert workflow.pins == {"on": {"output": [{"n": "3"}, {"n": "4"}]}}
+    assert [each["text"] for each in workflow.document["notes"]] == ["## Look"]
+
+
+def test_one_item_is_passed_plainly_and_several_by_for_each() -> None:
+    [workflow] = read_exports({
+        "name": "Hook",
+        "nodes": [node("Hook", "webhook", 2, path="a", httpMethod="POST"), set_to("One", n="={{ $json.body.n }}"),
+                  node("Ask", "httpRequest", 4.2, url="=https://a.example/{{ $json.n }}", options={}),
+                  set_to("Many", n="={{ $json.n }} of {{ $('Hook').item.json.body.n }}")],
+        "connections": {"Hook": {"main": [[{"node": "One", "type": "main", "index": 0}]]},
+                        "One": {"main": [[{"node": "Ask", "type": "main", "index": 0}]]},
+                        "Ask": {"main": [[{"node": "Many", "type": "main", "index": 0}]]}}})  # fmt: skip
+    result = import_workflow(workflow, TYPES)
+    assert "forEach" not in made(result, "one")
+    assert "forEach" not in made(result, "ask_answer")
+    assert made(result, "many")["forEach"] == "{{ctx.ask.items}}"
+    assert made(result, "many")["config"]["values"]["n"] == (
+        "{{ctx.item.n | js_text}} of {{ctx.hook_request.body.n | js_text}}"
+    )
+    assert result.report.status == "exact"
+    assert validate(result.document, TYPES).valid
+
+
+def test_a_loop_that_is_left_in_the_middle_becomes_a_cursor() -> None:
+    workflow = imported(
+        node("Loop", "splitInBatches", 3, options={}),
+        set_to("Body", id="={{ $json.id }}"),
+        set_to("After", id="={{ $json.id }}"),
+        links=[("Begin", 0, "Loop", 0), ("Begin", 0, "Body", 0), ("Loop", 1, "Body", 0), ("Body", 0, "Loop", 0),
+               ("Loop", 0, "After", 0)],
+    )  # fmt: skip
+    assert made(workflow, "loop")["type"] == "cursor"
+    assert validate(workflow.document, TYPES).valid
+
+
+def test_the_report_names_what_differs_and_what_to_enter() -> None:
+    request = {
+        **node("Ask", "httpRequest", 4.2, url="https://a.example", authentication="genericCredentialType",
+               genericAuthType="httpBasicAuth", options={"allowUnauthorizedCerts": True}),
+        "credentials": {"httpBasicAuth": {"id": "1", "name": "Shop"}},
+    }  # fmt: skip
+    report = imported(request).report
+    assert report.as_json()["credentials"] == [
+        {"type": "httpBasicAuth", "name": "Shop", "secrets": ["SHOP_USER", "SHOP_PASSWORD"], "nodes": ["Ask"]}
+    ]
+    text = "\n".join(report.lines())
+    assert "equal but for  Ask (n8n-nodes-base.httpRequest): certificates are always checked" in text
+    assert "SHOP_USER, SHOP_PASSWORD" in text
+
+
+@pytest.mark.parametrize("document", [None, 7, [], {}, {"nodes": []} | {"connections": 7}, {"workflow": {"nodes": 1}}])
+def test_what_is_no_export_is_refused(document: Any) -> None:
+    with pytest.raises(InvalidRequest, match="no export of n8n"):
+        read_exports(document)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"nodes": [1, {"type": 3}, {"type": "x", "parameters": 3, "position": "no"}], "connections": {}},
+        {
+            "nodes": [{"type": "n8n-nodes-base.if", "name": "A", "parameters": {"conditions": 1}}],
+            "connections": {"A": 3},
+        },
+        {
+            "nodes": [{"type": "n8n-nodes-base.set", "name": "A"}],
+            "connections": {"A": {"main": [[{"node": "A"}], None]}},
+        },
+        {
+            "nodes": [{"type": "n8n-nodes-base.set", "name": "{{x}}'\"]"}],
+            "connections": {"B": {"main": [[{"node": "C"}]]}},
+        },
+    ],
+)
+def test_what_is_odd_in_an_export_makes_no_fault(broken: Any) -> None:
+    for workflow in read_exports(broken):
+        assert import_workflow(workflow, TYPES).document["nodes"]

@@ -79,10 +79,10 @@ def test_the_wheel_gets_every_page() -> None:
     assert len(inside) == len(list(DOCS.rglob("*.md")))
 
 
-def on_a_terminal(pager: str) -> str:
+def on_a_terminal(pager: str, topic: str = "widgets") -> str:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [EXECUTABLE, "docs", "widgets"],
+        [EXECUTABLE, "docs", topic],
         env={**os.environ, "TERM": "xterm", "PAGER": pager},
         stdin=theirs,
         stdout=theirs,
@@ -106,6 +106,10 @@ def test_a_terminal_gets_colours_through_the_pager_of_the_user() -> None:
     assert "paged:" in printed
     assert "\x1b[" in printed
     assert "# Widgets" not in printed
+
+
+def test_a_terminal_shows_what_a_block_is_saved_as() -> None:
+    assert "order.json\x1b[0m:" in on_a_terminal("cat", "start-a-run")
 
 
 def test_a_pager_that_does_not_exist_is_no_reason_to_show_nothing() -> None:

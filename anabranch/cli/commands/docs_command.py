@@ -48,6 +48,8 @@ NEAR_MAX = 3
 
 _SECTION = re.compile(r"^## (.+)$")
 _ENTRY = re.compile(r"^\* \[(?P<title>[^\]]+)\]\((?P<path>[^)]+)\): (?P<about>.+)$")
+# The name of the file that a block is saved as: a terminal shows it above the block.
+_FILE_OF_BLOCK = re.compile(r"(?m)^```(?P<language>\w+) (?P<file>[\w./-]+\.\w+)$")
 _NOT_FOR_TERMINALS = re.compile(r"<!--.*?-->\n?|<picture>.*?</picture>\n?", re.DOTALL)
 
 
@@ -141,7 +143,8 @@ def _drawn(text: str) -> str:
     console = rich_console.Console()
     width = min(console.width, WIDTH_MAX)
     with console.capture() as captured:
-        console.print(rich_markdown.Markdown(text, hyperlinks=False), width=width)
+        named = _FILE_OF_BLOCK.sub(r"`\g<file>`:\n\n```\g<language>", text)
+        console.print(rich_markdown.Markdown(named, hyperlinks=False), width=width)
     return captured.get()
 
 

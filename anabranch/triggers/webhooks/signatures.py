@@ -31,7 +31,7 @@ SIGNATURES_MAX = 10
 _SECONDS = re.compile(r"[0-9]{1,12}", re.ASCII)
 _HEX = re.compile(r"[0-9a-f]{64}", re.ASCII)
 # No dot, which separates what is signed: another id and time could otherwise stand for the same text.
-_MESSAGE_ID = re.compile(r"[!--/-~]{1,255}", re.ASCII)
+_MESSAGE_ID = re.compile(r"[!-\-/-~]{1,255}", re.ASCII)
 
 STANDARD_PREFIX = "whsec_"
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
+from urllib.parse import urlsplit
 
 from anabranch.app import build
 from anabranch.settings import Settings
@@ -289,3 +290,37 @@ async def test_a_page_of_another_origin_may_call_a_webhook_and_no_route_with_key
     headers = {"Origin": "https://shop.example.org"}
     assert (await call(served, "anywhere", headers=headers)).status == 202
     assert (await served.ask("POST", "/v1/workflows/anywhere/runs", json={}, headers=headers)).status == 403
+
+
+async def test_a_test_run_of_a_draft_waits_for_a_request_at_its_own_address(served: Served):
+    graph = hooked("tried", inputSchema={"required": ["never"]}, auth=GITHUB)
+    graph["nodes"][0]["outputVariable"] = "sent"
+    same = {"got": "{{ctx.input}}", "same": "{{ctx.sent == ctx.input}}"}
+    graph["nodes"][1] = {"id": "end", "type": "end", "config": {"outputParameters": same}}
+    refused = await served.ask("POST", "/v1/test-runs", json={**graph, "trigger": "end", "listen": True})
+    assert refused.status == 422
+    tried = await served.ask("POST", "/v1/test-runs", json={**graph, "listen": True})
+    assert tried.status == 201, tried.text
+    run = f"/v1/runs/{tried.json['instanceID']}"
+    found = await served.until(run, lambda found: found["status"] == "WAITING")
+    address = urlsplit(found["nodes"][0]["waitsFor"]["url"]).path
+    assert found["nodes"][0]["nodeID"] == "hook"
+    fed = await served.ask("POST", f"{address}?a=1", role=None, json={"n": 1})
+    assert fed.status == 202, fed.text
+    ended = await served.ended(tried.json["instanceID"])
+    assert ended["output"]["same"] is True
+    assert (ended["status"], ended["output"]["got"]["json"], ended["output"]["got"]["query"]) == (
+        "COMPLETED",
+        {"n": 1},
+        {"a": "1"},
+    )
+    assert (await served.ask("POST", address, role=None, json={"n": 2})).status == 409
+    whole = chain_of_start("plain")
+    refused = await served.ask("POST", "/v1/test-runs", json={**whole, "listen": True})
+    assert (refused.status, refused.json["error"]["details"][0]["pointer"]) == (422, "/listen")
+
+
+def chain_of_start(name: str) -> dict[str, Any]:
+    """A workflow without a webhook."""
+    edge = {"upstreamNodeID": "start", "downstreamNodeID": "end"}
+    return {"name": name, "nodes": [{"id": "start", "type": "start"}, END], "edges": [edge]}

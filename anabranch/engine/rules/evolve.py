@@ -365,6 +365,8 @@ def _answered(state: InstanceState, node: PlanNode, event: Event) -> None:
 def _write(scope: Scope, node: PlanNode, seq: int, value: Any) -> None:
     entry = (seq, value)
     entries = scope.entries.set("__node_" + node.id, entry)
+    if node.is_input:
+        entries = entries.set("input", entry)
     scope.entries = entries if node.output_variable is None else entries.set(node.output_variable, entry)
 
 

@@ -30,7 +30,7 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class TestRunPlan:
-    """The pins of a test run and where it ends."""
+    """The pins of a test run, where it ends, and whether it waits for its input."""
 
     __test__ = False
 
@@ -38,11 +38,13 @@ class TestRunPlan:
     """By node id; in a loop's body a pin holds for every iteration."""
     until: str | None = None
     """Only this node and those before it exist for the run."""
+    listens: str | None = None
+    """The webhook that the run begins at, which waits for a request first: that is the input."""
 
     @property
     def is_whole(self) -> bool:
         """Whether the test run has no pins and runs the whole graph."""
-        return not self.pins and self.until is None
+        return not self.pins and self.until is None and self.listens is None
 
     @property
     def payload(self) -> Payload:
@@ -51,7 +53,8 @@ class TestRunPlan:
 
     def as_json(self) -> dict[str, Any]:
         """As it is stored and shown."""
-        return {"pins": {node_id: pin.as_json() for node_id, pin in self.pins.items()}, "until": self.until}
+        pins = {node_id: pin.as_json() for node_id, pin in self.pins.items()}
+        return {"pins": pins, "until": self.until, **({} if self.listens is None else {"listens": self.listens})}
 
 
 WHOLE = TestRunPlan()
@@ -62,4 +65,4 @@ def read_test_run_plan(value: Mapping[str, Any] | None) -> TestRunPlan:
     if value is None:
         return WHOLE
     pins = {node_id: Pin(pin["output"], pin.get("handle")) for node_id, pin in value["pins"].items()}
-    return TestRunPlan(pins, value["until"])
+    return TestRunPlan(pins, value["until"], value.get("listens"))

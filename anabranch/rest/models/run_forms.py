@@ -198,6 +198,11 @@ class StartTestRun(GraphModel):
         description="The id of the trigger that it begins at, with `input` as its payload; without it the start, or the"
         " only beginning that there is; with `from` where the other run began.",
     )
+    listen: bool | None = Field(
+        None,
+        description="Of a run that begins at a `webhook`: wait for a request in place of `input`, ten minutes at"
+        " most, at the address that the node's `waitsFor` has as `url`.",
+    )
 
 
 class CancelRun(RequestModel):

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from anabranch.engine.rules.beginnings import WEBHOOK_TYPE
 from anabranch.engine.rules.drawn.scopes import is_item_of
 from anabranch.engine.rules.events import LOOP_HANDLE
 from anabranch.engine.rules.graph.document import parse
@@ -22,7 +23,7 @@ from anabranch.engine.rules.values import Payload
 from anabranch.errors import InvalidRequest, ValueNotStorable, ValueTooLarge
 from anabranch.service.runs.new_runs import check_beginning
 
-OPTION_FIELDS = frozenset({"pins", "until", "from", "trigger"})
+OPTION_FIELDS = frozenset({"pins", "until", "from", "trigger", "listen"})
 
 _PIN_FIELDS = frozenset({"output", "handle"})
 _ORIGIN_FIELDS = frozenset({"instanceID", "nodeID", "scope"})
@@ -50,11 +51,13 @@ class TrialOptions:
     origin: Origin | None = None
     trigger: str | None = None
     """The trigger that it begins at; None: the start, or the only beginning."""
+    listens: bool = False
+    """It begins at a webhook, and waits for a request."""
 
     @property
     def differ(self) -> bool:
-        """Whether the run does not execute the whole graph."""
-        return bool(self.pins) or self.until is not None or self.origin is not None
+        """Whether the run does not execute the whole graph as it is."""
+        return bool(self.pins) or self.until is not None or self.origin is not None or self.listens
 
 
 NO_OPTIONS = TrialOptions()
@@ -69,15 +72,18 @@ def read_options(fields: Mapping[str, Any]) -> TrialOptions:
         problems.append(("/until", "`until` must be the id of a node"))
     if trigger is not None and not isinstance(trigger, str):
         problems.append(("/trigger", "`trigger` must be the id of a trigger or start node"))
+    listens = fields.get("listen")
+    if not isinstance(listens, bool | None):
+        problems.append(("/listen", "`listen` must be true or false"))
     origin = fields.get("from")
     if origin is not None and not _is_origin(origin):
         problems.append(("/from", "`from` must be an object with instanceID, nodeID and optionally scope"))
     if problems:
         raise _refusal(problems)
     if origin is None:
-        return TrialOptions(pins, until, trigger=trigger)
+        return TrialOptions(pins, until, trigger=trigger, listens=bool(listens))
     where = Origin(origin["instanceID"], origin["nodeID"], origin.get("scope"))
-    return TrialOptions(pins, until, where, trigger)
+    return TrialOptions(pins, until, where, trigger, bool(listens))
 
 
 def read_pins(value: Any, pointer: str) -> dict[str, Pin]:
@@ -133,6 +139,18 @@ def beginning_of(plan: Plan, trigger: str | None) -> str | None:
     return None if plan.beginning(trigger) is plan.start else trigger
 
 
+def listening_node(options: TrialOptions, plan: Plan) -> str | None:
+    """The webhook that waits for a request; None: none does. Raises InvalidRequest, NoManualStart, UnknownTrigger."""
+    if not options.listens:
+        return None
+    trigger = beginning_of(plan, options.trigger)
+    node = plan.beginning(trigger)
+    if node is None or node.type != WEBHOOK_TYPE:
+        message = "only a run that begins at a `webhook` can wait for a request; name it as `trigger`"
+        raise _refusal([("/listen", message)])
+    return node.id
+
+
 def before(document: Mapping[str, Any], node_id: str) -> frozenset[str]:
     """The nodes that lead to one, without those that it is in the body of, and without beginnings."""
     graph = parse(document)
@@ -162,9 +180,12 @@ def pins_from(
     return {node_id: pin for node_id, pin in pins.items() if _problem_of(pin, plan.nodes.get(node_id), plan) is None}
 
 
-def trial_plan(options: TrialOptions, known: Mapping[str, Pin]) -> TestRunPlan:
-    """The plan of the test run; pins by hand take precedence over results of another run."""
-    return TestRunPlan({**known, **options.pins}, options.until)
+def trial_plan(options: TrialOptions, known: Mapping[str, Pin], plan: Plan) -> TestRunPlan:
+    """The plan of the test run; pins by hand take precedence over results of another run.
+
+    Raises InvalidRequest, NoManualStart, UnknownTrigger where it should wait for a request and cannot.
+    """
+    return TestRunPlan({**known, **options.pins}, options.until, listening_node(options, plan))
 
 
 def _problem_of(pin: Pin, node: PlanNode | None, plan: Plan) -> _Problem | None:

@@ -19,7 +19,7 @@ from anabranch.engine.rules.graph.plan import Plan
 from anabranch.engine.rules.history import ActivationView, History, RunCreated
 from anabranch.engine.rules.stimuli import Started
 from anabranch.engine.rules.test_runs import WHOLE, TestRunPlan
-from anabranch.engine.rules.values import Payload
+from anabranch.engine.rules.values import Payload, checked_payload
 from anabranch.errors import InvalidRequest, NotFound, RunIsTerminal, RunTooLarge
 from anabranch.service.definitions.workflow_documents import INPUT_FIELD, check_test_fields
 from anabranch.service.runs.new_runs import input_payload, test_head
@@ -58,10 +58,10 @@ class TestingVerbs(RunVerbs):
     async def test_workflow(self, request: Any, *, tenant_id: str) -> str:
         """Start a test run of a definition that is not saved; its id. It is durable when this returns.
 
-        `request` is the definition with `input` and the options `pins`, `until`, `from`, `trigger` beside it. Kept for
-        a day after its end. Raises InvalidRequest for options that are unknown or do not fit the graph, UnknownTrigger,
-        NoManualStart, NotFound for an unknown run to continue from, InvalidWorkflow, InvalidInput, TooManyPending,
-        StoreUnavailable.
+        `request` is the definition with `input` and the options `pins`, `until`, `from`, `trigger`, `listen` beside it.
+        Kept for a day after its end. Raises InvalidRequest for options that are unknown or do not fit the graph,
+        UnknownTrigger, NoManualStart, NotFound for an unknown run to continue from, InvalidWorkflow, InvalidInput,
+        TooManyPending, StoreUnavailable.
         """
         if not isinstance(request, Mapping):
             await self._refuse_invalid(request, tenant_id)
@@ -86,7 +86,10 @@ class TestingVerbs(RunVerbs):
         if known is not None and trigger is None and plan.beginning(known.trigger) is not None:
             trigger = known.trigger
         trigger = beginning_of(plan, trigger)
-        payload = await input_payload(given, plan, self.checks, tenant_id=tenant_id, trigger=trigger)
+        if options.listens:
+            payload = checked_payload({}, "the input")  # until the request is there
+        else:
+            payload = await input_payload(given, plan, self.checks, tenant_id=tenant_id, trigger=trigger)
         head = test_head(definition.value, plan, tenant_id=tenant_id, now=self._engine.clock.now())
         hold = self._engine.orchestrator.held.may_begin(head)
         if not hold:
@@ -139,9 +142,9 @@ class TestingVerbs(RunVerbs):
         self, options: TrialOptions, known: _Known | None, document: Any, plan: Plan, tenant_id: str
     ) -> TestRunPlan:
         if known is None or options.origin is None:
-            return trial_plan(options, {})
+            return trial_plan(options, {}, plan)
         wanted = await self.checks.run(tenant_id, before, document, options.origin.node_id)
-        return trial_plan(options, pins_from(known.activations.values(), wanted, plan, options.origin))
+        return trial_plan(options, pins_from(known.activations.values(), wanted, plan, options.origin), plan)
 
     async def _cancel_test(self, row: InstanceRow) -> None:
         if not row.status.is_terminal:

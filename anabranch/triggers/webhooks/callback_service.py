@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from anabranch.engine.ports import Clock
 from anabranch.engine.rules.callbacks import CallbackProgress, callback_progress
 from anabranch.engine.rules.events import Event
+from anabranch.engine.rules.values import VALUE_BYTES_MAX
 from anabranch.errors import CallbackExpired, CallbackUsed, NotFound, RunIsTerminal
 from anabranch.service.workflow_service import WorkflowService
 from anabranch.triggers.webhooks.callback_addresses import Callback, CallbackAddresses
@@ -54,7 +55,7 @@ class CallbackService:
         Raises NotFound, CallbackExpired, CallbackUsed for another call than the first, and the errors of `payload_of`.
         """
         callback = self._read(token)
-        payload = payload_of(request, body)
+        payload = payload_of(request, body, bytes_max=VALUE_BYTES_MAX)
         progress = await self._progress(callback)
         if progress.first is None:
             try:

@@ -80,7 +80,9 @@ class Incoming:
     """Whether the client has disconnected."""
 
 
-def payload_of(request: HookRequest, body: bytes, *, hidden: Iterable[str] = ()) -> dict[str, Any]:
+def payload_of(
+    request: HookRequest, body: bytes, *, hidden: Iterable[str] = (), bytes_max: int = WEBHOOK_INPUT_BYTES_MAX
+) -> dict[str, Any]:
     """What a run gets of a request: method, path, query, headers, body, json and form.
 
     `body` is the raw body as text, or in base64 (`bodyEncoding`) where it is no UTF-8. It is null where `json` or
@@ -105,10 +107,10 @@ def payload_of(request: HookRequest, body: bytes, *, hidden: Iterable[str] = ())
     elif media_type == "application/x-www-form-urlencoded" and text is not None:
         payload["form"] = _form(text)
     for form in _forms(payload, body, text):
-        if len(body) <= SURELY_FITS_BYTES or _fits(form):
+        if len(body) <= SURELY_FITS_BYTES or _fits(form, bytes_max):
             return form
     raise InvalidInput(
-        f"the request does not fit into the input of a run, which has at most {WEBHOOK_INPUT_BYTES_MAX} bytes of JSON",
+        f"the request does not fit into the input of a run, which has at most {bytes_max} bytes of JSON",
         hint="Send less, or a reference to where the data is.",
     )
 
@@ -125,9 +127,9 @@ def _forms(payload: dict[str, Any], body: bytes, text: str | None) -> Iterator[d
         yield {**payload, "bodyEncoding": "base64", "body": base64.b64encode(body).decode()}
 
 
-def _fits(payload: dict[str, Any]) -> bool:
+def _fits(payload: dict[str, Any], bytes_max: int) -> bool:
     try:
-        Payload.of(payload, bytes_max=WEBHOOK_INPUT_BYTES_MAX)
+        Payload.of(payload, bytes_max=bytes_max)
     except ValueTooLarge:
         return False
     return True

@@ -44,6 +44,9 @@ from anabranch.engine.rules.values import NULL, WEBHOOK_INPUT_BYTES_MAX, Payload
 # 30 seconds, the timeout of every type that sets no other.
 DEFAULT_TIMEOUT_MS = 30_000
 
+# 10 minutes: a test run waits for a request that somebody is about to send.
+LISTENS_MS = 600_000
+
 # For these types `config.timeout` replaces the node's timeout. It counts from the start of the code, without the wait
 # for a free process.
 CODE_TYPES = frozenset({"javascript", "python"})
@@ -63,7 +66,20 @@ def compile_plan(
         raise refusal_of((*graph.errors, *structure.problems))
     if test_run.until is not None:
         structure = structure.up_to(test_run.until)
-    return _PlanCompiler(graph, structure, node_types, test_run.pins, evaluates=evaluates).compile()
+    graph = _listening(graph, test_run.listens)
+    plan = _PlanCompiler(graph, structure, node_types, test_run.pins, evaluates=evaluates).compile()
+    if test_run.listens in plan.nodes:
+        plan.nodes[test_run.listens].is_input = True
+    return plan
+
+
+def _listening(graph: Graph, node_id: str | None) -> Graph:
+    """The graph with a webhook that waits for a request, which becomes the input; None: the graph."""
+    node = None if node_id is None else graph.nodes.get(node_id)
+    if node_id is None or node is None:
+        return graph
+    waiting = replace(node, type=CALLBACK_TYPE, config={"timeout": LISTENS_MS})
+    return replace(graph, nodes={**graph.nodes, node_id: waiting})
 
 
 class _PlanCompiler:

@@ -203,6 +203,8 @@ class PlanNode:
     """It is disabled, or pinned in a test run. None: it is executed."""
     evaluate: Evaluator | None = None
     """Of a pure node: it is evaluated by the decision that dispatches it. None: it is executed as a job."""
+    is_input: bool = False
+    """Its output is the input of the run: a webhook of a test run that waits for a request."""
     callbacks: tuple[CallbackInReach, ...] = ()
     """The nodes whose callback addresses it reads, as `ctx.callbacks`. With any it is executed as a job."""
 

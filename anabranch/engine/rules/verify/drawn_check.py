@@ -600,6 +600,8 @@ class DrawnCheck(RunCheck):
 
     def _write(self, scope: CheckedScope, node: PlanNode, seq: int, value: object) -> None:
         scope.names.setdefault("__node_" + node.id, []).append((seq, value))
+        if node.is_input:
+            scope.names.setdefault("input", []).append((seq, value))
         if node.output_variable is not None:
             scope.names.setdefault(node.output_variable, []).append((seq, value))
 

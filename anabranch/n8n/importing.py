@@ -15,7 +15,7 @@ from typing import Any
 from anabranch.engine.rules.beginnings import TRIGGER_TYPES
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.graph.validate import validate
-from anabranch.n8n.exports import Link, N8nNode, N8nWorkflow
+from anabranch.n8n.exports import Link, N8nWorkflow
 from anabranch.n8n.expressions import NameScope, Untranslatable
 from anabranch.n8n.graph import CHOOSING, LOOP_KIND, LinkGraph
 from anabranch.n8n.job import Exit, MappingJob, NotMapped, word_of
@@ -31,6 +31,9 @@ NOTE_KIND = "stickyNote"
 
 # 4 rounds: what flows back along a link is known after the second; a nested loop needs one more.
 ROUNDS_MAX = 4
+
+# 20 nodes that our validator refuses: more of them are a fault of the import, and the draft says so.
+REFUSED_MAX = 20
 
 _RESERVED = frozenset(
     {"count", "index", "input", "item", "output", "results", "secret", "run", "workflow", "trigger", "now", *WORDS}
@@ -68,14 +71,21 @@ def import_workflow(workflow: N8nWorkflow, node_types: NodeTypes, options: Impor
     """The workflow as a document of ours. What has no counterpart becomes a placeholder; nothing is refused."""
     options = options or ImportOptions()
     cursors: set[str] = set()
+    refused: dict[str, str] = {}
     while True:
-        importer = _Importer(workflow, options, frozenset(cursors))
+        importer = _Importer(workflow, options, frozenset(cursors), node_types)
+        importer.refused = refused
         made = importer.run()
-        broken = {problem.code for problem in validate(made.document, node_types).errors} & _STRUCTURE
+        errors = validate(made.document, node_types).errors
         loops = importer.loops - cursors
-        if not broken or not loops:
+        if loops and {problem.code for problem in errors} & _STRUCTURE:
+            cursors |= loops if len(loops) < 2 or cursors else {sorted(loops)[0]}
+            continue
+        found = {name: problem.message for problem in errors
+                 if (name := importer.origin_of(problem.node_id)) is not None and name not in refused}  # fmt: skip
+        if not found or len(refused) >= REFUSED_MAX:
             return made
-        cursors |= loops if len(loops) < 2 or cursors else {sorted(loops)[0]}
+        refused |= found  # they become placeholders, so that the rest can be saved
 
 
 def workflow_name(written: str) -> str:
@@ -87,7 +97,9 @@ def workflow_name(written: str) -> str:
 
 
 class _Importer(Surrounding):
-    def __init__(self, workflow: N8nWorkflow, options: ImportOptions, cursors: frozenset[str]) -> None:
+    def __init__(
+        self, workflow: N8nWorkflow, options: ImportOptions, cursors: frozenset[str], node_types: NodeTypes
+    ) -> None:
         self._attached = {source for source, _, _ in workflow.attachments}
         left_out = {node.name for node in workflow.nodes if node.kind == NOTE_KIND}
         self._subordinate = self._subordinates(workflow)
@@ -100,6 +112,9 @@ class _Importer(Surrounding):
         self._workflow = workflow
         self._options = options
         self._cursors = cursors
+        self.refused: dict[str, str] = {}
+        """Nodes that our validator refuses, with the reason."""
+        self._node_types = node_types
         self._ids = _ids_of(graph.order)
         self._jobs: dict[str, MappingJob] = {}
         self._status: dict[str, tuple[str, str]] = {}
@@ -123,6 +138,12 @@ class _Importer(Surrounding):
             self._map_all()
         return self._document()
 
+    def origin_of(self, node_id: str | None) -> str | None:
+        """The node of n8n that a node of ours was made of, unless it is a placeholder already."""
+        made = ((name, [each["id"] for each in job.nodes]) for name, job in self._jobs.items())
+        name = next((name for name, ids in made if node_id in ids), None)
+        return None if name is None or self._status[name][0] == "placeholder" else name
+
     def _map_all(self) -> None:
         known: Any = None
         for _ in range(ROUNDS_MAX):
@@ -141,8 +162,8 @@ class _Importer(Surrounding):
         feeds = self._feeds(name)
         job = MappingJob(node, self._ids[name], feeds, self)
         rule = RULES.get(node.kind)
-        if rule is None:
-            self._replace(job, self._why_unknown(node))
+        if rule is None or name in self.refused:
+            self._replace(job, self.refused.get(name, f"there is no counterpart of {node.type}"))
         else:
             try:
                 if node.disabled:
@@ -153,6 +174,9 @@ class _Importer(Surrounding):
                     batches_as_cursor(job)
                 else:
                     rule.map(job)
+                for made in job.nodes:
+                    if self._node_types.get(made["type"]) is None:
+                        raise NotMapped(f"it would become a node of the type {made['type']}, which is not there")
                 self._error_exit(job)
             except (NotMapped, Untranslatable, ItemUnknown) as refusal:
                 job = MappingJob(node, self._ids[name], feeds, self, counts=job.counts)
@@ -168,9 +192,6 @@ class _Importer(Surrounding):
             self._single |= {name}
         else:
             self._single -= {name}
-
-    def _why_unknown(self, node: N8nNode) -> str:
-        return f"there is no counterpart of {node.type}"
 
     def _feeds(self, name: str) -> dict[int, ItemFeed]:
         by_input: dict[int, list[Link]] = {}

@@ -492,6 +492,10 @@ def html(job: MappingJob) -> None:
         value: dict[str, Any] = {"selector": selector, "take": "attribute" if take in ("attribute", "value") else take}
         if take in ("attribute", "value"):
             value["attribute"] = "value" if take == "value" else str(each.get("attribute", ""))
+            if not value["attribute"]:
+                raise NotMapped("it takes an attribute without a name")
+        if not selector:
+            raise NotMapped("it extracts by no selector")
         if each.get("returnArray") is True:
             value["all"] = True
         if each.get("skipSelectors"):
@@ -499,7 +503,8 @@ def html(job: MappingJob) -> None:
         values[name] = value
     if job.option("options", "cleanUpText") is False or job.option("options", "trimValues") is False:
         job.differs("texts are always trimmed")
-    job.differs("text is trimmed, and blocks in it are told apart by other blanks")
+    if any(value["take"] != "attribute" for value in values.values()):
+        job.differs("text is trimmed, and blocks in it are told apart by other blanks")
     job.add("html", {"source": source, "values": values}, each=feed)
     job.leave()
 

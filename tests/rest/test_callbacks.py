@@ -140,6 +140,8 @@ async def test_only_those_who_could_answer_anyway_see_the_address(served: Served
             nodes = (await served.ask("GET", path, role=role)).json[name]
             waits = next(node["waitsFor"] for node in nodes if node["nodeID"] == "ask")
             assert ("url" in waits and waits["url"] is not None) is seen
+        why = (await served.ask("GET", f"/v1/runs/{run}/why", role=role)).json["waitsFor"]
+        assert ("url" in why[0]) is seen
 
 
 async def test_each_iteration_has_an_address_of_its_own(served: Served):

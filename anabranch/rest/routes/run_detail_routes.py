@@ -141,14 +141,19 @@ async def get_run_at(call: RouteCall) -> Reply:
 
 async def get_why(call: RouteCall) -> Reply:
     """What a run waits for, or how it ended."""
-    return Reply(await call.services.explanations.why_run(await run_id_of(call), tenant_id=call.tenant_id))
+    instance_id = await run_id_of(call)
+    found = await call.services.explanations.why_run(instance_id, tenant_id=call.tenant_id)
+    show_addresses(call, instance_id, [{"waitsFor": reason} for reason in found["waitsFor"]])
+    return Reply(found)
 
 
 async def get_why_node(call: RouteCall) -> Reply:
     """Why a node has run, was skipped, or has not run yet: its edges, what it waits for, who decided."""
+    instance_id = await run_id_of(call)
     found = await call.services.explanations.why_node(
-        await run_id_of(call), call.path["node"], tenant_id=call.tenant_id, scope=call.query.scope
+        instance_id, call.path["node"], tenant_id=call.tenant_id, scope=call.query.scope
     )
+    show_addresses(call, instance_id, [{"waitsFor": reason} for reason in found["waitsFor"]])
     return Reply(found)
 
 

@@ -29,6 +29,7 @@ from anabranch.errors import (
     ResponseTimeout,
     TemplateError,
     TooLarge,
+    UnknownTrigger,
     WebhookBusy,
 )
 from anabranch.run_requests import StartedRun, StartOptions
@@ -176,12 +177,14 @@ class WebhookService:
         hidden = {auth["name"].lower()} if auth.get("kind") == "header" else set()
         payload = payload_of(request, body, hidden=hidden)
         key = _key_of(hook, request, payload, identity)
-        options = StartOptions(
-            version=hook.version,
-            trigger=hook.node_id,
-            idempotency_key=f"hook:{hook.trigger_id}:{key}",
-        )
-        return await self._workflows.start_triggered_run(hook.workflow_id, payload, options, tenant_id=hook.tenant_id)
+        # No version: the active one is what was armed, and it is not read again for each request.
+        options = StartOptions(trigger=hook.node_id, idempotency_key=f"hook:{hook.trigger_id}:{key}")
+        try:
+            return await self._workflows.start_triggered_run(
+                hook.workflow_id, payload, options, tenant_id=hook.tenant_id
+            )
+        except UnknownTrigger:  # another version has been published since
+            raise _nothing_here() from None
 
     # -- the answer -----------------------------------------------------------------------
     async def answer(

@@ -1,13 +1,15 @@
 /** Why a run or one of its nodes is where it is: the server's words, what is waited for, and who decided. */
 
-import { CircleHelp } from "lucide-react";
+import { CircleHelp, Copy } from "lucide-react";
 import { useQuery } from "@tanstack/react-query";
 import type { ReactElement } from "react";
 import { Link } from "react-router";
 
 import { call } from "../../api/client";
+import { Button } from "../../ui/Button";
 import { Notice, Problem } from "../../ui/Notice";
 import { Ago } from "../../ui/time";
+import { toast } from "../../ui/toasts";
 import { withCode } from "../../ui/forms/SchemaForm";
 import { useAsk } from "../data";
 import { SUSPENSIONS } from "../suspension";
@@ -23,6 +25,8 @@ interface Reason extends Partial<Place> {
   readonly match?: unknown;
   readonly childID?: string | null;
   readonly dueAt?: string | null;
+  /** The one-time address that answers it, for those who may. */
+  readonly url?: string | null;
   readonly since?: string | null;
   readonly attempt?: number;
   readonly worker?: string | null;
@@ -155,6 +159,18 @@ function ReasonText({ reason }: { reason: Reason }): ReactElement {
   );
   switch (kind) {
     case "signal": {
+      const { url } = reason;
+      if (url) {
+        return (
+          <>
+            a call of its address <code>{url}</code>{" "}
+            <Button onClick={() => void navigator.clipboard.writeText(url).then(() => toast("Copied"))}>
+              <Copy size={14} aria-hidden /> Copy
+            </Button>
+            {until && <>;{until}</>}
+          </>
+        );
+      }
       const names = reason.event ? [reason.event] : Object.keys(reason.events ?? {});
       return (
         <>

@@ -37,6 +37,10 @@ class Refused(Exception):
     """An expression is invalid or too expensive; the template adds which one."""
 
 
+class TooMuch(Refused):
+    """An expression costs more, or its result is larger, than is allowed: no fallback takes its place."""
+
+
 class SecretMisplaced(Refused):
     """An expression reads a secret where secrets are not available, or does more with it than insert it."""
 
@@ -58,12 +62,7 @@ class TemplateBudget:
         """Pay for touching this many bytes of JSON. Raises Refused once the budget is gone."""
         self.spent += units
         if self.spent > self.limit:
-            raise Refused(f"it processes more than {self.limit} bytes of data; prepare them in an earlier node")
-
-    @property
-    def is_exhausted(self) -> bool:
-        """Whether more was spent than a resolution may."""
-        return self.spent > WORK_MAX
+            raise TooMuch(f"it processes more than {self.limit} bytes of data; prepare them in an earlier node")
 
     def note(self, other: TemplateBudget) -> None:
         """Add the cost of a template with its own budget; this refuses nothing."""
@@ -111,7 +110,7 @@ Evaluate: TypeAlias = Callable[[Mapping[str, Any], TemplateBudget], Any]
 def check_size(size: int) -> None:
     """Refuse a result of more than `RESULT_BYTES_MAX` characters or bytes."""
     if size > RESULT_BYTES_MAX:
-        raise Refused(f"its result is larger than {RESULT_BYTES_MAX} bytes")
+        raise TooMuch(f"its result is larger than {RESULT_BYTES_MAX} bytes")
 
 
 def encode(value: Any) -> bytes:

@@ -19,6 +19,7 @@ from anabranch.engine.rules.templates.budget import (
     Refused,
     SecretMisplaced,
     TemplateBudget,
+    TooMuch,
     check_number,
     check_size,
     kind_of,
@@ -380,9 +381,9 @@ def _otherwise(inner: Evaluate, positional: Sequence[Evaluate], named: Mapping[s
             return inner(ctx, work)
         except TemplatePathMissing:
             return fallback(ctx, work)
+        except (TooMuch, SecretMisplaced):
+            raise
         except Refused:
-            if work.is_exhausted:
-                raise
             return fallback(ctx, work)
 
     return evaluate

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from decimal import Decimal
 from typing import Any
 from urllib.parse import quote
 
@@ -25,8 +26,9 @@ from anabranch.engine.rules.templates.budget import (
 )
 from anabranch.engine.rules.templates.filter_arguments import ABSENT, Filter, items_argument, text_argument, within_size
 
-# From here on JavaScript writes a number with an exponent.
+# From here on, and below that, JavaScript writes a number with an exponent.
 _EXPONENT_FROM = 1e21
+_EXPONENT_BELOW = 1e-6
 
 # What parsing costs, as that of `fromjson`.
 _PARSE_FACTOR = 8
@@ -74,8 +76,8 @@ def _number_text(number: float) -> str:
     if number.is_integer() and abs(number) < _EXPONENT_FROM:
         return str(int(number))
     written = repr(number)
-    if "e" in written and 1e-7 <= abs(number) < _EXPONENT_FROM:
-        return f"{number:.24f}".rstrip("0") if float(f"{number:.24f}") == number else written
+    if "e" in written and _EXPONENT_BELOW <= abs(number) < _EXPONENT_FROM:
+        return format(Decimal(written), "f")
     return _exponent(written)
 
 

@@ -280,6 +280,9 @@ class _Importer(Surrounding):
         if job.node.settings.get("onError") != "continueErrorOutput" or not job.exits:
             return
         output = max(job.exits) + 1
+        if not any(link.output == output for link in self.graph.out_of[job.node.name]):
+            job.differs("a failure fails the run, where n8n leaves the item out")
+            return
         feed = job.needed_feed()
         for node in job.nodes:
             if node["type"] in ("httpRequest", "javascript", "python", "workflow", "dataQuery", "set"):

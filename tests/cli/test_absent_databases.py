@@ -67,7 +67,7 @@ NEEDS_A_DATABASE: dict[str, tuple[str, ...]] = {
 }
 MAKES_ONE = {
     *("dev", "serve", "worker", "run", "migrate", "workflows import"),
-    *("keys create", "secrets set", "sources add"),
+    *("import n8n", "keys create", "secrets set", "sources add"),
 }
 OPENS_NONE = {"new", "validate", "fmt", "schema", "openapi", "version", "doctor", "docs"}
 

@@ -25,14 +25,12 @@ only_sql = pytest.mark.only_on("sqlite", "postgresql", because="the memory store
 only_sqlite = pytest.mark.only_on("sqlite", because="PostgreSQL gives space back by itself")
 
 _SCHEDULE = text("""
-    INSERT INTO schedules (schedule_id, tenant_id, name, workflow, kind, timezone, anchor_at, input, missed, enabled,
-        created_at, updated_at)
-    VALUES (:id, 'default', CAST(:workflow AS text), CAST(:workflow AS text), 'cron', 'UTC', 0, 'null', 'skip', true,
-        0, 0)
+    INSERT INTO triggers (trigger_id, tenant_id, kind, name, workflow, config, enabled, created_at, updated_at)
+    VALUES (:id, 'default', 'schedule', CAST(:workflow AS text), CAST(:workflow AS text), '{}', true, 0, 0)
 """)
 _SUBSCRIPTION = text("""
-    INSERT INTO topic_subscriptions (subscription_id, tenant_id, head, pattern, workflow, created_at)
-    VALUES (:id, 'default', 'a', 'a.*', :workflow, 0)
+    INSERT INTO triggers (trigger_id, tenant_id, kind, workflow, subject, head, config, enabled, created_at, updated_at)
+    VALUES (:id, 'default', 'topic', CAST(:workflow AS text), 'a.*', 'a', '{}', true, 0, 0)
 """)
 
 
@@ -135,8 +133,7 @@ async def test_what_starts_a_deleted_workflow_goes_with_it_after_a_month(store: 
     assert await store.remove_unused_workflows(limit=9) == 0
     await execute(store, "UPDATE workflows SET deleted_at = deleted_at - :by", by=31 * DAY_MS)
     assert await store.remove_unused_workflows(limit=9) == 1
-    assert await execute(store, "SELECT workflow FROM schedules") == [("other",)]
-    assert await execute(store, "SELECT workflow FROM topic_subscriptions") == []
+    assert await execute(store, "SELECT workflow, kind FROM triggers") == [("other", "schedule")]
     assert await execute(store, "SELECT count(*) FROM workflow_versions") == [(0,)]
 
 
@@ -150,7 +147,7 @@ async def test_what_names_a_deleted_workflow_stays_if_another_has_its_name(store
         store, "UPDATE workflows SET deleted_at = deleted_at - :by WHERE deleted_at IS NOT NULL", by=31 * DAY_MS
     )
     assert await store.remove_unused_workflows(limit=9) == 1
-    assert await execute(store, "SELECT workflow FROM schedules") == [("named",)]
+    assert await execute(store, "SELECT workflow FROM triggers") == [("named",)]
     assert await store.get_definition(replacement, 1) is not None
 
 

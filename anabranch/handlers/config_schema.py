@@ -37,7 +37,7 @@ def schema_with_templates(
     schema = _without_null_defaults(model.model_json_schema(by_alias=True))
     opened = _opened_inside(schema)
     properties = schema.get("properties", {})
-    opened["properties"] = {
+    fields = {
         name: _with_ui(
             field if name in as_written | without_templates else opened["properties"][name],
             order=order,
@@ -45,6 +45,7 @@ def schema_with_templates(
         )
         for order, (name, field) in enumerate(properties.items())
     }
+    opened["properties"] = dict(sorted(fields.items(), key=lambda named: named[1][UI]["order"]))
     return opened
 
 

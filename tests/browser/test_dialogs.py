@@ -6,6 +6,7 @@ theirs. The test at the end knows of every file with a dialog, so that a new one
 
 from __future__ import annotations
 
+import json
 import re
 
 from playwright.async_api import Page, expect
@@ -50,6 +51,7 @@ LOOKED_AT = {
     "pages/settings/TryDialog.tsx": "test_settings",
     "pages/settings/UsesDialog.tsx": "test_settings",
     "pages/start/StartDialog.tsx": "here",
+    "pages/workflows/ImportReport.tsx": "here",
     "pages/topics/TopicsPage.tsx": "test_settings",
     "pages/workflows/Gallery.tsx": "test_gallery",
     "pages/workflows/WorkflowsPage.tsx": "here",
@@ -114,6 +116,11 @@ async def test_dialogs_of_lists_and_runs(page: Page, server: Server) -> None:
     await look_at(page, "Delete Dialogs of lists?")
     await page.get_by_role("button", name="Start Dialogs of lists").click()
     await look_at(page, "Start Dialogs of lists")
+
+    exported = {"name": "Of n8n", "nodes": [{"name": "A", "type": "n8n-nodes-base.noOp"}], "connections": {}}
+    file = {"name": "n8n.json", "mimeType": "application/json", "buffer": json.dumps(exported).encode()}
+    await page.get_by_label("File to import").set_input_files(file)  # type: ignore[arg-type]
+    await look_at(page, "Of n8n is imported as a draft")
 
     await page.goto(f"{server.url}/#/runs/{run_id}")
     await page.get_by_role("button", name="Send a signal").click()

@@ -2,7 +2,7 @@
 
 import {
   Bell, Box, Braces, Bot, Calendar, Clock, Code, Database, FileText, Flag, Globe, Hammer, Key, List, Lock, Mail, MessageSquare, Pencil, Play, Repeat, Search, Inbox, TriangleAlert,
-  Send, Server, Split, Table, Timer, Upload, User, Webhook, Workflow, Zap, Filter, Download, Calculator, Tag, Radio, ArrowDownUp, Scissors, Copy, Group, Merge, OctagonX, Regex, Hash, Sheet, FileCode, CodeXml, type LucideIcon,
+  Send, Server, Split, Table, Timer, Upload, User, Webhook, Workflow, Zap, Filter, Download, Calculator, Tag, Radio, ArrowDownUp, Scissors, Copy, Group, Merge, OctagonX, Regex, Hash, Sheet, FileCode, CodeXml, Link, Puzzle, Reply, type LucideIcon,
 } from "lucide-react";
 import type { ReactElement } from "react";
 
@@ -11,7 +11,7 @@ const ICONS: Record<string, LucideIcon> = {
   hammer: Hammer, inbox: Inbox, alert: TriangleAlert, key: Key, list: List, lock: Lock, mail: Mail, message: MessageSquare, pencil: Pencil, play: Play, repeat: Repeat, search: Search, send: Send,
   server: Server, split: Split, table: Table, timer: Timer, upload: Upload, user: User, webhook: Webhook, workflow: Workflow, zap: Zap, filter: Filter,
   download: Download, calculator: Calculator, tag: Tag, radio: Radio, sort: ArrowDownUp, scissors: Scissors, copy: Copy, group: Group,
-  merge: Merge, stop: OctagonX, regex: Regex, hash: Hash, sheet: Sheet, "file-code": FileCode, "code-xml": CodeXml,
+  merge: Merge, stop: OctagonX, regex: Regex, hash: Hash, sheet: Sheet, "file-code": FileCode, "code-xml": CodeXml, link: Link, puzzle: Puzzle, reply: Reply,
 };
 
 export function TypeIcon({ icon, title, size = 18 }: { icon: string | null | undefined; title: string; size?: number }): ReactElement {

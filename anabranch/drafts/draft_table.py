@@ -18,7 +18,7 @@ from anabranch.engine.ports import NewVersion, WorkflowVersion
 from anabranch.engine.store.sql.component import SqlComponent
 from anabranch.engine.store.sql.definitions import save_version
 from anabranch.engine.store.sql.faults import DuplicateRefused
-from anabranch.engine.store.sql.reads import is_uuid
+from anabranch.engine.store.sql.reading.reads import is_uuid
 from anabranch.errors import DraftExists, LimitReached, NameTaken, NotFound
 
 Answer = TypeVar("Answer")

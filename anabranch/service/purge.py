@@ -12,8 +12,8 @@ from functools import partial
 from typing import TypeVar
 
 from anabranch.engine.rules.events import Status
-from anabranch.engine.store.sql.purging import FIRST_PLACE, RUNS_AT_ONCE, Purged, PurgeFilter
 from anabranch.engine.store.sql.store import SqlStore
+from anabranch.engine.store.sql.upkeep.purging import FIRST_PLACE, RUNS_AT_ONCE, Purged, PurgeFilter
 from anabranch.errors import InvalidRequest, NotFound, StoreUnavailable
 from anabranch.service.runs.input_checks import is_run_id
 

@@ -25,7 +25,7 @@ NO_CODES = {
 }
 
 # Components that answer nobody: their texts are names of tables and of what they export.
-SILENT = ("anabranch.migrations", "anabranch.engine.store.schema")
+SILENT = ("anabranch.migrations", "anabranch.engine.ports", "anabranch.engine.store.schema")
 
 # What the code of a node sees in its own exceptions; explained in the text of that page.
 SEEN_BY_CODE_ONLY = {"FETCH_FAILED"}

@@ -21,7 +21,7 @@ from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.stimuli import SignalSent
 from anabranch.engine.rules.value_parts import PART_BYTES_MIN
 from anabranch.engine.rules.values import NULL, Payload
-from anabranch.engine.store.sql.reads import LOG_PAGE_EVENTS
+from anabranch.engine.store.sql.reading.reads import LOG_PAGE_EVENTS
 from tests.conformance.building import (
     LEASE_MS,
     OTHER_WORKER,

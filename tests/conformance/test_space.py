@@ -13,9 +13,9 @@ from anabranch.audit.audit_table import AuditTable
 from anabranch.audit.audit_trail import CUT, AuditEntry
 from anabranch.engine.ports import InstanceRow, NewVersion, Store
 from anabranch.engine.rules.events import Status
-from anabranch.engine.store.sql import upkeep
-from anabranch.engine.store.sql.purging import FIRST_PLACE, PurgeFilter
 from anabranch.engine.store.sql.store import SqlStore
+from anabranch.engine.store.sql.upkeep import upkeep
+from anabranch.engine.store.sql.upkeep.purging import FIRST_PLACE, PurgeFilter
 from anabranch.engine.store.sqlite.sqlite_dialect import PAGES_GIVEN_BACK, SqliteDialect
 from anabranch.service.purge import Purge, PurgeConditions
 from tests.conformance.building import TENANT, committed, completed, created, ending, input_set, new_id, transition
@@ -256,9 +256,9 @@ async def test_a_purge_takes_the_ended_runs_that_are_meant_and_no_other(store: S
 
 @only_sql
 async def test_a_purge_goes_from_page_to_page(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("anabranch.engine.store.sql.purging.RUNS_AT_ONCE", 2)
-    monkeypatch.setattr("anabranch.engine.store.sql.purging.RUNS_LOOKED_AT", 3)
-    monkeypatch.setattr("anabranch.engine.store.sql.purging.LOGS_LOOKED_AT", 2)
+    monkeypatch.setattr("anabranch.engine.store.sql.upkeep.purging.RUNS_AT_ONCE", 2)
+    monkeypatch.setattr("anabranch.engine.store.sql.upkeep.purging.RUNS_LOOKED_AT", 3)
+    monkeypatch.setattr("anabranch.engine.store.sql.upkeep.purging.LOGS_LOOKED_AT", 2)
     monkeypatch.setattr(upkeep, "EVENTS_REMOVED_MAX", 3)
     for _ in range(7):
         await ended(store)
@@ -273,7 +273,7 @@ async def test_a_purge_goes_from_page_to_page(store: SqlStore, monkeypatch: pyte
 
 @only_sql
 async def test_a_purge_removes_orphans_and_says_so(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("anabranch.engine.store.sql.purging.LOGS_LOOKED_AT", 3)
+    monkeypatch.setattr("anabranch.engine.store.sql.upkeep.purging.LOGS_LOOKED_AT", 3)
     rows = [await created(store) for _ in range(4)]
     for row in rows[:2]:
         await execute(store, "DELETE FROM workflow_instances WHERE instance_id = :id", id=row.head.instance_id)

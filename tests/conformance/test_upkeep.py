@@ -13,9 +13,9 @@ from anabranch.audit.audit_table import AuditTable
 from anabranch.engine.ports import InstanceRow, NewVersion, Store
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.run_filter import RunFilter
-from anabranch.engine.store.sql import upkeep
 from anabranch.engine.store.sql.dialect import ENDS_SETTLE_MS
 from anabranch.engine.store.sql.store import SqlStore
+from anabranch.engine.store.sql.upkeep import upkeep
 from anabranch.errors import NotFound, RunIsOpen
 from tests.conformance.building import (
     NAP_MS,

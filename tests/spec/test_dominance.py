@@ -6,7 +6,7 @@ import networkx as nx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.engine.rules.graph.dominance import immediate_dominators
+from anabranch.engine.rules.graph.control_flow.dominance import immediate_dominators
 
 graphs = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=30)
 

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
+from anabranch.engine.rules.graph.control_flow.structure import structure_of
 from anabranch.engine.rules.graph.document import parse
-from anabranch.engine.rules.graph.structure import structure_of
 from tests.spec.drawings import condition, drawn, errors, loop, report, warnings
 
 

@@ -7,9 +7,9 @@ from collections import defaultdict
 import pytest
 
 from anabranch.engine.rules.events import ENDINGS, Event, EventType
+from anabranch.engine.rules.graph.control_flow.flow import Flow
+from anabranch.engine.rules.graph.control_flow.structure import structure_of
 from anabranch.engine.rules.graph.document import parse
-from anabranch.engine.rules.graph.flow import Flow
-from anabranch.engine.rules.graph.structure import structure_of
 from anabranch.engine.rules.graph.validate import validate
 from tests.oracle.flaky import WithFlaky
 from tests.oracle.graphs import Case, random_case

@@ -6,7 +6,7 @@ import networkx as nx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.engine.rules.graph.walks import knots, ordered, reached, shortest_cycle, successors_of
+from anabranch.engine.rules.graph.control_flow.walks import knots, ordered, reached, shortest_cycle, successors_of
 
 names = st.integers(0, 9).map(str)
 edge_lists = st.lists(st.tuples(names, names), max_size=25)

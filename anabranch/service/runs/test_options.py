@@ -13,10 +13,10 @@ from typing import Any
 from anabranch.engine.rules.beginnings import WEBHOOK_TYPE
 from anabranch.engine.rules.drawn.scopes import is_item_of
 from anabranch.engine.rules.events import LOOP_HANDLE
+from anabranch.engine.rules.graph.control_flow.structure import loops_around, structure_of
 from anabranch.engine.rules.graph.document import parse
 from anabranch.engine.rules.graph.plan import Plan, PlanNode
 from anabranch.engine.rules.graph.problems import pointer_to, quoted
-from anabranch.engine.rules.graph.structure import loops_around, structure_of
 from anabranch.engine.rules.history import ActivationView, value_left
 from anabranch.engine.rules.test_runs import Pin, TestRunPlan
 from anabranch.engine.rules.values import Payload

@@ -17,7 +17,7 @@ from anabranch.audit.audit_recording import record_audit_event
 from anabranch.engine.rules.beginnings import SCHEDULE_TYPE
 from anabranch.engine.store.sql.component import SqlComponent
 from anabranch.engine.store.sql.faults import DuplicateRefused
-from anabranch.engine.store.sql.reads import is_uuid
+from anabranch.engine.store.sql.reading.reads import is_uuid
 from anabranch.errors import LimitReached, NameTaken
 from anabranch.triggers.schedules.saved_schedules import Schedule
 from anabranch.triggers.trigger_schema import IS_SAVED, triggers

@@ -15,8 +15,9 @@ from typing import Any
 from anabranch.engine.rules.beginnings import START_TYPE, WEBHOOK_TYPE
 from anabranch.engine.rules.callbacks import CALLBACK_TYPE, callbacks_in_reach
 from anabranch.engine.rules.events import DEFAULT_HANDLE, DONE_HANDLE, ERROR_HANDLE
+from anabranch.engine.rules.graph.control_flow.entries import original_of
+from anabranch.engine.rules.graph.control_flow.structure import Structure, structure_of
 from anabranch.engine.rules.graph.document import Graph, GraphEdge, GraphNode, parse
-from anabranch.engine.rules.graph.entries import original_of
 from anabranch.engine.rules.graph.loop_config import CURSOR_TYPE, LOOP_TYPE, concurrency, is_while, iterations_max
 from anabranch.engine.rules.graph.node_facts import handles_of
 from anabranch.engine.rules.graph.node_types import BUILTIN_TYPES, NodeTypes
@@ -34,7 +35,6 @@ from anabranch.engine.rules.graph.plan import (
     PlanRegion,
     RegionExit,
 )
-from anabranch.engine.rules.graph.structure import Structure, structure_of
 from anabranch.engine.rules.graph.validate import refusal_of
 from anabranch.engine.rules.payloads import NODE_DISABLED, NODE_PINNED
 from anabranch.engine.rules.templates.template import Template, compile_template

@@ -14,13 +14,13 @@ from typing import Any
 
 from anabranch.engine.rules.beginnings import START_TYPE, WEBHOOK_TYPE
 from anabranch.engine.rules.graph.analysis import analysis_of
+from anabranch.engine.rules.graph.control_flow.structure import Structure, structure_of
 from anabranch.engine.rules.graph.document import DOCUMENT_BYTES_MAX, TITLE_LENGTH_MAX, Graph, parse
 from anabranch.engine.rules.graph.fixes import fixes_of
 from anabranch.engine.rules.graph.loop_config import FOR_EACH, NEVER_MAPPED, is_list_or_template
 from anabranch.engine.rules.graph.node_facts import NodeFacts, facts_of
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.graph.problems import Problem, quoted
-from anabranch.engine.rules.graph.structure import Structure, structure_of
 from anabranch.engine.rules.graph.warnings import activations_max, warnings_of
 from anabranch.engine.rules.templates.template import count_expressions
 from anabranch.engine.rules.templates.text import (

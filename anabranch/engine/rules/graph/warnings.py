@@ -21,15 +21,15 @@ from anabranch.engine.rules.events import (
     LOOP_HANDLE,
     TIMEOUT_HANDLE,
 )
+from anabranch.engine.rules.graph.control_flow.entries import is_copy
+from anabranch.engine.rules.graph.control_flow.flow import Flow, NodeSet
+from anabranch.engine.rules.graph.control_flow.regions import Region
+from anabranch.engine.rules.graph.control_flow.structure import Structure, loops_around
 from anabranch.engine.rules.graph.document import Graph, GraphEdge, GraphNode
-from anabranch.engine.rules.graph.entries import is_copy
-from anabranch.engine.rules.graph.flow import Flow, NodeSet
 from anabranch.engine.rules.graph.known_fields import did_you_mean, slip_of
 from anabranch.engine.rules.graph.loop_config import CURSOR_TYPE, FOR_EACH, LOOP_TYPE, is_while, iterations_max
 from anabranch.engine.rules.graph.plan import ignored_handle
 from anabranch.engine.rules.graph.problems import Problem, quoted
-from anabranch.engine.rules.graph.regions import Region
-from anabranch.engine.rules.graph.structure import Structure, loops_around
 from anabranch.engine.rules.templates.path import Path
 from anabranch.engine.rules.templates.template import compile_template, config_templates
 from anabranch.errors import TemplateError

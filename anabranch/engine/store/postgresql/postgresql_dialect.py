@@ -49,7 +49,7 @@ from anabranch.engine.store.sql.families import (
     woken_parents,
 )
 from anabranch.engine.store.sql.faults import Fault
-from anabranch.engine.store.sql.input_conditions import postgresql_condition
+from anabranch.engine.store.sql.reading.input_conditions import postgresql_condition
 from anabranch.engine.store.sql.rows import (
     INSTANCE_COLUMNS,
     encode_new_runs,

@@ -22,7 +22,7 @@ from anabranch.engine.rules.graph.source_texts import parse_document
 from anabranch.engine.store.sql import statements
 from anabranch.engine.store.sql.component import SqlComponent
 from anabranch.engine.store.sql.faults import DuplicateRefused
-from anabranch.engine.store.sql.reads import is_uuid
+from anabranch.engine.store.sql.reading.reads import is_uuid
 from anabranch.errors import NameTaken, NotFound, VersionMismatch, WorkflowHasRuns
 from anabranch.triggers.arming import ArmedVersion, arm, disarm
 

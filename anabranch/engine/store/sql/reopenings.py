@@ -17,12 +17,12 @@ from sqlalchemy import Connection, text
 from anabranch.engine.ports import FamilyReopening, InstanceRow, Reopening
 from anabranch.engine.rules.events import EventType
 from anabranch.engine.store.schema import IS_ENDING, IS_OPEN
-from anabranch.engine.store.sql import upkeep_statements
 from anabranch.engine.store.sql.component import SqlComponent
 from anabranch.engine.store.sql.dialect import Dialect
-from anabranch.engine.store.sql.reads import is_uuid
+from anabranch.engine.store.sql.reading.reads import is_uuid
 from anabranch.engine.store.sql.rows import INSTANCE_COLUMNS, instance_row
-from anabranch.engine.store.sql.upkeep import uncount
+from anabranch.engine.store.sql.upkeep import upkeep_statements
+from anabranch.engine.store.sql.upkeep.upkeep import uncount
 
 _COLUMNS = ", ".join(INSTANCE_COLUMNS)
 

@@ -47,11 +47,11 @@ from anabranch.engine.store.sql.definitions import Definitions
 from anabranch.engine.store.sql.dialect import Dialect, ExternalEvent, Taken
 from anabranch.engine.store.sql.faults import DataRefused, DuplicateRefused, LocksHeld
 from anabranch.engine.store.sql.pauses import Pauses
-from anabranch.engine.store.sql.purging import Purging
-from anabranch.engine.store.sql.reads import Reads, find_instance, is_uuid
+from anabranch.engine.store.sql.reading.reads import Reads, find_instance, is_uuid
+from anabranch.engine.store.sql.reading.run_reading import RunReader
 from anabranch.engine.store.sql.reopenings import Reopenings
 from anabranch.engine.store.sql.revision import check_revision
-from anabranch.engine.store.sql.run_reading import RunReader
+from anabranch.engine.store.sql.upkeep.purging import Purging
 from anabranch.engine.store.value_table import keep_values, remove_values_of
 from anabranch.errors import NotFound, StoreUnavailable, TooManySignals
 

@@ -36,7 +36,7 @@ from anabranch.engine.store.sql.dialect import (
     code_keys,
 )
 from anabranch.engine.store.sql.faults import DataRefused, Fault
-from anabranch.engine.store.sql.input_conditions import sqlite_condition
+from anabranch.engine.store.sql.reading.input_conditions import sqlite_condition
 from anabranch.engine.store.sql.rows import LOG_SEPARATOR, events_from, instance_row
 from anabranch.engine.store.sqlite import sqlite_statements as statements
 from anabranch.engine.store.sqlite.sqlite_commit import cancel, commit_transitions, one_list, values_of_events, wake

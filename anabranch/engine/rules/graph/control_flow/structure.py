@@ -14,13 +14,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from anabranch.engine.rules.events import DONE_HANDLE, LOOP_HANDLE
+from anabranch.engine.rules.graph.control_flow.dominance import DominatorTree, immediate_dominators
+from anabranch.engine.rules.graph.control_flow.entries import split_entries
+from anabranch.engine.rules.graph.control_flow.regions import REGION_DEPTH_MAX, Regions, Vertex
+from anabranch.engine.rules.graph.control_flow.walks import (
+    Successors,
+    knots,
+    ordered,
+    reached,
+    shortest_cycle,
+    successors_of,
+)
 from anabranch.engine.rules.graph.document import Graph, GraphEdge
-from anabranch.engine.rules.graph.dominance import DominatorTree, immediate_dominators
-from anabranch.engine.rules.graph.entries import split_entries
 from anabranch.engine.rules.graph.loop_config import LOOP_TYPE
 from anabranch.engine.rules.graph.problems import Problem, quoted
-from anabranch.engine.rules.graph.regions import REGION_DEPTH_MAX, Regions, Vertex
-from anabranch.engine.rules.graph.walks import Successors, knots, ordered, reached, shortest_cycle, successors_of
 
 # At most 12 nodes of a cycle in a message: enough to find it on the canvas.
 CYCLE_NODES_SHOWN = 12

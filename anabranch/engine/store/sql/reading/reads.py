@@ -18,7 +18,8 @@ from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.payloads import RunCancelledPayload
 from anabranch.engine.rules.run_filter import ALL_RUNS, RunFilter, read_filters
 from anabranch.engine.rules.stimuli import ChildEnded
-from anabranch.engine.store.sql import run_listing, statements
+from anabranch.engine.store.sql import statements
+from anabranch.engine.store.sql.reading import run_listing
 from anabranch.engine.store.sql.rows import instance_row, payload_from
 from anabranch.engine.store.value_table import StoredValues
 

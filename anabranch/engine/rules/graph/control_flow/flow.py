@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import TypeAlias
 
+from anabranch.engine.rules.graph.control_flow.regions import Exit
+from anabranch.engine.rules.graph.control_flow.structure import Structure
 from anabranch.engine.rules.graph.document import Graph, GraphEdge
-from anabranch.engine.rules.graph.regions import Exit
-from anabranch.engine.rules.graph.structure import Structure
 
 NodeSet: TypeAlias = int
 """A set of nodes as a bit mask."""

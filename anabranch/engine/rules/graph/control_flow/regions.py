@@ -19,8 +19,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from anabranch.engine.rules.graph.control_flow.dominance import DominatorTree
 from anabranch.engine.rules.graph.document import GraphEdge
-from anabranch.engine.rules.graph.dominance import DominatorTree
 
 Exit: TypeAlias = tuple[str, str]
 """A handle that an edge leaves by: (node id, handle)."""

@@ -23,7 +23,7 @@ from anabranch.engine.rules.history import ALL_ACTIVATIONS, ActivationFilter, lo
 from anabranch.engine.rules.shared.left_out import NOTHING_LEFT_OUT, Ranges
 from anabranch.engine.store.schema import IS_ENDING
 from anabranch.engine.store.sql.dialect import Dialect
-from anabranch.engine.store.sql.reads import find_instance, is_uuid
+from anabranch.engine.store.sql.reading.reads import find_instance, is_uuid
 from anabranch.engine.store.sql.rows import EVENT_NOTE_COLUMNS, events_from
 from anabranch.engine.store.value_table import StoredValues
 

@@ -17,11 +17,11 @@ from sqlalchemy import Connection
 from anabranch.audit.audit_recording import record_audit_event, trim_trail
 from anabranch.engine.ports import OpenRuns
 from anabranch.engine.rules.events import Status, SuspendReason
-from anabranch.engine.store.sql import upkeep_statements as statements
 from anabranch.engine.store.sql.component import SqlComponent
 from anabranch.engine.store.sql.console_table import remove_console_of
-from anabranch.engine.store.sql.reads import is_uuid
+from anabranch.engine.store.sql.reading.reads import is_uuid
 from anabranch.engine.store.sql.statements import DELETE_LOG
+from anabranch.engine.store.sql.upkeep import upkeep_statements as statements
 from anabranch.engine.store.value_table import remove_values_of, sizes_of_values
 from anabranch.errors import NotFound, RunIsOpen
 

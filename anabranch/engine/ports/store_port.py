@@ -1,313 +1,39 @@
-"""Interfaces of the engine to the outside: stores, clock, observers, handlers.
+"""The store: one database that keeps instances, their logs and the definitions.
 
-Protocols and the small frozen types that they exchange. `tests/conformance` tests each promise below on every store.
-Times are integer milliseconds since the epoch (UTC); `available_at` None means that the instance need not be woken.
+`tests/conformance` tests each promise below on every store. Times are integer milliseconds since the epoch (UTC).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
-from anabranch.engine.rules.drawn.drawn_state import InstanceHead
-from anabranch.engine.rules.events import Event, Status, SuspendReason
+from anabranch.engine.ports.store_records import (
+    NO_OUTPUTS,
+    ActivationPage,
+    ClaimRequest,
+    ExternalResult,
+    FamilyReopening,
+    InstanceRow,
+    Loaded,
+    NewVersion,
+    OpenRuns,
+    OutputsRead,
+    Pause,
+    RunReading,
+    WorkerCode,
+    WorkerReport,
+    WorkflowEntry,
+    WorkflowVersion,
+)
+from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.history import ALL_ACTIVATIONS, ActivationFilter
-from anabranch.engine.rules.payloads import RunReopened, RunResumed, RunSuspended
+from anabranch.engine.rules.payloads import RunResumed, RunSuspended
 from anabranch.engine.rules.run_filter import ALL_RUNS, RunFilter
-from anabranch.engine.rules.shared.blame import ANY_ROOM, CRASHES_MAX, Blame, SuspectRoom
-from anabranch.engine.rules.shared.left_out import Ranges
-from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, ROW_WEIGHT, LogLimit
+from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.stimuli import ChildEnded, SignalSent
 from anabranch.engine.rules.transitions import Outcome, Transition
 from anabranch.engine.rules.values import Payload
-
-__all__ = [
-    "ChangeHints",
-    "ClaimRequest",
-    "Clock",
-    "ExternalResult",
-    "FamilyReopening",
-    "Gate",
-    "InstanceHead",
-    "InstanceRow",
-    "Loaded",
-    "NewVersion",
-    "Observer",
-    "OpenRuns",
-    "Outcome",
-    "Reopening",
-    "Store",
-    "TenantRooms",
-    "Transition",
-    "WorkflowEntry",
-    "WorkflowVersion",
-]
-
-
-@dataclass(frozen=True, slots=True)
-class InstanceRow:
-    """The instance row: the head, and the cache of what the log says."""
-
-    head: InstanceHead
-    status: Status
-    version: int
-    last_seq: int
-    worker_id: str | None
-    available_at: int | None
-    """If owned: the end of the lease. Otherwise when it may be claimed (None: only an external stimulus wakes it)."""
-    started_at: int | None = None
-    completed_at: int | None = None
-    log_bytes: int = 0
-    """JSON bytes of all payloads in the log; 0 for runs that ended before this was counted."""
-    suspended_for: SuspendReason | None = None
-    """Why it is SUSPENDED; None if it is not."""
-    blame: Blame | None = None
-    """The suspicion that it may have crashed a process; None if there is none."""
-    needs: Sequence[str] = ()
-    """The node types that a worker needs beyond the built-in ones."""
-
-    @property
-    def log_weight(self) -> int:
-        """The approximate size of the log in memory, in bytes."""
-        return self.log_bytes + ROW_WEIGHT * self.last_seq
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """A row and its events after some seq, read in one snapshot.
-
-    `events[-1].seq == row.last_seq`, except for a log that is too large to be read at once (`WHOLE_LOG_WEIGHT_MAX`): it
-    comes without events, and readers fetch it page by page.
-    """
-
-    row: InstanceRow
-    events: Sequence[Event]
-
-
-@dataclass(frozen=True, slots=True)
-class ActivationPage:
-    """Activations of one run, in the order in which they began: the first row of each and its latest.
-
-    Payloads of errors and waits are included, those of outputs on request; all others are empty.
-    """
-
-    events: Sequence[Event]
-    """In seq order."""
-    times: Mapping[int, int]
-    """The times of the rows that steps of a coded run followed, by seq."""
-    next_seq: int | None
-    """The next page has the activations that began after this seq; None: there is no next page."""
-    iterated: frozenset[tuple[str, str]] = frozenset()
-    """The loops among them that opened an iteration."""
-
-
-NO_ACTIVATIONS = ActivationPage((), {}, None)
-
-
-@dataclass(frozen=True, slots=True)
-class OutputsRead:
-    """How many outputs are read with activations."""
-
-    bytes_max: int
-    """Stop at this many bytes; 0: read none."""
-    inline: bool = True
-    """Also the large parts of them; else only where these are."""
-
-
-NO_OUTPUTS = OutputsRead(0)
-
-
-@dataclass(frozen=True, slots=True)
-class RunReading:
-    """The data of a run's view, from one snapshot, without the whole log."""
-
-    row: InstanceRow
-    created: Event
-    """INPUT_SET."""
-    end: Event | None
-    """The last row, once the run has ended."""
-    note: Event | None
-    """The note of an open coded run, unless it has progressed since."""
-    activations: ActivationPage
-    suspended: Event | None = None
-    """The row that has suspended it, while it is SUSPENDED."""
-
-
-@dataclass(frozen=True, slots=True)
-class ExternalResult:
-    """The result of an unconditional statement by a process that need not own the instance.
-
-    `row` is the row after it (None: no such instance). `seq` is the event's seq, None when
-    nothing was written: a terminal instance, or a repeated signal key (`repeated`).
-    """
-
-    row: InstanceRow | None
-    seq: int | None
-    repeated: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class WorkflowVersion:
-    """One immutable version of a definition."""
-
-    workflow_id: str
-    tenant_id: str
-    name: str
-    title: str | None
-    kind: str
-    version: int
-    definition: Mapping[str, Any]
-    created_at: int
-    updated_at: int
-    active_version: int
-    """The version that starts take unless they name one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """A pause of one workflow of a tenant, or of all its workflows: their runs do not continue."""
-
-    tenant_id: str
-    workflow_id: str | None
-    """None: all of the tenant's."""
-    paused_by: str
-    paused_at: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewVersion:
-    """A version of a workflow to save."""
-
-    name: str
-    title: str | None = None
-    definition: Mapping[str, Any]
-    text: str | None = None
-    """The JSON of the definition as it is stored; None: without whitespace."""
-    kind: str = "drawn"
-    workflow_id: str | None = None
-    """The workflow that gets the version; None: a new one."""
-    expected_version: int | None = None
-    """Save only if this is the newest version."""
-    activate: bool = True
-    """False: starts keep taking the version that was active before."""
-
-
-@dataclass(frozen=True, slots=True)
-class WorkflowEntry:
-    """One version as lists show it."""
-
-    workflow_id: str
-    name: str
-    title: str | None
-    kind: str
-    version: int
-    created_at: int
-    """When the workflow was created."""
-    updated_at: int
-    """When this version was saved."""
-    active_version: int
-    definition: Mapping[str, Any] | None = None
-    """None unless requested."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerReport:
-    """The report of a working process, written every third of a lease."""
-
-    worker_id: str
-    executing: int | None
-    """The maximum of concurrent executions since its last report; None: it has just started."""
-    code: Sequence[tuple[str, int]] = ()
-    """The coded workflows that it can run, with their versions."""
-    node_types: Sequence[str] = ()
-    """The node types that it has beyond the built-in ones."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerCode:
-    """What a worker would continue runs with."""
-
-    digests: Mapping[tuple[str, int], str]
-    """Of its coded workflows, by name and version."""
-    release: str
-    """Of the engine."""
-
-
-@dataclass(frozen=True, slots=True)
-class TenantRooms:
-    """How many more runs of each tenant a worker takes."""
-
-    each: int
-    of: Mapping[str, int]
-    """Other limits for these tenants; 0: their runs are left out, and do not count towards the claim."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reopening:
-    """The planned reopening of a failed or cancelled run."""
-
-    instance_id: str
-    last_seq: int
-    """The seq of its last row."""
-    said: RunReopened
-    left_out: Ranges
-    """The rows left out by this reopening and earlier ones."""
-    parent_waits: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FamilyReopening:
-    """A run with the runs below it that are reopened together."""
-
-    tenant_id: str
-    runs: Sequence[Reopening]
-    """From the topmost down."""
-    awaited_by: tuple[str, str, str] | None = None
-    """The parent of the topmost, and the activation (node id, scope) that must await it."""
-    attached: Sequence[str] = ()
-    """Open children whose parents await them again."""
-
-
-# 32 MB of logs per claim: in memory they take a few times that, and 500 usual logs stay far below.
-CLAIM_WEIGHT_MAX = 32 * 1_048_576
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimRequest:
-    """Which instances a worker takes, and for how long."""
-
-    worker_id: str
-    limit: int
-    lease_ms: int
-    only: Sequence[str] | None = None
-    """Only these instances and the families below them (`anabranch run`)."""
-    steal: bool = False
-    """Also take instances with a live lease (`run --resume`). They do not become suspects: the worker did not crash."""
-    known_code: Sequence[tuple[str, int]] | None = None
-    """Names and versions of code; other coded runs are left to workers that know them."""
-    known_types: Sequence[str] | None = None
-    """Node types beyond the built-in ones; runs that need others are left to workers that have them."""
-    rooms: TenantRooms | None = None
-    """How many of each tenant are taken; further ones are left, although they count towards `limit`."""
-    weight_max: int = CLAIM_WEIGHT_MAX
-    """Stop once the logs of the taken instances have this size; a single log may be larger."""
-    large: bool = True
-    """False: leave instances whose log cannot be read at once (see `Loaded`)."""
-    suspects: SuspectRoom = ANY_ROOM
-    """How many further suspects are taken; see `blame.may_join`."""
-    crashes_max: int = CRASHES_MAX
-    """A run that has crashed alone this often is suspended instead of taken."""
-    away_until: int | None = None
-    """Leases that ended by then (ms) expired because the store was unavailable: they make no suspects."""
-
-
-OpenRuns: TypeAlias = Mapping[tuple[str, str, Status, SuspendReason | None], int]
-"""How many runs are open, by the workflow's name and kind, the run's status, and why it is suspended."""
-
-
-# 4 MB: a log up to this is read in one statement together with others; most have some kilobytes.
-WHOLE_LOG_WEIGHT_MAX = 4 * 1_048_576
 
 
 class Store(Protocol):
@@ -682,76 +408,3 @@ class Store(Protocol):
 
     async def delete_test_instance(self, *, tenant_id: str, instance_id: str) -> None:
         """Remove the rows of a terminal test run in one transaction. Raises NotFound for any other run."""
-
-
-class Clock(Protocol):
-    """The engine's time. Tests and the simulator use their own."""
-
-    def now(self) -> int:
-        """Milliseconds since the epoch: monotonic time plus an offset kept by `adjust`."""
-
-    def monotonic(self) -> float:
-        """Seconds that never go back."""
-
-    def adjust(self, store_now: int) -> None:
-        """Update the clock offset from a store response."""
-
-    async def sleep(self, milliseconds: int) -> None:
-        """Sleep by `monotonic`, whatever `adjust` does to `now` meanwhile."""
-
-
-class Observer(Protocol):
-    """Receives committed events, in log order, after the commit. Must not block or raise."""
-
-    def committed(self, instance_id: str, events: Sequence[Event], status: Status) -> None:
-        """These events are in the log."""
-
-
-class Gate(Protocol):
-    """A scarce resource of some node types: their jobs stay queued, without a slot, until the gate admits them."""
-
-    def is_open(self) -> bool:
-        """Whether any job may begin now. Starts to prepare the resource if necessary."""
-
-    def admits(self, tenant_id: str) -> bool:
-        """Whether a job of this tenant may begin now."""
-
-    def subscribe(self, opened: Callable[[], None]) -> None:
-        """Call `wake` whenever a waiting job may be able to begin; it must not block or raise."""
-
-
-class ChangeSubscriber(Protocol):
-    """Receives hints about watched runs that may have changed in another process. Must not block or raise."""
-
-    def changed(self, instance_id: str, *, ended: bool) -> None:
-        """This run may have changed, and may have `ended` by that."""
-
-    def moved(self, *, ends_are_told: bool) -> None:
-        """Some process has committed: any watched run may have changed.
-
-        It may also have ended, unless `ends_are_told`: then `changed` has been called for the awaited runs that have.
-        """
-
-
-class CallbackSigner(Protocol):
-    """Makes the one-time addresses that runs can be called by."""
-
-    def address(self, instance_id: str, event: str, *, tenant_id: str, expires_at: int) -> str:
-        """The address that sends this signal to the run, until `expires_at` (ms). Raises SecretKeyMissing."""
-
-
-class ChangeHints(Protocol):
-    """Hints that a run has changed in another process, so that watchers can look before their next poll. Hints may be
-    lost, repeated, late or wrong, and may be unavailable (a pooler in front of PostgreSQL), so watchers also poll.
-
-    Commits of this process come through its Observer.
-    """
-
-    def watch(self, instance_id: str, *, end_only: bool = False) -> None:
-        """Request hints about this run, or about nothing but its end, until an `unwatch` like it for each `watch`."""
-
-    def unwatch(self, instance_id: str, *, end_only: bool = False) -> None:
-        """Undo one `watch`."""
-
-    def subscribe(self, subscriber: ChangeSubscriber) -> None:
-        """Add a subscriber for hints about watched runs."""

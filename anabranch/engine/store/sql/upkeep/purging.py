@@ -13,8 +13,8 @@ from sqlalchemy import Connection
 
 from anabranch.audit.audit_recording import record_audit_event
 from anabranch.engine.rules.events import Status
-from anabranch.engine.store.sql import upkeep_statements as statements
-from anabranch.engine.store.sql.upkeep import Upkeep
+from anabranch.engine.store.sql.upkeep import upkeep_statements as statements
+from anabranch.engine.store.sql.upkeep.upkeep import Upkeep
 from anabranch.engine.store.value_table import remove_values_of
 
 # 1,000 runs per transaction, like a sweep; up to 20,000 are scanned for them, in some ten milliseconds.

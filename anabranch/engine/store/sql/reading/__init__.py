@@ -1,0 +1,1 @@
+"""Reads of the SQL store: runs, logs, lists of runs and counts."""

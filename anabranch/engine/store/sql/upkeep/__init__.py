@@ -1,0 +1,1 @@
+"""Run counts, and the removal of ended runs."""

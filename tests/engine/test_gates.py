@@ -132,6 +132,7 @@ async def test_children_of_a_paused_workflow_go_on_and_are_heard_of_after_the_re
     child = drawn("child", node("a", "testGate", config={"gate": "child"}))
     await process.service.save_workflow(child, tenant_id=TENANT)
     instance_id = await process.run(drawn("parent", node("call", "workflow", config={"workflow": "child"})))
+    await process.log.saw("NODE_WAITING", "call", instance_id=instance_id)  # before, the call would be let end
     await until(lambda: nodes.calls)
     await pause(process, "parent")
     nodes.open_gate("child")
@@ -140,3 +141,32 @@ async def test_children_of_a_paused_workflow_go_on_and_are_heard_of_after_the_re
     assert (await status_of(process, instance_id))[1] == ("workflow", "Ada")
     await resume(process, "parent")
     assert (await process.ended(instance_id))["status"] == "COMPLETED"
+
+
+async def test_a_look_that_read_before_a_pause_does_not_undo_it(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance_id = await process.run(drawn("early", node("w", "waitForEvent", config={"event": "paid"})))
+    await process.log.saw("NODE_WAITING", "w", instance_id=instance_id)
+    store, gates = process.engine.store, process.engine.gates
+    read, has_read, may_answer = store.pauses, asyncio.Event(), asyncio.Event()
+
+    async def answer_late(**asked: Any) -> list[Any]:
+        found = await read(**asked)
+        if not has_read.is_set():
+            has_read.set()
+            await may_answer.wait()
+        return found
+
+    monkeypatch.setattr(store, "pauses", answer_late)
+    looking = asyncio.create_task(gates.look())
+    await has_read.wait()
+    pausing = asyncio.create_task(pause(process, "early"))
+    while not await read():
+        await asyncio.sleep(0)
+    for _ in range(100):  # as far as it comes
+        await asyncio.sleep(0)
+    may_answer.set()
+    await asyncio.gather(looking, pausing)
+    head = (await process.service.get_run_status(instance_id, tenant_id=TENANT)).head
+    assert gates.close_for(head)

@@ -6,6 +6,8 @@ handlers that are under way are let end, nothing else begins, and then the run i
 
 from __future__ import annotations
 
+import asyncio
+
 from anabranch.engine.orchestrator import Orchestrator
 from anabranch.engine.ports import Store
 from anabranch.engine.rules.shared.run_state import InstanceHead
@@ -19,6 +21,8 @@ class Gates:
         self._orchestrator = orchestrator
         self._paused: frozenset[tuple[str, str | None]] = frozenset()
         """Tenants and workflows; None: all of the tenant's."""
+        self._looking = asyncio.Lock()
+        """Looks take turns: what an earlier one has read must not replace what a later one has."""
 
     def close_for(self, head: InstanceHead) -> bool:
         """Does a run of this head have to stand still?"""
@@ -29,7 +33,8 @@ class Gates:
 
     async def look(self) -> None:
         """Read what is paused now, and let owned runs stand still or go on. Raises StoreUnavailable."""
-        paused = frozenset((pause.tenant_id, pause.workflow_id) for pause in await self._store.pauses())
-        if paused or self._paused:  # runs that were adopted since are looked at, too
-            self._paused = paused
-            self._orchestrator.gate(self.close_for)
+        async with self._looking:
+            paused = frozenset((pause.tenant_id, pause.workflow_id) for pause in await self._store.pauses())
+            if paused or self._paused:  # runs that were adopted since are looked at, too
+                self._paused = paused
+                self._orchestrator.gate(self.close_for)

@@ -5,7 +5,7 @@ Everything belongs to a tenant; another tenant's reads as absent. Only the trigg
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -35,3 +35,6 @@ class ArmedTriggers(Protocol):
 
     async def find_hook(self, path: str, *, tenant_id: str) -> ArmedTrigger | None:
         """The webhook with this path; None: the tenant has none."""
+
+    async def list_hooks(self, *, tenant_id: str) -> Sequence[ArmedTrigger]:
+        """The webhooks of a tenant, by path."""

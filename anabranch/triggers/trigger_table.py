@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import orjson
-from sqlalchemy import select
+from sqlalchemy import RowMapping, select
 
 from anabranch.engine.rules.beginnings import WEBHOOK_TYPE
 from anabranch.engine.store.sql.component import SqlComponent
@@ -21,7 +23,7 @@ _ARMED = (
     triggers.c.subject,
     triggers.c.config,
 )
-"""In the order of the fields of `ArmedTrigger`."""
+"""Named like the fields of `ArmedTrigger`."""
 
 
 class TriggerTable:
@@ -35,5 +37,15 @@ class TriggerTable:
         wanted = select(*_ARMED).where(
             triggers.c.tenant_id == tenant_id, triggers.c.kind == WEBHOOK_TYPE, triggers.c.subject == path
         )
-        row = await self._store.read(lambda connection: connection.execute(wanted).one_or_none())
-        return None if row is None else ArmedTrigger(*row[:-1], config=orjson.loads(row.config))
+        row = await self._store.read(lambda connection: connection.execute(wanted).mappings().one_or_none())
+        return None if row is None else _armed(row)
+
+    async def list_hooks(self, *, tenant_id: str) -> Sequence[ArmedTrigger]:
+        """Uses ux_trigger_webhook."""
+        wanted = select(*_ARMED).where(triggers.c.tenant_id == tenant_id, triggers.c.kind == WEBHOOK_TYPE)
+        rows = await self._store.read(lambda connection: connection.execute(wanted).mappings().all())
+        return sorted(map(_armed, rows), key=lambda hook: hook.subject)
+
+
+def _armed(row: RowMapping) -> ArmedTrigger:
+    return ArmedTrigger(**{**row, "config": orjson.loads(row["config"])})

@@ -23,6 +23,7 @@ expect.set_options(timeout=PATIENCE_MS)
 PAGES = (
     "/schedules",
     "/schedules/topics",
+    "/schedules/webhooks",
     "/settings/secrets",
     "/settings/sources",
     "/settings/queries",
@@ -156,6 +157,7 @@ async def test_a_workflow_is_subscribed_and_a_published_message_starts_it(page: 
     triggers = [
         {"id": "signup", "type": "topic", "config": {"topic": "user.signup"}},
         {"id": "daily", "type": "schedule", "config": {"cron": "0 9 * * *"}},
+        {"id": "called", "type": "webhook", "config": {"path": "greet", "auth": {"kind": "none"}}},
     ]
     said = {"id": "said", "type": "end", "config": {"outputParameters": {"got": "{{ctx.input}}"}}}
     edges = [{"upstreamNodeID": each["id"], "downstreamNodeID": "said"} for each in triggers]
@@ -166,6 +168,12 @@ async def test_a_workflow_is_subscribed_and_a_published_message_starts_it(page: 
     await page.goto(f"{server.url}/#/schedules")
     await expect(row(page, "schedule", "greeter/daily")).to_contain_text("armed by its node daily")
     await expect(row(page, "schedule", "greeter/daily").get_by_role("switch")).to_have_count(0)
+
+    await page.get_by_role("link", name="Webhooks").click()
+    await expect(row(page, "webhook", "greet")).to_contain_text("at its node called")
+    await page.get_by_role("button", name="Copy the address greet").click()
+    await expect(page.get_by_text("Copied")).to_be_visible()
+    await look_at(page, "webhooks")
 
     # Nobody starts it by hand; a test begins where one chooses, and the canvas shows what it began at.
     await page.goto(f"{server.url}/#/workflows/greeter")

@@ -162,10 +162,7 @@ async def test_a_look_that_read_before_a_pause_does_not_undo_it(
     looking = asyncio.create_task(gates.look())
     await has_read.wait()
     pausing = asyncio.create_task(pause(process, "early"))
-    while not await read():
-        await asyncio.sleep(0)
-    for _ in range(100):  # as far as it comes
-        await asyncio.sleep(0)
+    await asyncio.wait({pausing}, timeout=0.3)  # longer than a look takes that would not wait for its turn
     may_answer.set()
     await asyncio.gather(looking, pausing)
     head = (await process.service.get_run_status(instance_id, tenant_id=TENANT)).head

@@ -285,6 +285,26 @@ async def test_a_guess_tells_nothing(served: Served):
     assert SECRET not in json.dumps(rows)
 
 
+async def test_the_webhooks_of_active_versions_are_listed(served: Served):
+    await served.save(hooked("listed-b", methods=["GET", "PUT"], respond="atEnd"))
+    graph = hooked("listed-a", auth={"kind": "header", "name": "X-Key", "secret": "HOOK"})
+    await served.save(graph)
+    listed = (await served.ask("GET", "/v1/webhooks", role="viewer")).json
+    a, b = (each for each in listed["items"] if each["path"].startswith("listed-"))
+    assert (a["path"], a["methods"], a["auth"], a["respond"]) == ("listed-a", ["POST"], "header", "immediately")
+    assert (b["path"], b["methods"], b["auth"], b["respond"]) == ("listed-b", ["GET", "PUT"], "none", "atEnd")
+    assert (b["name"], b["version"], b["nodeID"]) == ("listed-b", 1, "hook")
+    assert urlsplit(b["url"]).path == f"/hooks/{TENANT}/listed-b"
+    assert SECRET not in json.dumps(listed)
+    first = (await served.ask("GET", "/v1/webhooks?limit=1")).json
+    rest = (await served.ask("GET", f"/v1/webhooks?cursor={first['nextCursor']}")).json
+    assert first["items"] + rest["items"] == listed["items"]
+    assert (await served.ask("GET", "/v1/webhooks", role="other")).json["items"] == []
+    graph["nodes"][0] = {"id": "hook", "type": "start"}
+    assert (await served.ask("PUT", "/v1/workflows/listed-a", json=graph)).status == 200
+    assert "listed-a" not in [each["path"] for each in (await served.ask("GET", "/v1/webhooks")).json["items"]]
+
+
 async def test_a_page_of_another_origin_may_call_a_webhook_and_no_route_with_keys(served: Served):
     await served.save(hooked("anywhere"))
     headers = {"Origin": "https://shop.example.org"}

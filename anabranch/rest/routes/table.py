@@ -20,6 +20,7 @@ from anabranch.rest.routes.route import Route
 from anabranch.secrets import secret_routes
 from anabranch.triggers.schedules import schedule_routes
 from anabranch.triggers.topics import topic_routes
+from anabranch.triggers.webhooks import webhook_routes
 
 ROUTES: Sequence[Route] = (
     *workflow_routes.ROUTES,
@@ -36,5 +37,6 @@ ROUTES: Sequence[Route] = (
     *audit_routes.ROUTES,
     *schedule_routes.ROUTES,
     *topic_routes.ROUTES,
+    *webhook_routes.ROUTES,
     *system_routes.ROUTES,
 )

@@ -87,6 +87,10 @@ class WebhookService:
         self.outcomes: Counter[str] = Counter()
         """How many requests have ended in which way, by `OUTCOMES`."""
 
+    async def list_hooks(self, *, tenant_id: str) -> Sequence[ArmedTrigger]:
+        """The webhooks that are armed, by path."""
+        return await self._hooks.list_hooks(tenant_id=tenant_id)
+
     async def receive(self, incoming: Incoming) -> WebhookResponse:
         """Start the run of a request, and return the response for its client once it is due.
 

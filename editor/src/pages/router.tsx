@@ -26,6 +26,7 @@ export const router = createHashRouter([
       { path: "runs/:instanceID", element: page(() => import("./run/RunPage")) },
       { path: "schedules", element: page(() => import("./schedules/SchedulesPage")) },
       { path: "schedules/topics", element: page(() => import("./topics/TopicsPage")) },
+      { path: "schedules/webhooks", element: page(() => import("./webhooks/WebhooksPage")) },
       { path: "settings/:part?", element: page(() => import("./settings/SettingsPage")) },
       { path: "*", element: <NotFoundPage /> },
     ],

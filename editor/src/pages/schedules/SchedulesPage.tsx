@@ -44,7 +44,7 @@ export default function SchedulesPage(): ReactElement {
   return (
     <div className="content">
       <div className="content-head">
-        <h1>Schedules and topics</h1>
+        <h1>Triggers</h1>
         {list.items.length > 0 && create}
       </div>
       <PageTabs label="What starts runs" tabs={TRIGGER_TABS} />

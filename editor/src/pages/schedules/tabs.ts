@@ -1,5 +1,6 @@
-/** The parts of "Schedules and topics". */
+/** The parts of "Triggers". */
 export const TRIGGER_TABS = [
   { to: "/schedules", title: "Schedules" },
   { to: "/schedules/topics", title: "Topics" },
+  { to: "/schedules/webhooks", title: "Webhooks" },
 ] as const;

@@ -49,7 +49,7 @@ function TopBar(): ReactElement {
           Workflows
         </NavLink>
         <NavLink to="/runs">Runs</NavLink>
-        <NavLink to="/schedules">Schedules</NavLink>
+        <NavLink to="/schedules">Triggers</NavLink>
         <NavLink to="/settings">Settings</NavLink>
         <a href="/docs">API</a>
       </nav>

@@ -43,7 +43,7 @@ export default function TopicsPage(): ReactElement {
   return (
     <div className="content">
       <div className="content-head">
-        <h1>Schedules and topics</h1>
+        <h1>Triggers</h1>
         {mayPublish && (
           <Button onClick={() => setOpen({ kind: "publish", topic: "" })}>
             <Send size={14} /> Publish a message

@@ -1,0 +1,71 @@
+"""The route that lists webhooks, with its form. Webhooks themselves are served by `rest.public_routes`."""
+
+# ruff: noqa: N815 -- the wire's names are camelCase
+from __future__ import annotations
+
+from typing import Literal
+from urllib.parse import quote
+
+from pydantic import Field
+
+from anabranch.keys.access import Role
+from anabranch.rest.lists import page_by_name
+from anabranch.rest.models.base import Page, ResponseModel
+from anabranch.rest.routes.route import Reply, Route, RouteCall
+
+
+class WebhookSummary(ResponseModel):
+    """A webhook that a node of a workflow's active version has armed."""
+
+    triggerID: str
+    path: str
+    url: str = Field(description="Where it is called.")
+    methods: list[str]
+    auth: Literal["none", "header", "basic", "hmac"]
+    respond: Literal["immediately", "atEnd", "respondNode"]
+    workflowID: str
+    name: str
+    version: int
+    nodeID: str
+
+
+class WebhookList(ResponseModel):
+    """Webhooks of the tenant."""
+
+    items: list[WebhookSummary]
+    nextCursor: str | None
+
+
+async def list_webhooks(call: RouteCall) -> Reply:
+    """Those of active versions, by path."""
+    base = call.services.addresses.base_url
+    items = [
+        {
+            "triggerID": hook.trigger_id,
+            "path": hook.subject,
+            "url": f"{base}/hooks/{quote(call.tenant_id, safe='')}/{hook.subject}",
+            "methods": hook.config.get("methods") or ["POST"],
+            "auth": (hook.config.get("auth") or {}).get("kind", "none"),
+            "respond": hook.config.get("respond") or "immediately",
+            "workflowID": hook.workflow_id,
+            "name": hook.workflow,
+            "version": hook.version,
+            "nodeID": hook.node_id,
+        }
+        for hook in await call.services.webhooks.list_hooks(tenant_id=call.tenant_id)
+    ]
+    return Reply(page_by_name(items, call.query, "webhooks", "path"))
+
+
+ROUTES = (
+    Route(
+        "GET",
+        "/v1/webhooks",
+        list_webhooks,
+        "List the webhooks that are armed.",
+        Role.VIEWER,
+        {200: WebhookList},
+        query=Page,
+        tag="triggers",
+    ),
+)

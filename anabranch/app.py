@@ -66,6 +66,7 @@ from anabranch.version import __version__
 # Only the APIs need these; `anabranch run` does not import them.
 if TYPE_CHECKING:
     from anabranch.audit import audit_log, audit_table, counted_entries
+    from anabranch.backups import restore_check as restoring
     from anabranch.drafts import draft_service as drafting
     from anabranch.drafts import draft_table
     from anabranch.imports import import_service as importing
@@ -85,6 +86,7 @@ else:
     audit_log = deferred("anabranch.audit.audit_log")
     audit_table = deferred("anabranch.audit.audit_table")
     counted_entries = deferred("anabranch.audit.counted_entries")
+    restoring = deferred("anabranch.backups.restore_check")
     drafting = deferred("anabranch.drafts.draft_service")
     draft_table = deferred("anabranch.drafts.draft_table")
     importing = deferred("anabranch.imports.import_service")
@@ -363,6 +365,12 @@ class App:
         """Open only the check of all data, which writes nothing. Raises StoreUnavailable, SchemaMismatch."""
         async with self._open_store(Grace.of_command()) as store:
             yield data_doctor.DataDoctor(store, self.node_types)
+
+    @asynccontextmanager
+    async def open_restore_check(self) -> AsyncIterator[restoring.RestoreCheck]:
+        """Open only the check of a restored database. Raises StoreUnavailable, SchemaMismatch."""
+        async with self._open_store(Grace.of_command()) as store:
+            yield restoring.RestoreCheck(store, self.node_types)
 
     def _engine(
         self,

@@ -468,6 +468,13 @@ class DatabaseMissing(AnabranchError):
     code = "DATABASE_NOT_FOUND"
 
 
+class BackupDamaged(AnabranchError):
+    """The copy of the database did not pass the integrity check, and was removed; `details` has the first findings."""
+
+    code = "BACKUP_DAMAGED"
+    hint = "The database itself is damaged: keep its files, and restore the last good backup."
+
+
 class SettingsError(AnabranchError):
     """A setting with an unknown name or a value out of bounds."""
 

@@ -123,6 +123,8 @@ application.commands = CommandsOnDemand(
         "topics": "anabranch.triggers.topics.topic_commands:family",
         "keys": "anabranch.keys.key_commands:family",
         "audit": "anabranch.audit.audit_commands:audit",
+        "backup": "anabranch.backups.backup_commands:backup",
+        "restore-check": "anabranch.backups.backup_commands:restore_check",
         "purge": "anabranch.cli.commands.purge_command:purge",
         "openapi": "anabranch.cli.commands.openapi_command:openapi",
         "schema": "anabranch.cli.commands.schema_command:schema",

@@ -36,6 +36,15 @@ class HandlerResult:
     queue_delay: float | None = None
 
 
+def idempotency_key(instance_id: str, node_id: str, scope: str, redone: Redone | None = None) -> str:
+    """The key that an activation sends with its effects, the same in every attempt."""
+    parts = [instance_id, node_id, scope]
+    if redone is not None and redone.key_generation:
+        parts.append(str(redone.key_generation))
+    name = "\x00".join(parts)
+    return hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=16).hexdigest()
+
+
 class Helpers:
     """What a handler knows about its attempt: ids, logger, progress, cancellation, templates."""
 
@@ -171,11 +180,7 @@ class Helpers:
         """One per activation, the same in every attempt and after every crash; safe to send in a header. It changes
         only by a retry of the run with `newKeys`.
         """
-        parts = [self.instance_id, self.node_id, self.scope]
-        if self.redone is not None and self.redone.key_generation:
-            parts.append(str(self.redone.key_generation))
-        name = "\x00".join(parts)
-        return hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=16).hexdigest()
+        return idempotency_key(self.instance_id, self.node_id, self.scope, self.redone)
 
     async def in_thread(self, function: Callable[..., Any], /, *args: Any) -> Any:
         """Call a blocking function in a thread and return its result or raise its exception. A thread cannot be

@@ -21,6 +21,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "app",
         "app_services",
         "audit",
+        "backups",
         "cli",
         "client",
         "engine.rules",
@@ -110,6 +111,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "forks",
         "app_services",
         "audit",
+        "backups",
         "drafts",
         "durable",
         "egress",
@@ -271,6 +273,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     # recorded runs apart from any engine: checked against their definitions, replayed on others
     "histories": ("durable", "engine.rules", "errors"),
+    # copies of a database, and what becomes of its runs after a restore
+    "backups": ("engine", "engine.handling", "engine.ports", "engine.rules", "engine.store", "errors"),
     # one action on many runs: a coded workflow of the system's own
     "bulk": ("durable", "engine.ports", "engine.rules", "errors", "run_requests", "service"),
     # forks; the dry run of a coded one calls its function, here or in a run of the system's own
@@ -402,7 +406,16 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "terms of triggers",
     ),
     "other tools": ("n8n",),
-    "workflows and runs": ("service", "bulk", "forks", "histories", "durable", "durable.step_error", "run_requests"),
+    "workflows and runs": (
+        "service",
+        "backups",
+        "bulk",
+        "forks",
+        "histories",
+        "durable",
+        "durable.step_error",
+        "run_requests",
+    ),
     "node types": (
         "handlers",
         "handlers.sandbox.inside",
@@ -438,6 +451,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "commands": (
         "cli.commands",
         "audit.audit_commands",
+        "backups.backup_commands",
         "imports.import_commands",
         "keys.key_commands",
         "queries.saved.query_commands",

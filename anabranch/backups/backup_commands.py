@@ -113,7 +113,8 @@ def _print_run(run: OpenRun) -> None:
         print_line(f"  its log cannot be read: {run.unreadable}")
     for each in run.attempts:
         sent = "" if each["idempotencyKey"] is None else f", with the idempotency key {each['idempotencyKey']}"
-        print_line(f"  runs again: attempt {each['attempt']} of {each['name']}, since {each['since']}{sent}")
+        since = "" if each["since"] is None else f", since {each['since']}"
+        print_line(f"  runs again: attempt {each['attempt']} of {each['name']}{since}{sent}")
     for each in run.timers:
         verb = "fires at once" if each["due"] else "fires later"
         print_line(f"  {verb}: {each['name']}, due {each['dueAt']}")

@@ -7,7 +7,7 @@ have happened already.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,9 +19,10 @@ from anabranch.engine.rules.callbacks import is_callback_event
 from anabranch.engine.rules.coded.names import FUNCTION_KEY
 from anabranch.engine.rules.commands import AwaitChild, Dispatch, Wake
 from anabranch.engine.rules.drawn.drawn_state import InstanceState
-from anabranch.engine.rules.events import EventType, Status, SuspendReason
+from anabranch.engine.rules.events import Status, SuspendReason
 from anabranch.engine.rules.evolve import AnyState, evolve, new_state, outstanding
 from anabranch.engine.rules.graph.node_types import NodeTypes
+from anabranch.engine.rules.history import History
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.payloads import RunSuspended
 from anabranch.engine.store.sql.data_checks import DueSchedule
@@ -207,19 +208,18 @@ class RestoreCheck:
     async def _fold(self, loaded: Loaded, *, now: int) -> OpenRun:
         head = loaded.row.head
         state = new_state(await self._plans.plan_of(head), head)
-        began_at: dict[tuple[str, str], int] = {}
+        history = History(left_out=head.left_out)
         last_event_at: int | None = None
         async for page in pages_of(self._store, loaded):
             for event in page:
                 evolve(state, event)
+                history.take(event)
                 last_event_at = event.created_at
-                if event.type is EventType.NODE_DISPATCHED:
-                    began_at[event.node_id, event.scope] = event.created_at
         owed = sorted(outstanding(state), key=repr)
         return OpenRun(
             loaded.row,
             attempts=[
-                _attempt(state, each, began_at)
+                _attempt(state, each, history)
                 for each in owed
                 if isinstance(each, Dispatch) and (each.node_id, each.scope) not in state.unevaluated
             ],
@@ -234,10 +234,10 @@ def _place(node_id: str, scope: str) -> _Json:
     return {"nodeID": node_id, "scope": scope, "name": f"{name} in {scope}" if scope else name}
 
 
-def _attempt(state: AnyState, owed: Dispatch, began_at: Mapping[tuple[str, str], int]) -> _Json:
+def _attempt(state: AnyState, owed: Dispatch, history: History) -> _Json:
     key = (owed.node_id, owed.scope)
-    activation = state.running[key]
-    since = began_at.get(key)
+    activation, shown = state.running[key], history.open.get(key)
+    since = None if shown is None else shown.attempt_began_at
     is_drawn = isinstance(state, InstanceState)
     return {
         **_place(*key),

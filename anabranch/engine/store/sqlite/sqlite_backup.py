@@ -40,6 +40,8 @@ def copy_database(source: Path, target: Path, *, told: Callable[[int, int], None
             written.execute("PRAGMA journal_mode = DELETE")
             found = written.execute(f"PRAGMA integrity_check({_FAULTS_MAX})").fetchall()
     except sqlite3.Error as fault:
+        if getattr(fault, "sqlite_errorcode", None) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            return [str(fault)]
         raise StoreUnavailable(f"the database cannot be copied: {fault}") from None
     return [] if found == [("ok",)] else [str(line) for (line,) in found]
 

@@ -1,4 +1,4 @@
-"""The composition root: the one module that knows everyone and wires them together."""
+"""The composition root: creates all services of a process and connects them."""
 
 from __future__ import annotations
 

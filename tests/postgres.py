@@ -74,7 +74,7 @@ class PostgresServer:
         self._free.append(url)
 
     def drop(self, url: str) -> None:
-        """Remove a database with whoever is still connected to it."""
+        """Remove a database and close all connections to it."""
         name = _database_of(url)
         if name in self._made:
             self._made.remove(name)

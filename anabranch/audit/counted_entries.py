@@ -1,4 +1,4 @@
-"""Events that strangers cause, in the audit trail: at most one row a second for each kind, with their number.
+"""Audit rows for events that unauthenticated callers cause: at most one row a second for each kind, with a count.
 
 Called for each rejected key, and for each call of a webhook that proves nothing. An attack with thousands of requests
 must be visible but must not fill the database.

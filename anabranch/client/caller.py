@@ -63,7 +63,7 @@ _BY_CODE = {
 
 
 class _NoBody:
-    """Stands where a request has no body: None is a value."""
+    """Marks a request without a body, because None is a value."""
 
 
 NO_BODY: Final = _NoBody()
@@ -262,7 +262,7 @@ def _no_url() -> InvalidRequest:
 
 
 def refusal_of(answer: Any) -> AnabranchError | None:
-    """The error that an answer tells; None if it is not in our form."""
+    """The error in a response; None if it is not in our format."""
     error = answer.get("error") if isinstance(answer, dict) else None
     if not isinstance(error, dict):
         return None

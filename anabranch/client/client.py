@@ -87,7 +87,7 @@ class RunHandle:
 class Client:
     """A connection for one tenant: to a database (`sqlite:///path`, `postgresql://…`) or a server (`https://…`).
 
-    `async with Client(url) as client:` A database is told the `tenant`; a server takes an API `key`
+    `async with Client(url) as client:` For a database give the `tenant`, for a server an API `key`
     (`ANABRANCH_TOKEN` unless given), which decides the tenant. All verbs do the same on both; to a server
     they may also raise NotAuthenticated, NotPermitted and ServerUnreachable.
     """
@@ -235,7 +235,7 @@ class Client:
         await self._open_gateway.resume_run(run_id, children=children)
 
     async def activate(self, workflow: str, version: int) -> dict[str, Any]:
-        """Make this the version for starts that name none: `{workflowID, name, activeVersion}`; open runs keep theirs.
+        """Make this version the default for starts: `{workflowID, name, activeVersion}`; open runs keep theirs.
 
         Raises NotFound; WorkflowIsCoded for a coded workflow, whose workers say which version is active.
         """
@@ -299,7 +299,7 @@ class Client:
         return str((await self._open_gateway.start_bulk(request, key=key))["bulkID"])
 
     async def bulk_progress(self, bulk_id: str) -> dict[str, Any]:
-        """How far a bulk run is: `{status, total, done, succeeded, counts, refused, …}`. Raises NotFound."""
+        """The progress of a bulk run: `{status, total, done, succeeded, counts, refused, …}`. Raises NotFound."""
         return await self._open_gateway.get_bulk(bulk_id)
 
     @property

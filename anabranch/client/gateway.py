@@ -40,10 +40,10 @@ class Gateway(Protocol):
         """Let starts take this version: `{workflowID, name, activeVersion}`. Raises NotFound, WorkflowIsCoded."""
 
     async def pause_workflow(self, workflow: str) -> dict[str, Any]:
-        """Let its runs stand still: `{workflowID, name, paused}`. Raises NotFound."""
+        """Pause its runs: `{workflowID, name, paused}`. Raises NotFound."""
 
     async def resume_workflow(self, workflow: str) -> dict[str, Any]:
-        """Let its runs go on: `{workflowID, name, paused}`. Raises NotFound."""
+        """Resume its runs: `{workflowID, name, paused}`. Raises NotFound."""
 
     async def pause_tenant(self) -> dict[str, Any]:
         """Pause all runs of the tenant: `{paused}`."""
@@ -75,7 +75,7 @@ class Gateway(Protocol):
         """A run with its input, outcome and first 1,000 activations. Raises NotFound."""
 
     async def wait_for_end(self, instance_id: str, *, timeout_s: float | None = None) -> dict[str, Any]:
-        """Its status, output, error and, if it was cancelled, `note`, once it has ended.
+        """Wait for the end of a run; returns its status, output, error and, if it was cancelled, `note`.
 
         Raises NotFound, and TimeoutError after `timeout_s` seconds; the run continues. Checks at least once.
         """
@@ -117,7 +117,7 @@ class Gateway(Protocol):
         """Start a bulk run: `{bulkID, status}`. `request` is the body of `POST /v1/runs/bulk`."""
 
     async def get_bulk(self, bulk_id: str) -> dict[str, Any]:
-        """How far a bulk run is. Raises NotFound."""
+        """The progress of a bulk run. Raises NotFound."""
 
     async def send_signal(self, instance_id: str, event: str, payload: Any, *, key: str | None = None) -> bool:
         """Keep a signal until it is consumed; True if a fitting wait was open. A repeated key is delivered once.

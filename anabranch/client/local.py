@@ -144,7 +144,7 @@ class LocalGateway:
         return run
 
     async def wait_for_end(self, instance_id: str, *, timeout_s: float | None = None) -> dict[str, Any]:
-        """How it ended: woken by what this process commits, and by looks at what others do."""
+        """Wait for the end of a run: woken by commits of this process, and by polls for those of others."""
         end = await self._waits.ended(instance_id, tenant_id=self._tenant_id, timeout_s=timeout_s)
         if end is None:
             raise no_run(instance_id)
@@ -213,7 +213,7 @@ class LocalGateway:
         return await self._bulk.start(BulkRequest.from_json(request), tenant_id=self._tenant_id, by=_US, key=key)
 
     async def get_bulk(self, bulk_id: str) -> dict[str, Any]:
-        """How far a bulk run is."""
+        """The progress of a bulk run."""
         return await self._bulk.get(bulk_id, tenant_id=self._tenant_id)
 
     async def send_signal(self, instance_id: str, event: str, payload: Any, *, key: str | None = None) -> bool:

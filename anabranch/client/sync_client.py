@@ -162,7 +162,7 @@ class SyncClient:
         self._wait_for(self._client.resume(run_id, children=children))
 
     def activate(self, workflow: str, version: int) -> dict[str, Any]:
-        """Let starts that name no version take this one; see `Client.activate`."""
+        """Make a version the default for starts; see `Client.activate`."""
         return self._wait_for(self._client.activate(workflow, version))
 
     def pause_workflow(self, workflow: str) -> dict[str, Any]:

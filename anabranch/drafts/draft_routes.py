@@ -182,7 +182,7 @@ ROUTES = (
         "POST",
         "/v1/drafts",
         create_draft,
-        "Begin a draft.",
+        "Create a draft.",
         Role.EDITOR,
         {201: DraftSummary},
         body=Checked(NewDraft),

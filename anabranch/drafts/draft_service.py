@@ -61,7 +61,7 @@ class DraftService:
     async def create_draft(
         self, document: DraftText, *, tenant_id: str, workflow: str | None, base_version: int | None, actor: str
     ) -> Draft:
-        """Begin a draft, of a workflow or of one that does not exist yet.
+        """Create a draft of a workflow, which need not exist yet.
 
         Its base is the newest version of the workflow, unless another one is named. Raises NotFound, DraftExists,
         WorkflowIsCoded, LimitReached, TooLarge.

@@ -52,7 +52,7 @@ class Stage(Enum):
     REPORTED = "its outcome is being committed"
     WAITING = "it waits for a time, a signal, a child or another try"
     ENDED = "the log has its end"
-    OVER = "the function was told, or does not wait any more"
+    OVER = "the function has the result, or no longer waits"
 
     # Enums hash their names in Python, and these are looked up several times per step.
     __hash__ = object.__hash__

@@ -81,7 +81,7 @@ class StepThreads:
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="coded-step")
         self._left_behind: dict[StepKey, Future[Returned]] = {}
-        """Functions that go on although nobody awaits what they return."""
+        """Functions that still run although their result is no longer awaited."""
 
     def stop(self) -> None:
         """Start no more threads; running ones are abandoned."""
@@ -168,7 +168,7 @@ class Heartbeat:
         try:
             return await outer
         except _HeartbeatMissed as silent:
-            message = f"the step has told no progress within its heartbeat_timeout of {self._silence_ms} ms"
+            message = f"the step reported no progress within its heartbeat_timeout of {self._silence_ms} ms"
             return silence(message, origin), silent.__cause__
 
     async def _bounded(self, work: Callable[[], Awaitable[StepOutcome]]) -> StepOutcome:

@@ -93,7 +93,7 @@ class FunctionRun:
         self.origins = journal.origins
         """The runs that rows of this one were copied from."""
         self.now_ms = activation.began_at
-        """The time of the latest row that the function was told (ms)."""
+        """The time of the latest row that was delivered to the function (ms)."""
         self._run_access, self._clock, self._slot = run_access, clock, slot
         self._run_id = run_id
         self._began_at, self._began_seq = activation.began_at, activation.began_seq

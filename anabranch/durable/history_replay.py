@@ -248,7 +248,7 @@ class _Replay:
         return self._ended(outcome, ended)
 
     def _stopped(self, waits: tuple[str, str] | None) -> Replayed:
-        """It asks for more, or waits."""
+        """The outcome of a function that asks for more, or waits."""
         if self._beyond is not None:
             message = f"it asks for {_shown(self._beyond)}, which the log does not have"
             return Replayed(Agreement.DIFFERENT if self.ends else Agreement.SAME, message, self._beyond)

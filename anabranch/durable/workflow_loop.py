@@ -99,7 +99,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         """True while callbacks may be added: while it runs, and while an answer is given to it."""
         self._is_leaving = False
         self.elapsed_ms = 0
-        """From the beginning of the attempt to the row that was told last."""
+        """From the start of the attempt to the last delivered row."""
 
     # -- driving ------------------------------------------------------------------------------
     def begin(self, function: Coroutine[Any, Any, Result], context: contextvars.Context) -> WorkflowTask[Result]:

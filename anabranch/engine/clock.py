@@ -22,7 +22,8 @@ class SystemClock:
     def __init__(self) -> None:
         self._offset_ms: float | None = None
         self._told = 0
-        """The latest time that was told: no later answer is earlier, unless the store's clock was set back."""
+        """The latest time that `now` returned: it never returns an earlier one, unless the store's clock was set
+        back."""
 
     def now(self) -> int:
         """Milliseconds since the epoch by the store's clock; never goes back because of varying response times."""

@@ -1,4 +1,4 @@
-"""The options of an engine: how much it takes on, and how far apart it looks."""
+"""The options of an engine: limits, intervals and lease times."""
 
 from __future__ import annotations
 

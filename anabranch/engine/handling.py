@@ -102,9 +102,10 @@ class Helpers:
         self.mask: Callable[[str], str] = str
         """A text with the secrets of this attempt made unreadable; outputs, errors and `log` pass it anyway."""
         self.redone = redone
-        """Set once a reopening of the run has let the activation try again."""
+        """Set if the activation is retried because the run was reopened."""
         self.waits_for = ""
-        """Why an attempt that is to run in a thread has not begun; told if its time is up before it does."""
+        """Why an attempt that is to run in a thread has not started; part of the error if it times out before it
+        does."""
         self.is_cancelled = False
         self._now_ms = now_ms
         self._log: ActivationLog | None = None
@@ -119,7 +120,7 @@ class Helpers:
 
     @property
     def began_at_ms(self) -> int | None:
-        """The same; what is told about an attempt says it."""
+        """The same time, as part of console lines and progress."""
         return self.now_ms
 
     @property
@@ -153,7 +154,7 @@ class Helpers:
         return self._cancelled
 
     def about(self, node_id: str, scope: str, redone: Redone | None = None) -> Helpers:
-        """The helpers for another activation of the run, which this one begins."""
+        """The helpers for another activation of the run, which this one starts."""
         return Helpers(
             instance_id=self.instance_id,
             tenant_id=self.tenant_id,
@@ -184,9 +185,7 @@ class Helpers:
 
     async def in_thread(self, function: Callable[..., Any], /, *args: Any) -> Any:
         """Call a blocking function in a thread and return its result or raise its exception. A thread cannot be
-        stopped:
-
-        when this attempt is over, the result is discarded.
+        stopped; after the attempt has ended, the result is discarded.
         """
         what = f"attempt {self.attempt} of node {self.node_id!r}"
         return await self.threads.run(

@@ -147,7 +147,7 @@ class Engine:
         )
         """Hints from and to other processes (`ChangeHints`)."""
         self.notices = StoreNews(hints=self.hints, clock=self.clock, telemetry=telemetry)
-        """Told by the store what it has written."""
+        """Receives from the store what it has written."""
         self.housekeeping = Housekeeping(
             store=store,
             clock=self.clock,

@@ -1,6 +1,6 @@
 """Observers: pass on committed events within this process, to telemetry and to hints.
 
-What follows from a commit begins first: handlers do not wait until everybody has been told.
+The consequences of a commit start first: handlers do not wait for observers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class News:
     written: Sequence[Event] = ()
     """Those that this process has written."""
     telemetry: RunTelemetry | None = None
-    """Counts them; None: nobody does."""
+    """Counts the written rows; None: they are not counted."""
 
 
 class Observers:
@@ -38,7 +38,7 @@ class Observers:
     def __init__(self) -> None:
         self._observers: list[Observer] = []
         self.written: Counter[str] = Counter()
-        """How many events of each type were told."""
+        """How many events of each type were passed on."""
 
     def add(self, observer: Observer) -> None:
         """Add an observer."""
@@ -49,7 +49,8 @@ class Observers:
         self._observers.remove(observer)
 
     def tell(self, news: Sequence[News]) -> None:
-        """Tell of what was committed. Called at the turn of the event loop after it, in the order of the commits."""
+        """Pass on what was committed. Called one turn of the event loop after the commit, in the order of the
+        commits."""
         for one in news:
             if one.telemetry is not None:
                 one.telemetry.wrote(one.written)

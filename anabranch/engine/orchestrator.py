@@ -150,7 +150,7 @@ class Orchestrator:
         )
         self._children = AwaitedChildren(store=store, held=self._owned, clock=clock)
         self._cancelled: set[str] = set()
-        """Owned instances that our own commits have cancelled, because nobody awaits them any more."""
+        """Owned instances that our own commits have cancelled, because no parent awaits them any more."""
         self._commit_loops: list[asyncio.Task[None]] = []
         self._families: deque[_Batch] = deque()
         """Transitions that concern parents and children, where these are committed apart."""
@@ -162,7 +162,7 @@ class Orchestrator:
         """One such try at a time: it may take as long as a lock is waited for, and other transitions go first."""
         self._stopping = False
         self._evaluates = True
-        """False once this process stops: who takes the runs over goes on with their pure nodes."""
+        """False once this process stops: the next owners evaluate the remaining pure nodes."""
         self.worker_id = worker_id
 
     # -- life -----------------------------------------------------------------------------
@@ -315,7 +315,7 @@ class Orchestrator:
         await self._reconciler.after_defect(head, defect)
 
     def gate(self, gated: Callable[[InstanceHead], bool]) -> None:
-        """Let what is paused with its workflow or tenant end what it has begun, and no more; let the rest go on.
+        """Stop runs whose workflow or tenant is paused after what they have begun, and continue the others.
 
         What is adopted later is asked for, too.
         """

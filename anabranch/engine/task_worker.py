@@ -439,7 +439,7 @@ def _late(helpers: Helpers, timeout_ms: int | None, longest_step_s: float) -> Fa
 
 def _silent(execution: Execution) -> Failed:
     """The outcome of an attempt that missed its heartbeat timeout."""
-    message = f"the handler has told no progress within its heartbeatTimeout of {execution.node.heartbeat_ms} ms"
+    message = f"the handler reported no progress within its heartbeatTimeout of {execution.node.heartbeat_ms} ms"
     return silence(message, execution)
 
 

@@ -48,8 +48,8 @@ _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 class AllowedHosts:
     """The allowed values of Host and Origin: protection against DNS rebinding and cross-origin requests.
 
-    A foreign page may rebind its name to our address (Host is then its name), or send a cross-origin request (Origin
-    is then its origin). Neither can set the header with the key, so this is the second line of defence.
+    A page of another site may rebind its name to our address (Host is then its name), or send a cross-origin request
+    (Origin is then its origin). Neither can set the header with the key, so this is the second line of defence.
     """
 
     hosts: frozenset[str] | None = None
@@ -167,7 +167,7 @@ def _middleware(function: Callable[..., Awaitable[web.StreamResponse]], first: o
 
 
 async def _answer_everything(metrics: Metrics, request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turn every error into a response in our form, and count every response."""
+    """Turn every error into a JSON response, and count every response."""
     with metrics.request(request) as seen:
         try:
             response = await handler(request)

@@ -67,10 +67,8 @@ def checked(document: Mapping[str, Any], model: type[Form]) -> Form:
 
 
 def read_query(query: MultiDictProxy[str], model: type[BaseModel], *, open_prefix: str | None = None) -> BaseModel:
-    """The query parameters as the route's model; those that begin with `open_prefix` are left to the route.
-
-    Raises InvalidRequest, which lists
-    all invalid, unknown and repeated parameters.
+    """The query parameters as the route's model; those that start with `open_prefix` are left to the route. Raises
+    InvalidRequest, which lists all invalid, unknown and repeated parameters.
     """
     values: dict[str, Any] = {}
     for name in query:

@@ -1,8 +1,8 @@
-"""The pages of one-time addresses: a question before anything happens, and what came of it.
+"""The HTML pages of one-time addresses: a confirmation form, and the result.
 
 A mail scanner or a chat that previews links fetches an address with GET; only the button of the page sends it.
-Everything that comes from the address or the run is escaped, and the policy of the page lets nothing be loaded or
-framed.
+Everything that comes from the address or the run is escaped, and the content security policy forbids loading and
+framing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SHOWN_CHARACTERS_MAX = 200
 
 
 def question(fields: Iterable[tuple[str, str]]) -> web.Response:
-    """The page that asks, with the fields of the address."""
+    """The confirmation form, with the fields of the address."""
     shown = "".join(f"<dt>{_text(name)}</dt><dd>{_text(value)}</dd>" for name, value in fields)
     return _page(
         "Please confirm",
@@ -47,7 +47,7 @@ def question(fields: Iterable[tuple[str, str]]) -> web.Response:
 
 
 def message(title: str, text: str, *, status: int = 200) -> web.Response:
-    """A page that only says something."""
+    """A page with a message."""
     return _page(title, f"<p>{_text(text)}</p>", status=status)
 
 

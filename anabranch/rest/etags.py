@@ -15,7 +15,7 @@ def etag(number: int) -> str:
 def expected_number(if_match: str | None) -> int | None:
     """The number that a client read; None without a condition; 0, which never matches, for any other ETag.
 
-    The caller compares and raises, because problems of the document come first.
+    The caller compares and raises, because problems of the document are reported first.
     """
     if if_match is None or if_match.strip() == "*":
         return None

@@ -1,8 +1,7 @@
 """Prometheus metrics: requests, events, owned runs and jobs of this process, and outcomes of runs.
 
-Counted per process and never per tenant: `/metrics` may need no key, and its size does not grow with
-what is stored. Names of the process's own begin with `anabranch_`, those of `run_metrics` with
-`workflow_`; units are in the names.
+Counted per process and never per tenant: `/metrics` may need no key, and its size does not grow with what is stored.
+Names of process metrics start with `anabranch_`, those of `run_metrics` with `workflow_`; units are in the names.
 """
 
 from __future__ import annotations

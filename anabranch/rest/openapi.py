@@ -249,17 +249,17 @@ def _errors(kinds: Iterable[type[AnabranchError]]) -> dict[str, Any]:
 
 
 def _sentence(status: int) -> str:
-    return {200: "Done.", 201: "Made.", 202: "Taken.", 204: "Done; nothing to say."}.get(status, "An answer.")
+    return {200: "Done.", 201: "Made.", 202: "Taken.", 204: "Done; the response has no body."}.get(status, "An answer.")
 
 
 def _public_paths() -> dict[str, Any]:
-    """The routes without a fixed form: webhooks, which take any method that they name, and one-time addresses."""
+    """The public routes: webhooks, which accept the methods that they name, and one-time addresses."""
     asking = {"200": _described("A page that asks to confirm.", "text/html")}
     answered = {"202": _described("Durable.", "application/json"), "200": _described("As a page.", "text/html")}
     started = {
         "202": _described("Started.", "application/json"),
         "200": _described("The run of an earlier request, or the output of the run.", "*/*"),
-        "default": _described("What a `respond` node says.", "*/*"),
+        "default": _described("The response that a `respond` node configures.", "*/*"),
     }
     return {
         "/hooks/{tenant}/{path}": {

@@ -1,7 +1,7 @@
-"""The routes that strangers call: webhooks, and one-time addresses.
+"""The public routes, which need no API key: webhooks and one-time addresses.
 
-Called by `application`. They have no API key and no fixed form of request: what may call is decided by each webhook,
-and by the signature of each address. Responses are never pages of this origin: a policy sandboxes what runs answer.
+Called by `application`. Each webhook authenticates its own callers, and each address is signed. Requests have no fixed
+form. A content security policy sandboxes the responses of runs, so that they never act as pages of this origin.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from anabranch.rest.error_responses import status_of
 from anabranch.triggers.webhooks.webhook_requests import BODY_BYTES_MAX, HookRequest, Incoming
 
 PUBLIC_PREFIXES = ("/hooks/", "/callbacks/")
-"""Paths that pages of other origins may send to: their callers prove themselves otherwise."""
+"""Paths that accept requests from other origins: their callers do not authenticate with a key."""
 
 _SANDBOX = {"Content-Security-Policy": "sandbox; default-src 'none'"}
 
@@ -44,7 +44,7 @@ def is_public(path: str) -> bool:
 
 
 async def _receive(services: AppServices, body_patience_s: float, request: web.Request) -> web.StreamResponse:
-    """Any method: start the run of a webhook, and answer as the webhook says."""
+    """Any method: start the run of a webhook, and respond as the webhook is configured."""
     _check_request(services, request)
     path = request.match_info["path"]
     incoming = Incoming(
@@ -57,7 +57,7 @@ async def _receive(services: AppServices, body_patience_s: float, request: web.R
 
 
 async def _called_back(services: AppServices, body_patience_s: float, request: web.Request) -> web.StreamResponse:
-    """GET asks with a page and changes nothing; every other method hands the request to the run that waits."""
+    """GET returns a confirmation page and changes nothing; every other method passes the request to the waiting run."""
     _check_request(services, request)
     token, wants_page = request.match_info["token"], "text/html" in request.headers.get("Accept", "")
     try:

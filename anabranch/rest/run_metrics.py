@@ -55,7 +55,7 @@ class RunMetrics(Collector):
     def _of_runs(self) -> Iterator[Metric]:
         started = CounterMetricFamily("workflow_runs_started", "Runs that were started here.", labels=["workflow"])
         ended = CounterMetricFamily(
-            "workflow_runs_completed", "Runs that ended here, in whatever way.", labels=["workflow", "status"]
+            "workflow_runs_completed", "Runs that ended here, by outcome.", labels=["workflow", "status"]
         )
         seconds = HistogramMetricFamily(
             "workflow_run_duration_seconds", "From when a run might begin to its end.", labels=["workflow"]
@@ -83,7 +83,7 @@ class RunMetrics(Collector):
             "anabranch_runs_open", "Runs in the database that have not ended.", labels=["workflow", "status"]
         )
         suspended = GaugeMetricFamily(
-            "anabranch_runs_suspended", "Suspended runs in the database, by why they stand still.", labels=["reason"]
+            "anabranch_runs_suspended", "Suspended runs in the database, by reason.", labels=["reason"]
         )
         counts = self.open_runs
         if counts is not None:
@@ -116,6 +116,6 @@ class RunMetrics(Collector):
 
 
 def _add(family: HistogramMetricFamily, labels: list[str], histogram: Histogram) -> None:
-    """A bucket has all those up to its bound."""
+    """Buckets are cumulative."""
     bounds = [*(str(bound / 1000) for bound in histogram.bounds), "+Inf"]
     family.add_metric(labels, list(zip(bounds, accumulate(histogram.counts), strict=True)), histogram.sum_ms / 1000)

@@ -81,7 +81,7 @@ class Preview:
 
 
 def _pinned(pins: Mapping[str, Pin], plan: Plan | None) -> dict[str, Any]:
-    """What pins leave in the context: under the node's id, and its variable in that run."""
+    """The context entries of pins: under the node's id, and its variable in that run."""
     found: dict[str, Any] = {}
     for node_id, pin in pins.items():
         found[NODE_OUTPUT_PREFIX + node_id] = pin.output
@@ -112,7 +112,7 @@ def _value(text: str, context: Mapping[str, Any]) -> Any:
 
 
 def _culprit(text: str, context: Mapping[str, Any]) -> tuple[int, int]:
-    """The span, braces included, of the first expression that does not work alone; else the whole text."""
+    """The span, braces included, of the first expression that fails on its own; otherwise the whole text."""
     try:
         spans = [(start - _OPENING, end + _CLOSING) for start, end in expressions_in(text)]
     except Refused:

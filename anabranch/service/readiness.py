@@ -1,4 +1,4 @@
-"""Readiness of this process: `/readyz`, and whether it stops and takes no new work.
+"""Readiness of this process: the answer to `/readyz`, and whether it is stopping and refuses new work.
 
 Called by the APIs. The process calls `stop_intake` when it receives a stop signal.
 """
@@ -39,7 +39,7 @@ class Readiness:
         self.stopping = False
         """True once the process stops: running work is finished, new work is refused."""
         self.is_asked = False
-        """Whether anybody requests `/readyz`: such a load balancer sends work here until it has seen a refusal."""
+        """Whether somebody polls `/readyz`: a load balancer sends work here until it has seen a refusal."""
         self.refusal_told = asyncio.Event()
         """Set once a request was answered with "stopping"."""
         self._when_stopping: list[Callable[[], None]] = []

@@ -63,11 +63,11 @@ class Room:
         self.instance_id = instance_id
         self.progress = RunProgress(instance_id)
         self.is_open = False
-        """The log was read: members can be told how things stand."""
+        """The log was read: members can get a snapshot."""
         self.version: int | None = None
         """The version of the instance when its row was last read; None: it has moved since, by our own doing."""
         self.lines_after = 0
-        """The last line of the console that was told, while another process has the run."""
+        """The last console line that was sent, while another process owns the run."""
         self.guests = 0
         """Joins under way."""
         self.members: dict[SocketClient, Membership] = {}

@@ -69,7 +69,7 @@ class RunProgress:
         self.left_out = left_out
         self.seq = 0
         self.last_word: Update | None = None
-        """The update that told the end of the run."""
+        """The update with the end of the run."""
         self._history = History(left_out=left_out)
         self._told: dict[tuple[str, str], ProgressReport] = {}
         """How far activations are, in their own words."""

@@ -74,7 +74,7 @@ async def run_handler(
     that `helpers.cancelled` will be. Raises what the handler raises, TemplateError for a config
     that does not resolve, NonRetryable for one that does not fit, ValueNotStorable or
     ValueTooLarge for an output that is no value, TimeoutError past the type's timeout, and
-    LookupError for a type that nobody declared: import its module first.
+    LookupError for a type that is not declared: import its module first.
     """
     known = types or load_types()
     node_type, handler = known.get(type_name), known.handler(type_name)

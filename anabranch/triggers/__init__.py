@@ -1,1 +1,1 @@
-"""Triggers: schedules start runs at times, topics start runs for messages."""
+"""Triggers: what starts runs by itself. Schedules, topics, webhooks, and failures of other runs."""

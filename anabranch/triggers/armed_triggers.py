@@ -1,6 +1,6 @@
 """Triggers that nodes have armed, as stored, and the port to the store.
 
-Everything belongs to a tenant; another tenant's reads as absent. Only the triggers of active versions are there.
+Everything belongs to a tenant; other tenants' triggers read as absent. Only the triggers of active versions are stored.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ArmedTrigger:
 
 
 class ArmedTriggers(Protocol):
-    """Finds what is armed."""
+    """Finds armed triggers."""
 
     async def find_hook(self, path: str, *, tenant_id: str) -> ArmedTrigger | None:
         """The webhook with this path; None: the tenant has none."""

@@ -45,7 +45,7 @@ class ArmedVersion:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What a trigger node asks for."""
+    """The row that a trigger node needs."""
 
     node_id: str
     kind: str
@@ -99,7 +99,7 @@ def _of_workflow(workflow_id: str) -> Any:
 
 
 def _wanted(definition: Mapping[str, Any]) -> Iterator[_Wanted]:
-    """What the nodes of a valid definition ask for."""
+    """The rows that the nodes of a valid definition need."""
     for node in definition.get("nodes", ()):
         if node.get("type") not in ARMED_TYPES or node.get("disabled") is True:
             continue

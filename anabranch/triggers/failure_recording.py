@@ -1,4 +1,4 @@
-"""Record what failed runs begin: a message to the failure triggers that fit, in the transaction in which a run fails.
+"""Record failures for `failure` triggers: a message to each matching trigger, in the transaction in which a run fails.
 
 Called by the store with the runs that a transaction ends as FAILED. The publisher starts the runs, as it does for
 messages on topics: each once, whatever crashes. What is written here has the whole payload, so that it does not matter
@@ -22,14 +22,14 @@ from anabranch.triggers.topics.saved_topics import FAILED_TOPIC, FAILURE_KEY_PRE
 from anabranch.triggers.topics.topic_schema import topic_messages
 from anabranch.triggers.trigger_schema import triggers
 
-# 3 failures in a row: who is told of a failure and fails, who is told of that and fails, and one more. Two workflows
-# that are told of each other's failures would go on for ever otherwise.
+# 3 failures in a row: a workflow that handles a failure and fails, one that handles that failure and fails, and one
+# more. Otherwise two workflows that handle each other's failures would start runs for ever.
 FAILURES_IN_A_ROW_MAX = 3
 
 _FAILED = workflow_instances.alias("failed")
 _ROOT = workflow_instances.alias("root")
 
-# A workflow is not told of its own failed runs, nor of failed runs that these have started.
+# A workflow does not handle its own failed runs, nor failed runs that these have started.
 _TOLD = (
     select(
         _FAILED.c.instance_id,

@@ -18,7 +18,8 @@ REFUSED_FOR_GOOD = (NotFound, InvalidInput, InvalidRequest, NoManualStart)
 
 
 def check_start_by_hand(found: WorkflowVersion) -> None:
-    """Raise NoManualStart for a drawn workflow without a start node: what somebody saves starts runs there."""
+    """Raise NoManualStart for a drawn workflow without a start node: saved schedules and subscriptions start runs
+    there."""
     nodes = found.definition.get("nodes", ())
     if found.kind != CODED_KIND and all(node.get("type") != START_TYPE for node in nodes):
         raise NoManualStart(f"workflow {found.name} has no start node: only its triggers begin runs")

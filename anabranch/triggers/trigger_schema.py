@@ -1,4 +1,4 @@
-"""The table of triggers: what begins runs by itself.
+"""The table of triggers: what starts runs by itself.
 
 A row is a schedule or a subscription that somebody saved, or was armed by a node of a workflow's active version
 (`node_id` is set). Both are served by the same code.

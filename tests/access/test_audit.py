@@ -1,4 +1,4 @@
-"""The audit trail: every row in one chain, whoever writes, and a change of any of them shows."""
+"""The audit trail: every row is in one chain, and a change of any row is detected."""
 
 from __future__ import annotations
 

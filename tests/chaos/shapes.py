@@ -94,7 +94,7 @@ def child() -> dict[str, Any]:
 
 
 def family() -> dict[str, Any]:
-    """A parent that awaits three children: its row is locked by whoever ends one of them."""
+    """A parent that awaits three children: its row is locked by the process that ends one of them."""
     calls = [
         {
             "id": f"call{number}",

@@ -1,4 +1,4 @@
-"""Workflows and tenants that are paused: owners let go, starts wait, and on resume everything goes on."""
+"""Paused workflows and tenants: owners release runs, starts wait, and everything continues on resume."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signals: kept until consumed, each feeding one wait, whoever wrote them down."""
+"""Signals: kept until consumed, each feeding one wait, whichever process wrote them."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Sink(Protocol):
         """Add a line; thread-safe."""
 
     def take_beginning(self, origin: LineOrigin) -> None:
-        """A step begins; the log may record that later, or only its end. Call it on the event loop's thread."""
+        """A step starts; the log may record that later, or only its end. Call it on the event loop's thread."""
 
     def take_start(self, origin: LineOrigin, *, is_kept: bool) -> None:
         """A handler has begun, after its attempt was queued: tell watchers, and `is_kept`, keep it for later ones.

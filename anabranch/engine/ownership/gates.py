@@ -1,7 +1,7 @@
-"""Gates: let go of runs whose workflow or tenant is paused, within a second.
+"""Pause gates: release runs whose workflow or tenant is paused, within a second.
 
-Claims leave such runs out by themselves. Here the process learns of pauses, for what it owns and what it starts:
-handlers that are under way are let end, nothing else begins, and then the run is nobody's.
+Claims leave such runs out. This module polls the pauses, for the runs that the process owns or starts: handlers under
+way may end, nothing else starts, and then the run is released.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class Gates:
         """Looks take turns: what an earlier one has read must not replace what a later one has."""
 
     def close_for(self, head: InstanceHead) -> bool:
-        """Does a run of this head have to stand still?"""
+        """Whether the run with this head is paused."""
         if not self._paused:
             return False
         of_workflow = (head.tenant_id, head.workflow_id)
         return (head.tenant_id, None) in self._paused or (head.workflow_id is not None and of_workflow in self._paused)
 
     async def look(self) -> None:
-        """Read what is paused now, and let owned runs stand still or go on. Raises StoreUnavailable."""
+        """Read what is paused now, and stop or continue owned runs. Raises StoreUnavailable."""
         async with self._looking:
             paused = frozenset((pause.tenant_id, pause.workflow_id) for pause in await self._store.pauses())
             if paused or self._paused:  # runs that were adopted since are looked at, too

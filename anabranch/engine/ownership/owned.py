@@ -120,7 +120,7 @@ class Suspects:
         self._leave_alone = leave_alone
         self._companies: dict[str, int] = {}
         self._alone: str | None = None
-        """The run that others are kept back for."""
+        """The suspect for which other runs are held back."""
         self._alone_since = 0.0
         self._not_before = 0.0
         """Monotonic seconds before which no other run is left alone: others have had as much time by then."""
@@ -174,7 +174,7 @@ class OwnedInstances:
         self._owned: dict[str, OwnedInstance] = {}
         self._of_tenant: Counter[str] = Counter()
         self.ready: deque[OwnedInstance] = deque()
-        """Those that have something to decide, and some that were let go since."""
+        """Instances with something to decide, and some that were released since."""
         self.arrived = asyncio.Event()
         """Set when something becomes ready."""
         self.delays = DelayQueue(clock, self._timer_due)
@@ -192,7 +192,7 @@ class OwnedInstances:
         return self._of_tenant
 
     def may_begin(self, head: InstanceHead) -> bool:
-        """Whether an instance may begin here as soon as it is created: there is room, and it is not paused."""
+        """Whether an instance may start here as soon as it is created: there is room, and it is not paused."""
         tenant_id = head.tenant_id
         return (
             self.accepts

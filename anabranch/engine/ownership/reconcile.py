@@ -93,7 +93,7 @@ class Reconciler:
         self.commits_failed = 0
         """Commits in a row that the store did not answer."""
         self.stopping = False
-        """Set once the process stops: nobody waits for an absent store then."""
+        """Set once the process stops: then nothing waits for an unavailable store."""
         self.store_failed_at: int | None = None
         """When the store last did not answer (ms): leases that ended before were lost with it, not with a worker."""
 
@@ -147,7 +147,7 @@ class Reconciler:
         self._defective.append((pending.leased.state.head, defect))
 
     async def settle_defective(self) -> None:
-        """Let the runs that were dropped be adopted again, or suspend them."""
+        """Release the dropped runs for adoption, or suspend them."""
         defective, self._defective = self._defective, []
         for head, defect in defective:
             await self.after_defect(head, defect)

@@ -61,7 +61,7 @@ class Recovery(Poller):
         self._claiming = asyncio.Lock()
         """One claim at a time: two would count on the same room."""
         self._postponed: list[tuple[Loaded, float]] = []
-        """Claimed, but the store did not answer what plan they follow; with the time of the claim."""
+        """Claimed, but their plans could not be read from the store; with the time of the claim."""
         self._sits_out: str | None = None
         """The tenant that had most of a full claim: the next claim leaves it out, so that others' runs are found."""
         self._may_find_more = False

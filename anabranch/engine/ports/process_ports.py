@@ -38,10 +38,10 @@ class Gate(Protocol):
         """Whether any job may begin now. Starts to prepare the resource if necessary."""
 
     def admits(self, tenant_id: str) -> bool:
-        """Whether a job of this tenant may begin now."""
+        """Whether a job of this tenant may start now."""
 
     def subscribe(self, opened: Callable[[], None]) -> None:
-        """Call `wake` whenever a waiting job may be able to begin; it must not block or raise."""
+        """Call `opened` whenever a waiting job may be able to start; it must not block or raise."""
 
 
 class ChangeSubscriber(Protocol):
@@ -53,7 +53,7 @@ class ChangeSubscriber(Protocol):
     def moved(self, *, ends_are_told: bool) -> None:
         """Some process has committed: any watched run may have changed.
 
-        It may also have ended, unless `ends_are_told`: then `changed` has been called for the awaited runs that have.
+        It may also have ended, unless `ends_are_told`: then `changed` was called for each awaited run that has ended.
         """
 
 

@@ -365,14 +365,14 @@ class Store(Protocol):
 
     # -- pauses ---------------------------------------------------------------------------
     async def pause(self, *, tenant_id: str, workflow_id: str | None, by: str, actor: str | None = None) -> Pause:
-        """Let the runs of a workflow (None: of all workflows) of the tenant stand still; the pause that there is.
+        """Pause the runs of a workflow (None: of all workflows) of the tenant; returns the pause, new or existing.
 
-        Claims leave them out but for those whose deadline has passed; who holds one sees to it himself (`pauses`).
-        `actor`: as when saving; a pause that is there already is not recorded again.
+        Claims leave them out, except those whose deadline has passed; owners poll `pauses`. `actor`: as when saving; an
+        existing pause is not recorded again.
         """
 
     async def unpause(self, *, tenant_id: str, workflow_id: str | None, actor: str | None = None) -> bool:
-        """Remove that pause; False: there is none."""
+        """Remove the pause; False if there is none."""
 
     async def pauses(self, *, tenant_id: str | None = None) -> list[Pause]:
         """All pauses, or those of one tenant."""
@@ -397,10 +397,8 @@ class Store(Protocol):
         self, *, tenant_id: str, workflow_id: str, force: bool = False, actor: str | None = None
     ) -> None:
         """Delete the workflow and free its name; no run is created on it any more. Raises NotFound, and WorkflowHasRuns
-        while instances are open, unless forced: the caller then cancels what `runs_of_deleted_workflows` returns.
-        `actor`:
-
-        as for saves.
+        while instances are open, unless forced: the caller then cancels what `runs_of_deleted_workflows` returns. With
+        an `actor`, it is recorded in the audit trail.
         """
 
     async def runs_of_deleted_workflows(self, *, limit: int, workflow_id: str | None = None) -> list[tuple[str, str]]:

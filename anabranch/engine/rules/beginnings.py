@@ -1,4 +1,4 @@
-"""Where runs may begin: the node types `start` and the triggers.
+"""The node types at which a run may start: `start` and the triggers.
 
 Pure. A graph may have several beginnings. A run begins at one of them; the others are skipped in the same transaction.
 """

@@ -60,9 +60,9 @@ class CallbackProgress:
     """What a log says of a callback."""
 
     first: Any = None
-    """What its first call sent; None: nobody has called."""
+    """The payload of its first call; None: there was none."""
     is_over: bool = False
-    """Its wait has ended."""
+    """Whether its wait has ended."""
 
 
 def callback_progress(rows: Iterable[Event], event: str) -> CallbackProgress:

@@ -65,7 +65,7 @@ class Pool:
         self._on_ready = on_ready
         self._start_ahead: asyncio.Task[None] | None = None
         self._not_started: ForkServerLost | None = None
-        """Why the last start ahead failed: the next who wants a child is told."""
+        """Why the last start in advance failed: the next caller that needs a child gets this error."""
         self._server: ForkServer | None = None
         self._starting = asyncio.Lock()
         self._started_at = 0.0

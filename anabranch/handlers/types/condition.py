@@ -22,7 +22,7 @@ Expression = Annotated[
 
 
 class Branch(NodeConfig):
-    """One way out, and when it is taken."""
+    """A branch, and when it is taken."""
 
     id: str = Field(min_length=1, max_length=128, description="The handle that the branch leaves by.")
     expression: Expression = Field(
@@ -32,16 +32,16 @@ class Branch(NodeConfig):
 
 
 class ConditionConfig(NodeConfig):
-    """The branches, in the order in which they are asked."""
+    """The branches, in the order in which they are checked."""
 
     branches: list[Branch] = Field(
-        description="The ways out, asked in this order; `else` is taken where none is true.",
+        description="The branches, checked in this order; `else` is taken if none is true.",
         json_schema_extra=x_ui(widget="branches"),
     )
 
 
 def evaluate(config: ConditionConfig, context: Mapping[str, Any], work: TemplateBudget) -> tuple[Any, str]:
-    """Evaluates no further than the first true expression: those behind it may need what is not there."""
+    """Stops at the first true expression: later ones may need values that do not exist."""
     for branch in config.branches:
         expression = branch.expression
         if _holds(expression, context, work) if isinstance(expression, str) else expression:

@@ -64,7 +64,7 @@ def data_query_spec(runner: QueryRunner) -> HandlerSpec:
         fixed=frozenset({"dataQueryID"}),
         category="data",
         icon="database",
-        description="Runs a saved SQL query and gives its rows.",
+        description="Runs a saved SQL query and returns its rows.",
         side_effects="external",
         docs="#dataquery",
         output_schema=lambda config: {

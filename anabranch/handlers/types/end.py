@@ -26,19 +26,18 @@ class EndConfig(NodeConfig):
         None,
         alias="outputParameters",
         title="Output parameters",
-        description="What the run answers: names with values.",
+        description="The output of the run: names with values.",
         json_schema_extra=x_ui(widget="keyValue"),
     )
     name: str | None = Field(
         None,
         min_length=1,
-        description="The key that the answer stands under in the run's output; without it, the entries stand there"
-        " themselves.",
+        description="The key of these values in the run's output; without it, they are top-level fields of the output.",
         json_schema_extra=x_ui(advanced=True),
     )
     terminate: bool | None = Field(
         None,
-        description="Complete the whole run here and now: what still goes on is skipped.",
+        description="Complete the whole run at once: everything that is still open is skipped.",
         json_schema_extra=x_ui(advanced=True),
     )
 
@@ -61,7 +60,7 @@ SPEC = HandlerSpec(
     fixed=frozenset({"name", "terminate"}),
     category="flow",
     icon="flag",
-    description="Collects what the run answers.",
+    description="Collects the output of the run.",
     side_effects="none",
     docs="#end",
 )

@@ -60,7 +60,7 @@ class KeyAuth(NodeConfig):
 
     model_config = ConfigDict(title="Key")
 
-    type: Literal["header", "query"] = Field(description="Where the key stands: in a `header` or in the `query`.")
+    type: Literal["header", "query"] = Field(description="Where the key is sent: in a `header` or in the `query`.")
     name: str = Field(min_length=1, description="The name of the header or of the query parameter.")
     value: str = Field(description="The key.", json_schema_extra=x_ui(widget="secret"))
 
@@ -101,21 +101,21 @@ class HttpRequestConfig(NodeConfig):
     auth: BasicAuth | BearerAuth | KeyAuth | None = Field(
         None,
         title="Authentication",
-        description="Who asks: a user name and a password, a token, or a key.",
+        description="The credentials: a user name and a password, a token, or a key.",
         json_schema_extra=x_ui(group="Authentication"),
     )
     follow_redirects: bool = Field(
         True,
         alias="followRedirects",
         title="Follow redirects",
-        description="Go where a redirect leads; secrets go to no other origin.",
+        description="Follow redirects; secrets are not sent to another origin.",
         json_schema_extra=x_ui(group="Answer", advanced=True),
     )
     ok_statuses: list[Annotated[int, Field(ge=100, le=599)]] | None = Field(
         None,
         alias="okStatuses",
         title="OK statuses",
-        description="Statuses of 400 and more that are not a failure.",
+        description="Statuses of 400 and above that are not failures.",
         json_schema_extra=x_ui(group="Answer", advanced=True),
     )
 
@@ -160,7 +160,7 @@ def http_request_spec(sender: HttpSender, secrets: SecretReader) -> HandlerSpec:
         secrets=secrets,
         category="network",
         icon="globe",
-        description="Sends an HTTP request and gives its answer.",
+        description="Sends an HTTP request and returns the response.",
         side_effects="external",
         docs="#httprequest",
         output_schema=lambda config: {

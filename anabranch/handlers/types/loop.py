@@ -62,7 +62,7 @@ class LoopConfig(NodeConfig):
         None,
         alias="onItemError",
         title="On item error",
-        description="What a failed iteration does: `fail` the loop (the default), put its error in the list"
+        description="What to do when an iteration fails: `fail` the loop (the default), put its error in the list"
         " (`collect`), or leave it out (`skip`).",
         json_schema_extra=x_ui(placeholder="fail"),
     )
@@ -72,7 +72,7 @@ class LoopConfig(NodeConfig):
         title="Batch size",
         ge=1,
         le=BATCH_SIZE_MAX,
-        description="With it an iteration gets a list of at most so many items as `ctx.item`, instead of one item.",
+        description="If set, `ctx.item` of an iteration is a list of at most this many items, instead of one item.",
         json_schema_extra=x_ui(placeholder="1", advanced=True, show_if={"/mode": [None, "forEach"]}),
     )
     iterations_max: int | None = Field(
@@ -81,8 +81,7 @@ class LoopConfig(NodeConfig):
         title="Max iterations",
         ge=1,
         le=ITERATIONS_MAX,
-        description="The loop fails when it would need more: 100,000 for each item, 1,000 while a condition holds,"
-        " unless another number is given.",
+        description="The loop fails if it needs more iterations; by default 100,000 for `forEach`, 1,000 for `while`.",
         json_schema_extra=x_ui(advanced=True),
     )
     yields: str | None = Field(

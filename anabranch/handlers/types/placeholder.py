@@ -25,18 +25,18 @@ NOT_IMPORTED = "NOT_IMPORTED"
 class PlaceholderConfig(NodeConfig):
     """What the node was."""
 
-    was: str = Field(min_length=1, max_length=256, description="The type of the node in the tool that it comes from.")
+    was: str = Field(min_length=1, max_length=256, description="The type of the node in the other tool.")
     why: str = Field("", max_length=1_024, description="Why it was not imported.")
     parameters: dict[str, Any] = Field(
         default_factory=dict,
-        description="The parameters that it had, as they were written. They are kept for whoever replaces the node.",
+        description="The original parameters, kept as a reference for replacing the node.",
         json_schema_extra=x_ui(advanced=True),
     )
     handles: list[str] = Field(
         default_factory=lambda: ["default"],
         min_length=1,
         max_length=HANDLES_MAX,
-        description="The handles by which it can leave.",
+        description="The handles of the node.",
         json_schema_extra=x_ui(advanced=True),
     )
 

@@ -26,7 +26,7 @@ SPEC = HandlerSpec(
     has_error_handle=False,
     category="flow",
     icon="play",
-    description="Where a run begins.",
+    description="Where a run starts.",
     side_effects="none",
     docs="#start",
 )

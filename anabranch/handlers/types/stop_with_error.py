@@ -32,7 +32,7 @@ SPEC = HandlerSpec(
     handles=(),
     category="flow",
     icon="stop",
-    description="Fails on purpose, with a message of one's own.",
+    description="Fails on purpose, with a message of your choice.",
     side_effects="none",
     docs="#stopwitherror",
 )

@@ -1,4 +1,4 @@
-"""`switch`: takes the way out whose value is equal, else `else`."""
+"""`switch`: takes the case with an equal value, else `else`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CASES_MAX = 64
 
 
 class Case(NodeConfig):
-    """One way out, and for which values it is taken."""
+    """A case, and the values for which it is taken."""
 
     id: str = Field(min_length=1, max_length=128, description="The handle that the case leaves by.")
     values: list[Any] = Field(min_length=1, description="The values for which it is taken.")
@@ -34,7 +34,7 @@ class SwitchConfig(NodeConfig):
     )
     cases: list[Case] = Field(
         max_length=CASES_MAX,
-        description="The ways out: the first with an equal value is taken, `else` where none has one.",
+        description="The cases: the first with an equal value is taken, `else` if there is none.",
     )
 
 
@@ -60,7 +60,7 @@ SPEC = HandlerSpec(
     fixed=frozenset({"cases"}),
     category="flow",
     icon="split",
-    description="Takes the way out whose value is equal.",
+    description="Takes the case with an equal value.",
     side_effects="none",
     dynamic_handles=DynamicHandles(items="/cases", id="id", before=ELSE_HANDLE),
     docs="#switch",

@@ -54,7 +54,7 @@ SPEC = HandlerSpec(
     unbounded=lambda config: config.get("timeout") is None,
     category="flow",
     icon="bell",
-    description="Waits for a signal from outside, perhaps not for ever.",
+    description="Waits for a signal from outside, with an optional timeout.",
     side_effects="none",
     docs="#waitforevent",
 )

@@ -1,4 +1,4 @@
-"""`workflow`: starts another workflow, and waits for its end unless told not to."""
+"""`workflow`: starts another workflow, and by default waits for its end."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class WorkflowConfig(NodeConfig):
         description="Its name or id.",
         json_schema_extra=x_ui(widget="workflow"),
     )
-    input: Any = Field(default_factory=dict, description="What the other run gets as its input.")
+    input: Any = Field(default_factory=dict, description="The input of the other run.")
     version: int | None = Field(
         default=None,
         ge=1,
@@ -48,8 +48,8 @@ class WorkflowConfig(NodeConfig):
     )
     wait: bool = Field(
         default=True,
-        description="Wait for its end, and go on with its output. Otherwise the node completes with its id, and the two"
-        " have no more to do with each other.",
+        description="Wait for its end, and continue with its output. Otherwise the node completes with the id of the"
+        " run, and the two runs are independent.",
     )
 
 

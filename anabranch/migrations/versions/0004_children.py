@@ -20,7 +20,7 @@ _TABLE = "workflow_instances"
 
 
 def upgrade() -> None:
-    """Add the columns; instances that are there already are nobody's children."""
+    """Add the columns; existing instances have no parents."""
     is_postgresql = op.get_bind().dialect.name == "postgresql"
     identifier = postgresql.UUID(as_uuid=False) if is_postgresql else sa.Text()
     op.add_column(_TABLE, sa.Column("parent_node_id", sa.Text()))

@@ -61,7 +61,7 @@ DayOrInstant = Annotated[
     BeforeValidator(_day_or_instant),
     WithJsonSchema({"anyOf": [_DATE_TIME, {"type": "string", "format": "date"}]}),
 ]
-"""The same, where a date is the beginning of that day in UTC."""
+"""The same; a date stands for the start of that day in UTC."""
 WaitSeconds = Annotated[
     float,
     BeforeValidator(_wait_s),
@@ -106,11 +106,11 @@ class ResponseModel(BaseModel):
 
 
 class OpenResponseModel(ResponseModel):
-    """Base of models with further fields: those of documents, or of a widget's type."""
+    """Base of responses with additional fields, such as those of a document or a widget type."""
 
 
 class Page(Query):
-    """Where a page begins, and how long it is."""
+    """The cursor and the size of a page."""
 
     limit: int = Field(LIMIT_DEFAULT, ge=1, le=LIMIT_MAX, description="How many items at most.")
     cursor: str | None = Field(None, min_length=1, description="nextCursor of the page before.")

@@ -16,19 +16,19 @@ class ImportQuery(Query):
     """How to import."""
 
     timezone: str = Field("UTC", max_length=64, description="Of workflows that name none: that of your n8n.")
-    save: bool = Field(True, description="`false`: no draft is made, and only the report is answered.")
+    save: bool = Field(True, description="`false`: no draft is created, and only the report is returned.")
 
 
 class ExpressionCounts(ResponseModel):
-    """What became of the expressions of a node."""
+    """How the expressions of a node were imported."""
 
-    rewritten: int = Field(description="Those that are templates now.")
-    asCode: int = Field(description="Those that a code node computes.")
-    left: list[str] = Field(description="Those that are neither, with the reason.")
+    rewritten: int = Field(description="Expressions that became templates.")
+    asCode: int = Field(description="Expressions that a code node computes.")
+    left: list[str] = Field(description="Expressions that are neither, with the reason.")
 
 
 class ImportedNode(ResponseModel):
-    """What became of a node."""
+    """How a node was imported."""
 
     name: str
     type: str

@@ -24,7 +24,7 @@ class PreviewPlace(RequestModel):
 
     instanceID: str
     nodeID: str = Field(
-        description="The context is the one that it saw; a node that was not reached sees what there is now."
+        description="The context is the one that the node saw; for a node that was not reached, the current one."
     )
     scope: str | None = Field(None, description="The iteration; null: that of the node's first activation.")
 
@@ -36,7 +36,7 @@ class PreviewRequest(RequestModel):
     ctx: dict[str, Any] | None = None
     at: PreviewPlace | None = None
     pins: dict[str, PinModel] | None = Field(
-        None, description="Outputs by node id, which stand before what the context has."
+        None, description="Outputs by node id; they take precedence over the context."
     )
 
     @model_validator(mode="after")
@@ -51,7 +51,9 @@ class PreviewError(ResponseModel):
 
     code: str
     message: str
-    start: int = Field(description="Where the expression at fault begins in the template, counted as JavaScript does.")
+    start: int = Field(
+        description="Where the invalid expression starts in the template, in UTF-16 units as in JavaScript."
+    )
     end: int
 
 

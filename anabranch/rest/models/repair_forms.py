@@ -1,4 +1,4 @@
-"""Requests and answers about the repair of runs."""
+"""Models of requests and responses for retries, forks and bulk actions."""
 
 # ruff: noqa: N815 -- the wire's names are camelCase
 
@@ -56,9 +56,9 @@ class Retry(RequestModel):
         "cause", description="For a coded run: which failed steps are executed again, the causes of its failure or all."
     )
     newKeys: bool = Field(False, description="Repeated nodes and steps get new idempotency keys.")
-    detach: bool = Field(False, description="Go on although the parent does not wait any more; it is told nothing.")
-    deadline: DurationMs | None = Field(None, description="The new deadline, from now; else as long as it was.")
-    dryRun: bool = Field(False, description="Say what would happen, and do nothing.")
+    detach: bool = Field(False, description="Continue although the parent no longer waits; it does not get the result.")
+    deadline: DurationMs | None = Field(None, description="The new deadline, from now; by default as long as before.")
+    dryRun: bool = Field(False, description="Show what would happen without doing it.")
 
 
 class PlaceModel(RequestModel):
@@ -69,26 +69,30 @@ class PlaceModel(RequestModel):
 
 
 class ForkAt(RequestModel):
-    """Where a fork begins: after a row, or at a node or step that runs again."""
+    """Where a fork starts: after a row, or at a node or step that runs again."""
 
     seq: int | None = Field(None, ge=1)
     nodeID: str | None = None
-    scope: str | None = Field(None, description="Of the node; without it all of its activations.")
+    scope: str | None = Field(None, description="The scope of the node; without it, all of its activations.")
 
 
 class Fork(RequestModel):
-    """What a fork follows, and what it reuses of the run."""
+    """Which definition a fork follows, and what it reuses of the run."""
 
-    at: ForkAt | None = Field(None, description="Without it all is reused that has ended.")
-    version: int | None = Field(None, ge=1, le=WHOLE_NUMBER_MAX, description="Of the workflow; else the run's own.")
+    at: ForkAt | None = Field(None, description="Without it, everything that has ended is reused.")
+    version: int | None = Field(
+        None, ge=1, le=WHOLE_NUMBER_MAX, description="A version of the workflow; by default that of the run."
+    )
     graph: dict[str, Any] | None = Field(None, description="A definition that is not saved: the fork is a test run.")
     input: Any = Field(None, description="Instead of the run's own input.")
     renames: dict[str, str] = Field(default_factory=dict, description="Old ids of nodes by their new ones.")
     redo: list[PlaceModel] = Field(default_factory=list, description="These run again, too.")
     redoFailed: bool = Field(False, description="Failures that the graph handled are not reused.")
-    signals: Literal["prefix", "none"] = Field("prefix", description="Do signals that nothing has taken go along?")
-    ifPlan: str | None = Field(None, max_length=64, description="Only if the plan has this digest.")
-    dryRun: bool = Field(False, description="Answer with the plan, and start nothing.")
+    signals: Literal["prefix", "none"] = Field(
+        "prefix", description="Whether signals that no wait has consumed are copied."
+    )
+    ifPlan: str | None = Field(None, max_length=64, description="Start the fork only if its plan has this digest.")
+    dryRun: bool = Field(False, description="Return the plan without starting anything.")
 
 
 class Reused(ResponseModel):
@@ -105,14 +109,14 @@ class ForkRuns(ResponseModel):
     nodeID: str
     scope: str
     because: Because
-    effect: Effect = Field(description="Outside: none, for the first time, or again.")
+    effect: Effect = Field(description="Side effects: none, a first time, or repeated.")
     path: str | None = Field(None, description="Of INPUT_CHANGED: where, `/url` of the config or `ctx.NAME`.")
     before: Any = Field(None, description="What it was there; of a long value `{truncated, bytes}`.")
     after: Any = None
 
 
 class Undecided(ResponseModel):
-    """An activation behind those that run: what comes of them decides."""
+    """An activation after those that run: their outcome decides whether it runs."""
 
     nodeID: str
     scope: str
@@ -120,7 +124,7 @@ class Undecided(ResponseModel):
 
 
 class Dropped(ResponseModel):
-    """An activation that was done before and is no part of the fork."""
+    """An activation of the recorded run that is not part of the fork."""
 
     nodeID: str
     scope: str
@@ -128,7 +132,7 @@ class Dropped(ResponseModel):
 
 
 class ForkSignals(ResponseModel):
-    """Signals that nothing had taken by the cut."""
+    """Signals that no wait had consumed by then."""
 
     copied: int
     left: int
@@ -161,7 +165,7 @@ class Forked(RunStateModel):
 
 
 class BulkFilter(RequestModel):
-    """Which runs are meant: those that meet every condition. At least one is named."""
+    """Which runs to act on: those that meet every condition. At least one condition is required."""
 
     workflow: str | None = Field(None, description="Name or id.")
     status: list[StatusName] = Field(
@@ -170,8 +174,8 @@ class BulkFilter(RequestModel):
         " open ones, a resume SUSPENDED, a re-run FAILED and CANCELLED.",
     )
     reason: list[ReasonName] = Field(default_factory=list, description="SUSPENDED for one of these.")
-    since: TimeText | None = Field(None, description="Created then or later; a date begins in UTC.")
-    until: TimeText | None = Field(None, description="Created before then; a date begins in UTC.")
+    since: TimeText | None = Field(None, description="Created at this time or later; a date starts at midnight UTC.")
+    until: TimeText | None = Field(None, description="Created before this time; a date starts at midnight UTC.")
     version: int | None = Field(None, ge=1, le=WHOLE_NUMBER_MAX)
     rerunOf: str | None = None
     error: str | None = Field(
@@ -192,7 +196,7 @@ class Bulk(RequestModel):
         description="Of a retry `reason`, `steps`, `newKeys`; of a cancel `reason`; of a re-run `version`; of a signal"
         " `event` and `payload`.",
     )
-    dryRun: bool = Field(False, description="Go through the runs, and do nothing to them.")
+    dryRun: bool = Field(False, description="Check the runs without changing them.")
 
 
 class StartedBulk(ResponseModel):
@@ -203,7 +207,7 @@ class StartedBulk(ResponseModel):
 
 
 class BulkRefusal(ResponseModel):
-    """A run that nothing was done to."""
+    """A run that was refused."""
 
     instanceID: str
     code: str
@@ -216,7 +220,7 @@ class BulkProgress(ResponseModel):
     action: str
     status: Status
     dryRun: bool
-    total: int | None = Field(description="How many runs are meant; null until they were chosen.")
+    total: int | None = Field(description="How many runs were selected; null until then.")
     done: int
     succeeded: int
     counts: dict[str, int] = Field(description="Runs by outcome: `DONE`, or the code of the refusal.")
@@ -233,7 +237,7 @@ class RedoneModel(ResponseModel):
 
 
 class RetriedChild(ResponseModel):
-    """A run below that goes on, too."""
+    """A child run that continues, too."""
 
     instanceID: str
     generation: int
@@ -241,11 +245,13 @@ class RetriedChild(ResponseModel):
 
 
 class Retried(RunStateModel):
-    """What goes on after a retry, or would."""
+    """What continues after a retry, or would."""
 
     generation: int = Field(description="How often the run was reopened, with this time.")
     redo: list[RedoneModel]
     children: list[RetriedChild]
     deadlineAt: AwareDatetime | None
-    warnings: list[str] = Field(description="What is executed again besides: its handler was told to stop.")
+    warnings: list[str] = Field(
+        description="What else is executed again: handlers that were asked to stop when the run ended."
+    )
     dryRun: bool

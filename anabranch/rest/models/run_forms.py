@@ -80,7 +80,7 @@ class RunPage(Page):
 class WithChildren(Query):
     """Whether this also applies to the runs below."""
 
-    children: bool = Field(True, description="`false` leaves the runs that it awaits as they are.")
+    children: bool = Field(True, description="`false`: child runs that it awaits are not changed.")
 
 
 class RunQuery(Waiting):
@@ -90,7 +90,7 @@ class RunQuery(Waiting):
 
 
 class Deletion(Query):
-    """What is deleted."""
+    """What to delete."""
 
     purge: bool = Field(
         False, description="Remove an ended run and its log, now. Needs the role `editor`; an open run is 409."
@@ -98,10 +98,10 @@ class Deletion(Query):
 
 
 class SeqPage(Page):
-    """A page of what ascends by `seq`."""
+    """A page of rows in the order of `seq`."""
 
     limit: int = Field(LIMIT_DEFAULT, ge=1, le=ROWS_LIMIT_MAX, description="How many items at most.")
-    after: int = Field(0, ge=0, le=2**53, description="Only what has a larger `seq`; a cursor says it by itself.")
+    after: int = Field(0, ge=0, le=2**53, description="Only rows with a larger `seq`; with a cursor it is not needed.")
 
 
 _INLINE = "`true` shows values over 64 kB, too; else `{truncated, bytes, values: [{path, sha256, bytes}]}`."
@@ -150,7 +150,7 @@ class WidgetQuery(Waiting):
 
 
 class StartRun(RequestModel):
-    """What a run is started with."""
+    """The body of a start."""
 
     input: Any = Field(default_factory=dict, description="Any JSON value of at most 1 MB.")
     version: int | None = Field(None, ge=1, le=WHOLE_NUMBER_MAX)
@@ -161,7 +161,7 @@ class StartRun(RequestModel):
 
 
 class Rerun(RequestModel):
-    """What a run is repeated with."""
+    """The body of a rerun."""
 
     input: Any = Field(None, description="Instead of the run's own input.")
     version: int | None = Field(None, ge=1, le=WHOLE_NUMBER_MAX, description="Instead of the run's own version.")
@@ -173,7 +173,7 @@ class TestRunOrigin(RequestModel):
     __test__ = False
 
     instanceID: str
-    nodeID: str = Field(description="What was before this node in that run is pinned.")
+    nodeID: str = Field(description="The outputs of the nodes before this one in that run are pinned.")
     scope: str | None = Field(
         None, description="The iteration whose outputs are taken; null: that of the node's first activation."
     )
@@ -264,7 +264,7 @@ class RunSummary(ResponseModel):
         " command line; with the `idempotencyKey`, if one was given."
     )
     generation: int = Field(description="How often it was reopened by a retry.")
-    worker: str | None = Field(None, description="The worker that owns it; null if none does.")
+    worker: str | None = Field(None, description="The worker that owns it; null: none.")
     retentionDays: int
     createdAt: AwareDatetime
     availableAt: AwareDatetime
@@ -291,7 +291,9 @@ class WaitsFor(ResponseModel):
     """What an activation waits for; of the further fields those that belong to the kind."""
 
     kind: Literal["timer", "signal", "child"]
-    dueAt: AwareDatetime | None = Field(None, description="Until when; a signal without it is awaited for ever.")
+    dueAt: AwareDatetime | None = Field(
+        None, description="When the wait ends; null for a signal that is awaited without a limit."
+    )
     event: str | None = Field(None, description="The signal.")
     match: Any = Field(None, description="What its payload must contain.")
     events: dict[str, Any] | None = Field(None, description="Any of these signals, each with its match.")
@@ -321,7 +323,7 @@ class RunGraph(ResponseModel):
 
 
 class ProgressModel(ResponseModel):
-    """How far an attempt was last, in its own words."""
+    """The last progress that an attempt reported."""
 
     done: float
     total: float | None
@@ -343,15 +345,17 @@ class NodeState(ResponseModel):
     at: AwareDatetime = Field(description="When its latest event was written.")
     handles: list[str] | None = Field(description="Its live exits; null while it has not ended.")
     waitsFor: WaitsFor | None = Field(description="What it waits for, while it is waiting or retrying.")
-    progress: ProgressModel | None = Field(None, description="What its attempt has told last.")
-    iterations: int | None = Field(None, description="Of a loop over a list, where it is told: how many in all.")
+    progress: ProgressModel | None = Field(None, description="The last progress that its attempt reported.")
+    iterations: int | None = Field(
+        None, description="Of a loop over a list: how many iterations there are in all, if known."
+    )
     beganAt: str | None = Field(
-        None, description="When its handler began, where it was queued, or has executed, for a second or more."
+        None, description="When its handler started, if it was queued or has executed for a second or more."
     )
 
 
 class StepModel(NodeState):
-    """An activation with its output, unless these were left out."""
+    """An activation with its output, unless outputs were left out."""
 
     output: Any = None
     seq: int
@@ -411,7 +415,7 @@ class IterationPage(ResponseModel):
 
 
 class TracedNode(ResponseModel):
-    """A step in the graph of a coded run, or where the body began, or where branches met."""
+    """A step in the graph of a coded run, the start of its function, or a point where branches meet."""
 
     id: str
     nodeID: str
@@ -420,7 +424,7 @@ class TracedNode(ResponseModel):
 
 
 class TracedEdge(ResponseModel):
-    """What followed from what."""
+    """An edge of that graph."""
 
     upstreamNodeID: str
     downstreamNodeID: str
@@ -438,7 +442,7 @@ class SuspendedModel(ResponseModel):
 
     reason: SuspendReason
     message: str
-    hint: str = Field(description="How it can be resumed.")
+    hint: str = Field(description="How to resume it.")
     since: AwareDatetime
 
 
@@ -474,7 +478,7 @@ class LogEntry(ResponseModel):
 
 
 class RunHistory(ResponseModel):
-    """What the log of a run is read with elsewhere."""
+    """A run with its definition: with its log, all that a replay needs."""
 
     run: RunSummary
     definition: dict[str, Any] = Field(description="The version that the run is pinned to; of coded runs its options.")
@@ -487,7 +491,9 @@ class ConsoleQuery(Page):
     """A page of console lines of a run, or all of them as a stream."""
 
     limit: int = Field(LIMIT_DEFAULT, ge=1, le=ROWS_LIMIT_MAX, description="How many items at most.")
-    after: int = Field(0, ge=0, le=2**53, description="Only lines with a larger `number`; a cursor says it by itself.")
+    after: int = Field(
+        0, ge=0, le=2**53, description="Only lines with a larger `number`; with a cursor it is not needed."
+    )
     nodeID: str | None = Field(
         None, max_length=NODE_ID_LENGTH_MAX, description="Only those of this node or step; empty: of the function."
     )
@@ -552,7 +558,7 @@ class AsOf(RequestModel):
 
 
 class InScope(RequestModel):
-    """Which activation of a node is asked about."""
+    """Which activation of a node is meant."""
 
     scope: str = Field("", description='The path of loop iterations, `each[3]`; "" at the root.')
 
@@ -589,7 +595,9 @@ class RunAsOfModel(ResponseModel):
     edges: list[EdgeAsOf]
     waits: list[dict[str, Any]]
     signalsKept: list[dict[str, Any]]
-    ctx: Any = Field(description="What a node of the scope would see; values over 64 kB as `{truncated, bytes}`.")
+    ctx: Any = Field(
+        description="The context that a node of the scope would see; values over 64 kB as `{truncated, bytes}`."
+    )
 
 
 class Why(ResponseModel):
@@ -597,11 +605,11 @@ class Why(ResponseModel):
 
     instanceID: str
     status: str
-    sentence: str = Field(description="The answer in words.")
+    sentence: str = Field(description="The explanation as a sentence.")
     since: AwareDatetime | None
     waitsFor: list[dict[str, Any]]
     decidedBy: list[dict[str, Any]]
-    omitted: bool = Field(description="There are more reasons than are listed.")
+    omitted: bool = Field(description="True if there are more reasons than are listed.")
 
 
 class WhyNode(Why):

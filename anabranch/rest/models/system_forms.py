@@ -40,8 +40,8 @@ class NodeTypeSummary(ResponseModel):
     docs: str | None = Field(description="The section of docs/nodes.md.")
     handles: list[Handle] = Field(description="Those of an empty config.")
     dynamicHandles: DynamicHandlesModel | None
-    handlesComputed: bool = Field(description="A function gives the handles of a config: POST /v1/validate tells them.")
-    configSchema: dict[str, Any] = Field(description="JSON Schema; `x-ui` says what a form needs besides.")
+    handlesComputed: bool = Field(description="The handles depend on the config; POST /v1/validate returns them.")
+    configSchema: dict[str, Any] = Field(description="JSON Schema; `x-ui` has hints for forms.")
     sideEffects: Literal["none", "external", "unknown"]
     defaultTimeout: str | None
     container: str | None = Field(description="The handle that leads into the body which the node is the frame of.")
@@ -49,7 +49,7 @@ class NodeTypeSummary(ResponseModel):
 
 
 class TemplateFilter(ResponseModel):
-    """What may stand behind `|` in a template."""
+    """A filter for templates: `{{ value | filter }}`."""
 
     name: str
     parameters: list[str] = Field(description="Its parameters after the value, in order.")
@@ -71,14 +71,14 @@ class Alive(ResponseModel):
 
 
 class ReadyPart(OpenResponseModel):
-    """The state of a part of the process."""
+    """The state of a component of the process."""
 
     ok: bool
     reason: str | None = None
 
 
 class Ready(ResponseModel):
-    """Whether this process accepts work, and the state of each part."""
+    """Whether this process accepts work, and the state of each component."""
 
     status: Literal["ok", "unavailable"]
     intake: ReadyPart

@@ -11,12 +11,12 @@ from anabranch.rest.models.base import ResponseModel
 
 
 class TemplateSummary(ResponseModel):
-    """A template: a workflow to begin with."""
+    """A template: a workflow to start from."""
 
-    name: str = Field(description="What `anabranch new --template` calls it.")
+    name: str = Field(description="Its name for `anabranch new --template`.")
     title: str
     description: str = Field(description="What it does, in one sentence.")
-    topic: str = Field(description="What it is about, in a word.")
+    topic: str = Field(description="Its subject, in one word.")
     kind: Literal["drawn", "coded"] = Field(
         description="`drawn`: an editor can open its document as it is. `coded`: it needs the Python of its project."
     )
@@ -31,9 +31,9 @@ class TemplateList(ResponseModel):
 
 
 class TemplateView(TemplateSummary):
-    """A template with what is in it."""
+    """A template with its files."""
 
-    change: str = Field(description="What one changes to use it.")
+    change: str = Field(description="What to change before using it.")
     workflow: str = Field(description="The name of the workflow to start.")
     input: Any = Field(description="An input to try it with.")
     document: str | None = Field(description="The text of its drawn workflow, if it has one.")

@@ -30,7 +30,7 @@ class VersionPage(Page):
 
 
 class OfVersion(Query):
-    """Which version is meant."""
+    """The version to read."""
 
     version: int | None = Field(None, ge=1, le=2**31 - 1, description="The newest if not given.")
 
@@ -45,7 +45,7 @@ class Saving(Query):
     """How a document changes the newest version."""
 
     replace: bool = Field(
-        False, description="The document is the whole of the workflow: a top-level field that it leaves out is removed."
+        False, description="The document replaces the workflow: top-level fields that it leaves out are removed."
     )
 
 
@@ -143,12 +143,12 @@ class ProblemModel(ResponseModel):
     edgeID: str | None = None
     pointer: str | None = Field(None, description="JSON pointer into the document.")
     hint: str | None = None
-    range: TextRange | None = Field(None, description="Of code: the place in the text at `pointer`.")
+    range: TextRange | None = Field(None, description="For code: the position in the text at `pointer`.")
     fixes: list[Fix] | None = Field(None, description="Only if requested with `with`.")
 
 
 class Paused(ResponseModel):
-    """Who has paused something, and since when."""
+    """Who paused it, and when."""
 
     by: str = Field(description="The id of a key, or `cli`.")
     since: AwareDatetime
@@ -227,7 +227,7 @@ class WorkflowVersionSummary(ResponseModel):
     title: str | None
     kind: Literal["drawn", "coded"]
     version: int
-    active: bool = Field(description="Do starts take it unless they name another one?")
+    active: bool = Field(description="Whether it is the active version, which starts use by default.")
     createdAt: AwareDatetime
     runCounts: dict[str, int] | None = Field(None, description="Only if requested.")
 
@@ -273,23 +273,25 @@ class Validate(BaseModel):
     draftID: str | None = Field(None, description="Instead of a document: the id of a draft.")
     revision: int | None = Field(None, description="Of that draft; another one is 412.")
     with_: list[Aspect] | None = Field(
-        None, alias="with", description="What to tell beside the problems; an empty list: fixes alone."
+        None, alias="with", description="What to return beside the problems; an empty list: only fixes."
     )
 
 
 class Variable(ResponseModel):
     """A name that a node can read in its context."""
 
-    certain: Literal["always", "maybe"] = Field(description="`always`: every way to the node passes a writer.")
-    writers: list[str] = Field(description="Nodes that may have written it; empty for what the engine gives.")
+    certain: Literal["always", "maybe"] = Field(
+        description="`always`: every path to the node passes a node that writes it."
+    )
+    writers: list[str] = Field(description="Nodes that may have written it; empty for variables of the engine.")
     schema_: dict[str, Any] = Field(alias="schema", description="JSON Schema of its value, as far as that is known.")
 
 
 class ContextReferenceModel(ResponseModel):
-    """A mention of a name of the context in a template."""
+    """A reference to a name of the context in a template."""
 
     pointer: str = Field(description="JSON pointer inside the node.")
-    start: int = Field(description="Where the name begins in that text, counted as JavaScript does.")
+    start: int = Field(description="Where the name starts in that text, in UTF-16 units as in JavaScript.")
     end: int
     path: list[str] = Field(description="The name and what is read of it, as far as it is written out.")
 
@@ -313,7 +315,7 @@ class RegionModel(ResponseModel):
 
 
 class GraphStructure(ResponseModel):
-    """How the nodes hang together; edges by JSON pointer."""
+    """The structure of the graph; edges are named by JSON pointer."""
 
     homes: dict[str, str] = Field(description="Node → the loop whose body it is directly in; none at the root.")
     regions: list[RegionModel]
@@ -323,7 +325,7 @@ class GraphStructure(ResponseModel):
 
 
 class VerdictModel(ResponseModel):
-    """What the validator says of a graph; the last two where `with` asks for them."""
+    """The result of a validation; the last two fields only if requested in `with`."""
 
     valid: bool
     errors: list[ProblemModel]

@@ -10,9 +10,9 @@ from anabranch.service.definitions.workflow_view import tenant_pause, workflow_p
 
 
 async def activate_version(call: RouteCall) -> Reply:
-    """Starts, schedules, topics and parents that name no version take it from now on; open runs keep theirs.
+    """From now on, starts, schedules, topics and parent runs that name no version use it; open runs keep theirs.
 
-    A later save is active again, unless it says `activate: false`. 409 for a coded workflow: its workers say it.
+    A later save becomes active again, unless it has `activate: false`. 409 for a coded workflow: its workers decide.
     """
     active = await call.services.workflows.activate_version(
         call.path["workflow"], call.body.version, tenant_id=call.tenant_id, actor=call.actor
@@ -21,7 +21,7 @@ async def activate_version(call: RouteCall) -> Reply:
 
 
 async def pause_workflow(call: RouteCall) -> Reply:
-    """Its runs are paused: executions under way end, nothing else begins, and starts stay PENDING.
+    """Its runs stop: executions under way may end, nothing else starts, and new runs stay PENDING.
 
     Runs keep their status and show `pausedBy`; their deadlines count. Child runs of other workflows continue.
     """
@@ -32,7 +32,7 @@ async def pause_workflow(call: RouteCall) -> Reply:
 
 
 async def resume_workflow(call: RouteCall) -> Reply:
-    """One that is not paused stays as it is. Runs that are SUSPENDED themselves stay so."""
+    """A workflow that is not paused is not changed. Runs that are SUSPENDED themselves stay SUSPENDED."""
     found = await call.services.workflows.resume_workflow(
         call.path["workflow"], tenant_id=call.tenant_id, actor=call.actor
     )
@@ -45,13 +45,13 @@ async def get_pause(call: RouteCall) -> Reply:
 
 
 async def pause_tenant(call: RouteCall) -> Reply:
-    """The same as for a workflow, for all runs of the tenant: test runs and bulk runs, too."""
+    """The same as for a workflow, for all runs of the tenant, including test runs and bulk runs."""
     pause = await call.services.workflows.pause_tenant(tenant_id=call.tenant_id, by=call.actor, actor=call.actor)
     return Reply(tenant_pause(pause))
 
 
 async def resume_tenant(call: RouteCall) -> Reply:
-    """Workflows that are paused themselves stay so."""
+    """Workflows that are paused themselves stay paused."""
     await call.services.workflows.resume_tenant(tenant_id=call.tenant_id, actor=call.actor)
     return Reply(tenant_pause(None))
 

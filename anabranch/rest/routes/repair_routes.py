@@ -76,7 +76,7 @@ async def fork_run(call: RouteCall) -> Reply:
 
 
 async def start_bulk(call: RouteCall) -> Reply:
-    """202; the runs are chosen and acted upon by a run of the system's own, page by page."""
+    """202; a system run selects the runs and performs the action, page by page."""
     asked: Bulk = call.body
     request = BulkRequest.from_json(asked.model_dump(mode="json", exclude_none=True))
     key = call.headers.get("Idempotency-Key")
@@ -85,7 +85,7 @@ async def start_bulk(call: RouteCall) -> Reply:
 
 
 async def get_bulk(call: RouteCall) -> Reply:
-    """How far a bulk run is, and what was refused."""
+    """The progress of a bulk run, and the runs that were refused."""
     return Reply(await call.services.bulk.get(call.path["bulkID"], tenant_id=call.tenant_id))
 
 
@@ -106,7 +106,7 @@ ROUTES = (
         "POST",
         "/v1/runs/bulk",
         start_bulk,
-        "Do the same to many runs.",
+        "Perform an action on many runs.",
         Role.OPERATOR,
         {202: StartedBulk},
         body=Bulk,
@@ -117,7 +117,7 @@ ROUTES = (
         "GET",
         "/v1/runs/bulk/{bulkID}",
         get_bulk,
-        "Read how far a bulk run is.",
+        "Read the progress of a bulk run.",
         Role.VIEWER,
         {200: BulkProgress},
         errors=(NotFound,),

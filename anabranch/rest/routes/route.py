@@ -117,7 +117,7 @@ class Route:
     """The route itself reads query parameters with this prefix."""
     headers: Sequence[Header] = ()
     errors: Sequence[type[AnabranchError]] = ()
-    """Its errors, besides those of every route. With ShuttingDown it is refused while the process stops."""
+    """Its errors, beside those of every route. A route with ShuttingDown is refused while the process stops."""
     tag: str = "runs"
     aliases: Sequence[str] = ()
     """Further paths of the same route."""

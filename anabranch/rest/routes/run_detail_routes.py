@@ -1,4 +1,4 @@
-"""Routes that read one run in detail: its log, steps, iterations, graph, and why it is where it is.
+"""Routes that read one run in detail: its log, steps, iterations, graph, and explanations of its state.
 
 Paths of one run also exist below its workflow.
 """
@@ -97,7 +97,7 @@ JSON_LINES = "application/x-ndjson"
 
 
 async def get_console(call: RouteCall) -> Reply:
-    """What handlers, steps and code nodes have logged and printed, oldest first; with `follow` as it comes."""
+    """The lines that handlers, steps and code nodes logged and printed, oldest first; with `follow` also new ones."""
     instance_id, query = await run_id_of(call), call.query
     wanted = LinesWanted(
         after=_after_number(query),
@@ -128,7 +128,7 @@ def _after_number(page: ConsoleQuery) -> int:
 
 
 async def get_run_at(call: RouteCall) -> Reply:
-    """Folded from the first rows of the log: what the run knew then, no more."""
+    """Folded from the first rows of the log, so it contains only what the run knew then."""
     instance_id, query = await run_id_of(call), call.query
     seq = call.path["seq"]
     if not seq.isdecimal() or len(seq) > _SEQ_DIGITS_MAX:
@@ -148,7 +148,7 @@ async def get_why(call: RouteCall) -> Reply:
 
 
 async def get_why_node(call: RouteCall) -> Reply:
-    """Why a node has run, was skipped, or has not run yet: its edges, what it waits for, who decided."""
+    """Why a node has run, was skipped, or has not run yet: its edges, its waits, and the conditions that decided."""
     instance_id = await run_id_of(call)
     found = await call.services.explanations.why_node(
         instance_id, call.path["node"], tenant_id=call.tenant_id, scope=call.query.scope
@@ -227,7 +227,7 @@ ROUTES = (
         "GET",
         "/console",
         get_console,
-        "Read what the code of a run has said.",
+        "Read the console lines of a run.",
         Role.VIEWER,
         {200: ConsolePage},
         query=ConsoleQuery,

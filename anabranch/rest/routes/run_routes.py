@@ -62,9 +62,9 @@ _SIGNAL_KEY = Header(
 
 
 async def start_run(call: RouteCall) -> Reply:
-    """201 and durable; 200 with the first run where the idempotency key was used before.
+    """201: the run is durable. 200 with the first run if the idempotency key was used before.
 
-    With `wait` the answer comes when the run has ended or the time is over, and has output and error, too.
+    With `wait` the response is sent when the run has ended or the time is over, and includes output and error.
     """
     workflow = call.path["workflow"]
     try:
@@ -162,7 +162,7 @@ async def cancel_run(call: RouteCall) -> Reply:
 
 
 async def pause_run(call: RouteCall) -> Reply:
-    """Returns once SUSPENDED is committed; executions under way end, and nothing else begins."""
+    """Returns once SUSPENDED is committed; executions under way may end, and nothing else starts."""
     query: WithChildren = call.query
     instance_id = await run_id_of(call)
     status = await call.services.workflows.pause_run(
@@ -182,7 +182,7 @@ async def resume_run(call: RouteCall) -> Reply:
 
 
 async def delete_run(call: RouteCall) -> Reply:
-    """The same as cancel: what has run stays readable. With `purge` an ended run is removed: 204."""
+    """Cancel the run; its log stays readable. With `purge`, remove an ended run: 204."""
     query: Deletion = call.query
     if not query.purge:
         return await cancel_run(call)
@@ -217,7 +217,7 @@ async def stop_test_run(call: RouteCall) -> Reply:
 
 
 async def wait_for_end(call: RouteCall, instance_id: str) -> dict[str, str]:
-    """Wait for the end of a run if the query says so. Returns headers that say so if too many requests wait."""
+    """Wait for the end of a run if the query asks for it. Returns headers that say if too many requests wait."""
     wait_s = call.query.wait
     if wait_s is None:
         return {}
@@ -249,7 +249,7 @@ async def run_id_of(call: RouteCall) -> str:
 
 
 def show_addresses(call: RouteCall, instance_id: str, activations: Iterable[dict[str, Any]]) -> None:
-    """Show the addresses by which waits can be answered, to those who could answer anyway."""
+    """Add the one-time addresses of waits, for callers that may signal the run anyway."""
     if call.principal.role.may(Role.OPERATOR):
         call.services.addresses.show(instance_id, activations, tenant_id=call.tenant_id)
 

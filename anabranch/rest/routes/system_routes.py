@@ -20,7 +20,7 @@ async def ready(call: RouteCall) -> Reply:
 
 
 async def list_node_types(call: RouteCall) -> Reply:
-    """Every node type that is installed here, with its form, and the fields that every node has."""
+    """Every installed node type with the schema of its config, and the fields that every node has."""
     return Reply(node_types_as_json(call.services.node_types))
 
 
@@ -33,7 +33,7 @@ async def get_me(call: RouteCall) -> Reply:
 HEALTH = (
     Route("GET", "/healthz", alive, "Is this process alive?", PUBLIC, {200: Alive}, tag="process"),
     Route(
-        "GET", "/readyz", ready, "May work be sent to this process?", PUBLIC, {200: Ready, 503: Ready}, tag="process"
+        "GET", "/readyz", ready, "Whether this process accepts work.", PUBLIC, {200: Ready, 503: Ready}, tag="process"
     ),
 )
 """Routes for monitoring, without a key."""
@@ -42,5 +42,5 @@ ROUTES = (
     *HEALTH,
     Route("GET", "/v1/node-types", list_node_types, "List the node types.", Role.VIEWER, {200: NodeTypeList},
           tag="workflows"),
-    Route("GET", "/v1/me", get_me, "Say whose key this is.", Role.VIEWER, {200: Me}, tag="access"),
+    Route("GET", "/v1/me", get_me, "Read the caller's key.", Role.VIEWER, {200: Me}, tag="access"),
 )  # fmt: skip

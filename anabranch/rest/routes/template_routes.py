@@ -12,7 +12,7 @@ from anabranch.rest.routes.route import Reply, Route, RouteCall
 
 
 async def list_templates(call: RouteCall) -> Reply:
-    """Workflows to begin with, each with a picture of its graph. `anabranch new --template NAME` makes a project of
+    """Workflows to start from, each with a picture of its graph. `anabranch new --template NAME` makes a project of
     one."""
     return Reply({"items": [_summary(template) for template in all_templates()], "nextCursor": None})
 

@@ -54,7 +54,7 @@ _IF_MATCH = Header("If-Match", 'The version that was read, as its ETag: `"3"`. A
 
 
 async def create_workflow(call: RouteCall) -> Reply:
-    """201, also where the same document was saved before: that is another workflow."""
+    """201 always creates another workflow, even if the same document was saved before."""
     saved, report = await call.services.workflows.create_workflow(call.body, tenant_id=call.tenant_id, actor=call.actor)
     return Reply(
         saved_summary(saved, report),
@@ -64,7 +64,7 @@ async def create_workflow(call: RouteCall) -> Reply:
 
 
 async def update_workflow(call: RouteCall) -> Reply:
-    """The next version; equal to the newest, that one again.
+    """Save the next version; a document equal to the newest version returns that one.
 
     Top-level fields that the body leaves out keep their value, null removes one; with `replace` the body is
     the whole document. `workflowID` and `kind` must be those of the workflow, if they are given.
@@ -127,7 +127,7 @@ async def list_versions(call: RouteCall) -> Reply:
 
 
 async def delete_workflow(call: RouteCall) -> Reply:
-    """The name is free; ended runs stay readable by their ids."""
+    """The name can be used again; ended runs stay readable by their ids."""
     await call.services.workflows.delete_workflow(
         call.path["workflow"], tenant_id=call.tenant_id, force=call.query.force, actor=call.actor
     )

@@ -1,1 +1,1 @@
-"""Check all data of a live database against what is promised about it: `anabranch doctor --data`."""
+"""Check the consistency of all data of a live database: `anabranch doctor --data`."""

@@ -37,7 +37,7 @@ _FIRST_ID = "00000000-0000-0000-0000-000000000000"
 
 @dataclass(slots=True)
 class DataReport:
-    """What was read, and what is wrong with it."""
+    """What was read, and the findings."""
 
     runs: int = 0
     rows: int = 0
@@ -68,8 +68,8 @@ class DataDoctor:
         self._look_again_s = look_again_s
         self._plans = PlanCache(store, node_types)
 
-    async def check(self, told: Callable[[int], None] = lambda runs: None) -> DataReport:
-        """Check everything. `told` is called with the number of runs checked so far. Raises StoreUnavailable."""
+    async def check(self, progress: Callable[[int], None] = lambda runs: None) -> DataReport:
+        """Check everything. `progress` is called with the number of runs checked so far. Raises StoreUnavailable."""
         report = DataReport()
         after: str | None = _FIRST_ID
         while after is not None:
@@ -78,7 +78,7 @@ class DataDoctor:
                 report.runs += len(batch)
                 report.rows += sum(row.last_seq for row in batch)
                 report.add(await self._confirmed([row.head.instance_id for row in batch]))
-            told(report.runs)
+            progress(report.runs)
             after = rows[-1].head.instance_id if len(rows) == RUNS_AT_ONCE else None
         report.add(await self._orphans())
         report.add(await self._values())

@@ -1,4 +1,4 @@
-"""What a check of the data can find, and what to do about it."""
+"""The findings of a data check, and what to do about each."""
 
 from __future__ import annotations
 

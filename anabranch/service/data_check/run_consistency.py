@@ -36,7 +36,7 @@ class LogFacts:
     _keys: set[str] = field(default_factory=set)
 
     def take(self, event: Event) -> None:
-        """Take in the next row."""
+        """Add the next row."""
         self.rows += 1
         self.bytes += event.payload.weight
         if event.seq != self.rows and not self.is_broken:
@@ -67,7 +67,7 @@ class LogFacts:
 
 
 def row_and_log(row: InstanceRow, log: LogFacts, state: AnyState | None, *, now: int, note: Note) -> None:
-    """Hold a row against its log, and against the state that the log folds to (None: it cannot be folded)."""
+    """Compare a row with its log, and with the state that the log folds to (None: it cannot be folded)."""
     if log.rows < row.last_seq and not log.is_broken:
         note(DataFault.LOG_BROKEN, f"the last rows are not there: {log.rows} of {row.last_seq}", log.rows)
     elif log.rows != row.last_seq and not log.is_broken:
@@ -118,7 +118,7 @@ def _row_and_state(row: InstanceRow, state: AnyState) -> Iterator[tuple[DataFaul
 def family(
     row: InstanceRow, state: AnyState | None, others: Mapping[str, InstanceRow], *, now: int, note: Note
 ) -> None:
-    """Hold a row against those of its parent and of the children that it waits for."""
+    """Compare a row with those of its parent and of the children that it waits for."""
     parent = None if row.head.parent_id is None else others.get(row.head.parent_id)
     if parent is not None:
         _parent(row, parent, now=now, note=note)

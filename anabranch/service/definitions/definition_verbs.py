@@ -136,7 +136,8 @@ class DefinitionVerbs:
         tenant_id: str,
         actor: str | None = None,
     ) -> tuple[WorkflowVersion, Report]:
-        """Save the next version; equal to the newest, it is that version. Raises NotFound, VersionMismatch too."""
+        """Save the next version; a document equal to the newest version returns that one. Raises NotFound,
+        VersionMismatch too."""
         update = partial(self._update_once, workflow, document, options, tenant_id=tenant_id, actor=actor)
         for _ in range(UPDATE_TRIES_MAX - 1):
             try:

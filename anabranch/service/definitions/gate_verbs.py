@@ -1,7 +1,7 @@
 """Commands on whole workflows and tenants: pause and resume them, choose the version that starts take.
 
-A mixin of `WorkflowService`, above `definition_verbs` and below `read_verbs`. No run is written by a pause: it stands
-still because nobody takes it, keeps its status, and shows `pausedBy`.
+A mixin of `WorkflowService`, above `definition_verbs` and below `read_verbs`. A pause writes to no run: runs keep their
+status, are not claimed by any worker, and show `pausedBy`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class GateVerbs(DefinitionVerbs):
         return found, pause
 
     async def resume_workflow(self, workflow: str, *, tenant_id: str, actor: str | None = None) -> WorkflowVersion:
-        """Return once its runs may be claimed; one that is not paused stays as it is. The tenant's pause stays, too.
+        """Return once its runs may be claimed; a workflow that is not paused is not changed. A pause of the tenant
+        stays.
 
         Raises NotFound.
         """
@@ -78,7 +79,7 @@ class GateVerbs(DefinitionVerbs):
 
 
 async def paused_by(store: Store, rows: Sequence[InstanceRow], *, tenant_id: str) -> dict[str, dict[str, Any]]:
-    """The `pausedBy` of those of these runs that are paused with their workflow or tenant, by id."""
+    """The `pausedBy` of runs whose workflow or tenant is paused, by id."""
     is_open = [row for row in rows if not row.status.is_terminal]
     pauses = await store.pauses(tenant_id=tenant_id) if is_open else []
     if not pauses:

@@ -51,7 +51,7 @@ class RunAsOf:
     suspended_at: int = 0
     """When it was last suspended (ms)."""
     _into: defaultdict[str, list[GraphEdge]] = field(default_factory=lambda: defaultdict(list))
-    """The edges by their targets, once they were asked for."""
+    """The edges by their targets; computed on first use."""
 
     @property
     def scopes(self) -> list[str]:

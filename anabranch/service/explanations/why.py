@@ -61,8 +61,8 @@ def why_node(
     """The reasons for the state of one node in one scope; of a coded run, of one step.
 
     `{nodeID, scope, status, sentence, since, edges, waitsFor, decidedBy, omitted}`. `status` is that of the activation,
-    or `pending`. `worker` is the process that advances the run, `paused_by` what is paused so that it stands
-    still. The node must be in the plan of a drawn run.
+    or `pending`. `worker` is the process that advances the run, `paused_by` the pause that stops it. The node must be
+    in the plan of a drawn run.
     """
     budget = _Budget()
     activation = run.activations.get((node_id, scope))

@@ -234,7 +234,7 @@ class RetryVerbs(RunVerbs):
 
 
 def _deadline_ms(head: InstanceHead, events: Sequence[Event]) -> int | None:
-    """How long the run had, since it was created or last reopened."""
+    """The length of the run's deadline, from its creation or last reopening."""
     if head.deadline_at is None:
         return None
     reopened = [at for at, _ in reopenings_in(events)]

@@ -23,7 +23,7 @@ async def drawn_graph(store: Store, row: InstanceRow) -> dict[str, Any]:
 
 
 async def history_head(store: Store, row: InstanceRow) -> dict[str, Any]:
-    """What a run's log is read with elsewhere: the run, and the definition that it is pinned to. Raises NotFound."""
+    """A run, and the definition that it is pinned to: what a replay needs beside the log. Raises NotFound."""
     return {"run": run_summary(row), "definition": (await _definition(store, row))[0]}
 
 

@@ -61,7 +61,7 @@ DELETE_TRIES_MAX = 20
 DELETE_PAUSE_MS = 100
 
 START_REFUSALS = (NotFound, InvalidInput, InvalidRequest, NoManualStart, TooManyPending)
-"""With the key of an earlier start, this one gives the run of that."""
+"""Errors of a start that return the earlier run instead if its key was used before."""
 
 # 100 re-runs of re-runs: more than is ever useful.
 RERUNS_FOLLOWED_MAX = 100
@@ -253,10 +253,8 @@ class RunVerbs(ReadVerbs):
         return row.status
 
     async def pause_run(self, instance_id: str, *, tenant_id: str, by: str, children: bool = True) -> Status:
-        """Pause a run:
-
-        returns once it is SUSPENDED; executions under way may end. With `children`, also the runs that it awaits.
-        Raises NotFound, RunIsTerminal.
+        """Pause a run; returns once it is SUSPENDED. Executions under way may end. With `children`, also the runs that
+        it awaits. Raises NotFound, RunIsTerminal.
         """
         pause = partial(self._pause_one, tenant_id=tenant_id, why=f"paused by {by}")
         return await self._with_children(instance_id, pause, tenant_id=tenant_id, children=children)
@@ -285,7 +283,7 @@ class RunVerbs(ReadVerbs):
     async def send_signal(
         self, instance_id: str, event: str, payload: Any, *, tenant_id: str, key: str | None = None
     ) -> bool:
-        """Keep a signal until it is consumed; True if a fitting wait was open. Without a payload it carries `{}`.
+        """Keep a signal until it is consumed; True if a matching wait was open. Without a payload it carries `{}`.
 
         A repeated key gets the answer of the first signal, even if the run has ended since: the first signal may have
         ended it, and its response may have been lost.

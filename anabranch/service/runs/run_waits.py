@@ -39,7 +39,7 @@ FIRST_LOOK_MS = 20
 
 @dataclass(frozen=True, slots=True)
 class RunResponse:
-    """What a run has said so far."""
+    """The end or the first response of a run, as far as known."""
 
     response: Payload | None
     """The output of the node that responds; None: the run has ended without one."""
@@ -103,7 +103,7 @@ class RunWaits:
     async def ended(self, instance_id: str, *, tenant_id: str, timeout_s: float | None = None) -> ChildEnded | None:
         """Return how the run has ended, or None if it does not exist, for a caller in this process.
 
-        It is looked at once, however short the time is. Raises ShuttingDown, TimeoutError.
+        The run is read at least once, however short the time is. Raises ShuttingDown, TimeoutError.
         """
         waiter = await self._wait(instance_id, tenant_id, lambda: False, timeout_s=timeout_s)
         if self._stopping:

@@ -1,7 +1,7 @@
 """Shared reads: concurrent callers of the same read share one query.
 
 Called by the service to read a version of a workflow: a thousand starts at once cost a few reads. Each caller gets the
-result of a read that began after its call, so nobody gets a version that was replaced before.
+result of a read that began after its call, so no caller gets a version that was replaced before its call.
 """
 
 from __future__ import annotations

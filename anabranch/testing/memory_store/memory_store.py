@@ -102,7 +102,7 @@ class MemoryStore:
         """They always do."""
 
     async def commit(self, transitions: Sequence[Transition], *, may_wait: bool = False) -> Outcome:
-        """Nobody waits for locks here."""
+        """No lock is ever waited for here."""
         await self.faults.before("commit")
         writes = self.database.writes
         outcome = self.database.commit(transitions, skip=self.faults.skip)

@@ -81,7 +81,7 @@ Timing: TypeAlias = Cron | Interval
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What is to be done for a schedule now."""
+    """What to do for a schedule now."""
 
     starts: tuple[int, ...]
     """Occurrences that get a run, in their order."""
@@ -102,8 +102,8 @@ def next_after(timing: Timing, at: int) -> int | None:
 def due_occurrences(timing: Timing, *, next_at: int, now: int, missed: Missed, awake_since: int) -> Due:
     """What to start of the occurrences from `next_at` to now, for a scheduler that has looked since `awake_since`.
 
-    On time is what is at most `ON_TIME_MS` late, and the latest of all if we were awake at its time: that
-    one was hindered, and is tried until the next one comes. The others were missed. Raises BadTiming.
+    On time is what is at most `ON_TIME_MS` late, and the latest of all if we were awake at its time: that one was
+    delayed, and is retried until the next one is due. The others were missed. Raises BadTiming.
     """
     few = ON_TIME_MS // EVERY_MS_MIN + 1
     count = MADE_UP_FOR_MAX if missed is Missed.ALL else few

@@ -1,7 +1,7 @@
 """Schedules as stored, and the port to the store.
 
 Everything belongs to a tenant; another tenant's reads as absent. Times are milliseconds since the epoch, of the
-store's clock. A new field begins here; the other files of this folder are the rest of its way.
+store's clock. To add a field, start here and continue through the other files of this folder.
 """
 
 from __future__ import annotations

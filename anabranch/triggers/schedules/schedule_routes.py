@@ -43,14 +43,14 @@ class ScheduleForm(Form):
 
 
 class Trigger(RequestModel):
-    """No options: what a run is started with is the schedule's."""
+    """No options: the input comes from the schedule."""
 
 
 class Backfill(RequestModel):
     """A range of time whose occurrences are to have runs."""
 
-    since: DayOrInstant = Field(alias="from", description="From then on; a date begins in UTC.")
-    until: DayOrInstant = Field(alias="to", description="Up to then, and not at it; at the latest now.")
+    since: DayOrInstant = Field(alias="from", description="From this time on; a date starts at midnight UTC.")
+    until: DayOrInstant = Field(alias="to", description="Before this time, which must not be in the future.")
 
 
 class ScheduleSummary(ResponseModel):
@@ -73,9 +73,7 @@ class ScheduleSummary(ResponseModel):
     lastError: dict[str, Any] | None = Field(description="Why the latest occurrence has not started.")
     createdAt: AwareDatetime
     updatedAt: AwareDatetime
-    nodeID: str | None = Field(
-        description="The node of that workflow's version that has armed it: changed there, and not here."
-    )
+    nodeID: str | None = Field(description="The node that has armed it: change it in the workflow, not here.")
 
 
 class BackfilledRun(ResponseModel):
@@ -121,7 +119,7 @@ async def get_schedule(call: RouteCall) -> Reply:
 
 
 async def update_schedule(call: RouteCall) -> Reply:
-    """Replaced as a whole; what the document leaves out takes its default."""
+    """The schedule is replaced as a whole; fields that the document leaves out get their defaults."""
     saved = await call.services.schedules.update_schedule(
         call.path["schedule"], call.body, tenant_id=call.tenant_id, actor=call.actor
     )
@@ -135,7 +133,8 @@ async def delete_schedule(call: RouteCall) -> Reply:
 
 
 async def trigger_schedule(call: RouteCall) -> Reply:
-    """Beside its occurrences, which stay as they are; also while it is disabled. 200 where the key was used before."""
+    """The run is started beside its occurrences, which do not change, even while it is disabled. 200 if the key was
+    used before."""
     started = await call.services.schedules.trigger_now(
         call.path["schedule"],
         tenant_id=call.tenant_id,
@@ -150,7 +149,7 @@ async def trigger_schedule(call: RouteCall) -> Reply:
 
 
 async def backfill_schedule(call: RouteCall) -> Reply:
-    """Each occurrence has one run: those that have theirs keep it, so that the call may be repeated."""
+    """Each occurrence has one run: those that have one keep it, so the call may be repeated."""
     schedule = await call.services.schedules.get_schedule(call.path["schedule"], tenant_id=call.tenant_id)
     asked = checked(call.body, Backfill)
     started = await call.services.schedules.backfill(

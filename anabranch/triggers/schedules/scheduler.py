@@ -80,7 +80,7 @@ class Scheduler(Poller):
             after = (last.next_at or 0, last.schedule_id)
 
     async def _attend(self, schedule: Schedule, *, now: int, awake_since: int) -> bool:
-        """Deal with what is due of one schedule; True if there is more that could be done at once."""
+        """Start what is due of one schedule; True if more could be started at once."""
         assert schedule.next_at is not None, "what has no next occurrence is not due"
         async with self._places:
             try:
@@ -137,7 +137,7 @@ class Scheduler(Poller):
         return moved if await self._saved.advance(schedule, moved) else None
 
     async def _note(self, schedule: Schedule, code: str, message: str, occurrence: int) -> bool:
-        """Keep why an occurrence has not started yet, once: True if that is news."""
+        """Store why an occurrence has not started yet, once: True if that has changed."""
         error = _error(code, message, occurrence)
         if error == schedule.last_error:
             return False
@@ -145,7 +145,7 @@ class Scheduler(Poller):
 
 
 def timing_of(schedule: Schedule) -> Timing:
-    """What its occurrences are computed from."""
+    """The timing that its occurrences are computed from."""
     if schedule.cron is not None:
         return Cron(schedule.cron, schedule.timezone)
     assert schedule.every_ms is not None, "a schedule has a cron expression or an interval"

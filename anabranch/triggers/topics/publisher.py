@@ -125,7 +125,8 @@ class Publisher(Poller):
                 self._removed_at = now
 
     async def _start_runs(self, message: Message) -> Message:
-        """Start what has not started, and keep that; what is hindered stays unfinished, and is tried again."""
+        """Start what has not started, and store the results; deliveries that fail for now stay unfinished and are
+        retried."""
         if message.is_finished:
             return message
         places = asyncio.Semaphore(STARTS_AT_ONCE_MAX)

@@ -35,7 +35,7 @@ def subscribe(
     *,
     at: DatabaseOptions,
 ) -> None:
-    """Start a workflow for each message on the topics that the pattern fits."""
+    """Start a workflow for each message on the topics that match the pattern."""
     session = open_session(at)
     document = {"type": "workflow", "name": workflow}
     subscription, created = session.ask_house(
@@ -85,7 +85,7 @@ def publish(
     ] = None,
     at: DatabaseOptions,
 ) -> None:
-    """Start a run for each subscription that fits the topic; workers advance them."""
+    """Start a run for each subscription that matches the topic; workers advance them."""
     session = open_session(at)
     value = read_value(payload, what="the message", default=None)
     message = session.ask_house(

@@ -23,12 +23,12 @@ _NOT_IN_SEGMENTS = frozenset("/*#")
 
 
 def problem_of_topic(topic: str) -> str | None:
-    """Why this is no topic; None if it is one."""
+    """Why this is not a valid topic; None if it is."""
     return _problem(topic, "a topic", wildcards=False)
 
 
 def problem_of_pattern(pattern: str) -> str | None:
-    """Why this is no pattern; None if it is one."""
+    """Why this is not a valid pattern; None if it is."""
     return _problem(pattern, "a pattern", wildcards=True)
 
 

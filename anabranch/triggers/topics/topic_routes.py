@@ -17,7 +17,7 @@ from anabranch.triggers.topics.topic_service import message_as_json, subscriptio
 
 
 class SubscriptionForm(Form):
-    """What messages on a topic start."""
+    """A subscription to create."""
 
     type: Literal["workflow"]
     name: str = Field(min_length=1, description="Id or name of the workflow.")
@@ -36,7 +36,7 @@ class SubscriptionSummary(ResponseModel):
 
 
 class PublishedMessage(ResponseModel):
-    """What a message has started."""
+    """A published message, and the runs that it started."""
 
     messageID: str
     runs: list[str]
@@ -52,26 +52,26 @@ class SubscriptionList(ResponseModel):
 
 
 _MESSAGE_KEY = Header(
-    "Idempotency-Key", "A repeated key starts nothing anew, and is answered as the first was.", KEY_CHARACTERS_MAX
+    "Idempotency-Key", "A repeated key starts nothing, and gets the first response again.", KEY_CHARACTERS_MAX
 )
 
 
 async def list_subscriptions(call: RouteCall) -> Reply:
-    """Those with this very pattern."""
+    """Subscriptions with exactly this pattern."""
     found = await call.services.topics.list_subscriptions(tenant_id=call.tenant_id, pattern=call.path["pattern"])
     items = [subscription_as_json(each) for each in found]
     return Reply(page_by_name(items, call.query, "subscriptions", "subscriptionID"))
 
 
 async def list_all_subscriptions(call: RouteCall) -> Reply:
-    """Those of all patterns, by id."""
+    """Subscriptions with any pattern, by id."""
     found = await call.services.topics.list_subscriptions(tenant_id=call.tenant_id)
     items = [subscription_as_json(each) for each in found]
     return Reply(page_by_name(items, call.query, "subscriptions", "subscriptionID"))
 
 
 async def subscribe(call: RouteCall) -> Reply:
-    """201; 200 where the workflow was subscribed already."""
+    """201; 200 if the workflow was subscribed already."""
     made, is_new = await call.services.topics.subscribe(
         call.path["pattern"], call.body, tenant_id=call.tenant_id, actor=call.actor
     )
@@ -79,7 +79,7 @@ async def subscribe(call: RouteCall) -> Reply:
 
 
 async def unsubscribe(call: RouteCall) -> Reply:
-    """No message that is published from now on starts it."""
+    """Messages that are published from now on do not start it."""
     await call.services.topics.unsubscribe(call.path["subscription"], tenant_id=call.tenant_id, actor=call.actor)
     return Reply(status=204)
 
@@ -117,7 +117,7 @@ ROUTES = (
         "POST",
         "/v1/topics/{pattern}/subscriptions",
         subscribe,
-        "Have messages on these topics start a workflow.",
+        "Subscribe a workflow to a pattern of topics.",
         Role.EDITOR,
         {201: SubscriptionSummary, 200: SubscriptionSummary},
         body=Checked(SubscriptionForm),

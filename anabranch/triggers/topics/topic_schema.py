@@ -1,4 +1,4 @@
-"""The table of messages, and of what failed runs begin."""
+"""The table of messages: those on topics, and those about failed runs."""
 
 from __future__ import annotations
 

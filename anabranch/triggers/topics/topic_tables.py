@@ -1,7 +1,7 @@
 """The rows of topics: subscriptions in the table of triggers, and messages for as long as they may be repeated.
 
 Used by the service and by the publisher. Shares the database threads of the store
-that it is built on. What fits what is not known here: patterns are looked up by their first segment.
+that it is built on. It does not match patterns: it looks them up by their first segment.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class TopicTable:
             return await self._store.write(add)  # the same key at the same moment: now the first one is found
 
     async def save_deliveries(self, message: Message) -> None:
-        """Two that finish the same message find the same runs: the later stays."""
+        """Two processes that finish the same message find the same runs; the later write stays."""
         values: dict[str, Any] = {"deliveries": _deliveries_text(message.deliveries)}
         if message.is_finished:
             values["due_at"] = None

@@ -1,1 +1,1 @@
-"""Webhooks: runs that HTTP requests of others start, and addresses in the middle of a run that others call."""
+"""Webhooks: HTTP requests that start runs, and one-time addresses that answer a waiting run."""

@@ -1,4 +1,4 @@
-"""One-time addresses of `waitForWebhook` nodes: signed, expiring, and readable by nobody but this product.
+"""One-time addresses of `waitForWebhook` nodes: signed and expiring.
 
 Called by the engine for nodes that send an address, by views that show one, and by `callback_service`, which receives
 the calls. An address names tenant, run, wait and expiry, signed with HMAC-SHA256 under a key derived from the secret
@@ -54,10 +54,10 @@ class CallbackAddresses:
     """Makes addresses, and reads those that it made."""
 
     def __init__(self, find_signer: Callable[[], MessageSigner | None], *, base_url: str) -> None:
-        """`find_signer` is asked at every use; None where there is no secret key."""
+        """`find_signer` is called at every use; it returns None if there is no secret key."""
         self._find_signer = find_signer
         self.base_url = base_url.rstrip("/")
-        """What addresses begin with."""
+        """The base URL of addresses."""
 
     def check(self) -> None:
         """Raise SecretKeyMissing if there is no key to sign addresses with."""

@@ -81,7 +81,7 @@ class CallbackService:
         return callback
 
     async def _progress(self, callback: Callback) -> CallbackProgress:
-        """What the log says. Raises CallbackExpired if the wait is over and nobody has called."""
+        """The progress of the callback, from the log. Raises CallbackExpired if the wait ended without a call."""
         rows = await self._rows.read_signal_waits(callback.instance_id, after_seq=0, open_waits=())
         progress = callback_progress(rows, callback.event)
         if progress.first is None and progress.is_over:

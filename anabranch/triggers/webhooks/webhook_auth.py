@@ -1,4 +1,4 @@
-"""Who may call a webhook: nobody checked, a secret in a header, basic authentication, or a signature of the request.
+"""Authentication of webhook callers: none, a secret in a header, basic authentication, or a signature of the request.
 
 Called by `webhook_service`. Every check takes the whole body and compares in constant time, and an unknown webhook is
 checked against a random key, so that the time of an answer does not tell what was wrong.

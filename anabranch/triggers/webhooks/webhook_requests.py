@@ -1,4 +1,4 @@
-"""The requests that webhooks receive, and the payloads that runs and waits get of them.
+"""The requests that webhooks receive, and the payloads made from them for runs and waits.
 
 Pure. Called by `webhook_service` and `callback_service`.
 """
@@ -83,9 +83,9 @@ class Incoming:
 def payload_of(
     request: HookRequest, body: bytes, *, hidden: Iterable[str] = (), bytes_max: int = WEBHOOK_INPUT_BYTES_MAX
 ) -> dict[str, Any]:
-    """What a run gets of a request: method, path, query, headers, body, json and form.
+    """The payload for a run: method, path, query, headers, body, json and form of a request.
 
-    `body` is the raw body as text, or in base64 (`bodyEncoding`) where it is no UTF-8. It is null where `json` or
+    `body` is the raw body as text, or in base64 (`bodyEncoding`) if it is not UTF-8. It is null where `json` or
     `form` has its content and both would not fit into one value. Headers that prove who the caller is, and those in
     `hidden`, are left out. Raises BadJson or ValueNotStorable for JSON that no run can take, InvalidInput for a body
     that is too large for one.

@@ -54,7 +54,7 @@ AUDITED = "webhook.refused"
 
 @dataclass(frozen=True, slots=True)
 class HookLimits:
-    """What one webhook accepts if it says nothing else."""
+    """The default limits of a webhook."""
 
     rate_per_s: int = 60
     body_bytes_max: int = 1_048_576
@@ -163,7 +163,7 @@ class WebhookService:
     def _check_rate(self, hook: ArmedTrigger) -> None:
         """Take one request from the webhook's share. Raises WebhookBusy.
 
-        Only authenticated requests count: a stranger cannot use up what is left for the sender.
+        Only authenticated requests count: unauthenticated callers cannot use up the sender's limit.
         """
         rate = hook.config.get("rateLimit") or self._limits.rate_per_s
         bucket = self._rates.pop(hook.trigger_id, None) or TokenBucket(rate=rate, burst=rate)
@@ -224,8 +224,7 @@ class WebhookService:
 def _key_of(hook: ArmedTrigger, request: HookRequest, payload: Mapping[str, Any], identity: str | None) -> str:
     """What the idempotency key of the start ends with: the same for a request that repeats another one.
 
-    Of a signed request only what is signed counts. Whoever sends a copy of it with another header would get a second
-    run otherwise.
+    Of a signed request only what is signed counts. Otherwise a copy of it with another header would start a second run.
     """
     rule = hook.config.get("idempotency") or {}
     chosen = _chosen_key(rule, request.headers, payload)
@@ -263,7 +262,7 @@ def _too_large(limit: int) -> TooLarge:
 
 
 def _nothing_here() -> NotFound:
-    """The same for every reason, so that a guess tells nothing."""
+    """The same error for every reason, so that guesses learn nothing."""
     return NotFound(
         "there is no webhook here that takes this request", hint="Check its address, method and credentials."
     )

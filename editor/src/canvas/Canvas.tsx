@@ -82,7 +82,7 @@ function Board({ model, actions = NO_ACTIONS, label, children, onMenu }: CanvasP
     [model, flow],
   );
 
-  // Frames are known once the validator has answered: whoever has not moved the canvas by then shall see them whole.
+  // Frames are known once the validator has answered: if the user has not moved the canvas by then, fit them into view.
   const isUntouched = useRef(true);
   const isJudged = view.verdict !== null;
   useEffect(() => {

@@ -144,7 +144,7 @@ export function containersOf(
   for (const loop of loops) parents.set(`loop:${loop}`, around(loop, null));
   for (const { header } of regions) parents.set(`region:${header}`, around(header, header));
   for (const id of parents.keys()) {
-    // An answer that is none of ours could make a circle of them: whoever is in one is at the root.
+    // An invalid answer could contain a cycle: nodes in one are at the root.
     const seen = new Set<ContainerID>();
     for (let at: ContainerID | undefined = id; at !== undefined && at !== "root"; at = parents.get(at)) {
       if (seen.has(at)) {

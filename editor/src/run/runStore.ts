@@ -1,5 +1,5 @@
 /**
- * A run as it is now: folds snapshots and updates, and tells whoever shows a node that something of it has changed.
+ * A run as it is now: folds snapshots and updates, and notifies the views of a node that it has changed.
  *
  * It lives outside of React. Messages change maps and nothing else; once a frame, by the given scheduler, the nodes
  * that are shown and whose summary is another one are told. What is remembered is bounded: ended activations of

@@ -1,4 +1,4 @@
-"""Servers that want the memory or the patience of whoever connects to them. A program: run as a process of its own.
+"""Servers that try to exhaust the memory or the time of their clients. A program: run as a process of its own.
 
     python hostile.py BEHAVIOUR
 

@@ -1,4 +1,4 @@
-"""Queries on a real PostgreSQL: values both ways, limits, time, and connections that are let go."""
+"""Queries on a real PostgreSQL: values both ways, limits, time, and closed connections."""
 
 from __future__ import annotations
 

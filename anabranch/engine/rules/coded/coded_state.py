@@ -58,7 +58,7 @@ class Step(OpenActivation):
         self.ended_at = 0
         self.output: Payload = NULL
         self.error: RunError | None = None
-        """How it failed for good."""
+        """Its final error."""
         self.step_cancelled = False
         """Its function has cancelled the task that waited for it."""
         self.undone_in = 0
@@ -108,9 +108,10 @@ class FunctionActivation(OpenActivation):
         self.called_by = 0
         """The row that made it run: one attempt is called many times, and an answer belongs to one call."""
         self.blocked = False
-        """Its worker could not go on with it; it is offered again when it is due."""
+        """Its worker could not continue it; it is offered again when it is due."""
         self.offers = 0
-        """How often it was offered in vain since a step last ended: unknown to its worker, or not fitting its log."""
+        """How often it was offered without success since a step last ended: its worker did not know it, or it did not
+        match the log."""
 
     @property
     def place(self) -> tuple[str, str]:

@@ -298,7 +298,7 @@ class InstanceState(RunState[Activation, Activation]):
         return ContextSnapshot(tuple(maps), tuple(bindings), facts)
 
     def context_for_cursor(self, cursor: PlanNode, scope: Scope, facts: Facts) -> ContextSnapshot:
-        """The same for an activation of a cursor, which is told what it has handed out before."""
+        """The same for an activation of a cursor, whose context has its position in the list."""
         return self.context_of(scope, facts).within({CURSOR_POSITION: scope.position_of(cursor)})
 
     def context_bytes(self, scope: Scope) -> int:

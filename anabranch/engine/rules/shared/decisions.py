@@ -95,7 +95,7 @@ class DecisionBuilder(Generic[State]):
         self.commands: list[Command] = []
         self.stops: list[Dispatch] = []
         self.cancels: list[str] = []
-        """Children that nobody awaits any more, if they were started at all."""
+        """Children that are no longer awaited; some may never have been started."""
         self.not_before: int | None = None
         self.worked = 0
         """What running loops and evaluating nodes has cost so far, in the units of `templates.budget`."""

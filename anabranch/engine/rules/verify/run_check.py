@@ -115,7 +115,7 @@ class RunCheck(ABC):
         self.is_suspended = False
         self.has_started = False
         self.awaits_turn = False
-        """It was reopened, and nobody has gone on with it yet."""
+        """It was reopened, and no worker has continued it yet."""
         self.open: dict[Place, Account] = {}
         self.endings: dict[Place, Event] = {}
         self.copied_to = 0

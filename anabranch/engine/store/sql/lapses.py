@@ -81,12 +81,12 @@ _REFUSED = text(f"""
         WHERE s.instance_id = i.instance_id AND s.event_type = '{EventType.INSTANCE_SUSPENDED}')
     WHERE l.created_at > :since ORDER BY i.instance_id LIMIT :limit
 """)
-"""Runs that nobody tries at this moment, with the rows that have suspended them. Uses ix_instance_refused."""
+"""Suspended runs that no worker is trying, with the rows that have suspended them. Uses ix_instance_refused."""
 
 
 @cache
 def _offer(among_ids: str) -> TextClause:
-    """Make refused runs due that nobody holds."""
+    """Make refused runs due that no worker owns."""
     return text(f"""
         UPDATE workflow_instances SET available_at = :now
         WHERE {among_ids} AND {IS_REFUSED} AND worker_id IS NULL AND (available_at IS NULL OR available_at > :now)

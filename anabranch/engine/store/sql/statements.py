@@ -66,7 +66,7 @@ SUSPENDS = f"""
     worker_id = CASE WHEN :suspended_for = '{SuspendReason.ENGINE_DEFECT}' THEN NULL ELSE worker_id END,
     available_at = CASE WHEN :suspended_for = '{SuspendReason.ENGINE_DEFECT}' THEN NULL
                         WHEN worker_id IS NULL THEN deadline_at ELSE available_at END"""
-"""A run that nobody holds is claimed at its deadline and not before; one that nobody can decide is nobody's."""
+"""A run without owner is claimed at its deadline and not before; a run that no worker can decide has no owner."""
 
 SUSPENDS_UNFIT = f"status = '{Status.SUSPENDED}', suspended_for = :suspended_for"
 """It stays due: a suitable worker claims it."""

@@ -49,7 +49,7 @@ class CryptoConfig(ValueConfig):
     )
     algorithm: Literal["sha256", "sha512", "sha384", "sha224", "sha1", "md5", "sha3-256", "sha3-512"] = Field(
         "sha256",
-        description="The hash function. `md5` and `sha1` are for others who ask for them: they protect nothing.",
+        description="The hash function. `md5` and `sha1` are insecure; only for systems that require them.",
         json_schema_extra=x_ui(show_if={"/operation": ["hash", "hmac"]}),
     )
     key: str | None = Field(

@@ -16,7 +16,7 @@ class FilterConfig(NodeConfig):
     """The list and the tests."""
 
     source: Source
-    tests: list[Test] = Field(max_length=FIELDS_MAX, description="What is asked of each item.")
+    tests: list[Test] = Field(max_length=FIELDS_MAX, description="The tests of each item.")
     match: Literal["all", "any"] = Field(
         "all", description="Whether an item has to pass `all` tests, or `any` of them."
     )

@@ -62,8 +62,8 @@ class Test(NodeConfig):
     field: FieldPath = Field(
         "", description="The field of the item, such as `customer.name`; empty for the item itself."
     )
-    test: TestName = Field("equals", description="What is asked of it.")
-    value: Any = Field(None, description="What it is compared with, where the test needs it.")
+    test: TestName = Field("equals", description="The test.")
+    value: Any = Field(None, description="The value to compare with, if the test needs one.")
 
 
 def pure(

@@ -68,7 +68,7 @@ SPEC = HandlerSpec(
     execute=in_thread(evaluate),
     category="data",
     icon="hash",
-    description="Makes HTML of Markdown, and Markdown of HTML.",
+    description="Converts Markdown to HTML, and HTML to Markdown.",
     side_effects="none",
     docs="#markdown",
 )

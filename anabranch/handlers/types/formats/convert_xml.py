@@ -59,7 +59,7 @@ class XmlConfig(ValueConfig):
         False,
         alias="alwaysLists",
         title="Always lists",
-        description="Put elements into a list even where there is one only.",
+        description="Put elements into a list even if there is only one.",
         json_schema_extra=x_ui(show_if={"/operation": "parse"}),
     )
 
@@ -189,7 +189,7 @@ SPEC = HandlerSpec(
     execute=in_thread(evaluate),
     category="data",
     icon="file-code",
-    description="Makes objects of XML, and XML of objects.",
+    description="Converts XML to objects, and objects to XML.",
     side_effects="none",
     docs="#xml",
 )

@@ -31,7 +31,7 @@ _RAW_TEXT = frozenset({"script", "style"})
 
 
 class _Counter:
-    """Told of each tag by the parser; refuses what would make a tree expensive."""
+    """Receives each tag from the parser; refuses documents whose tree would be too expensive."""
 
     def __init__(self, node: str, work: TemplateBudget) -> None:
         self._node = node

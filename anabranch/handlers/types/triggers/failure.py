@@ -37,7 +37,7 @@ class FailureConfig(TriggerConfig):
         None,
         min_length=1,
         max_length=64,
-        description="Name or id of the workflow whose failed runs begin one here; without it all of the tenant's do.",
+        description="Name or id of the workflow whose failed runs start a run here; by default any workflow.",
         json_schema_extra=x_ui(widget="workflow"),
     )
 
@@ -47,6 +47,6 @@ SPEC = trigger_spec(
     FailureConfig,
     title="When a run fails",
     icon="alert",
-    description="Begins a run when a run of another workflow fails; the payload has that run, its error and a link.",
+    description="Starts a run when a run of another workflow fails; the payload has that run, its error and a link.",
     payload_schema=_PAYLOAD,
 )

@@ -39,7 +39,8 @@ class ScheduleConfig(TriggerConfig):
     )
     timezone: str = Field("UTC", description="The time zone that the cron expression is read in.")
     missed: Literal["skip", "one", "all"] = Field(
-        "one", description="What happens to occurrences that no process was there for: none, one for all, or each."
+        "one",
+        description="Missed occurrences, while no process was running: start none, one for all, or each.",
     )
     input: Any = Field(
         None,
@@ -68,7 +69,7 @@ SPEC = trigger_spec(
     ScheduleConfig,
     title="Schedule",
     icon="clock",
-    description=f"Begins a run at the times of a cron expression, or in an interval of {format_duration(EVERY_MS_MIN)}"
+    description=f"Starts a run at the times of a cron expression, or in an interval of {format_duration(EVERY_MS_MIN)}"
     " or more.",
     inspect=_problems,
 )

@@ -37,6 +37,6 @@ SPEC = trigger_spec(
     TopicConfig,
     title="Message on a topic",
     icon="inbox",
-    description="Begins a run for each message on a topic; the payload is the message.",
+    description="Starts a run for each message on a topic; the payload is the message.",
     inspect=_problems,
 )

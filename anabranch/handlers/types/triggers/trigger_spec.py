@@ -24,7 +24,7 @@ class TriggerConfig(NodeConfig):
 
     inputSchema: dict[str, Any] | None = Field(  # noqa: N815 -- the wire's names are camelCase
         None,
-        description="JSON Schema of the payload; a run does not begin with a payload that does not fit.",
+        description="JSON Schema of the payload; no run is started with a payload that does not match.",
         json_schema_extra=x_ui(advanced=True),
     )
 

@@ -57,14 +57,14 @@ class SignatureOfHook(NodeConfig):
     """The request must be signed with a secret, as one of these services does it."""
 
     kind: Literal["hmac"] = Field(description="The way.")
-    scheme: Literal["github", "stripe", "slack", "standard"] = Field(description="Whose way of signing.")
+    scheme: Literal["github", "stripe", "slack", "standard"] = Field(description="The signature scheme.")
     secret: SecretName = Field(description="The name of the secret.")
 
 
 class Idempotency(NodeConfig):
     """What tells a repeated request from a new one."""
 
-    header: str | None = Field(None, min_length=1, max_length=128, description="A header that has the key.")
+    header: str | None = Field(None, min_length=1, max_length=128, description="The header with the key.")
     expression: str | None = Field(None, description="A template that gives the key from the payload, `ctx.input`.")
 
 
@@ -80,15 +80,15 @@ class WebhookConfig(TriggerConfig):
     )
     methods: list[Method] = Field(["POST"], min_length=1, description="The methods that it takes.")
     auth: Annotated[OpenHook | HeaderOfHook | PasswordOfHook | SignatureOfHook, Field(discriminator="kind")] = Field(
-        OpenHook(kind="none"), description="How a caller proves who it is."
+        OpenHook(kind="none"), description="How callers authenticate."
     )
     idempotency: Idempotency | None = Field(
         None,
-        description="A request with the key of an earlier one starts no second run.",
+        description="A request with the key of an earlier one does not start another run.",
         json_schema_extra=x_ui(advanced=True),
     )
     respond: Literal["immediately", "atEnd", "respondNode"] = Field(
-        "immediately", description="When the caller is answered: at once, when the run ends, or by a `respond` node."
+        "immediately", description="When the response is sent: at once, when the run ends, or by a `respond` node."
     )
     timeout: Duration | None = Field(
         None,
@@ -114,7 +114,7 @@ SPEC = trigger_spec(
     WebhookConfig,
     title="Webhook",
     icon="globe",
-    description="Begins a run for each HTTP request to a path of its own.",
+    description="Starts a run for each HTTP request to its path.",
     unresolved=frozenset({"idempotency"}),
     payload_schema=_PAYLOAD,
 )

@@ -15,5 +15,5 @@ SPEC = trigger_spec(
     WorkflowCallConfig,
     title="When called",
     icon="workflow",
-    description="Begins a run when another workflow calls this one; without it, a called run begins at the start.",
+    description="Starts a run when another workflow calls this one. Without it, called runs start at the start node.",
 )

@@ -1,1 +1,1 @@
-"""Node types that talk to whoever called: `respond` answers a webhook, `waitForWebhook` waits for a call."""
+"""Node types for HTTP callers: `respond` answers a webhook, `waitForWebhook` waits for a call of a one-time address."""

@@ -2,7 +2,7 @@
  * Saves one draft: the shell around `saving.ts`, which decides. It has the clock, the outbox and the server.
  *
  * A saver per draft: it knows its own draft's id, so no navigation can make it save one document over another. It knows
- * texts only; conflicts are merged by whoever shows them.
+ * texts only; conflicts are merged by the caller.
  */
 
 import type { Outbox } from "./outbox";

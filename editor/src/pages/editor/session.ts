@@ -261,7 +261,7 @@ export class EditorSession {
   async startTest(input: string, options: TestOptions = {}): Promise<string | null> {
     this.test.setState({ isStarting: true, failure: null, input });
     let body = setMember(this.text, "input", input);
-    // A node that was removed keeps its pin, for whoever undoes that; the server would refuse it.
+    // A removed node keeps its pin, so that undo restores it; the server would refuse it.
     const ids = nodeIDsOf(this.store.document);
     const pins = Object.fromEntries(Object.entries(this.pins.getState()).filter(([id]) => ids.has(id)));
     if (Object.keys(pins).length > 0) body = setMember(body, "pins", pinsText(pins));

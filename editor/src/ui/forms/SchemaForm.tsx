@@ -385,7 +385,7 @@ function NameControl({ id, field, place, describedBy, invalid }: ControlProps): 
   );
 }
 
-/** A stored secret by its name; whoever types the secret itself is told where it would stand. */
+/** A stored secret by its name; typing the secret itself shows a warning. */
 function SecretControl({ id, field, place, describedBy, invalid }: ControlProps): ReactElement {
   const { secrets, readOnly } = useFormServices();
   const text = editedText(place.value);

@@ -68,7 +68,7 @@ class Regions:
         self.by_header: dict[str, Region] = {}
         """Inner regions come before those around them."""
         self.too_deep: str | None = None
-        """The header of a region that holds more than REGION_DEPTH_MAX of them; nothing else is told then."""
+        """The header of a region with more than REGION_DEPTH_MAX nested regions; then nothing else is set."""
         self._innermost: dict[str, str] = {}
         if again:
             self._parents = parents

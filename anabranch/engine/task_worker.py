@@ -10,7 +10,7 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from contextlib import suppress
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from functools import partial
 from typing import Any
 
@@ -57,11 +57,9 @@ class Execution(Helpers):
     __slots__ = (
         "_began_at_ms",
         "_clock",
-        "_context",
-        "_coroutine",
         "_ends_at",
-        "_first",
         "_loop",
+        "_rest",
         "_time",
         "began_at",
         "dispatch",
@@ -102,6 +100,8 @@ class Execution(Helpers):
         self._log = self._cancelled = None
         self.dispatch = dispatch
         self.node = node
+        self._rest: tuple[Any, Coroutine[Any, Any, HandlerOutcome], Context] | None = None
+        """What it waits for, and how it continues then."""
         self.limit: asyncio.Timeout | None = None
         """Of a handler that waits."""
         self.stopped = False
@@ -115,15 +115,14 @@ class Execution(Helpers):
 
         The time that it occupies the event loop is measured.
         """
-        self._coroutine = coroutine
-        self._context = copy_context()
-        self._context.run(present.set, self)
+        context = copy_context()
+        context.run(present.set, self)
         self._time = time
         self.began_at = self.stepped_at = time()
         """When it began, and when its last step, from one wait to the next, did."""
         result: HandlerOutcome | None = None
         try:
-            self._first = self._context.run(coroutine.send, None)
+            self._rest = context.run(coroutine.send, None), coroutine, context
         except StopIteration as returned:
             result = returned.value
         self.longest_s = time() - self.stepped_at
@@ -132,17 +131,18 @@ class Execution(Helpers):
 
     def __await__(self) -> Generator[Any, Any, HandlerOutcome]:
         """Like `yield from`, after the first step, which `begin` has taken."""
-        waits_for = self._first
+        assert self._rest is not None, "it waits"
+        waits_for, coroutine, context = self._rest
         while True:
             try:
                 answer = yield waits_for
             except BaseException as thrown:  # noqa: BLE001 -- cancellation too belongs to the coroutine
-                step = partial(self._coroutine.throw, thrown)
+                step = partial(coroutine.throw, thrown)
             else:
-                step = partial(self._coroutine.send, answer)
+                step = partial(coroutine.send, answer)
             self.stepped_at = self._time()
             try:
-                waits_for = self._context.run(step)
+                waits_for = context.run(step)
             except StopIteration as returned:
                 outcome: HandlerOutcome = returned.value
                 return outcome
@@ -179,8 +179,8 @@ class Execution(Helpers):
             limit.reschedule(min(self._ends_at, self._time() + heartbeat_ms / 1000))
 
     def ended(self) -> None:
-        """Remove its bounds."""
-        self._loop = None
+        """Remove its bounds, and what refers back to it: so it is freed at once, without the garbage collector."""
+        self._loop = self._log = self._rest = None
 
     @property
     def now_ms(self) -> int:
@@ -357,7 +357,6 @@ class TaskWorker:
             async with limit:
                 outcome = await execution
         was_silent = execution.was_silent
-        execution.ended()
         if outcome is None or limit.expired():  # a handler that catches its cancellation has still timed out
             execution.cancel()  # its thread, if any, continues
             return _silent(execution) if was_silent else _late(execution, timeout_ms, execution.longest_s)
@@ -375,6 +374,7 @@ class TaskWorker:
             self._report(execution.instance_id, NodeResult(*execution.dispatch, outcome))
 
     def _forget(self, execution: Execution) -> None:
+        execution.ended()
         of_instance = self._executions.get(execution.instance_id)
         if of_instance is not None and of_instance.get(execution.dispatch) is execution:
             del of_instance[execution.dispatch]

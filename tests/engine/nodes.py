@@ -63,6 +63,23 @@ class Gate:
         return HandlerResult({"key": helpers.idempotency_key})
 
 
+class LogsConfig(BaseModel):
+    waits: bool
+
+
+@node_type("testLogs", config=LogsConfig)
+class Logs:
+    """Logs a line, waits for a turn of the event loop on request, and fails its first attempt."""
+
+    async def execute(self, config: LogsConfig, context: Any, helpers: Any) -> HandlerResult:
+        helpers.log.info("attempt %s", helpers.attempt)
+        if config.waits:
+            await asyncio.sleep(0)
+        if helpers.attempt == 1:
+            raise RuntimeError("not yet")
+        return HandlerResult()
+
+
 author: ContextVar[str] = ContextVar("author", default="nobody")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.instants import from_iso
 from anabranch.engine.rules.values import VALUE_BYTES_MAX
+from anabranch.engine.task_worker import Execution
 from anabranch.errors import InvalidInput, InvalidRequest, NotFound, RunIsTerminal, TooManyPending
 from tests.engine import nodes
 from tests.engine.conftest import TENANT, MakeProcess, Process, turns_until, until
@@ -54,6 +56,27 @@ async def test_a_long_wait_is_parked_and_taken_up_again(process: Process) -> Non
     assert run["status"] == "COMPLETED"
     log = await process.service.get_log(run_id, tenant_id=TENANT)
     assert "INSTANCE_RECOVERED" not in [entry["eventType"] for entry in log]
+
+
+async def test_an_attempt_that_has_ended_leaves_nothing_to_the_garbage_collector(process: Process) -> None:
+    document = drawn(
+        "tidy",
+        node("returns", "testLogs", config={"waits": False}, retry=QUICK_RETRY),
+        node("waits", "testLogs", config={"waits": True}, retry=QUICK_RETRY),
+    )
+    gc.collect()
+    gc.disable()
+    try:
+        await process.ended(await process.run(document))
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        left = [each for each in gc.garbage if isinstance(each, Execution)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+
+    assert [(execution.node_id, execution.attempt) for execution in left] == []
 
 
 async def test_a_failed_try_is_retried_with_the_same_idempotency_key(process: Process) -> None:

@@ -25,7 +25,7 @@ PIP_INSTALL := $(PYTHON) -m pip install --disable-pip-version-check
 SOAK_SECONDS ?= 14400
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dev docs pages editor pictures editor-types test tools check check-python check-pages format bench bench-check simulate chaos mutants stress borders soak lock clean
+.PHONY: help setup demo dev docs pages editor pictures editor-types test tools check check-python check-pages format bench bench-check simulate chaos mutants stress borders installs soak lock clean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' Makefile | expand -t 18
@@ -98,6 +98,9 @@ stress: $(DEV_READY) ## run a thousand workflows and judge each: make stress ARG
 
 borders: $(DEV_READY) tools ## compare how saved SQL is cut with real servers, on 100,000 texts each; minutes; SEED= varies
 	$(if $(SEED),ANABRANCH_BORDER_SEED=$(SEED) )ANABRANCH_BORDER_TEXTS=100000 $(PYTHON) -m pytest -q -s tests/handlers/queries/test_borders.py
+
+installs: $(DEV_READY) pages ## install the wheel with uvx, pipx and pip from the package index, and run a workflow with each; minutes
+	$(PYTHON) -m tests.pages.installs
 
 soak: $(DEV_READY) ## simulate, judge random graphs and kill processes for a night
 	$(PYTHON) -m tests.simulation --seconds $(SOAK_SECONDS)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import compileall
 import gc
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -23,9 +24,27 @@ settings.register_profile("suite", deadline=None, derandomize=True, suppress_hea
 settings.load_profile("suite")
 
 
+PACKAGE = Path(__file__).parents[1] / "anabranch"
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Make our own marks known."""
+    """Make our own marks known, and compile the product once: hundreds of tests start it as a process, and where
+    PYTHONDONTWRITEBYTECODE is set each would compile it anew.
+    """
     config.addinivalue_line("markers", "only_on(*backends, because): a promise that only these stores can show")
+    if not hasattr(config, "workerinput"):
+        compileall.compile_dir(PACKAGE, quiet=2)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Let the collection of tests be: nothing of what it makes is garbage, and looking for some takes half its time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

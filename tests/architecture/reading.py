@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 
@@ -84,6 +85,7 @@ class Source:
         return (node.lineno for node in ast.walk(self.tree) if isinstance(node, kinds))
 
 
+@cache
 def read_package(root: Path) -> list[Source]:
     """Every file of a package, by module name."""
     return [

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import pty
-import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,7 @@ import pytest
 from anabranch.cli.commands import docs_command
 from hatch_build import documentation
 from tests.cli.conftest import Command
-from tests.hardening.command_line import EXECUTABLE
+from tests.hardening.command_line import printed_on_a_terminal
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -79,38 +77,26 @@ def test_the_wheel_gets_every_page() -> None:
     assert len(inside) == len(list(DOCS.rglob("*.md")))
 
 
-def on_a_terminal(pager: str, topic: str = "widgets") -> str:
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [EXECUTABLE, "docs", topic],
-        env={**os.environ, "TERM": "xterm", "PAGER": pager},
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-    )
-    os.close(theirs)
-    printed = b""
-    try:
-        while piece := os.read(ours, 65_536):
-            printed += piece
-    except OSError:
-        pass  # how a terminal on Linux ends whose last user has gone
-    finally:
-        os.close(ours)
-    assert process.wait() == 0, printed
-    return printed.decode()
+@pytest.fixture
+def on_a_terminal(tmp_path: Path) -> Callable[..., str]:
+    """What a page prints on a terminal, through this pager."""
+
+    def shown(pager: str, topic: str = "widgets") -> str:
+        return printed_on_a_terminal("docs", topic, folder=tmp_path, environment={"TERM": "xterm", "PAGER": pager})
+
+    return shown
 
 
-def test_a_terminal_gets_colours_through_the_pager_of_the_user() -> None:
+def test_a_terminal_gets_colours_through_the_pager_of_the_user(on_a_terminal: Callable[..., str]) -> None:
     printed = on_a_terminal("sed s/^/paged:/")
     assert "paged:" in printed
     assert "\x1b[" in printed
     assert "# Widgets" not in printed
 
 
-def test_a_terminal_shows_what_a_block_is_saved_as() -> None:
+def test_a_terminal_shows_what_a_block_is_saved_as(on_a_terminal: Callable[..., str]) -> None:
     assert "order.json\x1b[0m:" in on_a_terminal("cat", "start-a-run")
 
 
-def test_a_pager_that_does_not_exist_is_no_reason_to_show_nothing() -> None:
+def test_a_pager_that_does_not_exist_is_no_reason_to_show_nothing(on_a_terminal: Callable[..., str]) -> None:
     assert "Widgets" in on_a_terminal("no-such-pager")

@@ -257,6 +257,7 @@ def test_a_server_that_goes_away_while_it_is_watched_exits_1(
     anabranch: Command, server: Server, waiting: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("anabranch.client.remote.WAIT_ASKED_S", 1)
+    monkeypatch.setattr("anabranch.client.caller.FIRST_PAUSE_S", 0.01)
     answered: list[str] = []
 
     def goes_away_after_the_first_log(request: web.Request) -> bool:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import logging
 import os
+import pty
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,30 @@ class Printed:
 
 
 Command = Callable[..., Printed]
+
+
+def printed_on_a_terminal(*arguments: str, folder: Path, environment: Mapping[str, str]) -> str:
+    """What a command prints whose three streams are a terminal."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [EXECUTABLE, *arguments],
+        cwd=folder,
+        env={**os.environ, **environment},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    printed = b""
+    try:
+        while piece := os.read(ours, 65_536):
+            printed += piece
+    except OSError:
+        pass  # how a terminal on Linux ends whose last user has gone
+    finally:
+        os.close(ours)
+    assert process.wait() == 0, printed
+    return printed.decode()
 
 
 class Launched:

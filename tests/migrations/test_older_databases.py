@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 import anabranch.migrations
 from anabranch.engine.store.opening import dialect_of, open_store
@@ -42,17 +44,24 @@ _SUBSCRIPTION = text("""
 """)
 
 
-async def test_runs_from_before_families_are_roots_and_nobodys_children(empty_url: str) -> None:
-    run_id = str(uuid.uuid4())
-    dialect = dialect_of(empty_url)
+@contextmanager
+def database_of(url: str, revision: str) -> Iterator[Connection]:
+    """A connection to a database that has just been brought to an older schema."""
+    dialect = dialect_of(url)
     engine = dialect.engine(commits=False)
     with engine.connect() as connection, dialect.transaction(connection):
         configuration = Config()
         configuration.set_main_option("script_location", str(Path(anabranch.migrations.__file__).parent))
         configuration.attributes["connection"] = connection
-        command.upgrade(configuration, "0001")
-        connection.execute(_INSTANCE, {"instance_id": run_id})
+        command.upgrade(configuration, revision)
+        yield connection
     engine.dispose()
+
+
+async def test_runs_from_before_families_are_roots_and_nobodys_children(empty_url: str) -> None:
+    run_id = str(uuid.uuid4())
+    with database_of(empty_url, "0001") as connection:
+        connection.execute(_INSTANCE, {"instance_id": run_id})
 
     ensure_schema(empty_url, auto_migrate=True)
 
@@ -67,17 +76,10 @@ async def test_runs_from_before_families_are_roots_and_nobodys_children(empty_ur
 
 async def test_open_runs_from_before_know_the_size_of_their_logs(empty_url: str) -> None:
     run_id = str(uuid.uuid4())
-    dialect = dialect_of(empty_url)
-    engine = dialect.engine(commits=False)
-    with engine.connect() as connection, dialect.transaction(connection):
-        configuration = Config()
-        configuration.set_main_option("script_location", str(Path(anabranch.migrations.__file__).parent))
-        configuration.attributes["connection"] = connection
-        command.upgrade(configuration, "0001")
+    with database_of(empty_url, "0001") as connection:
         connection.execute(_INSTANCE, {"instance_id": run_id})
         for seq, payload in ((1, '{"input": "ä"}'), (2, "{}")):
             connection.execute(_EVENT, {"instance_id": run_id, "seq": seq, "payload": payload})
-    engine.dispose()
 
     ensure_schema(empty_url, auto_migrate=True)
 
@@ -90,17 +92,10 @@ async def test_open_runs_from_before_know_the_size_of_their_logs(empty_url: str)
 
 async def test_schedules_and_subscriptions_from_before_are_triggers(empty_url: str) -> None:
     schedule_id, subscription_id, run_id = (str(uuid.uuid4()) for _ in range(3))
-    dialect = dialect_of(empty_url)
-    engine = dialect.engine(commits=False)
-    with engine.connect() as connection, dialect.transaction(connection):
-        configuration = Config()
-        configuration.set_main_option("script_location", str(Path(anabranch.migrations.__file__).parent))
-        configuration.attributes["connection"] = connection
-        command.upgrade(configuration, "0022")
+    with database_of(empty_url, "0022") as connection:
         values = {"schedule_id": schedule_id, "run_id": run_id, "subscription_id": subscription_id}
         connection.execute(_SCHEDULE, {**values, "input": '{"b": 1, "a": [1.50]}', "error": '{"code": "NOT_FOUND"}'})
         connection.execute(_SUBSCRIPTION, values)
-    engine.dispose()
 
     ensure_schema(empty_url, auto_migrate=True)
 

@@ -24,8 +24,8 @@ from tests.processes.conftest import Launch, Place
 from tests.processes.launching import Answer, Staying, until
 from tests.processes.test_staying import HELD, Serve
 
-# 12 s: a frozen transaction has 5 s of it.
-LEASE = {"ANABRANCH_LEASE": "12s"}
+# 4 s: a frozen transaction has 2 s of it.
+LEASE = {"ANABRANCH_LEASE": "4s"}
 
 GRACE_S = 4.0
 # What would end without the grace takes as long as a statement may (11 s) or longer: below that is room for a busy
@@ -101,13 +101,13 @@ def test_cancels_through_another_server_outlast_a_process_that_is_frozen_with_th
         locker.rollback()
         _cancelled(cancels)
 
-        while True:
-            _lock(locker, parent)
-            cancel(holder, parent)
-            until(lambda: _waiting_backend(locker))
-            if _is_frozen_with_the_locks(holder, locker):
-                break
+        _lock(locker, parent)
+        cancel(holder, parent)
+        until(lambda: _waiting_backend(locker))
+        while not _is_frozen_with_the_locks(holder, locker):
+            _lock(locker, parent)  # before it goes on: what it tries again has to wait again
             holder.tell(signal.SIGCONT)
+            until(lambda: _waiting_backend(locker))
         try:
             _cancelled([cancel(other, parent) for _ in range(6)])
         finally:

@@ -58,7 +58,7 @@ from anabranch.service import (
     StepSignals,
     WorkflowService,
 )
-from anabranch.settings import EMBEDDED_DATABASE_URL, Settings
+from anabranch.settings import ALL_POOLS, EMBEDDED_DATABASE_URL, Settings
 from anabranch.telemetry import CurrentAttempts, Feed, Meters, Names, SpanSink, TracedHandlers
 from anabranch.triggers.webhooks.callback_addresses import CallbackAddresses
 from anabranch.version import __version__
@@ -395,6 +395,7 @@ class App:
             audit_retention_days=settings.audit_retention_days,
             works=role.works,
             only=role.only,
+            pools=settings.pools if role.only is None else ALL_POOLS,
         )
         engine = Engine(
             store=store,

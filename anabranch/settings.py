@@ -22,9 +22,19 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from dotenv import dotenv_values
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+)
 
 from anabranch.engine.rules.duration import parse_duration
+from anabranch.engine.rules.graph.pools import DEFAULT_POOL, EVERY_POOL, POOL_NAME_PATTERN, is_pool_name
 from anabranch.engine.rules.shared.blame import CRASHES_MAX
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit, parse_log_limit, parse_size
 from anabranch.errors import SettingsError
@@ -55,6 +65,15 @@ def _hosts(value: Any) -> Any:
     return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
 
+def _pools(names: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
+        if name != EVERY_POOL and not is_pool_name(name):
+            raise ValueError(f"the pool {name!r} must match {POOL_NAME_PATTERN}")
+    if not names:
+        raise ValueError("name at least one pool")
+    return tuple(dict.fromkeys(names))
+
+
 def _size(value: Any) -> Any:
     return parse_size(value) if isinstance(value, str | int) else value
 
@@ -67,8 +86,12 @@ def _log_limit(value: Any) -> Any:
     return parse_log_limit(value) if isinstance(value, str | int) else value
 
 
+ALL_POOLS = (EVERY_POOL,)
+"""What a process serves that has to run whatever it is given."""
+
 Milliseconds = Annotated[int, BeforeValidator(_duration)]
 Hosts = Annotated[tuple[str, ...], BeforeValidator(_hosts)]
+Pools = Annotated[tuple[str, ...], BeforeValidator(_hosts), AfterValidator(_pools)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +166,10 @@ class Settings(BaseModel):
 
     concurrency: int = Field(default=64, ge=1, le=10_000)
     """Executions of nodes and steps at once per worker, 1 to 10,000."""
+
+    pools: Pools = (DEFAULT_POOL,)
+    """The pools that a worker serves, separated by commas; `*`: every one. It takes the runs whose nodes are all in
+    these pools."""
 
     held_max: int = Field(default=10_000, ge=1, le=1_000_000)
     """Runs that one worker holds in memory at once, 1 to 1,000,000; further ones wait in the database."""

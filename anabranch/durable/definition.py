@@ -146,6 +146,7 @@ def workflow(
     retry: Mapping[str, Any] | None = None,
     deadline: Duration | None = None,
     on_error: OnError | None = None,
+    pool: str | None = None,
 ) -> Callable[[WorkflowFunction], Workflow]:
     """Declare an async function `NAME(ctx, input)` as a coded workflow.
 
@@ -153,7 +154,8 @@ def workflow(
     `version`. `retention` is how long an ended run is kept, in whole days rounded up, `deadline` how
     long a run may take (both durations, longer than nothing), `retry` (`{"maxAttempts": 3, "backoff": {…}}`)
     how often the whole function is tried. With `on_error="suspend"` a run whose function has failed for good is
-    suspended, until somebody resumes it: then the function is tried once more. Raises InvalidDefinition for a
+    suspended, until somebody resumes it: then the function is tried once more. `pool` names the workers that run it.
+    Raises InvalidDefinition for a
     declaration that makes no sense, or a version that another function has.
     """
     if function is not None:  # taken only to be refused with words that help
@@ -163,6 +165,8 @@ def workflow(
         "retry": None if retry is None else dict(retry),
         "deadline": without_timedelta(deadline),
     }
+    if pool is not None:
+        options["pool"] = pool
     _check(name, version, options)
     if on_error not in (None, "fail", "suspend"):
         raise InvalidDefinition(f"workflow {name!r}: on_error is {on_error!r}; it is 'fail' or 'suspend'")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from anabranch.engine.rules.drawn.outcomes import EVALUATIONS_MAX
+from anabranch.engine.rules.graph.pools import DEFAULT_POOL
 from anabranch.engine.rules.shared.blame import CRASHES_MAX
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.transitions import BATCH_TRANSITIONS_MAX
@@ -51,6 +52,8 @@ class EngineOptions:
     """False: accepts starts, signals and cancels, but executes nothing."""
     only: Sequence[str] | None = None
     """Adopt only these instances."""
+    pools: Sequence[str] = (DEFAULT_POOL,)
+    """The pools whose runs it takes."""
 
     @property
     def tenant_max(self) -> int:

@@ -81,7 +81,7 @@ class Engine:
         self.clock = clock or SystemClock()
         self.worker_id = worker_id or f"{socket.gethostname()[:40]}-{secrets.token_hex(6)}"
         self.observers = Observers()
-        self.plans = PlanCache(store, handlers, known_code, evaluates=options.evaluations_max > 0)
+        self.plans = PlanCache(store, handlers, known_code, evaluates=options.evaluations_max > 0, pools=options.pools)
         self._tasks: TaskQueue[Execution] = TaskQueue(gates)
         self.threads = HandlerThreads()
         task_worker = TaskWorker(

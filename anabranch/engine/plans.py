@@ -16,6 +16,7 @@ from anabranch.engine.rules.evolve import AnyPlan
 from anabranch.engine.rules.graph.compile import compile_plan
 from anabranch.engine.rules.graph.node_types import BUILTIN_TYPES, NodeTypes
 from anabranch.engine.rules.graph.plan import Plan
+from anabranch.engine.rules.graph.pools import DEFAULT_POOL, served
 from anabranch.engine.rules.payloads import DEFINITION_SEQ, read_definition, read_test_run
 from anabranch.engine.rules.shared.fitness import Needs
 from anabranch.engine.rules.test_runs import WHOLE, TestRunPlan
@@ -47,32 +48,34 @@ class PlanCache:
         known_code: Callable[[], Sequence[tuple[str, int]]] = tuple,
         *,
         evaluates: bool = True,
+        pools: Sequence[str] = (DEFAULT_POOL,),
     ) -> None:
         """With `evaluates` decisions evaluate pure nodes; without, these are executed as jobs.
 
-        `known_code` gives name and version of the workflow functions that can be called here.
+        `known_code` gives name and version of the workflow functions that can be called here, `pools` are those that
+        this process serves.
         """
         self.known_code = known_code
         self._evaluates = evaluates
+        self._served = served(pools)
         self._store = store
         self._node_types = node_types
         self._plans: OrderedDict[tuple[str, int], AnyPlan] = OrderedDict()
         self._reading: dict[tuple[str, int], asyncio.Event] = {}
 
     def known_types(self) -> Sequence[str]:
-        """The node types that are here and not with every worker."""
-        return [name for name in self._node_types.names() if name not in BUILTIN_TYPES]
+        """The node types that are here and not with every worker; and the pools that are served here."""
+        return [*(name for name in self._node_types.names() if name not in BUILTIN_TYPES), *self._served]
 
     def can_run(self, needs: Needs) -> bool:
         """Is what a run needs here? A coded one needs its function, in this version."""
         code = self.known_code() if needs.kind == CODED_KIND else ()
         here = [name for name in needs.node_types if self._node_types.get(name) is not None]
-        return needs.met_by(code=code, node_types=here)
+        return needs.met_by(code=code, node_types=[*here, *self._served])
 
     def can_run_plan(self, head: InstanceHead, plan: AnyPlan) -> bool:
         """Is what this run needs here?"""
-        node_types = plan.needs if isinstance(plan, Plan) else ()
-        return self.can_run(Needs(head.kind, head.workflow_name, head.workflow_version, node_types))
+        return self.can_run(Needs(head.kind, head.workflow_name, head.workflow_version, plan.needs))
 
     async def plan_of(self, head: InstanceHead) -> AnyPlan:
         """The plan of an instance's version, or of the definition in a test run's log.

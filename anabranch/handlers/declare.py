@@ -18,6 +18,7 @@ from anabranch.engine.handling import HandlerReturn, Helpers
 from anabranch.engine.rules.duration import parse_duration
 from anabranch.engine.rules.events import ERROR_HANDLE
 from anabranch.engine.rules.graph.node_types import SideEffects
+from anabranch.engine.rules.graph.pools import POOL_NAME_PATTERN, is_pool_name
 from anabranch.errors import NonRetryable
 from anabranch.handlers.builtin import BUILTIN
 from anabranch.handlers.spec import DEFAULT_TIMEOUT_MS, HandlerSpec
@@ -72,6 +73,7 @@ def node_type(
     icon: str | None = None,
     description: str | None = None,
     side_effects: SideEffects = "unknown",
+    pool: str | None = None,
 ) -> Callable[[HandlerClass], HandlerClass]:
     """Declare a class as the handler of a node type.
 
@@ -81,8 +83,9 @@ def node_type(
     is); `handles` are the exits of a node, or a function of its config; `timeout` bounds one
     execution (None: nothing does). Editors show `category`, `icon` (the name of one of theirs; without it, initials)
     and `description` (the first line of the class's docstring, if not given); `side_effects` says whether executing
-    it changes anything outside: "none", "external" or "unknown". Raises ValueError for a declaration that makes no
-    sense, or a type that another class has already.
+    it changes anything outside: "none", "external" or "unknown". `pool` names the workers that execute its nodes,
+    unless a node names others. Raises ValueError for a declaration that makes no sense, or a type that another class
+    has already.
     """
     if not _TYPE_NAME.fullmatch(type):
         raise ValueError(
@@ -93,6 +96,8 @@ def node_type(
     if not callable(handles):
         _check_handles(type, handles)
     _check_description(type, category, icon, side_effects)
+    if pool is not None and not is_pool_name(pool):
+        raise ValueError(f"node type {type!r}: the pool {pool!r} must match {POOL_NAME_PATTERN}")
 
     def declare(handler: HandlerClass) -> HandlerClass:
         method = getattr(handler, "execute", None)
@@ -116,6 +121,7 @@ def node_type(
             icon=icon,
             description=_first_line(handler) if description is None else description,
             side_effects=side_effects,
+            pool=pool,
         )
         return handler
 

@@ -82,6 +82,8 @@ class HandlerSpec:
     inspect: Callable[[Mapping[str, Any]], Iterable[Problem]] = lambda config: ()
     """Additional checks of a config at save."""
     timeout_ms: int | None = DEFAULT_TIMEOUT_MS
+    pool: str | None = None
+    """The pool of nodes of this type that name none; None: that of their workflow."""
     secrets: SecretReader | None = None
     """The reader of `{{secret.NAME}}` in its config; None: the type gets no secrets."""
     unbounded: Callable[[Mapping[str, Any]], bool] = lambda config: False
@@ -113,6 +115,7 @@ class HandlerSpec:
             check=self.check,
             has_error_handle=self.has_error_handle,
             default_timeout_ms=self.timeout_ms,
+            pool=self.pool,
             unbounded=self.unbounded,
             description=NodeTypeDescription(
                 category=self.category,

@@ -12,6 +12,7 @@ from tests.conformance.building import LEASE_MS, OTHER_WORKER, TENANT, WORKER, c
 
 pytestmark = pytest.mark.only_on("memory", "sqlite", "postgresql", because="a pooler changes no statement")
 
+MIXED = ("pool:default", "pool:gpu")
 LONG_AGO = {"available_at": 1_600_000_000_000}
 NOW_AND_LATELY: dict[str, Any] = {"overdue_ms": 0, "seen_ms": 90_000, "limit": 10}
 
@@ -62,3 +63,45 @@ async def test_what_nobody_can_run_fails_at_its_deadline_all_the_same(store: Sto
     assert after.status is Status.FAILED
     assert (await store.read_log(row.head.instance_id))[-1].payload.value["code"] == "DEADLINE_EXCEEDED"
     assert row.head.tenant_id == TENANT
+
+
+async def test_a_worker_takes_only_runs_whose_pools_it_serves(store: Store) -> None:
+    plain, gpu, mixed = await waiting(store), await waiting(store, "pool:gpu"), await waiting(store, *MIXED)
+    shout = await waiting(store, "shout", "pool:gpu")
+    await report(store, "pool:*")  # nobody is suspended meanwhile
+    of = {each.head.instance_id: name for each, name in ((plain, "plain"), (gpu, "gpu"), (mixed, "mixed"))}
+    of[shout.head.instance_id] = "shout"
+    seen: dict[tuple[str, ...], list[str]] = {}
+    for entries in ((), ("pool:cpu",), ("pool:gpu",), ("pool:default", "pool:gpu"), ("shout", "pool:*")):
+        seen[entries] = sorted(of[instance_id] for instance_id in await takes(store, *entries))
+    assert seen == {
+        (): ["plain"],
+        ("pool:cpu",): [],
+        ("pool:gpu",): ["gpu"],
+        ("pool:default", "pool:gpu"): ["mixed"],
+        ("shout", "pool:*"): ["shout"],
+    }
+
+
+async def test_a_worker_without_the_default_pool_leaves_what_names_no_pool(store: Store) -> None:
+    await waiting(store)
+    await waiting(store, "shout")
+    coded = await waiting(store, "pool:gpu", kind="coded", workflow_name="trains")
+    await waiting(store, kind="coded", workflow_name="trains")
+    assert await takes(store, "shout", "pool:gpu", code=(("trains", 1),)) == [coded.head.instance_id]
+
+
+async def test_a_run_whose_pools_nobody_serves_is_suspended_and_says_which(store: Store) -> None:
+    row = await waiting(store, *MIXED)
+    await report(store, "pool:cpu")
+    assert await store.suspend_unfit(**NOW_AND_LATELY) == 1
+    after = await row_of(store, row.head.instance_id)
+    assert (after.status, after.suspended_for) == (Status.SUSPENDED, SuspendReason.UNSERVED_POOL)
+    said = (await store.read_log(row.head.instance_id))[-1].payload.value
+    assert said["message"] == "no worker serves the pools 'default', 'gpu'"
+    assert "--pools default,gpu" in said["hint"]
+    assert await takes(store, *MIXED) == [row.head.instance_id], "it goes on by itself"
+
+
+async def report(store: Store, *node_types: str) -> None:
+    await store.report_worker(WorkerReport(worker_id=WORKER, executing=0, node_types=node_types))

@@ -19,7 +19,6 @@ from anabranch.engine.rules.graph.document import (
     NODES_MAX,
     RESERVED_VARIABLES,
 )
-from anabranch.engine.rules.graph.known_fields import NODE_FIELDS_WITHOUT_EFFECT
 from anabranch.engine.rules.instants import from_iso, to_iso
 from anabranch.engine.rules.templates.expression import EXPRESSION_DEPTH_MAX
 from anabranch.engine.rules.templates.facts import Facts
@@ -129,8 +128,7 @@ def _document(schema: Mapping[str, Any]) -> str:
         _table(schema["$defs"]["edge"]),
         "## Fields of others\n",
         "A field whose name begins with `x-` belongs to another tool: it is stored and returned, at every level. Any other unknown"
-        " field is stored too, with the warning `UNKNOWN_FIELD`."
-        f" {_listed(NODE_FIELDS_WITHOUT_EFFECT)} is reserved: a node runs as if it were not there (`FIELD_WITHOUT_EFFECT`).\n",
+        " field is stored too, with the warning `UNKNOWN_FIELD`.\n",
         "## In an editor\n",
         "`anabranch schema --output workflow.schema.json` writes the JSON Schema of these files, with `--import` also for your own node"
         " types; [workflow.schema.json](workflow.schema.json) is that of the built-in ones. VS Code and others complete and check a"

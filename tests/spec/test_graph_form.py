@@ -165,6 +165,7 @@ def test_a_field_of_a_node_that_cannot_be_read_is_refused(field: str, value: Any
     ("options", "code"),
     [
         ({"retention": "for ever"}, "BAD_RETENTION"),
+        ({"pool": "GPU!"}, "BAD_POOL"),
         ({"deadline": "0s"}, "BAD_DEADLINE"),
         ({"inputSchema": {"type": "objekt"}}, "BAD_INPUT_SCHEMA"),
         ({"inputSchema": []}, "BAD_INPUT_SCHEMA"),
@@ -230,9 +231,8 @@ def test_fields_of_editors_and_of_the_server_are_not_warned_about():
 
 
 def test_fields_without_an_effect_are_warned_about_where_they_ask_for_one():
-    document = drawn(FINE, a={"batchSize": 5, "pool": "fast"}, b={"heartbeatTimeout": False, "pool": None})
+    document = drawn(FINE, a={"batchSize": 5}, b={"heartbeatTimeout": False, "pool": None})
     assert [(each.code, each.pointer) for each in report(document).warnings] == [
-        ("FIELD_WITHOUT_EFFECT", "/nodes/1/pool"),
         ("FIELD_WITHOUT_EFFECT", "/nodes/1/batchSize"),
     ]
 

@@ -22,8 +22,10 @@ from anabranch.cli.project import Project
 from anabranch.cli.sample import SAMPLE
 from anabranch.cli.session import CommandSession, open_session
 from anabranch.deferred import deferred
+from anabranch.engine.rules.graph.pools import DEFAULT_POOL
 from anabranch.errors import NoApiKey
 from anabranch.json_input import read_workflow_file
+from anabranch.settings import ALL_POOLS
 
 if TYPE_CHECKING:
     from anabranch import app, process
@@ -90,13 +92,19 @@ def worker(
             help="Serve /metrics, /healthz and /readyz on this port, 0: a free one; else ANABRANCH_METRICS_PORT.",
         ),
     ] = None,
+    pools: Annotated[
+        str | None,
+        typer.Option("--pools", metavar="NAMES", help="Serve these pools; else ANABRANCH_POOLS, else default."),
+    ] = None,
     imports: Imports = None,
     active: Active = False,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
     """Run workflows, without a port, until SIGTERM or Ctrl-C. Exits 0 once its runs are handed over."""
-    session = _open(imports=imports, database_url=database_url, metrics_port=metrics_port, active=active or None)
+    session = _open(
+        imports=imports, database_url=database_url, metrics_port=metrics_port, active=active or None, pools=pools
+    )
     settings = session.settings
     listener = None if settings.metrics_port is None else process.bind(settings.host, settings.metrics_port)
 
@@ -155,6 +163,8 @@ def dev(
         if opens and not as_json:
             open_browser(url)
 
+    if settings.pools == (DEFAULT_POOL,):
+        settings = settings.model_copy(update={"pools": ALL_POOLS})  # one process has to do everything
     if settings.metrics_names is None and process.is_loopback(settings.host):
         settings = settings.model_copy(update={"metrics_names": "all"})  # all listed workflows belong to the caller
     process.run(process.live(app.build(settings), works=True, listener=listener, makes_key=True, ready=ready))

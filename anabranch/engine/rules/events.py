@@ -74,6 +74,7 @@ class SuspendReason(StrEnum):
     PAUSED = "PAUSED"
     UNKNOWN_NODE_TYPE = "UNKNOWN_NODE_TYPE"
     UNKNOWN_WORKFLOW = "UNKNOWN_WORKFLOW"
+    UNSERVED_POOL = "UNSERVED_POOL"
 
     @property
     def ends_by_itself(self) -> bool:
@@ -86,7 +87,9 @@ class SuspendReason(StrEnum):
         return self in _OFFERED_AGAIN
 
 
-_ENDS_BY_ITSELF = frozenset({SuspendReason.UNKNOWN_NODE_TYPE, SuspendReason.UNKNOWN_WORKFLOW})
+_ENDS_BY_ITSELF = frozenset(
+    {SuspendReason.UNKNOWN_NODE_TYPE, SuspendReason.UNKNOWN_WORKFLOW, SuspendReason.UNSERVED_POOL}
+)
 
 _OFFERED_AGAIN = frozenset({SuspendReason.NONDETERMINISM, SuspendReason.DEFINITION_ERROR})
 

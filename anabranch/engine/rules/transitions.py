@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 
 from anabranch.engine.rules.commands import AwaitChild, Dispatch
 from anabranch.engine.rules.decide import decide
-from anabranch.engine.rules.drawn.drawn_state import InstanceState
 from anabranch.engine.rules.drawn.outcomes import EVALUATIONS_MAX, LOOP_WORK_MAX
 from anabranch.engine.rules.events import Event, Status, SuspendReason
 from anabranch.engine.rules.evolve import AnyState
@@ -371,7 +370,7 @@ def _pending(
         started_at=now if state.started and not was_started else None,
         generation=state.head.generation,
         cancels=cancels,
-        needs=state.plan.needs if creates and isinstance(state, InstanceState) else (),
+        needs=state.plan.needs if creates else (),
     )
     if leased.blame is not None and state.suspicion is None:
         transition.clears = was_suspected or (_is_takeover(stimuli) and state.suspension is None)

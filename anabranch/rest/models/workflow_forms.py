@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from anabranch.engine.rules.graph.document import PASSES_MAX, TITLE_LENGTH_MAX
+from anabranch.engine.rules.graph.pools import POOL_NAME_PATTERN
 from anabranch.rest.models.base import OpenResponseModel, Page, Query, RequestModel, ResponseModel
 from anabranch.run_requests import WHOLE_NUMBER_MAX
 
@@ -62,6 +63,7 @@ class DrawnNode(BaseModel):
     retry: dict[str, Any] | None = None
     timeout: str | int | None = None
     heartbeatTimeout: str | int | None = None
+    pool: str | None = Field(None, pattern=f"^{POOL_NAME_PATTERN}$", description="The workers that execute it.")
     maxPasses: int | None = Field(
         None, ge=1, le=PASSES_MAX, description="Of a node that an edge leads back to: how often the loop runs at most."
     )

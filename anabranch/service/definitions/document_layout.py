@@ -12,10 +12,10 @@ from typing import Any
 from anabranch.engine.rules.graph.node_types import NodeTypes
 
 _WORKFLOW = ("$schema", "name", "title", "workflowOptions", "nodes", "edges", "notes", "viewport")
-_OPTIONS = ("inputSchema", "retention", "deadline")
+_OPTIONS = ("inputSchema", "retention", "deadline", "pool")
 _NODE = (
     "id", "type", "name", "disabled", "config",
-    "outputVariable", "joinMode", "errorHandling", "retry", "timeout", "heartbeatTimeout", "position",
+    "outputVariable", "joinMode", "errorHandling", "retry", "timeout", "heartbeatTimeout", "pool", "position",
 )  # fmt: skip
 _RETRY = ("maxAttempts", "attempts", "backoff")
 _BACKOFF = ("kind", "base", "max", "jitter")

@@ -12,6 +12,7 @@ from typing import Any
 from anabranch.engine.rules.graph.document import EDGES_MAX, NAME_LENGTH_MAX, NODES_MAX, TITLE_LENGTH_MAX
 from anabranch.engine.rules.graph.known_fields import EXTENSION_PREFIX
 from anabranch.engine.rules.graph.node_types import NodeType, NodeTypes
+from anabranch.engine.rules.graph.pools import DEFAULT_POOL, POOL_NAME_PATTERN
 from anabranch.service.definitions.node_type_view import NODE_FIELDS_SCHEMA
 
 _EXTENSIONS = {f"^{EXTENSION_PREFIX}": True}
@@ -35,6 +36,12 @@ _OPTIONS: Mapping[str, Any] = {
         "deadline": {
             "type": ["string", "number", "null"],
             "description": "How long a run may take from its start: it fails with `DEADLINE_EXCEEDED` after that.",
+        },
+        "pool": {
+            "type": ["string", "null"],
+            "pattern": f"^{POOL_NAME_PATTERN}$",
+            "description": "The workers that execute nodes which name no pool, themselves or by their type.",
+            "default": DEFAULT_POOL,
         },
     },
 }

@@ -20,6 +20,7 @@ from anabranch.engine.rules.graph.document import (
 )
 from anabranch.engine.rules.graph.loop_config import BATCH_SIZE_MAX, CONCURRENCY_MAX, NEVER_MAPPED, ON_ITEM_ERROR
 from anabranch.engine.rules.graph.node_types import NodeType, NodeTypes
+from anabranch.engine.rules.graph.pools import POOL_NAME_PATTERN
 from anabranch.engine.rules.templates.filters import FILTER_PARAMETERS
 
 _DURATION = {"type": ["string", "number"]}
@@ -151,6 +152,14 @@ NODE_FIELDS_SCHEMA: Mapping[str, Any] = {
                 "advanced": True,
                 "template": False,
             },
+        },
+        "pool": {
+            "type": ["string", "null"],
+            "pattern": f"^{POOL_NAME_PATTERN}$",
+            "title": "Pool",
+            "description": "The workers that execute it; by default the pool of its type, else that of the workflow,"
+            " else `default`.",
+            "x-ui": {"group": "Node", "order": 17, "placeholder": "gpu", "advanced": True, "template": False},
         },
         "maxPasses": {
             "type": ["integer", "null"],

@@ -13,7 +13,6 @@ from typing import Any
 from anabranch.engine.log_pages import log_pages
 from anabranch.engine.ports import InstanceHead, InstanceRow, Transition
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND, CodedPlan
-from anabranch.engine.rules.drawn.drawn_state import InstanceState
 from anabranch.engine.rules.events import Event
 from anabranch.engine.rules.evolve import AnyPlan
 from anabranch.engine.rules.graph.document import DOCUMENT_BYTES_MAX
@@ -183,7 +182,7 @@ class ForkVerbs(TestingVerbs, RetryVerbs):
                     status=state.status,
                     available_at=head.available_at,
                     new_run=head,
-                    needs=state.plan.needs if isinstance(state, InstanceState) else (),
+                    needs=state.plan.needs,
                     started_at=head.created_at if state.started else None,
                 )
             ]

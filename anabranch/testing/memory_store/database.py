@@ -275,7 +275,7 @@ class MemoryDatabase:
                 message = failed.error.message
                 self._append_external(record, EventType.INSTANCE_FAILED, failed.payload, Status.FAILED, message)
             else:
-                note = nobody_fits(_needs(row)).payload
+                note = nobody_fits(_needs(row), [(each.code, each.node_types) for each in living]).payload
                 self._append_external(record, EventType.INSTANCE_SUSPENDED, note, Status.SUSPENDED)
         return len(unfit[:limit])
 

@@ -13,6 +13,7 @@ from typing import Any
 from anabranch.engine.rules.coded.names import FUNCTION_NODE_ID
 from anabranch.engine.rules.duration import parse_duration
 from anabranch.engine.rules.graph.plan import Body, PlanNode
+from anabranch.engine.rules.graph.pools import POOL_NAME_PATTERN, is_pool_name, needed
 from anabranch.engine.rules.shared.retry import DEFAULT_STEP_RETRY, RetryPolicy
 
 CODED_KIND = "coded"
@@ -38,10 +39,13 @@ class CodedPlan:
     python: str = ""
     """The Python that functions are called with in this process."""
     input_schema: Mapping[str, Any] | None = field(default=None)
+    needs: tuple[str, ...] = ()
+    """The pool that it names, as a need (`graph.pools`)."""
 
 
 def coded_plan(name: str, version: int, options: Mapping[str, Any], *, python: str = "") -> CodedPlan:
-    """The plan of a workflow with these options: `{"retry", "deadline", "retention"}`, null or absent by default.
+    """The plan of a workflow with these options: `{"retry", "deadline", "retention", "pool"}`, null or absent by
+    default.
 
     Raises ValueError that names the invalid option.
     """
@@ -52,7 +56,16 @@ def coded_plan(name: str, version: int, options: Mapping[str, Any], *, python: s
         deadline_ms=_duration(options.get("deadline")),
         retention_ms=_duration(options.get("retention")),
         python=python,
+        needs=_needs(options.get("pool")),
     )
+
+
+def _needs(pool: Any) -> tuple[str, ...]:
+    if pool is None:
+        return ()
+    if not isinstance(pool, str) or not is_pool_name(pool):
+        raise ValueError(f"the pool {pool!r} must match {POOL_NAME_PATTERN}")
+    return needed((pool,))
 
 
 def _duration(value: Any) -> int | None:

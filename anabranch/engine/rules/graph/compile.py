@@ -15,6 +15,7 @@ from typing import Any
 from anabranch.engine.rules.beginnings import START_TYPE, WEBHOOK_TYPE
 from anabranch.engine.rules.callbacks import CALLBACK_TYPE, callbacks_in_reach
 from anabranch.engine.rules.events import DEFAULT_HANDLE, DONE_HANDLE, ERROR_HANDLE
+from anabranch.engine.rules.graph import pools
 from anabranch.engine.rules.graph.control_flow.entries import original_of
 from anabranch.engine.rules.graph.control_flow.structure import Structure, structure_of
 from anabranch.engine.rules.graph.document import Graph, GraphEdge, GraphNode, parse
@@ -35,6 +36,7 @@ from anabranch.engine.rules.graph.plan import (
     PlanRegion,
     RegionExit,
 )
+from anabranch.engine.rules.graph.pools import DEFAULT_POOL
 from anabranch.engine.rules.graph.validate import refusal_of
 from anabranch.engine.rules.payloads import NODE_DISABLED, NODE_PINNED
 from anabranch.engine.rules.templates.template import Template, compile_template
@@ -128,7 +130,7 @@ class _PlanCompiler:
             input_schema=graph.input_schema,
             trigger_schemas={node.id: node.input_schema for node in kept if node.input_schema is not None},
         )
-        plan.needs = tuple(sorted(plan.types - BUILTIN_TYPES))
+        plan.needs = (*sorted(plan.types - BUILTIN_TYPES), *pools.needed(plan.pools))
         return plan
 
     def _node(self, written: GraphNode) -> PlanNode:
@@ -173,6 +175,7 @@ class _PlanCompiler:
             retry=written.retry,
             timeout_ms=_timeout_ms(written, default_timeout_ms),
             heartbeat_ms=written.heartbeat_ms,
+            pool=self._pool(written),
             handles=handles,
             exits=handles - {ERROR_HANDLE},
             home=home,
@@ -217,6 +220,11 @@ class _PlanCompiler:
         except Exception:  # noqa: BLE001 - other people's code
             # A custom type no longer accepts a config that it once accepted: treated like a missing type.
             return frozenset(used | {ERROR_HANDLE}), node_type.default_timeout_ms
+
+    def _pool(self, written: GraphNode) -> str:
+        node_type = self._node_types.get(written.type)
+        of_type = None if node_type is None else node_type.pool
+        return written.pool or of_type or self._graph.pool or DEFAULT_POOL
 
     def _evaluator(self, written: GraphNode) -> Evaluator | None:
         node_type = self._node_types.get(written.type)

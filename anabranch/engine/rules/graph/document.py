@@ -20,13 +20,13 @@ from anabranch.engine.rules.graph.fields import FieldReader
 from anabranch.engine.rules.graph.known_fields import (
     EDGE_FIELDS,
     NODE_FIELDS,
-    NODE_FIELDS_WITHOUT_EFFECT,
     OPTION_FIELDS,
     SERVER_FIELDS,
     WORKFLOW_FIELDS,
 )
 from anabranch.engine.rules.graph.loop_config import FOR_EACH, MAPPING_FIELDS, NEVER_MAPPED, is_list_or_template
 from anabranch.engine.rules.graph.node_types import NodeTypes, config_fields
+from anabranch.engine.rules.graph.pools import POOL_NAME_PATTERN, is_pool_name
 from anabranch.engine.rules.graph.problems import Problem, kind_of, pointer_to, quoted
 from anabranch.engine.rules.graph.source_texts import plain, refuse_large_texts
 from anabranch.engine.rules.shared.retry import DEFAULT_RETRY, RetryPolicy
@@ -98,6 +98,8 @@ class GraphNode:
     """None: not written; the type's default holds."""
     heartbeat_ms: int | None = None
     """How long an attempt may be silent; None: for ever."""
+    pool: str | None = None
+    """The pool whose workers execute it; None: not written."""
     max_passes: int = PASSES_MAX_DEFAULT
     """How often a loop that begins at the node runs at most."""
     max_passes_written: bool = False
@@ -144,6 +146,8 @@ class Graph:
     input_schema: Mapping[str, Any] | None = None
     retention_ms: int | None = None
     deadline_ms: int | None = None
+    pool: str | None = None
+    """The pool of nodes that name none."""
     errors: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
 
@@ -237,7 +241,17 @@ class _DocumentReader(FieldReader):
         graph = self._graph
         graph.retention_ms = self.duration_ms(options, "retention", place, code="BAD_RETENTION")
         graph.deadline_ms = self.duration_ms(options, "deadline", place, code="BAD_DEADLINE")
+        graph.pool = self._pool(options, place)
         graph.input_schema = self._input_schema(options, place)
+
+    def _pool(self, holder: dict[str, Any], place: str, *, node_id: str | None = None) -> str | None:
+        name = self.text(holder, "pool", place, node_id=node_id)
+        if name is None or is_pool_name(name):
+            return name
+        message = f"the pool {quoted(name)} must match {POOL_NAME_PATTERN}"
+        hint = "A worker names the same pool: `anabranch worker --pools gpu,default`."
+        self.error("BAD_POOL", message, place + "/pool", node_id=node_id, hint=hint)
+        return None
 
     def _input_schema(
         self, holder: Mapping[str, Any], place: str, *, node_id: str | None = None
@@ -285,7 +299,6 @@ class _DocumentReader(FieldReader):
             "node",
             pointer,
             known=NODE_FIELDS,
-            without_effect=NODE_FIELDS_WITHOUT_EFFECT,
             config_fields=self._config_fields(value.get("type")),
             node_id=node_id,
         )
@@ -339,6 +352,7 @@ class _DocumentReader(FieldReader):
         node.heartbeat_ms = self.duration_ms(
             value, "heartbeatTimeout", node.pointer, code="BAD_TIMEOUT", node_id=node.id
         )
+        node.pool = self._pool(value, node.pointer, node_id=node.id)
         self._max_passes(value, node)
         self._mapping(value, node)
         try:

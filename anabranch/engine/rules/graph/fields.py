@@ -114,29 +114,20 @@ class FieldReader:
         *,
         known: frozenset[str],
         passed_over: frozenset[str] = frozenset(),
-        without_effect: frozenset[str] = frozenset(),
         config_fields: Collection[str] = (),
         node_id: str | None = None,
     ) -> None:
         """Warn about fields without effect, once per kind of object, because a tool that adds one adds it everywhere.
-        Fields in `passed_over` and extensions are left out; fields in `without_effect` are known but do nothing yet.
+        Fields in `passed_over` and extensions are left out.
         """
         for name in sorted(value.keys() - known - passed_over):
             if (owner, name) in self._unknown or is_extension(name):
                 continue
             place = pointer + pointer_to(name)
-            if name in without_effect and name not in config_fields:
-                if value[name] in (None, False):
-                    continue
-                message = f"the {owner} field {quoted(name)} has no effect in this version"
-                hint = "The node runs as if it were not there. It is stored, and comes back with the document."
-                problem = Problem("FIELD_WITHOUT_EFFECT", message, place, node_id, hint=hint)
-            else:
-                message = f"unknown {owner} field {quoted(name)}"
-                hint = advice_on(name, known | without_effect, config_fields=config_fields) or _KEPT
-                problem = Problem("UNKNOWN_FIELD", message, place, node_id, hint=hint)
             self._unknown.add((owner, name))
-            self._warnings.append(problem)
+            hint = advice_on(name, known, config_fields=config_fields) or _KEPT
+            message = f"unknown {owner} field {quoted(name)}"
+            self._warnings.append(Problem("UNKNOWN_FIELD", message, place, node_id, hint=hint))
 
 
 _KEPT = "It is stored and has no effect. Fields of other tools begin with `x-`; those are not warned about."

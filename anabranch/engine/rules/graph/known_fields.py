@@ -22,6 +22,7 @@ NODE_FIELDS = frozenset(
         "retry",
         "timeout",
         "heartbeatTimeout",
+        "pool",
         "maxPasses",
         "forEach",
         "concurrency",
@@ -32,7 +33,7 @@ NODE_FIELDS = frozenset(
     }
 )
 EDGE_FIELDS = frozenset({"id", "upstreamNodeID", "downstreamNodeID", "sourceHandle"})
-OPTION_FIELDS = frozenset({"inputSchema", "retention", "deadline"})
+OPTION_FIELDS = frozenset({"inputSchema", "retention", "deadline", "pool"})
 
 IDENTITY_FIELDS = frozenset({"workflowID", "kind"})
 """Given by the server with a workflow; a document that is sent back with another value means another workflow."""
@@ -47,9 +48,6 @@ SERVER_FIELDS = IDENTITY_FIELDS | {
     "updatedAt",
 }
 """Fields of answers that are no part of a document: clients need not remove them before a save."""
-
-NODE_FIELDS_WITHOUT_EFFECT = frozenset({"pool"})
-"""Reserved for behaviour that this version does not have: stored, and warned about, for the node runs without it."""
 
 EXTENSION_PREFIX = "x-"
 """The prefix of fields of editors and other tools, at every level; the engine ignores them."""

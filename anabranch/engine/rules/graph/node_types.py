@@ -93,6 +93,8 @@ class NodeType:
     """Problems of a config. Templates and code compile here."""
     has_error_handle: bool = True
     default_timeout_ms: int | None = 30_000
+    pool: str | None = None
+    """The pool of nodes of this type that name none."""
     unbounded: Callable[[Mapping[str, Any]], bool] = lambda config: False
     """True if a node with this config may wait for ever (a wait without timeout)."""
     description: NodeTypeDescription = NodeTypeDescription()

@@ -15,6 +15,7 @@ from anabranch.engine.rules.beginnings import START_TYPE, WORKFLOW_CALL_TYPE
 from anabranch.engine.rules.drawn.scopes import is_item_of
 from anabranch.engine.rules.events import DEFAULT_HANDLE, DONE_HANDLE, ELSE_HANDLE
 from anabranch.engine.rules.graph.loop_config import CURSOR_TYPE, LOOP_TYPE
+from anabranch.engine.rules.graph.pools import DEFAULT_POOL
 from anabranch.engine.rules.shared.retry import RetryPolicy
 from anabranch.engine.rules.templates.budget import TemplateBudget
 from anabranch.engine.rules.templates.template import Template
@@ -172,6 +173,8 @@ class PlanNode:
     """The body that this node lives in; of the header of a region the region."""
     heartbeat_ms: int | None = None
     """How long an execution may be without a sign of life (`helpers.progress`); None: for ever."""
+    pool: str = DEFAULT_POOL
+    """The workers that execute it."""
     output_bytes_max: int = VALUE_BYTES_MAX
     """How large its output may be as JSON."""
     in_count: int = 0
@@ -228,7 +231,8 @@ class Plan:
     """Where a run may begin. It begins at one of them; the others are skipped at once."""
     root: Body
     needs: tuple[str, ...] = ()
-    """The types that its nodes have and not every worker, sorted."""
+    """The types that its nodes have and not every worker, and the pools that they are in unless that is the default
+    one only (`pools`), sorted."""
     deadline_ms: int | None = None
     """`workflowOptions.deadline`: counted from max(createdAt, availableAt)."""
     retention_ms: int | None = None
@@ -267,6 +271,12 @@ class Plan:
         if node is None or node.item is None or not is_item_of(node_id, scope):
             return node
         return node.item
+
+    @property
+    def pools(self) -> frozenset[str]:
+        """The pools of the nodes that are executed as jobs."""
+        nodes = (node if node.item is None else node.item for node in self.nodes.values() if node.given is None)
+        return frozenset(node.pool for node in nodes if node.evaluate is None)
 
     @property
     def types(self) -> frozenset[str]:

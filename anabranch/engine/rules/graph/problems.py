@@ -53,6 +53,7 @@ REFUSALS: Mapping[str, str] = {
     "UNKNOWN_ERROR_HANDLING": "An error handling other than `continue`, `ignore` and `fail_workflow`.",
     "BAD_RETRY": "A retry policy that cannot be read.",
     "BAD_TIMEOUT": "A `timeout` or `heartbeatTimeout` that is not a duration, or zero.",
+    "BAD_POOL": "A pool that is not named with lower-case letters, digits, `_` and `-`.",
     "BAD_RETENTION": "A retention that is not a duration, or zero.",
     "BAD_DEADLINE": "A deadline that is not a duration, or zero.",
     "BAD_INPUT_SCHEMA": "The input schema is not a JSON Schema, or refers to other documents.",
@@ -62,7 +63,7 @@ REFUSALS: Mapping[str, str] = {
 WARNINGS: Mapping[str, str] = {
     "REFERENCE_MISSING": "A node names a workflow, saved query or secret that is not there yet.",
     "UNKNOWN_FIELD": "A field that has no meaning where it stands; it is stored, and has no effect.",
-    "FIELD_WITHOUT_EFFECT": "A field that has no effect: reserved, or without the one that it belongs to.",
+    "FIELD_WITHOUT_EFFECT": "A field that has no effect without the one that it belongs to.",
     "INPUT_NOT_IN_SCHEMA": "A template reads a field of the input that the `inputSchema` does not have.",
     "UNREACHABLE_NODE": "No way leads from start to the node; it will not run.",
     "PARALLEL_WRITERS": "Nodes that may run at the same time write one variable; the later one wins.",

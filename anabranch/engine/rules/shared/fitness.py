@@ -1,4 +1,4 @@
-"""Which worker can run which run: node types and code. And the suspension of runs that no worker can run.
+"""Which worker can run which run: node types, pools and code. And the suspension of runs that no worker can run.
 
 Pure. Called by the stores and by the services that start runs.
 """
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.events import SuspendReason
+from anabranch.engine.rules.graph import pools
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.payloads import RunFailedPayload, RunSuspended
 from anabranch.errors import RunError
@@ -23,24 +24,53 @@ class Needs:
     workflow: str
     version: int
     node_types: Sequence[str] = ()
+    """Beyond the built-in ones; and pools (`graph.pools`)."""
 
     def met_by(self, *, code: Collection[tuple[str, int]], node_types: Collection[str]) -> bool:
-        """Whether a worker with this code and these custom node types can run it."""
+        """Whether a worker with this code, these custom node types and these pools can run it."""
+        if not pools.are_served(self.node_types, node_types):
+            return False
         if self.kind == CODED_KIND:
             return (self.workflow, self.version) in code
-        return all(each in node_types for each in self.node_types)
+        return all(each in node_types for each in pools.types_in(self.node_types))
 
 
-def nobody_fits(needs: Needs) -> RunSuspended:
-    """The suspension of a run that no worker can run."""
+def nobody_fits(needs: Needs, living: Sequence[tuple[Collection[tuple[str, int]], Collection[str]]]) -> RunSuspended:
+    """The suspension of a run that no worker can run; `living` is what the living ones have: code, and node types with
+    pools."""
+    lists = [entries for _, entries in living]
+    wanted = sorted(pools.pools_in(needs.node_types))
+    in_pools = "" if wanted == [pools.DEFAULT_POOL] else f" of the pool{_s(wanted)} {_listed(wanted)}"
+    if (in_pools or lists) and not any(pools.are_served(needs.node_types, entries) for entries in lists):
+        return _nobody_serves(wanted, lists)
     if needs.kind == CODED_KIND:
-        message = f"no worker knows version {needs.version} of the coded workflow {needs.workflow!r}"
+        message = f"no worker{in_pools} knows version {needs.version} of the coded workflow {needs.workflow!r}"
         hint = "Start a worker that imports it (`--import`): the run goes on by itself."
         return RunSuspended(SuspendReason.UNKNOWN_WORKFLOW, message, hint)
-    types = ", ".join(map(repr, needs.node_types))
-    message = f"no worker has the node type{'s' if len(needs.node_types) > 1 else ''} {types}"
+    types = pools.types_in(needs.node_types)
+    message = f"no worker{in_pools} has the node type{_s(types)} {_listed(types)}"
     hint = "Start a worker that imports them (`--import`) or has their package: the run goes on by itself."
     return RunSuspended(SuspendReason.UNKNOWN_NODE_TYPE, message, hint)
+
+
+def _nobody_serves(wanted: Sequence[str], lists: Sequence[Collection[str]]) -> RunSuspended:
+    unserved = [
+        name for name in wanted if not any(pools.are_served((pools.PREFIX + name,), entries) for entries in lists)
+    ]
+    if unserved:
+        message = f"no worker serves the pool{_s(unserved)} {_listed(unserved)}"
+    else:
+        message = f"no single worker serves all pools of the run: {_listed(wanted)}"
+    hint = f"Start a worker with `--pools {','.join(wanted)}`: the run goes on by itself."
+    return RunSuspended(SuspendReason.UNSERVED_POOL, message, hint)
+
+
+def _s(names: Sequence[str]) -> str:
+    return "s" if len(names) > 1 else ""
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names))
 
 
 def deadline_passed_unfit(deadline_at: int) -> RunFailedPayload:

@@ -22,9 +22,11 @@ from anabranch.engine.store.sql.statements import (
     FITS,
     HAS_ROOM,
     IS_AWAKE,
+    IS_POOL,
     IS_WHOLE,
     LOG_WEIGHT,
     MAY_GO_ON,
+    NAMES_POOL,
     RESUMES,
     SIGNALS_KEPT,
     SUSPENDS,
@@ -293,11 +295,10 @@ def claim(*, only: bool, steal: bool, knows: bool, rooms: bool, large: bool, alo
         due += " AND (instance_id = ANY(CAST(:ids AS uuid[])) OR root_id = ANY(CAST(:ids AS uuid[])))"
     if knows:
         mine = "workflow_name || ':' || workflow_version = ANY(CAST(:known_code AS text[]))"
-        lacking = "type_name <> ALL(CAST(:known_types AS text[]))"
-        has = (
-            f"NOT EXISTS (SELECT 1 FROM json_array_elements_text(CAST(needs AS json)) AS t(type_name) WHERE {lacking})"
-        )
+        lacking = f"value <> ALL(CAST(:known_types AS text[])) AND NOT (:every_pool AND {IS_POOL})"
+        has = f"NOT EXISTS (SELECT 1 FROM json_array_elements_text(CAST(needs AS json)) AS t(value) WHERE {lacking})"
         due += f" AND (kind <> '{CODED_KIND}' OR {mine}) AND (needs IS NULL OR {has})"
+        due += f" AND (:default_pool OR coalesce(needs, '') LIKE '{NAMES_POOL}')"
     if not large:
         due += f" AND {IS_WHOLE}"
     within = "TRUE"

@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Engine, TextClause
 
 from anabranch.engine.ports import ClaimRequest, InstanceRow, Loaded, Transition
 from anabranch.engine.rules.events import Event, Status, SuspendReason
+from anabranch.engine.rules.graph.pools import DEFAULT_POOL, EVERY_POOL, pools_in
 from anabranch.engine.rules.run_filter import WantedInput
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.values import Payload
@@ -282,7 +283,14 @@ def claim_parameters(wanted: ClaimRequest) -> dict[str, Any]:
         "held": room.held,
         "company_min": _NO_LIMIT if room.company_min is None else room.company_min,
         "away_until": 0 if wanted.away_until is None else wanted.away_until,
+        **({} if wanted.known_code is None else _pool_parameters(wanted.known_types or ())),
     }
+
+
+def _pool_parameters(known_types: Sequence[str]) -> dict[str, bool]:
+    """Whether the worker serves every pool, and the default one, which runs with other needs or none do not name."""
+    here = pools_in(known_types)
+    return {"every_pool": EVERY_POOL in here, "default_pool": bool(here & {DEFAULT_POOL, EVERY_POOL})}
 
 
 def code_keys(known_code: Sequence[tuple[str, int]]) -> list[str]:

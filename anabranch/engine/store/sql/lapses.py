@@ -20,7 +20,7 @@ from sqlalchemy import Connection, TextClause, text
 from anabranch.engine.ports import ClaimRequest, InstanceRow, WorkerCode, WorkerReport
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.events import EventType, Status, SuspendReason
-from anabranch.engine.rules.payloads import RunResumed, read_suspension
+from anabranch.engine.rules.payloads import RunResumed, RunSuspended, read_suspension
 from anabranch.engine.rules.shared.blame import EXECUTING_UNKNOWN, Blame, Judgement, crashed, judged
 from anabranch.engine.rules.shared.fitness import Needs, deadline_passed_unfit, nobody_fits
 from anabranch.engine.rules.shared.log_limit import UNLIMITED_LOG
@@ -201,7 +201,8 @@ def suspend_unfit(
         if (is_over and suspended_for == SuspendReason.ENGINE_DEFECT) or not any(
             needs.met_by(code=code, node_types=node_types) for code, node_types in living
         ):
-            event = _unfit_event(needs, tenant_id, instance_id, deadline_at if is_over else None)
+            why = None if is_over else nobody_fits(needs, living)
+            event = _unfit_event(tenant_id, instance_id, why, deadline_at)
             rows.append(dialect.append_external(connection, event, signals_max=0))
     return [row for row in rows if row is not None]
 
@@ -236,15 +237,17 @@ def offer_refused(
     return len(due), [row for row in resumed if row is not None]
 
 
-def _unfit_event(needs: Needs, tenant_id: str, instance_id: str, deadline_at: int | None) -> ExternalEvent:
-    """The event: a suspension, or a failure if its deadline has passed."""
-    if deadline_at is not None:
+def _unfit_event(
+    tenant_id: str, instance_id: str, suspended: RunSuspended | None, deadline_at: int | None
+) -> ExternalEvent:
+    """The event: a suspension, or without one a failure, because its deadline has passed."""
+    if suspended is None:
+        assert deadline_at is not None, "only a deadline ends such a run"
         failed = deadline_passed_unfit(deadline_at)
         payload, message = failed.payload, failed.error.message
         return ExternalEvent(
             tenant_id, instance_id, EventType.INSTANCE_FAILED, payload, ends=Status.FAILED, message=message
         )
-    suspended = nobody_fits(needs)
     return ExternalEvent(
         tenant_id,
         instance_id,

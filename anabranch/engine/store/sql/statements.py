@@ -18,6 +18,7 @@ from sqlalchemy.sql.functions import coalesce
 from anabranch.engine.ports import WHOLE_LOG_WEIGHT_MAX
 from anabranch.engine.rules.coded.coded_plan import CODED_TENANT_ID
 from anabranch.engine.rules.events import EventType, Status, SuspendReason
+from anabranch.engine.rules.graph.pools import PREFIX
 from anabranch.engine.rules.shared.log_limit import ROW_WEIGHT
 from anabranch.engine.store.schema import (
     IS_OPEN,
@@ -47,6 +48,12 @@ IS_WHOLE = f"{LOG_WEIGHT} <= {WHOLE_LOG_WEIGHT_MAX}"
 
 IS_AWAKE = f"status <> '{Status.SUSPENDED}'"
 """Of an open run: it is not suspended."""
+
+IS_POOL = f"value LIKE '{PREFIX}%'"
+"""Whether a need, `value`, is a pool."""
+
+NAMES_POOL = f'%"{PREFIX}%'
+"""Needs, as JSON, that name pools: then all that the run has, the default pool too."""
 
 MAY_GO_ON = """(EXISTS (
     SELECT 1 FROM pauses AS p WHERE p.tenant_id = workflow_instances.tenant_id

@@ -30,9 +30,11 @@ from anabranch.engine.store.sql.statements import (
     FITS,
     HAS_ROOM,
     IS_AWAKE,
+    IS_POOL,
     IS_WHOLE,
     LOG_WEIGHT,
     MAY_GO_ON,
+    NAMES_POOL,
     RESUMES,
     SIGNALS_KEPT,
     SUSPENDS,
@@ -293,10 +295,10 @@ def _due(*, only: bool, steal: bool, knows: bool, rooms: bool, large: bool) -> s
         condition += f" AND (instance_id IN {ids} OR root_id IN {ids})"
     if knows:
         mine = "workflow_name || ':' || workflow_version IN (SELECT value FROM json_each(:known_code))"
-        has = (
-            "NOT EXISTS (SELECT 1 FROM json_each(needs) WHERE value NOT IN (SELECT value FROM json_each(:known_types)))"
-        )
+        lacking = f"value NOT IN (SELECT value FROM json_each(:known_types)) AND NOT (:every_pool AND {IS_POOL})"
+        has = f"NOT EXISTS (SELECT 1 FROM json_each(needs) WHERE {lacking})"
         condition += f" AND (kind <> '{CODED_KIND}' OR {mine}) AND (needs IS NULL OR {has})"
+        condition += f" AND (:default_pool OR coalesce(needs, '') LIKE '{NAMES_POOL}')"
     if not large:
         condition += f" AND {IS_WHOLE}"
     if rooms:

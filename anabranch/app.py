@@ -61,6 +61,7 @@ from anabranch.service import (
 from anabranch.settings import ALL_POOLS, EMBEDDED_DATABASE_URL, Settings
 from anabranch.telemetry import CurrentAttempts, Feed, Meters, Names, SpanSink, TracedHandlers
 from anabranch.triggers.webhooks.callback_addresses import CallbackAddresses
+from anabranch.triggers.webhooks.test_addresses import TestAddresses
 from anabranch.version import __version__
 
 # Only the APIs need these; `anabranch run` does not import them.
@@ -81,7 +82,7 @@ if TYPE_CHECKING:
     from anabranch.triggers.schedules import schedule_service, schedule_table, scheduler
     from anabranch.triggers.topics import publisher, topic_service, topic_tables
     from anabranch.triggers.webhooks import callback_service as callbacks
-    from anabranch.triggers.webhooks import webhook_service
+    from anabranch.triggers.webhooks import test_hook_service, webhook_service
 else:
     audit_log = deferred("anabranch.audit.audit_log")
     audit_table = deferred("anabranch.audit.audit_table")
@@ -104,6 +105,7 @@ else:
     topic_service = deferred("anabranch.triggers.topics.topic_service")
     topic_tables = deferred("anabranch.triggers.topics.topic_tables")
     callbacks = deferred("anabranch.triggers.webhooks.callback_service")
+    test_hook_service = deferred("anabranch.triggers.webhooks.test_hook_service")
     webhook_service = deferred("anabranch.triggers.webhooks.webhook_service")
     trigger_table = deferred("anabranch.triggers.trigger_table")
 
@@ -221,7 +223,11 @@ class App:
         ):
             explanations = explaining.Explanations(store, runs.engine.plans, runs.workflows.checks)
             key = self.settings.metrics_key
-            drafts = drafting.DraftService(saved=draft_table.DraftTable(store), workflows=runs.workflows)
+            saved_drafts = draft_table.DraftTable(store)
+            drafts = drafting.DraftService(saved=saved_drafts, workflows=runs.workflows)
+            called_back = callbacks.CallbackService(
+                addresses=components.callbacks, workflows=runs.workflows, rows=store, clock=runs.engine.clock
+            )
             yield AppServices(
                 engine=runs.engine,
                 node_types=runs.node_types,
@@ -245,8 +251,15 @@ class App:
                 meters=runs.meters,
                 open_runs=counting.OpenRunCounts(store=store, clock=runs.engine.clock),
                 webhooks=receiving,
-                callbacks=callbacks.CallbackService(
-                    addresses=components.callbacks, workflows=runs.workflows, rows=store, clock=runs.engine.clock
+                callbacks=called_back,
+                test_hooks=test_hook_service.TestHookService(
+                    addresses=TestAddresses(
+                        self._box_finder(makes_key=makes_key), base_url=components.callbacks.base_url
+                    ),
+                    drafts=saved_drafts,
+                    workflows=runs.workflows,
+                    callbacks=called_back,
+                    webhooks=receiving,
                 ),
                 addresses=components.callbacks,
                 metrics_key=None if key is None else key.get_secret_value(),

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from anabranch.triggers.topics.topic_service import TopicService
     from anabranch.triggers.webhooks.callback_addresses import CallbackAddresses
     from anabranch.triggers.webhooks.callback_service import CallbackService
+    from anabranch.triggers.webhooks.test_hook_service import TestHookService
     from anabranch.triggers.webhooks.webhook_service import WebhookService
 
 
@@ -73,6 +74,7 @@ class AppServices:
     open_runs: OpenRunCounts
     webhooks: WebhookService
     callbacks: CallbackService
+    test_hooks: TestHookService
     addresses: CallbackAddresses
     metrics_key: str | None = field(default=None, repr=False)
     """The key that `/metrics` requires; None: no key."""

@@ -348,6 +348,13 @@ class CallbackUsed(AnabranchError):
     hint = "Nothing was changed: the first call counts."
 
 
+class NotListening(AnabranchError):
+    """A test address was called while no test run of its draft waits for a request."""
+
+    code = "NOT_LISTENING"
+    hint = 'Press "Listen for a test call" in the editor, then send the request again.'
+
+
 class TooManyConnections(AnabranchError):
     """The process has reached its limit of connections, and all are in use."""
 

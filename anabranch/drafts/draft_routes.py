@@ -17,7 +17,10 @@ from anabranch.errors import (
     LimitReached,
     NameTaken,
     NotFound,
+    SecretKeyMissing,
+    ShuttingDown,
     TooLarge,
+    TooManyPending,
     VersionMismatch,
     WorkflowIsCoded,
 )
@@ -35,9 +38,11 @@ from anabranch.rest.models.drafts import (
     PublishedDraft,
     PublishOptions,
     SaveDraft,
+    TestHookModel,
 )
 from anabranch.rest.routes.route import Checked, Header, Method, Reply, Route, RouteCall
 from anabranch.service.definitions.workflow_view import saved_summary
+from anabranch.triggers.webhooks.test_hook_service import TestHook
 
 _SAVED_REVISION = Header("If-Match", 'The revision that was read, as its ETag: `"3"`; `*` overwrites any. Required.')
 _REVISION = Header("If-Match", 'The revision that was read, as its ETag: `"3"`. Anything else is 412.')
@@ -126,6 +131,30 @@ async def save_pins(call: RouteCall) -> Reply:
         expected_revision=expected_number(call.headers.get("If-Match")),
     )
     return _pins(saved)
+
+
+async def get_test_hook(call: RouteCall) -> Reply:
+    """The address stays the same as long as draft, node id and the server's secret key do.
+
+    A request to it goes to the newest test run that listens there; while none does, it is answered 409 `NOT_LISTENING`.
+    """
+    hook = await call.services.test_hooks.get_test_hook(
+        await _draft_id(call), call.path["node"], tenant_id=call.tenant_id
+    )
+    return Reply(_test_hook(hook))
+
+
+async def listen(call: RouteCall) -> Reply:
+    """Start a test run of the draft as it is saved, with its pins, that begins at this webhook with the next request to
+    its test address; it waits for ten minutes."""
+    draft_id = await _draft_id(call)
+    test_run = await call.services.drafts.get_test_run(draft_id, tenant_id=call.tenant_id)
+    hook = await call.services.test_hooks.listen(draft_id, call.path["node"], test_run, tenant_id=call.tenant_id)
+    return Reply(_test_hook(hook), 201, {"Location": f"/v1/runs/{hook.instance_id}"})
+
+
+def _test_hook(hook: TestHook) -> dict[str, Any]:
+    return {"nodeID": hook.node_id, "url": hook.url, "instanceID": hook.instance_id}
 
 
 def _pins(pins: Pins) -> Reply:
@@ -224,5 +253,23 @@ ROUTES = (
         body=Checked(PinsModel),
         headers=(_REVISION,),
         errors=(DraftConflict, TooLarge),
+    ),
+    _about_draft(
+        "GET",
+        "/test-hooks/{node}",
+        get_test_hook,
+        "Read the test address of a webhook of a draft.",
+        Role.OPERATOR,
+        {200: TestHookModel},
+        errors=(SecretKeyMissing,),
+    ),
+    _about_draft(
+        "POST",
+        "/test-hooks/{node}/listen",
+        listen,
+        "Start a test run that waits for a request to the test address.",
+        Role.EDITOR,
+        {201: TestHookModel},
+        errors=(SecretKeyMissing, InvalidWorkflow, TooManyPending, ShuttingDown),
     ),
 )

@@ -7,6 +7,7 @@ from sqlalchemy import BigInteger, Column, Index, Integer, PrimaryKeyConstraint,
 from anabranch.engine.store.columns import Identifier, metadata
 
 # The text of a document that is still worked on, and of the pins of its test runs: both as they were sent, so no JSON.
+# `listening`: the newest test run that has waited for a request, by the webhook that it begins at; JSON.
 drafts = Table(
     "drafts",
     metadata,
@@ -19,6 +20,7 @@ drafts = Table(
     Column("document", Text, nullable=False),
     Column("pins", Text, nullable=False),
     Column("pins_revision", Integer, nullable=False),
+    Column("listening", Text),
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
     Column("updated_by", Text, nullable=False),

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import orjson
+
 from anabranch.drafts.saved_drafts import Draft, DraftMoved, Pins, SavedDrafts
 from anabranch.engine.ports import WorkflowVersion
 from anabranch.engine.rules.graph.document import DOCUMENT_BYTES_MAX, TITLE_LENGTH_MAX
@@ -196,6 +198,17 @@ class DraftService:
         if found is None:
             raise _no_draft(draft_id)
         return found
+
+    async def get_test_run(self, draft_id: str, *, tenant_id: str) -> dict[str, Any]:
+        """What a test run of the draft is started with: its document, with the pins of nodes that it has.
+
+        Raises NotFound.
+        """
+        document = document_of(await self.get_draft(draft_id, tenant_id=tenant_id))
+        pins = orjson.loads((await self.get_pins(draft_id, tenant_id=tenant_id)).text)
+        nodes = document.get("nodes")
+        ids = {node.get("id") for node in nodes if isinstance(node, dict)} if isinstance(nodes, list) else set()
+        return {**document, "pins": {node_id: pin for node_id, pin in pins.items() if node_id in ids}}
 
     async def save_pins(self, draft_id: str, pins: DraftText, *, tenant_id: str, expected_revision: int | None) -> Pins:
         """Replace them as a whole. Raises NotFound, InvalidRequest, TooLarge, DraftConflict for another revision."""

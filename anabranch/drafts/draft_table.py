@@ -6,9 +6,10 @@ any save (`sql/definitions`), in one transaction with the draft.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
+import orjson
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, select, update
 
 from anabranch.audit.audit_recording import record_audit_event
@@ -171,6 +172,30 @@ class DraftTable:
         found = await self._write(lambda connection: connection.execute(statement).one_or_none())
         return None if found is None else Pins(*found)
 
+    async def read_listening(self, draft_id: str, *, tenant_id: str) -> dict[str, str] | None:
+        """The newest test run that listens, by the node that it begins at; None if there is no such draft."""
+        if not is_uuid(draft_id):
+            return None
+        query = select(drafts.c.listening).where(_of_id(tenant_id, draft_id))
+        found = await self._store.read(lambda connection: connection.execute(query).one_or_none())
+        return None if found is None else _listening(found.listening)
+
+    async def save_listening(
+        self, draft_id: str, node_id: str, instance_id: str, *, tenant_id: str, kept: Collection[str]
+    ) -> None:
+        """Holds the row's lock from the reading to the commit."""
+        which = _of_id(tenant_id, draft_id)
+
+        def save(connection: Connection) -> None:
+            found = connection.execute(select(drafts.c.listening).where(which).with_for_update()).one_or_none()
+            if found is None:
+                raise _no_draft(draft_id)
+            known = {each: run for each, run in _listening(found.listening).items() if each in kept}
+            listening = orjson.dumps({**known, node_id: instance_id}).decode()
+            connection.execute(update(drafts).where(which).values(listening=listening))
+
+        await self._write(save)
+
     async def _write(self, work: Callable[[Connection], Answer]) -> Answer:
         def write(connection: Connection) -> Answer:
             with self._store.dialect.transaction(connection):
@@ -201,12 +226,21 @@ def _found(connection: Connection, draft: Draft) -> Draft:
 def _locked(connection: Connection, tenant_id: str, draft_id: str) -> Draft:
     row = connection.execute(select(*_WHOLE).where(_of_id(tenant_id, draft_id)).with_for_update()).one_or_none()
     if row is None:
-        raise NotFound(f"there is no draft {draft_id}")
+        raise _no_draft(draft_id)
     return _draft(row)
 
 
 def _draft(row: Sequence[Any]) -> Draft:
     return Draft(*row)
+
+
+def _listening(text: str | None) -> dict[str, str]:
+    listening: dict[str, str] = {} if text is None else orjson.loads(text)
+    return listening
+
+
+def _no_draft(draft_id: str) -> NotFound:
+    return NotFound(f"there is no draft {draft_id}")
 
 
 def _exists(draft_id: str) -> DraftExists:

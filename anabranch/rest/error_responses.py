@@ -35,6 +35,7 @@ STATUS: Mapping[type[errors.AnabranchError], int] = {
     errors.HookPathTaken: 409,
     errors.NameTaken: 409,
     errors.NoManualStart: 409,
+    errors.NotListening: 409,
     errors.RunIsOpen: 409,
     errors.RunIsCompleted: 409,
     errors.RetryWouldRepeat: 409,

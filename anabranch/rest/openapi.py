@@ -52,6 +52,14 @@ _OF_WEBHOOKS = (
 )
 _OF_CALLBACKS = (situations.CallbackUsed, situations.CallbackExpired)
 
+_OF_TEST_ADDRESSES = (
+    situations.NotListening,
+    situations.MethodNotAllowed,
+    situations.TooManySignals,
+    situations.NoResponse,
+    situations.ResponseTimeout,
+)
+
 _ERROR_SCHEMA = {
     "type": "object",
     "required": ["error"],
@@ -265,6 +273,11 @@ def _public_paths() -> dict[str, Any]:
         "/hooks/{tenant}/{path}": {
             "post": _public("receive_webhook", "Start the run of a webhook.", started, (*_OF_STRANGERS, *_OF_WEBHOOKS)),
         },
+        "/test-hooks/{token}": {
+            "post": _public(
+                "receive_test_call", "Feed the test run of a draft.", started, (*_OF_STRANGERS, *_OF_TEST_ADDRESSES)
+            ),
+        },
         "/callbacks/{token}": {
             "get": _public("ask_before_callback", "Ask to confirm.", asking, (*_OF_STRANGERS, *_OF_CALLBACKS)),
             "post": _public("call_back", "Answer a waiting run.", answered, (*_OF_STRANGERS, *_OF_CALLBACKS)),
@@ -272,10 +285,13 @@ def _public_paths() -> dict[str, Any]:
     }
 
 
+_PUBLIC_PATHS = {"receive_webhook": "/hooks/{tenant}/{path}", "receive_test_call": "/test-hooks/{token}"}
+
+
 def _public(
     name: str, summary: str, answers: Mapping[str, Any], errors: Iterable[type[AnabranchError]]
 ) -> dict[str, Any]:
-    path = "/hooks/{tenant}/{path}" if name == "receive_webhook" else "/callbacks/{token}"
+    path = _PUBLIC_PATHS.get(name, "/callbacks/{token}")
     operation = {
         "operationId": name,
         "summary": summary,

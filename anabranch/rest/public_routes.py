@@ -1,4 +1,4 @@
-"""The public routes, which need no API key: webhooks and one-time addresses.
+"""The public routes, which need no API key: webhooks, test addresses of drafts, and one-time addresses.
 
 Called by `application`. Each webhook authenticates its own callers, and each address is signed. Requests have no fixed
 form. A content security policy sandboxes the responses of runs, so that they never act as pages of this origin.
@@ -16,12 +16,14 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from anabranch.app_services import AppServices
+from anabranch.engine.rules.responses import WebhookResponse
 from anabranch.errors import AnabranchError, BadJson, EncodingRefused, RequestTimeout, ShuttingDown, TooLarge
 from anabranch.rest import callback_pages
 from anabranch.rest.error_responses import status_of
+from anabranch.triggers.webhooks.test_addresses import TEST_PATH
 from anabranch.triggers.webhooks.webhook_requests import BODY_BYTES_MAX, HookRequest, Incoming
 
-PUBLIC_PREFIXES = ("/hooks/", "/callbacks/")
+PUBLIC_PREFIXES = ("/hooks/", "/callbacks/", TEST_PATH)
 """Paths that accept requests from other origins: their callers do not authenticate with a key."""
 
 _SANDBOX = {"Content-Security-Policy": "sandbox; default-src 'none'"}
@@ -33,7 +35,11 @@ Serve = Callable[[AppServices, float, web.Request], Awaitable[web.StreamResponse
 
 def add_public_routes(application: web.Application, services: AppServices, body_patience_s: float) -> None:
     """Add them to an application."""
-    routes: dict[str, Serve] = {"/hooks/{tenant}/{path:.+}": _receive, "/callbacks/{token}": _called_back}
+    routes: dict[str, Serve] = {
+        "/hooks/{tenant}/{path:.+}": _receive,
+        "/callbacks/{token}": _called_back,
+        f"{TEST_PATH}{{token}}": _receive_test,
+    }
     for path, serve in routes.items():
         application.router.add_route("*", path, partial(serve, services, body_patience_s))
 
@@ -47,13 +53,17 @@ async def _receive(services: AppServices, body_patience_s: float, request: web.R
     """Any method: start the run of a webhook, and respond as the webhook is configured."""
     _check_request(services, request)
     path = request.match_info["path"]
-    incoming = Incoming(
-        _hook_request(request, request.match_info["tenant"], path),
-        _pieces(request, body_patience_s),
-        lambda: request.transport is None or request.transport.is_closing(),
-    )
-    answer = await services.webhooks.receive(incoming)
-    return web.Response(body=answer.body, status=answer.status, headers={**answer.headers, **_SANDBOX})
+    hook_request = _hook_request(request, request.match_info["tenant"], path)
+    incoming = Incoming(hook_request, _pieces(request, body_patience_s), partial(_is_gone, request))
+    return _sandboxed(await services.webhooks.receive(incoming))
+
+
+async def _receive_test(services: AppServices, body_patience_s: float, request: web.Request) -> web.StreamResponse:
+    """Any method: feed the test run that waits for a request, and answer as its webhook says."""
+    _check_request(services, request)
+    body = await _whole_body(request, body_patience_s)
+    token, is_gone = request.match_info["token"], partial(_is_gone, request)
+    return _sandboxed(await services.test_hooks.receive(token, _hook_request(request, "", ""), body, is_gone))
 
 
 async def _called_back(services: AppServices, body_patience_s: float, request: web.Request) -> web.StreamResponse:
@@ -73,6 +83,14 @@ async def _called_back(services: AppServices, body_patience_s: float, request: w
     if wants_page:
         return callback_pages.message("Thank you", "Your answer has been recorded. You can close this page.")
     return web.Response(body=orjson.dumps({"accepted": True}), status=202, content_type="application/json")
+
+
+def _sandboxed(answer: WebhookResponse) -> web.Response:
+    return web.Response(body=answer.body, status=answer.status, headers={**answer.headers, **_SANDBOX})
+
+
+def _is_gone(request: web.Request) -> bool:
+    return request.transport is None or request.transport.is_closing()
 
 
 def _check_request(services: AppServices, request: web.Request) -> None:

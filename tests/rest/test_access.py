@@ -37,6 +37,8 @@ NEEDS: Mapping[tuple[str, str], str] = {
     ("DELETE", "/v1/drafts/{draft}"): "editor",
     ("POST", "/v1/drafts/{draft}/publish"): "editor",
     ("GET", "/v1/drafts/{draft}/pins"): "viewer",
+    ("GET", "/v1/drafts/{draft}/test-hooks/{node}"): "operator",
+    ("POST", "/v1/drafts/{draft}/test-hooks/{node}/listen"): "editor",
     ("PUT", "/v1/drafts/{draft}/pins"): "editor",
     ("GET", "/v1/me"): "viewer",
     ("GET", "/v1/node-types"): "viewer",
@@ -126,6 +128,8 @@ NEEDS: Mapping[tuple[str, str], str] = {
     ("DELETE", "/v1/workflows/{workflow}/draft"): "editor",
     ("POST", "/v1/workflows/{workflow}/draft/publish"): "editor",
     ("GET", "/v1/workflows/{workflow}/draft/pins"): "viewer",
+    ("GET", "/v1/workflows/{workflow}/draft/test-hooks/{node}"): "operator",
+    ("POST", "/v1/workflows/{workflow}/draft/test-hooks/{node}/listen"): "editor",
     ("PUT", "/v1/workflows/{workflow}/draft/pins"): "editor",
     ("GET", "/v1/workflows/{workflow}/versions"): "viewer",
 }

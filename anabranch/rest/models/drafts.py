@@ -79,6 +79,16 @@ class DraftList(ResponseModel):
     nextCursor: str | None
 
 
+class TestHookModel(ResponseModel):
+    """The test address of a webhook of a draft."""
+
+    __test__ = False
+
+    nodeID: str
+    url: str = Field(description="Always the same for this draft and node. Whoever has it can feed the test run.")
+    instanceID: str | None = Field(description="The newest test run that has waited for a request there.")
+
+
 class PublishedDraft(SavedWorkflow):
     """The version that a draft was saved as, and the draft, whose base it is now."""
 

@@ -7,7 +7,7 @@ Pure, except for random ids and the check of an input, which has threads of its 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anabranch.engine.plans import TEST_VERSION
@@ -61,14 +61,19 @@ async def input_payload(
     payload = checked_payload(input_, "the input", bytes_max=bytes_max)
     schema = plan.input_schema if isinstance(plan, CodedPlan) else plan.schema_of(trigger)
     if schema is not None:
-        problems = await checks.input_problems(tenant_id, schema, payload.value, bounded=bounded)
-        if problems:
-            details = [{"pointer": pointer, "message": message} for pointer, message in problems]
-            pointer, message = problems[0]
-            place = f" at {pointer}" if pointer else ""
-            whose = "the workflow's inputSchema" if trigger is None else f"the inputSchema of trigger {trigger!r}"
-            raise InvalidInput(f"the input does not fit {whose}{place}: {message}", details=details)
+        refuse_input(await checks.input_problems(tenant_id, schema, payload.value, bounded=bounded), trigger)
     return payload
+
+
+def refuse_input(problems: Sequence[tuple[str, str]], trigger: str | None) -> None:
+    """Raise InvalidInput if the check of an input has found problems."""
+    if not problems:
+        return
+    details = [{"pointer": pointer, "message": message} for pointer, message in problems]
+    pointer, message = problems[0]
+    place = f" at {pointer}" if pointer else ""
+    whose = "the workflow's inputSchema" if trigger is None else f"the inputSchema of trigger {trigger!r}"
+    raise InvalidInput(f"the input does not fit {whose}{place}: {message}", details=details)
 
 
 def new_run_id(now_ms: int) -> str:

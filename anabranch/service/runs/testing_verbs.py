@@ -22,7 +22,7 @@ from anabranch.engine.rules.test_runs import WHOLE, TestRunPlan
 from anabranch.engine.rules.values import Payload, checked_payload
 from anabranch.errors import InvalidRequest, NotFound, RunIsTerminal, RunTooLarge
 from anabranch.service.definitions.workflow_documents import INPUT_FIELD, check_test_fields
-from anabranch.service.runs.new_runs import input_payload, test_head
+from anabranch.service.runs.new_runs import input_payload, refuse_input, test_head
 from anabranch.service.runs.run_verbs import RunVerbs
 from anabranch.service.runs.test_options import (
     OPTION_FIELDS,
@@ -99,6 +99,11 @@ class TestingVerbs(RunVerbs):
         )
         new_run = await self._engine.orchestrator.create_run(head, plan, started)
         return new_run.instance_id
+
+    async def check_heard_input(self, value: Any, schema: Any, *, trigger: str, tenant_id: str) -> None:
+        """Check the request that a listening test run is about to get. Raises InvalidInput, TooManyChecks."""
+        if schema is not None:
+            refuse_input(await self.checks.input_problems(tenant_id, schema, value), trigger)
 
     async def stop_test_workflow(self, instance_id: str, *, tenant_id: str) -> None:
         """Cancel a test run and delete it with all runs below it. Raises NotFound for any other run.

@@ -45,7 +45,7 @@ class CallbackService:
     async def look(self, token: str) -> Callback:
         """What the address stands for, if it can be used now. Raises NotFound, CallbackExpired, CallbackUsed."""
         callback = self._read(token)
-        if (await self._progress(callback)).first is not None:
+        if (await self._progress(callback.instance_id, callback.event)).first is not None:
             raise CallbackUsed("this address has been used already")
         return callback
 
@@ -56,21 +56,24 @@ class CallbackService:
         """
         callback = self._read(token)
         payload = payload_of(request, body, bytes_max=VALUE_BYTES_MAX)
-        progress = await self._progress(callback)
-        if progress.first is None:
+        await self.hand_over(callback.instance_id, callback.event, payload, tenant_id=callback.tenant_id)
+
+    async def hand_over(self, instance_id: str, event: str, payload: dict[str, Any], *, tenant_id: str) -> bool:
+        """Send the payload to the wait for this event; durable when this returns. False if it repeats the first call.
+
+        Raises CallbackExpired, CallbackUsed.
+        """
+        progress = await self._progress(instance_id, event)
+        is_first = progress.first is None
+        if is_first:
             try:
-                await self._workflows.send_signal(
-                    callback.instance_id,
-                    callback.event,
-                    payload,
-                    tenant_id=callback.tenant_id,
-                    key=callback.event,
-                )
+                await self._workflows.send_signal(instance_id, event, payload, tenant_id=tenant_id, key=event)
             except (RunIsTerminal, NotFound):
                 raise CallbackExpired("the run that this address belongs to has ended") from None
-            progress = await self._progress(callback)
+            progress = await self._progress(instance_id, event)
         if progress.first is not None and not _is_same(progress.first, payload):
             raise CallbackUsed("this address has been used already")
+        return is_first
 
     def _read(self, token: str) -> Callback:
         callback = self._addresses.read(token)
@@ -80,10 +83,10 @@ class CallbackService:
             raise CallbackExpired("this address has expired")
         return callback
 
-    async def _progress(self, callback: Callback) -> CallbackProgress:
+    async def _progress(self, instance_id: str, event: str) -> CallbackProgress:
         """The progress of the callback, from the log. Raises CallbackExpired if the wait ended without a call."""
-        rows = await self._rows.read_signal_waits(callback.instance_id, after_seq=0, open_waits=())
-        progress = callback_progress(rows, callback.event)
+        rows = await self._rows.read_signal_waits(instance_id, after_seq=0, open_waits=())
+        progress = callback_progress(rows, event)
         if progress.first is None and progress.is_over:
             raise CallbackExpired("nothing waits for this address any more")
         return progress

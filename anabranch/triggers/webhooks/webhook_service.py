@@ -121,7 +121,7 @@ class WebhookService:
         else:
             auth = hook.config.get("auth") or {}
             check = await webhook_auth.check_of(auth, request.headers, tenant_id=hook.tenant_id, known=self._secrets)
-        limit = self._limits.body_bytes_max if hook is None else self._body_limit(hook)
+        limit = self._body_limit({} if hook is None else hook.config)
         kept, size = bytearray(), 0
         async for piece in incoming.body:
             size += len(piece)
@@ -157,8 +157,13 @@ class WebhookService:
             self._refusals.count(AUDITED, tenant_id=hook.tenant_id, target=hook.subject, reason=reason)
 
     # -- limits ---------------------------------------------------------------------------
-    def _body_limit(self, hook: ArmedTrigger) -> int:
-        return min(hook.config.get("bodyLimit") or self._limits.body_bytes_max, BODY_BYTES_MAX)
+    def check_size(self, config: Mapping[str, Any], size: int) -> None:
+        """Raise TooLarge if a webhook takes no body of this size."""
+        if size > self._body_limit(config):
+            raise _too_large(self._body_limit(config))
+
+    def _body_limit(self, config: Mapping[str, Any]) -> int:
+        return min(config.get("bodyLimit") or self._limits.body_bytes_max, BODY_BYTES_MAX)
 
     def _check_rate(self, hook: ArmedTrigger) -> None:
         """Take one request from the webhook's share. Raises WebhookBusy.

@@ -82,8 +82,9 @@ class Engine:
         self.worker_id = worker_id or f"{socket.gethostname()[:40]}-{secrets.token_hex(6)}"
         self.observers = Observers()
         self.plans = PlanCache(store, handlers, known_code, evaluates=options.evaluations_max > 0, pools=options.pools)
-        self._tasks: TaskQueue[Execution] = TaskQueue(gates)
+        self.console = console
         self.threads = HandlerThreads()
+        self._tasks: TaskQueue[Execution] = TaskQueue(gates)
         task_worker = TaskWorker(
             handlers=handlers,
             functions=functions,
@@ -94,7 +95,6 @@ class Engine:
             console=console,
             callbacks=callbacks,
         )
-        self.console = console
         self.orchestrator = Orchestrator(
             store=store,
             task_worker=task_worker,
@@ -114,37 +114,10 @@ class Engine:
         self.loop_watch = LoopWatch(
             lease_ms=options.lease_ms, keep_ms=options.blocked_max_ms, keep_leases=self._leases.keep_from_thread
         )
-        self._reports = WorkerReports(
-            store=store,
-            worker_id=self.worker_id,
-            clock=self.clock,
-            lease_ms=options.lease_ms,
-            executing=self._tasks.take_busy_max,
-            plans=self.plans,
-            digests=digests,
-            release=options.release,
-            unavailable=self.orchestrator.note_failure,
-        )
+        self._reports = self._new_reports(digests)
         self.gates = Gates(store=store, orchestrator=self.orchestrator)
-        self._external = ExternalChanges(
-            store=store,
-            orchestrator=self.orchestrator,
-            gates=self.gates,
-            clock=self.clock,
-            look_ms=options.poll_ms,
-            others_wrote=None if watch is None else self.recovery.soon,
-            watched=lambda: watch is not None and self.hints.listening,
-        )
-        self.hints = Hints(
-            line=line,
-            watch=watch,
-            place=place,
-            clock=self.clock,
-            works=options.works,
-            touched=self._external.touched,
-            pending=self.recovery.soon,
-            moved=self._external.soon,
-        )
+        self._external = self._new_external_changes(watch)
+        self.hints = self._new_hints(line, watch, place)
         """Hints from and to other processes (`ChangeHints`)."""
         self.notices = StoreNews(hints=self.hints, clock=self.clock, telemetry=telemetry)
         """Receives from the store what it has written."""
@@ -203,6 +176,42 @@ class Engine:
         self.loop_watch.stop()
         await _ended(self._hand_over(), end_at, HANDOVER_SHARE, "leases are not handed over; they will expire")
         await _ended(self.hints.stop(), end_at, 1.0, "some hints to other processes were not sent")
+
+    def _new_reports(self, digests: Callable[[], Mapping[tuple[str, int], str]]) -> WorkerReports:
+        return WorkerReports(
+            store=self.store,
+            worker_id=self.worker_id,
+            clock=self.clock,
+            lease_ms=self.options.lease_ms,
+            executing=self._tasks.take_busy_max,
+            plans=self.plans,
+            digests=digests,
+            release=self.options.release,
+            unavailable=self.orchestrator.note_failure,
+        )
+
+    def _new_external_changes(self, watch: VersionWatch | None) -> ExternalChanges:
+        return ExternalChanges(
+            store=self.store,
+            orchestrator=self.orchestrator,
+            gates=self.gates,
+            clock=self.clock,
+            look_ms=self.options.poll_ms,
+            others_wrote=None if watch is None else self.recovery.soon,
+            watched=lambda: watch is not None and self.hints.listening,
+        )
+
+    def _new_hints(self, line: HintLine | None, watch: VersionWatch | None, place: str | None) -> Hints:
+        return Hints(
+            line=line,
+            watch=watch,
+            place=place,
+            clock=self.clock,
+            works=self.options.works,
+            touched=self._external.touched,
+            pending=self.recovery.soon,
+            moved=self._external.soon,
+        )
 
     async def _hand_over(self) -> None:
         try:

@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 
-from anabranch import app
-from anabranch.app import build
+from anabranch.app import build, resources
 from anabranch.engine.handling import HandlerResult, Helpers
 from anabranch.engine.store.sql.store import SqlStore
 from anabranch.errors import SettingsError, StoreUnavailable
@@ -301,7 +300,7 @@ def _spans_in_memory() -> list[ReadableSpan]:
 async def test_without_the_sdk_spans_are_refused_with_a_sentence(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, app._OTLP)
+    monkeypatch.delitem(sys.modules, resources._OTLP)
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     settings = Settings(database_url=database_url, otlp_enabled=True)
     with pytest.raises(SettingsError) as refused:

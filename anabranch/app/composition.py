@@ -1,19 +1,30 @@
-"""The composition root: creates all services of a process and connects them."""
+"""App: opens the services of a process for as long as they are needed, each with what it is built on.
+
+Used by all programs. `resources` and `trigger_services` have the parts.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import gc
-import math
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from anabranch.app.resources import (
+    CLOSING_S,
+    Components,
+    cipher_finder,
+    open_access,
+    open_components,
+    open_data,
+    open_spans,
+    open_store,
+    secret_store,
+)
+from anabranch.app.trigger_services import open_triggers, open_webhooks
 from anabranch.app_services import AppServices, RunServices
 from anabranch.bulk.bulk_actions import BulkActions
 from anabranch.bulk.bulk_service import BulkService
@@ -21,18 +32,15 @@ from anabranch.bulk.bulk_workflow import bulk_workflow
 from anabranch.deferred import deferred
 from anabranch.durable.definition import DECLARED, WorkflowRegistry, register
 from anabranch.durable.runner import Runner
-from anabranch.egress import AllowList, Guard, GuardedClient
-from anabranch.engine.clock import SystemClock
+from anabranch.egress import AllowList, Guard
 from anabranch.engine.console.console import LEVELS, Console, ConsoleOptions
 from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.handling import HandlerRegistry
 from anabranch.engine.lifecycle import Engine
-from anabranch.engine.store.opening import open_hint_line, open_store, open_version_watch
+from anabranch.engine.store.opening import open_hint_line, open_version_watch
 from anabranch.engine.store.sql.console_table import ConsoleTable
 from anabranch.engine.store.sql.store import SqlStore
-from anabranch.engine.store.sqlite.sqlite_dialect import SqliteDialect
 from anabranch.engine.telemetry import Telemetry
-from anabranch.errors import SettingsError
 from anabranch.forks.fork_check import SystemCode
 from anabranch.forks.fork_service import ForkService
 from anabranch.grace import Grace
@@ -40,77 +48,51 @@ from anabranch.handlers import Services
 from anabranch.handlers.registry import load_types
 from anabranch.handlers.sandbox import LANGUAGES, Sandbox
 from anabranch.handlers.spec import NodeTypeRegistry
-from anabranch.migrations import ensure_schema
-from anabranch.queries.engine import QueryEngine
 from anabranch.queries.saved.data_service import DataService
-from anabranch.queries.saved.query_tables import DataQueries
-from anabranch.queries.sources import Places
-from anabranch.queries.urls import SourceUrls
-from anabranch.secrets.cipher import SecretCipher
-from anabranch.secrets.key import find_key
 from anabranch.secrets.secret_store import SecretStore
 from anabranch.secrets.secret_table import SecretTable
 from anabranch.service import (
-    ChildRuns,
     Readiness,
     References,
     RunWaits,
     StepSignals,
     WorkflowService,
 )
-from anabranch.settings import ALL_POOLS, EMBEDDED_DATABASE_URL, Settings
+from anabranch.settings import ALL_POOLS, Settings
 from anabranch.telemetry import CurrentAttempts, Feed, Meters, Names, SpanSink, TracedHandlers
-from anabranch.triggers.webhooks.callback_addresses import CallbackAddresses
 from anabranch.triggers.webhooks.test_addresses import TestAddresses
 from anabranch.version import __version__
 
 # Only the APIs need these; `anabranch run` does not import them.
 if TYPE_CHECKING:
-    from anabranch.audit import audit_log, audit_table, counted_entries
+    from anabranch.audit import audit_log, audit_table
     from anabranch.backups import restore_check as restoring
     from anabranch.drafts import draft_service as drafting
     from anabranch.drafts import draft_table
     from anabranch.imports import import_service as importing
     from anabranch.keys import access as key_access
-    from anabranch.keys import key_table
     from anabranch.service import preview as previewing
     from anabranch.service import purge as purging
     from anabranch.service.data_check import data_doctor
     from anabranch.service.explanations import explanations as explaining
     from anabranch.service.runs import run_counts as counting
-    from anabranch.triggers import trigger_table
-    from anabranch.triggers.schedules import schedule_service, schedule_table, scheduler
-    from anabranch.triggers.topics import publisher, topic_service, topic_tables
     from anabranch.triggers.webhooks import callback_service as callbacks
-    from anabranch.triggers.webhooks import test_hook_service, webhook_service
+    from anabranch.triggers.webhooks import test_hook_service
 else:
     audit_log = deferred("anabranch.audit.audit_log")
     audit_table = deferred("anabranch.audit.audit_table")
-    counted_entries = deferred("anabranch.audit.counted_entries")
     restoring = deferred("anabranch.backups.restore_check")
     drafting = deferred("anabranch.drafts.draft_service")
     draft_table = deferred("anabranch.drafts.draft_table")
     importing = deferred("anabranch.imports.import_service")
     key_access = deferred("anabranch.keys.access")
-    key_table = deferred("anabranch.keys.key_table")
     previewing = deferred("anabranch.service.preview")
     purging = deferred("anabranch.service.purge")
     data_doctor = deferred("anabranch.service.data_check.data_doctor")
     explaining = deferred("anabranch.service.explanations.explanations")
     counting = deferred("anabranch.service.runs.run_counts")
-    schedule_service = deferred("anabranch.triggers.schedules.schedule_service")
-    schedule_table = deferred("anabranch.triggers.schedules.schedule_table")
-    scheduler = deferred("anabranch.triggers.schedules.scheduler")
-    publisher = deferred("anabranch.triggers.topics.publisher")
-    topic_service = deferred("anabranch.triggers.topics.topic_service")
-    topic_tables = deferred("anabranch.triggers.topics.topic_tables")
     callbacks = deferred("anabranch.triggers.webhooks.callback_service")
     test_hook_service = deferred("anabranch.triggers.webhooks.test_hook_service")
-    webhook_service = deferred("anabranch.triggers.webhooks.webhook_service")
-    trigger_table = deferred("anabranch.triggers.trigger_table")
-
-# The SDK of OpenTelemetry is an extra and takes half a second to import, so it is only imported to export spans.
-_OTLP = "anabranch.telemetry.otlp"
 
 # The collector walks every live object when its oldest generation is due. With thousands of runs
 # in memory the defaults (700, 10, 10) do so several times a second and find next to nothing: what
@@ -125,29 +107,10 @@ COLLECTION_THRESHOLDS = (50_000, 20, 100)
 SWITCH_INTERVAL_S = 0.001
 
 
-# 500 ms for the database to finish statements whose results are not needed; longer ones are abandoned.
-CLOSING_S = 0.5
-
-# 1 s for the last spans: what a collector does not take by then is lost.
-EXPORT_S = 1.0
-
-
 def tune_interpreter() -> None:
     """Set collector and threads for a process that holds many runs. For the whole process: composition roots only."""
     gc.set_threshold(*COLLECTION_THRESHOLDS)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Components:
-    """Services beside the engine."""
-
-    services: Services
-    data: DataService
-    secrets: SecretStore
-    sandbox: Sandbox
-    children: ChildRuns
-    callbacks: CallbackAddresses
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +125,7 @@ class _Role:
 
 
 class App:
-    """A configured anabranch: nothing is opened before `opened`."""
+    """A configured anabranch. Creating it opens nothing; each `open_…` method opens what it needs."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -185,9 +148,9 @@ class App:
         grace = Grace.of_command()
         role = _Role(works=works, only=only, console_stream=console_stream)
         async with (
-            self._open_store(grace) as store,
-            self._open_spans(grace) as spans,
-            self._open_components(store, grace, makes_key=False) as components,
+            open_store(self.settings, grace) as store,
+            open_spans(self.settings, grace) as spans,
+            open_components(self.settings, store, grace, makes_key=False) as components,
             self._open_engine(store, components, role, spans, grace) as runs,
         ):
             yield runs
@@ -213,13 +176,13 @@ class App:
         grace = grace or Grace.of_command()
         role = _Role(works, code=code, counts=counts, console_stream=console_stream)
         async with (
-            self._open_store(grace) as store,
-            self._open_spans(grace) as spans,
-            self._open_components(store, grace, makes_key=makes_key) as components,
-            self._open_access(store, grace) as access,
+            open_store(self.settings, grace) as store,
+            open_spans(self.settings, grace) as spans,
+            open_components(self.settings, store, grace, makes_key=makes_key) as components,
+            open_access(store, grace) as access,
             self._open_engine(store, components, role, spans, grace) as runs,
-            self._open_triggers(store, runs.workflows, works=works) as (schedules, topics),
-            self._open_webhooks(store, components, runs, grace) as receiving,
+            open_triggers(self.settings, store, runs.workflows, works=works) as (schedules, topics),
+            open_webhooks(self.settings, store, components, runs, grace) as receiving,
         ):
             explanations = explaining.Explanations(store, runs.engine.plans, runs.workflows.checks)
             key = self.settings.metrics_key
@@ -254,7 +217,7 @@ class App:
                 callbacks=called_back,
                 test_hooks=test_hook_service.TestHookService(
                     addresses=TestAddresses(
-                        self._box_finder(makes_key=makes_key), base_url=components.callbacks.base_url
+                        cipher_finder(self.settings, makes_key=makes_key), base_url=components.callbacks.base_url
                     ),
                     drafts=saved_drafts,
                     workflows=runs.workflows,
@@ -267,7 +230,7 @@ class App:
 
     @asynccontextmanager
     async def _open_engine(
-        self, store: SqlStore, components: _Components, role: _Role, spans: SpanSink | None, grace: Grace
+        self, store: SqlStore, components: Components, role: _Role, spans: SpanSink | None, grace: Grace
     ) -> AsyncIterator[RunServices]:
         """A started engine and the services of runs; all of it ends within the grace."""
         tune_interpreter()
@@ -335,8 +298,8 @@ class App:
 
         Raises StoreUnavailable, SchemaMismatch, SettingsError.
         """
-        async with self._open_store(Grace.of_command()) as store:
-            yield self._secrets(store, makes_key=makes_key)
+        async with open_store(self.settings, Grace.of_command()) as store:
+            yield secret_store(self.settings, store, makes_key=makes_key)
 
     @asynccontextmanager
     async def open_data(self, *, makes_key: bool) -> AsyncIterator[DataService]:
@@ -346,10 +309,10 @@ class App:
         Raises StoreUnavailable, SchemaMismatch, SettingsError.
         """
         grace = Grace.of_command()
-        async with self._open_store(grace) as store:
+        async with open_store(self.settings, grace) as store:
             guard = Guard(AllowList.parse(self.settings.egress_allow))
             try:
-                async with self._open_data(store, guard, grace, makes_key=makes_key) as data:
+                async with open_data(self.settings, store, guard, grace, makes_key=makes_key) as data:
                     yield data
             finally:
                 guard.close()
@@ -358,31 +321,31 @@ class App:
     async def open_access(self) -> AsyncIterator[key_access.AccessService]:
         """Open only the API keys, to create and revoke them. Raises StoreUnavailable, SchemaMismatch."""
         grace = Grace.of_command()
-        async with self._open_store(grace) as store, self._open_access(store, grace) as access:
+        async with open_store(self.settings, grace) as store, open_access(store, grace) as access:
             yield access
 
     @asynccontextmanager
     async def open_audit(self) -> AsyncIterator[audit_log.AuditLog]:
         """Open only the audit trail, to read it. Raises StoreUnavailable, SchemaMismatch."""
-        async with self._open_store(Grace.of_command()) as store:
+        async with open_store(self.settings, Grace.of_command()) as store:
             yield audit_log.AuditLog(audit_table.AuditTable(store))
 
     @asynccontextmanager
     async def open_purge(self) -> AsyncIterator[purging.Purge]:
         """Open only `Purge`, which removes ended runs at once. Raises StoreUnavailable, SchemaMismatch."""
-        async with self._open_store(Grace.of_command()) as store:
+        async with open_store(self.settings, Grace.of_command()) as store:
             yield purging.Purge(store)
 
     @asynccontextmanager
     async def open_data_check(self) -> AsyncIterator[data_doctor.DataDoctor]:
         """Open only the check of all data, which writes nothing. Raises StoreUnavailable, SchemaMismatch."""
-        async with self._open_store(Grace.of_command()) as store:
+        async with open_store(self.settings, Grace.of_command()) as store:
             yield data_doctor.DataDoctor(store, self.node_types)
 
     @asynccontextmanager
     async def open_restore_check(self) -> AsyncIterator[restoring.RestoreCheck]:
         """Open only the check of a restored database. Raises StoreUnavailable, SchemaMismatch."""
-        async with self._open_store(Grace.of_command()) as store:
+        async with open_store(self.settings, Grace.of_command()) as store:
             yield restoring.RestoreCheck(store, self.node_types)
 
     def _engine(
@@ -391,7 +354,7 @@ class App:
         handlers: HandlerRegistry,
         runner: Runner,
         telemetry: Telemetry | None,
-        components: _Components,
+        components: Components,
         role: _Role,
     ) -> Engine:
         settings = self.settings
@@ -437,176 +400,6 @@ class App:
             retention_days=settings.console_retention_days,
             stream=stream,
         )
-
-    @asynccontextmanager
-    async def _open_spans(self, grace: Grace) -> AsyncIterator[SpanSink | None]:
-        """The exporter of spans, if configured; remaining spans are exported at the end. Raises SettingsError."""
-        endpoint = self.settings.spans_endpoint
-        if endpoint is None:
-            yield None
-            return
-        try:
-            otlp = import_module(_OTLP)
-        except ModuleNotFoundError as absent:
-            if absent.name is None or not absent.name.startswith("opentelemetry"):
-                raise
-            message = f"spans are to be exported to {endpoint}, and the SDK of OpenTelemetry is not installed"
-            raise SettingsError(message, hint="pip install 'anabranch[otel]', or set OTLP_ENABLED=false.") from None
-        sink: SpanSink = otlp.OtlpSpans(endpoint)
-        try:
-            yield sink
-        finally:
-            await sink.stop(patience_s=grace.closing_s(EXPORT_S))
-
-    @asynccontextmanager
-    async def _open_store(self, grace: Grace) -> AsyncIterator[SqlStore]:
-        settings = self.settings
-        wait_s = settings.database_wait_ms / 1000
-        await asyncio.to_thread(
-            ensure_schema, settings.database_url, auto_migrate=settings.auto_migrate, connect_wait_s=wait_s
-        )
-        store = open_store(
-            settings.database_url,
-            connect_wait_s=wait_s,
-            lease_ms=settings.lease_ms,
-            pooled=None if settings.database_pooled == "auto" else settings.database_pooled == "true",
-        )
-        await store.start()
-        try:
-            yield store
-        finally:
-            await store.stop(patience_s=grace.closing_s(CLOSING_S))
-
-    @asynccontextmanager
-    async def _open_components(self, store: SqlStore, grace: Grace, *, makes_key: bool) -> AsyncIterator[_Components]:
-        """Services for node types and APIs; closed after the engine has stopped."""
-        guard = Guard(AllowList.parse(self.settings.egress_allow))
-        client = GuardedClient(guard)
-        sandbox = Sandbox(fetcher=client, unsafe=self.settings.sandbox_unsafe)
-        secrets = self._secrets(store, makes_key=makes_key)
-        try:
-            async with self._open_data(store, guard, grace, makes_key=makes_key) as data:
-                children = ChildRuns()
-                callbacks = CallbackAddresses(self._box_finder(makes_key=makes_key), base_url=self.settings.reached_at)
-                services = Services(
-                    http=client,
-                    secrets=secrets,
-                    sandbox=sandbox,
-                    queries=data.queries,
-                    children=children,
-                    callbacks=callbacks,
-                )
-                yield _Components(services, data, secrets, sandbox, children, callbacks)
-        finally:
-            await sandbox.stop()
-            guard.close()
-
-    @asynccontextmanager
-    async def _open_access(self, store: SqlStore, grace: Grace) -> AsyncIterator[key_access.AccessService]:
-        access = key_access.AccessService(
-            key_table.KeyTable(store), counted_entries.CountedEntries(audit_table.AuditTable(store))
-        )
-        try:
-            yield access
-        finally:
-            with suppress(TimeoutError):  # last use of keys and failed logins are not worth a longer wait
-                async with asyncio.timeout(grace.closing_s(CLOSING_S)):
-                    await access.stop()
-
-    @asynccontextmanager
-    async def _open_triggers(
-        self, store: SqlStore, workflows: WorkflowService, *, works: bool
-    ) -> AsyncIterator[tuple[schedule_service.ScheduleService, topic_service.TopicService]]:
-        """Schedules and topics; with `works` what is due and unfinished is started here, until the end."""
-        schedules, topics = schedule_table.ScheduleTable(store), topic_tables.TopicTable(store)
-        starting = scheduler.Scheduler(saved=schedules, starter=workflows, clock=SystemClock(), store_now=store.now)
-        publishing = publisher.Publisher(
-            saved=topics,
-            starter=workflows,
-            clock=SystemClock(),
-            store_now=store.now,
-            unfinished_max=self.settings.unfinished_max,
-            unfinished_per_tenant_max=self.settings.unfinished_per_tenant_max,
-        )
-        if works:
-            await starting.start()
-            await publishing.start()
-        try:
-            yield (
-                schedule_service.ScheduleService(saved=schedules, workflows=workflows, store_now=store.now),
-                topic_service.TopicService(saved=topics, workflows=workflows, publisher=publishing),
-            )
-        finally:
-            await starting.stop()
-            await publishing.stop()
-
-    @asynccontextmanager
-    async def _open_webhooks(
-        self, store: SqlStore, components: _Components, runs: RunServices, grace: Grace
-    ) -> AsyncIterator[webhook_service.WebhookService]:
-        """The webhooks of this server; at the end what was refused is recorded."""
-        limits = webhook_service.HookLimits(self.settings.webhook_rate, self.settings.webhook_body_limit)
-        webhooks = webhook_service.WebhookService(
-            hooks=trigger_table.TriggerTable(store),
-            secrets=components.secrets,
-            workflows=runs.workflows,
-            waits=runs.waits,
-            refusals=counted_entries.CountedEntries(audit_table.AuditTable(store)),
-            limits=limits,
-        )
-        try:
-            yield webhooks
-        finally:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(grace.closing_s(CLOSING_S)):
-                    await webhooks.stop()
-
-    @asynccontextmanager
-    async def _open_data(
-        self, store: SqlStore, guard: Guard, grace: Grace, *, makes_key: bool
-    ) -> AsyncIterator[DataService]:
-        places = Places(
-            data_directories=[Path(directory) for directory in self.settings.data_directories],
-            socket_directories=[entry for entry in self.settings.egress_allow if entry.startswith("/")],
-            own_file=store.dialect.path if isinstance(store.dialect, SqliteDialect) else None,
-        )
-        saved = DataQueries(store.dialect)
-        find_box = self._box_finder(makes_key=makes_key)
-        urls = SourceUrls(find_box=find_box, secrets=SecretStore(SecretTable(store), find_box))
-        queries = QueryEngine(saved=saved, urls=urls, hosts=guard, places=places)
-        saved.open_threads()
-        try:
-            yield DataService(saved=saved, urls=urls, queries=queries, places=places)
-        finally:
-            await queries.stop(patience_s=grace.closing_s(math.inf))
-            await saved.close_threads(patience_s=grace.closing_s(CLOSING_S))
-
-    def _secrets(self, store: SqlStore, *, makes_key: bool) -> SecretStore:
-        return SecretStore(SecretTable(store), self._box_finder(makes_key=makes_key))
-
-    def _box_finder(self, *, makes_key: bool) -> Callable[[], SecretCipher | None]:
-        """A function that returns the cipher, and looks for the key again while there is none:
-
-        a worker may have started before the first secret was set, which created the key.
-        """
-        box = self._box(makes_key=makes_key)
-
-        def find() -> SecretCipher | None:
-            nonlocal box
-            if box is None:
-                box = self._box(makes_key=False)
-            return box
-
-        return find
-
-    def _box(self, *, makes_key: bool) -> SecretCipher | None:
-        setting = self.settings.secret_key
-        key = find_key(
-            None if setting is None else setting.get_secret_value(),
-            embedded=self.settings.database_url == EMBEDDED_DATABASE_URL,
-            makes=makes_key,
-        )
-        return None if key is None else SecretCipher(key)
 
 
 def build(settings: Settings) -> App:

@@ -1,0 +1,7 @@
+"""The composition root: creates all services of a process and connects them."""
+
+from __future__ import annotations
+
+from anabranch.app.composition import App, build, tune_interpreter
+
+__all__ = ["App", "build", "tune_interpreter"]

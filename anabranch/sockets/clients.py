@@ -25,9 +25,9 @@ class Outlet(Protocol):
     """The connection of a client."""
 
     def waiting(self) -> int:
-        """How many parcels were put in and not taken yet."""
+        """How many messages were put in and not taken yet."""
 
-    def put(self, parcel: EncodedMessage) -> None:
+    def put(self, message: EncodedMessage) -> None:
         """Send this next."""
 
     async def cleared(self) -> None:
@@ -123,7 +123,7 @@ class SocketClient:
     def _hand_over(self, membership: Membership, message: SocketMessage) -> None:
         if membership.is_over:
             return
-        self.outlet.put(message.parcel)
+        self.outlet.put(message.encoded)
         if message.is_last:
             membership.room.release(membership)
 

@@ -107,6 +107,6 @@ class SocketMessage:
         ]
 
     @cached_property
-    def parcel(self) -> EncodedMessage:
+    def encoded(self) -> EncodedMessage:
         """As it is carried. (The library would encode it with the slower `json` of Python.)"""
         return EncodedMessage(orjson.dumps([self.event, self.data]).decode())

@@ -186,19 +186,19 @@ class SocketOutlet:
         self._queue: SendQueue = self._socket.queue
 
     def waiting(self) -> int:
-        """How many parcels were put in and not taken yet."""
+        """How many messages were put in and not taken yet."""
         return self._queue.qsize()
 
-    def put(self, parcel: EncodedMessage) -> None:
+    def put(self, message: EncodedMessage) -> None:
         """Send this next.
 
         Where nothing is under way it goes past Engine.IO's queue and writer: with 200 watchers these
         cost more than all else together.
         """
         queue, websocket = self._queue, self._queue.websocket
-        if websocket is not None and self._socket.upgraded and queue.is_idle and websocket.write(parcel.frame):
+        if websocket is not None and self._socket.upgraded and queue.is_idle and websocket.write(message.frame):
             return
-        queue.put_nowait(parcel.packet)
+        queue.put_nowait(message.packet)
 
     async def cleared(self) -> None:
         """Return when all were taken."""

@@ -81,7 +81,7 @@ async def test_limits_and_pins_hold_in_every_commit(url: str, request: pytest.Fi
     async with opened(request.getfixturevalue(url)) as store:
         assert await store.commit_transitions(settings, may_wait=False) == SETTINGS
         assert await store.commit_transitions(settings, may_wait=True) == SETTINGS
-        for run in (store.read, store.write, store.write_unhindered):
+        for run in (store.read, store.write, store.write_without_waiting):
             found = await run(settings)
             assert [found[name] for name in list(SETTINGS)[:3]] == list(SETTINGS.values())[:3]
             assert found["enable_seqscan"] == "on"
@@ -136,10 +136,10 @@ async def test_a_plan_that_a_migration_has_outdated_is_made_anew(postgres_url: s
         try:
             async with opened(postgres_url, pooled=False) as store:
                 for _ in range(OFTEN):
-                    assert await store.write_unhindered(look) == 1
+                    assert await store.write_without_waiting(look) == 1
                 administrator.execute("ALTER TABLE outdated ADD COLUMN b integer")
                 for _ in range(OFTEN):
-                    assert await store.write_unhindered(look) == 2
+                    assert await store.write_without_waiting(look) == 2
                 assert not is_pooled(store)
         finally:
             administrator.execute("DROP TABLE outdated")

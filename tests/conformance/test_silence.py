@@ -238,7 +238,7 @@ async def test_every_connection_has_limits_below_the_lease_whatever_was_set_for_
         found = [
             await store.read(limits),
             await store.write(limits),
-            await store.write_unhindered(limits),
+            await store.write_without_waiting(limits),
             await store.commit_transitions(limits, may_wait=False),
             await store.commit_transitions(limits, may_wait=True),
         ]

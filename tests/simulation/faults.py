@@ -29,7 +29,7 @@ class FaultKind(StrEnum):
     COMMIT_LOST_BEFORE = "commit-lost-before"
     COMMIT_LOST_AFTER = "commit-lost-after"
     COMMIT_LATE = "commit-late"
-    BIRTH_LATE = "new_run-late"
+    CREATION_LATE = "new_run-late"
     SIGNAL_LOST = "signal-lost"
     COMMIT_LOCKED = "commit-locked"
     COMMIT_STOLEN = "commit-stolen"
@@ -154,7 +154,7 @@ _SIZES: dict[FaultKind, Callable[[random.Random, float], float]] = {
     FaultKind.COMMIT_LOST_BEFORE: _shortly,
     FaultKind.COMMIT_LOST_AFTER: _shortly,
     FaultKind.COMMIT_LATE: _lately,
-    FaultKind.BIRTH_LATE: _lately,
+    FaultKind.CREATION_LATE: _lately,
     FaultKind.SIGNAL_LOST: _shortly,
     FaultKind.COMMIT_LOCKED: _shortly,
     FaultKind.COMMIT_STOLEN: _shortly,

@@ -36,7 +36,7 @@ DOUBLED_AT_ONCE = 6
 ECHOED_AT_ONCE = 8
 
 # Starts are few, and most of them come before anything goes wrong.
-BIRTHS_AT_ONCE = 3
+CREATIONS_AT_ONCE = 3
 
 # The limit of takeovers is one or two in most worlds: so many crashes pass it, if a takeover in between does not count.
 CRASHES = 4
@@ -183,8 +183,8 @@ class Machines:
             case FaultKind.DATABASE_CLOCK_JUMP:
                 self._rarities["clock of the database jumped"] += 1
                 self.database_clock.jump(round(fault.seconds * 1000))
-            case FaultKind.BIRTH_LATE:
-                weather.new_runs.extend([fault.seconds] * fault.count * BIRTHS_AT_ONCE)
+            case FaultKind.CREATION_LATE:
+                weather.new_runs.extend([fault.seconds] * fault.count * CREATIONS_AT_ONCE)
             case FaultKind.SIGNAL_LOST:
                 fate = CommitFault.LOST_AFTER if fault.number % 2 else CommitFault.LOST_BEFORE
                 weather.signals.extend([fate] * fault.count)

@@ -122,18 +122,18 @@ class Line:
     """A connection that takes what is put in, or (with `stuck`) nothing."""
 
     def __init__(self) -> None:
-        self.parcels: list[EncodedMessage] = []
+        self.messages: list[EncodedMessage] = []
         self.stuck = False
         self._taken = 0
         self._news = asyncio.Event()
 
     def waiting(self) -> int:
-        return len(self.parcels) - self._taken if self.stuck else 0
+        return len(self.messages) - self._taken if self.stuck else 0
 
-    def put(self, parcel: EncodedMessage) -> None:
-        self.parcels.append(parcel)
+    def put(self, message: EncodedMessage) -> None:
+        self.messages.append(message)
         if not self.stuck:
-            self._taken = len(self.parcels)
+            self._taken = len(self.messages)
 
     async def cleared(self) -> None:
         while self.stuck:
@@ -141,17 +141,17 @@ class Line:
             await self._news.wait()
 
     def get_stuck(self) -> None:
-        self.stuck, self._taken = True, len(self.parcels)
+        self.stuck, self._taken = True, len(self.messages)
 
     def get_loose(self) -> None:
-        self.stuck, self._taken = False, len(self.parcels)
+        self.stuck, self._taken = False, len(self.messages)
         self._news.set()
 
     def heard(self) -> list[dict[str, Any]]:
         """All messages; updates of batches one by one."""
         found: list[dict[str, Any]] = []
-        for parcel in self.parcels:
-            event, data = orjson.loads(parcel.packet.data[1:])
+        for message in self.messages:
+            event, data = orjson.loads(message.packet.data[1:])
             found += data["updates"] if event == "workflow_updates" else [{"event": event, **data}]
         return found
 

@@ -137,7 +137,7 @@ async def test_a_client_that_takes_nothing_gets_a_snapshot_in_place_of_what_it_m
             if number % 10 == 0:
                 await services.timer.pass_(BATCH_S)
         await services.timer.pass_(BATCH_S)
-        stuck_with = len(slow_line.parcels)
+        stuck_with = len(slow_line.messages)
         services.end()
         await services.timer.pass_(BATCH_S)
         slow_line.get_loose()
@@ -145,7 +145,7 @@ async def test_a_client_that_takes_nothing_gets_a_snapshot_in_place_of_what_it_m
 
         seqs = node_seqs(fast_line.heard())
         assert seqs[:-1] == list(range(3, 3 + 2 * UPDATES_BEHIND_MAX)), "who keeps up hears everything"
-        assert len(slow_line.parcels) < stuck_with + 12, "what it did not take was not kept"
+        assert len(slow_line.messages) < stuck_with + 12, "what it did not take was not kept"
         heard = slow_line.heard()
         assert [each["event"] for each in heard[-2:]] == ["workflow_run_snapshot", "workflow_status_update"]
         snapshot, end = heard[-2:]
@@ -173,7 +173,7 @@ async def test_a_flood_is_told_by_a_snapshot_a_second() -> None:
         kinds = [each["event"] for each in line.heard()]
         assert kinds.count("workflow_run_snapshot") in (3, 4, 5), kinds.count("workflow_run_snapshot")
         assert kinds[-1] == "workflow_status_update"
-        assert len(line.parcels) < 12
+        assert len(line.messages) < 12
 
 
 async def test_a_long_absence_is_made_up_for_by_a_snapshot() -> None:
@@ -205,7 +205,7 @@ class Judge:
 
     def join(self, since: int | None) -> None:
         self.since = since
-        self.mark = len(self.line.parcels)
+        self.mark = len(self.line.messages)
         self.answer = None
 
         async def join() -> dict[str, Any]:
@@ -225,9 +225,9 @@ class Judge:
         seq = self.answer["seq"]
         first = seq if self.since is None else min(self.since, seq)
         expected = [event.seq for event in self.services.log.events if event.seq > first and event.node_id]
-        parcels, self.line.parcels = self.line.parcels, self.line.parcels[self.mark :]
+        messages, self.line.messages = self.line.messages, self.line.messages[self.mark :]
         heard = self.line.heard()
-        self.line.parcels = parcels
+        self.line.messages = messages
         assert not [each for each in heard if each["event"] == "workflow_run_snapshot"]
         seqs = [
             each["seq"] for each in heard if each["event"] == "workflow_node_update" and each["status"] != "cancelled"

@@ -43,6 +43,6 @@ def writing(transitions: Sequence[Transition]) -> Generator[Question, Rows, Writ
         asked = {"new_runs": encode_new_runs(uncreated)}
         holders = yield statements.KEY_HOLDERS, asked
         existing = {row[0]: row[1] for row in holders}
-        orphans = yield statements.ORPHANS, asked
-        rejected = {row[0] for row in orphans} - existing.keys()
+        without_workflow = yield statements.CREATIONS_WITHOUT_WORKFLOW, asked
+        rejected = {row[0] for row in without_workflow} - existing.keys()
     return Written(won, now, existing, rejected)

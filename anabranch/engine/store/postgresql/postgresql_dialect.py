@@ -322,7 +322,7 @@ class PostgresqlDialect:
             parents = woken_parents(transitions, {transition.instance_id for transition in transitions})
             if parents:
                 connection.execute(statements.LOCK_PARENTS, {"ids": self.ids(parents)})
-            uncreated, rejected = self._hindered_children(connection, transitions)
+            uncreated, rejected = self._rejected_children(connection, transitions)
             written = self._write(
                 connection, [transition for transition in transitions if transition.instance_id not in uncreated]
             )
@@ -336,7 +336,7 @@ class PostgresqlDialect:
                 record_failures(connection, told, now=written.now)
         return written
 
-    def _hindered_children(
+    def _rejected_children(
         self, connection: Connection, transitions: Sequence[Transition]
     ) -> tuple[set[str], set[str]]:
         """The new runs whose parents are locked by others or reject them; and, separately, the latter."""
@@ -346,8 +346,8 @@ class PostgresqlDialect:
         parents = sorted({parent for _, parent in children})
         shared = set(connection.execute(statements.SHARE_PARENTS, {"ids": self.ids(parents)}).scalars())
         asked = {"new_runs": encode_new_runs(transition for transition, _ in children)}
-        unwanted = set(connection.execute(statements.UNWANTED_BIRTHS, asked).scalars())
-        return unwanted | {transition.instance_id for transition, parent in children if parent not in shared}, unwanted
+        rejected = set(connection.execute(statements.REJECTED_CREATIONS, asked).scalars())
+        return rejected | {transition.instance_id for transition, parent in children if parent not in shared}, rejected
 
     def _wake(self, connection: Connection, parents: Sequence[str]) -> dict[str, int]:
         """Raise the versions of open parents whose children have ended; returns the versions."""

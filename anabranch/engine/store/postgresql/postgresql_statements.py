@@ -162,7 +162,7 @@ KEY_HOLDERS = text("""
 """)
 """The runs that have the idempotency keys of creations that did not win. Uses ux_instance_idempotency."""
 
-ORPHANS = text("""
+CREATIONS_WITHOUT_WORKFLOW = text("""
     SELECT b.instance_id
     FROM json_to_recordset(CAST(:new_runs AS json)) AS b(
         instance_id uuid, workflow_id uuid, workflow_version integer, only_active boolean)
@@ -199,7 +199,7 @@ SHARE_PARENTS = text(f"""
 """)
 """The open ones among the parents of new runs, locked against any transition until the new runs are committed."""
 
-UNWANTED_BIRTHS = text(f"""
+REJECTED_CREATIONS = text(f"""
     SELECT b.instance_id
     FROM json_to_recordset(CAST(:new_runs AS json)) AS b(
         instance_id uuid, parent_id uuid, parent_node_id text, parent_scope text)

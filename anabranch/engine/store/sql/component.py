@@ -64,7 +64,7 @@ class SqlComponent:
         """Run a writing transaction that is not a commit of transitions and may wait for locks."""
         return await self._started(self._writing).run(work)
 
-    async def write_unhindered(self, work: Callable[[Connection], Answer]) -> Answer:
+    async def write_without_waiting(self, work: Callable[[Connection], Answer]) -> Answer:
         """Run a writing transaction that is not a commit of transitions and never waits for a lock."""
         return await self._started(self._reading if self.dialect.writing_threads else self._committing).run(work)
 

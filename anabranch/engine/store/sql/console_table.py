@@ -172,7 +172,7 @@ class ConsoleTable:
                     connection.execute(_write_progress(dialect.given_rows, identifier), {"given": last})
 
         if rows or reports:
-            await self._store.write_unhindered(work)
+            await self._store.write_without_waiting(work)
 
     async def said(self, instance_ids: Sequence[str]) -> Mapping[str, Said]:
         """Uses the primary key."""

@@ -193,7 +193,7 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
         """
         taken: list[Taken] = []
         for _ in range(LOOKS_MAX):
-            taken = await self.write_unhindered(lambda connection: self.dialect.claim(connection, wanted))
+            taken = await self.write_without_waiting(lambda connection: self.dialect.claim(connection, wanted))
             lost = [one.instance_id for one in taken if one.lost_by is not None]
             if not lost:
                 break
@@ -208,7 +208,7 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
         return [one for one in found_again if one.row.worker_id == wanted.worker_id]
 
     async def _judge(self, wanted: ClaimRequest, lost: Sequence[str]) -> None:
-        suspended = await self.write_unhindered(
+        suspended = await self.write_without_waiting(
             lambda connection: lapses.judge_lapsed(connection, self.dialect, wanted, lost)
         )
         if self._notices is not None:
@@ -217,7 +217,7 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
 
     async def report_worker(self, report: WorkerReport) -> None:
         """Store the report of a working process, replacing the previous one."""
-        await self.write_unhindered(lambda connection: lapses.report_worker(connection, self.dialect, report))
+        await self.write_without_waiting(lambda connection: lapses.report_worker(connection, self.dialect, report))
 
     async def suspend_unfit(self, *, overdue_ms: int, seen_ms: int, limit: int) -> int:
         """Suspend runs that have been due for this long and that no recently reporting worker can run; returns how
@@ -246,14 +246,14 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
 
     async def forget_worker(self, worker_id: str) -> None:
         """Remove the report of a process that has handed over everything."""
-        await self.write_unhindered(lambda connection: lapses.forget_worker(connection, worker_id))
+        await self.write_without_waiting(lambda connection: lapses.forget_worker(connection, worker_id))
 
     async def extend(self, *, worker_id: str, instance_ids: Sequence[str], lease_ms: int) -> set[str]:
         """Extend these leases to `lease_ms` from the store's now; returns the extended ones. Does not raise versions.
 
         The others are no longer ours, or are locked by another session.
         """
-        return await self.write_unhindered(self._extension(worker_id, instance_ids, lease_ms))
+        return await self.write_without_waiting(self._extension(worker_id, instance_ids, lease_ms))
 
     def extend_blocking(
         self, *, worker_id: str, instance_ids: Sequence[str], lease_ms: int, patience_s: float
@@ -285,7 +285,7 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
                 among_ids, parameters["ids"] = self.dialect.among_ids, self.dialect.ids(instance_ids)
             return connection.execute(statements.release(among_ids, self.dialect.row_lock), parameters).rowcount
 
-        released = await self.write_unhindered(give_back)
+        released = await self.write_without_waiting(give_back)
         if released and self._notices is not None:
             self._notices.released()
         return released
@@ -302,7 +302,7 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
         """False if certainly nothing but our own commits was written since the last call."""
         stranger_wrote_here, self._stranger_wrote_here = self._stranger_wrote_here, False
         # With a single writing connection, use it: all other writers are in other processes.
-        elsewhere = await self.write_unhindered(self.dialect.external_changes_possible)
+        elsewhere = await self.write_without_waiting(self.dialect.external_changes_possible)
         return elsewhere or stranger_wrote_here
 
     # -- external stimuli ------------------------------------------------------------------

@@ -24,9 +24,12 @@ from anabranch.triggers.failure_recording import record_failures
 # 1,024 rows per statement: with 25 columns below SQLite's limit of 32,766 parameters.
 ROWS_PER_STATEMENT = 1_024
 
+# Looked up once: a member of an enum costs ten times a global before Python 3.12.
+_FAILED = Status.FAILED
+
 _ENDS = frozenset(status.value for status in Status if status.is_terminal)
 
-_Hindered = tuple[str, str | None, bool]
+_Conflict = tuple[str, str | None, bool]
 """A creation that is not possible: its id, the run with its key, and whether it is rejected."""
 
 
@@ -45,18 +48,21 @@ def commit_transitions(
     cancelled: set[str] = set()
     won = _advance(connection, steps, now)
     if new_runs:
-        hindered = _conflicting(connection, new_runs)
-        rejected = {instance_id for instance_id, _, is_orphan in hindered if is_orphan}
-        won |= _create_run(connection, new_runs, hindered, existing, now)
+        conflicts = _conflicting(connection, new_runs)
+        rejected = {instance_id for instance_id, _, is_rejected in conflicts if is_rejected}
+        won |= _create_run(connection, new_runs, conflicts, existing, now)
     if len(won) < len(transitions):
-        events = values_of_events(transition for transition in transitions if transition.instance_id in won)
+        events, _ = values_of_events(transition for transition in transitions if transition.instance_id in won)
     _write(connection, statements.append_events, events, len(EVENT_COLUMNS))
     family = [transition for transition in transitions if transition.wakes is not None or transition.cancels]
     if family:
         woken = wake(connection, woken_parents(family, won), now)
         cancelled = cancel(connection, "instance_id", cancelled_children(family, won), now)
-    if failed := failures([transition for transition in transitions if transition.instance_id in won]):
-        record_failures(connection, failed, now=now)
+    failed = [
+        transition for transition in transitions if transition.status is _FAILED and transition.instance_id in won
+    ]
+    if failed:
+        record_failures(connection, failures(failed), now=now)
     return Written(won, now, existing, rejected, woken, cancelled)
 
 
@@ -84,7 +90,7 @@ def _advance(connection: Connection, steps: Sequence[Transition], now: int) -> s
     return won
 
 
-def _conflicting(connection: Connection, new_runs: Sequence[Transition]) -> list[_Hindered]:
+def _conflicting(connection: Connection, new_runs: Sequence[Transition]) -> list[_Conflict]:
     keys = [
         [
             head.instance_id,
@@ -100,27 +106,27 @@ def _conflicting(connection: Connection, new_runs: Sequence[Transition]) -> list
         for head, only_active in ((transition.new_run, transition.only_active) for transition in new_runs)
         if head is not None
     ]
-    return one_list(connection, statements.BIRTHS_HINDERED, new_runs=orjson.dumps(keys).decode())
+    return one_list(connection, statements.CONFLICTING_CREATIONS, new_runs=orjson.dumps(keys).decode())
 
 
 def _create_run(
     connection: Connection,
     new_runs: Sequence[Transition],
-    hindered: list[_Hindered],
+    conflicts: list[_Conflict],
     existing: dict[str, str],
     now: int,
 ) -> set[str]:
     """Insert the possible creations; notes in `existing` the runs with used keys."""
-    won = _new_runs(new_runs, hindered, existing)
+    won = _new_runs(new_runs, conflicts, existing)
     rows = _values_of_new_runs((transition for transition in new_runs if transition.instance_id in won), now=now)
     _write(connection, statements.create_run, rows, len(statements.NEW_RUN_COLUMNS))
     return won
 
 
-def _new_runs(new_runs: Sequence[Transition], hindered: list[_Hindered], existing: dict[str, str]) -> set[str]:
+def _new_runs(new_runs: Sequence[Transition], conflicts: list[_Conflict], existing: dict[str, str]) -> set[str]:
     """The creations that are possible, given the tables and the batch; notes the runs with used keys."""
-    hindered_ids = {instance_id for instance_id, _, _ in hindered}
-    holders = {instance_id: holder for instance_id, holder, _ in hindered if holder is not None}
+    conflicting_ids = {instance_id for instance_id, _, _ in conflicts}
+    holders = {instance_id: holder for instance_id, holder, _ in conflicts if holder is not None}
     keys: dict[tuple[str, str, str], str] = {}
     won: set[str] = set()
     for transition in new_runs:
@@ -130,11 +136,11 @@ def _new_runs(new_runs: Sequence[Transition], hindered: list[_Hindered], existin
         if holder is None and head.idempotency_key is not None:
             key = (head.tenant_id, head.workflow_name, head.idempotency_key)
             holder = keys.get(key)
-            if holder is None and transition.instance_id not in hindered_ids:
+            if holder is None and transition.instance_id not in conflicting_ids:
                 keys[key] = transition.instance_id
         if holder is not None:
             existing[transition.instance_id] = holder
-        elif transition.instance_id not in hindered_ids:
+        elif transition.instance_id not in conflicting_ids:
             won.add(transition.instance_id)
     return won
 
@@ -186,13 +192,15 @@ def _values_of_new_runs(transitions: Iterable[Transition], *, now: int) -> list[
     return values
 
 
-def values_of_events(transitions: Iterable[Transition]) -> list[Any]:
-    """The events of a batch, each as the values of EVENT_COLUMNS."""
+def values_of_events(transitions: Iterable[Transition]) -> tuple[list[Any], bool]:
+    """The events of a batch, each as the values of EVENT_COLUMNS; and whether any of them has large values."""
     values: list[Any] = []
+    has_large_values = False
     for transition in transitions:
         for event in transition.events:
             payload, event_type = event.payload, event.type._value_
             division = payload.division
+            has_large_values = has_large_values or division is not None
             raw = payload.raw if division is None else division.shell
             if b"\\u0000" in raw and NUL_IN_JSON.search(raw):
                 raise DataRefused("text with a NUL character")
@@ -213,7 +221,7 @@ def values_of_events(transitions: Iterable[Transition]) -> list[Any]:
                 transition.generation,
                 None if division is None else division.references,
             )
-    return values
+    return values, has_large_values
 
 
 def wake(connection: Connection, parents: Sequence[str], now: int) -> dict[str, int]:

@@ -182,12 +182,13 @@ class SqliteDialect:
     def commit(self, connection: Connection, transitions: Sequence[Transition]) -> Written:
         """Read the guards under the write lock, then write the winners."""
         try:
-            events = values_of_events(transitions)
+            events, has_large_values = values_of_events(transitions)
             with self.transaction(connection):
                 written = commit_transitions(connection, transitions, events, now=self.now(connection))
-                large = [each for each in transitions if each.has_large_values and each.instance_id in written.won]
-                if large:
-                    keep_values(connection, self, parts_of(large))
+                if has_large_values:
+                    winners = [each for each in transitions if each.instance_id in written.won]
+                    if parts := parts_of(winners):
+                        keep_values(connection, self, parts)
                 return written
         except UnicodeError as problem:
             raise DataRefused(f"text that is not valid Unicode ({problem})") from None

@@ -155,7 +155,7 @@ def _values(columns: int, rows: int) -> str:
 IS_LAPSED = "worker_id <> :worker_id AND available_at <= :now AND available_at > :away_until"
 """The condition that the lease of an open instance expired under another worker."""
 
-BIRTHS_HINDERED = text(f"""
+CONFLICTING_CREATIONS = text(f"""
     SELECT json_group_array(json_array(id, holder, present IS NULL AND holder IS NULL)) FROM (
         SELECT b.value ->> 0 AS id,
                (SELECT k.instance_id FROM workflow_instances AS k

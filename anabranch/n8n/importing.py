@@ -20,6 +20,7 @@ from anabranch.n8n.expressions import NameScope, Untranslatable
 from anabranch.n8n.graph import CHOOSING, LOOP_KIND, LinkGraph
 from anabranch.n8n.job import Exit, MappingJob, NotMapped, word_of
 from anabranch.n8n.js_code import names_of_nodes
+from anabranch.n8n.maps.failures import FAILING
 from anabranch.n8n.maps.map_flow import batches_as_cursor
 from anabranch.n8n.maps.mapping import RULES
 from anabranch.n8n.node_scope import ItemUnknown, NodeScope, Surrounding
@@ -186,9 +187,9 @@ class _Importer(Surrounding):
                 self._status[name] = ("equal" if job.differences else "exact", "; ".join(job.differences))
         self._jobs[name] = job
         self.exits[name] = job.exits
-        chooses = node.kind in CHOOSING and not any(feed.many for feed in feeds.values())
-        fails_apart = node.settings.get("onError") == "continueErrorOutput" and not job.is_mapped
-        if chooses or fails_apart:
+        several = job.takes_list or any(feed.many for feed in feeds.values())
+        fails_apart = node.settings.get("onError") == "continueErrorOutput" and not several
+        if job.chooses or fails_apart or (node.kind in CHOOSING and not several):
             self._single |= {name}
         else:
             self._single -= {name}
@@ -276,8 +277,8 @@ class _Importer(Surrounding):
         job.leave()
 
     def _error_exit(self, job: MappingJob) -> None:
-        """The output for items that failed."""
-        if job.node.settings.get("onError") != "continueErrorOutput" or not job.exits:
+        """The output for items that failed, of a node that has none of its own."""
+        if job.error_way != "apart" or not job.exits or job.node.kind in FAILING or job.node.kind == "noOp":
             return
         output = max(job.exits) + 1
         if not any(link.output == output for link in self.graph.out_of[job.node.name]):
@@ -285,7 +286,7 @@ class _Importer(Surrounding):
             return
         feed = job.needed_feed()
         for node in job.nodes:
-            if node["type"] in ("httpRequest", "javascript", "python", "workflow", "dataQuery", "set"):
+            if node["type"] in ("javascript", "dataQuery", "set"):
                 job.exits[output] = Exit(node["id"], ("error",), feed)
         job.differs("after a failure all items take the way for errors, without a field `error`" if job.is_mapped
                     else "the item on the way for errors has no field `error`")  # fmt: skip

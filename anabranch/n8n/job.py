@@ -93,6 +93,10 @@ class MappingJob:
     queries: list[dict[str, Any]] = field(default_factory=list)
     """Saved queries that it needs."""
     counts: Counts = field(default_factory=Counts)
+    takes_list: bool = False
+    """Its input is taken as a list even where it is one item, so that failures of items can be told from results."""
+    chooses: bool = False
+    """Of its ways out exactly one is taken."""
     _computed: dict[str, str] = field(default_factory=dict)
 
     # -- what it gets ---------------------------------------------------------------------
@@ -107,8 +111,8 @@ class MappingJob:
         """What flows into the first input."""
         feed = self.feeds.get(0)
         if feed is not None and feed.many and self.node.settings.get("executeOnce") is True:
-            return ItemFeed(feed.first, many=False)
-        return feed
+            feed = ItemFeed(feed.first, many=False)
+        return ItemFeed(feed.items, many=True) if self.takes_list and feed is not None else feed
 
     def needed_feed(self) -> ItemFeed:
         """The same, where there has to be one."""
@@ -175,7 +179,7 @@ class MappingJob:
         """A way out by the last node; without a value, with its output."""
         node_id = self.nodes[-1]["id"]
         feed = ItemFeed(value or variable(node_id), self.is_mapped if many is None else many, loop)
-        if self.node.settings.get("alwaysOutputData") is True and feed.many:
+        if self.node.settings.get("alwaysOutputData") is True and feed.many and output == 0:
             feed = ItemFeed(Ref(f"({feed.value.template} or [{{}}])", f"$orOne({feed.value.js})"), many=True)
         self.exits[output] = Exit(node_id, handles, feed, pairing)
 
@@ -204,13 +208,18 @@ class MappingJob:
         wait = wait if isinstance(wait, int) and 0 < wait <= 5_000 else WAIT_MS
         return {"retry": {"maxAttempts": tries, "backoff": {"kind": "fixed", "base": wait, "max": wait}}}
 
-    def on_error(self) -> dict[str, Any]:
-        """The fields for what happens when it fails, of a node that may."""
+    @property
+    def error_way(self) -> str:
+        """Where items that failed go on: nowhere (`stop`), with the others (`beside`), or by a way of their own
+        (`apart`)."""
         way = self.node.settings.get("onError")
-        if way == "continueRegularOutput" or (way is None and self.node.settings.get("continueOnFail") is True):
-            self.differs("goes on with null after a failure, where n8n goes on with an item that has the error")
-            return {"onItemError": "collect"} if self.is_mapped else {"errorHandling": "ignore"}
-        return {}
+        if way is None:
+            way = "continueRegularOutput" if self.node.settings.get("continueOnFail") is True else ""
+        return {"continueRegularOutput": "beside", "continueErrorOutput": "apart"}.get(way, "stop")
+
+    def on_error(self) -> dict[str, Any]:
+        """The fields for what happens when it fails, of a node whose results are told from failures behind it."""
+        return {} if self.error_way == "stop" else {"onItemError": "collect"}
 
     def secret(self, kind: str, *parts: str) -> list[str]:
         """The names of the secrets for the parts of a credential; it is noted as one to enter."""

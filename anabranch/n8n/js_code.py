@@ -177,16 +177,19 @@ def value_code(
     return f"{head} const $value = f => {{ try {{ return f() ?? null }} catch {{ return null }} }};\nreturn {{\n{body}\n}};"
 
 
-def items_code(code: str, feed: ItemFeed, names: Mapping[str, tuple[Ref, Ref | None]]) -> str:
-    """Code that runs once for all items and returns items."""
+def items_code(code: str, feed: ItemFeed, names: Mapping[str, tuple[Ref, Ref | None]], *, catches: bool = False) -> str:
+    """Code that runs once for all items and returns items. `catches`: one with the error, if it fails."""
     head = _prelude(code, feed.first, feed.items, names, None)
     tail = (
         "const $one = each => { if (each === null || typeof each !== 'object' || Array.isArray(each))"
         " throw new Error('an item is no object'); return each.json && typeof each.json === 'object' ? each.json : each; };"
     )
+    before, after = (
+        ("try {", "} catch (fault) { return [{error: fault?.message ?? String(fault)}]; }") if catches else ("", "")
+    )
     return (
-        f"{head} {tail}\nconst $result = await (async () => {{\n{code}\n}})();\n"
-        "return ($result === undefined || $result === null ? [] : Array.isArray($result) ? $result : [$result]).map($one);"
+        f"{head} {tail}\n{before}const $result = await (async () => {{\n{code}\n}})();\n"
+        f"return ($result === undefined || $result === null ? [] : Array.isArray($result) ? $result : [$result]).map($one);{after}"
     )
 
 

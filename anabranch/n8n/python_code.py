@@ -48,7 +48,7 @@ def python_absent(code: str) -> str | None:
     return None
 
 
-def python_program(code: str, items: str, *, each: bool) -> str:
+def python_program(code: str, items: str, *, each: bool, catches: bool = False) -> str:
     """Code of n8n with its names bound to these items: an expression of Python that gives a list."""
     head = (
         f"{_HEAD}\nitems = [n8n_wrap(row) for row in ({items} or [])]\n"
@@ -57,6 +57,8 @@ def python_program(code: str, items: str, *, each: bool) -> str:
     )
     body = textwrap.indent(_renamed(code), "    ")
     answer = "return n8n_all(n8n_main())[0]" if each else "return n8n_all(n8n_main())"
+    if catches:
+        answer = f'try:\n    {answer}\nexcept Exception as fault:\n    return [{{"error": str(fault)}}]'
     return f"{head}def n8n_main():\n{body}\n{answer}"
 
 

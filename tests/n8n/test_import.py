@@ -153,3 +153,43 @@ def test_what_is_no_export_is_refused(document: Any) -> None:
 def test_what_is_odd_in_an_export_makes_no_fault(broken: Any) -> None:
     for workflow in read_exports(broken):
         assert import_workflow(workflow, TYPES).document["nodes"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "sent", "secrets"),
+    [
+        ("openAiApi", {"headers": {"Authorization": "Bearer {{secret.SHOP_TOKEN}}"}}, ["SHOP_TOKEN"]),
+        ("supabaseApi", {"headers": {"apikey": "{{secret.SHOP_KEY}}", "Authorization": "Bearer {{secret.SHOP_KEY}}"}},
+         ["SHOP_KEY"]),
+        ("trelloApi", {"query": {"key": "{{secret.SHOP_KEY}}", "token": "{{secret.SHOP_TOKEN}}"}},
+         ["SHOP_KEY", "SHOP_TOKEN"]),
+        ("zendeskApi", {"auth": {"type": "basic", "username": "{{secret.SHOP_EMAIL}}/token",
+                                 "password": "{{secret.SHOP_TOKEN}}"}}, ["SHOP_EMAIL", "SHOP_TOKEN"]),
+        ("googleSheetsOAuth2Api",
+         {"auth": {"type": "oauth2", "tokenURL": "https://oauth2.googleapis.com/token", "clientIn": "body",
+                   "clientID": "{{secret.SHOP_CLIENT_ID}}", "clientSecret": "{{secret.SHOP_CLIENT_SECRET}}",
+                   "refreshToken": "{{secret.SHOP_REFRESH_TOKEN}}"}},
+         ["SHOP_CLIENT_ID", "SHOP_CLIENT_SECRET", "SHOP_REFRESH_TOKEN"]),
+    ],
+)  # fmt: skip
+def test_a_credential_is_sent_as_n8n_sends_it(kind: str, sent: Any, secrets: list[str]) -> None:
+    request = {
+        **node("Ask", "httpRequest", 4.2, url="https://a.example", authentication="predefinedCredentialType",
+               nodeCredentialType=kind, options={}),
+        "credentials": {kind: {"id": "1", "name": "Shop"}},
+    }  # fmt: skip
+    workflow = imported(request)
+    config = made(workflow, "ask_answer")["config"]
+    assert {part: config[part] for part in ("headers", "query", "auth") if part in config} == sent
+    assert workflow.report.status == "exact"
+    assert workflow.report.credentials[0]["secrets"] == secrets
+    assert validate(workflow.document, TYPES).valid
+
+
+def test_a_credential_that_is_not_known_is_named() -> None:
+    request = node("Ask", "httpRequest", 4.2, url="https://a.example", authentication="predefinedCredentialType",
+                   nodeCredentialType="shopOfMineApi", options={})  # fmt: skip
+    [report] = [each for each in imported(request).report.nodes if each.name == "Ask"]
+    assert (report.status, report.why) == (
+        "equal", "how a credential of the type shopOfMineApi is sent is not known: it is a bearer token"
+    )  # fmt: skip

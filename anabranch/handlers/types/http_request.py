@@ -6,19 +6,21 @@ request, and a response into an output or a failure that may be retried.
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlencode
 
-from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from anabranch.engine.handling import HandlerResult, Helpers
 from anabranch.errors import NodeFailure
 from anabranch.handlers.config_fields import x_ui
+from anabranch.handlers.masking import Masker
 from anabranch.handlers.spec import HandlerSpec, NodeConfig, SecretReader
 from anabranch.handlers.types.http_answer import body_of, excerpt, reason_of, retry_after_ms
+from anabranch.handlers.types.http_auth import Auth, KeyAuth, OAuthAuth, TokenCache, authorization_of, custom_parts
 from anabranch.handlers.types.http_port import HttpAnswer, HttpCall, HttpSender
 
 # An hour: the node's timeout limits a request; this only ends requests of nodes without one.
@@ -34,35 +36,6 @@ Method = Annotated[
     BeforeValidator(lambda method: method.upper() if isinstance(method, str) else method),
     WithJsonSchema({"type": "string", "enum": [*METHODS, *(method.lower() for method in METHODS)]}),
 ]
-
-
-class BasicAuth(NodeConfig):
-    """A user name and a password."""
-
-    model_config = ConfigDict(title="User name and password")
-
-    type: Literal["basic"] = Field(description="`basic`: a user name and a password.")
-    username: str = Field(title="User name", description="The user name.")
-    password: str = Field(description="The password.", json_schema_extra=x_ui(widget="secret"))
-
-
-class BearerAuth(NodeConfig):
-    """A token."""
-
-    model_config = ConfigDict(title="Bearer token")
-
-    type: Literal["bearer"] = Field(description="`bearer`: a token in the header Authorization.")
-    token: str = Field(description="The token.", json_schema_extra=x_ui(widget="secret"))
-
-
-class KeyAuth(NodeConfig):
-    """A key in a header or in the query."""
-
-    model_config = ConfigDict(title="Key")
-
-    type: Literal["header", "query"] = Field(description="Where the key is sent: in a `header` or in the `query`.")
-    name: str = Field(min_length=1, description="The name of the header or of the query parameter.")
-    value: str = Field(description="The key.", json_schema_extra=x_ui(widget="secret"))
 
 
 class HttpRequestConfig(NodeConfig):
@@ -98,10 +71,10 @@ class HttpRequestConfig(NodeConfig):
         description="The body, as text.",
         json_schema_extra=x_ui(group="Request", advanced=True),
     )
-    auth: BasicAuth | BearerAuth | KeyAuth | None = Field(
+    auth: Auth | None = Field(
         None,
         title="Authentication",
-        description="The credentials: a user name and a password, a token, or a key.",
+        description="The credentials: a user name and a password, a token, a key, OAuth 2, or custom parts.",
         json_schema_extra=x_ui(group="Authentication"),
     )
     follow_redirects: bool = Field(
@@ -130,27 +103,44 @@ class HttpRequestConfig(NodeConfig):
 def http_request_spec(sender: HttpSender, secrets: SecretReader) -> HandlerSpec:
     """The type, on a way out and a place to read secrets."""
 
+    tokens = TokenCache(sender)
+
+    async def with_token(call: HttpCall, auth: OAuthAuth, helpers: Helpers) -> tuple[HttpAnswer, str]:
+        """The answer to a request with a token, and that token; with a new one, if one from before is refused."""
+        token, was_known = await tokens.token_for(auth, helpers)
+        answer = await sender.fetch(_bearing(call, token), timeout_s=REQUEST_S_MAX)
+        if answer.status == 401 and was_known:
+            token, _ = await tokens.token_for(auth, helpers, renew=True)
+            answer = await sender.fetch(_bearing(call, token), timeout_s=REQUEST_S_MAX)
+        return answer, token
+
     async def execute(config: HttpRequestConfig, context: Mapping[str, Any], helpers: Helpers) -> HandlerResult:
-        headers, private_headers = _headers(config, helpers)
-        body = _body(config)
+        custom = custom_parts(config.auth)
+        headers, private_headers = _headers(config, custom["headers"], helpers)
+        body = _body(config, custom["body"])
         call = HttpCall(
             method=config.method,
-            url=_url(config),
+            url=_url(config, custom["qs"]),
             headers=headers,
             body=body,
             follow_redirects=config.follow_redirects,
             private_headers=private_headers,
-            private_body=body is not None and _is_private(body.decode(), helpers),
+            private_body=body is not None and (bool(custom["body"]) or _is_private(body.decode(), helpers)),
         )
-        answer = await sender.fetch(call, timeout_s=REQUEST_S_MAX)
-        _refuse_failure(config, answer, helpers)
-        return HandlerResult(
-            {
-                "status": answer.status,
-                "headers": dict(answer.headers),
-                "body": await body_of(answer.headers, answer.body),
-            }
-        )
+        hidden = [str(value) for part in custom.values() for value in part.values()]
+        if isinstance(config.auth, OAuthAuth):
+            answer, token = await with_token(call, config.auth, helpers)
+            hidden.append(token)
+        else:
+            answer = await sender.fetch(call, timeout_s=REQUEST_S_MAX)
+        masker = Masker(hidden) if hidden else None
+        _refuse_failure(config, answer, helpers, masker)
+        output = {
+            "status": answer.status,
+            "headers": dict(answer.headers),
+            "body": await body_of(answer.headers, answer.body),
+        }
+        return HandlerResult(output if masker is None else masker.value(output))
 
     return HandlerSpec(
         type="httpRequest",
@@ -170,10 +160,17 @@ def http_request_spec(sender: HttpSender, secrets: SecretReader) -> HandlerSpec:
     )
 
 
-def _url(config: HttpRequestConfig) -> str:
+def _bearing(call: HttpCall, token: str) -> HttpCall:
+    headers = {name: value for name, value in call.headers.items() if name.lower() != "authorization"}
+    headers["Authorization"] = f"Bearer {token}"
+    return replace(call, headers=headers, private_headers={*call.private_headers, "authorization"})
+
+
+def _url(config: HttpRequestConfig, more: Mapping[str, Any]) -> str:
     pairs = [(name, _text(each)) for name, value in config.query.items() for each in _values(value)]
     if isinstance(config.auth, KeyAuth) and config.auth.type == "query":
         pairs.append((config.auth.name, config.auth.value))
+    pairs += [(name, _text(each)) for name, value in more.items() for each in _values(value)]
     if not pairs:
         return config.url
     # Put behind the URL as it was written: reading it is for the guard alone.
@@ -189,11 +186,16 @@ def _text(value: Scalar) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _headers(config: HttpRequestConfig, helpers: Helpers) -> tuple[dict[str, str], frozenset[str]]:
+def _headers(
+    config: HttpRequestConfig, more: Mapping[str, Any], helpers: Helpers
+) -> tuple[dict[str, str], frozenset[str]]:
     """The headers, and the lower-case names of private ones."""
-    headers = {name: _text(value) for name, value in config.headers.items() if value is not None}
+    added = {name.lower() for name in more}
+    headers = {name: _text(value) for name, value in config.headers.items()
+               if value is not None and name.lower() not in added}  # fmt: skip
+    headers |= {name: _text(value) for name, value in more.items() if value is not None}
     given = {name.lower() for name in headers}
-    private = {name.lower() for name, value in headers.items() if _is_private(value, helpers)}
+    private = added | {name.lower() for name, value in headers.items() if _is_private(value, helpers)}
     defaults = {"Idempotency-Key": helpers.idempotency_key}
     if "json_value" in config.model_fields_set:
         defaults |= {"Content-Type": "application/json", "Accept": "application/json, */*;q=0.5"}
@@ -202,7 +204,7 @@ def _headers(config: HttpRequestConfig, helpers: Helpers) -> tuple[dict[str, str
     for name, value in defaults.items():
         if name.lower() not in given:
             headers[name] = value
-    authorization = _authorization(config)
+    authorization = authorization_of(config.auth)
     if authorization is not None:
         name, value = authorization
         if name.lower() in given:
@@ -217,36 +219,27 @@ def _headers(config: HttpRequestConfig, helpers: Helpers) -> tuple[dict[str, str
     return headers, frozenset(private)
 
 
-def _authorization(config: HttpRequestConfig) -> tuple[str, str] | None:
-    match config.auth:
-        case BasicAuth(username=username, password=password):
-            return "Authorization", "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode()
-        case BearerAuth(token=token):
-            return "Authorization", f"Bearer {token}"
-        case KeyAuth(type="header", name=name, value=value):
-            return name, value
-    return None
-
-
 def _is_private(text: str, helpers: Helpers) -> bool:
     """Whether the value contains a secret."""
     return helpers.mask(text) != text
 
 
-def _body(config: HttpRequestConfig) -> bytes | None:
+def _body(config: HttpRequestConfig, more: Mapping[str, Any]) -> bytes | None:
     if "json_value" in config.model_fields_set:
-        return json.dumps(config.json_value, ensure_ascii=False, separators=(",", ":")).encode()
+        value = {**config.json_value, **more} if more and isinstance(config.json_value, dict) else config.json_value
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
     return None if config.body is None else config.body.encode()
 
 
-def _refuse_failure(config: HttpRequestConfig, answer: HttpAnswer, helpers: Helpers) -> None:
+def _refuse_failure(config: HttpRequestConfig, answer: HttpAnswer, helpers: Helpers, masker: Masker | None) -> None:
     status = answer.status
     if status < 400 or status in (config.ok_statuses or ()):
         return
     retried = status >= 500 or status in _RETRIED_BELOW_500
+    said = excerpt(answer.body)
     raise NodeFailure(
         "HTTP_STATUS",
-        f"{config.method} was answered with {status}{reason_of(status)}{excerpt(answer.body)}",
+        f"{config.method} was answered with {status}{reason_of(status)}{said if masker is None else masker.text(said)}",
         type_name="HttpStatus",
         retryable=retried,
         retry_after_ms=retry_after_ms(answer.headers, helpers.now_ms) if retried else None,

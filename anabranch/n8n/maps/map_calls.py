@@ -8,6 +8,8 @@ from typing import Any
 
 from anabranch.n8n.job import MappingJob, NotMapped
 from anabranch.n8n.js_code import absent_in, item_code, items_code
+from anabranch.n8n.maps import failures
+from anabranch.n8n.maps.credentials import put_header, renewed_at, renewing, sent_as
 from anabranch.n8n.maps.map_data import json_of
 from anabranch.n8n.maps.programs import ANSWERS
 from anabranch.n8n.python_code import python_absent, python_program
@@ -19,25 +21,10 @@ _TIMEOUT_MS = 300_000
 
 _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
 
-# How the services that are used most take the keys that n8n's credentials of these types hold.
-_BEARER = frozenset(
-    {"openAiApi", "slackApi", "notionApi", "airtableTokenApi", "mistralCloudApi", "cloudflareApi", "todoistApi",
-     "githubApi", "huggingFaceApi", "supabaseApi", "hubspotAppToken", "openRouterApi", "deepSeekApi", "groqApi",
-     "perplexityApi", "apifyApi", "stripeApi", "sendGridApi", "cohereApi", "wooCommerceApi", "linearApi", "webflowApi",
-     "typeformApi", "clickUpApi", "asanaApi", "xAiApi", "jinaAiApi", "digitalOceanApi", "calendlyApi", "netlifyApi"}
-)  # fmt: skip
-_HEADERS = {"qdrantApi": "api-key", "anthropicApi": "x-api-key", "pipedriveApi": "x-api-token",
-            "n8nApi": "X-N8N-API-KEY",
-            "elevenLabsApi": "xi-api-key", "gitlabApi": "PRIVATE-TOKEN", "clickUpApi": "Authorization",
-            "lemlistApi": "Authorization", "virusTotalApi": "x-apikey", "linearApi": "Authorization"}  # fmt: skip
-_QUERIES = {"googlePalmApi": "key", "trelloApi": "token", "openWeatherMapApi": "appid", "nasaApi": "api_key"}
-_BASIC = frozenset({"wordpressApi", "jiraSoftwareCloudApi", "twilioApi", "mailchimpApi", "zendeskApi", "wooCommerceApi",
-                    "elasticsearchApi", "mailgunApi", "servicenowBasicApi", "freshdeskApi"})  # fmt: skip
-
 
 def http(job: MappingJob) -> None:
     """`httpRequest`, all its versions; what it gives are items, as in n8n."""
-    texts, feed = job.texts(), job.needed_feed()
+    feed, texts = failures.begin(job), job.texts()
     new = job.node.version >= 3
     config: dict[str, Any] = {"url": _url(job, texts)}
     method = job.option("method" if new else "requestMethod", default="GET")
@@ -50,7 +37,8 @@ def http(job: MappingJob) -> None:
     (_body if new else _old_body)(job, texts, config)
     _authentication(job, config)
     answer = _answer(job, new=new)
-    if answer["neverError"]:
+    attempts = job.attempts()
+    if answer["neverError"] or (job.error_way != "stop" and attempts["retry"]["maxAttempts"] == 1):
         config["okStatuses"] = list(range(400, 600))
     if _follows(job) is False:
         config["followRedirects"] = False
@@ -58,17 +46,13 @@ def http(job: MappingJob) -> None:
         config.pop("headers", None)
     if not config.get("query"):
         config.pop("query", None)
-    raw = job.add(
-        "httpRequest", config, suffix="answer", each=feed, **_timeout(job), **job.attempts(), **job.on_error()
-    )
+    raw = job.add("httpRequest", config, suffix="answer", each=feed, **_timeout(job), **attempts, **job.on_error())
     values = variable(raw)
     job.nodes[-1]["name"] = job.node.name
     listed = values.js if feed.many else f"[{values.js}]"
-    code = f"const answers = {listed}, as = {json.dumps(answer)};\n{ANSWERS}"
-    job.add("javascript", {"code": code}, retry={"maxAttempts": 1})
-    job.nodes[-1]["name"] = f"{job.node.name}: items"
-    made = variable(job.node_id)
-    job.leave(made.field("items"), many=True, pairing=made.field("of"))
+    failures.end(job, ANSWERS, head=f"const answers = {listed}, as = {json.dumps(answer)};\n")
+    named = next(node for node in job.nodes if node["id"] == job.node_id)
+    named["name"] = f"{job.node.name}: items"
 
 
 def _url(job: MappingJob, texts: Texts) -> str:
@@ -297,9 +281,11 @@ def _secret(name: str) -> str:
 def _generic(job: MappingJob, config: dict[str, Any], kind: str) -> None:
     match kind:
         case "httpBasicAuth":
+            put_header(config, "Authorization", None)
             user, password = job.secret(kind, "user", "password")
             config["auth"] = {"type": "basic", "username": _secret(user), "password": _secret(password)}
         case "httpBearerAuth":
+            put_header(config, "Authorization", None)
             (token,) = job.secret(kind, "token")
             config["auth"] = {"type": "bearer", "token": _secret(token)}
         case "httpHeaderAuth" | "httpQueryAuth":
@@ -312,31 +298,32 @@ def _generic(job: MappingJob, config: dict[str, Any], kind: str) -> None:
             }
             job.remarks.append(f"the name of the {where} parameter is part of the credential: enter it in `auth`")
         case "httpCustomAuth":
-            (value,) = job.secret(kind, "value")
-            config["auth"] = {"type": "header", "name": "Authorization", "value": _secret(value)}
-            job.differs("a credential with headers and parameters of its own: one header is sent")
+            (value,) = job.secret(kind, "json")
+            config["auth"] = {"type": "custom", "value": _secret(value)}
+        case "oAuth2Api":
+            (token_url,) = job.secret(kind, "token_url")
+            renewing(job, config, kind, _secret(token_url), "header")
+            job.differs("a refresh token that the service replaces has to be entered anew")
         case _:
             (token,) = job.secret(kind, "access_token")
             config["auth"] = {"type": "bearer", "token": _secret(token)}
-            job.differs("an OAuth token or a signature is not made or renewed here: its token is a secret")
+            job.differs("a signature is not made here: a token is sent, which is a secret")
 
 
 def _predefined(job: MappingJob, config: dict[str, Any], kind: str) -> None:
-    if kind in _HEADERS or kind in _QUERIES:
-        (value,) = job.secret(kind, "key")
-        where, name = ("header", _HEADERS[kind]) if kind in _HEADERS else ("query", _QUERIES[kind])
-        config["auth"] = {"type": where, "name": name, "value": _secret(value)}
+    if kind in ("httpHeaderAuth", "httpQueryAuth"):
+        _generic(job, config, kind)
         return
-    if kind in _BASIC:
-        user, password = job.secret(kind, "user", "password")
-        config["auth"] = {"type": "basic", "username": _secret(user), "password": _secret(password)}
+    if sent_as(job, config, kind):
+        return
+    if (place := renewed_at(kind)) is not None:
+        renewing(job, config, kind, *place)
         return
     (token,) = job.secret(kind, "token")
+    put_header(config, "Authorization", None)
     config["auth"] = {"type": "bearer", "token": _secret(token)}
-    if kind not in _BEARER:
-        oauth = "OAuth" in kind
-        job.differs("an OAuth token is not made or renewed here: its token is a secret" if oauth
-                    else f"how a credential of the type {kind} is sent is not known: it is a bearer token")  # fmt: skip
+    job.differs("its OAuth token is not renewed here: it is a secret" if "OAuth" in kind
+                else f"how a credential of the type {kind} is sent is not known: it is a bearer token")  # fmt: skip
 
 
 # -- code -----------------------------------------------------------------------------------------
@@ -367,28 +354,55 @@ def function_item(job: MappingJob) -> None:
 def _javascript(job: MappingJob, source: str, *, each: bool) -> None:
     if (absent := absent_in(source)) is not None:
         raise NotMapped(f"its code uses {absent}")
-    feed = job.needed_feed()
+    feed = failures.begin(job) if each else job.needed_feed()
     names = job.around.code_names(job, source, per_item=each and feed.many)
+    goes_on = job.error_way != "stop"
     if each:
         code = item_code(source, ITEM if feed.many else feed.value, names, INDEX if feed.many else None)
-        job.add("javascript", {"code": code}, each=feed, **job.attempts(), **job.on_error())
-        job.leave()
+        job.add("javascript", {"code": code}, suffix="each" if goes_on else "", each=feed, **job.attempts(),
+                **job.on_error())  # fmt: skip
+        if goes_on:
+            failures.end_of_each(job)
+        else:
+            job.leave()
         return
-    job.add("javascript", {"code": items_code(source, feed, names)}, **job.attempts(), **job.on_error())
-    job.leave(many=True, pairing="same")
+    code = items_code(source, feed, names, catches=goes_on)
+    job.add("javascript", {"code": code}, suffix="all" if job.error_way == "apart" else "", **job.attempts())
+    _leave_all(job)
+
+
+def _leave_all(job: MappingJob) -> None:
+    """The items that code made of all, those with an error apart if the node says so."""
+    if job.error_way != "apart":
+        job.leave(many=True, pairing="same")
+        return
+    job.takes_list = True
+    before = variable(job.nodes[-1]["id"])
+    failures.end(job, "results.forEach(item => put(item, -1));", head=f"const results = {before.js} ?? [];\n",
+                 whole=True)  # fmt: skip
 
 
 def _python(job: MappingJob, source: str, *, each: bool) -> None:
     if (absent := python_absent(source)) is not None:
         raise NotMapped(f"its code uses {absent}")
-    feed = job.needed_feed()
+    feed = failures.begin(job) if each else job.needed_feed()
     if feed.value.python is None:
         raise NotMapped("its Python code gets items that only templates and JavaScript can read")
     each = each and feed.many
     items = '[ctx["item"]]' if each else feed.value.python if feed.many else f"[{feed.value.python}]"
-    job.add("python", {"code": python_program(source, items, each=each)}, each=feed if each else None,
-            **job.attempts(), **job.on_error())  # fmt: skip
-    job.leave(many=not each or feed.many)
+    goes_on = job.error_way != "stop"
+    if each and goes_on:
+        job.add("python", {"code": python_program(source, items, each=True)}, suffix="each", each=feed,
+                **job.attempts(), **job.on_error())  # fmt: skip
+        failures.end_of_each(job)
+        return
+    code = python_program(source, items, each=each, catches=goes_on)
+    job.add("python", {"code": code}, suffix="all" if job.error_way == "apart" else "", each=feed if each else None,
+            **job.attempts())  # fmt: skip
+    if each:
+        job.leave(many=feed.many)
+    else:
+        _leave_all(job)
 
 
 # -- databases ------------------------------------------------------------------------------------
@@ -420,9 +434,7 @@ def query(job: MappingJob) -> None:
                         "params": dict.fromkeys(args, "any")})  # fmt: skip
     if args and _computed_sql(sql):
         raise NotMapped("its SQL is computed")
-    job.add(
-        "dataQuery", {"dataQueryID": name, "args": args}, suffix="rows", each=feed, **job.attempts(), **job.on_error()
-    )
+    job.add("dataQuery", {"dataQueryID": name, "args": args}, suffix="rows", each=feed, **job.attempts())
     job.nodes[-1]["name"] = job.node.name
     job.remarks.append("the query has to be saved, and its data source added: see the report")
     rows = variable(job.nodes[-1]["id"])

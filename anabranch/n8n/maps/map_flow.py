@@ -6,7 +6,9 @@ from typing import Any
 
 from anabranch.n8n.graph import loop_output
 from anabranch.n8n.job import MappingJob, NotMapped
+from anabranch.n8n.maps import failures
 from anabranch.n8n.maps.conditions import condition_of, old_test, typed
+from anabranch.n8n.maps.programs import LISTED_RESULTS
 from anabranch.n8n.refs import ITEM, ItemFeed, Ref, quoted, variable
 from anabranch.n8n.texts import expression
 
@@ -25,8 +27,8 @@ def passed_on(job: MappingJob) -> None:
 
 def if_(job: MappingJob) -> None:
     """`if`: one item takes one way, of several items each its own."""
-    texts = job.texts()
-    condition = condition_of(job, texts)
+    _empty_item(job)
+    condition = condition_of(job, job.texts())
     if not job.is_mapped:
         _condition_node(job, [("true", condition)])
         job.passes(output=0, handles=("true",))
@@ -39,6 +41,7 @@ def if_(job: MappingJob) -> None:
 
 def filter_(job: MappingJob) -> None:
     """`filter`: what does not pass goes nowhere."""
+    _empty_item(job)
     condition = condition_of(job, job.texts())
     if not job.is_mapped:
         _condition_node(job, [("true", condition)])
@@ -46,6 +49,11 @@ def filter_(job: MappingJob) -> None:
         return
     _route(job, f"'true' if {condition} else 'false'")
     _routed(job, 0, "true")
+
+
+def _empty_item(job: MappingJob) -> None:
+    """n8n puts out an empty item by the first way where no item takes it, if the node is told so."""
+    job.takes_list = job.node.settings.get("alwaysOutputData") is True
 
 
 def _condition_node(job: MappingJob, branches: list[tuple[str, str]]) -> None:
@@ -73,6 +81,7 @@ def _routed(job: MappingJob, output: int, way: str) -> None:
 
 def switch(job: MappingJob) -> None:
     """`switch`: the first rule that holds; with its version 3.x also an output of its own for the rest."""
+    _empty_item(job)
     if job.fixed("mode", default="rules") == "expression":
         _switch_by_number(job)
         return
@@ -255,7 +264,8 @@ def _duration(job: MappingJob) -> Any:
 def call(job: MappingJob) -> None:
     """`executeWorkflow`: starts another workflow, with all items or once for each."""
     workflow = _called_workflow(job)
-    feed = job.needed_feed()
+    each = job.fixed("mode", default="once") == "each"
+    feed = failures.begin(job) if each else job.needed_feed()
     mapping = job.option("workflowInputs", "value")
     if isinstance(mapping, dict) and mapping:
         values = job.texts().value({key: value for key, value in mapping.items() if value is not None})
@@ -265,10 +275,20 @@ def call(job: MappingJob) -> None:
     if not isinstance(waits, bool):
         raise NotMapped("whether it waits is computed")
     config: dict[str, Any] = {"workflow": workflow} | ({} if waits else {"wait": False})
-    each = job.fixed("mode", default="once") == "each" and feed.many
-    config["input"] = "{{ctx.item}}" if each else {"n8nItems": expression(feed.items.template)}
-    job.add("workflow", config, each=feed if each else None, **job.attempts(), **job.on_error())
-    child = variable(job.node_id)
+    each = each and feed.many
+    goes_on = job.error_way != "stop"
+    if goes_on and not each:
+        feed = ItemFeed(feed.items.listed(), many=True)
+        config["input"] = {"n8nItems": "{{ctx.item}}"}
+    else:
+        config["input"] = "{{ctx.item}}" if each else {"n8nItems": expression(feed.items.template)}
+    job.add("workflow", config, suffix="runs" if goes_on else "", each=feed if each or goes_on else None,
+            **job.attempts(), **job.on_error())  # fmt: skip
+    child = variable(job.nodes[-1]["id"])
+    if goes_on and waits:
+        job.takes_list = True
+        failures.end(job, LISTED_RESULTS, head=f"const results = {child.js} ?? [];\n", whole=not each)
+        return
     if not waits:
         job.passes()
     elif each:

@@ -233,5 +233,16 @@ def called(job: MappingJob) -> None:
 def failed(job: MappingJob) -> None:
     """`errorTrigger`: a run of another workflow has failed."""
     job.add("failure", {})
-    job.differs("the payload has the run, its error and a link under names of ours")
+    given = variable(job.node_id).template
+    error = {"message": expression(f"{given}.error.message"), "name": expression(f"{given}.error.type | default(none)")}
+    execution = {
+        "id": expression(f"{given}.run.instanceID"),
+        "url": expression(f"{given}.link"),
+        "error": error,
+        "lastNodeExecuted": expression(f"{given}.error.nodeID | default(none)"),
+        "mode": "trigger",
+    }
+    workflow = {"id": expression(f"{given}.run.workflowID"), "name": expression(f"{given}.run.workflow")}
+    job.add("set", {"values": {"execution": execution, "workflow": workflow}}, suffix="error")
+    job.differs("`execution.url` is a path without the address of the server, and the error has no stack")
     job.leave(many=False)

@@ -39,7 +39,7 @@ RULES: Mapping[str, MappingRule] = {
     "cron": _rule(map_triggers.cron, "schedule, set", begins=True),
     "interval": _rule(map_triggers.interval, "schedule, set", begins=True),
     "executeWorkflowTrigger": _rule(map_triggers.called, "workflowCall", begins=True),
-    "errorTrigger": _rule(map_triggers.failed, "failure", begins=True),
+    "errorTrigger": _rule(map_triggers.failed, "failure, set", begins=True),
     "noOp": _rule(map_flow.passed_on, "fields"),
     "if": _rule(map_flow.if_, "condition; of several items set"),
     "filter": _rule(map_flow.filter_, "condition; of several items set"),

@@ -197,25 +197,51 @@ switch (options.join) {
   }
 }"""
 
-ANSWERS = """const items = [], of = [];
-answers.forEach((answer, index) => {
-  if (answer === null || answer === undefined) { items.push({}); of.push(index); return; }
+# What collected failures look like: the error of an iteration.
+SORTED_OUT = """const items = [], of = [], failed = [], failedOf = [];
+const faultIn = result => result && Object.keys(result).length === 1 && typeof result.error?.code === 'string'
+  && typeof result.error.message === 'string' ? result.error : null;
+const isFailure = item => {
+  const fields = Object.keys(item).length;
+  return Boolean(item.error) && (fields === 1 || (fields === 2 && Boolean(item.message)));
+};
+const put = (item, index, isResult) => {
+  if (going.errors === 'apart' && !isResult && isFailure(item)) { failed.push({...inputs[index], ...item}); failedOf.push(index); return; }
+  items.push(item);
+  of.push(index);
+};"""
+
+RESULTS = """results.forEach((result, index) => {
+  const fault = faultIn(result);
+  put(fault ? {error: fault.message} : result, index);
+});"""
+
+LISTED_RESULTS = """results.forEach((result, index) => {
+  const fault = faultIn(result);
+  for (const item of fault ? [{error: fault.message}] : result?.n8nItems ?? [result]) put(item, index);
+});"""
+
+ANSWERS = """answers.forEach((answer, index) => {
+  if (answer === null || answer === undefined) { put({}, index); return; }
+  const fault = faultIn(answer);
+  if (fault) { put({error: {message: fault.message, name: 'Error', code: fault.code}}, index); return; }
   let body = answer.body;
+  if (going.errors !== 'stop' && !as.neverError && answer.status >= 400) {
+    const code = answer.status < 500 ? 'ERR_BAD_REQUEST' : 'ERR_BAD_RESPONSE';
+    put({error: {message: `${answer.status} - ${JSON.stringify(body)}`, name: 'AxiosError', code, status: answer.status}}, index);
+    return;
+  }
   if (as.format === 'text') body = typeof body === 'string' ? body : JSON.stringify(body);
   if (as.format === 'json' && typeof body === 'string') body = body === '' ? {} : JSON.parse(body);
   if (as.full) {
     const whole = {headers: answer.headers, statusCode: answer.status};
-    items.push({...(as.format === 'text' ? {[as.name]: body} : {body}), ...whole});
-    of.push(index);
+    put({...(as.format === 'text' ? {[as.name]: body} : {body}), ...whole}, index);
     return;
   }
-  const all = Array.isArray(body) ? body : [body ?? ''];
-  for (const each of all) {
-    items.push(each !== null && typeof each === 'object' && !Array.isArray(each) ? each : {[as.name]: each});
-    of.push(index);
-  }
-});
-return {items, of};"""
+  const listed = Array.isArray(body);
+  for (const each of listed ? body : [body ?? ''])
+    put(each !== null && typeof each === 'object' && !Array.isArray(each) ? each : {[as.name]: each}, index, listed);
+});"""
 
 PUT = """const made = {};
 const convert = (value, kind) => {

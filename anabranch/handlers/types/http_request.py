@@ -19,8 +19,8 @@ from anabranch.errors import NodeFailure
 from anabranch.handlers.config_fields import x_ui
 from anabranch.handlers.masking import Masker
 from anabranch.handlers.spec import HandlerSpec, NodeConfig, SecretReader
-from anabranch.handlers.types.http_answer import body_of, excerpt, reason_of, retry_after_ms
-from anabranch.handlers.types.http_auth import Auth, KeyAuth, OAuthAuth, TokenCache, authorization_of, custom_parts
+from anabranch.handlers.types.http.http_answer import body_of, excerpt, reason_of, retry_after_ms
+from anabranch.handlers.types.http.http_auth import Auth, KeyAuth, OAuthAuth, TokenCache, authorization_of, custom_parts
 from anabranch.handlers.types.http_port import HttpAnswer, HttpCall, HttpSender
 
 # An hour: the node's timeout limits a request; this only ends requests of nodes without one.

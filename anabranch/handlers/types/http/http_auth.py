@@ -19,7 +19,7 @@ from anabranch.engine.handling import Helpers
 from anabranch.errors import BadJson, NodeFailure, TooLarge
 from anabranch.handlers.config_fields import x_ui
 from anabranch.handlers.spec import NodeConfig
-from anabranch.handlers.types.http_answer import reason_of
+from anabranch.handlers.types.http.http_answer import reason_of
 from anabranch.handlers.types.http_port import HttpAnswer, HttpCall, HttpSender
 from anabranch.json_input import parse_json
 

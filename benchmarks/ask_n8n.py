@@ -8,6 +8,7 @@ out. It prints the names of those that differ, and ends with 1 if there are any.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -17,45 +18,65 @@ from typing import Any
 
 from tests.n8n.drawn import DRAWN, Drawn, node
 
+# Two minutes for one command of n8n: it takes ten seconds to begin.
+COMMAND_S_MAX = 120
 
-def begun_by_hand(drawn: Drawn) -> dict[str, Any]:
+
+def begun_by_hand(drawn: Drawn, name: str) -> dict[str, Any]:
     """The export with a manual trigger and the items in place of its beginning."""
     export = drawn.export()
     code = node("Begin", "code", 2, jsCode=f"return {json.dumps([{'json': item} for item in drawn.items])};")
     begin = node("By hand", "manualTrigger", 1)
     export["nodes"] = [{"position": [-400, 0], **begin}, {"position": [-200, 0], **code}, *export["nodes"][1:]]
     export["connections"]["By hand"] = {"main": [[{"node": "Begin", "type": "main", "index": 0}]]}
-    return {"id": "compared", "active": False, **export}
+    for number, each in enumerate(export["nodes"]):
+        each["id"] = f"{name}-{number}"
+    return {"id": name, "active": False, **export}
 
 
-def answer_of_n8n(drawn: Drawn, folder: Path) -> list[Any]:
-    """The items of the node that n8n executes last; none if it executes nothing there."""
-    file = folder / "workflow.json"
-    file.write_text(json.dumps(begun_by_hand(drawn)))
-    environment = {"N8N_USER_FOLDER": str(folder), "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(folder)}
-    subprocess.run(["n8n", "import:workflow", f"--input={file}"], check=True, env=environment, capture_output=True)
-    ran = subprocess.run(
-        ["n8n", "execute", "--id=compared", "--rawOutput"], check=True, env=environment, capture_output=True, text=True
-    )
-    result = json.loads(ran.stdout[ran.stdout.index("{") :])["data"]["resultData"]
-    last = result["runData"].get(drawn.nodes[-1]["name"], [])
-    return [item["json"] for run in last[-1:] for output in run["data"]["main"] for item in output or ()]
+class InstalledN8n:
+    """The commands of an n8n on this machine, with a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._environment = {**os.environ, "N8N_USER_FOLDER": str(folder), "HOME": str(folder),
+                             "N8N_DIAGNOSTICS_ENABLED": "false", "N8N_RUNNERS_ENABLED": "false"}  # fmt: skip
+
+    def run(self, *arguments: str) -> str:
+        """What a command prints."""
+        ran = subprocess.run(
+            ["n8n", *arguments], check=False, env=self._environment, capture_output=True, text=True,
+            timeout=COMMAND_S_MAX,
+        )  # fmt: skip
+        if ran.returncode != 0 and "{" not in ran.stdout:
+            raise RuntimeError(f"n8n {arguments[0]} ended with {ran.returncode}: {(ran.stderr or ran.stdout)[-500:]}")
+        return ran.stdout
+
+    def items_of(self, name: str, last: str) -> list[Any]:
+        """The items of a node after a workflow; none if it was not executed."""
+        said = self.run("execute", f"--id={name}", "--rawOutput")
+        result = json.loads(said[said.index("{") :])["data"]["resultData"]
+        if "error" in result:
+            return [{"failed": result["error"].get("message")}]
+        runs = result["runData"].get(last, [])
+        return [item["json"] for run in runs[-1:] for output in run["data"]["main"] for item in output or ()]
 
 
 def main() -> None:
     """Compare all that need no other system."""
     if shutil.which("n8n") is None:
         sys.exit("there is no n8n on the PATH: npm install --global n8n")
-    differing = []
+    asked = {f"drawn-{number}": drawn for number, drawn in enumerate(DRAWN) if not drawn.answers}
+    differing = 0
     with tempfile.TemporaryDirectory() as folder:
-        for drawn in DRAWN:
-            if drawn.answers:
-                continue
-            given = answer_of_n8n(drawn, Path(folder))
-            if given != list(drawn.gives):
-                differing.append(drawn.name)
-                print(f"{drawn.name}: n8n gives {json.dumps(given)}, here it is {json.dumps(list(drawn.gives))}")
-    print(f"{len(differing)} of {len(DRAWN)} differ")
+        n8n, file = InstalledN8n(Path(folder)), Path(folder, "workflows.json")
+        file.write_text(json.dumps([begun_by_hand(drawn, name) for name, drawn in asked.items()]))
+        n8n.run("import:workflow", f"--input={file}")
+        for name, drawn in asked.items():
+            given, wanted = n8n.items_of(name, drawn.nodes[-1]["name"]), list(drawn.gives)
+            differing += given != wanted
+            shown = "the same" if given == wanted else f"n8n gives {json.dumps(given)}, here it is {json.dumps(wanted)}"
+            print(f"{drawn.name}: {shown}", flush=True)
+    print(f"{differing} of {len(asked)} differ")
     sys.exit(1 if differing else 0)
 
 

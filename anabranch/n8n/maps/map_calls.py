@@ -8,7 +8,7 @@ from typing import Any
 
 from anabranch.n8n.job import MappingJob, NotMapped
 from anabranch.n8n.js_code import absent_in, item_code, items_code
-from anabranch.n8n.maps import failures
+from anabranch.n8n.maps import going_on
 from anabranch.n8n.maps.credentials import put_header, renewed_at, renewing, sent_as
 from anabranch.n8n.maps.map_data import json_of
 from anabranch.n8n.maps.programs import ANSWERS
@@ -24,7 +24,7 @@ _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"
 
 def http(job: MappingJob) -> None:
     """`httpRequest`, all its versions; what it gives are items, as in n8n."""
-    feed, texts = failures.begin(job), job.texts()
+    feed, texts = going_on.begin(job), job.texts()
     new = job.node.version >= 3
     config: dict[str, Any] = {"url": _url(job, texts)}
     method = job.option("method" if new else "requestMethod", default="GET")
@@ -50,7 +50,7 @@ def http(job: MappingJob) -> None:
     values = variable(raw)
     job.nodes[-1]["name"] = job.node.name
     listed = values.js if feed.many else f"[{values.js}]"
-    failures.end(job, ANSWERS, head=f"const answers = {listed}, as = {json.dumps(answer)};\n")
+    going_on.end(job, ANSWERS, head=f"const answers = {listed}, as = {json.dumps(answer)};\n")
     named = next(node for node in job.nodes if node["id"] == job.node_id)
     named["name"] = f"{job.node.name}: items"
 
@@ -354,7 +354,7 @@ def function_item(job: MappingJob) -> None:
 def _javascript(job: MappingJob, source: str, *, each: bool) -> None:
     if (absent := absent_in(source)) is not None:
         raise NotMapped(f"its code uses {absent}")
-    feed = failures.begin(job) if each else job.needed_feed()
+    feed = going_on.begin(job) if each else job.needed_feed()
     names = job.around.code_names(job, source, per_item=each and feed.many)
     goes_on = job.error_way != "stop"
     if each:
@@ -362,7 +362,7 @@ def _javascript(job: MappingJob, source: str, *, each: bool) -> None:
         job.add("javascript", {"code": code}, suffix="each" if goes_on else "", each=feed, **job.attempts(),
                 **job.on_error())  # fmt: skip
         if goes_on:
-            failures.end_of_each(job)
+            going_on.end_of_each(job)
         else:
             job.leave()
         return
@@ -378,14 +378,14 @@ def _leave_all(job: MappingJob) -> None:
         return
     job.takes_list = True
     before = variable(job.nodes[-1]["id"])
-    failures.end(job, "results.forEach(item => put(item, -1));", head=f"const results = {before.js} ?? [];\n",
+    going_on.end(job, "results.forEach(item => put(item, -1));", head=f"const results = {before.js} ?? [];\n",
                  whole=True)  # fmt: skip
 
 
 def _python(job: MappingJob, source: str, *, each: bool) -> None:
     if (absent := python_absent(source)) is not None:
         raise NotMapped(f"its code uses {absent}")
-    feed = failures.begin(job) if each else job.needed_feed()
+    feed = going_on.begin(job) if each else job.needed_feed()
     if feed.value.python is None:
         raise NotMapped("its Python code gets items that only templates and JavaScript can read")
     each = each and feed.many
@@ -394,7 +394,7 @@ def _python(job: MappingJob, source: str, *, each: bool) -> None:
     if each and goes_on:
         job.add("python", {"code": python_program(source, items, each=True)}, suffix="each", each=feed,
                 **job.attempts(), **job.on_error())  # fmt: skip
-        failures.end_of_each(job)
+        going_on.end_of_each(job)
         return
     code = python_program(source, items, each=each, catches=goes_on)
     job.add("python", {"code": code}, suffix="all" if job.error_way == "apart" else "", each=feed if each else None,

@@ -9,7 +9,7 @@ from typing import Any
 from anabranch.n8n.dates import format_of
 from anabranch.n8n.expressions import Phrase
 from anabranch.n8n.job import MappingJob, NotMapped
-from anabranch.n8n.maps import failures
+from anabranch.n8n.maps import going_on
 from anabranch.n8n.maps.programs import AGGREGATE, GET, MERGE, PUT, SOME_FIELDS, SORT, SPLIT_OUT, SUMMARIZE, UNIQUE
 from anabranch.n8n.refs import INDEX, ItemFeed, Ref, quoted, variable
 from anabranch.n8n.texts import Source, Texts, expression, js_of, split
@@ -24,7 +24,7 @@ _TYPES = {"string": "string", "number": "number", "boolean": "boolean", "array":
 
 def set_(job: MappingJob) -> None:
     """`set`, all its versions: fields with values, beside those of the item or in their place."""
-    feed, texts = failures.begin(job), job.texts()
+    feed, texts = going_on.begin(job), job.texts()
     dots = job.option("options", "dotNotation", default=True) is not False
     if job.option("options", "includeBinary") is True:
         job.remarks.append("binary data do not flow here")
@@ -58,7 +58,7 @@ def set_(job: MappingJob) -> None:
         job.leave()
         return
     job.add("set", config, suffix="fields", each=feed, **job.on_error())
-    failures.end_of_each(job)
+    going_on.end_of_each(job)
 
 
 def _item(job: MappingJob, feed: ItemFeed) -> str:

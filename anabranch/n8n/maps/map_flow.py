@@ -6,7 +6,7 @@ from typing import Any
 
 from anabranch.n8n.graph import loop_output
 from anabranch.n8n.job import MappingJob, NotMapped
-from anabranch.n8n.maps import failures
+from anabranch.n8n.maps import going_on
 from anabranch.n8n.maps.conditions import condition_of, old_test, typed
 from anabranch.n8n.maps.programs import LISTED_RESULTS
 from anabranch.n8n.refs import ITEM, ItemFeed, Ref, quoted, variable
@@ -265,7 +265,7 @@ def call(job: MappingJob) -> None:
     """`executeWorkflow`: starts another workflow, with all items or once for each."""
     workflow = _called_workflow(job)
     each = job.fixed("mode", default="once") == "each"
-    feed = failures.begin(job) if each else job.needed_feed()
+    feed = going_on.begin(job) if each else job.needed_feed()
     mapping = job.option("workflowInputs", "value")
     if isinstance(mapping, dict) and mapping:
         values = job.texts().value({key: value for key, value in mapping.items() if value is not None})
@@ -287,7 +287,7 @@ def call(job: MappingJob) -> None:
     child = variable(job.nodes[-1]["id"])
     if goes_on and waits:
         job.takes_list = True
-        failures.end(job, LISTED_RESULTS, head=f"const results = {child.js} ?? [];\n", whole=not each)
+        going_on.end(job, LISTED_RESULTS, head=f"const results = {child.js} ?? [];\n", whole=not each)
         return
     if not waits:
         job.passes()

@@ -22,7 +22,7 @@ TEXT_CHARACTERS_MAX = 255
 # 4,096 characters of details: counts, names and versions; never a document.
 DETAILS_CHARACTERS_MAX = 4_096
 
-# Format characters among them transition the direction of a line round, or hide; separators break it.
+# Some format characters reverse the direction of a line or hide text; separators break the line.
 _ESCAPED_CATEGORIES = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 NO_HASH = ""

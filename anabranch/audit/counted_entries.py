@@ -1,6 +1,6 @@
 """Audit rows for events that unauthenticated callers cause: at most one row a second for each kind, with a count.
 
-Called for each rejected key, and for each call of a webhook that proves nothing. An attack with thousands of requests
+Called for each rejected key, and for each unauthenticated call of a webhook. An attack with thousands of requests
 must be visible but must not fill the database.
 """
 

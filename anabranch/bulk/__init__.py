@@ -1,1 +1,1 @@
-"""One action on many runs: a coded workflow of the system's own, and what starts and shows its runs."""
+"""Actions on many runs: a coded system workflow, and the service that starts and shows its runs."""

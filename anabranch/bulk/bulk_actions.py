@@ -1,6 +1,6 @@
-"""What a bulk run does: choose the runs that meet a filter, and act upon a page of them.
+"""The steps of a bulk run: choose the runs that meet a filter, and act on a page of them.
 
-Called by the steps of the system's own workflow (`bulk_workflow`). An action is repeated with the same key, so that a
+Called by the steps of the system workflow `bulk_workflow`. An action is repeated with the same key, so that a
 page which was interrupted does nothing twice.
 """
 
@@ -21,7 +21,7 @@ from anabranch.run_requests import COMMAND_LINE, RetryOptions, StartOptions, che
 from anabranch.service.workflow_service import WorkflowService
 
 BULK_NAME = "anabranch-bulk"
-"""The name of the system's own workflow."""
+"""The name of the system workflow."""
 
 # 100,000 runs: their ids and results stay below what the steps of one run may hold.
 RUNS_MAX = 100_000

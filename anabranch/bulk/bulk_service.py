@@ -1,4 +1,4 @@
-"""Bulk runs: start one, and see how far it is."""
+"""BulkService: start bulk runs, and show their progress."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ class BulkService:
         return {"bulkID": started.instance_id, "status": started.status.value}
 
     async def get(self, bulk_id: str, *, tenant_id: str) -> dict[str, Any]:
-        """How far a bulk run is: `{bulkID, action, status, dryRun, total, done, counts, refused}`. Raises NotFound."""
+        """The progress of a bulk run: `{bulkID, action, status, dryRun, total, done, counts, refused}`. Raises
+        NotFound."""
         run = await self._workflows.get_run(bulk_id, tenant_id=tenant_id)
         if run["name"] != BULK_NAME:
             raise NotFound(f"there is no bulk run {bulk_id}")

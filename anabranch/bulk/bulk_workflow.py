@@ -1,4 +1,4 @@
-"""The system's own coded workflow of bulk runs: it freezes which runs are meant, then acts upon page after page.
+"""The coded system workflow of bulk runs: it first selects all runs, then acts on them page by page.
 
 Every worker knows it. It is a run like others: it survives its worker, is seen with `runs show`, and is cancelled by
 `runs cancel`.
@@ -22,9 +22,10 @@ _OPTIONS = {"retention": None, "retry": {"maxAttempts": 1}, "deadline": None}
 
 
 def bulk_workflow(actions: BulkActions) -> Workflow:
-    """The workflow, whose steps are these."""
+    """The workflow, with these actions as its steps."""
 
     async def bulk(ctx: Context, input: Any) -> Any:
+        """Choose the runs, then act on them page by page. Returns their number, and the counts by outcome."""
         ids: list[str] = []
         before = None
         while True:

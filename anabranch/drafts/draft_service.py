@@ -228,7 +228,7 @@ class DraftService:
 
 
 def draft_as_json(draft: Draft) -> dict[str, Any]:
-    """What every answer about a draft has."""
+    """The JSON of a draft without its document."""
     return {
         "draftID": draft.draft_id,
         "workflow": draft.workflow_id,

@@ -1,1 +1,1 @@
-"""Forks as APIs offer them: a dry run of a coded one calls the function with the log that the fork would have."""
+"""Forks for the APIs: a dry run of a coded fork calls the function with the log that the fork would have."""

@@ -1,4 +1,4 @@
-"""Workflows of the system's own that plan forks of coded runs, where the code of the fork is.
+"""System workflows that plan forks of coded runs, on workers with the code of the fork.
 
 There is one for each coded workflow and version that a worker knows: so only a worker that can call the function takes
 the check. Its output is the plan.

@@ -1,7 +1,7 @@
-"""Forks: write one, or say what it would come to.
+"""ForkService: start forks, or plan them without starting.
 
-Whether the function of a coded workflow makes the calls of a log only its code can say. Where the code is here, the dry
-run calls it with the log; otherwise a run of the system's own does (`fork_check`), in a worker that has the code.
+Only the code of a coded workflow can tell whether its function makes the calls of a log. If the code is here, the dry
+run calls it with the log; otherwise a system run (`fork_check`) does, on a worker that has the code.
 """
 
 from __future__ import annotations

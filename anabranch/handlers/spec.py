@@ -72,6 +72,7 @@ class HandlerSpec:
     """For a pure type: computes output and handle from the resolved, checked config and the context. Must not use
     clock, randomness, environment, secrets, logging or I/O, and must always return the same."""
     handles: Sequence[str] | Callable[[Mapping[str, Any]], Sequence[str]] = ("default",)
+    """Ignored with `dynamic_handles`."""
     has_error_handle: bool = True
     unresolved: frozenset[str] = frozenset()
     """Fields whose templates are not resolved beforehand: handler or rules evaluate them in their own time."""
@@ -97,7 +98,7 @@ class HandlerSpec:
     handle_titles: Mapping[str, str] = field(default_factory=dict)
     """Labels of handles whose id is not enough."""
     dynamic_handles: DynamicHandles | None = None
-    """How to derive the handles from the config without calling `handles`, if that is a function."""
+    """Where the config lists the handles, so that an editor can derive them, too."""
     body_handle: str | None = None
     """Of a node that is the frame of a body: the handle that leads into it."""
     docs: str | None = None
@@ -106,12 +107,11 @@ class HandlerSpec:
 
     def node_type(self) -> NodeType:
         """The node type for the rules."""
-        handles = self.handles
         return NodeType(
             type=self.type,
             title=self.title,
             config_schema=self._config_schema(),
-            handles=handles if callable(handles) else lambda config: handles,
+            handles=self._handles_of,
             check=self.check,
             has_error_handle=self.has_error_handle,
             default_timeout_ms=self.timeout_ms,
@@ -125,7 +125,7 @@ class HandlerSpec:
                 side_effects=self.side_effects,
                 handles=self._described_handles(),
                 dynamic_handles=self.dynamic_handles,
-                handles_computed=callable(handles) and self.dynamic_handles is None,
+                handles_computed=callable(self.handles),
                 container=self.body_handle,
                 output_schema=self.output_schema,
             ),
@@ -179,10 +179,15 @@ class HandlerSpec:
             self.config, as_written=self.unresolved, without_templates=self.fixed | self.literal
         )
 
+    def _handles_of(self, config: Mapping[str, Any]) -> Sequence[str]:
+        if self.dynamic_handles is not None:
+            return self.dynamic_handles.ids(config)
+        return self.handles(config) if callable(self.handles) else self.handles
+
     def _described_handles(self) -> tuple[HandleDescription, ...]:
         """The handles for an empty config; only `error` if the type cannot tell."""
         try:
-            ids = list(self.handles({}) if callable(self.handles) else self.handles)
+            ids = list(self._handles_of({}))
         except Exception:  # noqa: BLE001 -- other people's code
             ids = []
         described = [

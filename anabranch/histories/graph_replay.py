@@ -41,7 +41,7 @@ class DifferenceKind(StrEnum):
     VALUE = "VALUE"
     """It ends the same way with another output."""
     UNKNOWN = "UNKNOWN"
-    """It would run with something else: the log cannot tell what comes of it."""
+    """It would run with another input: its result is not in the log."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ def import_n8n(
     ] = "UTC",
     at: DatabaseOptions,
 ) -> None:
-    """Import workflows of n8n as drafts. Nothing is called imported that is not: --report says what differs."""
+    """Import workflows of n8n as drafts. --report shows what differs."""
     documents = _documents(place)
     session = open_session(at, creates=True)
     made = session.ask_house(

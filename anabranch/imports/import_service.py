@@ -26,7 +26,7 @@ WORKFLOWS_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class SavedImport:
-    """An imported workflow, and the draft that it was saved as; None if it was only looked at."""
+    """An imported workflow, and the draft that it was saved as; None if it was not saved."""
 
     imported: Imported
     draft: Draft | None
@@ -52,7 +52,7 @@ class ImportService:
     async def import_n8n(
         self, documents: Sequence[Any], *, tenant_id: str, timezone: str, save: bool, actor: str
     ) -> list[SavedImport]:
-        """Import all workflows of these exports; those that call each other do so afterwards, too.
+        """Import all workflows of these exports; calls between them are kept.
 
         Raises InvalidRequest for what is no export, LimitReached, and as drafts are saved.
         """

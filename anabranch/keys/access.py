@@ -1,9 +1,8 @@
 """Authenticate API keys, and create and revoke them.
 
-Called by every API for each request (`authenticate`), and by the commands and routes that create and revoke keys.
-Knows no HTTP. A key is 256 random bits, shown once; kept is its SHA-256, so that finding a key by
-its hash tells nothing through the time it takes. What is unknown, garbled, expired, revoked, or of a
-role that this program does not know, is nobody.
+Called by every API for each request (`authenticate`), and by the commands and routes that create and revoke keys. Knows
+no HTTP. A key is 256 random bits, shown once; kept is its SHA-256, so that finding a key by its hash tells nothing
+through the time it takes. A key that is unknown, malformed, expired, revoked, or has an unknown role is rejected.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ _RANKS = {role: rank for rank, role in enumerate(Role)}
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who a request comes from."""
+    """The authenticated caller of a request."""
 
     tenant_id: str
     role: Role
@@ -142,7 +141,7 @@ class AccessService:
         return bool(self._own) or await self._rows.any_key()
 
     def add_own_key(self, *, tenant_id: str, role: Role, key: str | None = None) -> CreatedKey:
-        """Let a key in that only this process knows, until it ends: a new one, or the one given.
+        """Accept a key that only this process knows, until it ends: a new one, or the one given.
 
         Raises InvalidRequest for one that no header could carry.
         """

@@ -1,4 +1,4 @@
-"""`anabranch keys`: make, list and revoke API keys, on the database and without a server."""
+"""`anabranch keys`: create, list and revoke API keys, in the database and without a server."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def revoke(
     tenant: AnyTenant = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let a key in no more: at most two seconds later everywhere."""
+    """Revoke a key; it is rejected everywhere within two seconds."""
     session = open_session(DatabaseOptions(database_url, tenant or DEFAULT_TENANT))
     revoked = _ask(session, lambda access: access.revoke_key(key_id, tenant_id=tenant, actor=CLI_ACTOR))
     print_answer(

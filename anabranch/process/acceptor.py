@@ -112,7 +112,8 @@ class Acceptor:
         self._spare[Standing.NEW][connection] = None
 
     def changed(self, connection: Connection) -> None:
-        """Sort a connection again: its standing determines how early it is closed when connections run out."""
+        """Update the position of a connection: its standing determines how early it is closed when the limit is
+        reached."""
         for spare in self._spare.values():
             spare.pop(connection, None)
         # A request that has just begun has shown no key yet; if it does, it is found out when it would be closed.
@@ -224,6 +225,6 @@ class _Refusal(asyncio.Protocol):
         self._refused.discard(self)
 
     def end(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         if self._wire is not None:
             self._wire.abort()

@@ -47,7 +47,7 @@ class Patience:
 
 
 class Standing(IntEnum):
-    """How much a connection is worth when places are short: the least worthy is closed first."""
+    """The priority of a connection when the limit is reached: the lowest is closed first."""
 
     NEW = 0
     """It has not sent a whole request yet."""
@@ -63,13 +63,13 @@ class ConnectionRegistry(Protocol):
     """Keeps the list of open connections."""
 
     def opened(self, connection: Connection) -> None:
-        """It has come."""
+        """It was accepted."""
 
     def changed(self, connection: Connection) -> None:
         """Its standing may have changed."""
 
     def closed(self, connection: Connection) -> None:
-        """It has gone, and with it its descriptor."""
+        """It is closed, and its descriptor is free."""
 
 
 class Connection(web.RequestHandler):
@@ -143,7 +143,7 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """The answer to what is no HTTP (400), or to a fault that no application has answered."""
+        """The response to invalid HTTP (400), or to a defect outside of the application."""
         if request.writer.output_size > 0:
             raise ConnectionError("half an answer is sent, and another cannot follow")
         if status < 500:
@@ -165,7 +165,7 @@ class Connection(web.RequestHandler):
         super().connection_made(transport)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Count it no more."""
+        """Stop counting it."""
         self._wire = None
         self._registry.closed(self)
         super().connection_lost(exc)
@@ -179,7 +179,7 @@ class Connection(web.RequestHandler):
         super().data_received(data)
 
     def resume_writing(self) -> None:
-        """The client has taken much of what waited for it."""
+        """The client has read much of the buffered response."""
         self._resumed = True
         super().resume_writing()
 
@@ -197,7 +197,7 @@ class Connection(web.RequestHandler):
             self._refuse(RequestTimeout(message))
 
     def make_room(self) -> None:
-        """End it for another one."""
+        """Close it to make room for another one."""
         if self._wire is None:
             return
         if self._request is None:

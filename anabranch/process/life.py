@@ -1,4 +1,4 @@
-"""The life of a server or worker, from start to an orderly stop.
+"""Run a server or worker, from start to an orderly stop.
 
 It stops on SIGTERM or SIGINT: `/readyz` returns 503 at once and new starts are refused, executions get their grace,
 leases are handed over so that other workers continue, requests under way are answered, then the port is closed. A
@@ -40,7 +40,7 @@ THREADS_S_MAX = 0.5
 
 
 Apis = Callable[[AppServices, AllowedHosts], web.Application]
-"""What answers HTTP."""
+"""The HTTP API of the process."""
 
 
 def all_apis(services: AppServices, allowed_hosts: AllowedHosts) -> web.Application:

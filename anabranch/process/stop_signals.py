@@ -41,7 +41,7 @@ class StopSignals:
 
     @contextmanager
     def heard(self) -> Iterator[None]:
-        """Hear signals within. Before `started`, the first one cancels what is under way."""
+        """Receive signals within this context. Before `started`, the first one cancels what is under way."""
         self._loop = asyncio.get_running_loop()
         self._starting = asyncio.current_task()
         threading.Thread(target=self._hear, daemon=True, name="stop-signals").start()
@@ -60,7 +60,7 @@ class StopSignals:
         self._starting = None
 
     def ended_in_order(self) -> None:
-        """Everything is handed over: what is left to do may be cut off."""
+        """Everything is handed over: the rest of the stop may be cut off."""
         self._in_order = True
 
     def _receive(self, number: int, frame: FrameType | None) -> None:

@@ -39,7 +39,7 @@ class QueryResult:
 
 
 class Collector:
-    """Takes rows one by one and sends them on in JSON. Raises NodeFailure at the row that is too much."""
+    """Takes rows one by one and passes them on as JSON. Raises NodeFailure at the row that exceeds a limit."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Collector:
             self.flush()
 
     def flush(self) -> None:
-        """Send the rows that wait for company."""
+        """Send the buffered rows."""
         if self._waiting:
             self._waiting += b"]"
             self._send(self._waiting)
@@ -92,7 +92,7 @@ class Collector:
 
 
 def column_names(columns: Iterable[str]) -> list[str]:
-    """The keys of a row: a name that comes again is `name_2`, `name_3`; one without a name is `column`."""
+    """The keys of a row: a repeated name becomes `name_2`, `name_3`; one without a name is `column`."""
     given = [str(name) or "column" for name in columns]
     taken: set[str] = set()
     names = []

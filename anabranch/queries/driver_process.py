@@ -102,7 +102,7 @@ class DriverProcess:
         self._answer(frame(Kind.CHECK, b"{}"), timeout_ms=0, rows_max=0, bytes_max=0)
 
     def interrupt(self) -> None:
-        """Who reads from it reads the end."""
+        """Kill the process: readers get the end of the stream."""
         self._process.kill()
 
     def close(self) -> None:

@@ -55,7 +55,7 @@ class QueryEngine:
         if source is None:
             raise not_found(f"the data source of query {query.name!r} no longer exists")
         values = bind(read_parameters(query.params, list(query.params)), args)
-        url = await self._urls.take_out(source)
+        url = await self._urls.decrypt_url(source)
         # Names are resolved and paths followed here, which may take its time: not on the event loop.
         place = await asyncio.to_thread(read_source, url, self._places)
         statement = _statement(query, place.kind)

@@ -1,7 +1,7 @@
 """Failures of queries: one function per situation, with its code and whether a retry may help.
 
 Raised by driver processes and the query engine; the handler passes them on. Messages of a driver process go through
-`Mask` in the service, because drivers like to repeat how they were told to connect.
+`Mask` in the service, because drivers often repeat the connection parameters.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class TooPowerful(NodeFailure):
 
 
 class Mask:
-    """Takes the secrets of one source out of texts."""
+    """Removes the secrets of one source from texts."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         self._secrets = {secret for secret in secrets if secret}

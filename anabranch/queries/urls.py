@@ -30,14 +30,14 @@ _PLAIN_OPTIONS = frozenset({"host", "sslmode"})
 
 
 class SourceUrls:
-    """Puts URLs away and takes them out again."""
+    """Encrypts URLs for storage, and decrypts them for use."""
 
     def __init__(self, *, find_box: Callable[[], UrlCipher | None], secrets: UrlSecretReader | None) -> None:
         """`find_box` is called at every use; it returns None if there is no key yet."""
         self._find_box = find_box
         self._secrets = secrets
 
-    def put_away(self, url: str, *, tenant_id: str, data_source_id: str) -> tuple[bytes, bool]:
+    def encrypt_url(self, url: str, *, tenant_id: str, data_source_id: str) -> tuple[bytes, bool]:
         """What to store, and whether it is sealed. Raises SettingsError if it must be and no key is there."""
         if not _holds_secret(url):
             return url.encode(), False
@@ -50,7 +50,7 @@ class SourceUrls:
             )
         return box.seal(tenant=tenant_id, row=data_source_id, text=url), True
 
-    async def take_out(self, source: DataSource) -> ReadyUrl:
+    async def decrypt_url(self, source: DataSource) -> ReadyUrl:
         """The URL to connect with."""
         url = source.url.decode() if not source.sealed else self._opened(source)
         return await self.resolve(url, tenant_id=source.tenant_id)

@@ -1,1 +1,1 @@
-"""Secrets: values that tenants store encrypted, and that only nodes which send them get to see."""
+"""Secrets: values that tenants store encrypted; only nodes that send them can read them."""

@@ -58,7 +58,7 @@ class SecretCipher:
 
     @property
     def key_id(self) -> str:
-        """Which key this is, in 16 hexadecimal digits; tells nothing about it."""
+        """A name of the key in 16 hexadecimal digits; it reveals nothing about the key."""
         return self._key_id.hex()
 
     @cached_property

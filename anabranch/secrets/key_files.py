@@ -1,4 +1,4 @@
-"""Files that hold one key, for their owner's eyes only.
+"""Files with one key each, readable by their owner only.
 
 Called by `key` for the key of secrets, and by `anabranch dev` for its API key.
 """
@@ -20,7 +20,7 @@ _FILE_BYTES_MAX = 1_024
 
 
 def make_key_file(path: Path, text: str, *, hint: str) -> bool:
-    """Write a new key; of two processes at once, one key wins (True) and both read it. Raises SettingsError."""
+    """Write a new key; if two processes do so at once, one key wins (True) and both read it. Raises SettingsError."""
     draft = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -42,7 +42,8 @@ def set_secret(
     ] = None,
     at: DatabaseOptions,
 ) -> None:
-    """Store a secret, over the one before. A value on the command line stays in the shell's history: pipe it in."""
+    """Store a secret, replacing the previous value. A value on the command line stays in the shell's history: pipe it
+    in."""
     text = _typed(name) if value is None else value
     secret_store.check_secret(name, text)  # before a key is made for nothing
     session = open_session(at, creates=True)

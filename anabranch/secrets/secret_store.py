@@ -1,7 +1,7 @@
 """The secret store: a tenant's secrets by name, encrypted in the database, decrypted for nodes only.
 
 Called by the command line and the service to set, list and delete; by the task worker, through a
-port of the handlers, to read. No method for people gives a value back.
+port of the handlers, to read. No method for users returns a value.
 """
 
 from __future__ import annotations

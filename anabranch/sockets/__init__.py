@@ -1,4 +1,4 @@
-"""The Socket.IO server: what runs are doing, live."""
+"""The Socket.IO server: live progress of runs."""
 
 from anabranch.sockets.server import SocketServer, attach
 

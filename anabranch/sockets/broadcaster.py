@@ -2,7 +2,7 @@
 
 An observer of the engine: it receives what this process commits at once. It reads what other processes commit from
 the log: when rows are missing before an event, after a hint, and by polling the versions of watched runs every half
-second. Hints only shorten the wait. It costs next to nothing while nobody watches.
+second. Hints only shorten the wait. Without watchers it costs next to nothing.
 """
 
 from __future__ import annotations
@@ -135,13 +135,13 @@ class Broadcaster:
                 room.say([SocketMessage.of(update) for update in room.progress.hear(of_run)])
 
     def changed(self, instance_id: str, *, ended: bool = False) -> None:
-        """Somebody else may have written to this run: read on, unless our engine does it anyway."""
+        """Another process may have written to this run: read its new rows, unless our engine reads them anyway."""
         room = self._rooms.get(instance_id)
         if room is not None and not room.progress.is_over and not self._holds(instance_id):
             self._read_on(room)
 
     def moved(self, *, ends_are_told: bool) -> None:
-        """Somebody else may have written to any run."""
+        """Another process may have written to any run."""
         self._looking.soon()
 
     async def look(self) -> None:

@@ -31,11 +31,11 @@ class Outlet(Protocol):
         """Send this next."""
 
     async def cleared(self) -> None:
-        """Return when all were taken."""
+        """Return when all messages were taken."""
 
 
 class Chamber(Protocol):
-    """What a client knows of a room that it is in."""
+    """The part of a room that a client uses."""
 
     instance_id: str
 
@@ -81,7 +81,7 @@ class SocketClient:
 
     @property
     def takes_more(self) -> bool:
-        """Whether it reads its messages fast enough."""
+        """Whether the client reads its messages fast enough."""
         return not self._outbox and self.outlet.waiting() < PARCELS_AT_ONCE
 
     def queue(self, membership: Membership, message: SocketMessage) -> None:
@@ -103,7 +103,7 @@ class SocketClient:
             self._news.set()
 
     async def deliver(self) -> None:
-        """Hand over what waits, as fast as it is taken, until cancelled."""
+        """Send waiting messages as fast as the client reads them, until cancelled."""
         while True:
             await self._news.wait()
             self._news.clear()
@@ -115,7 +115,7 @@ class SocketClient:
                     self._hand_over(membership, message)
 
     def leave_all(self) -> None:
-        """It is gone."""
+        """The client has disconnected: leave all rooms."""
         for membership in list(self.memberships.values()):
             membership.room.release(membership)
         self._outbox.clear()

@@ -31,7 +31,7 @@ BATCH_BYTES_MAX = 1_048_576
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """One fact about a run, as one message or as a part of a batch."""
+    """One change of a run, sent as a message or as a part of a batch."""
 
     event: str
     data: dict[str, Any]
@@ -42,7 +42,7 @@ class Update:
 
     @property
     def seq(self) -> int:
-        """The row of the log that it tells of."""
+        """The seq of the row that it is about."""
         return int(self.data["seq"])
 
     def as_part(self) -> dict[str, Any]:
@@ -108,5 +108,5 @@ class SocketMessage:
 
     @cached_property
     def encoded(self) -> EncodedMessage:
-        """As it is carried. (The library would encode it with the slower `json` of Python.)"""
+        """The encoded packet. (The library would encode it with the slower `json` of Python.)"""
         return EncodedMessage(orjson.dumps([self.event, self.data]).decode())

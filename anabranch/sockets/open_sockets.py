@@ -45,15 +45,15 @@ class SocketConnection:
     """One connection."""
 
     since: float
-    """When it came; seconds of the monotonic clock."""
+    """When it was opened, in seconds of the monotonic clock."""
     member: Member | None = None
     is_over_limit: bool = False
-    """The request at hand is one too many."""
+    """The current request exceeds the rate limit."""
     _requests: TokenBucket = field(default_factory=lambda: TokenBucket(rate=REQUESTS_PER_S, burst=REQUESTS_BURST))
     _refusals: int = 0
 
     def asks(self, now: float) -> bool:
-        """Count a packet from it; False: it has been refused so often that it is to be cut off."""
+        """Count a packet from it; False: it was refused so often that it must be disconnected."""
         self.is_over_limit = not self._requests.covers(1, now)
         self._refusals = self._refusals + 1 if self.is_over_limit else 0
         self._requests.use(1, now)

@@ -26,7 +26,7 @@ class _Request(BaseModel):
 
 
 class RunRequest(_Request):
-    """Something about one run."""
+    """A request about one run."""
 
     run_id: Annotated[StrictStr, Field(alias="runId")]
 
@@ -38,7 +38,7 @@ class JoinRequest(RunRequest):
 
 
 class RunTestRequest(_Request):
-    """Run a graph that is not saved; the service refuses options that there are not."""
+    """Run a graph that is not saved; the service refuses unknown options."""
 
     model_config = ConfigDict(extra="allow", hide_input_in_errors=True)
 
@@ -46,7 +46,7 @@ class RunTestRequest(_Request):
     edges: list[Any]
 
     def fields(self) -> dict[str, Any]:
-        """All of it, as the service takes it."""
+        """All fields, as the service takes them."""
         return {"nodes": self.nodes, "edges": self.edges, **(self.model_extra or {})}
 
 
@@ -54,7 +54,7 @@ R = TypeVar("R", bound=_Request)
 
 
 def read_request(form: type[R], arguments: tuple[Any, ...]) -> R:
-    """What came with an event, as this form. Raises InvalidRequest with JSON pointers."""
+    """The payload of an event as this model. Raises InvalidRequest with JSON pointers."""
     if len(arguments) != 1 or not isinstance(arguments[0], dict):
         raise InvalidRequest("this event needs one JSON object", hint="docs/sockets.md shows the forms.")
     try:
@@ -76,5 +76,5 @@ def read_request(form: type[R], arguments: tuple[Any, ...]) -> R:
 
 
 def refusal_of(error: AnabranchError) -> dict[str, Any]:
-    """The answer that tells an error."""
+    """The response for an error."""
     return {"ok": False, **error.as_answer()}

@@ -69,7 +69,7 @@ class Room:
         self.lines_after = 0
         """The last console line that was sent, while another process owns the run."""
         self.guests = 0
-        """Joins under way."""
+        """The number of joins under way."""
         self.members: dict[SocketClient, Membership] = {}
         self._timer = timer
         self._needs_tail = needs_tail
@@ -88,7 +88,7 @@ class Room:
 
     # -- what happens to the run ----------------------------------------------------------
     def committed(self, events: Sequence[Event], status: Status) -> None:
-        """This process has committed these events; cheap."""
+        """This process has committed these events. Cheap."""
         self.version = None
         self._aside.append((events, status))
         self._events_aside += len(events)
@@ -142,7 +142,7 @@ class Room:
 
     # -- members --------------------------------------------------------------------------
     def admit(self, client: SocketClient, *, holds_back: bool) -> Membership:
-        """Let a client in: it gets what follows the snapshot of this moment. Its membership of before is over.
+        """Add a client: it gets everything after the current snapshot. An earlier membership of it ends.
 
         With `holds_back` nothing is sent before `resume`.
         """
@@ -154,7 +154,7 @@ class Room:
         return membership
 
     def release(self, membership: Membership) -> None:
-        """A member goes; the last one closes the room."""
+        """Remove a member; the last one closes the room."""
         membership.is_over = True
         if self.members.get(membership.client) is membership:
             del self.members[membership.client]
@@ -164,7 +164,7 @@ class Room:
 
     # -- telling --------------------------------------------------------------------------
     def wake(self) -> None:
-        """Look soon at what there is to tell."""
+        """Check soon for updates to send."""
         self._flush_in(0.0)
 
     def _flush_in(self, delay_s: float) -> None:
@@ -241,16 +241,16 @@ class Room:
         ready = [each for each in behind if each.client.takes_more]
         if not ready:
             return
-        messages = self.how_things_stand()
+        messages = self.snapshot_message()
         for membership in ready:
             membership.is_behind = False
             for message in messages:
                 membership.client.queue(membership, message)
         self._next_snapshot_at = max(now + SNAPSHOT_S, self._rested(now))
 
-    def how_things_stand(self) -> list[SocketMessage]:
-        """A snapshot, with the end of the run if it has ended, in place of all updates so far."""
+    def snapshot_message(self) -> list[SocketMessage]:
+        """A snapshot in place of all updates so far, with the end of the run if it has ended."""
         messages = [SocketMessage(SNAPSHOT, self.progress.snapshot(), updates=1)]
-        if self.progress.last_word is not None:
-            messages.append(SocketMessage.of(self.progress.last_word))
+        if self.progress.end_update is not None:
+            messages.append(SocketMessage.of(self.progress.end_update))
         return messages

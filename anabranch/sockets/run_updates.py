@@ -68,11 +68,11 @@ class RunProgress:
         self.instance_id = instance_id
         self.left_out = left_out
         self.seq = 0
-        self.last_word: Update | None = None
+        self.end_update: Update | None = None
         """The update with the end of the run."""
         self._history = History(left_out=left_out)
         self._told: dict[tuple[str, str], ProgressReport] = {}
-        """How far activations are, in their own words."""
+        """The last reported progress of activations."""
         self._ended_at_root: dict[int, _Ended] = {}
         """By the first row of each activation."""
         self._ended_in_loops: dict[int, _Ended] = {}
@@ -125,7 +125,7 @@ class RunProgress:
         return told
 
     def hear(self, reports: Iterable[ProgressReport]) -> list[Update]:
-        """Take progress of activations, which is not in the log."""
+        """Add progress of activations, which is not in the log."""
         updates: list[Update] = []
         for report in reports:
             place = report.node_id, report.scope
@@ -270,8 +270,8 @@ class RunProgress:
             self._close(_Ended(activation))
             yield self._node_update(activation)
         output = None if end.output is None else shown(end.output)
-        self.last_word = self._status_update(output, end.error, self._folded_context())
-        yield self.last_word
+        self.end_update = self._status_update(output, end.error, self._folded_context())
+        yield self.end_update
 
     # -- the context ----------------------------------------------------------------------
     def _write(self, activation: ActivationView) -> None:

@@ -88,13 +88,13 @@ class SocketServer:
         self._listen()
 
     def mount(self, application: web.Application) -> None:
-        """Serve it as a part of this application, and live and die with it."""
+        """Serve it as a part of this application, and start and stop with it."""
         self._protocol.attach(application, PATH)
         application.on_startup.append(lambda _: self.start())
         application.on_shutdown.append(lambda _: self.stop())
 
     async def start(self) -> None:
-        """Hear what the engine commits, and look at keys."""
+        """Observe commits of the engine, and start checking keys."""
         self._engine.observers.add(self.broadcaster)
         await self.broadcaster.start()
         await self._key_looks.start()

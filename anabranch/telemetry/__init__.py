@@ -1,9 +1,8 @@
 """Telemetry: metrics of runs for Prometheus and spans for OpenTelemetry.
 
-Made by the composition root, fed by the engine (`engine.telemetry`), read by `/metrics`. One fold
-(`finished`) derives what has finished from what was written; `meters` adds that up, `spans` says what
-it looks like in a trace. `otlp` sends spans, needs the extra `anabranch[otel]`, and is imported
-only where somebody wants them.
+Made by the composition root, fed by the engine (`engine.telemetry`), read by `/metrics`. One fold (`finished`) derives
+what has finished from what was written; `meters` adds that up, `spans` says what it looks like in a trace. `otlp` sends
+spans, needs the extra `anabranch[otel]`, and is only imported if spans are exported.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class FedRun:
         self._history = History(left_out=head.left_out)
 
     def read(self, events: Sequence[Event]) -> None:
-        """Fold what others wrote, and count nothing of it."""
+        """Fold rows of other processes without counting them."""
         try:
             for event in events:
                 self._history.take(event)

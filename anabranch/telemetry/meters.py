@@ -1,7 +1,7 @@
 """Metrics of runs, steps and signals by workflow, as `/metrics` shows them.
 
 `feed` counts, in the thread of the event loop; the REST API reads from any thread, so it gets copies of what may grow.
-The number of metrics is bounded, whatever names people invent. `/metrics` may need no key, so names of drawn workflows,
+The number of metrics is bounded, however many names there are. `/metrics` may need no key, so names of drawn workflows,
 which belong to tenants, are shown only if the operator wants that.
 """
 
@@ -51,7 +51,7 @@ def _shortened(label: str) -> str:
 
 
 class Histogram:
-    """How many took how long. Times are milliseconds."""
+    """A histogram of durations in milliseconds."""
 
     __slots__ = ("bounds", "counts", "sum_ms")
 
@@ -63,7 +63,7 @@ class Histogram:
         self.sum_ms = 0
 
     def observe(self, milliseconds: int) -> None:
-        """Count one; less than nothing, after a clock was set back, is nothing."""
+        """Count a duration; a negative one, after a clock was set back, counts as 0."""
         if milliseconds < 0:
             milliseconds = 0
         self.counts[bisect_left(self.bounds, milliseconds)] += 1
@@ -135,7 +135,7 @@ class Meters:
         return iter(list(self._workflows.values()))
 
     def of(self, head: InstanceHead) -> WorkflowMeter | None:
-        """Where a run counts; None: nowhere, it is a test run."""
+        """The meter of a run's workflow; None for a test run, which is not counted."""
         return None if head.test else self._named(head.workflow_name, head.kind)
 
     def label(self, workflow_name: str, kind: str) -> str:

@@ -47,7 +47,7 @@ class SpanSink(Protocol):
         """Within, this is the current span of OpenTelemetry: what code begins there is below it."""
 
     async def stop(self, *, patience_s: float) -> None:
-        """Export what is left, as far as that goes within that time."""
+        """Export the remaining spans, as far as possible within this time."""
 
 
 _STEP_STATUS = {

@@ -1,7 +1,7 @@
 """Large values on a SQL store: written with the rows that refer to them, removed with the last run that does.
 
 `keep_values` runs in the transaction that writes rows of logs, `remove_values_of` in one that removes runs. A run that
-begins to refer to a value locks it until its own reference is committed, so that who removes waits, and looks again.
+begins to refer to a value locks it until its own reference is committed, so that a removal waits, and checks again.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def parts_of(transitions: Iterable[Transition]) -> dict[str, list[Part]]:
 
 
 def keep_values(connection: Connection, dialect: Dialect, found: Mapping[str, Sequence[Part]]) -> None:
-    """Store what runs refer to that are there, within the transaction that writes their rows. Locks by hash."""
+    """Store the values that existing runs refer to, within the transaction that writes their rows. Locks by hash."""
     ids = {"ids": dialect.ids(list(found))}
     tenants = text(f"SELECT instance_id, tenant_id FROM workflow_instances WHERE {dialect.among_ids}")  # noqa: S608
     of = {str(instance_id): tenant_id for instance_id, tenant_id in connection.execute(tenants, ids)}
@@ -97,7 +97,7 @@ def remove_values_of(connection: Connection, dialect: Dialect, instance_ids: Seq
     """Remove what only these runs refer to, in the transaction that removes them.
 
     On PostgreSQL the values are locked first, which waits for runs that begin to refer to one; only a new statement
-    sees what these have written. Who comes later finds the value gone, and stores it anew.
+    sees what these have written. A later run finds the value gone, and stores it again.
     """
     references = text(f"DELETE FROM value_references WHERE {dialect.among_ids} RETURNING sha256, tenant_id")  # noqa: S608
     ids = {"ids": dialect.ids(instance_ids)}
@@ -247,7 +247,7 @@ class StoredValues(SqlComponent):
 
 
 class ValueCache:
-    """The values that were read last, as many as have CACHE_BYTES. For one thread."""
+    """A cache of the last read values, up to CACHE_BYTES. For one thread."""
 
     def __init__(self) -> None:
         self._values: OrderedDict[str, StoredValue] = OrderedDict()
@@ -261,7 +261,7 @@ class ValueCache:
         return found
 
     def put(self, value: StoredValue) -> None:
-        """Keep a value, and forget those that were not asked for for longest."""
+        """Keep a value, and drop the least recently used ones."""
         if value.sha256 not in self._values:
             self._values[value.sha256] = value
             self._size += len(value.raw)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
@@ -58,16 +58,11 @@ def _holds(expression: str, context: Mapping[str, Any], work: TemplateBudget) ->
         work.note(own)
 
 
-def _handles(config: Mapping[str, Any]) -> Sequence[str]:
-    return [*(branch["id"] for branch in config.get("branches", ())), ELSE_HANDLE]
-
-
 SPEC = HandlerSpec(
     type="condition",
     title="Condition",
     config=ConditionConfig,
     evaluate=evaluate,
-    handles=_handles,
     unresolved=frozenset({"branches"}),
     fixed=frozenset({"branches"}),
     category="flow",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import Field
@@ -47,16 +47,11 @@ def evaluate(config: SwitchConfig, context: Mapping[str, Any], work: TemplateBud
     return {"case": ELSE_HANDLE}, ELSE_HANDLE
 
 
-def _handles(config: Mapping[str, Any]) -> Sequence[str]:
-    return [*(case["id"] for case in config.get("cases", ())), ELSE_HANDLE]
-
-
 SPEC = HandlerSpec(
     type="switch",
     title="Switch",
     config=SwitchConfig,
     evaluate=evaluate,
-    handles=_handles,
     fixed=frozenset({"cases"}),
     category="flow",
     icon="split",

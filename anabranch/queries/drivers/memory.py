@@ -28,7 +28,7 @@ _STATM = Path("/proc/self/statm")
 
 
 class Memory(Protocol):
-    """Says how much a driver may take."""
+    """Sets how much memory a driver may use."""
 
     def limit_connecting(self) -> None:
         """The limit until the server has accepted the login."""

@@ -65,7 +65,7 @@ _COLUMNS = re.compile(r"\([^)]*\)")
 
 
 class MysqlDriver:
-    """A connection for each query; there is no cheap way to make a used one as new."""
+    """A connection for each query; resetting a used one costs more."""
 
     def __init__(self, target: DatabaseTarget, memory: Memory) -> None:
         self._target = target
@@ -138,7 +138,7 @@ def _refuse_own(connection: Any) -> None:
 
 
 def _refuse_power(connection: Any, target: DatabaseTarget) -> None:
-    powers = [power for grant in _grants(connection) for power in powers_of(grant)]
+    powers = [power for grant in _grants(connection) for power in excess_privileges(grant)]
     if powers:
         raise too_powerful(target.user, list(dict.fromkeys(powers)), _advice(target.database))
 
@@ -171,8 +171,8 @@ def _grants(connection: Any) -> list[str]:
         return grants
 
 
-def powers_of(grant: str) -> list[str]:
-    """What of one line of SHOW GRANTS is more than a query needs; nothing for most lines."""
+def excess_privileges(grant: str) -> list[str]:
+    """The privileges in a line of SHOW GRANTS that exceed what a query needs."""
     if _PROXY.fullmatch(grant):
         return ["PROXY"]
     found = _GRANT.fullmatch(grant)

@@ -117,7 +117,7 @@ class DataService:
             place = await asyncio.to_thread(read_source, url, self._places)
         except NodeFailure as refusal:
             raise refused([(refusal.code, "/url", str(refusal))]) from None
-        stored, sealed = self._urls.put_away(document["url"], tenant_id=tenant_id, data_source_id=data_source_id)
+        stored, sealed = self._urls.encrypt_url(document["url"], tenant_id=tenant_id, data_source_id=data_source_id)
         warnings = await self._check_source(url, place)
         wanted = DataSource(data_source_id, tenant_id, name, place.kind, url.address_of(place), stored, sealed, 0, 0)
         return SavedSource(await self.saved.save_source(wanted, actor=actor), warnings)

@@ -12,7 +12,7 @@ import pymysql
 import pytest
 
 from anabranch.errors import InvalidRequest, NodeFailure, SourceTooPowerful
-from anabranch.queries.drivers.mysql import powers_of, text_of
+from anabranch.queries.drivers.mysql import excess_privileges, text_of
 from anabranch.queries.drivers.orders import Order
 from anabranch.queries.lexing import SourceKind
 from anabranch.queries.parameters import Bound, Document
@@ -82,7 +82,7 @@ async def test_a_server_that_is_not_there_is_worth_another_try(bench: Bench) -> 
     ],
 )  # fmt: skip
 def test_what_an_account_may_do_beyond_its_database_is_seen(grant: str, powers: list[str]) -> None:
-    assert powers_of(grant) == powers
+    assert excess_privileges(grant) == powers
 
 
 @pytest.fixture

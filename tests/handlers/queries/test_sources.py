@@ -318,9 +318,9 @@ async def test_a_key_that_is_made_later_is_found(bench: Bench) -> None:
     boxes: list[Box] = []
     urls = SourceUrls(find_box=lambda: boxes[0] if boxes else None, secrets=None)
     with pytest.raises(SettingsError):
-        urls.put_away("postgresql://u:p@h/x", tenant_id=TENANT, data_source_id="1")
+        urls.encrypt_url("postgresql://u:p@h/x", tenant_id=TENANT, data_source_id="1")
     boxes.append(Box())
-    assert urls.put_away("postgresql://u:p@h/x", tenant_id=TENANT, data_source_id="1")[1]
+    assert urls.encrypt_url("postgresql://u:p@h/x", tenant_id=TENANT, data_source_id="1")[1]
 
 
 async def test_a_secret_that_is_not_there_is_named(bench: Bench) -> None:

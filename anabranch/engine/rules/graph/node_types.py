@@ -47,6 +47,13 @@ class DynamicHandles:
     before: str
     """The fixed handle that they stand before."""
 
+    def ids(self, config: Mapping[str, Any]) -> list[str]:
+        """The handles of a node with this config, in order; only the fixed one where the list is absent."""
+        items: Any = config
+        for name in self.items.split("/")[1:]:
+            items = items.get(name, ())
+        return [*(item[self.id] for item in items), self.before]
+
 
 @dataclass(frozen=True, slots=True)
 class HandleDescription:

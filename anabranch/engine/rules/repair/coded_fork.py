@@ -89,6 +89,7 @@ class _CodedFork:
         """Of the steps that do not go along; None: they follow one that does not."""
 
     def made(self, given: Payload) -> ForkPlan:
+        """The plan of a fork with this input: its rows, and which steps are reused, executed and dropped."""
         self._choose()
         plan = self._plan
         for event in self._rows(given):

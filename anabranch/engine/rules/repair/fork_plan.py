@@ -144,6 +144,7 @@ class _Fork:
         self._why: dict[Place, dict[str, Any]] = {}
 
     def made(self, started: Started) -> ForkPlan:
+        """The plan of a fork that starts with this: its rows, and what is reused, executed, undecided and dropped."""
         plan, state = self._plan, self._state
         self._decide(started)
         while not state.is_terminal:

@@ -47,7 +47,7 @@ class PostgresqlHintLine:
         self._place = dialect.place
         self._sending: BoundedAsyncConnection | None = None
         self.speaker: int | None = None
-        """The process of the server that serves the connection that sends."""
+        """The server process behind the sending connection."""
 
     async def send(self, hints: Mapping[Channel, Collection[str]]) -> None:
         """One statement, however many messages it takes."""
@@ -67,7 +67,7 @@ class PostgresqlHintLine:
     async def listen(
         self, heard: Heard, *, connected: Callable[[], None], ignores: Callable[[int], bool] = lambda _: False
     ) -> None:
-        """Hand on what others say, until the connection is lost: that raises StoreUnavailable."""
+        """Pass on messages of other processes until the connection is lost, which raises StoreUnavailable."""
         if self._dialect.pooled:
             raise StoreUnavailable(f"{self._place}: a pooler lends connections by the transaction, so none can listen")
         try:
@@ -82,7 +82,7 @@ class PostgresqlHintLine:
             raise StoreUnavailable(f"{self._place}: {failure}") from failure
 
     async def close(self) -> None:
-        """Close the connection that sends; may be called twice."""
+        """Close the sending connection; may be called twice."""
         connection, self._sending, self.speaker = self._sending, None, None
         if connection is not None:
             await connection.close()

@@ -1,7 +1,7 @@
-"""What is asked of PostgreSQL to write transitions that concern neither parents nor children.
+"""The statements that write transitions without parents or children on PostgreSQL.
 
-Called by the dialect, in a thread, and by `small_commits`, on the event loop: both ask the same questions in the same
-order. Knows no connection.
+Called by the dialect, in a thread, and by `small_commits`, on the event loop: both execute the same statements in the
+same order. Knows no connection.
 """
 
 from __future__ import annotations

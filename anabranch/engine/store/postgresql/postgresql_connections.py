@@ -78,8 +78,8 @@ class BoundedAsyncConnection(psycopg.AsyncConnection[Any]):
         interval: float = _LOOK_S,
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> Answer:
-        """Consume a generator of the driver: every statement passes here. Raises NoAnswer, unless the driver gives
-        a `timeout` of its own. Who is cancelled meanwhile does not wait for the server to cancel the statement.
+        """Consume a generator of the driver: every statement passes here. Raises NoAnswer, unless the driver gives a
+        `timeout` of its own. A cancelled caller does not wait until the server has cancelled the statement.
         """
         limit_s = self.answer_within_s
         if limit_s is None or timeout is not None:

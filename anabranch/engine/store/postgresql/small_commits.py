@@ -1,9 +1,9 @@
-"""Commits of few transitions, on a connection of the event loop's own.
+"""Small commits, on a connection of the event loop.
 
 Made by `postgresql_dialect`, used by `sql.store`. A run alone waits for one small commit after the other; to hand each
 to a thread and back takes longer than to send it. What an error means is the same as in the threads
-(`component.verdict_on`), and so is what a lost connection does: its neighbours are replaced, too. A second small commit
-at the same time goes to a thread.
+(`component.verdict_on`), and so is the handling of a lost connection: the others are replaced, too. A second small
+commit at the same time goes to a thread.
 """
 
 from __future__ import annotations

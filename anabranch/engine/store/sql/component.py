@@ -51,7 +51,7 @@ class SqlComponent:
         self._reading: DatabaseThreads | None = None
         self._committing: DatabaseThreads | None = None
         self._writing: DatabaseThreads | None = None
-        """For what is no commit and may wait for a lock."""
+        """For writes other than commits that may wait for a lock."""
         self._families: DatabaseThreads | None = None
         """For commits that may wait for a lock."""
         self._small: SmallCommits | None = None
@@ -74,7 +74,7 @@ class SqlComponent:
         return threads.run_blocking(work, patience_s=patience_s)
 
     async def commit_few(self, transitions: Sequence[Transition]) -> Written | None:
-        """Commit transitions that concern no family without a thread, as such a one would; None: they need one."""
+        """Commit transitions without parents or children on the event loop; None: they need a thread."""
         small = self._small
         return await small.commit(transitions) if small is not None and small.takes(transitions) else None
 

@@ -1,4 +1,4 @@
-"""Effects of a transition on other runs: the parent and the children of its instance, and what its failure begins.
+"""Effects of a transition on other runs: the parent and the children of its instance, and the handling of its failure.
 
 Pure. Called by the dialects and by the memory store.
 """

@@ -210,8 +210,8 @@ def suspend_unfit(
 def offer_refused(
     connection: Connection, dialect: Dialect, mine: WorkerCode, *, since: int, limit: int
 ) -> tuple[int, list[InstanceRow]]:
-    """Make runs due that other code has refused, and resume those that another release could not decide; how many, and
-    the rows of the resumed ones. No commit waits for it.
+    """Make runs due that were suspended under other code, and resume those suspended under another release; returns how
+    many, and the rows of the resumed ones. No commit waits for it.
     """
     due: list[str] = []
     resumed: list[InstanceRow | None] = []

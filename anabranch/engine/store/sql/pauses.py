@@ -1,6 +1,6 @@
 """Pauses of workflows and tenants: one row each, which claims and owners of runs look at.
 
-The part of a store that keeps them; `store.SqlStore` inherits it. No run is written: who holds one lets go of it.
+The part of a store that keeps them; `store.SqlStore` inherits it. A pause writes to no run: owners release them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Pauses(SqlComponent):
     """The pauses of all tenants."""
 
     async def pause(self, *, tenant_id: str, workflow_id: str | None, by: str, actor: str | None = None) -> Pause:
-        """Let the runs of a workflow (None: of all workflows) of the tenant stand still; the pause that there is."""
+        """Pause the runs of a workflow (None: of all workflows) of the tenant; returns the pause, new or existing."""
         asked = {"tenant_id": tenant_id, "workflow_id": workflow_id, "by": by}
         found = select(pauses).where(*_which(tenant_id, workflow_id))
 
@@ -39,7 +39,7 @@ class Pauses(SqlComponent):
         return await self.write(insert)
 
     async def unpause(self, *, tenant_id: str, workflow_id: str | None, actor: str | None = None) -> bool:
-        """Remove that pause; False: there is none."""
+        """Remove the pause; False if there is none."""
         statement = delete(pauses).where(*_which(tenant_id, workflow_id))
 
         def remove(connection: Connection) -> bool:
@@ -52,7 +52,7 @@ class Pauses(SqlComponent):
         return await self.write(remove)
 
     async def pauses(self, *, tenant_id: str | None = None) -> list[Pause]:
-        """All pauses, or those of one tenant: mostly none, a few at most."""
+        """All pauses, or those of one tenant."""
         query = select(pauses) if tenant_id is None else select(pauses).where(pauses.c.tenant_id == tenant_id)
         return await self.read(lambda connection: [Pause(*row) for row in connection.execute(query)])
 

@@ -1,4 +1,4 @@
-"""Notice commits of other processes to a SQLite file, through a connection that does nothing else.
+"""Detects commits of other processes to a SQLite file, on a connection of its own.
 
 Made by `open_version_watch`, used by `engine.hints`. `PRAGMA data_version` compares two numbers in memory that all
 processes on the file share, so it is cheap enough for frequent use on the event loop. Every commit writes to the

@@ -144,7 +144,7 @@ async def get_test_hook(call: RouteCall) -> Reply:
     return Reply(_test_hook(hook))
 
 
-async def listen(call: RouteCall) -> Reply:
+async def listen_at_test_hook(call: RouteCall) -> Reply:
     """Start a test run of the draft as it is saved, with its pins, that begins at this webhook with the next request to
     its test address; it waits for ten minutes."""
     draft_id = await _draft_id(call)
@@ -266,7 +266,7 @@ ROUTES = (
     _about_draft(
         "POST",
         "/test-hooks/{node}/listen",
-        listen,
+        listen_at_test_hook,
         "Start a test run that waits for a request to the test address.",
         Role.EDITOR,
         {201: TestHookModel},

@@ -14,6 +14,12 @@ from anabranch.rest.models.base import Page, ResponseModel
 from anabranch.rest.routes.route import Reply, Route, RouteCall
 
 
+class WebhookPage(Page):
+    """A page of webhooks."""
+
+    workflow: str | None = Field(None, min_length=1, description="Those of this workflow alone, by id or name.")
+
+
 class WebhookSummary(ResponseModel):
     """A webhook that a node of a workflow's active version has armed."""
 
@@ -53,6 +59,7 @@ async def list_webhooks(call: RouteCall) -> Reply:
             "nodeID": hook.node_id,
         }
         for hook in await call.services.webhooks.list_hooks(tenant_id=call.tenant_id)
+        if call.query.workflow in (None, hook.workflow_id, hook.workflow)
     ]
     return Reply(page_by_name(items, call.query, "webhooks", "path"))
 
@@ -65,7 +72,7 @@ ROUTES = (
         "List the webhooks that are armed.",
         Role.VIEWER,
         {200: WebhookList},
-        query=Page,
+        query=WebhookPage,
         tag="triggers",
     ),
 )

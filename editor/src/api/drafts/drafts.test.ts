@@ -314,10 +314,12 @@ describe("a draft that does not exist yet", () => {
 
   it("is made without an edit where somebody asks for it", async () => {
     const { clock, server, saver } = setUp({ isNew: true });
-    const flushed = saver.flush();
+    server.fate = "hangs";
+    const flushed = saver.flush().then(() => saver.draft?.revision);
     await clock.pass(0);
-    await flushed;
-    expect([server.sent.length, saver.draft?.revision]).toEqual([1, 1]);
+    expect(saver.state.kind).toBe("saving");
+    server.release();
+    expect([await flushed, server.sent.length]).toEqual([1, 1]);
   });
 
   it("that somebody else has made meanwhile is a conflict", async () => {

@@ -148,8 +148,9 @@ export function stateOf<E>(state: SavingState<E>): SaveState<E> {
   return isSaved(state) ? { kind: "saved", at: state.draft?.updatedAt ?? null } : { kind: "saving" };
 }
 
-export function isSaved<E>({ current, base, draft, isUrgent, conflict }: SavingState<E>): boolean {
-  return current === base && conflict === null && !(isUrgent && draft === null);
+export function isSaved<E>({ current, base, draft, isUrgent, sending, conflict }: SavingState<E>): boolean {
+  const isBeingMade = draft === null && (isUrgent || sending !== null);
+  return current === base && conflict === null && !isBeingMade;
 }
 
 export function advance<E>(state: SavingState<E>, event: SavingEvent<E>, now: number): readonly [SavingState<E>, readonly SavingEffect[]] {

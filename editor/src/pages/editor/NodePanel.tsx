@@ -28,6 +28,7 @@ import { LoadedValue } from "../LoadedValue";
 import { outputLoader, useOutput } from "../outputs";
 import { useMay } from "../session";
 import { togglePin } from "./EditorPage";
+import { HookAddresses } from "./HookAddresses";
 import { useExpressionPreview, useSamples } from "./preview";
 import type { EditorSession } from "./session";
 
@@ -172,6 +173,7 @@ function Settings({ session, nodeKey, node }: { session: EditorSession; nodeKey:
             {withCode(problem.message)} <code className="faint">{problem.code}</code>
           </Notice>
         ))}
+        {node.type === "webhook" && <HookAddresses session={session} nodeID={node.id} />}
         {type === undefined ? (
           <>
             <Notice kind="warning">

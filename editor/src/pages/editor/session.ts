@@ -280,6 +280,14 @@ export class EditorSession {
     }
   }
 
+  /** Start a test run that waits for the next request to the test address of a webhook, with the draft as it is on the canvas. Throws `ApiError`, and what `save` throws. */
+  async listen(nodeID: string): Promise<string> {
+    await this.save();
+    const { instanceID } = await call("listen_at_test_hook", { path: { draft: this.saver!.draft!.draftID, node: nodeID } });
+    this.show(instanceID!);
+    return instanceID!;
+  }
+
   /** Show a run on the canvas, live. */
   show(instanceID: string): void {
     this.#leave?.();

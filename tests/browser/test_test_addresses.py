@@ -1,0 +1,56 @@
+"""A webhook in the editor: its addresses, and a test run that listens for a call."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.request
+from typing import Any
+from urllib.parse import urlsplit
+
+from playwright.async_api import Page, expect
+
+from tests.browser.conftest import IN_THE_BROWSER, PATIENCE_MS, Server
+
+pytestmark = IN_THE_BROWSER
+
+expect.set_options(timeout=PATIENCE_MS)
+
+NODES: list[dict[str, Any]] = [
+    {"id": "hook", "type": "webhook", "config": {"path": "heard/calls"}, "position": {"x": 0, "y": 80}},
+    {"id": "keep", "type": "set", "config": {"values": {"n": "{{ctx.input.json.n}}"}}, "position": {"x": 280, "y": 80}},
+]
+
+
+def send(url: str, body: Any) -> int:
+    """Call an address; the status."""
+    data, headers = json.dumps(body).encode(), {"Content-Type": "application/json"}
+    request = urllib.request.Request(url, method="POST", data=data, headers=headers)
+    with urllib.request.urlopen(request, timeout=PATIENCE_MS / 1000) as answer:
+        return int(answer.status)
+
+
+async def test_a_test_run_listens_for_a_call_of_the_address_that_the_panel_shows(page: Page, server: Server) -> None:
+    edges = [{"upstreamNodeID": "hook", "downstreamNodeID": "keep"}]
+    document = {"title": "Heard calls", "nodes": NODES, "edges": edges}
+    saved = server.call("POST", "/workflows", document)
+    await page.goto(f"{server.entrance}#/workflows/{saved['workflowID']}")
+    await page.locator('[data-node-id="hook"]').dblclick()
+    addresses = page.get_by_role("region", name="Addresses")
+    await expect(addresses.get_by_text("Live address, of version 1")).to_be_visible()
+    await expect(addresses.locator("code")).to_have_count(1)
+    assert (await addresses.locator("code").inner_text()).endswith("/hooks/default/heard/calls")
+
+    await addresses.get_by_role("button", name="Listen for a test call").click()
+    await expect(addresses.get_by_role("status")).to_contain_text("Waiting for a request")
+    test_address = addresses.locator("code").nth(1)
+    await expect(test_address).to_contain_text("/test-hooks/")
+    path = urlsplit(await test_address.inner_text()).path
+    assert await asyncio.to_thread(send, server.url + path, {"n": 7}) == 202
+
+    bar = page.get_by_role("region", name="Test run")
+    await expect(bar.get_by_text("COMPLETED")).to_be_visible()
+    await expect(addresses.get_by_role("button", name="Listen for a test call")).to_be_enabled()
+    await page.get_by_role("button", name="Close the node").click()
+    await page.locator('[data-node-id="keep"]').dblclick()
+    await expect(page.get_by_role("region", name="Output of keep")).to_contain_text("7")

@@ -105,6 +105,7 @@ installs: $(DEV_READY) pages ## install the wheel with uvx, pipx and pip from th
 soak: $(DEV_READY) ## simulate, judge random graphs and kill processes for a night
 	$(PYTHON) -m tests.simulation --seconds $(SOAK_SECONDS)
 	ANABRANCH_ORACLE_GRAPHS=50000 $(PYTHON) -m pytest -q tests/oracle/test_random_graphs.py
+	ANABRANCH_OPENAPI_EXAMPLES=50 $(PYTHON) -m pytest -q --timeout 7200 tests/rest/test_openapi.py
 	$(PYTHON) -m tests.chaos --soak
 
 lock: $(READY) ## pin the newest versions that pyproject.toml allows (needs uv on the PATH)

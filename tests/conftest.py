@@ -7,12 +7,14 @@ import gc
 import shutil
 import sys
 from collections.abc import Generator, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from anabranch.durable.definition import DECLARED
+from anabranch.handlers import registry
 from anabranch.migrations import upgrade
 from tests.pgbouncer import Pooler, running_pooler
 from tests.postgres import PostgresServer, running_postgres
@@ -60,6 +62,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.line(reason)
         for test in tests:
             terminalreporter.line(f"  {test}")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def packages_read_once() -> Iterator[None]:
+    """Which packages are installed does not change meanwhile, and reading it is a third of what a server costs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "entry_points", cache(registry.entry_points))
+        yield
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -7,6 +7,7 @@ Besides the table only the static pages of `anabranch.pages` are served.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -126,9 +127,7 @@ def build_application(
     """
     application = _application(services, allowed_hosts or AllowedHosts(), routes, body_patience_s)
     add_public_routes(application, services, body_patience_s)
-    application.router.add_get(
-        "/openapi.json", partial(_send, orjson.dumps(openapi_document(routes)), "application/json")
-    )
+    application.router.add_get("/openapi.json", _OpenapiPage(routes).serve)
     for page in pages.paths():
         application.router.add_get(page, _send_page)
     return application
@@ -276,8 +275,21 @@ async def _principal(services: AppServices, route: Route, request: web.Request) 
     return principal
 
 
-async def _send(body: bytes, content_type: str, request: web.Request) -> web.Response:
-    return web.Response(body=body, content_type=content_type)
+class _OpenapiPage:
+    """The OpenAPI document. Built in a thread at the first request: that takes longer than all else at the start."""
+
+    def __init__(self, routes: Sequence[Route]) -> None:
+        self._routes = routes
+        self._building: asyncio.Future[bytes] | None = None
+
+    async def serve(self, request: web.Request) -> web.Response:
+        if self._building is None:
+            self._building = asyncio.ensure_future(asyncio.to_thread(self._build))
+        # Whoever asked first may leave before the others.
+        return web.Response(body=await asyncio.shield(self._building), content_type="application/json")
+
+    def _build(self) -> bytes:
+        return orjson.dumps(openapi_document(self._routes))
 
 
 async def _send_metrics(metrics: Metrics, key: str | None, request: web.Request) -> web.Response:

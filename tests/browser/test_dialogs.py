@@ -129,6 +129,9 @@ async def test_dialogs_of_lists_and_runs(page: Page, server: Server) -> None:
     await page.get_by_role("button", name="Run again…").click()
     await look_at(page, "Run it again")
 
+    assert [run["instanceID"] for run in server.call("GET", "/runs")["items"]] == [run_id], "looking started nothing"
+    assert "Dialogs of lists" in [each["title"] for each in server.call("GET", "/workflows")["items"]], "nor deleted it"
+
 
 async def test_no_dialog_is_left_out() -> None:
     source = EDITOR / "src"

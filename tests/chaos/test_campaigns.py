@@ -30,27 +30,30 @@ def two_postgres_urls(postgres_server: PostgresServer) -> Iterator[tuple[str, st
         postgres_server.give_back(url)
 
 
-def assert_kept_its_promise(report: Report, plan: Plan) -> None:
-    assert report.violations == []
-    assert report.instances >= plan.instances
-    assert report.kills >= plan.kills, "a campaign that kills nobody shows nothing"
-    assert report.pauses >= plan.pauses
-    assert report.family_acts >= plan.pauses, "families whose worker stood still were acted upon"
-    assert report.effects > 0
+def broken_promises(report: Report, plan: Plan) -> list[str]:
+    """What is wrong, and what the campaign has not tried."""
+    tried = {
+        "runs": report.instances >= plan.instances,
+        "kills": report.kills >= plan.kills,
+        "pauses": report.pauses >= plan.pauses,
+        "acts upon families whose worker stood still": report.family_acts >= plan.pauses,
+        "effects": report.effects > 0,
+    }
+    return report.violations + [f"too few {what}" for what, enough in tried.items() if not enough]
 
 
 @pytest.mark.timeout(600)
 async def test_two_workers_on_one_sqlite_file_survive_a_killer() -> None:
-    plan = Plan(workers=2, kills=4, instances=32, pauses=1, seed=7, peace_s=240.0)
-    assert_kept_its_promise(await on_sqlite(plan), plan)
+    plan = Plan(workers=2, kills=2, instances=16, pauses=1, seed=7, peace_s=240.0)
+    assert broken_promises(await on_sqlite(plan), plan) == []
 
 
 @pytest.mark.timeout(600)
 async def test_two_workers_on_postgresql_survive_a_killer_cuts_and_a_crash_of_the_server() -> None:
-    plan = Plan(workers=2, kills=4, instances=32, pauses=1, seed=7, peace_s=240.0)
+    plan = Plan(workers=2, kills=2, instances=16, pauses=1, seed=7, peace_s=240.0)
     report = await on_postgresql(plan)
 
-    assert_kept_its_promise(report, plan)
+    assert broken_promises(report, plan) == []
     assert report.cuts + report.withheld + report.database_crashes > 0
 
 

@@ -44,10 +44,12 @@ POISONS = {
 only_postgresql = pytest.mark.only_on("postgresql", because="only PostgreSQL is a server that can go away")
 
 
-async def test_stopping_is_allowed_twice(store_factory: StoreFactory) -> None:
-    store = await store_factory()
+async def test_stopping_is_allowed_twice_and_touches_nobody_else(store_factory: StoreFactory) -> None:
+    store, other = await store_factory(), await store_factory()
     await store.stop()
     await store.stop()
+    row = await created(other)
+    assert await row_of(other, row.head.instance_id) == row
 
 
 async def test_what_was_committed_outlives_the_connection(store_factory: StoreFactory) -> None:

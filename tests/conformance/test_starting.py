@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,8 @@ def test_other_databases_are_refused(url: str) -> None:
         open_store(url)
 
 
-async def test_a_store_may_be_stopped_before_it_starts(tmp_path: Path) -> None:
+async def test_a_store_may_be_stopped_before_it_starts_and_leaves_nothing(tmp_path: Path) -> None:
     store = open_store(f"sqlite:///{tmp_path / 'orders.db'}")
     await store.stop()
     await store.stop()
+    assert not any(os.scandir(tmp_path))

@@ -16,7 +16,7 @@ from typing import Any
 
 from anabranch import Worker, workflow
 
-STEPS = 20
+STEPS = 8
 BRANCHES = 5
 QUICK_BRANCHES = 3
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -86,10 +85,10 @@ async def test_a_request_that_nobody_waits_for_lets_its_connection_go() -> None:
         )
         await arrived.wait()
         asking.cancel()
-        with suppress(asyncio.CancelledError):
+        with pytest.raises(asyncio.CancelledError):
             await asking
         async with asyncio.timeout(30):
-            await gone.wait()
+            assert await gone.wait(), "the server has seen the end of the connection"
 
 
 async def test_of_several_addresses_one_that_answers_is_enough() -> None:

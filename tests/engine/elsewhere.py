@@ -37,7 +37,9 @@ async def a_cancel_reaches_the_holder(make: MakeListening) -> None:
     await other.service.cancel_run(run_id, tenant_id=TENANT, reason="from outside")
 
     await owner.log.saw("INSTANCE_CANCELLED", instance_id=run_id)
-    await until(lambda: nodes.stopped == ["gate"])
+    await until(lambda: nodes.stopped)
+    assert nodes.stopped == ["gate"]
+    assert (await owner.ended(run_id))["status"] == "CANCELLED"
 
 
 async def a_signal_reaches_a_parked_run(make: MakeListening) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import logging
@@ -30,7 +31,7 @@ from anabranch.engine.store.opening import open_store
 from anabranch.engine.store.sql.console_table import ConsoleTable
 from anabranch.errors import DatabaseAway
 from anabranch.handlers.masking import Masker
-from tests.engine.conftest import TENANT, Process
+from tests.engine.conftest import TENANT, Process, turns_until
 from tests.engine.drawing import drawn, node
 
 RUN = "00000000-0000-7000-8000-000000000001"
@@ -307,27 +308,24 @@ async def test_a_handler_is_heard_and_nothing_of_it_outlives_the_run(process: Pr
 
 @node_type("testFallsSilent")
 class FallsSilent:
-    """Tells progress while it should, then hangs."""
+    """Tells progress until that has moved its end three times, or hangs."""
 
     async def execute(self, config: Any, context: Any, helpers: Any) -> HandlerResult:
         if config["tells"]:
-            for number in range(12):  # longer than the timeout, and each a tenth of it
-                await helpers.in_thread(_pause)
-                helpers.progress(number, 12)
+            await asyncio.sleep(0)  # an attempt has an end from its first wait on
+            for number in range(3):
+                ends_at = helpers.limit.when()
+                helpers.progress(number, 3)
+                await turns_until(lambda ends_at=ends_at: helpers.limit.when() > ends_at)
             return HandlerResult("done")
         await helpers.cancelled.wait()
         return HandlerResult()
 
 
-def _pause() -> None:
-    import time
-
-    time.sleep(0.1)
-
-
-@pytest.mark.parametrize("tells", [True, False])
-async def test_progress_is_proof_of_life_for_the_heartbeat_timeout(process: Process, tells: bool) -> None:
-    silent = node("n", "testFallsSilent", config={"tells": tells}, heartbeatTimeout="1s", retry={"maxAttempts": 1})
+@pytest.mark.parametrize(("tells", "silence"), [(True, "1h"), (False, "50ms")])
+async def test_progress_is_proof_of_life_for_the_heartbeat_timeout(process: Process, tells: bool, silence: str) -> None:
+    fields: dict[str, Any] = {"heartbeatTimeout": silence, "timeout": "2h", "retry": {"maxAttempts": 1}}
+    silent = node("n", "testFallsSilent", config={"tells": tells}, **fields)
     run = await process.ended(await process.run(drawn("beats", silent)))
 
     if tells:

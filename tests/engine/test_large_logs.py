@@ -7,6 +7,8 @@ import tracemalloc
 from contextlib import suppress
 from typing import Any
 
+import pytest
+
 from anabranch.engine.log_pages import log_pages
 from anabranch.engine.ports import WHOLE_LOG_WEIGHT_MAX, InstanceRow
 from anabranch.engine.rules.events import EventType, Status
@@ -17,6 +19,9 @@ from anabranch.errors import RunIsTerminal
 from tests.engine import nodes
 from tests.engine.conftest import TENANT, MakeProcess, Process, until
 from tests.engine.drawing import drawn, node
+
+# Longer than any test: nothing lapses by itself.
+LEASE_MS = 600_000
 
 ITERATIONS = 800
 PIECE_BYTES = 60_000
@@ -120,31 +125,44 @@ async def test_others_are_taken_over_while_a_large_log_is_read(make_process: Mak
     assert (await ended_row(sender, run)).status is Status.COMPLETED
 
 
-async def test_the_lease_of_a_run_is_extended_while_its_log_is_read(make_process: MakeProcess) -> None:
+class _Hurried:
+    """A clock that a page of a log takes a third of a lease longer on than it takes."""
+
+    def __init__(self, clock: Any) -> None:
+        self._clock = clock
+        self.ahead_s = 0.0
+
+    def monotonic(self) -> float:
+        return float(self._clock.monotonic()) + self.ahead_s
+
+    def now(self) -> int:
+        return int(self._clock.now())
+
+
+async def test_the_lease_of_a_run_is_extended_while_its_log_is_read(
+    make_process: MakeProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run, sender = await parked_with_a_large_log(make_process)
-    worker = await make_process(lease_ms=3_000)
-    store, begun = worker.engine.store, asyncio.Event()
-    read_log, extended = store.read_log, []
-    extend = store.extend
+    worker = await make_process(lease_ms=LEASE_MS)
+    store, clock, kept = worker.engine.store, _Hurried(worker.engine.clock), list[set[str]]()
+    read_log, extend = store.read_log, store.extend
 
     async def slow(*arguments: Any, **named: Any) -> Any:
-        begun.set()
-        await asyncio.sleep(0.4)  # its pages take longer than a lease
+        clock.ahead_s += LEASE_MS / 1000 / 3
         return await read_log(*arguments, **named)
 
     async def counted(**named: Any) -> Any:
-        extended.append(named["instance_ids"])
-        return await extend(**named)
+        kept.append(set(await extend(**named)))
+        return kept[-1]
 
+    monkeypatch.setattr(worker.engine.recovery, "_clock", clock)
     store.read_log, store.extend = slow, counted  # type: ignore[method-assign]
     await sender.engine.store.append_signal(run, SignalSent("go", NULL), tenant_id=TENANT)
-    await asyncio.wait_for(begun.wait(), 30)
-    await make_process()  # which would take over what lapses
-    row = await ended_row(sender, run)
-    assert row.status is Status.COMPLETED
-    assert [run] in extended
+    assert (await ended_row(sender, run)).status is Status.COMPLETED
+    assert clock.ahead_s > LEASE_MS / 1000, "its pages took longer than a lease"
+    assert kept.count({run}) >= clock.ahead_s / (LEASE_MS / 1000), "and the lease was extended in time"
     log = [event async for page in log_pages(sender.engine.store, run) for event in page]
-    assert EventType.INSTANCE_RECOVERED not in {event.type for event in log}, "the lease was never lost"
+    assert EventType.INSTANCE_RECOVERED not in {event.type for event in log}, "it was never lost"
 
 
 def counted_reads(process: Process) -> list[int]:

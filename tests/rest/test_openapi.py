@@ -17,8 +17,9 @@ from tests.rest.conftest import Served
 
 HERE = Path(__file__).parent
 
-# Of each operation: enough to reach every branch of the readers, and the whole in a minute.
-EXAMPLES_PER_OPERATION = 5
+# Of each operation, besides what its schema itself suggests, in half a minute: `ANABRANCH_OPENAPI_EXAMPLES=50` looks
+# for a quarter of an hour.
+EXAMPLES_PER_OPERATION = int(os.environ.get("ANABRANCH_OPENAPI_EXAMPLES", "2"))
 SEED = 20261121
 
 

@@ -121,7 +121,8 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     database_url: str = Field(default=EMBEDDED_DATABASE_URL, repr=False, pattern=r"^(sqlite|postgresql)")
-    """Where runs are stored: `sqlite:///path` or `postgresql://user:password@host/name`."""
+    """Where runs are stored: `sqlite:///path` or `postgresql://user:password@host/name`, with several hosts
+    `host1:port,host2:port`."""
 
     database_wait_ms: Milliseconds = Field(default=30_000, ge=0, le=3_600_000)
     """How long a database that is absent at start is waited for; a duration, 0 to 1 h."""

@@ -26,6 +26,7 @@ from anabranch.engine.orchestrator import Orchestrator
 from anabranch.engine.ownership.external_changes import ExternalChanges
 from anabranch.engine.ownership.gates import Gates
 from anabranch.engine.ownership.handover import Handover
+from anabranch.engine.ownership.history_watch import HistoryWatch
 from anabranch.engine.ownership.leases import Leases
 from anabranch.engine.ownership.recovery import Recovery
 from anabranch.engine.ownership.worker_reports import WorkerReports
@@ -119,7 +120,15 @@ class Engine:
         self._external = self._new_external_changes(watch)
         self.hints = self._new_hints(line, watch, place)
         """Hints from and to other processes (`ChangeHints`)."""
-        self.notices = StoreNews(hints=self.hints, clock=self.clock, telemetry=telemetry)
+        self.history = HistoryWatch(
+            store=store, acknowledged=self.orchestrator.acknowledged, clock=self.clock, every_ms=options.poll_ms
+        )
+        self.notices = StoreNews(
+            hints=self.hints,
+            clock=self.clock,
+            telemetry=telemetry,
+            acknowledged=self.orchestrator.acknowledged.note,
+        )
         """Receives from the store what it has written."""
         self.housekeeping = Housekeeping(
             store=store,
@@ -134,6 +143,7 @@ class Engine:
         """Return when ready to work. The store must have been started. Raises StoreUnavailable."""
         self.clock.adjust(await self.store.now())
         await self.orchestrator.start()
+        await self.history.start()
         if self.options.watches_loop:
             self.loop_watch.start()
         if self.options.works:
@@ -161,6 +171,7 @@ class Engine:
         loop = asyncio.get_running_loop()
         end_at = loop.time() + (grace_s + COMMAND_S if within_s is None else within_s)
         await self.housekeeping.stop()
+        await self.history.stop()
         await self.recovery.stop()
         self._tasks.close()
         self.orchestrator.stop_evaluating()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from anabranch.engine.hints.hint_line import Notices
@@ -75,7 +75,16 @@ class StoreNews:
     The engine reports its own commits to telemetry itself.
     """
 
-    def __init__(self, *, hints: Notices, clock: Clock, telemetry: Telemetry | None) -> None:
+    def __init__(
+        self,
+        *,
+        hints: Notices,
+        clock: Clock,
+        telemetry: Telemetry | None,
+        acknowledged: Callable[[str, int], None],
+    ) -> None:
+        """`acknowledged` is called with each appended row."""
+        self._acknowledged = acknowledged
         self._hints = hints
         self._clock = clock
         self._telemetry = telemetry
@@ -84,6 +93,7 @@ class StoreNews:
 
     def appended(self, row: InstanceRow, *, signal: str | None) -> None:
         """A signal of that name, or else the end of the run, was appended, owned or not."""
+        self._acknowledged(row.head.instance_id, row.last_seq)
         self._hints.appended(row, signal=signal)
         if self._telemetry is None:
             return

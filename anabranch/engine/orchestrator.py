@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 from anabranch.engine.children import AwaitedChildren
 from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.observe import News, Observers
+from anabranch.engine.ownership.history_watch import Acknowledged
 from anabranch.engine.ownership.owned import Adoption, Mailbox, OwnedInstance, OwnedInstances, owner_of
 from anabranch.engine.ownership.reconcile import Reconciler
 from anabranch.engine.ownership.waiters import OfferResult, StartResult, Waiters
@@ -138,6 +139,7 @@ class Orchestrator:
         self._options = options
         self._owned = OwnedInstances(clock, task_worker, options, telemetry)
         task_worker.report_to(self._owned.receive)
+        self.acknowledged = Acknowledged(clock)
         self._reconciler = Reconciler(
             store=store,
             held=self._owned,
@@ -147,6 +149,7 @@ class Orchestrator:
             worker_id=worker_id,
             lease_ms=options.lease_ms,
             release=options.release,
+            acknowledged=self.acknowledged,
         )
         self._children = AwaitedChildren(store=store, held=self._owned, clock=clock)
         self._cancelled: set[str] = set()
@@ -509,6 +512,7 @@ class Orchestrator:
         owned = pending.leased
         assert isinstance(owned, OwnedInstance), "this process decides for what it owns"
         if won.events:
+            self.acknowledged.note(owned.instance_id, won.events[-1].seq, won.events[-1].created_at)
             telemetry = owned.telemetry
             if not owned.is_held:  # evicted meanwhile
                 telemetry = self._owned.telemetry_of(owned.state.head, owned.state.plan)

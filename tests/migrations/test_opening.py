@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
-from anabranch.engine.store.opening import open_store
+from anabranch.engine.store.opening import dialect_of, open_store
+from anabranch.engine.store.postgresql.postgresql_dialect import PostgresqlDialect
 from anabranch.engine.store.sql.store import SqlStore
 from anabranch.engine.store.sqlite.sqlite_dialect import SqliteDialect
 from anabranch.errors import SettingsError, StoreUnavailable
@@ -31,6 +32,34 @@ def test_any_other_url_is_refused_without_repeating_a_password(url: str) -> None
         open_store(url)
     assert "postgresql://" in caught.value.advice
     assert SECRET not in caught.value.message + caught.value.advice
+
+
+@pytest.mark.parametrize(
+    ("hosts", "query", "arguments"),
+    [
+        ("a:1,b:2", "", {"host": "a,b", "port": "1,2", "target_session_attrs": "read-write"}),
+        ("a,b:2", "", {"host": "a,b", "port": ",2", "target_session_attrs": "read-write"}),
+        ("[::1]:1,[fe80::2]:2", "", {"host": "::1,fe80::2", "port": "1,2", "target_session_attrs": "read-write"}),
+        ("a,b", "?target_session_attrs=any", {"host": "a,b", "port": ",", "target_session_attrs": "any"}),
+        ("", "?host=a:1&host=b:2", {"host": "a,b", "port": "1,2", "target_session_attrs": "read-write"}),
+        ("a:1", "?options=x,y", {"host": "a", "port": 1, "options": "x,y"}),
+    ],
+)
+def test_of_several_hosts_the_one_that_takes_writes_is_used(
+    hosts: str, query: str, arguments: dict[str, object]
+) -> None:
+    dialect = dialect_of(f"postgresql://ada:p,w@{hosts}/runs{query}")
+    assert isinstance(dialect, PostgresqlDialect)
+    given = dialect.connect_arguments()
+    assert {name: given.get(name) for name in arguments} == arguments
+    assert (given["user"], given["password"], given["dbname"]) == ("ada", "p,w", "runs")
+    assert ("target_session_attrs" in given) == ("target_session_attrs" in arguments)
+
+
+@pytest.mark.parametrize("hosts", ["a:1,b:70000", "a:0,b", "a:x,b"])
+def test_the_ports_of_several_hosts_are_checked(hosts: str) -> None:
+    with pytest.raises(SettingsError, match="ports are 1 to 65535"):
+        open_store(f"postgresql://{hosts}/runs")
 
 
 def test_the_directories_above_a_sqlite_file_are_made(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 from anabranch.engine.log_pages import pages_of
 from anabranch.engine.observe import News, Observers
+from anabranch.engine.ownership.history_watch import Acknowledged
 from anabranch.engine.ownership.owned import NAMES_TOLD_MAX, OwnedInstance, OwnedInstances, owner_of
 from anabranch.engine.ownership.waiters import StartResult, why_rejected
 from anabranch.engine.ports import CLAIM_WEIGHT_MAX, Clock, InstanceRow, Loaded, Store
@@ -77,8 +78,10 @@ class Reconciler:
         worker_id: str,
         lease_ms: int,
         release: str,
+        acknowledged: Acknowledged,
     ) -> None:
         self._store = store
+        self._acknowledged = acknowledged
         self._release = release
         self._held = held
         self._task_worker = task_worker
@@ -217,7 +220,12 @@ class Reconciler:
         left = deque(unclear)
         while left:
             try:
+                known = [max(held.settled_seq, self._acknowledged.last_seq(held.instance_id)) for held, _ in left]
                 loaded = await self._store.load([held.instance_id for held, _ in left])
+                for (held, _), seq in zip(left, known, strict=True):
+                    found = loaded.get(held.instance_id)
+                    if found is not None and found.row.last_seq < seq:
+                        await self._set_aside(held, found.row, acknowledged=seq)
                 while left:
                     held, pending = left[0]
                     if held.is_held:
@@ -231,6 +239,17 @@ class Reconciler:
                     return
                 await self._clock.sleep(STORE_RETRY_MS)
                 left = deque(pair for pair in left if pair[0].is_held)
+
+    async def _set_aside(self, held: OwnedInstance, row: InstanceRow, *, acknowledged: int) -> None:
+        """The database lost rows of the run: nothing may follow from the older state."""
+        head = row.head
+        if row.status.is_terminal:
+            self._acknowledged.forget(head.instance_id)
+        else:
+            await self._acknowledged.set_aside(
+                self._store, head.instance_id, tenant_id=head.tenant_id, seq=acknowledged, stored=row.last_seq
+            )
+        self._held.evict(held)
 
     async def _refold_or_evict(
         self, held: OwnedInstance, pending: PendingTransition | None, loaded: Loaded | None

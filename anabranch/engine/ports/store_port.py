@@ -12,6 +12,7 @@ from anabranch.engine.ports.store_records import (
     NO_OUTPUTS,
     ActivationPage,
     ClaimRequest,
+    Epoch,
     ExternalResult,
     FamilyReopening,
     InstanceRow,
@@ -20,6 +21,7 @@ from anabranch.engine.ports.store_records import (
     OpenRuns,
     OutputsRead,
     Pause,
+    Position,
     RunReading,
     WorkerCode,
     WorkerReport,
@@ -120,6 +122,17 @@ class Store(Protocol):
     async def release(self, *, worker_id: str, instance_ids: Sequence[str] | None = None) -> int:
         """Release open instances (None: all of the worker's): no worker, available now, version + 1. Returns how
         many."""
+
+    async def epoch(self) -> Epoch | None:
+        """The present epoch; None if this kind of database does not tell. A new one begins when a process meets another
+        line of history.
+
+        For one lease after that `claim` finds nothing, so that all processes can set aside runs whose history was lost.
+        Raises StoreUnavailable if the database is on an earlier line than one that this process has seen.
+        """
+
+    async def positions(self, seqs: Mapping[str, int]) -> dict[str, Position]:
+        """How far these runs are stored, of those that exist, and when the given row of each was written."""
 
     async def versions(self, instance_ids: Sequence[str]) -> dict[str, tuple[int, str | None]]:
         """(version, worker_id) of each id that exists: one statement, to notice external changes."""

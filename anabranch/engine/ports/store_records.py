@@ -281,3 +281,24 @@ OpenRuns: TypeAlias = Mapping[tuple[str, str, Status, SuspendReason | None], int
 
 # 4 MB: a log up to this is read in one statement together with others; most have some kilobytes.
 WHOLE_LOG_WEIGHT_MAX = 4 * 1_048_576
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """A line of history of the database: the time between two failovers or restores."""
+
+    number: int
+    """Only goes up."""
+    began_at: int
+    """When a process first met it (ms)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far the log of a stored run goes."""
+
+    tenant_id: str
+    status: Status
+    last_seq: int
+    written_at: int | None
+    """When the row that was asked for was written; None: there is none of this seq."""

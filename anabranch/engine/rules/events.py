@@ -70,6 +70,7 @@ class SuspendReason(StrEnum):
     DEFINITION_ERROR = "DEFINITION_ERROR"
     ENGINE_DEFECT = "ENGINE_DEFECT"
     FUNCTION_ERROR = "FUNCTION_ERROR"
+    HISTORY_LOST = "HISTORY_LOST"
     NONDETERMINISM = "NONDETERMINISM"
     PAUSED = "PAUSED"
     UNKNOWN_NODE_TYPE = "UNKNOWN_NODE_TYPE"
@@ -82,6 +83,11 @@ class SuspendReason(StrEnum):
         return self in _ENDS_BY_ITSELF
 
     @property
+    def releases(self) -> bool:
+        """Whether nobody owns the run any more, whatever executes."""
+        return self in _RELEASES
+
+    @property
     def is_offered_again(self) -> bool:
         """Whether workers try the run again and again, without a row in its log until one can continue it."""
         return self in _OFFERED_AGAIN
@@ -90,6 +96,8 @@ class SuspendReason(StrEnum):
 _ENDS_BY_ITSELF = frozenset(
     {SuspendReason.UNKNOWN_NODE_TYPE, SuspendReason.UNKNOWN_WORKFLOW, SuspendReason.UNSERVED_POOL}
 )
+
+_RELEASES = frozenset({SuspendReason.ENGINE_DEFECT, SuspendReason.HISTORY_LOST})
 
 _OFFERED_AGAIN = frozenset({SuspendReason.NONDETERMINISM, SuspendReason.DEFINITION_ERROR})
 

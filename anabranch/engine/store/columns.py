@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import UUID, Column, ColumnElement, Index, MetaData, Table, Text, TextClause
 from sqlalchemy.types import UserDefinedType
 
-SCHEMA_REVISION = "0024"
+SCHEMA_REVISION = "0025"
 """The newest migration; a store refuses a database of any other revision."""
 
 metadata = MetaData()

@@ -5,6 +5,8 @@ Called by the composition root and by tests. Defines which URLs are valid; opens
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sqlalchemy import URL, make_url
@@ -29,10 +31,22 @@ else:
 # 30 s, as the setting has it: for opening a store without holding any runs.
 LEASE_MS_DEFAULT = 30_000
 
+# Of several hosts the one that takes writes: the engine can do nothing at a standby.
+TARGET_OF_SEVERAL_HOSTS = "read-write"
+
 # The largest TCP port. Without this check the store would wait for a server that cannot exist.
 PORT_MAX = 65_535
 
-_FORMS = "Write sqlite:///relative/path, sqlite:////absolute/path or postgresql://user@host:port/database."
+_FORMS = (
+    "Write sqlite:///relative/path, sqlite:////absolute/path, postgresql://user@host:port/database,"
+    " or several hosts: postgresql://user@host1:port,host2:port/database."
+)
+
+# `user:password@host1:port,host2:port`, as libpq has it.
+_SEVERAL_HOSTS = re.compile(
+    r"(?P<begin>postgres(?:ql)?://(?:[^@/?]*@)?)(?P<hosts>[^@/?,]+(?:,[^@/?,]+)+)(?P<end>[/?].*|$)"
+)
+_HOST_AND_PORT = re.compile(r"(?P<host>\[[^\]]*\]|[^:]*)(?::(?P<port>.*))?")
 
 
 def open_store(
@@ -72,16 +86,41 @@ def dialect_of(
 ) -> SqliteDialect | postgresql.PostgresqlDialect:
     """The dialect for a URL. Raises SettingsError that does not repeat a password."""
     try:
-        parsed = make_url(url)
+        parsed = make_url(_with_host_parameters(url))
     except (ArgumentError, ValueError):  # ValueError: a port that is no number
         raise SettingsError("the database URL has no form that is known", hint=_FORMS) from None
     if parsed.drivername == "sqlite":
         return _sqlite(parsed)
     if parsed.drivername in ("postgresql", "postgres"):
-        if parsed.port is not None and not 1 <= parsed.port <= PORT_MAX:
-            raise SettingsError(f"the database URL names port {parsed.port}; ports are 1 to {PORT_MAX}", hint=_FORMS)
+        hosts, ports = _hosts_and_ports(parsed)
+        for port in ports:
+            if not (port.isdecimal() and 1 <= int(port) <= PORT_MAX):
+                raise SettingsError(f"the database URL names port {port}; ports are 1 to {PORT_MAX}", hint=_FORMS)
+        if len(hosts) > 1 and "target_session_attrs" not in parsed.query:
+            parsed = parsed.update_query_dict({"target_session_attrs": TARGET_OF_SEVERAL_HOSTS})
         return postgresql.PostgresqlDialect(parsed, timeouts=Timeouts.below(lease_ms), pooled=pooled)
     raise SettingsError(f"there is no store for {parsed.drivername}:// databases", hint=_FORMS)
+
+
+def _with_host_parameters(url: str) -> str:
+    """A URL that names several hosts before the path, in the form that SQLAlchemy reads: `?host=a,b&port=1,2`."""
+    found = _SEVERAL_HOSTS.fullmatch(url)
+    if found is None:
+        return url
+    path, _, query = found["end"].partition("?")
+    places = [_HOST_AND_PORT.fullmatch(place) for place in found["hosts"].split(",")]
+    hosts = ",".join(place["host"].strip("[]") for place in places if place is not None)
+    ports = ",".join(place["port"] or "" for place in places if place is not None)
+    return f"{found['begin']}{path or '/'}?host={hosts}&port={ports}{'&' * bool(query)}{query}"
+
+
+def _hosts_and_ports(url: URL) -> tuple[Sequence[str], Sequence[str]]:
+    """What a URL of PostgreSQL names, in either of the forms that SQLAlchemy has for several hosts."""
+    hosts, ports = url.query.get("host", ()), url.query.get("port", ())
+    if isinstance(hosts, tuple):
+        return hosts, [host.rpartition(":")[2] for host in hosts if ":" in host]
+    named = [str(url.port)] if url.port is not None else []
+    return hosts.split(","), [*named, *(port for port in str(ports or "").split(",") if port)]
 
 
 def _sqlite(url: URL) -> SqliteDialect:

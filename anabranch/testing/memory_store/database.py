@@ -15,6 +15,7 @@ from dataclasses import replace
 from anabranch.engine.ports import (
     WHOLE_LOG_WEIGHT_MAX,
     ClaimRequest,
+    Epoch,
     ExternalResult,
     FamilyReopening,
     InstanceHead,
@@ -80,6 +81,8 @@ class MemoryDatabase:
         self.instances: dict[str, InstanceRecord] = {}
         self.values = MemoryValues()
         self.definitions = MemoryDefinitions(now=now, new_id=new_id, has_open_runs=self._has_open_runs)
+        self.epoch: Epoch | None = None
+        """None: one epoch for ever; otherwise set by a test that takes the database back."""
         self.writes = 0
         """Transactions that wrote an instance."""
         self.pauses: dict[tuple[str, str | None], Pause] = {}
@@ -137,6 +140,8 @@ class MemoryDatabase:
     def claim(self, wanted: ClaimRequest) -> list[Loaded]:
         """Give due instances to this worker, longest overdue first; runs of lost workers are judged first."""
         now, rooms, worker_id = self.now(), wanted.rooms, wanted.worker_id
+        if self.epoch is not None and self.epoch.number > 1 and now < self.epoch.began_at + wanted.lease_ms:
+            return []
         self._judge_lapsed(wanted, now)
         due = [
             row
@@ -545,6 +550,8 @@ class MemoryDatabase:
             del self._open[before.head.instance_id]
         elif type_ is EventType.INSTANCE_SUSPENDED and read_suspension(payload).reason is SuspendReason.ENGINE_DEFECT:
             worker_id = available_at = None
+        elif type_ is EventType.INSTANCE_SUSPENDED and read_suspension(payload).reason.releases:
+            worker_id, available_at = None, before.head.deadline_at
         elif worker_id is None and type_ is EventType.INSTANCE_SUSPENDED:
             if not read_suspension(payload).reason.ends_by_itself:
                 available_at = before.head.deadline_at

@@ -18,6 +18,7 @@ from anabranch.engine.ports import (
     NO_OUTPUTS,
     ActivationPage,
     ClaimRequest,
+    Epoch,
     ExternalResult,
     FamilyReopening,
     InstanceRow,
@@ -27,6 +28,7 @@ from anabranch.engine.ports import (
     Outcome,
     OutputsRead,
     Pause,
+    Position,
     RunReading,
     Transition,
     WorkerCode,
@@ -157,6 +159,24 @@ class MemoryStore:
         self._own_writes += self.database.writes - writes
         await self.faults.after("release")
         return released
+
+    async def epoch(self) -> Epoch | None:
+        if self.database.epoch is not None:
+            await self.faults.before("epoch")
+        return self.database.epoch
+
+    async def positions(self, seqs: Mapping[str, int]) -> dict[str, Position]:
+        await self.faults.before("positions")
+        found = {each: self.database.instances[each] for each in seqs if each in self.database.instances}
+        return {
+            instance_id: Position(
+                record.row.head.tenant_id,
+                record.row.status,
+                record.row.last_seq,
+                next((event.created_at for event in record.events if event.seq == seqs[instance_id]), None),
+            )
+            for instance_id, record in found.items()
+        }
 
     async def versions(self, instance_ids: Sequence[str]) -> dict[str, tuple[int, str | None]]:
         await self.faults.before("versions")

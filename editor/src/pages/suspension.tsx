@@ -27,6 +27,7 @@ export const SUSPENSIONS: Readonly<Record<SuspendReason, Words>> = {
   NONDETERMINISM: { short: "its code does not fit its log", what: "Its code no longer does what its log says.", byItself: BY_OTHER_CODE },
   DEFINITION_ERROR: { short: "its code calls a step in a wrong way", what: "Its code calls a step in a way that is not possible.", byItself: BY_OTHER_CODE },
   ENGINE_DEFECT: { short: "a fault in anabranch", what: "anabranch itself fails at this run: that is a fault in it, not in the workflow.", byItself: "It goes on by itself when a worker of another release looks at it." },
+  HISTORY_LOST: { short: "the database lost rows of its log", what: "The database was failed over or restored to an earlier state, without rows of this run that had been stored.", byItself: UNTIL_RESUMED },
   UNKNOWN_NODE_TYPE: { short: "no worker has its node types", what: "No running worker has all of its node types.", byItself: "It goes on by itself as soon as such a worker runs." },
   UNSERVED_POOL: { short: "no worker serves its pools", what: "No running worker serves all pools of its nodes.", byItself: "It goes on by itself as soon as such a worker runs." },
   UNKNOWN_WORKFLOW: { short: "no worker has its code", what: "No running worker has the code of this workflow in its version.", byItself: "It goes on by itself as soon as such a worker runs." },

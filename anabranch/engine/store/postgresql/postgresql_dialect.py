@@ -10,6 +10,7 @@ import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import zip_longest
 from typing import Any
 
 import orjson
@@ -115,6 +116,11 @@ _PLAN_OUTDATED = "0A000"
 _REFUSED_CLASSES = {"22", "23", "54"}  # data exception, integrity violation, program limit exceeded
 _UNAVAILABLE_CLASSES = {"08", "25", "28", "3D", "53", "57", "58", "XX"}
 _DUPLICATE = "23505"
+# Where a connection keeps the line that it was told.
+_LINE = "line_of_history"
+
+# Forbidden or undefined, not supported, not in this state: what a server answers that has no timelines.
+_UNTOLD_CLASSES = {"42", "0A", "55"}
 
 set_postgresql_options()
 
@@ -148,9 +154,9 @@ class PostgresqlDialect:
         self._url = url.set(drivername="postgresql+psycopg")
         self.timeouts = timeouts
         self._pooled = pooled
-        host = url.host or url.query.get("host", "the local socket")
-        port = f":{url.port}" if url.port else ""
-        self.place = f"PostgreSQL database {url.database or url.username or ''} at {host}{port}"
+        self.place = f"PostgreSQL database {url.database or url.username or ''} at {_hosts_of(url)}"
+        self._has_lines = True
+        """Whether the server tells which line of history it is on."""
 
     @property
     def pooled(self) -> bool:
@@ -299,6 +305,31 @@ class PostgresqlDialect:
     def now(self, connection: Connection) -> int:
         """The server's clock (ms)."""
         return int(connection.execute(statements.NOW).scalar_one())
+
+    def line_of_history(self, connection: Connection) -> str | None:
+        """The cluster and its timeline, which each promotion and each restore to a point in time raises.
+
+        A server that does not tell (some that only speak PostgreSQL's protocol) has one line. Raises DatabaseAway on a
+        standby: what it becomes is not known yet.
+        """
+        if not self._has_lines:
+            return None
+        known: str | None = connection.info.get(_LINE)
+        if known is not None and not self.pooled:
+            return known  # promotion ends no session of a standby, but those are refused below
+        try:
+            line: str | None = connection.execute(statements.LINE_OF_HISTORY).scalar_one()
+        except DBAPIError as error:
+            state = _sqlstate(error) or ""
+            if state[:2] not in _UNTOLD_CLASSES:
+                raise
+            self._has_lines = False
+            log.warning("%s: failovers that lose commits are not noticed: %s", self.place, self.describe(error))
+            raise DatabaseAway(self.describe(error)) from error
+        if line is None:
+            raise DatabaseAway(f"{self.place}: it is a standby")
+        connection.info[_LINE] = line
+        return line
 
     def settled_until(self, connection: Connection) -> int:
         """The begin of the oldest writing transaction, and at least the usual time ago.
@@ -570,3 +601,12 @@ def _is_uuid(text: str) -> bool:
 
 def _sqlstate(error: Exception) -> str | None:
     return getattr(error.orig if isinstance(error, DBAPIError) else error, "sqlstate", None)
+
+
+def _hosts_of(url: URL) -> str:
+    """The hosts of a URL with their ports, for people."""
+    hosts, ports = url.host or url.query.get("host", "the local socket"), url.port or url.query.get("port", "")
+    if not isinstance(hosts, str):
+        return ", ".join(hosts)
+    of_each = zip_longest(hosts.split(","), str(ports).split(","), fillvalue="")
+    return ", ".join(f"{host}:{port}" if port else host for host, port in of_each)

@@ -56,6 +56,13 @@ NOW = text(f"SELECT {NOW_MS}")
 BACKEND = text("SELECT pg_backend_pid()")
 """The number of the process that answers."""
 
+LINE_OF_HISTORY = text("""
+    SELECT CASE WHEN NOT pg_is_in_recovery() THEN
+        CAST((SELECT system_identifier FROM pg_control_system()) AS text)
+        || '/' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) END
+""")
+"""The cluster and its timeline, in hexadecimal digits; NULL on a standby."""
+
 IS_READ_ONLY = text("SELECT current_setting('transaction_read_only')")
 """Whether a transaction that begins now may write: not on a standby, nor on a database that was made read-only."""
 

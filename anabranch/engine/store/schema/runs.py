@@ -292,6 +292,16 @@ watermarks = Table(
     PrimaryKeyConstraint("name", name="pk_watermarks"),
 )
 
+# Which lines of history the database has been on, numbered; the last one is the present one. See `sql.epochs`.
+database_epochs = Table(
+    "database_epochs",
+    metadata,
+    Column("epoch", Integer, nullable=False),
+    Column("line", Text, nullable=False),
+    Column("began_at", BigInteger, nullable=False),
+    PrimaryKeyConstraint("epoch", name="pk_database_epochs"),
+)
+
 # The report of each working process, written every third of a lease; for a lost one also how many suspects it left.
 workers = Table(
     "workers",

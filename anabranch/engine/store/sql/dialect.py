@@ -215,6 +215,13 @@ class Dialect(Protocol):
     def now(self, connection: Connection) -> int:
         """The database's clock (ms)."""
 
+    def line_of_history(self, connection: Connection) -> str | None:
+        """Identifies the server's line of history, which another one replaces when a standby is promoted or a backup
+        restored; None: this kind of database has one line.
+
+        Asks once per connection: it does not change within one.
+        """
+
     def settled_until(self, connection: Connection) -> int:
         """The time (ms) before which no further run can end: no later commit brings an earlier `completed_at`.
 

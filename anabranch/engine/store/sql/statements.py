@@ -68,11 +68,14 @@ See `blame.may_join`."""
 HAS_ROOM = "log_bytes + :bytes <= :bytes_max AND last_seq < :rows_max"
 """The log has room for one more row."""
 
+_RELEASES = ", ".join(f"'{reason}'" for reason in SuspendReason if reason.releases)
+_IS_RELEASED = f":suspended_for IN ({_RELEASES})"
+
 SUSPENDS = f"""
     status = '{Status.SUSPENDED}', suspended_for = :suspended_for,
-    worker_id = CASE WHEN :suspended_for = '{SuspendReason.ENGINE_DEFECT}' THEN NULL ELSE worker_id END,
+    worker_id = CASE WHEN {_IS_RELEASED} THEN NULL ELSE worker_id END,
     available_at = CASE WHEN :suspended_for = '{SuspendReason.ENGINE_DEFECT}' THEN NULL
-                        WHEN worker_id IS NULL THEN deadline_at ELSE available_at END"""
+                        WHEN worker_id IS NULL OR {_IS_RELEASED} THEN deadline_at ELSE available_at END"""
 """A run without owner is claimed at its deadline and not before; a run that no worker can decide has no owner."""
 
 SUSPENDS_UNFIT = f"status = '{Status.SUSPENDED}', suspended_for = :suspended_for"

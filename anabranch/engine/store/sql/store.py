@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -19,11 +19,13 @@ from sqlalchemy import Connection
 from anabranch.engine.hints.hint_line import Notices
 from anabranch.engine.ports import (
     ClaimRequest,
+    Epoch,
     ExternalResult,
     FamilyReopening,
     InstanceRow,
     Loaded,
     Outcome,
+    Position,
     Transition,
     WorkerCode,
     WorkerReport,
@@ -45,6 +47,7 @@ from anabranch.engine.store.sql.console_table import remove_console_of
 from anabranch.engine.store.sql.data_checks import DataChecks
 from anabranch.engine.store.sql.definitions import Definitions
 from anabranch.engine.store.sql.dialect import Dialect, ExternalEvent, Taken
+from anabranch.engine.store.sql.epochs import Epochs, positions_of
 from anabranch.engine.store.sql.faults import DataRefused, DuplicateRefused, LocksHeld
 from anabranch.engine.store.sql.pauses import Pauses
 from anabranch.engine.store.sql.reading.reads import Reads, find_instance, is_uuid
@@ -82,6 +85,7 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
         self._stranger_wrote_here = False
         self._notices: Notices | None = None
         self._progress = CommitProgress()
+        self._epochs = Epochs(dialect, changed=self.renew_threads)
 
     # -- life -----------------------------------------------------------------------------
     async def start(self) -> None:
@@ -193,7 +197,7 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
         """
         taken: list[Taken] = []
         for _ in range(LOOKS_MAX):
-            taken = await self.write_without_waiting(lambda connection: self.dialect.claim(connection, wanted))
+            taken = await self.write_without_waiting(partial(self._claim, wanted=wanted))
             lost = [one.instance_id for one in taken if one.lost_by is not None]
             if not lost:
                 break
@@ -206,6 +210,11 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
         loaded = await self.load([one.instance_id for one in taken])
         found_again = [loaded[one.instance_id] for one in taken if one.instance_id in loaded]
         return [one for one in found_again if one.row.worker_id == wanted.worker_id]
+
+    def _claim(self, connection: Connection, wanted: ClaimRequest) -> list[Taken]:
+        if not self._epochs.is_settled(connection, lease_ms=wanted.lease_ms):
+            return []
+        return self.dialect.claim(connection, wanted)
 
     async def _judge(self, wanted: ClaimRequest, lost: Sequence[str]) -> None:
         suspended = await self.write_without_waiting(
@@ -289,6 +298,15 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
         if released and self._notices is not None:
             self._notices.released()
         return released
+
+    async def epoch(self) -> Epoch | None:
+        """The present epoch; None if this kind of database does not tell."""
+        return await self.read(self._epochs.look)
+
+    async def positions(self, seqs: Mapping[str, int]) -> dict[str, Position]:
+        """How far these runs are stored, of those that exist, and when the given row of each was written."""
+        asked = {instance_id: seq for instance_id, seq in seqs.items() if is_uuid(instance_id)}
+        return await self.read(partial(positions_of, dialect=self.dialect, seqs=asked))
 
     async def versions(self, instance_ids: Sequence[str]) -> dict[str, tuple[int, str | None]]:
         """(version, worker_id) of each id that exists: one statement, to notice external changes."""

@@ -171,6 +171,9 @@ class SqliteDialect:
         """The machine's clock, which all processes on the file share."""
         return time.time_ns() // 1_000_000
 
+    def line_of_history(self, connection: Connection) -> None:
+        """A file has one."""
+
     def settled_until(self, connection: Connection) -> int:
         """With the write lock there is no other writer; only the clock may be set back."""
         return self.now(connection) - ENDS_SETTLE_MS

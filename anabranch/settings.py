@@ -271,6 +271,10 @@ class Settings(BaseModel):
     """The TCP port on which a worker serves `/metrics`, `/healthz` and `/readyz`, at the address of `host`; 0 picks a
     free one. By default it opens none."""
 
+    processes: int = Field(default=1, ge=1, le=256)
+    """How many processes `anabranch worker` runs, 1 to 256: one for each core that it may use. With several, their
+    metrics are on `metrics_port` and the ports after it."""
+
     url: str | None = Field(default=None, pattern=r"^https?://[^@?#\s]+$")
     """A server, `http(s)://host[:port][/prefix]`, that commands about runs and workflows ask, not the database."""
 

@@ -54,6 +54,11 @@ def flush_answers() -> None:
     _answers().flush()
 
 
+def answers_descriptor() -> int:
+    """Where answers are written to: for processes that answer in our place."""
+    return _answers().fileno()
+
+
 def drop_answers() -> None:
     """The reader has closed the pipe: avoid an error about buffered output when the process ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), _answers().fileno())

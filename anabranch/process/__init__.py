@@ -7,5 +7,6 @@ from anabranch.process.acceptor import accepting
 from anabranch.process.connection import Patience
 from anabranch.process.life import health_api, live, run
 from anabranch.process.listening import bind, is_loopback, url_of
+from anabranch.process.supervisor import Supervisor
 
-__all__ = ["Patience", "accepting", "bind", "health_api", "is_loopback", "live", "run", "url_of"]
+__all__ = ["Patience", "Supervisor", "accepting", "bind", "health_api", "is_loopback", "live", "run", "url_of"]

@@ -79,6 +79,7 @@ class Metrics:
         async with self._asked:
             self._runs.open_runs = await self._services.open_runs.counts()
             self._runs.values = self._services.open_runs.values
+            self._runs.unclaimed = self._services.open_runs.unclaimed
             return await asyncio.to_thread(generate_latest, self.registry)
 
 

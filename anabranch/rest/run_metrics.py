@@ -28,6 +28,7 @@ class RunMetrics(Collector):
         self.open_runs: OpenRuns | None = None
         """What was counted just now; None: the database did not answer."""
         self.values = (0, 0)
+        self.unclaimed = 0
 
     def collect(self) -> Iterable[Metric]:
         """Every metric family, also those without values yet."""
@@ -85,8 +86,12 @@ class RunMetrics(Collector):
         suspended = GaugeMetricFamily(
             "anabranch_runs_suspended", "Suspended runs in the database, by reason.", labels=["reason"]
         )
+        pending = GaugeMetricFamily(
+            "workflow_pending", "Runs in the database that are due, and that no worker has taken over yet."
+        )
         counts = self.open_runs
         if counts is not None:
+            pending.add_metric([], self.unclaimed)
             open_: Counter[tuple[str, Status]] = Counter()
             stand_still: Counter[SuspendReason | None] = Counter()
             for (name, kind, status, reason), runs in counts.items():
@@ -98,7 +103,7 @@ class RunMetrics(Collector):
                 in_flight.add_metric([label], sum(open_[label, status] for status in _STARTED))
                 for status in (Status.PENDING, *_STARTED, Status.SUSPENDED):
                     by_status.add_metric([label, status.value.lower()], open_[label, status])
-        yield from (in_flight, by_status, suspended)
+        yield from (in_flight, by_status, suspended, pending)
 
     def _of_steps(self) -> Iterator[Metric]:
         labels = ["workflow", "step"]

@@ -10,7 +10,8 @@ import pytest
 
 from anabranch.engine.ports import NewVersion, Store
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
-from anabranch.engine.rules.events import EventType, Status
+from anabranch.engine.rules.events import EventType, Status, SuspendReason
+from anabranch.engine.rules.payloads import RunSuspended
 from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.engine.rules.stimuli import SignalSent
 from anabranch.engine.rules.values import NULL, VALUE_BYTES_MAX, Payload
@@ -224,6 +225,21 @@ async def test_pending_instances_are_counted_as_far_as_asked(store: Store) -> No
     assert await store.count_pending(up_to=100) == {TENANT: 4, "another": 1}
     assert await store.count_pending(up_to=5) == {TENANT: 4, "another": 1}
     assert sum((await store.count_pending(up_to=3)).values()) == 3
+
+
+async def test_unclaimed_instances_are_due_owned_by_nobody_and_not_held_back(store: Store) -> None:
+    now = await store.now()
+    await created(store)
+    await created(store, worker_id=None, tenant_id="another")
+    due = await created(store, worker_id=None)
+    await created(store, turn_changes={"status": Status.PENDING, "available_at": now + HOUR_MS}, worker_id=None)
+    assert await store.count_unclaimed() == 2
+    await store.pause(tenant_id="another", workflow_id=None, by="somebody")
+    assert await store.count_unclaimed() == 1
+    await store.append_suspension(
+        due.head.instance_id, RunSuspended(SuspendReason.PAUSED, "paused", ""), tenant_id=TENANT
+    )
+    assert await store.count_unclaimed() == 0
 
 
 async def test_open_instances_of_all_tenants_are_counted_by_workflow_and_status(store: Store) -> None:

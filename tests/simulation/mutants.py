@@ -421,7 +421,7 @@ MUTANTS = (
     mutant(
         "paused-workflow-claimed",
         "a worker claims what is paused with its workflow or tenant",
-        (f"{_DATABASE}._may_go_on", "(tenant_id, None) not in self.pauses and", "True or"),
+        (f"{_DATABASE}.may_go_on", "(tenant_id, None) not in self.pauses and", "True or"),
     ),
     mutant(
         "begun-in-spite-of-a-pause",

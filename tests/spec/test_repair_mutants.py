@@ -82,7 +82,7 @@ ALL_BROKEN = (
     ),
     broken(
         "paused workflow claimed",
-        f"{_DATABASE}._may_go_on",
+        f"{_DATABASE}.may_go_on",
         "(tenant_id, None) not in self.pauses and",
         "True or",
         gates.test_the_runs_of_a_paused_workflow_are_not_claimed_and_keep_their_status,

@@ -7,7 +7,8 @@ ready, and everything else to standard error.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +18,7 @@ import typer
 from anabranch.cli.browser import open_browser
 from anabranch.cli.dev_key import find_dev_key
 from anabranch.cli.options import DEFAULT_TENANT, AsJson, DatabaseOptions, DatabaseUrl, Imports
-from anabranch.cli.output import flush_answers, print_line, print_note
+from anabranch.cli.output import answers_descriptor, flush_answers, print_line, print_note
 from anabranch.cli.project import Project
 from anabranch.cli.sample import SAMPLE
 from anabranch.cli.session import CommandSession, open_session
@@ -25,7 +26,7 @@ from anabranch.deferred import deferred
 from anabranch.engine.rules.graph.pools import DEFAULT_POOL
 from anabranch.errors import NoApiKey
 from anabranch.json_input import read_workflow_file
-from anabranch.settings import ALL_POOLS
+from anabranch.settings import ALL_POOLS, Settings, environment_name
 
 if TYPE_CHECKING:
     from anabranch import app, process
@@ -96,12 +97,24 @@ def worker(
         str | None,
         typer.Option("--pools", metavar="NAMES", help="Serve these pools; else ANABRANCH_POOLS, else default."),
     ] = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            "--processes", min=1, max=256, help="How many processes to run; else ANABRANCH_PROCESSES, else 1."
+        ),
+    ] = None,
     imports: Imports = None,
     active: Active = False,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run workflows, without a port, until SIGTERM or Ctrl-C. Exits 0 once its runs are handed over."""
+    """Run workflows, without a port, until SIGTERM or Ctrl-C. Exits 0 once its runs are handed over.
+
+    With several processes each prints its line when it is ready; one that dies is started again.
+    """
+    chosen = Settings.load(database_url=database_url, metrics_port=metrics_port, processes=processes, pools=pools)
+    if chosen.processes > 1:
+        raise typer.Exit(_supervise(chosen, imports=imports or (), pools=pools, active=active, as_json=as_json))
     session = _open(
         imports=imports, database_url=database_url, metrics_port=metrics_port, active=active or None, pools=pools
     )
@@ -117,6 +130,29 @@ def worker(
         _print_ready(f"worker {worker_id} is ready{where}", document, as_json=as_json)
 
     process.run(process.live(app.build(settings), works=True, listener=listener, apis=process.health_api, ready=ready))
+
+
+def _supervise(settings: Settings, *, imports: Sequence[str], pools: str | None, active: bool, as_json: bool) -> int:
+    """Run several workers as processes of their own; the exit code."""
+    command = [sys.executable, "-m", "anabranch", "worker", "--processes", "1"]
+    command += [part for name in imports for part in ("--import", name)]
+    command += [flag for flag, is_set in (("--active", active), ("--json", as_json)) if is_set]
+    command += [] if pools is None else ["--pools", pools]
+    port = settings.metrics_port
+    environments = []
+    for number in range(settings.processes):
+        # In the environment, because others on the machine can read a command line.
+        environment = {environment_name("database_url"): settings.database_url}
+        if port is not None:
+            environment[environment_name("metrics_port")] = str(port + number if port else 0)
+        environments.append(environment)
+    flush_answers()
+
+    async def supervised() -> int:
+        grace_s = settings.grace_ms / 1000
+        return await process.Supervisor(command, environments, grace_s=grace_s, output=answers_descriptor()).run()
+
+    return asyncio.run(supervised())
 
 
 def dev(

@@ -285,6 +285,9 @@ class Store(Protocol):
     async def count_pending(self, *, up_to: int) -> dict[str, int]:
         """PENDING instances by tenant, due now or later; counting stops when there are `up_to` in all."""
 
+    async def count_unclaimed(self) -> int:
+        """How many instances of all tenants a worker could claim now: due, owned by nobody, and not paused."""
+
     # -- upkeep ---------------------------------------------------------------------------
     async def count_open(self) -> OpenRuns:
         """Counts the open runs of all tenants, without test runs, in a scan of the open runs."""

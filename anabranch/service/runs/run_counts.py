@@ -51,6 +51,8 @@ class OpenRunCounts:
         self._counts: OpenRuns | None = None
         self.values = (0, 0)
         """How many large values are stored and their bytes, as of the last count."""
+        self.unclaimed = 0
+        """How many runs a worker could claim, as of the last count."""
         self._kept_until = float("-inf")
 
     async def counts(self) -> OpenRuns | None:
@@ -62,6 +64,7 @@ class OpenRunCounts:
                 async with asyncio.timeout(OPEN_PATIENCE_S):
                     self._counts = await self._store.count_open()
                     self.values = await self._store.count_values()
+                    self.unclaimed = await self._store.count_unclaimed()
             answered_at = self._clock.monotonic()
             self._kept_until = answered_at + min(KEPT_TIMES * (answered_at - asked_at), OPEN_KEPT_S_MAX)
         return self._counts

@@ -148,7 +148,7 @@ class MemoryDatabase:
             for row in self._family_rows(wanted.only)
             if _is_due(row, now) or (wanted.steal and row.worker_id is not None)
         ]
-        due = [row for row in due if self._may_go_on(row) or _is_over(row, now)]
+        due = [row for row in due if self.may_go_on(row) or _is_over(row, now)]
         if wanted.known_code is not None:
             code, node_types = wanted.known_code, wanted.known_types or ()
             due = [row for row in due if _needs(row).met_by(code=code, node_types=node_types)]
@@ -185,7 +185,7 @@ class MemoryDatabase:
             if row.worker_id not in (None, wanted.worker_id)
             and _is_due(row, now)
             and (wanted.away_until is None or (row.available_at or 0) > wanted.away_until)
-            and (self._may_go_on(row) or _is_over(row, now))
+            and (self.may_go_on(row) or _is_over(row, now))
         ]
         changes: list[Change] = []
         for row in sorted(lapsed, key=lambda each: each.head.instance_id):
@@ -218,7 +218,7 @@ class MemoryDatabase:
                 changes.append(self._append(record, EventType.INSTANCE_SUSPENDED, note, Status.SUSPENDED, now))
         self._committed("judge", now, changes)
 
-    def _may_go_on(self, row: InstanceRow) -> bool:
+    def may_go_on(self, row: InstanceRow) -> bool:
         """Neither its workflow nor its tenant is paused."""
         tenant_id = row.head.tenant_id
         return (tenant_id, None) not in self.pauses and (
@@ -266,7 +266,7 @@ class MemoryDatabase:
             for row in sorted(self.open_rows(), key=_overdue_order)
             if row.worker_id is None
             and (_is_due(row, now - overdue_ms) or (_is_defective(row) and _is_over(row, now)))
-            and ((row.status is not Status.SUSPENDED and self._may_go_on(row)) or _is_over(row, now))
+            and ((row.status is not Status.SUSPENDED and self.may_go_on(row)) or _is_over(row, now))
             and (
                 _is_defective(row)
                 or not any(_needs(row).met_by(code=each.code, node_types=each.node_types) for each in living)

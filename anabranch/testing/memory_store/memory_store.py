@@ -398,6 +398,18 @@ class MemoryStore:
         pending = (row.head.tenant_id for row in self.database.open_rows() if row.status is Status.PENDING)
         return dict(Counter(islice(pending, up_to)))
 
+    async def count_unclaimed(self) -> int:
+        await self.faults.before("count_unclaimed")
+        now = self.database.now()
+        return sum(
+            row.worker_id is None
+            and row.available_at is not None
+            and row.available_at <= now
+            and row.status is not Status.SUSPENDED
+            and self.database.may_go_on(row)
+            for row in self.database.open_rows()
+        )
+
     # -- upkeep ---------------------------------------------------------------------------
     async def count_open(self) -> OpenRuns:
         await self.faults.before("count_open")

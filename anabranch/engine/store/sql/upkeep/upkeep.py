@@ -55,6 +55,15 @@ class Upkeep(SqlComponent):
             for name, kind, status, reason, runs in found
         }
 
+    async def count_unclaimed(self) -> int:
+        """How many runs of all tenants a worker could claim now."""
+
+        def count(connection: Connection) -> int:
+            asked = {"now": self.dialect.now(connection)}
+            return int(connection.execute(statements.UNCLAIMED, asked).scalar_one())
+
+        return await self.read(count)
+
     async def count_runs(self, *, tenant_id: str) -> dict[str, dict[Status, int]]:
         """How many runs of each workflow are in each status; all from one snapshot."""
 

@@ -86,6 +86,14 @@ OPEN_OF_ALL = text(f"""
 """)
 """The open runs of all tenants by workflow and status: a scan of the open instances."""
 
+UNCLAIMED = text(f"""
+    SELECT count(*) FROM workflow_instances AS i
+    WHERE {IS_OPEN} AND available_at <= :now AND worker_id IS NULL AND status <> 'SUSPENDED'
+        AND NOT EXISTS (SELECT 1 FROM pauses AS p WHERE p.tenant_id = i.tenant_id
+                        AND (p.workflow_id IS NULL OR p.workflow_id = i.workflow_id))
+""")
+"""Due runs that nobody owns and nothing holds back: a range of ix_instance_available."""
+
 OPEN_RUNS = text(f"""
     SELECT workflow_id, status, count(*) FROM workflow_instances
     WHERE {IS_OPEN} AND (tenant_id = :tenant_id AND {_IS_COUNTED}) IS TRUE

@@ -62,7 +62,7 @@ class WorkflowStuck(AnabranchError):
 
     code = "WORKFLOW_STUCK"
     hint = (
-        "Look at the lines that the message names: what the tasks wait for must come from a step, or from another task."
+        "Check the lines that the message names: what the tasks wait for must come from a step, or from another task."
     )
 
 
@@ -255,7 +255,7 @@ class PlanChanged(AnabranchError):
     """The plan is another one than the one that was agreed to."""
 
     code = "PLAN_CHANGED"
-    hint = "Look at the plan again (`dryRun`), then send its digest as `ifPlan`."
+    hint = "Check the plan again (`dryRun`), then send its digest as `ifPlan`."
 
 
 class RetryRefused(AnabranchError):

@@ -72,7 +72,7 @@ def _content(path: Path) -> bytes:
 def parse_json(text: str | bytes, what: str = "input") -> Any:
     """The value of a JSON text; `what` names it in messages.
 
-    Raises TooLarge beyond `TEXT_BYTES_MAX`, BadJson with line and column for text that is no JSON
+    Raises TooLarge beyond `TEXT_BYTES_MAX`, BadJson with line and column for text that is not JSON
     or whose objects repeat a key, and ValueNotStorable with a JSON pointer for values that the
     log could not give back: NaN and Infinity, NUL characters, lone surrogates, integers beyond
     64 bit, numbers beyond a float, more than 64 levels.

@@ -74,7 +74,7 @@ class RetryOptions:
     idempotency_key: str | None = None
     """A repeated key returns the answer of the first retry with it."""
     dry_run: bool = False
-    """Say what would happen, and do nothing."""
+    """Show what would happen without doing it."""
 
 
 RETRY = RetryOptions()

@@ -33,7 +33,7 @@ class BulkService:
         self._system = system
 
     async def start(self, request: BulkRequest, *, tenant_id: str, by: str, key: str | None = None) -> dict[str, Any]:
-        """Start a bulk run: `{bulkID, status}`. A repeated key answers with the first.
+        """Start a bulk run: `{bulkID, status}`. A repeated key returns the first.
 
         Raises InvalidRequest (no condition; unknown options; no event), InvalidInput (more than 100,000 runs),
         NotFound (workflow), TooManyPending, StoreUnavailable.

@@ -56,7 +56,7 @@ Input = Annotated[
         help="The run's input, or @ and a file that holds it; @- reads it from standard input.",
     ),
 ]
-Key = Annotated[str | None, typer.Option("--key", help="Idempotency key: a repeat answers with the first run.")]
+Key = Annotated[str | None, typer.Option("--key", help="Idempotency key: a repeat returns the first run.")]
 
 RunId = Annotated[str, typer.Argument(metavar="INSTANCE_ID", help="The run.")]
 WorkflowName = Annotated[str, typer.Argument(metavar="WORKFLOW", help="Name or id of a workflow.")]

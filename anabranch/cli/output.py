@@ -92,7 +92,7 @@ def document_text(value: Any) -> str:
     try:
         return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode() + "\n"
     except orjson.JSONEncodeError:
-        # Bytes of a command line that are no UTF-8 come back in a message as lone surrogates: escaped, they are JSON.
+        # Bytes of a command line that are not UTF-8 come back in a message as lone surrogates: escaped, they are JSON.
         return json.dumps(value, indent=2) + "\n"
 
 

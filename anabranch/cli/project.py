@@ -135,9 +135,9 @@ class Project:
             reload_user_code(self.code())
         except InvalidRequest as refusal:
             print_error(refusal, as_json=False)
-            print_note("the code stays as it was")
+            print_note("the previous code stays active")
             return False
-        print_note("the code is loaded again")
+        print_note("the code was reloaded")
         try:
             await definition.register(services.engine.store, definition.DECLARED, active=active)
         except AnabranchError as refusal:

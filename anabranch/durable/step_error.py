@@ -17,7 +17,7 @@ class StepError(Exception):
     number of the last attempt. On the first run `__cause__` is the exception itself.
 
     Somebody who makes one may give an exception for the message, or a class for the type: each field
-    becomes text, as `str` makes it, and what is no whole number is attempt 1.
+    becomes text, as `str` makes it, and what is not a whole number is attempt 1.
     """
 
     def __init__(

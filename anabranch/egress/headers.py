@@ -61,7 +61,7 @@ def received_headers(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     received: dict[str, str] = {}
     for name, value in pairs:
         lower = name.lower()
-        # Bytes that are no UTF-8 arrive as lone surrogates, which no database takes.
+        # Bytes that are not UTF-8 arrive as lone surrogates, which no database takes.
         text = value.encode("utf-8", "surrogateescape").decode("utf-8", "replace").replace("\x00", "\ufffd")
         received[lower] = f"{received[lower]}, {text}" if lower in received else text
     return received

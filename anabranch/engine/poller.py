@@ -139,7 +139,7 @@ class Poller:
         except Exception as fault:
             self._failures += 1
             if self._is_news(repr(fault)):
-                logger.exception("%s failed; it is tried again", self._name)
+                logger.exception("%s failed; retrying", self._name)
             return False
         self._failures, self._told = 0, None
         return bool(has_more)

@@ -77,7 +77,7 @@ def _documents(place: Path) -> list[Any]:
         if is_export(document):
             found.append(document)
         else:
-            print_line(f"{file} is left out: it is no export of n8n")
+            print_line(f"{file} is left out: it is not an export of n8n")
     if not found:
         raise InvalidRequest(f"{place} has no exports of n8n")
     return found

@@ -225,7 +225,7 @@ class SocketServer:
             return refusal_of(refusal)
         except Exception as fault:
             number = secrets.token_hex(6)
-            logger.error("%s met a fault, number %s", event, number, exc_info=fault)
+            logger.error("%s failed: defect number %s", event, number, exc_info=fault)
             return refusal_of(AnabranchError(f"internal error {number}"))
 
     def _has_shown_key(self, eio_sid: str) -> bool:

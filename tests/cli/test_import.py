@@ -24,4 +24,4 @@ def test_a_folder_is_imported_whole_but_for_what_is_no_export(anabranch: Command
     answer = anabranch("import", "n8n", str(tmp_path))
     assert answer.code == 0, answer.err
     assert answer.out.count("  draft ") == 2
-    assert "other.json is left out: it is no export of n8n" in answer.out
+    assert "other.json is left out: it is not an export of n8n" in answer.out

@@ -13,7 +13,7 @@ from tests.hardening.drawing import PLAIN, WAITING
 
 UNKNOWN_ID = "00000000-0000-7000-8000-000000000000"
 
-# What Python makes of a byte on the command line that is no UTF-8.
+# What Python makes of a byte on the command line that is not UTF-8.
 NO_UTF_8 = "\udcff"
 
 

@@ -208,7 +208,7 @@ def test_watchers_are_told_of_steps_as_of_nodes(launch: Launch, served: Serve, p
     assert ("paid", "success") in updates
     assert told[-1]["status"] == "COMPLETED"
     assert told[-1]["output"]["by"] == "Ada"
-    assert all(each.get("nodeID") != "" for each in told), "the function itself is no node"
+    assert all(each.get("nodeID") != "" for each in told), "the function itself is not a node"
 
 
 @pytest.mark.parametrize("asks", ["the database", "a server"])

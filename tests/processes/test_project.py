@@ -47,7 +47,7 @@ def edit(path: Path, *changes: tuple[str, str]) -> None:
 
 def loaded(dev: Staying, times: int) -> None:
     """Return once the code was loaded again so often."""
-    until(lambda: dev.text.count("the code is loaded again") == times)
+    until(lambda: dev.text.count("the code was reloaded") == times)
 
 
 def test_a_change_of_code_is_in_force_when_it_is_saved(project: Path, dev: Staying) -> None:
@@ -71,7 +71,7 @@ def test_a_change_of_code_is_in_force_when_it_is_saved(project: Path, dev: Stayi
 
     # What cannot be loaded changes nothing.
     edit(app, ('@node_type("countWords"', '@node_type("countLetters"'), ("@workflow(", "@workflow(wrong=1, "))
-    dev.saw("the code stays as it was")
+    dev.saw("the previous code stays active")
     assert "app.py, line" in dev.text
     assert dev.ended_run(dev.start("hello", {"name": "Ada"}))["output"] == {"message": "Hello, Ada!", "words": 2}
 

@@ -247,7 +247,7 @@ _FILTERS = {
         "the beginning of its day, week, month and so on",
         "{{'2026-01-31T08:00:00Z' | date_start('month')}}",
     ),
-    "flatten": ("the items of the lists in a list, one level; what is no list stays", "{{[[1, 2], 3] | flatten}}"),
+    "flatten": ("the items of the lists in a list, one level; what is not a list stays", "{{[[1, 2], 3] | flatten}}"),
     "otherwise": (
         "another value where this one is missing, or cannot be computed from values of such kinds",
         "{{ctx.input.n | upper | otherwise('-')}}",

@@ -74,7 +74,7 @@ SAME: dict[str, tuple[Any, Any]] = {
     "sets, whatever their order": ({"a", "b"}, {"b", "c"}),
     "functions": (len, max),
     "in a list": ([Order(1), 7], [Order(2), 7]),
-    "keys that are no text": ({1: "a"}, {2: "b"}),
+    "keys that are not a text": ({1: "a"}, {2: "b"}),
     "lone surrogates": ("\ud800", "\ud801"),
     "no numbers": (math.nan, math.inf),
 }

@@ -39,12 +39,12 @@ def retry(
     new_keys: Annotated[
         bool, typer.Option("--new-keys", help="For services that replay stored errors: other idempotency keys.")
     ] = False,
-    detach: Annotated[bool, typer.Option("--detach", help="Go on although the parent does not wait any more.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Continue although the parent no longer waits.")] = False,
     deadline: Annotated[
         str | None, typer.Option("--deadline", metavar="DURATION", help="From now, such as 2h.")
     ] = None,
     key: Key = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would happen, and do nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would happen without doing it.")] = False,
     at: TargetOptions,
 ) -> None:
     """Continue a failed or cancelled run where it ended; completed nodes are not repeated."""
@@ -93,7 +93,7 @@ def fork(
     no_signals: Annotated[bool, typer.Option("--no-signals", help="Signals that nothing has taken stay.")] = False,
     if_plan: Annotated[str | None, typer.Option("--if-plan", help="Only if the plan has this digest.")] = None,
     key: Key = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan, and start nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan without starting anything.")] = False,
     at: TargetOptions,
 ) -> None:
     """Start a run that begins with the outcomes of this one, as far as they are good for it."""
@@ -163,7 +163,7 @@ def bulk(
         str | None, typer.Option("--options", metavar="JSON", help='Such as {"event": "paid", "payload": 1}.')
     ] = None,
     key: Key = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Go through the runs, and do nothing to them.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the runs without changing them.")] = False,
     at: TargetOptions,
 ) -> None:
     """Perform an action on many runs, and wait until that is done; a worker does it, 50 runs a second."""

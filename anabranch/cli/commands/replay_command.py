@@ -1,4 +1,4 @@
-"""`anabranch replay`: which recorded runs would go another way with another graph, or with other code?"""
+"""`anabranch replay`: which recorded runs would take another path with another graph, or with other code?"""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ async def _replayed(draft: _Draft, histories: AsyncIterator[RecordedHistory]) ->
     return {"runs": sum(counts.values()), **counts, "leftOut": left_out, "listed": listed}
 
 
-_WORDS = {"same": "would go the same way", "different": "would go another way", "unknown": "cannot be told"}
+_WORDS = {"same": "would take the same path", "different": "would take another path", "unknown": "cannot be told"}
 
 
 def _print(found: dict[str, Any]) -> None:

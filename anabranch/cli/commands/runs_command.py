@@ -223,7 +223,7 @@ def console(
     level: Annotated[ConsoleLevel, typer.Option("--level", case_sensitive=False, help="Only these and above.")] = (
         ConsoleLevel.DEBUG
     ),
-    follow: Annotated[bool, typer.Option("--follow", help="Go on until the run has ended.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Continue until the run has ended.")] = False,
     at: TargetOptions,
 ) -> None:
     """Show what handlers, steps and code nodes of a run have logged and printed."""

@@ -87,8 +87,8 @@ def dialect_of(
     """The dialect for a URL. Raises SettingsError that does not repeat a password."""
     try:
         parsed = make_url(_with_host_parameters(url))
-    except (ArgumentError, ValueError):  # ValueError: a port that is no number
-        raise SettingsError("the database URL has no form that is known", hint=_FORMS) from None
+    except (ArgumentError, ValueError):  # ValueError: a port that is not a number
+        raise SettingsError("the database URL has an unknown form", hint=_FORMS) from None
     if parsed.drivername == "sqlite":
         return _sqlite(parsed)
     if parsed.drivername in ("postgresql", "postgres"):

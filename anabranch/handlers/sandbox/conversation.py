@@ -108,7 +108,7 @@ class Conversation:
         except orjson.JSONDecodeError:
             if body.startswith(b'{"result":'):
                 raise ValueUnfit("text with a lone surrogate, or no JSON") from None
-            raise ChildBroke("a frame that is no JSON") from None
+            raise ChildBroke("a frame that is not JSON") from None
         match message:
             case {"result": _}:
                 return {"result": message["result"]}

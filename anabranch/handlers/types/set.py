@@ -36,7 +36,7 @@ class SetConfig(NodeConfig):
 
 
 def evaluate(config: SetConfig, context: Mapping[str, Any], work: TemplateBudget) -> tuple[Any, None]:
-    """The object, its templates resolved. Raises NonRetryable for a base that is no object."""
+    """The object, its templates resolved. Raises NonRetryable for a base that is not an object."""
     if config.base is None:
         return config.values, None
     if not isinstance(config.base, dict):

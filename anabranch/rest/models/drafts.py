@@ -21,7 +21,7 @@ class DraftPage(Page):
 class PublishOptions(Query):
     """How a draft becomes a version."""
 
-    activate: bool = Field(True, description="`false`: starts go on taking the version that they take now.")
+    activate: bool = Field(True, description="`false`: starts keep using the current active version.")
 
 
 class SaveDraft(RequestModel):

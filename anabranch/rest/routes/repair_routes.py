@@ -36,9 +36,9 @@ from anabranch.rest.routes.route import Header, Reply, Route, RouteCall
 from anabranch.rest.routes.run_routes import about_run, run_id_of
 from anabranch.run_requests import KEY_CHARACTERS_MAX, RetryOptions, read_fork
 
-_RETRY_KEY = Header("Idempotency-Key", "A repeated key answers as the first retry with it.", KEY_CHARACTERS_MAX)
-_FORK_KEY = Header("Idempotency-Key", "A repeated key answers with the first fork.", KEY_CHARACTERS_MAX)
-_BULK_KEY = Header("Idempotency-Key", "A repeated key answers with the first bulk run.", KEY_CHARACTERS_MAX)
+_RETRY_KEY = Header("Idempotency-Key", "A repeated key returns the result of the first retry.", KEY_CHARACTERS_MAX)
+_FORK_KEY = Header("Idempotency-Key", "A repeated key returns the first fork.", KEY_CHARACTERS_MAX)
+_BULK_KEY = Header("Idempotency-Key", "A repeated key returns the first bulk run.", KEY_CHARACTERS_MAX)
 
 
 async def retry_run(call: RouteCall) -> Reply:

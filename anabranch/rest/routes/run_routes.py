@@ -55,10 +55,8 @@ from anabranch.service.cursors import cut, read_run_cursor, run_cursor
 
 _INPUT_PREFIX = "input."
 
-_START_KEY = Header("Idempotency-Key", "A repeated key answers with the first run.", KEY_CHARACTERS_MAX)
-_SIGNAL_KEY = Header(
-    "Idempotency-Key", "A repeated key is delivered once, and answered as the first was.", KEY_CHARACTERS_MAX
-)
+_START_KEY = Header("Idempotency-Key", "A repeated key returns the first run.", KEY_CHARACTERS_MAX)
+_SIGNAL_KEY = Header("Idempotency-Key", "A repeated key is delivered once, with the same response.", KEY_CHARACTERS_MAX)
 
 
 async def start_run(call: RouteCall) -> Reply:

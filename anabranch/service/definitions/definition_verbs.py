@@ -400,7 +400,7 @@ def new_version(
 
 def _refuse_code(known: WorkflowVersion) -> None:
     if known.kind == CODED_KIND:
-        raise WorkflowIsCoded(f"workflow {known.name} is code: workers register what they run")
+        raise WorkflowIsCoded(f"workflow {known.name} is a coded workflow; workers register its versions")
 
 
 async def _despite_rivals(save: Callable[[], Awaitable[WorkflowVersion]]) -> WorkflowVersion:

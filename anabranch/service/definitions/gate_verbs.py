@@ -64,7 +64,7 @@ class GateVerbs(DefinitionVerbs):
         found = await self.get_workflow_by_id(workflow, tenant_id=tenant_id)
         if found.kind == CODED_KIND:
             raise WorkflowIsCoded(
-                f"workflow {found.name} is code: its workers say which version is active",
+                f"workflow {found.name} is a coded workflow; its workers choose the active version",
                 hint="Start a worker whose code declares that version with `--active`.",
             )
         return await self._store.activate_version(

@@ -104,7 +104,7 @@ NODE_FIELDS_SCHEMA: Mapping[str, Any] = {
         "joinMode": {
             "enum": [*JOIN_MODES, None],
             "title": "Join mode",
-            "description": "With several incoming edges: wait for `all` of them, or go on with the first (`any`).",
+            "description": "With several incoming edges: wait for `all` of them, or continue with the first (`any`).",
             "default": "all",
             "x-ui": {"group": "Flow", "order": 5, "template": False},
         },
@@ -142,8 +142,8 @@ NODE_FIELDS_SCHEMA: Mapping[str, Any] = {
         "heartbeatTimeout": {
             "type": ["string", "number", "null"],
             "title": "Heartbeat timeout",
-            "description": "How long an execution may go on without telling its progress (`helpers.progress`); by"
-            " default for ever.",
+            "description": "How long an execution may run without reporting progress (`helpers.progress`); by default"
+            " without limit.",
             "x-ui": {
                 "group": "Errors",
                 "order": 9,
@@ -166,7 +166,8 @@ NODE_FIELDS_SCHEMA: Mapping[str, Any] = {
             "minimum": 1,
             "maximum": PASSES_MAX,
             "title": "Passes at most",
-            "description": "Of a node that an edge leads back to: how often the loop that begins here runs at most.",
+            "description": "For a node that an edge leads back to: the maximum number of passes of the loop that starts"
+            " here.",
             "default": PASSES_MAX_DEFAULT,
             "x-ui": {"group": "Flow", "order": 12, "advanced": True, "template": False},
         },
@@ -174,7 +175,7 @@ NODE_FIELDS_SCHEMA: Mapping[str, Any] = {
             "type": ["string", "array", "null"],
             "title": "For each",
             "description": "A list, or a template that gives one: the node runs once for each item, with `ctx.item` and"
-            " `ctx.index`, and its output is the list of what it came to. Not of nodes that decide how a run goes on.",
+            " `ctx.index`, and its output is the list of the results. Not for nodes that choose the path of a run.",
             "x-ui": {"group": "Items", "order": 13, "widget": "expression", "placeholder": "{{ ctx.rows }}"},
         },
         "concurrency": {
@@ -189,7 +190,7 @@ NODE_FIELDS_SCHEMA: Mapping[str, Any] = {
         "onItemError": {
             "enum": [*ON_ITEM_ERROR, None],
             "title": "On item error",
-            "description": "With `forEach`: what a failed item does: `fail` the node, put its error in the list"
+            "description": "With `forEach`: what to do when an item fails: `fail` the node, put its error in the list"
             " (`collect`), or leave it out (`skip`).",
             "default": "fail",
             "x-ui": {"group": "Items", "order": 15, "template": False},

@@ -36,7 +36,7 @@ def wants_activation(document: Mapping[str, Any]) -> bool:
     if activate not in (None, True, False):
         problem = {"code": "WRONG_TYPE", "pointer": "/activate", "message": f"activate is {activate!r:.80}"}
         raise InvalidRequest(
-            "activate is true or false", hint="False: starts go on with the version before.", details=[problem]
+            "activate is true or false", hint="False: starts keep using the previous version.", details=[problem]
         )
     return activate is not False
 

@@ -112,7 +112,7 @@ def why_run(run: RunAsOf, *, worker: str | None = None, paused_by: _Json | None 
         answer["sentence"] = _joined(answer["waitsFor"])
     else:
         answer["waitsFor"] = _stops(run, paused_by) + _open_reasons(run, budget, worker)
-        answer["sentence"] = _joined(answer["waitsFor"]) or "The run is about to go on."
+        answer["sentence"] = _joined(answer["waitsFor"]) or "The run is about to continue."
     answer["omitted"] = budget.omitted
     return answer
 
@@ -465,7 +465,7 @@ def _reason_sentence(reason: _Json) -> str:
         case "iteration":
             return f"{name} has not finished the iteration {reason['iteration']}."
         case "paused" if "paused" in reason:
-            goes_on = "nothing begins until it is resumed"
+            goes_on = "nothing starts until it is resumed"
             return f"The {reason['paused']} is paused since {reason['since']} by {reason['by']}: {goes_on}."
         case "paused" | "suspended" if "reason" in reason:
             return f"The run is suspended since {reason['since']} ({reason['reason']}): {reason['message']}"

@@ -100,7 +100,7 @@ class RetryVerbs(RunVerbs):
         todo: list[tuple[InstanceRow, bool]] = [(row, awaited_by is not None)]
         for each, parent_waits in todo:  # grows while it is walked: from the top down
             if len(todo) > FAMILY_MAX:
-                raise RetryRefused(f"more than {FAMILY_MAX:,} runs would go on with run {head.instance_id}")
+                raise RetryRefused(f"more than {FAMILY_MAX:,} runs would continue with run {head.instance_id}")
             todo += [(child, True) for child in await self._plan_one(each, family, parent_waits=parent_waits)]
         return FamilyReopening(
             tenant_id=head.tenant_id, runs=family.reopenings, awaited_by=awaited_by, attached=family.attached

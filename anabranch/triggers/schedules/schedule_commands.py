@@ -92,9 +92,7 @@ def list_schedules(*, at: DatabaseOptions) -> None:
 def trigger(
     schedule: ScheduleName,
     *,
-    key: Annotated[
-        str | None, typer.Option("--key", help="Idempotency key: a repeat answers with the first run.")
-    ] = None,
+    key: Annotated[str | None, typer.Option("--key", help="Idempotency key: a repeat returns the first run.")] = None,
     at: DatabaseOptions,
 ) -> None:
     """Start a run now, beside the occurrences; a worker advances it."""

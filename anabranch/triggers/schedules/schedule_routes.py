@@ -97,7 +97,7 @@ class ScheduleList(ResponseModel):
     nextCursor: str | None
 
 
-_TRIGGER_KEY = Header("Idempotency-Key", "A repeated key gives the first run.", KEY_CHARACTERS_MAX)
+_TRIGGER_KEY = Header("Idempotency-Key", "A repeated key returns the first run.", KEY_CHARACTERS_MAX)
 
 
 async def list_schedules(call: RouteCall) -> Reply:

@@ -128,7 +128,7 @@ class Scheduler(Poller):
         except Exception as fault:
             # Any error: the other schedules continue, and this one is retried until its next occurrence.
             if await self._note(schedule, AnabranchError.code, f"{type(fault).__name__}: {fault}", occurrence):
-                logger.exception("schedule %s could not start its run; tried again", schedule.schedule_id)
+                logger.exception("schedule %s could not start its run; retrying", schedule.schedule_id)
             return None
         else:
             moved = replace(

@@ -165,7 +165,7 @@ class Publisher(Poller):
                 logger.info("message %s waits: %s", message.message_id, hindrance.message)
                 return delivery
             except Exception:
-                logger.exception("message %s could not start %s; tried again", message.message_id, delivery.workflow)
+                logger.exception("message %s could not start %s; retrying", message.message_id, delivery.workflow)
                 return delivery
         return replace(delivery, instance_id=run.instance_id)
 

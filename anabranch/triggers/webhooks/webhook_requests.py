@@ -136,7 +136,7 @@ def _fits(payload: dict[str, Any], bytes_max: int) -> bool:
 
 
 def _text(body: bytes) -> str | None:
-    """The body as text; None if it is no UTF-8 or has NUL characters, which no database takes in JSON."""
+    """The body as text; None if it is not UTF-8 or has NUL characters, which no database takes in JSON."""
     try:
         text = body.decode()
     except UnicodeDecodeError:
@@ -170,5 +170,5 @@ def _headers(headers: Mapping[str, Sequence[str]], hidden: set[str]) -> dict[str
 
 
 def _storable(text: str) -> str:
-    """Text that every database takes; bytes of a header that are no UTF-8 arrive as lone surrogates."""
+    """Text that every database takes; bytes of a header that are not UTF-8 arrive as lone surrogates."""
     return _UNSTORABLE.sub("\ufffd", text) if _UNSTORABLE.search(text) else text

@@ -249,7 +249,7 @@ export function pasteText(model: CanvasModel, flow: Flow | null, text: string): 
     model.select(selected(...keys));
   } catch (failure) {
     const isOurs = failure instanceof EditRefused;
-    toast(isOurs ? failure.message : "What is on the clipboard is no workflow.", { kind: "error" });
+    toast(isOurs ? failure.message : "What is on the clipboard is not a workflow.", { kind: "error" });
   }
 }
 

@@ -20,7 +20,7 @@ export class PlaceError extends Error {
   }
 }
 
-/** The text of an object's member; undefined if it has none, or is no object. */
+/** The text of an object's member; undefined if it has none, or is not an object. */
 export function memberText(text: string, name: string): string | undefined {
   const span = kindAt(text, 0) === "object" ? lastMember(membersAt(text, 0), name) : undefined;
   return span && text.slice(span.start, span.end);

@@ -66,7 +66,7 @@ describe("scanning", () => {
     );
   });
 
-  it("says where a text is no JSON", () => {
+  it("says where a text is not JSON", () => {
     expect(() => scanDocument('{"a": 1,\n "b" 2}')).toThrowError("':' expected at line 2, column 6");
     expect(() => scanDocument("[1, 2")).toThrowError(JsonError);
   });

@@ -121,7 +121,7 @@ export const EMPTY_DOCUMENT_TEXT = '{\n  "title": "",\n  "nodes": [\n  ],\n  "ed
 const LISTS = ["nodes", "edges", "notes"] as const;
 type ListName = (typeof LISTS)[number];
 
-/** The document of a text. Throws `JsonError` where it is no JSON, and where it has no list of nodes or of edges. */
+/** The document of a text. Throws `JsonError` where it is not JSON, and where it has no list of nodes or of edges. */
 export function readDocument(text: string): WorkflowDocument {
   const { start, end } = scanDocument(text);
   if (kindOf(text) !== "object") throw new JsonError("a workflow is an object", text, start);

@@ -36,7 +36,7 @@ const RUN_STATUS_OF: Readonly<Record<string, RunStatus>> = {
   INSTANCE_REOPENED: "RUNNING",
 };
 
-/** The run's own activation in coded runs: its function. It is no node. */
+/** The run's own activation in coded runs: its function. It is not a node. */
 const FUNCTION_NODE_ID = "";
 
 interface Checkpoint {

@@ -84,5 +84,5 @@ async def test_custom_parts_go_before_what_the_request_gives_itself() -> None:
 @pytest.mark.parametrize("value", ["", "[]", "7", '{"headers": 7}', "{"])
 async def test_custom_parts_that_are_no_objects_are_refused(value: Any) -> None:
     async with serving(Service()) as server:
-        with pytest.raises(NodeFailure, match="auth is no JSON object"):
+        with pytest.raises(NodeFailure, match="auth is not a JSON object"):
             await call(server, {"auth": {"type": "custom", "value": value}})

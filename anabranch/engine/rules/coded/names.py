@@ -16,7 +16,7 @@ from typing import TypeAlias
 FUNCTION_NODE_ID = ""
 FUNCTION_SCOPE = ""
 FUNCTION_KEY = (FUNCTION_NODE_ID, FUNCTION_SCOPE)
-"""Where the function is: it is no node, and has a row only where it is dispatched, suspended or tried again."""
+"""Where the function is: it is not a node, and has a row only where it is dispatched, suspended or tried again."""
 
 Rows: TypeAlias = frozenset[int]
 """Rows of a log, by their seq."""

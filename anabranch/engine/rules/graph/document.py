@@ -87,7 +87,7 @@ class GraphNode:
     pointer: str
     config: Mapping[str, Any] = field(default_factory=dict)
     config_readable: bool = True
-    """False if the document's config is no object: then nothing more is asked about it."""
+    """False if the document's config is not an object: then nothing more is asked about it."""
     output_variable: str | None = None
     join_any: bool = False
     error_handling: str = "continue"

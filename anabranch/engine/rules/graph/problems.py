@@ -42,7 +42,7 @@ REFUSALS: Mapping[str, str] = {
     "NODE_TYPE_BROKEN": "A node type's own check raised instead of answering.",
     "CYCLE": "Nodes lead back to themselves, and edges from outside lead to more than one of them.",
     "LOOPS_TOO_DEEP": "More than 50 loops without a loop node are inside each other.",
-    "BAD_MAX_PASSES": "A `maxPasses` that is no whole number from 1 to 100,000.",
+    "BAD_MAX_PASSES": "A `maxPasses` that is not a whole number from 1 to 100,000.",
     "BAD_FOR_EACH": "A `forEach` that is neither a list nor a template.",
     "FOR_EACH_NOT_ALLOWED": "A `forEach` of a start, an end, a condition, a switch, a cursor or a loop.",
     "LOOP_BORDER": "An edge enters or leaves the body of a loop other than through the loop node.",

@@ -52,7 +52,7 @@ def instance_recovered(state: AnyRun, event: Event) -> None:
 
 
 def instance_suspended(state: AnyRun, event: Event) -> None:
-    """Suspend the run: nothing begins until it is resumed."""
+    """Suspend the run: nothing starts until it is resumed."""
     state.suspension, state.suspended_at = read_suspension(event.payload), event.created_at
 
 

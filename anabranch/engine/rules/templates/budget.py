@@ -135,7 +135,7 @@ def kind_of(value: Any) -> str:
 
 
 def is_number(value: Any) -> bool:
-    """True for integers and floats; booleans are no numbers here."""
+    """True for integers and floats; booleans are not numbers here."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 

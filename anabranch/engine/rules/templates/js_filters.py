@@ -87,7 +87,7 @@ def _exponent(written: str) -> str:
 
 
 def _js_number(value: Any, work: TemplateBudget) -> Any:
-    """As `Number(value)`. Raises Refused where that is no number."""
+    """As `Number(value)`. Raises Refused where that is not a number."""
     if is_number(value):
         return check_number(value)
     if value is None or isinstance(value, bool):
@@ -97,7 +97,7 @@ def _js_number(value: Any, work: TemplateBudget) -> Any:
         number = _number_of(value.strip(_BLANKS))
         if number is not None:
             return check_number(number)
-    raise Refused(f"`js_number`: {kind_of(value)} of this kind is no number")
+    raise Refused(f"`js_number`: {kind_of(value)} of this kind is not a number")
 
 
 def _number_of(text: str) -> float | int | None:

@@ -167,7 +167,7 @@ _TESTS: Mapping[str, Callable[[Any, Any, TemplateBudget], bool]] = {
 
 
 def _flatten(value: Any, work: TemplateBudget) -> Any:
-    """One level: the items of the lists in it, and what is no list as it is."""
+    """One level: the items of the lists in it, and what is not a list as it is."""
     items = items_argument(value, "flatten", work)
     made: list[Any] = []
     for item in items:

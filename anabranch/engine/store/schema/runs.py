@@ -252,7 +252,7 @@ partial_index(
     where=text(IS_SIGNAL),
 )
 
-# Which workflows stand still, one row each; without a workflow everything of the tenant does.
+# Paused workflows, one row each; a row without a workflow pauses all of the tenant.
 pauses = Table(
     "pauses",
     metadata,

@@ -231,5 +231,5 @@ def _encode(rows: list[dict[str, Any]]) -> str:
         if b"\\u0000" in text and NUL_IN_JSON.search(text):
             raise DataRefused("text with a NUL character")
         return text.decode()
-    except (TypeError, ValueError) as problem:  # a lone surrogate, or payload bytes that are no UTF-8
+    except (TypeError, ValueError) as problem:  # a lone surrogate, or payload bytes that are not UTF-8
         raise DataRefused(f"text that is not valid Unicode ({problem})") from None

@@ -249,7 +249,7 @@ def _as_json(value: Any) -> bytes:
 
 
 def _problem(root: Any) -> Failure | None:
-    """The first thing in a value that is no JSON, with its pointer."""
+    """The first thing in a value that is not JSON, with its pointer."""
     nodes = 0
     # Iterators, not children: what is under way stays as small as the value is deep.
     stack: list[tuple[Iterator[tuple[str, Any]], str]] = [(iter([("", root)]), "")]

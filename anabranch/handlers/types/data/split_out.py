@@ -37,7 +37,7 @@ class SplitOutConfig(NodeConfig):
         "value",
         min_length=1,
         max_length=128,
-        description="With `include`: the field for an inner item that is no object.",
+        description="With `include`: the field for an inner item that is not an object.",
     )
 
 

@@ -153,14 +153,14 @@ def _element(name: str, value: Any, config: XmlConfig, work: TemplateBudget) -> 
             yield from _element(name, each, config, work)
         return
     if _NAME.fullmatch(name) is None:
-        raise Refused(f"`{_NODE}`: {name[:64]!r} is no name of an element")
+        raise Refused(f"`{_NODE}`: {name[:64]!r} is not a name of an element")
     fields = value if isinstance(value, dict) else {config.text_key: value}
     prefix = config.attribute_prefix
     attributes = {key: each for key, each in fields.items() if prefix and key.startswith(prefix)}
     yield "<" + name
     for key, each in attributes.items():
         if _NAME.fullmatch(key.removeprefix(prefix)) is None or isinstance(each, (dict, list)):
-            raise Refused(f"`{_NODE}`: {key[:64]!r} is no attribute: a name, and text, a number or a boolean")
+            raise Refused(f"`{_NODE}`: {key[:64]!r} is not an attribute: a name, and text, a number or a boolean")
         yield f" {key.removeprefix(prefix)}={quoteattr(_text_of(each, work))}"
     yield ">"
     for key, each in fields.items():

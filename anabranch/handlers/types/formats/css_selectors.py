@@ -34,7 +34,7 @@ def parsed(selector: str) -> Sequence[Any]:
     try:
         found = css.parse(selector)
     except (css.SelectorError, RecursionError) as refusal:
-        raise ValueError(f"`{selector}` is no CSS selector: {refusal}") from None
+        raise ValueError(f"`{selector}` is not a CSS selector: {refusal}") from None
     for each in found:
         if each.pseudo_element is not None:
             raise ValueError(f"`{selector}`: pseudo-elements (`::{each.pseudo_element}`) are not supported")

@@ -84,7 +84,7 @@ def reason_of(status: int) -> str:
 
 
 def excerpt(body: bytes) -> str:
-    """`: ` and the beginning of an error page, on one line; nothing if it is no text."""
+    """`: ` and the beginning of an error page, on one line; nothing if it is not a text."""
     try:
         text = body[: 4 * EXCERPT_MAX].decode("utf-8", "ignore")
     except ValueError:

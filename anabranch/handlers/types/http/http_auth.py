@@ -120,7 +120,7 @@ def authorization_of(auth: Auth | None) -> tuple[str, str] | None:
 
 
 def custom_parts(auth: Auth | None) -> dict[str, dict[str, Any]]:
-    """The `headers`, `qs` and `body` of a custom `auth`; empty for others. Raises NodeFailure for what is no JSON."""
+    """The `headers`, `qs` and `body` of a custom `auth`; empty for others. Raises NodeFailure for what is not JSON."""
     if not isinstance(auth, CustomAuth):
         return {"headers": {}, "qs": {}, "body": {}}
     try:
@@ -129,7 +129,7 @@ def custom_parts(auth: Auth | None) -> dict[str, dict[str, Any]]:
         given = None
     parts = {name: given.get(name, {}) for name in ("headers", "qs", "body")} if isinstance(given, dict) else {}
     if not parts or not all(isinstance(part, dict) for part in parts.values()):
-        raise _refusal("NODE_CONFIG_INVALID", "auth is no JSON object with objects in `headers`, `qs` or `body`")
+        raise _refusal("NODE_CONFIG_INVALID", "auth is not a JSON object with objects in `headers`, `qs` or `body`")
     return parts
 
 

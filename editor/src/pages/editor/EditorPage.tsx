@@ -95,7 +95,7 @@ function EditorShell({ session, onReopen }: { session: EditorSession; onReopen: 
       run: shown,
       pin: (key) => void togglePin(session, idOf(key)),
       dropFile: (file) => void file.text().then(async (text) => {
-        if (!isN8n(text)) throw new Error(`${file.name} is no export of n8n; other files are imported with the menu.`);
+        if (!isN8n(text)) throw new Error(`${file.name} is not an export of n8n; other files are imported with the menu.`);
         setImported(await importN8n(text));
       }).catch((failure: unknown) => toast(failure instanceof ApiError ? failure.advice : (failure as Error).message, { kind: "error" })),
       save: () => void session.save().then(() => toast("Saved."), (failure: Error) => toast(failure.message, { kind: "error" })),

@@ -144,7 +144,7 @@ function SubscribeDialog({ onClose }: { onClose: () => void }): ReactElement {
 
 function PublishDialog({ topic: given, onClose }: { topic: string; onClose: () => void }): ReactElement {
   const id = useId();
-  // A pattern is no topic: its wildcards are for the person to fill in.
+  // A pattern is not a topic: its wildcards are for the person to fill in.
   const [topic, setTopic] = useState(given.replaceAll(/[*#]/g, "test"));
   const [payload, setPayload] = useState("{}");
   const [problem, setProblem] = useState<unknown>(null);

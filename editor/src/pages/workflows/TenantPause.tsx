@@ -1,4 +1,4 @@
-/** Whether all runs stand still, and the switch for it. */
+/** Whether all runs of the tenant are paused, and the switch for it. */
 
 import { Pause, Play } from "lucide-react";
 import { useState, type ReactElement } from "react";
@@ -47,7 +47,7 @@ export function TenantPause(): ReactElement | null {
           )
         }
       >
-        All runs stand still since {absolute(paused.since)}, paused by <code>{paused.by}</code>.
+        All runs are paused since {absolute(paused.since)} by <code>{paused.by}</code>.
       </Notice>
     );
   }

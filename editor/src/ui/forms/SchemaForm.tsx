@@ -344,7 +344,7 @@ function YesNo({ id, field, place, describedBy, invalid }: ControlProps): ReactE
   );
 }
 
-/** Switches a field that is no text between its own control and an expression. */
+/** Switches a field that is not a text between its own control and an expression. */
 function TemplateSwitch({ field, place, title, on = false }: ControlProps & { on?: boolean }): ReactElement | null {
   const { readOnly } = useFormServices();
   if (!field.template || readOnly) return null;

@@ -209,6 +209,7 @@ class Calls:
         call.stage = stage
         if stage is Stage.OVER:
             self._open.pop(call.place, None)
+            call.attempt_once = call.context = None  # they refer back to it
         else:
             self._stages[stage][call] = None
 

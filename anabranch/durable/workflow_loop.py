@@ -72,7 +72,7 @@ class WorkflowTimer(asyncio.TimerHandle):
     due_ms: int
     number: int
     owner: Any
-    """Its call in the log; None: it never fires."""
+    """Its call in the log, until it has fired or was cancelled; None: it never fires."""
 
 
 class WorkflowLoop(asyncio.AbstractEventLoop):
@@ -126,6 +126,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
 
     def fire(self, timer: WorkflowTimer) -> None:
         """Fire a timer whose end is in the log; it runs in the next drain."""
+        timer.owner = None
         if not timer.cancelled():
             self._ready.append(timer)
 
@@ -165,6 +166,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         No task is resumed with a result, not even one that awaits an unwound task.
         """
         self._is_leaving = True
+        del self._timer_set, self._timer_cancelled  # not called any more, and they refer back to the loop
         if not self._tasks and not self._generators:
             self._ready.clear()
             return []  # as for most functions that have ended
@@ -232,6 +234,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         assert isinstance(handle, WorkflowTimer), "this loop makes no others"
         if handle.owner is not None and not self._is_leaving:
             self._timer_cancelled(handle)
+            handle.owner = None
 
     def time(self) -> float:
         """Seconds from the beginning of the attempt to the last delivered row; advances only with results."""

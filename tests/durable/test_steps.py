@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import threading
 from collections import Counter
@@ -11,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from anabranch.durable.calls import StepCall
 from anabranch.durable.definition import workflow
+from anabranch.durable.function_run import FunctionRun
 from anabranch.durable.step_error import StepError
 from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.transitions import Outcome, Transition
@@ -44,6 +47,30 @@ async def fails(name: str, times: int) -> str:
     if calls[name] <= times:
         raise Declined(f"no {calls[name]}")
     return f"yes {calls[name]}"
+
+
+@workflow(name="steps-and-timers")
+async def steps_and_timers(ctx: Any, input: Any) -> Any:
+    for number in range(3):
+        await ctx.step.run("count", count, "count", number)
+        await asyncio.sleep(0.001)
+
+
+async def test_a_function_that_has_ended_leaves_no_step_to_the_garbage_collector(make_place: MakePlace) -> None:
+    place = await make_place(steps_and_timers)
+    gc.collect()
+    gc.disable()
+    try:
+        await place.ended(await place.start("steps-and-timers"))
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        left = [each for each in gc.garbage if isinstance(each, FunctionRun | StepCall | CodedState)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+
+    assert left == []
 
 
 @workflow(name="retries")

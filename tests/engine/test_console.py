@@ -23,6 +23,7 @@ from anabranch.engine.console.console import (
     Line,
     LinesWanted,
     ProgressReport,
+    RunLines,
     Said,
 )
 from anabranch.engine.console.lines import Progress
@@ -49,8 +50,8 @@ class Rows:
         self.reports: list[ProgressReport] = []
         self.is_away = False
 
-    async def write(self, runs: Sequence[Sequence[Line]], reports: Sequence[ProgressReport]) -> None:
-        self.writes.append([line for lines in runs for line in lines])
+    async def write(self, runs: Sequence[RunLines], reports: Sequence[ProgressReport]) -> None:
+        self.writes.append([line for run in runs for line in run.lines])
         if self.is_away:
             raise DatabaseAway("away")
         self.lines += self.writes[-1]
@@ -235,8 +236,8 @@ async def test_the_table_keeps_lines_once_and_gives_the_oldest_up_first(database
     late, early = (ProgressReport(RUN, "n", "", 1, at, Progress(at, None, "")) for at in (7, 3))
 
     for written in (lines[:3], lines[3:]):
-        await table.write([written], [late])
-    await table.write([lines[3:], [_line(1, run=OTHER)]], [early])
+        await table.write([RunLines.of(written)], [late])
+    await table.write([RunLines.of(lines[3:]), RunLines.of([_line(1, run=OTHER)])], [early])
 
     assert list(await table.read_lines(RUN, LinesWanted(after=1))) == lines[1:]
     assert list(await table.read_lines(RUN, LinesWanted(after=3, limit=1))) == lines[3:4]
@@ -262,7 +263,7 @@ async def test_lines_that_are_written_together_share_rows_and_are_read_one_by_on
     mixed = [*lines[50:], *lines[:50]]
     others = [_line(number, run=OTHER) for number in range(1, 11)]
 
-    await table.write([mixed, others], [])
+    await table.write([RunLines.of(mixed), RunLines.of(others)], [])
 
     wanted, read = LinesWanted(limit=30), list[Line]()
     while page := await table.read_lines(RUN, wanted):

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection, TextClause, text
 
-from anabranch.engine.console.console import Line, LinesWanted, ProgressReport, Said, position_of, size_of
+from anabranch.engine.console.console import Line, LinesWanted, ProgressReport, RunLines, Said
 from anabranch.engine.console.lines import Progress
 from anabranch.engine.store.schema import IS_OPEN
 from anabranch.engine.store.sql.component import SqlComponent
@@ -31,6 +31,8 @@ ROW_BYTES_MAX = 65_536
 
 # 32 rows, 2 MB at most, are read at a time.
 ROWS_READ_MAX = 32
+
+_NUMBER_OF = attrgetter("number")
 
 _Row = tuple[str, int, str, str, str, int, int, str, int, int, str | None]
 
@@ -149,11 +151,11 @@ class ConsoleTable:
     def __init__(self, store: SqlComponent) -> None:
         self._store = store
 
-    async def write(self, runs: Sequence[Sequence[Line]], reports: Sequence[ProgressReport]) -> None:
+    async def write(self, runs: Sequence[RunLines], reports: Sequence[ProgressReport]) -> None:
         """One transaction; never waits for a lock."""
         dialect = self._store.dialect
         identifier = _identifier(dialect)
-        rows = [row for lines in runs for row in _rows_of(lines)]
+        rows = [row for each in runs for row in _rows_of(each)]
         last = orjson.dumps(
             [
                 [each.instance_id, each.node_id, each.scope, each.attempt, _report_text(each), each.at]
@@ -249,20 +251,20 @@ def _identifier(dialect: Dialect) -> str:
     return "UUID" if dialect.is_remote else "TEXT"
 
 
-def _rows_of(lines: Sequence[Line]) -> Iterator[_Row]:
+def _rows_of(run: RunLines) -> Iterator[_Row]:
     """The lines of a run in as few rows as they fit into."""
-    size = size_of(lines)
-    if size > ROW_BYTES_MAX and len(lines) > 1:
-        half = len(lines) // 2
-        yield from _rows_of(lines[:half])
-        yield from _rows_of(lines[half:])
-    elif len(lines) == 1:
+    _, lines, size, position = run
+    if len(lines) == 1:
         yield (*lines[0], size, None)
+    elif size > ROW_BYTES_MAX:
+        half = len(lines) // 2
+        yield from _rows_of(RunLines.of(lines[:half]))
+        yield from _rows_of(RunLines.of(lines[half:]))
     else:
         # Threads may have added them in another order.
         *earlier, last = _in_order(lines)
         told = orjson.dumps([(line[1], *line[3:]) for line in earlier]).decode()
-        yield (*last[:-1], position_of(lines), size, told)
+        yield (*last[:-1], position, size, told)
 
 
 def _lines_of(row: Sequence[Any]) -> Iterator[Line]:
@@ -274,7 +276,7 @@ def _lines_of(row: Sequence[Any]) -> Iterator[Line]:
 
 
 def _in_order(lines: Iterable[Line]) -> list[Line]:
-    return sorted(lines, key=attrgetter("number"))
+    return sorted(lines, key=_NUMBER_OF)
 
 
 def _parts(rows: Sequence[_Row]) -> Iterator[Sequence[_Row]]:

@@ -54,6 +54,31 @@ def test_a_file_is_saved_under_its_name_and_again_only_if_it_changed(anabranch: 
     assert anabranch("run", "greeting", "--input", '{"name": "Ada"}').code == 0
 
 
+def test_a_run_begins_at_the_only_trigger_or_at_the_one_that_is_named(anabranch: Command, write: Write) -> None:
+    end = {"id": "end", "type": "end", "config": {"outputParameters": {"id": "{{ctx.input.json.id}}"}}}
+    hook = {"id": "hook", "type": "webhook", "config": {"path": "run-at-hook"}}
+    told = {"id": "told", "type": "failure"}
+    only = {
+        "name": "run-at-only",
+        "nodes": [hook, end],
+        "edges": [{"upstreamNodeID": "hook", "downstreamNodeID": "end"}],
+    }
+    several = {**only, "nodes": [hook, told, end]}
+    several["edges"] = [*only["edges"], {"upstreamNodeID": "told", "downstreamNodeID": "end"}]
+    payload = ("--input", '{"json": {"id": 7}}', "--json")
+
+    assert anabranch("run", write("only.json", only), *payload).document["output"] == {"id": 7}
+    unclear = anabranch("run", write("several.json", several), *payload)
+    assert (unclear.code, unclear.document["error"]["code"]) == (2, "NO_MANUAL_START")
+    assert "hook (webhook), told (failure)" in unclear.document["error"]["message"]
+    assert "--trigger hook" in unclear.document["error"]["hint"]
+    named = anabranch("run", "run-at-only", "--trigger", "hook", *payload)
+    assert named.document["output"] == {"id": 7}
+    wrong = anabranch("run", "run-at-only", "--trigger", "end", *payload)
+    assert wrong.document["error"]["code"] == "UNKNOWN_TRIGGER"
+    assert anabranch("run", "--resume", "x", "--trigger", "hook").code == 2
+
+
 def test_a_run_that_fails_exits_1_and_says_where(anabranch: Command, write: Write) -> None:
     printed = anabranch("run", write("greeting.json", GREETING))
 

@@ -69,7 +69,11 @@ def begun(type_: str, config: dict[str, Any], payload: Any, of: str, result: Any
 EXAMPLES: dict[str, Example] = {
     "start": Example(*chain(START, end("{{ctx.input.name}}")), {"result": "Ada"}, {"name": "Ada"}),
     "webhook": begun(
-        "webhook", {"path": "orders", "methods": ["POST"]}, {"body": {"order": 7}}, "{{ctx.input.body.order}}", 7
+        "webhook",
+        {"path": "orders", "methods": ["POST"], "auth": {"kind": "hmac", "scheme": "github", "secret": "SHOP"}},
+        {"body": {"order": 7}},
+        "{{ctx.input.body.order}}",
+        7,
     ),
     "schedule": begun(
         "schedule",
@@ -193,7 +197,11 @@ EXAMPLES: dict[str, Example] = {
     ),
     "respond": Example(
         *chain(
-            {"id": "webhook", "type": "webhook", "config": {"path": "quotes", "respond": "respondNode"}},
+            {
+                "id": "webhook",
+                "type": "webhook",
+                "config": {"path": "quotes", "auth": {"kind": "basic", "secret": "QUOTES"}, "respond": "respondNode"},
+            },
             {"id": "respond", "type": "respond", "config": {"status": 201, "body": {"price": 42}}},
             end("answered"),
         ),

@@ -236,6 +236,18 @@ async def test_every_problem_of_a_refused_graph_is_listed(served: Served):
     assert {problem["code"] for problem in checked.json["errors"]} == codes
 
 
+async def test_a_secret_of_a_webhook_that_is_not_there_is_a_warning(served: Served):
+    auth = {"kind": "basic", "secret": "HOOK"}
+    hook = {"id": "hook", "type": "webhook", "config": {"path": "unknown-secret", "auth": auth}}
+    saved = await served.save({"name": "unknown-secret", "nodes": [hook], "edges": []})
+    assert [(warning["code"], warning["pointer"]) for warning in saved["warnings"]] == [
+        ("REFERENCE_MISSING", "/nodes/0/config/auth/secret")
+    ]
+    await served.ask("POST", "/v1/secrets", json={"name": "HOOK", "value": "ada:lovelace"})
+    checked = await served.ask("POST", "/v1/validate", json={"nodes": [hook], "edges": []})
+    assert checked.json["warnings"] == []
+
+
 async def test_a_workflow_of_another_tenant_cannot_be_referred_to(served: Served):
     theirs = (await served.ask("POST", "/v1/workflows", role="other", json=echo("theirs"))).json["workflowID"]
     node = {"id": "child", "type": "workflow", "config": {"workflow": theirs}}

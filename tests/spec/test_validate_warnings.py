@@ -272,3 +272,53 @@ def test_a_field_that_the_input_schema_does_not_have_is_a_warning(schema: Any, t
 )
 def test_where_the_input_may_have_the_field_there_is_silence(schema: Any, text: str):
     assert of_input(schema, text) == []
+
+
+# -- webhooks and their responses ---------------------------------------------------------
+
+
+def hook(respond: str = "immediately", **fields: Any) -> dict[str, Any]:
+    """A webhook that asks for a password."""
+    auth = {"kind": "basic", "secret": "HOOK"}
+    return {"type": "webhook", "config": {"path": "a", "auth": auth, "respond": respond}, **fields}
+
+
+SAY = {"type": "respond"}
+
+
+@pytest.mark.parametrize(
+    ("edges", "nodes", "found"),
+    [
+        ("h>r", {"h": hook("respondNode"), "r": SAY}, []),
+        ("h>l, l.loop>r", {"h": hook("respondNode"), "l": loop(), "r": SAY}, []),
+        ("h>a, a.error>r", {"h": hook("respondNode"), "r": SAY}, []),
+        ("h>r", {"h": hook(), "r": SAY}, [("RESPOND_NEVER_AWAITED", "r")]),
+        ("h>r", {"h": hook("atEnd"), "r": SAY}, [("RESPOND_NEVER_AWAITED", "r")]),
+        ("start>r", {"r": SAY}, [("RESPOND_NEVER_AWAITED", "r")]),
+        ("h>a", {"h": hook("respondNode")}, [("NO_RESPOND_NODE", "h")]),
+        ("h>r", {"h": hook("respondNode"), "r": {**SAY, "disabled": True}}, [("NO_RESPOND_NODE", "h")]),
+        # the one that waits leads elsewhere
+        (
+            "start>r, h>a",
+            {"h": hook("respondNode"), "r": SAY},
+            [("NO_RESPOND_NODE", "h"), ("RESPOND_NEVER_AWAITED", "r")],
+        ),
+        ("start>r, h>r", {"h": hook("respondNode"), "r": SAY}, []),
+        ("start>a, h>r", {"h": hook("respondNode", disabled=True), "r": {**SAY, "disabled": True}}, []),
+    ],
+)
+def test_responses_that_nobody_waits_for_and_callers_that_wait_in_vain(
+    edges: str, nodes: dict[str, Any], found: list[tuple[str, str]]
+):
+    assert sorted(each for each in warnings(drawn(edges, **nodes)) if "RESPOND" in each[0]) == found
+
+
+def test_a_webhook_without_authentication_is_worth_a_note():
+    nobody = {"type": "webhook", "config": {"path": "a", "auth": {"kind": "none"}}}
+    drawing = drawn("h>a, i>a, j>a", h=hook(), i=nobody, j={**nobody, "config": {"path": "b"}})
+    noted = [problem.as_json() for problem in report(drawing).warnings]
+    assert [(note["code"], note["level"], note["nodeID"]) for note in noted] == [
+        ("WEBHOOK_OPEN", "info", "i"),
+        ("WEBHOOK_OPEN", "info", "j"),
+    ]
+    assert warnings(drawn("h>a, start>a", h={**nobody, "disabled": True})) == []

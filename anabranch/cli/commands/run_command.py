@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,7 +28,8 @@ from anabranch.cli.output import print_document, print_note, problem_line
 from anabranch.cli.own_name import command
 from anabranch.cli.session import CommandSession, open_session
 from anabranch.deferred import deferred
-from anabranch.errors import InvalidRequest
+from anabranch.engine.rules.beginnings import START_TYPE
+from anabranch.errors import InvalidRequest, NoManualStart
 from anabranch.json_input import read_workflow_file
 from anabranch.run_requests import StartOptions
 
@@ -56,6 +57,8 @@ class _Assignment:
     document: Any
     """The content of the file, if `target` names one."""
     input_: Any
+    trigger: str | None
+    """The trigger that it begins at, if one is named."""
     resume: str | None
     progress: on_screen.RunDisplay | None
     instance_id: str | None = None
@@ -68,6 +71,14 @@ def run(
     ] = None,
     *,
     input_: Input = None,
+    trigger: Annotated[
+        str | None,
+        typer.Option(
+            "--trigger",
+            metavar="NODE",
+            help="Begin at this trigger, with the input as its payload; without it at the start, or the only trigger.",
+        ),
+    ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Show each node while it runs.")] = False,
     resume: Annotated[
         str | None,
@@ -83,6 +94,8 @@ def run(
         )
     if resume is not None and input_ is not None:
         raise InvalidRequest("a resumed run keeps its input", hint="Leave --input out, or start a new run.")
+    if resume is not None and trigger is not None:
+        raise InvalidRequest("a resumed run has begun already", hint="Leave --trigger out, or start a new run.")
     value = read_value(input_, what="--input", default={})
     is_file = target is not None and _is_file(target)
     document = read_workflow_file(str(target)) if is_file else None
@@ -92,7 +105,7 @@ def run(
     progress = None
     if watch:
         progress = on_screen.RunDisplay(stderr=at.as_json, instance_id=resume, place=at.flags)
-    assignment = _Assignment(session, target, is_file, document, value, resume, progress)
+    assignment = _Assignment(session, target, is_file, document, value, trigger, resume, progress)
     try:
         outcome = outcome_of(asyncio.run(_until_stopped(assignment)))
     except (KeyboardInterrupt, asyncio.CancelledError):
@@ -153,10 +166,25 @@ async def _start(assignment: _Assignment, service: WorkflowService) -> str:
         target, version = saved.workflow_id, saved.version
     found = await service.get_startable(target, tenant_id=tenant_id, version=version)
     service.check_can_run(kind=found.kind, workflow=found.name, version=found.version)
+    trigger = assignment.trigger
+    if trigger is None and found.kind == "drawn":
+        trigger = _only_trigger(found.definition)
     # The version that was looked at: another worker may register the next one meanwhile.
-    options = StartOptions(version=found.version)
+    options = StartOptions(version=found.version, trigger=trigger)
     started = await service.execute_workflow(target, assignment.input_, options, tenant_id=tenant_id)
     return started.instance_id
+
+
+def _only_trigger(definition: Mapping[str, Any]) -> str | None:
+    """The trigger of a workflow that has nothing else to begin at; None: the start. Raises NoManualStart."""
+    beginnings = [node for node in graph.parse(definition).beginnings if not node.disabled]
+    if any(node.type == START_TYPE for node in beginnings):
+        return None
+    if len(beginnings) > 1:
+        shown = ", ".join(f"{node.id} ({node.type})" for node in beginnings)
+        message = f"the workflow has no start node, and several triggers: {shown}"
+        raise NoManualStart(message, hint=f"Name the one to begin at: --trigger {beginnings[0].id}")
+    return beginnings[0].id
 
 
 def _is_file(target: str) -> bool:

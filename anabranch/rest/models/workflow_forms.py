@@ -140,6 +140,7 @@ class ProblemModel(ResponseModel):
     """One problem of a drawn workflow; what is not known is left out."""
 
     code: str = Field(description="Stable; docs/errors.md lists them.")
+    level: Literal["info"] | None = Field(None, description="`info`: a warning about what is often meant so.")
     message: str
     nodeID: str | None = None
     edgeID: str | None = None

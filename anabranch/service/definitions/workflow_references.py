@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from anabranch.engine.ports import Store
+from anabranch.engine.rules.beginnings import WEBHOOK_TYPE
 from anabranch.engine.rules.graph.node_types import DATA_QUERY_TYPE
 from anabranch.engine.rules.graph.problems import Problem, pointer_to, quoted
 from anabranch.engine.rules.graph.validate import Report
@@ -95,6 +96,9 @@ def references_in(document: Mapping[str, Any]) -> Iterator[Reference]:
             key = config.get(field)
             if node["type"] == type_name and isinstance(key, str) and "{{" not in key:
                 yield Reference(kind, key, place[0], f"{place[1]}/{field}")
+        auth = config.get("auth") if node["type"] == WEBHOOK_TYPE else None
+        if isinstance(auth, Mapping) and isinstance(auth.get("secret"), str):
+            yield Reference("secret", auth["secret"], place[0], f"{place[1]}/auth/secret")
         for text in _texts(config):
             for expression in _EXPRESSION.findall(text):
                 for name in _SECRET.findall(expression):

@@ -10,6 +10,7 @@ export interface ProblemFix {
 }
 
 export interface FoundProblem {
+  readonly level?: "info";
   readonly code: string;
   readonly message: string;
   readonly pointer?: string | null;
@@ -37,7 +38,7 @@ export interface ValidateAnswer {
 }
 
 export interface Problem extends FoundProblem {
-  readonly severity: "error" | "warning";
+  readonly severity: "error" | "warning" | "info";
   /** The node or the edge that it is about; null: the workflow. */
   readonly key: NodeKey | EdgeKey | null;
   /** Its place in the node: `/config/url`. */
@@ -62,7 +63,7 @@ export function verdictOf(document: WorkflowDocument, answer: ValidateAnswer): V
     const named = found.nodeID ? nodeByID(document, found.nodeID) : undefined;
     return { ...found, severity, key: record?.key ?? named?.key ?? null, place: rest };
   };
-  const problems = [...answer.errors.map((found) => placed(found, "error")), ...answer.warnings.map((found) => placed(found, "warning"))];
+  const problems = [...answer.errors.map((found) => placed(found, "error")), ...answer.warnings.map((found) => placed(found, found.level ?? "warning"))];
   const byKey = new Map<NodeKey | EdgeKey, Problem[]>();
   for (const problem of problems) if (problem.key !== null) byKey.set(problem.key, [...(byKey.get(problem.key) ?? []), problem]);
   const structure = answer.structure ? structureOf(document, answer.structure) : NO_STRUCTURE;

@@ -77,8 +77,14 @@ WARNINGS: Mapping[str, str] = {
     "ENTERED_BEFORE_CURSOR": "An edge leads into the loop of a cursor elsewhere: that way runs once before the loop.",
     "CURSOR_WITHOUT_LOOP": "No edge leads back to the cursor: it hands out its first batch and no other.",
     "EXIT_RUNS_ONCE": "An edge leads out of a loop that may go on: what it leads to runs once, after the loop.",
+    "RESPOND_NEVER_AWAITED": "A `respond` node that no webhook before it waits for.",
+    "NO_RESPOND_NODE": "A webhook waits for a `respond` node, and leads to none.",
+    "WEBHOOK_OPEN": "A webhook without authentication.",
 }
 """What a definition is warned about at save: code → sentence."""
+
+INFORMATION = frozenset({"WEBHOOK_OPEN"})
+"""Warnings about what is often meant so; their `level` is `info`."""
 
 # 120 characters of a user's text are enough to recognize it in a message.
 QUOTED_MAX = 120
@@ -105,6 +111,7 @@ class Problem:
         """The public form, without unknown fields."""
         fields = {
             "code": self.code,
+            "level": "info" if self.code in INFORMATION else None,
             "message": self.message,
             "nodeID": self.node_id,
             "edgeID": self.edge_id,

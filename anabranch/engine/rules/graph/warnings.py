@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from anabranch.engine.rules.beginnings import BEGINNING_TYPES, START_TYPE
+from anabranch.engine.rules.beginnings import BEGINNING_TYPES, START_TYPE, WEBHOOK_TYPE
 from anabranch.engine.rules.callbacks import CALLBACK_TYPE, CALLBACKS_NAME
 from anabranch.engine.rules.events import (
     DEFAULT_HANDLE,
@@ -30,6 +30,7 @@ from anabranch.engine.rules.graph.known_fields import did_you_mean, slip_of
 from anabranch.engine.rules.graph.loop_config import CURSOR_TYPE, FOR_EACH, LOOP_TYPE, is_while, iterations_max
 from anabranch.engine.rules.graph.plan import ignored_handle
 from anabranch.engine.rules.graph.problems import Problem, quoted
+from anabranch.engine.rules.responses import RESPOND_TYPE
 from anabranch.engine.rules.templates.path import Path
 from anabranch.engine.rules.templates.template import compile_template, config_templates
 from anabranch.errors import TemplateError
@@ -73,6 +74,8 @@ def warnings_of(graph: Graph, structure: Structure) -> list[Problem]:
         *_regions(graph, structure),
         *_passes_without_region(graph, structure),
         *_cursors_without_region(graph, structure),
+        *_responses(graph, flow),
+        *_open_webhooks(graph),
     ]
     # What is odd about a copy is odd about the node.
     return [*_side_entries(structure), *(problem for problem in found if not is_copy(problem.node_id))]
@@ -143,6 +146,45 @@ def _timeouts(graph: Graph, structure: Structure) -> Iterator[Problem]:
             if node.type == CALLBACK_TYPE:
                 hint = "Draw an edge from its `timeout` handle."
             yield Problem("TIMEOUT_NOT_WIRED", message, node.pointer, node_id, hint=hint)
+
+
+def _responses(graph: Graph, flow: Flow) -> Iterator[Problem]:
+    """`respond` nodes that no webhook waits for, and webhooks that wait for one in vain."""
+    webhooks = [node for node in graph.beginnings if node.type == WEBHOOK_TYPE and not node.disabled]
+    awaiting = [node for node in webhooks if node.config.get("respond") == "respondNode"]
+    responding = [
+        node_id for node_id in flow.behind if graph.nodes[node_id].type == RESPOND_TYPE and not is_copy(node_id)
+    ]
+    heard = flow.node_set(node.id for node in awaiting)
+    answered: NodeSet = 0
+    for node_id in responding:
+        node = graph.nodes[node_id]
+        if node.disabled:
+            continue
+        answered |= flow.behind[node_id]
+        if not flow.behind[node_id] & heard:
+            message = f"no webhook that leads to {quoted(node_id)} waits for its response: it answers nobody"
+            hint = "Set `respond` of the webhook to `respondNode`."
+            yield Problem("RESPOND_NEVER_AWAITED", message, node.pointer, node_id, hint=hint)
+    for node in awaiting:
+        if not flow.node_set([node.id]) & answered:
+            message = f"{quoted(node.id)} waits for a respond node, and leads to none: its callers get NO_RESPONSE"
+            hint = "Put a `respond` node behind it, or let it answer at once or at the end."
+            yield Problem("NO_RESPOND_NODE", message, f"{node.pointer}/config/respond", node.id, hint=hint)
+
+
+def _open_webhooks(graph: Graph) -> Iterator[Problem]:
+    """Webhooks without authentication."""
+    for node in graph.beginnings:
+        if node.type == WEBHOOK_TYPE and not node.disabled and _auth_kind(node) == "none":
+            message = f"everybody who knows the path of {quoted(node.id)} can start runs: it has no authentication"
+            hint = "Set `auth`, or choose a long random path."
+            yield Problem("WEBHOOK_OPEN", message, f"{node.pointer}/config", node.id, hint=hint)
+
+
+def _auth_kind(webhook: GraphNode) -> Any:
+    auth = webhook.config.get("auth")
+    return auth.get("kind") if isinstance(auth, dict) else "none"
 
 
 def never_live(graph: Graph, flow: Flow) -> list[GraphEdge]:

@@ -1,6 +1,6 @@
 /** The bar below the canvas: problems with what helps, and the certificate, always seen. */
 
-import { ChevronDown, ChevronUp, CircleAlert, ShieldCheck, TriangleAlert } from "lucide-react";
+import { ChevronDown, ChevronUp, CircleAlert, Info, ShieldCheck, TriangleAlert } from "lucide-react";
 import { useState, type ReactElement } from "react";
 
 import { flowOf } from "../../canvas/Canvas";
@@ -18,8 +18,9 @@ export function Problems({ session }: { session: EditorSession }): ReactElement 
   const verdict = useCanvas((view) => view.verdict);
   const [isOpen, setOpen] = useState(false);
   const errors = verdict?.problems.filter(({ severity }) => severity === "error").length ?? 0;
-  const warnings = (verdict?.problems.length ?? 0) - errors;
-  const total = errors + warnings;
+  const warnings = verdict?.problems.filter(({ severity }) => severity === "warning").length ?? 0;
+  const total = verdict?.problems.length ?? 0;
+  const notes = total - errors - warnings;
   return (
     <section className="problems" aria-label="Problems">
       {isOpen && total > 0 && (
@@ -41,6 +42,11 @@ export function Problems({ session }: { session: EditorSession }): ReactElement 
               <TriangleAlert size={14} aria-hidden /> {warnings} {warnings === 1 ? "warning" : "warnings"}
             </span>
           )}
+          {notes > 0 && (
+            <span className="count">
+              <Info size={14} aria-hidden /> {notes} {notes === 1 ? "note" : "notes"}
+            </span>
+          )}
           {total === 0 && (verdict === null ? "Not checked yet" : "No problems")}
           {total > 0 && (isOpen ? <ChevronDown size={14} aria-hidden /> : <ChevronUp size={14} aria-hidden />)}
         </button>
@@ -50,6 +56,12 @@ export function Problems({ session }: { session: EditorSession }): ReactElement 
     </section>
   );
 }
+
+const SIGNS = {
+  error: <CircleAlert size={14} className="error" aria-label="Problem" />,
+  warning: <TriangleAlert size={14} className="warning" aria-label="Warning" />,
+  info: <Info size={14} aria-label="Note" />,
+} as const;
 
 function ProblemRow({ problem, session }: { problem: Problem; session: EditorSession }): ReactElement {
   const model = useCanvasModel();
@@ -69,7 +81,7 @@ function ProblemRow({ problem, session }: { problem: Problem; session: EditorSes
   };
   return (
     <li>
-      {problem.severity === "error" ? <CircleAlert size={14} className="error" aria-label="Problem" /> : <TriangleAlert size={14} className="warning" aria-label="Warning" />}
+      {SIGNS[problem.severity]}
       <button type="button" className="problem-text" onClick={go}>
         {name && <strong>{name}: </strong>}
         {withCode(problem.message)} <code className="faint">{problem.code}</code>

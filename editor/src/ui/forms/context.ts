@@ -18,7 +18,7 @@ export interface Variable {
 export interface FieldProblem {
   readonly pointer: string;
   readonly message: string;
-  readonly severity: "error" | "warning";
+  readonly severity: "error" | "warning" | "info";
 }
 
 export type Preview = { value: string; truncated: boolean } | { error: string };

@@ -469,6 +469,16 @@ class SchemaMismatch(AnabranchError):
     code = "SCHEMA_MISMATCH"
 
 
+class OlderProcesses(AnabranchError):
+    """Processes run that could not go on with the schema that a migration would make."""
+
+    code = "OLDER_PROCESSES"
+    hint = (
+        "Stop them (each hands its runs over), and migrate again; one that was killed is forgotten after a minute and a"
+        " half. `anabranch migrate --force` migrates all the same."
+    )
+
+
 class DatabaseMissing(AnabranchError):
     """The database of this command does not exist, or is empty."""
 

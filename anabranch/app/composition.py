@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TextIO
 
+from anabranch.app.process_reports import ProcessReports
 from anabranch.app.resources import (
     CLOSING_S,
     Components,
@@ -270,6 +271,8 @@ class App:
         forks.connect(service, store)
         runner.connect(engine)
         await register(store, runner.registry, active=settings.active)
+        reports = ProcessReports(store, process_id=engine.worker_id, release=__version__, clock=engine.clock)
+        await reports.start()
         await engine.start()
         waits = RunWaits(engine)
         readiness = Readiness(store=store, sandbox=components.sandbox.health)
@@ -281,6 +284,7 @@ class App:
             grace.begin()
             await waits.stop()
             await engine.stop(grace_s=grace.executions_left_s(), within_s=grace.engine_left_s())
+            await reports.end(patience_s=grace.closing_s(CLOSING_S))
             await feed.stop(patience_s=grace.closing_s(CLOSING_S))
             runner.stop()
 

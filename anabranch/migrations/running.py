@@ -20,10 +20,17 @@ from anabranch.deferred import deferred
 from anabranch.engine.store.opening import dialect_of
 from anabranch.engine.store.schema import SCHEMA_REVISION, metadata
 from anabranch.engine.store.sql.dialect import Dialect
-from anabranch.engine.store.sql.revision import VERSION_TABLE, check_revision, refuse_unversioned, revision_of
+from anabranch.engine.store.sql.processes import note_support, older_processes
+from anabranch.engine.store.sql.revision import (
+    VERSION_TABLE,
+    check_revision,
+    is_supported,
+    refuse_unversioned,
+    revision_of,
+)
 from anabranch.engine.store.sql.store import CONNECT_PAUSE_S, CONNECT_WAIT_S
 from anabranch.engine.store.sqlite.sqlite_dialect import SqliteDialect
-from anabranch.errors import DatabaseMissing, SchemaMismatch, StoreUnavailable
+from anabranch.errors import DatabaseMissing, OlderProcesses, SchemaMismatch, StoreUnavailable
 
 # Four tenths of a second to import, and a database is migrated once.
 if TYPE_CHECKING:
@@ -37,6 +44,9 @@ else:
 
 log = logging.getLogger("anabranch.store")
 
+# 5 names in a message: enough to know which deployment it is.
+OLDER_NAMED_MAX = 5
+
 # Alembic keeps the migration that is running in module globals: one at a time per process.
 _ALEMBIC = threading.Lock()
 
@@ -49,12 +59,13 @@ _VERSIONS = Table(
 )
 
 
-def upgrade(url: str, *, connect_wait_s: float = CONNECT_WAIT_S) -> str:
-    """Bring a database to this program's schema; returns its version. Does nothing if it is there.
+def upgrade(url: str, *, connect_wait_s: float = CONNECT_WAIT_S, force: bool = False) -> str:
+    """Bring a database to this program's schema; returns its version. Does nothing if it is there, or newer and
+    supports this program.
 
-    Makes the file and the directories above it for SQLite. Raises SchemaMismatch for a newer
-    schema and for tables without a version, StoreUnavailable for an absent or read-only
-    database, SettingsError for a bad URL.
+    Makes the file and the directories above it for SQLite. Raises OlderProcesses while processes run that could not go
+    on with the new schema, unless `force`; SchemaMismatch for a newer schema and for tables without a version,
+    StoreUnavailable for an absent or read-only database, SettingsError for a bad URL.
     """
     dialect = dialect_of(url)
     with _connected(dialect, wait_s=connect_wait_s) as connection, dialect.migration(connection):
@@ -63,10 +74,24 @@ def upgrade(url: str, *, connect_wait_s: float = CONNECT_WAIT_S) -> str:
             refuse_unversioned(connection, place=dialect.place)
             if found is None and isinstance(dialect, SqliteDialect):
                 _make_tables(connection)
+            elif found is not None and is_supported(connection, found):
+                return found
             else:
                 _refuse_newer(dialect, connection)
+                if found is not None and not force:
+                    _refuse_beside_older(dialect, connection, found)
                 run_migrations(connection, place=dialect.place)
+            note_support(connection)
     return SCHEMA_REVISION
+
+
+def _refuse_beside_older(dialect: Dialect, connection: Connection, found: str) -> None:
+    older = older_processes(connection, dialect, found=found)
+    if older:
+        named = "; ".join(older[:OLDER_NAMED_MAX]) + ("; …" if len(older) > OLDER_NAMED_MAX else "")
+        raise OlderProcesses(
+            f"{dialect.place}: older processes run, and cannot go on with schema {SCHEMA_REVISION}: {named}"
+        )
 
 
 def run_migrations(connection: Connection, *, place: str) -> None:

@@ -117,6 +117,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "egress",
         "engine",
         "engine.handling",
+        "engine.poller",
+        "engine.ports",
         "engine.store",
         "engine.telemetry",
         "errors",

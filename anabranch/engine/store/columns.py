@@ -11,7 +11,12 @@ from typing import Any
 from sqlalchemy import UUID, Column, ColumnElement, Index, MetaData, Table, Text, TextClause
 from sqlalchemy.types import UserDefinedType
 
-SCHEMA_REVISION = "0025"
+SCHEMA_REVISION = "0026"
+
+# Programs of an older schema must be stopped before this one is migrated to: those from before 0026 do not say that
+# they run, and cannot read what this program writes (runs suspended for HISTORY_LOST). A migration that removes or
+# renames anything, or a new form of what is stored, raises it; a migration that only adds leaves it as it is.
+OLDEST_PROGRAM = "0026"
 """The newest migration; a store refuses a database of any other revision."""
 
 metadata = MetaData()

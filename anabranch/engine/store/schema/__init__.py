@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from anabranch.audit.audit_schema import audit_head, audit_log
 from anabranch.drafts.draft_schema import drafts
-from anabranch.engine.store.columns import SCHEMA_REVISION, metadata, set_postgresql_options
+from anabranch.engine.store.columns import OLDEST_PROGRAM, SCHEMA_REVISION, metadata, set_postgresql_options
 from anabranch.engine.store.schema.console_schema import activation_progress, console_lines
 from anabranch.engine.store.schema.large_values import stored_values, value_references
 from anabranch.engine.store.schema.runs import (
@@ -22,7 +22,9 @@ from anabranch.engine.store.schema.runs import (
     IS_SUSPECT,
     database_epochs,
     pauses,
+    processes,
     run_counts,
+    schema_support,
     watermarks,
     workers,
     workflow_instance_logs,
@@ -44,6 +46,7 @@ __all__ = [
     "IS_REFUSED",
     "IS_SIGNAL",
     "IS_SUSPECT",
+    "OLDEST_PROGRAM",
     "SCHEMA_REVISION",
     "activation_progress",
     "api_keys",
@@ -56,7 +59,9 @@ __all__ = [
     "drafts",
     "metadata",
     "pauses",
+    "processes",
     "run_counts",
+    "schema_support",
     "secrets",
     "set_postgresql_options",
     "stored_values",

@@ -302,6 +302,26 @@ database_epochs = Table(
     PrimaryKeyConstraint("epoch", name="pk_database_epochs"),
 )
 
+# The processes that run on the database, each with its release and the schema that it works with.
+processes = Table(
+    "processes",
+    metadata,
+    Column("process_id", Text, nullable=False),
+    Column("release", Text, nullable=False),
+    Column("schema_revision", Text, nullable=False),
+    Column("seen_at", BigInteger, nullable=False),
+    PrimaryKeyConstraint("process_id", name="pk_processes"),
+)
+
+# The schema that was migrated to last, and the oldest one whose programs work with it.
+schema_support = Table(
+    "schema_support",
+    metadata,
+    Column("revision", Text, nullable=False),
+    Column("oldest_program", Text, nullable=False),
+    PrimaryKeyConstraint("revision", name="pk_schema_support"),
+)
+
 # The report of each working process, written every third of a lease; for a lost one also how many suspects it left.
 workers = Table(
     "workers",

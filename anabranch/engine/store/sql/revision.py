@@ -10,6 +10,7 @@ import re
 from sqlalchemy import Connection, inspect, text
 
 from anabranch.engine.store.schema import SCHEMA_REVISION, metadata
+from anabranch.engine.store.sql.processes import supports
 from anabranch.errors import SchemaMismatch
 
 VERSION_TABLE = "alembic_version"
@@ -30,7 +31,7 @@ def revision_of(connection: Connection) -> str | None:
 
 
 def check_revision(connection: Connection, *, place: str) -> None:
-    """Return if the schema matches this program. Raises SchemaMismatch, which names both versions."""
+    """Return if this program works with the schema. Raises SchemaMismatch, which names both versions."""
     refuse_unversioned(connection, place=place)
     found = revision_of(connection)
     if found == SCHEMA_REVISION:
@@ -47,10 +48,19 @@ def check_revision(connection: Connection, *, place: str) -> None:
             f"{place} has schema version {found}; {wants}",
             hint="Run `anabranch migrate`; its notes say what it locks and whether it may run before the deploy.",
         )
+    if is_supported(connection, found):
+        return
     raise SchemaMismatch(
         f"{place} has schema version {found}, which is newer; {wants}",
         hint="A newer anabranch has migrated this database: use that release or a later one.",
     )
+
+
+def is_supported(connection: Connection, found: str) -> bool:
+    """Whether the schema is newer than this program, and of a kind that it still works with: during an upgrade step by
+    step, and after going back to this program."""
+    has_support = found > SCHEMA_REVISION and inspect(connection).has_table("schema_support")
+    return has_support and supports(connection, found=found)
 
 
 def refuse_unversioned(connection: Connection, *, place: str) -> None:

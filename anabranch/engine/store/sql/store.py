@@ -41,7 +41,7 @@ from anabranch.engine.rules.payloads import (
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.shared.signals import SIGNALS_KEPT_MAX
 from anabranch.engine.rules.stimuli import SignalSent
-from anabranch.engine.store.sql import lapses, statements
+from anabranch.engine.store.sql import lapses, processes, statements
 from anabranch.engine.store.sql.component import CommitProgress
 from anabranch.engine.store.sql.console_table import remove_console_of
 from anabranch.engine.store.sql.data_checks import DataChecks
@@ -307,6 +307,15 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
         """How far these runs are stored, of those that exist, and when the given row of each was written."""
         asked = {instance_id: seq for instance_id, seq in seqs.items() if is_uuid(instance_id)}
         return await self.read(partial(positions_of, dialect=self.dialect, seqs=asked))
+
+    async def report_process(self, *, process_id: str, release: str) -> None:
+        """Say that a process runs, for who migrates."""
+        report = partial(processes.report_process, dialect=self.dialect, process_id=process_id, release=release)
+        await self.write_without_waiting(report)
+
+    async def forget_process(self, process_id: str) -> None:
+        """Remove the report of a process that ends."""
+        await self.write_without_waiting(partial(processes.forget_process, dialect=self.dialect, process_id=process_id))
 
     async def versions(self, instance_ids: Sequence[str]) -> dict[str, tuple[int, str | None]]:
         """(version, worker_id) of each id that exists: one statement, to notice external changes."""

@@ -130,7 +130,7 @@ async def test_dialogs_of_lists_and_runs(page: Page, server: Server) -> None:
     await page.get_by_role("button", name="Run again…").click()
     await look_at(page, "Run it again")
 
-    runs = server.call("GET", f"/runs?workflow={workflow}")["items"]
+    runs = server.call("GET", f"/workflows/{workflow}/runs")["items"]
     assert [run["instanceID"] for run in runs] == [run_id], "whoever only looks starts nothing and deletes nothing"
 
 

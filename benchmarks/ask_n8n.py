@@ -1,4 +1,4 @@
-"""Ask a real n8n what the fifteen workflows give, and compare: `python -m benchmarks.ask_n8n`.
+"""Ask a real n8n what the workflows of the tests give, and compare: `python -m benchmarks.ask_n8n`.
 
 A script, not a test: it needs `n8n` on the PATH (`npm install --global n8n`), which is some gigabyte. Each workflow is
 begun by hand with its items from a code node, and executed by `n8n execute`. Workflows that ask other systems are left
@@ -39,7 +39,8 @@ class InstalledN8n:
 
     def __init__(self, folder: Path) -> None:
         self._environment = {**os.environ, "N8N_USER_FOLDER": str(folder), "HOME": str(folder),
-                             "N8N_DIAGNOSTICS_ENABLED": "false", "N8N_RUNNERS_ENABLED": "false"}  # fmt: skip
+                             "N8N_DIAGNOSTICS_ENABLED": "false", "TZ": "UTC",
+                             "N8N_RUNNERS_ENABLED": "false"}  # fmt: skip
 
     def run(self, *arguments: str) -> str:
         """What a command prints."""
@@ -54,11 +55,11 @@ class InstalledN8n:
     def items_of(self, name: str, last: str) -> list[Any]:
         """The items of a node after a workflow; none if it was not executed."""
         said = self.run("execute", f"--id={name}", "--rawOutput")
-        result = json.loads(said[said.index("{") :])["data"]["resultData"]
+        result = json.JSONDecoder().raw_decode(said[said.index("{") :])[0]["data"]["resultData"]
         if "error" in result:
             return [{"failed": result["error"].get("message")}]
         runs = result["runData"].get(last, [])
-        return [item["json"] for run in runs[-1:] for output in run["data"]["main"] for item in output or ()]
+        return [item["json"] for run in runs[-1:] for output in run["data"]["main"][:1] for item in output or ()]
 
 
 def main() -> None:

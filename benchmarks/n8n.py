@@ -22,7 +22,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from anabranch.engine.rules.graph.validate import validate
 from anabranch.handlers.registry import builtin_types
 from anabranch.n8n.exports import N8nWorkflow, is_export, read_exports
 from anabranch.n8n.importing import Imported, import_workflow
@@ -48,13 +47,12 @@ class Tally:
         self.counts["workflows"] += 1
         try:
             imported = import_workflow(workflow, self._types)
-            report = validate(imported.document, self._types)
         except Exception as fault:  # noqa: BLE001 - whatever it is, it is counted
             place = traceback.extract_tb(fault.__traceback__)[-1]
             self.faults[f"{type(fault).__name__} in {Path(place.filename).name}:{place.lineno}: {fault}"[:160]] += 1
             return
-        self.counts["saved"] += report.valid
-        for problem in report.errors[:1]:
+        self.counts["saved"] += not imported.errors
+        for problem in imported.errors[:1]:
             self.refused[f"{problem.code}: {problem.message}"[:140]] += 1
         self._count(imported)
 

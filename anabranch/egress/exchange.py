@@ -52,12 +52,15 @@ class HttpResponse:
 
 
 async def exchange(
-    request: EgressRequest, addresses: Sequence[str], *, bytes_max: int, tls: ssl.SSLContext | None
+    request: EgressRequest, addresses: Sequence[str], *, bytes_max: int, tls: ssl.SSLContext | bool
 ) -> HttpResponse:
-    """Send a request to one of the addresses. Raises what aiohttp does, HttpAnswerInvalid and ValueTooLarge."""
+    """Send a request to one of the addresses. Raises what aiohttp does, HttpAnswerInvalid and ValueTooLarge.
+
+    `tls`: whom to trust; True for the system's authorities, False for everybody.
+    """
     headers = {"user-agent": "anabranch", "accept": "*/*", **request.headers, "accept-encoding": "gzip, deflate"}
     async with (
-        _session(addresses, tls) as session,
+        _session(addresses, tls=tls) as session,
         session.request(
             request.method,
             request.target.url,
@@ -72,13 +75,13 @@ async def exchange(
         return HttpResponse(response.status, received, await _read_body(request, response, bytes_max))
 
 
-def _session(addresses: Sequence[str], tls: ssl.SSLContext | None) -> ClientSession:
+def _session(addresses: Sequence[str], *, tls: ssl.SSLContext | bool) -> ClientSession:
     connector = TCPConnector(
         resolver=_Judged(addresses),
         socket_factory=_only(addresses),
         use_dns_cache=False,
         force_close=True,
-        ssl=tls or True,
+        ssl=tls,
     )
     return ClientSession(
         connector=connector,

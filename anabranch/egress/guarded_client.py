@@ -56,7 +56,7 @@ class GuardedClient:
         """`tls` replaces the context that trusts the system's certificate authorities."""
         self._guard = guard
         self._body_bytes_max = body_bytes_max
-        self._tls = tls
+        self._tls = tls or True
 
     async def fetch(self, call: HttpCall, *, timeout_s: float) -> HttpAnswer:
         """The answer to a request, whatever its status, after at most `REDIRECTS_MAX` redirects.
@@ -76,9 +76,10 @@ class GuardedClient:
             raise HttpTimeout(f"{request.target.origin} did not answer within {timeout_s:g} s") from None
 
     async def _follow(self, request: EgressRequest, call: HttpCall) -> HttpAnswer:
-        left = REDIRECTS_MAX
+        left, first = REDIRECTS_MAX, request.target.origin
         while True:
-            response, location = await self._one_hop(request)
+            checks = call.check_certificate or request.target.origin != first
+            response, location = await self._one_hop(request, tls=self._tls if checks else False)
             if not call.follow_redirects or location is None or response.status not in _REDIRECTS:
                 return response
             if left == 0:
@@ -86,11 +87,11 @@ class GuardedClient:
             left -= 1
             request = _redirected(request, response.status, location, call)
 
-    async def _one_hop(self, request: EgressRequest) -> tuple[HttpAnswer, str | None]:
+    async def _one_hop(self, request: EgressRequest, *, tls: ssl.SSLContext | bool) -> tuple[HttpAnswer, str | None]:
         target = request.target
         addresses = await self._guard.check_soon(target.host, target.port)
         try:
-            answer = await exchange.exchange(request, addresses, bytes_max=self._body_bytes_max, tls=self._tls)
+            answer = await exchange.exchange(request, addresses, bytes_max=self._body_bytes_max, tls=tls)
         except (aiohttp.ClientError, OSError) as failure:
             raise HttpUnreachable(f"{target.origin}: {_reason(failure)}") from None
         return HttpAnswer(answer.status, answer.headers, answer.body), answer.headers.get("location")

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from anabranch.engine.rules.beginnings import TRIGGER_TYPES
 from anabranch.engine.rules.graph.node_types import NodeTypes
+from anabranch.engine.rules.graph.problems import Problem
 from anabranch.engine.rules.graph.validate import validate
 from anabranch.n8n.exports import Link, N8nWorkflow
 from anabranch.n8n.expressions import NameScope, Untranslatable
@@ -56,6 +57,8 @@ class Imported:
     report: ImportReport
     queries: tuple[dict[str, Any], ...] = ()
     """Queries that have to be saved."""
+    errors: tuple[Problem, ...] = ()
+    """Why the document would be refused; empty: it can be saved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,7 @@ def import_workflow(workflow: N8nWorkflow, node_types: NodeTypes, options: Impor
         found = {name: problem.message for problem in errors
                  if (name := importer.origin_of(problem.node_id)) is not None and name not in refused}  # fmt: skip
         if not found or len(refused) >= REFUSED_MAX:
-            return made
+            return replace(made, errors=errors)
         refused |= found  # they become placeholders, so that the rest can be saved
 
 
@@ -270,7 +273,8 @@ class _Importer(Surrounding):
                     job.exits.clear()
                     job.remarks.append("a disabled manual trigger begins nothing: it is left out")
                 return
-            raise NotMapped("it is disabled, and nothing flows into it")
+            job.remarks.append("it is disabled, and nothing flows into it: it is left out")
+            return
         feed = job.needed_feed()
         job.add("fields", {"source": expression(feed.value.template)})
         job.remarks.append("it is disabled: what flows in is handed on")

@@ -15,7 +15,7 @@ from anabranch.n8n.exports import N8nNode
 from anabranch.n8n.expressions import NameScope, Phrase, Untranslatable
 from anabranch.n8n.js_code import check_expression, value_code
 from anabranch.n8n.refs import INDEX, ITEM, ItemFeed, Ref, variable
-from anabranch.n8n.texts import Counts, Texts, expression
+from anabranch.n8n.texts import Counts, Texts, expression, without_sign
 
 # n8n tries three times and waits a second unless the node says otherwise.
 TRIES = 3
@@ -141,7 +141,7 @@ class MappingJob:
 
     def fixed(self, *path: str, default: Any = None) -> Any:
         """The same, of which an expression would decide what the node is. Raises NotMapped for one."""
-        value = self.option(*path, default=default)
+        value = without_sign(self.option(*path, default=default))
         if isinstance(value, str) and value.startswith("="):
             raise NotMapped(f"its parameter `{'.'.join(path)}` is computed")
         return value

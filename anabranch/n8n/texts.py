@@ -122,6 +122,12 @@ class Texts:
         return said
 
 
+def without_sign(written: Any) -> Any:
+    """A parameter that is no expression although it begins with `=`, as the text that it stands for."""
+    is_text = isinstance(written, str) and written.startswith("=") and "{{" not in written
+    return written[1:] if is_text else written
+
+
 def js_of(written: Any) -> str:
     """A parameter as an expression of JavaScript."""
     if not isinstance(written, str) or not written.startswith("="):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,12 @@ async def test_the_certificate_is_that_of_the_name_and_not_of_the_address(tmp_pa
         return web.Response(text=request.host)
 
     application = web.Application()
+
+    async def lead_on(request: web.Request) -> web.Response:
+        raise web.HTTPFound(f"https://other.test:{port}/")
+
     application.router.add_get("/", hello)
+    application.router.add_get("/to-another-origin", lead_on)
     runner = web.AppRunner(application)
     await runner.setup()
     try:
@@ -52,6 +58,11 @@ async def test_the_certificate_is_that_of_the_name_and_not_of_the_address(tmp_pa
                 await client.fetch(HttpCall(method="GET", url=f"https://{name}:{port}/"), timeout_s=10)
         with pytest.raises(HttpUnreachable, match="certificate"):
             await GuardedClient(guard).fetch(HttpCall(method="GET", url=f"https://api.test:{port}/"), timeout_s=10)
+        unchecked = HttpCall(method="GET", url=f"https://127.0.0.1:{port}/", check_certificate=False)
+        assert (await client.fetch(unchecked, timeout_s=10)).status == 200
+        elsewhere = replace(unchecked, url=f"https://127.0.0.1:{port}/to-another-origin")
+        with pytest.raises(HttpUnreachable, match="certificate"):
+            await client.fetch(elsewhere, timeout_s=10)
     finally:
         await runner.cleanup()
 
@@ -119,9 +130,9 @@ async def test_an_address_that_nobody_judged_is_not_connected_to_even_if_a_host_
     async with serving(hello) as server:
         request = EgressRequest("GET", parse_target(server.url), {}, None)
         with pytest.raises(EgressRefused, match="not checked"):
-            await exchange(request, ["93.184.215.14"], bytes_max=1_000, tls=None)
+            await exchange(request, ["93.184.215.14"], bytes_max=1_000, tls=True)
         assert server.requests == []
-        assert (await exchange(request, ["127.0.0.1"], bytes_max=1_000, tls=None)).body == b"hello"
+        assert (await exchange(request, ["127.0.0.1"], bytes_max=1_000, tls=True)).body == b"hello"
 
 
 async def test_names_are_resolved_beside_the_event_loop() -> None:

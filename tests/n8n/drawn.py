@@ -1,4 +1,4 @@
-"""Fifteen workflows in n8n's format, what flows into each, and what n8n's documentation says comes out.
+"""Workflows in n8n's format, what flows into each, and what n8n's documentation says comes out.
 
 Used by `test_workflows_of_n8n` and by the script that asks a real n8n.
 """
@@ -62,7 +62,13 @@ def test_of(left: Any, kind: str, operation: str, right: Any = "") -> dict[str, 
     return {
         "options": {"caseSensitive": True, "typeValidation": "strict", "version": 2},
         "combinator": "and",
-        "conditions": [{"leftValue": left, "rightValue": right, "operator": {"type": kind, "operation": operation}}],
+        "conditions": [
+            {
+                "leftValue": left,
+                "rightValue": right,
+                "operator": {"type": kind, "operation": operation} | ({"rightType": "any"} if kind == "array" else {}),
+            }
+        ],
     }
 
 
@@ -310,5 +316,85 @@ DRAWN = (
         ],
         ORDERS[:1],
         [{"fixed": "30.00", "many": "3+4", "other": "nothing", "code": "{{ no expression }}"}],
+    ),
+    Drawn(
+        "fields within fields that are kept",
+        f"{DOCS}/n8n-nodes-base.set/",
+        [
+            set_to("Fields", keeps=True, **{"customer.name": "={{ $json.customer }}", "tags[1]": "up", "a.b[0].c": 1}),
+        ],
+        ORDERS[:2],
+        [
+            {**ORDERS[0], "customer": {"name": "Ada"}, "tags": ["new", "up"], "a": {"b": [{"c": 1}]}},
+            {**ORDERS[1], "customer": {"name": "Bob"}, "tags": [None, "up"], "a": {"b": [{"c": 1}]}},
+        ],
+    ),
+    Drawn(
+        "texts of a page",
+        f"{DOCS}/n8n-nodes-base.html/",
+        [
+            set_to("Page", data="<ul><li> one \n two</li><li>three</li></ul><b></b><a href=' /x '>y</a>"),
+            node(
+                "Html",
+                "html",
+                1,
+                operation="extractHtmlContent",
+                options={"trimValues": True},
+                extractionValues={
+                    "values": [
+                        {"key": "all", "cssSelector": "li", "returnValue": "text", "returnArray": True},
+                        {"key": "link", "cssSelector": "a", "returnValue": "attribute", "attribute": "href"},
+                    ]
+                },
+            ),
+        ],
+        ORDERS[:1],
+        [{"all": ["one \n two", "three"], "link": "/x"}],
+    ),
+    Drawn(
+        "numbers and days as Americans write them",
+        f"{DOCS}/n8n-nodes-base.code/",
+        [
+            node(
+                "Code",
+                "code",
+                2,
+                jsCode="const day = new Date(Date.UTC(2026, 0, 5, 15, 7, 9));\n"
+                "return [{json: {n: (1234567.891).toLocaleString(), eur: (-1234.5).toLocaleString('en-US',"
+                " { style: 'currency', currency: 'USD' }), day: day.toLocaleDateString('en-US',"
+                " { weekday: 'long', year: 'numeric', month: 'long', day: 'numeric' }), all: day.toLocaleString(),"
+                " at: day.toLocaleTimeString('en-US', { hour: '2-digit', minute: '2-digit' })}}];",
+            )
+        ],
+        ORDERS[:1],
+        [
+            {
+                "n": "1,234,567.891",
+                "eur": "-$1,234.50",
+                "day": "Monday, January 5, 2026",
+                "all": "1/5/2026, 3:07:09 PM",
+                "at": "03:07 PM",
+            }
+        ],
+    ),
+    Drawn(
+        "a node that goes on after a failure",
+        "https://docs.n8n.io/workflows/components/nodes/#node-settings",
+        [
+            {
+                **node(
+                    "Code",
+                    "code",
+                    2,
+                    mode="runOnceForEachItem",
+                    jsCode="if ($json.id === 2) throw new Error('two');\nreturn {json: {id: $json.id}};",
+                ),
+                "onError": "continueErrorOutput",
+            },
+            set_to("Failed", keeps=True, error="failed"),
+        ],
+        ORDERS,
+        [{**ORDERS[1], "error": "failed"}],
+        [("Begin", 0, "Code", 0), ("Code", 1, "Failed", 0)],
     ),
 )

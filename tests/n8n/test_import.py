@@ -114,7 +114,7 @@ def test_a_loop_that_is_left_in_the_middle_becomes_a_cursor() -> None:
 def test_the_report_names_what_differs_and_what_to_enter() -> None:
     request = {
         **node("Ask", "httpRequest", 4.2, url="https://a.example", authentication="genericCredentialType",
-               genericAuthType="httpBasicAuth", options={"allowUnauthorizedCerts": True}),
+               genericAuthType="httpBasicAuth", options={"proxy": "http://a.example"}),
         "credentials": {"httpBasicAuth": {"id": "1", "name": "Shop"}},
     }  # fmt: skip
     report = imported(request).report
@@ -122,7 +122,7 @@ def test_the_report_names_what_differs_and_what_to_enter() -> None:
         {"type": "httpBasicAuth", "name": "Shop", "secrets": ["SHOP_USER", "SHOP_PASSWORD"], "nodes": ["Ask"]}
     ]
     text = "\n".join(report.lines())
-    assert "equal but for  Ask (n8n-nodes-base.httpRequest): certificates are always checked" in text
+    assert "equal but for  Ask (n8n-nodes-base.httpRequest): its proxy is not used" in text
     assert "SHOP_USER, SHOP_PASSWORD" in text
 
 

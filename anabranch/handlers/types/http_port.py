@@ -19,6 +19,8 @@ class HttpCall:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = None
     follow_redirects: bool = True
+    check_certificate: bool = True
+    """False: the URL's origin may have a certificate that nobody vouches for. That of a redirect is always checked."""
     private_headers: Set[str] = frozenset()
     """Names, in lower case, of headers that go to no other origin than the URL's."""
     private_body: bool = False

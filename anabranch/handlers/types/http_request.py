@@ -92,6 +92,14 @@ class HttpRequestConfig(NodeConfig):
         json_schema_extra=x_ui(group="Answer", advanced=True),
     )
 
+    check_certificate: bool = Field(
+        True,
+        alias="checkCertificate",
+        title="Check the certificate",
+        description="Whether the certificate of an HTTPS server has to be valid; that of a redirect always has to.",
+        json_schema_extra=x_ui(group="Answer", advanced=True),
+    )
+
     @model_validator(mode="before")
     @classmethod
     def _one_body(cls, written: dict[str, Any]) -> dict[str, Any]:
@@ -124,6 +132,7 @@ def http_request_spec(sender: HttpSender, secrets: SecretReader) -> HandlerSpec:
             headers=headers,
             body=body,
             follow_redirects=config.follow_redirects,
+            check_certificate=config.check_certificate,
             private_headers=private_headers,
             private_body=body is not None and (bool(custom["body"]) or _is_private(body.decode(), helpers)),
         )

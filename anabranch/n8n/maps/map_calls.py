@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from anabranch.n8n.job import MappingJob, NotMapped
@@ -14,7 +15,7 @@ from anabranch.n8n.maps.map_data import json_of
 from anabranch.n8n.maps.programs import ANSWERS
 from anabranch.n8n.python_code import python_absent, python_program
 from anabranch.n8n.refs import INDEX, ITEM, Ref, variable
-from anabranch.n8n.texts import Source, Texts, expression, split
+from anabranch.n8n.texts import Source, Texts, expression, split, without_sign
 
 # n8n gives a request five minutes.
 _TIMEOUT_MS = 300_000
@@ -36,7 +37,7 @@ def http(job: MappingJob) -> None:
     _query_and_headers(job, texts, config, new=new)
     (_body if new else _old_body)(job, texts, config)
     _authentication(job, config)
-    answer = _answer(job, new=new)
+    answer = _answer(job, config, new=new)
     attempts = job.attempts()
     if answer["neverError"] or (job.error_way != "stop" and attempts["retry"]["maxAttempts"] == 1):
         config["okStatuses"] = list(range(400, 600))
@@ -76,7 +77,7 @@ def _timeout(job: MappingJob) -> dict[str, Any]:
     return {"timeout": timeout}
 
 
-def _answer(job: MappingJob, *, new: bool) -> dict[str, Any]:
+def _answer(job: MappingJob, config: dict[str, Any], *, new: bool) -> dict[str, Any]:
     options = job.option("options", "response", "response", default={}) if new else job.option("options", default={})
     form = options.get("responseFormat", "autodetect") if new else job.option("responseFormat", default="json")
     full = options.get("fullResponse", False)
@@ -92,10 +93,12 @@ def _answer(job: MappingJob, *, new: bool) -> dict[str, Any]:
         and pagination
     ):
         job.differs("only the first page is asked for")
-    if job.option("options", "batching", "batch", default=job.option("options", "batchSize")):
+    if job.needed_feed().many and job.option(
+        "options", "batching", "batch", default=job.option("options", "batchSize")
+    ):
         job.differs("requests go out one after the other, without n8n's batches and pauses")
     if job.option("options", "allowUnauthorizedCerts") is True or job.option("allowUnauthorizedCerts") is True:
-        job.differs("certificates are always checked")
+        config["checkCertificate"] = False
     if job.option("options", "proxy"):
         job.differs("its proxy is not used")
     if full is True:
@@ -114,13 +117,13 @@ def _query_and_headers(job: MappingJob, texts: Texts, config: dict[str, Any], *,
             if job.option(f"send{theirs}") is not True:
                 continue
             if job.fixed(f"specify{theirs}", default="keypair") == "json":
-                made = _flat(json_of(job.option(f"json{theirs}", default="{}"), texts))
+                made = _flat(_written_json(job.option(f"json{theirs}", default="{}"), texts))
             else:
                 singular = theirs.removesuffix("s") if theirs == "Headers" else theirs
                 made = _pairs(job, texts, f"{singular.lower()}Parameters", "parameters", case=theirs == "Headers")
         elif job.option("jsonParameters") is True:
             name = "headerParametersJson" if ours == "headers" else "queryParametersJson"
-            made = _flat(json_of(job.option(name, default="{}") or "{}", texts))
+            made = _flat(_written_json(job.option(name, default="{}") or "{}", texts))
         else:
             made = _pairs(
                 job, texts, f"{theirs.removesuffix('s').lower()}ParametersUi", "parameter", case=ours == "headers"
@@ -128,8 +131,38 @@ def _query_and_headers(job: MappingJob, texts: Texts, config: dict[str, Any], *,
         config[ours] = made
 
 
+def _name(parameter: Mapping[str, Any]) -> str:
+    name = str(without_sign(parameter["name"]))
+    if name.startswith("="):
+        raise NotMapped("the name of a parameter is computed")
+    return name
+
+
+def _written_json(written: Any, texts: Texts) -> Any:
+    """JSON text whose expressions all stand within its texts, or any other JSON."""
+    if isinstance(written, str) and written.startswith("="):
+        pieces = split(written[1:])
+        sources = [piece for piece in pieces if isinstance(piece, Source)]
+        marked = "".join(piece if isinstance(piece, str) else f"\ue000{sources.index(piece)}\ue001" for piece in pieces)
+        try:
+            value = json.loads(marked.strip() or "{}", strict=False)
+        except (ValueError, RecursionError):
+            return json_of(written, texts)
+        return texts.value(_restored(value, sources))
+    return json_of(written, texts)
+
+
+def _restored(value: Any, sources: list[Source]) -> Any:
+    if isinstance(value, dict):
+        return {name: _restored(each, sources) for name, each in value.items()}
+    if isinstance(value, str) and "\ue000" in value:
+        return "=" + re.sub("\ue000(\\d+)\ue001", lambda found: "{{ " + sources[int(found[1])].js + " }}", value)
+    return value
+
+
 def _flat(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict) or any(isinstance(each, (dict, list)) for each in value.values()):
+    computed = isinstance(value, str) and value.startswith("{{")
+    if not isinstance(value, dict) or any(isinstance(each, (dict, list)) for each in value.values()) or computed:
         raise NotMapped("its headers or query are computed as a whole")
     return {str(key): str(each).lower() if isinstance(each, bool) else each for key, each in value.items()}
 
@@ -140,10 +173,9 @@ def _pairs(job: MappingJob, texts: Texts, group: str, name: str, *, case: bool =
     for each in listed if isinstance(listed, list) else ():
         if not isinstance(each, dict) or not each.get("name"):
             continue
-        if str(each["name"]).startswith("="):
-            raise NotMapped("the name of a parameter is computed")
+        name_of = _name(each)
         value = texts.text(each.get("value", ""))
-        key = str(each["name"]).strip() if case else str(each["name"])
+        key = name_of.strip() if case else name_of
         made[key] = (
             [*(made[key] if isinstance(made[key], list) else [made[key]]), value] if key in made and not case else value
         )
@@ -168,8 +200,10 @@ def _body(job: MappingJob, texts: Texts, config: dict[str, Any]) -> None:
         case "raw":
             config["body"] = texts.text(job.option("body", default=""))
             _content_type(config, str(job.fixed("rawContentType", default="text/plain") or "text/plain"))
+        case "multipart-form-data":
+            _parts(job, texts, config, "bodyParameters", "parameters")
         case _:
-            raise NotMapped("its body is a file, or a form with files")
+            raise NotMapped("its body is a file")
 
 
 def _old_body(job: MappingJob, texts: Texts, config: dict[str, Any]) -> None:
@@ -227,9 +261,7 @@ def _object_of(job: MappingJob, texts: Texts, group: str, name: str) -> dict[str
     for each in job.option(group, name, default=[]):
         if not isinstance(each, dict) or not each.get("name"):
             continue
-        if str(each["name"]).startswith("="):
-            raise NotMapped("the name of a parameter is computed")
-        key = str(each["name"])
+        key = _name(each)
         if "[" in key and job.node.version < 3:
             raise NotMapped("a parameter is an item of a list")
         if key in made:
@@ -247,13 +279,30 @@ def _form(job: MappingJob, texts: Texts, config: dict[str, Any], group: str, nam
     for each in job.option(group, name, default=[]):
         if not isinstance(each, dict) or not each.get("name"):
             continue
-        if str(each["name"]).startswith("="):
-            raise NotMapped("the name of a parameter is computed")
         said = texts.said(each.get("value", ""))
         plain = said.text if said.is_path else said.atom
-        parts.append(f"{each['name']}=" + expression(f"({plain} | js_text | urlencode)"))
+        parts.append(f"{_name(each)}=" + expression(f"({plain} | js_text | urlencode)"))
     config["body"] = "&".join(parts)
     _content_type(config, "application/x-www-form-urlencoded")
+
+
+# Stands between the parts of a form: a text that no value has by chance.
+_BOUNDARY = "anabranch-7d1f0c9a4e5b4f0e9c3a2b1d8e6f5a40"
+
+
+def _parts(job: MappingJob, texts: Texts, config: dict[str, Any], group: str, name: str) -> None:
+    """A form in parts, without files."""
+    body = ""
+    for each in job.option(group, name, default=[]):
+        if not isinstance(each, dict) or not each.get("name"):
+            continue
+        if each.get("parameterType", "formData") != "formData":
+            raise NotMapped("its body is a form with files")
+        field = _name(each).replace('"', "%22")
+        value = texts.text(each.get("value", ""))
+        body += f'--{_BOUNDARY}\r\nContent-Disposition: form-data; name="{field}"\r\n\r\n{value}\r\n'
+    config["body"] = f"{body}--{_BOUNDARY}--\r\n"
+    put_header(config, "Content-Type", f"multipart/form-data; boundary={_BOUNDARY}")
 
 
 def _content_type(config: dict[str, Any], kind: str) -> None:

@@ -10,7 +10,19 @@ from anabranch.n8n.dates import format_of
 from anabranch.n8n.expressions import Phrase
 from anabranch.n8n.job import MappingJob, NotMapped
 from anabranch.n8n.maps import going_on
-from anabranch.n8n.maps.programs import AGGREGATE, GET, MERGE, PUT, SOME_FIELDS, SORT, SPLIT_OUT, SUMMARIZE, UNIQUE
+from anabranch.n8n.maps.programs import (
+    AGGREGATE,
+    GET,
+    HTML_VALUES,
+    MERGE,
+    PUT,
+    SET_WITHIN,
+    SOME_FIELDS,
+    SORT,
+    SPLIT_OUT,
+    SUMMARIZE,
+    UNIQUE,
+)
 from anabranch.n8n.refs import INDEX, ItemFeed, Ref, quoted, variable
 from anabranch.n8n.texts import Source, Texts, expression, js_of, split
 
@@ -34,31 +46,48 @@ def set_(job: MappingJob) -> None:
     else:
         fields = list(_old_fields(job) if job.node.version < 3 else _new_fields(job))
         keeps = job.option("keepOnlySet") is not True if job.node.version < 3 else False
-        computed = [field for field in fields if isinstance(field[0], str) and field[0].startswith("=")]
-        config = {"values": _values(job, texts, [field for field in fields if field not in computed], dots=dots)}
-        includes = False
-        if keeps and not computed:
+        config, includes = {"values": {}}, keeps
+        if keeps:
             config["base"] = _item(job, feed)
-        elif not keeps:
+        elif job.node.version >= 3:
             _included(job, config, feed)
             includes = "base" in config
-        if computed and (keeps or includes):
+        computed = [field for field in fields if isinstance(field[0], str) and field[0].startswith("=")]
+        if computed and includes:
             raise NotMapped("the name of a field is computed, beside fields that are kept")
+        if _is_deep(fields, dots=dots, includes=includes):
+            _set_within(job, texts, config, fields)
+            return
+        config["values"] = _values(job, texts, [field for field in fields if field not in computed], dots=dots)
         if computed:
             config["base"] = _computed(texts, computed, dots=dots)
-        if (
-            "base" in config
-            and not computed
-            and dots
-            and any("." in name for name, _, _ in fields if isinstance(name, str))
-        ):
-            raise NotMapped("it sets fields within fields that it keeps")
     if job.error_way == "stop":
         job.add("set", config, each=feed)
         job.leave()
         return
     job.add("set", config, suffix="fields", each=feed, **job.on_error())
     going_on.end_of_each(job)
+
+
+def _is_deep(fields: list[tuple[Any, Any, str]], *, dots: bool, includes: bool) -> bool:
+    """Whether fields are set within fields, in a way that no object of values can say."""
+    names = [name for name, _, _ in fields if isinstance(name, str) and not name.startswith("=")]
+    return dots and any("[" in name or ("." in name and includes) for name in names)
+
+
+def _set_within(job: MappingJob, texts: Texts, config: dict[str, Any], fields: list[tuple[Any, Any, str]]) -> None:
+    """Fields within fields, and items of lists: put there by a code node."""
+    if job.error_way != "stop":
+        raise NotMapped("it sets fields within fields, and goes on after failures")
+    feed = job.needed_feed()
+    values = {name: _typed(texts, value, kind) for name, value, kind in fields if name != ""}
+    kept = variable(job.add("set", config, suffix="kept", each=feed))
+    given = variable(job.add("set", {"values": values}, suffix="fields", each=feed))
+    listed = [f"{ref.js} ?? []" if feed.many else f"[{ref.js}]" for ref in (kept, given)]
+    code = f"const options = {{}}, kept = {listed[0]}, given = {listed[1]};\n{GET}\n{SET_WITHIN}\n"
+    code += "return made;" if feed.many else "return made[0];"
+    job.add("javascript", {"code": code}, retry={"maxAttempts": 1})
+    job.leave()
 
 
 def _item(job: MappingJob, feed: ItemFeed) -> str:
@@ -87,7 +116,8 @@ def _included(job: MappingJob, config: dict[str, Any], feed: ItemFeed) -> None:
 
 def _old_fields(job: MappingJob) -> list[tuple[Any, Any, str]]:
     made = []
-    for kind, listed in job.option("values", default={}).items():
+    given = job.option("values", default={})
+    for kind, listed in given.items() if isinstance(given, dict) else ():
         for each in listed if isinstance(listed, list) else ():
             if isinstance(each, dict):
                 made.append((each.get("name", ""), each.get("value", ""), f"old {kind}"))
@@ -277,6 +307,9 @@ def aggregate(job: MappingJob) -> None:
         job.add("set", {"values": {name: source}})
     else:
         wanted = _aggregated(job)
+        if not wanted:
+            _always_fails(job, "No fields specified")
+            return
         options = {"fields": wanted, "merge": job.option("options", "mergeLists") is True,
                    "keepMissing": job.option("options", "keepMissing") is True,
                    "dots": job.option("options", "disableDotNotation") is not True}  # fmt: skip
@@ -292,9 +325,15 @@ def _aggregated(job: MappingJob) -> list[list[str]]:
             raise NotMapped("the name of a field is computed")
         if field:
             wanted.append([field, name or field.split(".")[-1]])
-    if not wanted:
-        raise NotMapped("it names no field")
     return wanted
+
+
+def _always_fails(job: MappingJob, message: str) -> None:
+    """A node that fails in n8n, too, as it is written."""
+    if job.error_way != "stop":
+        raise NotMapped(message)
+    job.add("stopWithError", {"message": message}, writes=False)
+    job.remarks.append("as it is written, it fails in n8n, too")
 
 
 def sort(job: MappingJob) -> None:
@@ -303,7 +342,10 @@ def sort(job: MappingJob) -> None:
         raise NotMapped("it sorts at random or by code")
     fields = [each for each in job.option("sortFieldsUi", "sortField", default=[]) if isinstance(each, dict)]
     by = [{"field": str(each.get("fieldName", "")), "order": str(each.get("order", "ascending"))} for each in fields]
-    if not by or any(each["field"].startswith("=") or each["order"].startswith("=") for each in by):
+    if not fields:
+        _always_fails(job, "No sorting specified. Please add a field to sort by")
+        return
+    if any(each["field"].startswith("=") or each["order"].startswith("=") for each in by):
         raise NotMapped("what it sorts by is computed")
     options = {"by": by, "dots": job.option("options", "disableDotNotation") is not True}
     job.program(f"const options = {json.dumps(options)};\n{GET}\n{SORT}")
@@ -504,11 +546,22 @@ def html(job: MappingJob) -> None:
         if each.get("skipSelectors"):
             job.differs("text of parts that are to be skipped is not left out")
         values[name] = value
-    if job.option("options", "cleanUpText") is False or job.option("options", "trimValues") is False:
-        job.differs("texts are always trimmed")
-    if any(value["take"] != "attribute" for value in values.values()):
-        job.differs("text is trimmed, and blocks in it are told apart by other blanks")
-    job.add("html", {"source": source, "values": values}, each=feed)
+    if any(value["take"] == "html" for value in values.values()):
+        job.differs("HTML that is taken is written in another way")
+    if job.node.kind == "html" and job.node.version > 1.1 and any(value["take"] == "text" for value in values.values()):
+        job.differs("text is what stands in the elements, without the links, marks and line breaks that n8n adds")
+    given = job.option("options", default={})
+    options = {"trim": given.get("trimValues") is True, "clean": given.get("cleanUpText") is True,
+               "attributes": [name for name, value in values.items() if value["take"] == "attribute"]}  # fmt: skip
+    for value in values.values():
+        value["trim"] = False
+    job.add("html", {"source": source, "values": values}, suffix="found", each=feed)
+    found = variable(job.nodes[-1]["id"])
+    listed = f"{found.js} ?? []" if feed.many else f"[{found.js}]"
+    code = f"const found = {listed}, options = {json.dumps(options)};\n{HTML_VALUES}\n"
+    job.add(
+        "javascript", {"code": code + ("return made;" if feed.many else "return made[0];")}, retry={"maxAttempts": 1}
+    )
     job.leave()
 
 

@@ -221,6 +221,29 @@ LISTED_RESULTS = """results.forEach((result, index) => {
   for (const item of fault ? [{error: fault.message}] : result?.n8nItems ?? [result]) put(item, index);
 });"""
 
+SET_WITHIN = """const made = kept.map((base, index) => {
+  const item = JSON.parse(JSON.stringify(base));
+  for (const [path, value] of Object.entries(given[index])) {
+    const keys = keysOf(path);
+    let inner = item;
+    keys.slice(0, -1).forEach((key, place) => {
+      if (inner[key] === null || typeof inner[key] !== 'object') inner[key] = /^\\d+$/.test(keys[place + 1]) ? [] : {};
+      inner = inner[key];
+    });
+    inner[keys[keys.length - 1]] = value;
+  }
+  return item;
+});"""
+
+HTML_VALUES = """const made = found.map(values => Object.fromEntries(Object.entries(values ?? {}).map(([name, value]) => {
+  const tidy = text => {
+    if (text === null || (text === '' && !options.attributes.includes(name))) return null;
+    const trimmed = options.trim ? text.trim() : text;
+    return options.clean ? trimmed.trim().replace(/[\\r\\n]/g, '').replace(/\\s+/g, ' ') : trimmed;
+  };
+  return [name, Array.isArray(value) ? value.map(tidy) : tidy(value)];
+})));"""
+
 ANSWERS = """answers.forEach((answer, index) => {
   if (answer === null || answer === undefined) { put({}, index); return; }
   const fault = faultIn(answer);

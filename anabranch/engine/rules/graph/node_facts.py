@@ -55,11 +55,10 @@ def facts_of(graph: Graph, node_types: NodeTypes) -> NodeFacts:
         facts.types[node.id] = node_type
         if not node.config_readable:
             continue
-        if node.type not in schemas:
-            schemas[node.type] = json_schema.ValueSchema(node_type.config_schema)
-        problems = list(_config_problems(node, node_type, schemas[node.type]))
-        if node.mapping is not None:
-            problems += _mapping_problems(node, node.mapping, node_types)
+        problems = list(_config_problems(node, node_type, _schema_of(node_type, schemas)))
+        loop_type = None if node.mapping is None else node_types.get(LOOP_TYPE)
+        if node.mapping is not None and loop_type is not None:
+            problems += _mapping_problems(node, node.mapping, loop_type, _schema_of(loop_type, schemas))
         facts.problems.extend(problems)
         if any(problem.code in ("CONFIG_INVALID", "NODE_TYPE_BROKEN") for problem in problems):
             continue  # a type need not handle a config that violates its own schema
@@ -112,13 +111,19 @@ def _config_problems(node: GraphNode, node_type: NodeType, schema: json_schema.V
         yield from _branch_problems(node, known={place + answer[1] for answer in answers})
 
 
-def _mapping_problems(node: GraphNode, mapping: Mapping[str, Any], node_types: NodeTypes) -> Iterator[Problem]:
+def _schema_of(node_type: NodeType, schemas: dict[str, json_schema.ValueSchema]) -> json_schema.ValueSchema:
+    """The prepared schema of a type's config: preparing it takes longer than to check most configs."""
+    if node_type.type not in schemas:
+        schemas[node_type.type] = json_schema.ValueSchema(node_type.config_schema)
+    return schemas[node_type.type]
+
+
+def _mapping_problems(
+    node: GraphNode, mapping: Mapping[str, Any], loop_type: NodeType, schema: json_schema.ValueSchema
+) -> Iterator[Problem]:
     """What the type `loop` finds wrong with the fields of a mapped node, which are the config of its loop."""
-    loop_type = node_types.get(LOOP_TYPE)
-    if loop_type is None:
-        return
     loop, place = replace(node, type=LOOP_TYPE, config=mapping), node.pointer + "/config"
-    for problem in _config_problems(loop, loop_type, json_schema.ValueSchema(loop_type.config_schema)):
+    for problem in _config_problems(loop, loop_type, schema):
         pointer = problem.pointer.removeprefix(place).replace("/source", f"/{FOR_EACH}", 1)
         message = problem.message.replace("the config of", "the items of", 1)
         yield replace(problem, pointer=node.pointer + pointer, message=message)

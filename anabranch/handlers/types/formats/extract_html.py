@@ -30,6 +30,7 @@ class Extraction(NodeConfig):
     attribute: str | None = Field(
         None, min_length=1, max_length=128, description="The name of the attribute, such as `href`."
     )
+    trim: bool = Field(True, description="Whether space at the ends of a `text` is left out.")
     all: bool = Field(
         False, description="All elements that match, as a list; otherwise the first, or null where none does."
     )
@@ -77,7 +78,10 @@ def _extracted(text: str, config: HtmlConfig, work: TemplateBudget) -> dict[str,
 def _taken(document: HtmlDocument, number: int, each: Extraction) -> str | None:
     if each.take == "attribute":
         return document.attribute_of(number, (each.attribute or "").lower())
-    return document.text_of(number) if each.take == "text" else document.inner_html_of(number)
+    if each.take == "html":
+        return document.inner_html_of(number)
+    text = document.text_of(number)
+    return text.strip() if each.trim else text
 
 
 def _inspect(config: Mapping[str, Any]) -> Iterator[Problem]:

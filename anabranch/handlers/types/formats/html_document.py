@@ -90,9 +90,9 @@ class HtmlDocument:
         return found
 
     def text_of(self, number: int) -> str:
-        """The text of an element and everything in it, without space at its ends."""
+        """The text of an element and everything in it."""
         self.work.spend(self.sizes[number])
-        return "".join(self.elements[number].itertext()).strip()
+        return "".join(self.elements[number].itertext())
 
     def inner_html_of(self, number: int) -> str:
         """The HTML in an element."""

@@ -18,7 +18,13 @@ expect.set_options(timeout=PATIENCE_MS)
 
 NODES: list[dict[str, Any]] = [
     {"id": "hook", "type": "webhook", "config": {"path": "heard/calls"}, "position": {"x": 0, "y": 80}},
-    {"id": "keep", "type": "set", "config": {"values": {"n": "{{ctx.input.json.n}}"}}, "position": {"x": 280, "y": 80}},
+    {
+        "id": "keep",
+        "type": "set",
+        "forEach": "{{ctx.input.json.orders}}",
+        "config": {"values": {"n": "{{ctx.item}}"}},
+        "position": {"x": 280, "y": 80},
+    },
 ]
 
 
@@ -46,11 +52,13 @@ async def test_a_test_run_listens_for_a_call_of_the_address_that_the_panel_shows
     test_address = addresses.locator("code").nth(1)
     await expect(test_address).to_contain_text("/test-hooks/")
     path = urlsplit(await test_address.inner_text()).path
-    assert await asyncio.to_thread(send, server.url + path, {"n": 7}) == 202
+    assert await asyncio.to_thread(send, server.url + path, {"orders": [7, 8, 9]}) == 202
 
     bar = page.get_by_role("region", name="Test run")
     await expect(bar.get_by_text("COMPLETED")).to_be_visible()
     await expect(addresses.get_by_role("button", name="Listen for a test call")).to_be_enabled()
     await page.get_by_role("button", name="Close the node").click()
-    await page.locator('[data-node-id="keep"]').dblclick()
+    kept = page.locator('[data-node-id="keep"]')
+    await expect(kept).to_contain_text("3 of 3")
+    await kept.dblclick()
     await expect(page.get_by_role("region", name="Output of keep")).to_contain_text("7")

@@ -72,6 +72,9 @@ def test_a_run_begins_at_the_only_trigger_or_at_the_one_that_is_named(anabranch:
     assert (unclear.code, unclear.document["error"]["code"]) == (2, "NO_MANUAL_START")
     assert "hook (webhook), told (failure)" in unclear.document["error"]["message"]
     assert "--trigger hook" in unclear.document["error"]["hint"]
+    shown = anabranch("workflows", "show", "run-at-only").out
+    assert "begins by requests to /hooks/TENANT/run-at-hook (node hook)" in shown
+    assert "begins by failed runs of any workflow (node told)" in shown
     named = anabranch("run", "run-at-only", "--trigger", "hook", *payload)
     assert named.document["output"] == {"id": 7}
     wrong = anabranch("run", "run-at-only", "--trigger", "end", *payload)

@@ -20,6 +20,7 @@ from anabranch.cli.output import (
 )
 from anabranch.cli.target import TargetOptions, open_target
 from anabranch.deferred import deferred
+from anabranch.engine.rules.beginnings import BEGINNING_TYPES
 from anabranch.errors import InvalidWorkflow
 from anabranch.json_input import read_workflow_file
 
@@ -68,6 +69,9 @@ def show(
         print_line(f"starts take version {found['activeVersion']}")
     if found["paused"] is not None:
         print_line(f"paused by {found['paused']['by']} since {found['paused']['since']}")
+    for node in found["nodes"]:
+        if node["type"] in BEGINNING_TYPES and not node.get("disabled"):
+            print_line(f"begins by {_beginning(node)}")
     print_table(("node", "type", "name"), [[node["id"], node["type"], node.get("name")] for node in found["nodes"]])
     print_table(
         ("from", "handle", "to"),
@@ -175,6 +179,25 @@ def delete(
     target = open_target(at)
     target.ask(lambda gateway: gateway.delete_workflow(workflow, force=force))
     print_answer({"workflow": workflow, "deleted": True}, f"workflow {workflow} is deleted", as_json=at.as_json)
+
+
+def _beginning(node: dict[str, Any]) -> str:
+    """What makes a run begin at a start or trigger node, for people."""
+    config = node.get("config") or {}
+    match node["type"]:
+        case "webhook":
+            told = f"requests to /hooks/TENANT/{config.get('path')}"
+        case "schedule":
+            told = f"the schedule {config.get('cron') or config.get('every')}"
+        case "topic":
+            told = f"messages on {config.get('topic')}"
+        case "failure":
+            told = f"failed runs of {config.get('workflow') or 'any workflow'}"
+        case "workflowCall":
+            told = "calls of other workflows"
+        case _:
+            told = "starts by hand and through the API"
+    return f"{told} (node {node['id']})"
 
 
 def _named(document: dict[str, Any]) -> dict[str, Any]:

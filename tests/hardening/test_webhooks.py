@@ -215,6 +215,45 @@ def test_no_attack_gets_through(server: Server) -> None:
     status, fields, body = server.ask("POST", "/hooks/default/says", b'{"said": "x", "body": "<script>"}', json_type)
     assert (status, body, fields["x-content-type-options"]) == (200, b"<script>", "nosniff")
     assert fields["content-security-policy"].startswith("sandbox")
+    attack_a_test_address(server)
+
+
+def attack_a_test_address(server: Server) -> None:
+    """Guesses, split responses, wrong bodies, and a hundred callers at once."""
+    document = hooked("tested", SAY, respond="respondNode", bodyLimit=200)
+    hook = f"/v1/drafts/{server.rest('POST', '/v1/drafts', {'document': document})['draftID']}/test-hooks/hook"
+    address = urlsplit(server.rest("GET", hook)["url"]).path
+    token = address.rpartition("/")[2]
+    json_type = [("Content-Type", "application/json")]
+
+    guesses = ("x", token[:-1], token + "A", token.swapcase(), "A" * len(token), "%00", "..%2f" + token, "a" * 3_000)
+    told = {server.ask("POST", f"/test-hooks/{guess}", BODY)[::2] for guess in guesses}
+    assert len(told) == 1, told
+    assert server.ask("POST", address, BODY)[0] == 409
+
+    server.rest("POST", f"{hook}/listen")
+    wrong = (
+        (b"{", json_type, 400),
+        (b"x" * 201, [], 413),
+        (b"x", [("Content-Encoding", "gzip")], 415),
+        (b'{"a": 1, "a": 2}', json_type, 400),
+    )
+    for body, headers, status in wrong:
+        assert server.ask("POST", address, body, headers)[0] == status, body
+    for method in ("GET", "OPTIONS", "DELETE", "TRACE"):
+        assert server.ask(method, address)[0] in (404, 405), method
+    for text in ("\r\n", "\u560a", "\n"):
+        said = json.dumps({"said": f"a{text}X-Split: yes", "body": "x"}).encode()
+        _, fields, _ = server.ask("POST", address, said, json_type)
+        assert "x-split" not in fields, text
+        server.rest("POST", f"{hook}/listen")
+
+    bodies = [json.dumps({"said": "a", "body": f"{number}"}).encode() for number in range(100)]
+    calls = [server.send("POST", address, body, json_type) for body in bodies]
+    answers = [(answer.status, answer.read()) for answer in (call.getresponse() for call in calls)]
+    for call in calls:
+        call.close()
+    assert sorted(status for status, _ in answers) == [200] + [409] * 99
 
 
 @pytest.mark.timeout(240)

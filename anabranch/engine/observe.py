@@ -52,9 +52,9 @@ class Observers:
         """Pass on what was committed. Called one turn of the event loop after the commit, in the order of the
         commits."""
         for one in news:
+            self.committed(one.instance_id, one.events, one.status)
             if one.telemetry is not None:
                 one.telemetry.wrote(one.written)
-            self.committed(one.instance_id, one.events, one.status)
 
     def committed(self, instance_id: str, events: Sequence[Event], status: Status) -> None:
         """Pass on committed events, in log order per instance."""

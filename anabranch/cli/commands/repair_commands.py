@@ -1,4 +1,4 @@
-"""`anabranch runs retry`, `fork` and `bulk`: let runs go on, begin anew from what they have, and do so to many."""
+"""`anabranch runs retry`, `fork` and `bulk`: let runs go on, start again from what they have, and do so to many."""
 
 from __future__ import annotations
 

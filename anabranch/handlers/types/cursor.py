@@ -19,7 +19,7 @@ class CursorConfig(NodeConfig):
     """What to hand out, and how much at a time."""
 
     source: Any = Field(
-        description="The list to hand out. It is read anew in each pass: what was added at its end is handed out, too.",
+        description="The list. It is read again in each pass, so items that were added at its end are returned, too.",
         json_schema_extra=x_ui(widget="expression", placeholder="{{ ctx.orders }}"),
     )
     batch_size: int | None = Field(

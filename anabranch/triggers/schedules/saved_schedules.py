@@ -21,7 +21,7 @@ class Schedule:
     tenant_id: str
     name: str
     workflow: str
-    """Name or id, as it was written: looked up anew at each occurrence."""
+    """Name or id, as it was written: looked up again at each occurrence."""
     version: int | None
     """None: the active one of the time."""
     kind: str

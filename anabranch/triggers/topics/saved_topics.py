@@ -26,7 +26,7 @@ class Subscription:
     head: str
     """The first segment of the pattern: what an index finds it by."""
     workflow: str
-    """Name or id, as it was written: looked up anew for each message."""
+    """Name or id, as it was written: looked up again for each message."""
     created_at: int = 0
     version: int | None = None
     """None: the active one of the time."""

@@ -54,7 +54,7 @@ class Account:
     names_event: bool = False
     taken: KeptSignal | None = None
     redone_after: int = 0
-    """The last attempt before a reopening: the budget of attempts begins anew there."""
+    """The last attempt before a reopening: the budget of attempts starts again there."""
     child_generation: int = 0
     """The reopening since which it starts another child; 0: its first one."""
     """The signal that it has taken and will complete with."""

@@ -336,7 +336,7 @@ class SqliteDialect:
     def external_changes_possible(self, connection: Connection) -> bool:
         """Compares `data_version`, which moves when any other connection has committed."""
         version = connection.exec_driver_sql("PRAGMA data_version").scalar_one()
-        before = connection.info.get("data_version")  # per connection: a new one starts anew
+        before = connection.info.get("data_version")  # per connection: a new one starts again
         connection.info["data_version"] = version
         return bool(before != version)
 

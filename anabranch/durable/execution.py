@@ -129,15 +129,15 @@ async def tried(
     """Call the function once; returns its outcome, and the exception if it failed. `who` names the step in messages."""
     if heartbeat is not None:
         return await heartbeat.tried(work, timeout_ms, who=who)
-    limit = asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000)
+    limit = None if timeout_ms is None else asyncio.timeout(timeout_ms / 1000)
     task = asyncio.current_task()
     try:
-        if timeout_ms is None:
-            return await work(), None  # most steps have no timeout, and entering one has a cost
+        if limit is None:
+            return await work(), None  # most steps have no timeout, which has a cost
         async with limit:
             return await work(), None
     except TimeoutError as late:
-        if not limit.expired():
+        if limit is None or not limit.expired():
             return _failed(late, name, scope, attempt, who), late
         message = f"the step did not return within its timeout of {timeout_ms} ms"
         return Failed(RunError("NODE_TIMEOUT", "NodeTimeout", message, name, scope, attempt), retryable=True), late

@@ -14,8 +14,6 @@ import ssl
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from yarl import URL
-
 from anabranch.deferred import deferred
 from anabranch.egress.guard import Guard
 from anabranch.egress.headers import check_headers
@@ -27,10 +25,12 @@ from anabranch.handlers.types.http_port import HttpAnswer, HttpCall
 # aiohttp takes more than a tenth of a second to import, and most runs send nothing.
 if TYPE_CHECKING:
     import aiohttp
+    import yarl
 
     from anabranch.egress import exchange
 else:
     aiohttp = deferred("aiohttp")
+    yarl = deferred("yarl")
     exchange = deferred("anabranch.egress.exchange")
 
 # 5 redirects: http → https → www → path → slash is four, and loops should end soon.
@@ -126,7 +126,7 @@ def _next_target(target: RequestTarget, location: str) -> RequestTarget:
     if location.startswith("//"):
         return parse_target(f"{target.url.scheme}:{location}")
     try:
-        joined = str(target.url.join(URL(location)))
+        joined = str(target.url.join(yarl.URL(location)))
     except ValueError:
         raise EgressRefused("the redirect leads to something that is not a URL", hint="Write the final URL.") from None
     return parse_target(joined)

@@ -9,11 +9,16 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from yarl import URL
-
+from anabranch.deferred import deferred
 from anabranch.egress.addresses import PORT_MAX, parse_address
 from anabranch.errors import EgressRefused
+
+if TYPE_CHECKING:
+    import yarl
+else:
+    yarl = deferred("yarl")
 
 # 8 KiB: what servers commonly take. Longer data belongs in the body.
 URL_LENGTH_MAX = 8_192
@@ -38,7 +43,7 @@ _OTHER_DOTS = re.compile("[\u3002\uff0e\uff61\u2024\ufe52]")
 class RequestTarget:
     """The target of a request: the URL as sent, and the host and port parsed from it."""
 
-    url: URL
+    url: yarl.URL
     host: str
     """A name in lower case, as DNS has it, or an address without brackets."""
     port: int
@@ -110,7 +115,7 @@ def _ascii_name(host: str) -> str:
     if unicodedata.normalize("NFKC", lower) != lower or _OTHER_DOTS.search(lower):
         raise _refused("its host has characters in it that stand for others; write it in plain letters")
     try:
-        encoded = URL.build(scheme="http", host=lower).raw_host
+        encoded = yarl.URL.build(scheme="http", host=lower).raw_host
     except ValueError:
         encoded = None
     if not encoded or not encoded.isascii() or encoded.count(".") != lower.count("."):
@@ -118,12 +123,12 @@ def _ascii_name(host: str) -> str:
     return encoded.lower()
 
 
-def _same_to_the_client(scheme: str, host: str, port: int, rest: str) -> URL:
+def _same_to_the_client(scheme: str, host: str, port: int, rest: str) -> yarl.URL:
     """The URL built of what was read, so that the client cannot read anything else out of it."""
     shown = f"[{host}]" if ":" in host else host
     path = rest.split("#", 1)[0]
     try:
-        url = URL(f"{scheme}://{shown}:{port}{path if path[:1] in ('', '/') else '/' + path}")
+        url = yarl.URL(f"{scheme}://{shown}:{port}{path if path[:1] in ('', '/') else '/' + path}")
         same = (url.scheme, url.raw_host, url.port) == (scheme, host, port) and url.user is None
     except ValueError:
         same = False

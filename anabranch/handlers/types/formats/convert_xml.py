@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from xml.parsers import expat
-from xml.sax.saxutils import escape, quoteattr
 
 from pydantic import Field
 
+from anabranch.deferred import deferred
 from anabranch.engine.rules.templates.budget import ITEM_UNITS, Refused, TemplateBudget, check_size, kind_of
 from anabranch.engine.rules.values import VALUE_DEPTH_MAX
 from anabranch.handlers.config_fields import x_ui
 from anabranch.handlers.spec import HandlerSpec
 from anabranch.handlers.types.data.each_value import ValueConfig, converted, text_of
 from anabranch.handlers.types.formats.text_job import in_thread
+
+if TYPE_CHECKING:
+    from xml.sax import saxutils
+else:
+    saxutils = deferred("xml.sax.saxutils")  # it imports the HTTP client of the standard library
 
 _NODE = "xml"
 
@@ -161,11 +166,11 @@ def _element(name: str, value: Any, config: XmlConfig, work: TemplateBudget) -> 
     for key, each in attributes.items():
         if _NAME.fullmatch(key.removeprefix(prefix)) is None or isinstance(each, (dict, list)):
             raise Refused(f"`{_NODE}`: {key[:64]!r} is not an attribute: a name, and text, a number or a boolean")
-        yield f" {key.removeprefix(prefix)}={quoteattr(_text_of(each, work))}"
+        yield f" {key.removeprefix(prefix)}={saxutils.quoteattr(_text_of(each, work))}"
     yield ">"
     for key, each in fields.items():
         if key == config.text_key:
-            yield escape(_text_of(each, work))
+            yield saxutils.escape(_text_of(each, work))
         elif key not in attributes:
             yield from _element(key, each, config, work)
     yield f"</{name}>"

@@ -172,6 +172,14 @@ class Settings(BaseModel):
     """The pools that a worker serves, separated by commas; `*`: every one. It takes the runs whose nodes are all in
     these pools."""
 
+    broker_url: SecretStr | None = None
+    """A RabbitMQ that carries jobs of pools that a worker does not serve itself to `anabranch executor` processes:
+    `amqp://user:password@host/vhost` or `amqps://…`. Needs the extra `anabranch[rabbitmq]`."""
+
+    broker_key: SecretStr | None = None
+    """32 bytes in base64 that encrypt configs with secrets on their way to executors; the same in workers and
+    executors."""
+
     held_max: int = Field(default=10_000, ge=1, le=1_000_000)
     """Runs that one worker holds in memory at once, 1 to 1,000,000; further ones wait in the database."""
 
@@ -348,7 +356,14 @@ class Settings(BaseModel):
         is_wanted = self.otlp_endpoint is not None if self.otlp_enabled is None else self.otlp_enabled
         return (self.otlp_endpoint or OTLP_ENDPOINT_DEFAULT) if is_wanted else None
 
-    @field_validator("secret_key")
+    @field_validator("broker_url")
+    @classmethod
+    def _broker_url_is_amqp(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and not value.get_secret_value().startswith(("amqp://", "amqps://")):
+            raise ValueError("it should begin with amqp:// or amqps://")
+        return value
+
+    @field_validator("secret_key", "broker_key")
     @classmethod
     def _secret_key_is_32_bytes(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None:

@@ -59,6 +59,7 @@ class Kind(StrEnum):
     POSTGRESQL18 = "postgresql18"
     PGBOUNCER = "pgbouncer"
     CONTAINER = "container"
+    RABBITMQ = "rabbitmq"
 
 
 def browser() -> Path:
@@ -100,6 +101,14 @@ def mariadb() -> Path:
         if found and shutil.which("mariadb-install-db"):
             return Path(found)
     raise ToolMissing("no MariaDB server on the PATH; install Debian's mariadb-server")
+
+
+def rabbitmq() -> Path:
+    """The server of RabbitMQ, which any user may start. Raises ToolMissing where there is none."""
+    program = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+    if not program.exists():
+        raise ToolMissing("no RabbitMQ in /usr/lib/rabbitmq; install Debian's rabbitmq-server")
+    return program
 
 
 def container_builder() -> Path:
@@ -162,6 +171,7 @@ def main() -> int:
         (Kind.POSTGRESQL15, _prepare_postgresql15),
         (Kind.POSTGRESQL18, _prepare_postgresql18),
         (Kind.PGBOUNCER, _prepare_pgbouncer),
+        (Kind.RABBITMQ, _prepare_rabbitmq),
     ):
         try:
             prepare()
@@ -181,6 +191,10 @@ def _prepare_mariadb() -> None:
 
 def _prepare_pgbouncer() -> None:
     _prepare_debian("pgbouncer", pgbouncer, "the tests behind a pooler")
+
+
+def _prepare_rabbitmq() -> None:
+    _prepare_debian("rabbitmq-server", rabbitmq, "the tests of executors")
 
 
 def _prepare_postgresql15() -> None:

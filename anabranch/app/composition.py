@@ -9,7 +9,7 @@ import gc
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TextIO
 
@@ -25,6 +25,7 @@ from anabranch.app.resources import (
     open_store,
     secret_store,
 )
+from anabranch.app.transports import open_executor, sender_of_jobs
 from anabranch.app.trigger_services import open_triggers, open_webhooks
 from anabranch.app_services import AppServices, RunServices
 from anabranch.bulk.bulk_actions import BulkActions
@@ -77,6 +78,8 @@ if TYPE_CHECKING:
     from anabranch.service.data_check import data_doctor
     from anabranch.service.explanations import explanations as explaining
     from anabranch.service.runs import run_counts as counting
+    from anabranch.transport.job_executor import JobExecutor
+    from anabranch.transport.job_sender import JobSender
     from anabranch.triggers.webhooks import callback_service as callbacks
     from anabranch.triggers.webhooks import test_hook_service
 else:
@@ -123,6 +126,8 @@ class _Role:
     code: WorkflowRegistry = DECLARED
     counts: bool = True
     console_stream: TextIO | None = None
+    elsewhere: JobSender | None = None
+    """Has jobs of other pools executed."""
 
 
 class App:
@@ -254,7 +259,8 @@ class App:
         feed = Feed(Meters(Names(settings.shown_names)), spans, read_log=store.read_log)
         traced = node_types if current is None else TracedHandlers(node_types, current)
         telemetry = None if spans is None and not role.counts else feed
-        engine = self._engine(store, traced, runner, telemetry, components, role)
+        sender = sender_of_jobs(settings, node_types) if role.works else None
+        engine = self._engine(store, traced, runner, telemetry, components, replace(role, elsewhere=sender))
         if current is not None:
             current.connect(engine.orchestrator.head_of)
         service = WorkflowService(
@@ -274,6 +280,8 @@ class App:
         reports = ProcessReports(store, process_id=engine.worker_id, release=__version__, clock=engine.clock)
         await reports.start()
         await engine.start()
+        if sender is not None:
+            await sender.start()
         waits = RunWaits(engine)
         readiness = Readiness(store=store, sandbox=components.sandbox.health)
         readiness.when_stopping(waits.release)
@@ -284,9 +292,18 @@ class App:
             grace.begin()
             await waits.stop()
             await engine.stop(grace_s=grace.executions_left_s(), within_s=grace.engine_left_s())
+            if sender is not None:
+                await sender.stop(patience_s=grace.closing_s(CLOSING_S))
             await reports.end(patience_s=grace.closing_s(CLOSING_S))
             await feed.stop(patience_s=grace.closing_s(CLOSING_S))
             runner.stop()
+
+    @asynccontextmanager
+    async def open_executor(self) -> AsyncIterator[JobExecutor]:
+        """Open what executes jobs of the broker, without a database. Raises SettingsError."""
+        tune_interpreter()
+        async with open_executor(self.settings) as executor:
+            yield executor
 
     async def probe_sandbox(self) -> Mapping[str, str]:
         """Report what this machine offers to sandbox code: layer → `yes…` or `no (why)`. Opens no database."""
@@ -375,7 +392,7 @@ class App:
             audit_retention_days=settings.audit_retention_days,
             works=role.works,
             only=role.only,
-            pools=settings.pools if role.only is None else ALL_POOLS,
+            pools=settings.pools if role.only is None and role.elsewhere is None else ALL_POOLS,
         )
         engine = Engine(
             store=store,
@@ -391,6 +408,7 @@ class App:
             gates={language: components.sandbox.gate(language) for language in LANGUAGES},
             console=Console(rows=ConsoleTable(store), options=self._console_options(role.console_stream)),
             callbacks=components.callbacks,
+            elsewhere=role.elsewhere,
         )
         store.tell(engine.notices)
         return engine

@@ -103,6 +103,7 @@ application.commands = CommandsOnDemand(
         "dev": "anabranch.cli.commands.serve_command:dev",
         "serve": "anabranch.cli.commands.serve_command:serve",
         "worker": "anabranch.cli.commands.serve_command:worker",
+        "executor": "anabranch.cli.commands.serve_command:executor",
         "new": "anabranch.cli.commands.new_command:new",
         "run": "anabranch.cli.commands.run_command:run",
         "import": "anabranch.imports.import_commands:family",

@@ -31,9 +31,8 @@ from anabranch.engine.ownership.leases import Leases
 from anabranch.engine.ownership.recovery import Recovery
 from anabranch.engine.ownership.worker_reports import WorkerReports
 from anabranch.engine.plans import PlanCache
+from anabranch.engine.pool_worker import Elsewhere, task_queue, task_worker
 from anabranch.engine.ports import CallbackSigner, Clock, Gate, Store
-from anabranch.engine.queues import TaskQueue
-from anabranch.engine.task_worker import Execution, TaskWorker
 from anabranch.engine.telemetry import Telemetry
 from anabranch.engine.threads import HandlerThreads
 from anabranch.errors import StoreUnavailable
@@ -68,6 +67,7 @@ class Engine:
         gates: Mapping[str, Gate] | None = None,
         console: Console | None = None,
         callbacks: CallbackSigner | None = None,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
         """`line` or `watch` connects it with the other processes of the store; pass `notices` to the store.
 
@@ -76,6 +76,7 @@ class Engine:
         `functions` calls workflow functions, and `known_code` returns the name and version of those that it knows.
         `telemetry` receives every row that this process writes. `gates` limit node types that need something scarce, by
         type name. `console` keeps the output of user code, and `callbacks` makes the addresses that nodes send.
+        `elsewhere` executes jobs of pools that this process does not serve.
         """
         self.store = store
         self.options = options
@@ -85,8 +86,9 @@ class Engine:
         self.plans = PlanCache(store, handlers, known_code, evaluates=options.evaluations_max > 0, pools=options.pools)
         self.console = console
         self.threads = HandlerThreads()
-        self._tasks: TaskQueue[Execution] = TaskQueue(gates)
-        task_worker = TaskWorker(
+        self._tasks = task_queue(elsewhere, gates)
+        worker = task_worker(
+            elsewhere,
             handlers=handlers,
             functions=functions,
             tasks=self._tasks,
@@ -98,16 +100,14 @@ class Engine:
         )
         self.orchestrator = Orchestrator(
             store=store,
-            task_worker=task_worker,
+            task_worker=worker,
             clock=self.clock,
             observers=self.observers,
             worker_id=self.worker_id,
             options=options,
             telemetry=telemetry,
         )
-        self._handover = Handover(
-            store=store, orchestrator=self.orchestrator, task_worker=task_worker, tasks=self._tasks
-        )
+        self._handover = Handover(store=store, orchestrator=self.orchestrator, task_worker=worker, tasks=self._tasks)
         self.recovery = Recovery(
             store=store, orchestrator=self.orchestrator, plans=self.plans, clock=self.clock, options=options
         )

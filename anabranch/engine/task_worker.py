@@ -18,7 +18,7 @@ from anabranch.engine.console.lines import Sink, present
 from anabranch.engine.handling import Handler, HandlerRegistry, HandlerResult, HandlerReturn, Helpers, ends_us
 from anabranch.engine.loop_watch import BLOCKED_AFTER_S
 from anabranch.engine.ports import CallbackSigner, Clock
-from anabranch.engine.queues import TaskQueue
+from anabranch.engine.queues import LocalTaskQueue
 from anabranch.engine.rules.callbacks import CALLBACKS_NAME, callback_event
 from anabranch.engine.rules.coded.coded_plan import FUNCTION_TYPE
 from anabranch.engine.rules.commands import Dispatch
@@ -182,6 +182,10 @@ class Execution(Helpers):
         """Remove its bounds, and what refers back to it: so it is freed at once, without the garbage collector."""
         self._loop = self._log = self._rest = None
 
+    def note_began(self) -> None:
+        """It has begun in another process just now."""
+        self._began_at_ms = self._clock.now()
+
     @property
     def now_ms(self) -> int:
         """Milliseconds since the epoch by the store's clock, when the attempt began; computed on first use."""
@@ -203,7 +207,7 @@ class TaskWorker:
         *,
         handlers: HandlerRegistry,
         functions: Handler | None = None,
-        tasks: TaskQueue[Execution],
+        tasks: LocalTaskQueue[Execution],
         clock: Clock,
         concurrency: int,
         threads: HandlerThreads | None = None,
@@ -396,15 +400,15 @@ async def outcome_of(
             return FunctionBlocked(SuspendReason.UNKNOWN_WORKFLOW, "this worker runs no coded workflows")
         if handler is None:
             raise NonRetryable(f"no handler for node type {node.type!r} is installed here", code="UNKNOWN_NODE_TYPE")
-        return _checked(await handler.execute(node.config, helpers.context, helpers), node.output_bytes_max)
+        return checked_outcome(await handler.execute(node.config, helpers.context, helpers), node.output_bytes_max)
     except BaseException as failure:  # any exception of a handler is its outcome, including sys.exit()
         if ends_us(failure, task):
             raise
         return _failed(helpers, failure)
 
 
-def _checked(returned: HandlerReturn, bytes_max: int) -> HandlerOutcome:
-    """A handler's result as a value for the log. Raises if it cannot be stored."""
+def checked_outcome(returned: HandlerReturn, bytes_max: int) -> HandlerOutcome:
+    """A handler's result as an outcome for the log. Raises if it cannot be stored."""
     if isinstance(returned, AwaitsSignal | AwaitsChild | FunctionSuspended | FunctionBlocked | Failed):
         return returned
     if not isinstance(returned, HandlerResult):

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from anabranch.engine.handling import Handler, HandlerResult, HandlerReturn, Helpers
+from anabranch.engine.handling import HandlerResult, HandlerReturn, Helpers
 from anabranch.engine.rules.events import ERROR_HANDLE
 from anabranch.engine.rules.graph.node_types import (
     ConfigProblem,
@@ -219,25 +220,54 @@ class SpecHandler:
         compiled = self._compiled_of(config)
         if compiled.secret_names and self._spec.secrets is not None:
             secrets = await self._spec.secrets.read(helpers.tenant_id, compiled.secret_names)
-            return await self._execute_with(secrets, compiled, context, helpers)
+            return await self._execute_with(secrets, partial(compiled.resolve, context, secrets), context, helpers)
         resolved = config if compiled.is_constant else compiled.resolve(context)
         spec = self._spec
         if spec.execute is not None:
             return await spec.execute(spec.checked(resolved), context, helpers)
-        assert spec.evaluate is not None, "a type has either of them"
-        output, next_handle = spec.evaluate(spec.checked(resolved), context, TemplateBudget())
+        return self._evaluated(resolved, context)
+
+    async def resolve(
+        self, config: Any, context: Mapping[str, Any], *, tenant_id: str
+    ) -> tuple[Any, Mapping[str, str]]:
+        """The config as another process executes it, with its templates resolved, and the secrets that it has.
+
+        Raises what `execute` raises before it calls the type.
+        """
+        compiled = self._compiled_of(config)
+        secrets: Mapping[str, str] = {}
+        if compiled.secret_names and self._spec.secrets is not None:
+            secrets = await self._spec.secrets.read(tenant_id, compiled.secret_names)
+        resolved = config if compiled.is_constant else compiled.resolve(context, secrets)
+        self._spec.checked(resolved)
+        return resolved, secrets
+
+    async def execute_resolved(
+        self, resolved: Any, secrets: Mapping[str, str], context: Mapping[str, Any], helpers: Helpers
+    ) -> HandlerReturn:
+        """Run one attempt with what `resolve` has returned in another process. Raises what `execute` raises."""
+        if secrets:
+            return await self._execute_with(secrets, lambda: resolved, context, helpers)
+        spec = self._spec
+        if spec.execute is not None:
+            return await spec.execute(spec.checked(resolved), context, helpers)
+        return self._evaluated(resolved, context)
+
+    def _evaluated(self, resolved: Any, context: Mapping[str, Any]) -> HandlerResult:
+        evaluate = self._spec.evaluate
+        assert evaluate is not None, "a type has either of them"
+        output, next_handle = evaluate(self._spec.checked(resolved), context, TemplateBudget())
         return HandlerResult(output, next_handle=next_handle)
 
     async def _execute_with(
-        self, secrets: Mapping[str, str], compiled: CompiledConfig, context: Mapping[str, Any], helpers: Helpers
+        self, secrets: Mapping[str, str], resolve: Callable[[], Any], context: Mapping[str, Any], helpers: Helpers
     ) -> HandlerReturn:
         execute = self._spec.execute
         assert execute is not None, "pure types are given no secrets"
         masker = Masker(secrets.values())
         helpers.mask = masker.text
         try:
-            resolved = compiled.resolve(context, secrets)
-            return masker.returned(await execute(self._spec.checked(resolved), context, helpers))
+            return masker.returned(await execute(self._spec.checked(resolve()), context, helpers))
         except Exception as failure:  # noqa: BLE001 -- whatever it is, its message may hold a secret
             masker.reraise(failure)
 
@@ -270,7 +300,7 @@ class NodeTypeRegistry:
         entry = self._entry(type_name)
         return None if entry is None else entry[1]
 
-    def handler(self, type_name: str) -> Handler | None:
+    def handler(self, type_name: str) -> SpecHandler | None:
         """The handler of a type, or None if it is not registered."""
         entry = self._entry(type_name)
         return None if entry is None else entry[2]

@@ -5,8 +5,19 @@ Called by the commands `serve`, `worker` and `dev`; connects the composition roo
 
 from anabranch.process.acceptor import accepting
 from anabranch.process.connection import Patience
-from anabranch.process.life import health_api, live, run
+from anabranch.process.life import execute, health_api, live, run
 from anabranch.process.listening import bind, is_loopback, url_of
 from anabranch.process.supervisor import Supervisor
 
-__all__ = ["Patience", "Supervisor", "accepting", "bind", "health_api", "is_loopback", "live", "run", "url_of"]
+__all__ = [
+    "Patience",
+    "Supervisor",
+    "accepting",
+    "bind",
+    "execute",
+    "health_api",
+    "is_loopback",
+    "live",
+    "run",
+    "url_of",
+]

@@ -129,6 +129,20 @@ async def live(
             signals.ended_in_order()
 
 
+async def execute(app: App, *, ready: Callable[[str], None]) -> None:
+    """Execute jobs of a broker until a signal; `ready` is called with the executor's name once it is connected.
+
+    What executes then has its grace, and the rest goes to other executors. Raises SettingsError.
+    """
+    grace = Grace(app.settings.grace_ms / 1000)
+    signals = StopSignals(grace)
+    with signals.heard():
+        async with app.open_executor() as executor:
+            signals.started()
+            await executor.run_until(signals.asked, grace_s=grace.executions_left_s, ready=ready)
+            signals.ended_in_order()
+
+
 @asynccontextmanager
 async def _answering(
     app: App, services: AppServices, listener: socket.socket | None, apis: Apis, *, descriptors: int, grace: Grace

@@ -132,6 +132,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "secrets",
         "service",
         "settings",
+        "transport",
         "tables of side concerns",
         "telemetry",
         "triggers",
@@ -314,6 +315,17 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "engine.tracebacks",
     ),
     "engine.queues": ("engine.ports", "engine.rules"),
+    # node jobs between processes: an executor has an engine's task worker, and no store
+    "transport": (
+        "engine",
+        "engine.console",
+        "engine.handling",
+        "engine.queues",
+        "engine.rules",
+        "errors",
+        "handlers",
+        "secrets",
+    ),
     "engine.poller": ("errors",),
     "engine.telemetry": ("engine.rules",),
     # leaves: they know the interfaces and nobody's inside
@@ -397,6 +409,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "imports",
         "keys",
         "secrets",
+        "transport",
         "queries.saved",
         "queries",
         "triggers",

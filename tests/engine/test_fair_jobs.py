@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from anabranch.engine.queues import TaskQueue
+from anabranch.engine.queues import LocalTaskQueue
 from anabranch.engine.queues.task_queue import FairJobs
 from anabranch.engine.rules.graph.compile import compile_plan
 from anabranch.engine.rules.graph.plan import PlanNode
@@ -100,7 +100,7 @@ class NodeJob:
 async def test_jobs_that_wait_for_a_gate_hold_no_slot():
     """One slot: it is always free for a neighbour's job, however many wait for the gate."""
     gate, done = DoorKeeper(places=1, of_one=1), []
-    queue = TaskQueue({"python": gate})
+    queue = LocalTaskQueue({"python": gate})
     release = asyncio.Event()
 
     async def process(job: NodeJob) -> None:

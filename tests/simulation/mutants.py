@@ -195,7 +195,7 @@ MUTANTS = (
     mutant(
         "started-beside-a-suspect",
         "a process goes on with everything else beside a run that is to be alone",
-        ("queues.task_queue:TaskQueue.add", "if self._alone not in (None, job.instance_id):", "if False:"),
+        ("queues.task_queue:LocalTaskQueue.add", "if self._alone not in (None, job.instance_id):", "if False:"),
     ),
     mutant(
         "complete-overwrites-cancel",

@@ -8,7 +8,7 @@ from typing import Any
 
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.handling import HandlerResult, Helpers
-from anabranch.engine.queues import TaskQueue
+from anabranch.engine.queues import LocalTaskQueue
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.drawn.drawn_state import ContextSnapshot
 from anabranch.engine.rules.shared.run_state import InstanceHead
@@ -57,7 +57,7 @@ def test_stopping_what_its_timeout_has_cancelled_already_is_harmless():
 
 
 async def _time_out_and_stop(results: list[NodeResult]) -> None:
-    clock, tasks = SystemClock(), TaskQueue()
+    clock, tasks = SystemClock(), LocalTaskQueue()
     clock.adjust(0)
     worker = TaskWorker(handlers=OneHandler(), tasks=tasks, clock=clock, concurrency=1)
     worker.report_to(lambda instance_id, result: results.append(result))

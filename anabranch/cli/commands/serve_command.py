@@ -1,5 +1,5 @@
-"""`anabranch serve`, `worker` and `dev`: the long-running processes. Each prints one line to standard output when it is
-ready, and everything else to standard error.
+"""`anabranch serve`, `worker`, `executor` and `dev`: the long-running processes. Each prints one line to standard
+output when it is ready, and everything else to standard error.
 
 `anabranch.process` implements them.
 """
@@ -7,6 +7,7 @@ ready, and everything else to standard error.
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from anabranch.cli.output import answers_descriptor, flush_answers, print_line, 
 from anabranch.cli.project import Project
 from anabranch.cli.sample import SAMPLE
 from anabranch.cli.session import CommandSession, open_session
+from anabranch.cli.user_code import import_user_code
 from anabranch.deferred import deferred
 from anabranch.engine.rules.graph.pools import DEFAULT_POOL
 from anabranch.errors import NoApiKey
@@ -155,6 +157,35 @@ def _supervise(settings: Settings, *, imports: Sequence[str], pools: str | None,
     return asyncio.run(supervised())
 
 
+def executor(
+    *,
+    pools: Annotated[
+        str | None,
+        typer.Option("--pools", metavar="NAMES", help="Take jobs of these pools; else ANABRANCH_POOLS, else default."),
+    ] = None,
+    concurrency: Annotated[
+        int | None,
+        typer.Option("--concurrency", min=1, max=10_000, help="Jobs at once; else ANABRANCH_CONCURRENCY, else 64."),
+    ] = None,
+    imports: Imports = None,
+    as_json: AsJson = False,
+) -> None:
+    """Execute nodes of some pools for workers, through the broker of ANABRANCH_BROKER_URL, until SIGTERM or Ctrl-C.
+
+    It has no database: results, lines and progress go back through the broker.
+    """
+    settings = Settings.load(pools=pools, concurrency=concurrency)
+    for name in imports or ():
+        import_user_code(name)
+    logging.basicConfig(stream=sys.stderr, level=settings.log_level.upper(), format="%(levelname)s %(message)s")
+
+    def ready(name: str) -> None:
+        taken = ", ".join(settings.pools)
+        _print_ready(f"executor {name} takes jobs of {taken}", {"executor": name, "pools": taken}, as_json=as_json)
+
+    process.run(process.execute(app.build(settings), ready=ready))
+
+
 def dev(
     *,
     host: Host = None,
@@ -199,7 +230,7 @@ def dev(
         if opens and not as_json:
             open_browser(url)
 
-    if settings.pools == (DEFAULT_POOL,):
+    if settings.pools == (DEFAULT_POOL,) and settings.broker_url is None:
         settings = settings.model_copy(update={"pools": ALL_POOLS})  # one process has to do everything
     if settings.metrics_names is None and process.is_loopback(settings.host):
         settings = settings.model_copy(update={"metrics_names": "all"})  # all listed workflows belong to the caller

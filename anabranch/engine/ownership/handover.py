@@ -12,7 +12,7 @@ import logging
 
 from anabranch.engine.orchestrator import Orchestrator
 from anabranch.engine.ports import Store
-from anabranch.engine.queues import TaskQueue
+from anabranch.engine.queues import LocalTaskQueue
 from anabranch.engine.task_worker import Execution, TaskWorker
 from anabranch.errors import StoreUnavailable
 
@@ -26,7 +26,7 @@ class Handover:
     """Releases idle runs while executions end."""
 
     def __init__(
-        self, *, store: Store, orchestrator: Orchestrator, task_worker: TaskWorker, tasks: TaskQueue[Execution]
+        self, *, store: Store, orchestrator: Orchestrator, task_worker: TaskWorker, tasks: LocalTaskQueue[Execution]
     ) -> None:
         self._store = store
         self._orchestrator = orchestrator

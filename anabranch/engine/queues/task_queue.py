@@ -54,7 +54,7 @@ class Job(Protocol):
 AnyJob = TypeVar("AnyJob", bound=Job)
 
 
-class TaskQueue(Generic[AnyJob]):
+class LocalTaskQueue(Generic[AnyJob]):
     """Jobs, served to tenants in turn, by as many consumers as there are slots plus lent slots."""
 
     def __init__(self, gates: Mapping[str, Gate] | None = None) -> None:
@@ -98,6 +98,10 @@ class TaskQueue(Generic[AnyJob]):
             return
         self._jobs.add(job)
         self._wake_one()
+
+    def accepts(self, job: AnyJob) -> bool:
+        """Whether a job may begin now: the queue is open, and no other run is left alone."""
+        return not self._closed and self._alone in (None, job.instance_id)
 
     def leave_alone(self, instance_id: str | None) -> None:
         """Let only jobs of this run begin, or with None jobs of all runs; executions continue."""

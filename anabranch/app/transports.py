@@ -1,0 +1,89 @@
+"""What a process needs of a broker: the sender of jobs in a worker, and the executor of jobs.
+
+Used by `composition`. The client of RabbitMQ is an extra, and imported only where a broker is configured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib import import_module
+from secrets import token_hex
+from typing import TYPE_CHECKING
+
+from anabranch.deferred import deferred
+from anabranch.egress import AllowList, Guard, GuardedClient
+from anabranch.engine.console.console import LEVELS
+from anabranch.errors import SettingsError
+from anabranch.handlers import Services
+from anabranch.handlers.registry import load_types
+from anabranch.handlers.sandbox import Sandbox
+from anabranch.handlers.spec import NodeTypeRegistry
+from anabranch.secrets.cipher import SecretCipher, parse_key
+from anabranch.settings import Settings
+
+if TYPE_CHECKING:
+    from anabranch.transport import job_configs, job_executor, job_sender
+    from anabranch.transport.job_executor import JobExecutor
+    from anabranch.transport.job_sender import JobSender
+    from anabranch.transport.transport_ports import Transport
+else:
+    job_configs = deferred("anabranch.transport.job_configs")
+    job_executor = deferred("anabranch.transport.job_executor")
+    job_sender = deferred("anabranch.transport.job_sender")
+
+_RABBITMQ = "anabranch.transport.rabbitmq_transport"
+
+
+def sender_of_jobs(settings: Settings, node_types: NodeTypeRegistry) -> JobSender | None:
+    """What has jobs of other pools executed, if there is a broker. Raises SettingsError."""
+    if settings.broker_url is None:
+        return None
+    name = f"worker-{token_hex(8)}"
+    return job_sender.JobSender(
+        transport=_transport(settings, name),
+        resolver=job_configs.ConfigResolver(node_types, _cipher(settings)),
+        pools=settings.pools,
+        name=name,
+    )
+
+
+@asynccontextmanager
+async def open_executor(settings: Settings) -> AsyncIterator[JobExecutor]:
+    """What executes jobs of the broker, without a database. Raises SettingsError."""
+    transport = _transport(settings, f"executor-{token_hex(8)}")
+    guard = Guard(AllowList.parse(settings.egress_allow))
+    client = GuardedClient(guard)
+    sandbox = Sandbox(fetcher=client, unsafe=settings.sandbox_unsafe)
+    try:
+        node_types = load_types(Services(http=client, sandbox=sandbox))
+        yield job_executor.JobExecutor(
+            transport=transport,
+            handlers=job_configs.ResolvedTypes(node_types, _cipher(settings)),
+            pools=settings.pools,
+            concurrency=settings.concurrency,
+            level=LEVELS[settings.log_level],
+        )
+    finally:
+        await sandbox.stop()
+        guard.close()
+
+
+def _transport(settings: Settings, name: str) -> Transport:
+    url = settings.broker_url
+    if url is None:
+        raise SettingsError("there is no broker", hint="Set ANABRANCH_BROKER_URL to amqp://user:password@host/vhost.")
+    try:
+        rabbitmq = import_module(_RABBITMQ)
+    except ModuleNotFoundError as absent:
+        if absent.name is None or absent.name.startswith("anabranch"):
+            raise
+        message = "ANABRANCH_BROKER_URL is set, and the client of RabbitMQ is not installed"
+        raise SettingsError(message, hint="pip install 'anabranch[rabbitmq]'") from None
+    transport: Transport = rabbitmq.RabbitTransport(url.get_secret_value(), name=name)
+    return transport
+
+
+def _cipher(settings: Settings) -> SecretCipher | None:
+    key = settings.broker_key
+    return None if key is None else SecretCipher(parse_key(key.get_secret_value()))

@@ -1,0 +1,117 @@
+"""The task worker of a process with a broker: jobs of pools that it does not serve itself are executed elsewhere.
+
+Such a job has no slot here and no time limit: the executor keeps both. It is known by its run and dispatch like every
+other one, so stops, withdrawals and second dispatches follow the same rules, and a result that nobody awaits any more
+is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from anabranch.engine.console.lines import Sink
+from anabranch.engine.ports.process_ports import Gate
+from anabranch.engine.queues import LocalTaskQueue
+from anabranch.engine.rules.commands import Dispatch
+from anabranch.engine.rules.graph.plan import PlanNode
+from anabranch.engine.rules.shared.run_state import InstanceHead
+from anabranch.engine.rules.stimuli import HandlerOutcome
+from anabranch.engine.task_worker import Execution, TaskWorker
+
+
+class Elsewhere(Protocol):
+    """Executes jobs in other processes."""
+
+    def takes(self, node: PlanNode) -> bool:
+        """Whether the jobs of this node are executed elsewhere."""
+
+    def send(self, execution: Execution) -> None:
+        """Have a job executed; its outcome comes by `PoolTaskWorker.answer`. Never waits and never refuses."""
+
+    def cancel(self, execution: Execution) -> None:
+        """The outcome is no longer awaited. Does nothing for a job that was not sent."""
+
+    def has_begun(self, execution: Execution) -> bool:
+        """Whether an executor has told that it executes the job."""
+
+    def connect(self, worker: PoolTaskWorker) -> None:
+        """Set the worker that awaits the outcomes. Called once, before the first job."""
+
+
+class PoolTaskQueue(LocalTaskQueue[Execution]):
+    """The queue of this process, with another way out for jobs that are executed elsewhere."""
+
+    def __init__(self, gates: Mapping[str, Gate] | None, elsewhere: Elsewhere) -> None:
+        super().__init__(gates)
+        self._elsewhere = elsewhere
+
+    def add(self, job: Execution) -> None:
+        """Queue a job here, or send it. After `close` it is dropped."""
+        if self.accepts(job) and self._elsewhere.takes(job.node):
+            self._elsewhere.send(job)
+        else:
+            super().add(job)
+
+
+class PoolTaskWorker(TaskWorker):
+    """Runs handlers here, and awaits those that run elsewhere."""
+
+    def __init__(self, *, elsewhere: Elsewhere, **parts: Any) -> None:
+        super().__init__(**parts)
+        self._elsewhere = elsewhere
+        elsewhere.connect(self)
+
+    @property
+    def console(self) -> Sink | None:
+        """What keeps lines and progress."""
+        return self._console
+
+    def answer(self, execution: Execution, outcome: HandlerOutcome) -> None:
+        """The outcome of a job that was executed elsewhere; dropped if nobody awaits it."""
+        of_instance = self._executions.get(execution.instance_id, {})
+        if of_instance.get(execution.dispatch) is execution:
+            self._forget(execution)
+            self._tell(execution, outcome)
+
+    def withdraw(self, instance_id: str) -> list[Dispatch]:
+        """Withdraw the attempts of an instance that have begun neither here nor elsewhere; returns them."""
+        queued = [
+            each
+            for each in self._executions.get(instance_id, {}).values()
+            if each.limit is None and not self._elsewhere.has_begun(each)
+        ]
+        for execution in queued:
+            self._stop(execution)
+        return [execution.dispatch for execution in queued]
+
+    def _stop(self, execution: Execution) -> None:
+        super()._stop(execution)
+        self._elsewhere.cancel(execution)
+
+
+def task_worker(elsewhere: Elsewhere | None, **parts: Any) -> TaskWorker:
+    """The task worker of a process, with or without a broker."""
+    return TaskWorker(**parts) if elsewhere is None else PoolTaskWorker(elsewhere=elsewhere, **parts)
+
+
+def task_queue(elsewhere: Elsewhere | None, gates: Mapping[str, Gate] | None) -> LocalTaskQueue[Execution]:
+    """Its queue."""
+    return LocalTaskQueue(gates) if elsewhere is None else PoolTaskQueue(gates, elsewhere)
+
+
+def bare_head(
+    instance_id: str, tenant_id: str, workflow_id: str | None, *, generation: int = 0, deadline_at: int | None = None
+) -> InstanceHead:
+    """The head of a run for a process that executes its jobs and knows nothing else of it."""
+    return InstanceHead(
+        instance_id=instance_id,
+        tenant_id=tenant_id,
+        workflow_id=workflow_id,
+        workflow_name="",
+        workflow_version=0,
+        created_at=0,
+        available_at=0,
+        deadline_at=deadline_at,
+        generation=generation,
+    )

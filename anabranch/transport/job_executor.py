@@ -1,0 +1,291 @@
+"""The executor's side: takes jobs from the broker, executes them as a worker would, and reports.
+
+It has no database. The task worker is the engine's own: slots, timeouts, heartbeat timeouts, threads, the sandbox and
+the check of outputs are the same code as in a worker.
+
+A job that comes twice while it is executed is executed once, and reported to the latest sender. One that comes again
+after it has ended is answered with the kept result. So a repetition is only executed twice by two executors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from anabranch.engine.clock import SystemClock
+from anabranch.engine.console.lines import LineOrigin, Progress, prints_kept
+from anabranch.engine.handling import HandlerRegistry, HandlerResult
+from anabranch.engine.pool_worker import bare_head
+from anabranch.engine.queues import LocalTaskQueue
+from anabranch.engine.rules.commands import Dispatch
+from anabranch.engine.rules.graph.plan import Body, PlanNode
+from anabranch.engine.rules.shared.retry import RetryPolicy
+from anabranch.engine.rules.shared.run_state import Redone
+from anabranch.engine.rules.stimuli import Completed, Failed, NodeResult
+from anabranch.engine.task_worker import Execution, TaskWorker
+from anabranch.errors import RunError
+from anabranch.transport.job_configs import SealedConfig
+from anabranch.transport.job_messages import JobReport, Kind, NodeJob, completed, failed
+from anabranch.transport.transport_ports import Transport, TransportUnavailable
+
+logger = logging.getLogger("anabranch.transport")
+
+# 10 s: a third of what a worker waits for a sign of life.
+BEAT_S = 10.0
+
+# 5 deliveries of a job whose executors died: it is more likely to have killed them than to have met five deaths.
+DELIVERIES_MAX = 5
+
+# 1,000 jobs that have ended or were cancelled: some minutes of a busy executor. A repetition after that is executed.
+KEPT_MAX = 1_000
+
+# 1 s until a report is tried again that the broker has not confirmed.
+AGAIN_S = 1.0
+
+
+@dataclass(slots=True, eq=False)
+class _Running:
+    """A job between its arrival and its result."""
+
+    job: NodeJob
+    done: asyncio.Future[JobReport | None]
+    """Its result; None: it was cancelled."""
+    reports: asyncio.Queue[JobReport] = field(default_factory=asyncio.Queue)
+
+    @property
+    def place(self) -> tuple[str, Dispatch]:
+        """What the task worker knows it by."""
+        return self.job.instance_id, Dispatch(self.job.node_id, self.job.scope, self.job.attempt)
+
+
+class JobExecutor:
+    """Executes the jobs of some pools. It is the console of its handlers, too: what they say goes to the worker."""
+
+    def __init__(
+        self,
+        *,
+        transport: Transport,
+        handlers: HandlerRegistry,
+        pools: Sequence[str],
+        concurrency: int,
+        level: int = logging.INFO,
+        beat_s: float = BEAT_S,
+    ) -> None:
+        """`handlers` take configs whose templates are resolved; lines below `level` are dropped."""
+        self.level = level
+        self.name = f"{socket.gethostname()[:40]}-{os.getpid()}"
+        self._transport = transport
+        self._pools = pools
+        self._concurrency = concurrency
+        self._beat_s = beat_s
+        self._tasks: LocalTaskQueue[Execution] = LocalTaskQueue()
+        self._worker = TaskWorker(
+            handlers=handlers, tasks=self._tasks, clock=SystemClock(), concurrency=concurrency, console=self
+        )
+        self._worker.report_to(self._receive)
+        self._running: dict[str, _Running] = {}
+        self._places: dict[tuple[str, Dispatch], _Running] = {}
+        self._ended: OrderedDict[str, JobReport] = OrderedDict()
+        """The results of jobs that have ended."""
+        self._cancelled: OrderedDict[str, None] = OrderedDict()
+        """Tickets that nobody awaits any more."""
+        self._stopping = False
+        """What comes now is not executed, and goes to others once this executor is gone."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._beating: asyncio.Task[None] | None = None
+
+    async def run_until(
+        self, asked: asyncio.Event, *, grace_s: Callable[[], float], ready: Callable[[str], None]
+    ) -> None:
+        """Execute jobs until asked to stop; what executes then has the grace to end, and the rest goes to others.
+
+        `ready` is called with the name of this executor after its first connection.
+        """
+        self._loop = asyncio.get_running_loop()
+        with prints_kept():
+            await self._tasks.start()
+            self._beating = asyncio.create_task(self._beat(), name="executor-beats")
+            await self._transport.register_task_worker(
+                self._accept, pools=self._pools, concurrency=self._concurrency, cancelled=self._cancel
+            )
+            connected = asyncio.Event()
+            self._transport.when_connected(connected.set)
+            await self._transport.start()
+            telling = asyncio.create_task(_tell_once(connected, ready, self.name), name="executor-ready")
+            await asked.wait()
+            telling.cancel()
+            self._stopping = True
+            try:
+                async with asyncio.timeout(grace_s()):
+                    await asyncio.gather(*(each.done for each in self._running.values()), return_exceptions=True)
+            except TimeoutError:
+                logger.warning("%d jobs have not ended; other executors get them", len(self._running))
+            self._beating.cancel()
+            await self._transport.stop()
+            await self._tasks.stop()
+
+    # -- jobs -----------------------------------------------------------------------------
+    async def _accept(self, job: NodeJob, deliveries: int) -> None:
+        """Execute a job and report its result; returns when it may be acknowledged."""
+        kept = self._ended.get(job.job_id)
+        if kept is not None:
+            await self._report(lambda: job.reply_to, kept)
+            return
+        running = self._running.get(job.job_id)
+        if running is not None:
+            running.job = job  # its sender may be another one by now
+            await asyncio.shield(running.done)
+            return
+        if self._stopping:
+            await asyncio.get_running_loop().create_future()
+        if deliveries >= DELIVERIES_MAX:
+            await self._report(lambda: job.reply_to, failed(job.job_id, _deadly(job, deliveries)))
+            return
+        running = _Running(job, asyncio.get_running_loop().create_future())
+        self._running[job.job_id] = self._places[running.place] = running
+        try:
+            await self._execute(running)
+        finally:
+            self._forget(running)
+
+    async def _execute(self, running: _Running) -> None:
+        job = running.job
+        started = JobReport(job.job_id, "started", {"executor": self.name})
+        if not await self._report(lambda: running.job.reply_to, started):
+            return  # nobody awaits it: its worker is gone, and the next owner of the run sends it again
+        if running.done.done() or running.job.ticket in self._cancelled:
+            return
+        saying = asyncio.create_task(self._say(running), name="job-reports")
+        instance_id, dispatch = running.place
+        redone = Redone(0, job.key_generation) if job.key_generation else None
+        head = bare_head(instance_id, job.tenant_id, job.workflow_id, deadline_at=job.deadline_at)
+        self._worker.execute(head, dispatch, _node_of(job), job.context, redone=redone)
+        try:
+            result = await asyncio.shield(running.done)
+            await running.reports.join()
+            if result is not None:
+                await self._report(lambda: running.job.reply_to, result)
+        finally:
+            saying.cancel()
+
+    def _receive(self, instance_id: str, result: NodeResult) -> None:
+        running = self._places.get((instance_id, Dispatch(result.node_id, result.scope, result.attempt)))
+        if running is None or running.done.done():
+            return
+        job_id, outcome = running.job.job_id, result.outcome
+        if isinstance(outcome, Completed):
+            told = HandlerResult(
+                outcome.output.value, next_handle=outcome.next_handle, queue_delay=outcome.queue_delay_ms
+            )
+            report = completed(job_id, told)
+        elif isinstance(outcome, Failed):
+            report = failed(job_id, outcome)
+        else:
+            report = failed(job_id, _stays(running.job))
+        self._ended[job_id] = report
+        if len(self._ended) > KEPT_MAX:
+            self._ended.popitem(last=False)
+        running.done.set_result(report)
+
+    def _cancel(self, ticket: str) -> None:
+        """Nobody awaits the job any more; it may not have come yet."""
+        self._cancelled[ticket] = None
+        if len(self._cancelled) > KEPT_MAX:
+            self._cancelled.popitem(last=False)
+        for running in self._running.values():
+            if running.job.ticket == ticket and not running.done.done():
+                self._worker.stop_job(*running.place)
+                running.done.set_result(None)
+
+    def _forget(self, running: _Running) -> None:
+        self._running.pop(running.job.job_id, None)
+        self._places.pop(running.place, None)
+
+    # -- reports --------------------------------------------------------------------------
+    async def _report(self, reply_to: Callable[[], str], report: JobReport) -> bool:
+        """Report until the broker has it; False if nobody listens there. The listener may change meanwhile."""
+        while True:
+            try:
+                return await self._transport.add_result(reply_to(), report)
+            except TransportUnavailable:
+                await asyncio.sleep(AGAIN_S)
+
+    async def _say(self, running: _Running) -> None:
+        """Report lines and progress of a job, in order."""
+        while True:
+            report = await running.reports.get()
+            try:
+                await self._transport.add_result(running.job.reply_to, report)
+            except TransportUnavailable:
+                logger.debug("a line of job %s is lost: the broker is away", report.job_id)
+            finally:
+                running.reports.task_done()
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(self._beat_s)
+            for running in list(self._running.values()):
+                running.reports.put_nowait(JobReport(running.job.job_id, "beat"))
+
+    # -- the console of its handlers (`lines.Sink`) ---------------------------------------
+    def take_line(self, origin: LineOrigin, level: int, text: str) -> None:
+        """Report a line; thread-safe."""
+        self._tell(origin, "line", {"level": level, "text": text})
+
+    def take_progress(self, origin: LineOrigin, progress: Progress) -> None:
+        """Report progress; thread-safe."""
+        self._tell(origin, "progress", progress.as_json())
+
+    def take_beginning(self, origin: LineOrigin) -> None:
+        """Executors run no coded workflows."""
+
+    def take_start(self, origin: LineOrigin, *, is_kept: bool) -> None:
+        """The job has been reported as started."""
+
+    def _tell(self, origin: LineOrigin, kind: Kind, body: dict[str, object]) -> None:
+        running = self._places.get((origin.instance_id, Dispatch(origin.node_id, origin.scope, origin.attempt)))
+        if running is not None and self._loop is not None:
+            report = JobReport(running.job.job_id, kind, body)
+            self._loop.call_soon_threadsafe(running.reports.put_nowait, report)
+
+
+async def _tell_once(connected: asyncio.Event, ready: Callable[[str], None], name: str) -> None:
+    await connected.wait()
+    ready(name)
+
+
+def _node_of(job: NodeJob) -> PlanNode:
+    """The node as the task worker needs it: nothing of the graph around it."""
+    return PlanNode(
+        id=job.node_id,
+        type=job.type,
+        config=job.config if job.sealed is None else cast("Any", SealedConfig(job.job_id, job.sealed)),
+        output_variable=None,
+        join_any=False,
+        error_handling="continue",
+        retry=RetryPolicy(max_attempts=1),
+        timeout_ms=job.timeout_ms,
+        handles=frozenset(),
+        exits=frozenset(),
+        home=Body(loop=None),
+        heartbeat_ms=job.heartbeat_ms,
+        output_bytes_max=job.output_bytes_max,
+    )
+
+
+def _deadly(job: NodeJob, deliveries: int) -> Failed:
+    message = f"{deliveries} executors of the pool {job.pool!r} ended while they had it"
+    error = RunError("EXECUTOR_LOST", "ExecutorLost", message, job.node_id, job.scope, job.attempt)
+    return Failed(error, retryable=False)
+
+
+def _stays(job: NodeJob) -> Failed:
+    message = f"a node of type {job.type!r} waits for the engine, which an executor does not have"
+    error = RunError("NOT_IN_EXECUTOR", "NotInExecutor", message, job.node_id, job.scope, job.attempt)
+    return Failed(error, retryable=False)

@@ -1,0 +1,237 @@
+"""The messages between workers and executors, as plain JSON: a job, its cancellation, and reports about it.
+
+Pure. docs/executors.md has every field. Both sides check what they read: the other one may be another release, or
+another program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias, cast, get_args
+
+import orjson
+
+from anabranch.engine.handling import HandlerResult
+from anabranch.engine.rules.shared.failures import kept_error
+from anabranch.engine.rules.stimuli import Failed
+from anabranch.errors import AnabranchError, RunError, ValueTooLarge
+
+PROTOCOL = 1
+"""Changes with every change that an older process would not understand."""
+
+# 8 MB: half of what a broker of RabbitMQ 4 takes as one message by default.
+MESSAGE_BYTES_MAX = 8 * 1_048_576
+
+Kind: TypeAlias = Literal["started", "beat", "progress", "line", "result"]
+
+
+class BadMessage(AnabranchError):
+    """A message that does not follow the protocol."""
+
+    code = "BAD_MESSAGE"
+    hint = "docs/executors.md has the fields of every message."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeJob:
+    """One attempt to execute a node, as a message: ids and values, no objects of a process."""
+
+    job_id: str
+    """The same whenever this attempt is sent again."""
+    instance_id: str
+    tenant_id: str
+    node_id: str
+    scope: str
+    attempt: int
+    type: str
+    config: Any
+    """With all templates resolved."""
+    context: Mapping[str, Any]
+    idempotency_key: str
+    reply_to: str
+    """The queue for reports."""
+    ticket: str
+    """Of the worker that sent it: a cancellation names it, so that it concerns no later sending by another worker."""
+    pool: str = "default"
+    workflow_id: str | None = None
+    key_generation: int = 0
+    timeout_ms: int | None = None
+    heartbeat_ms: int | None = None
+    output_bytes_max: int
+    deadline_at: int | None = None
+    """When the run fails if it has not ended (ms since the epoch)."""
+    sealed: str | None = None
+    """Instead of `config`, encrypted, where it has secrets."""
+    sending: int = 1
+    """1, 2, 3…: how often it was sent."""
+
+    def to_json(self) -> bytes:
+        """The message. Raises ValueTooLarge."""
+        raw = orjson.dumps(
+            {
+                "protocol": PROTOCOL,
+                "jobID": self.job_id,
+                "instanceID": self.instance_id,
+                "tenantID": self.tenant_id,
+                "workflowID": self.workflow_id,
+                "nodeID": self.node_id,
+                "scope": self.scope,
+                "attempt": self.attempt,
+                "type": self.type,
+                "pool": self.pool,
+                "config": self.config,
+                "sealed": self.sealed,
+                "context": dict(self.context),
+                "idempotencyKey": self.idempotency_key,
+                "keyGeneration": self.key_generation,
+                "timeoutMs": self.timeout_ms,
+                "heartbeatTimeoutMs": self.heartbeat_ms,
+                "outputBytesMax": self.output_bytes_max,
+                "deadlineAt": self.deadline_at,
+                "replyTo": self.reply_to,
+                "ticket": self.ticket,
+                "sending": self.sending,
+            }
+        )
+        if len(raw) > MESSAGE_BYTES_MAX:
+            raise ValueTooLarge(
+                f"config and context of node {self.node_id} have {len(raw)} bytes; a job has at most"
+                f" {MESSAGE_BYTES_MAX}",
+                hint="Hand large values on by reference, or run the node in the worker.",
+            )
+        return raw
+
+    @classmethod
+    def from_json(cls, raw: bytes) -> NodeJob:
+        """The job in a message. Raises BadMessage."""
+        fields = _object(raw, "a job")
+        if fields.get("protocol") != PROTOCOL:
+            raise BadMessage(f"the job is of protocol {fields.get('protocol')!r}, this process knows {PROTOCOL}")
+        texts = {name: _text(fields, name) for name in _TEXTS}
+        numbers = {name: _number(fields, name) for name in _NUMBERS}
+        context = fields.get("context")
+        if not isinstance(context, dict):
+            raise BadMessage("context of a job is an object")
+        attempt, bytes_max = numbers["attempt"], numbers["outputBytesMax"]
+        if attempt is None or bytes_max is None:
+            raise BadMessage("attempt and outputBytesMax of a job are numbers")
+        return cls(
+            job_id=texts["jobID"],
+            instance_id=texts["instanceID"],
+            tenant_id=texts["tenantID"],
+            workflow_id=_text(fields, "workflowID", may_be_null=True) or None,
+            node_id=texts["nodeID"],
+            scope=texts["scope"],
+            attempt=attempt,
+            type=texts["type"],
+            pool=texts["pool"],
+            config=fields.get("config"),
+            sealed=_text(fields, "sealed", may_be_null=True) or None,
+            context=context,
+            idempotency_key=texts["idempotencyKey"],
+            key_generation=numbers["keyGeneration"] or 0,
+            timeout_ms=numbers["timeoutMs"],
+            heartbeat_ms=numbers["heartbeatTimeoutMs"],
+            output_bytes_max=bytes_max,
+            deadline_at=numbers["deadlineAt"],
+            reply_to=texts["replyTo"],
+            ticket=texts["ticket"],
+            sending=numbers["sending"] or 1,
+        )
+
+
+_TEXTS = ("jobID", "instanceID", "tenantID", "nodeID", "scope", "type", "pool", "idempotencyKey", "replyTo", "ticket")
+_NUMBERS = ("attempt", "keyGeneration", "timeoutMs", "heartbeatTimeoutMs", "outputBytesMax", "deadlineAt", "sending")
+
+
+@dataclass(frozen=True, slots=True)
+class JobReport:
+    """What an executor tells about a job."""
+
+    job_id: str
+    kind: Kind
+    body: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> bytes:
+        """The message."""
+        return orjson.dumps({"protocol": PROTOCOL, "jobID": self.job_id, "kind": self.kind, **self.body})
+
+    @classmethod
+    def from_json(cls, raw: bytes) -> JobReport:
+        """The report in a message. Raises BadMessage."""
+        fields = _object(raw, "a report")
+        kind = fields.get("kind")
+        if kind not in get_args(Kind):
+            raise BadMessage(f"a report is one of {', '.join(get_args(Kind))}, not {kind!r:.60}")
+        body = {name: value for name, value in fields.items() if name not in ("protocol", "jobID", "kind")}
+        return cls(_text(fields, "jobID"), cast("Kind", kind), body)
+
+
+def completed(job_id: str, result: HandlerResult) -> JobReport:
+    """The report of a handler that has returned."""
+    body = {"status": "completed", "output": result.output, "nextHandle": result.next_handle}
+    return JobReport(job_id, "result", {**body, "queueDelayMs": result.queue_delay})
+
+
+def failed(job_id: str, failure: Failed) -> JobReport:
+    """The report of an attempt that has failed."""
+    error = failure.error
+    body = {
+        "status": "failed",
+        "error": {"code": error.code, "type": error.type, "message": error.message, "traceback": error.traceback},
+        "retryable": failure.retryable,
+        "retryAfterMs": failure.retry_after_ms,
+    }
+    return JobReport(job_id, "result", body)
+
+
+def outcome_in(report: JobReport, *, node_id: str, scope: str, attempt: int) -> HandlerResult | Failed:
+    """The outcome that a result tells; what a program has made up becomes a failure that the log can keep. Raises
+    BadMessage."""
+    body = report.body
+    if body.get("status") == "completed":
+        handle, delay = body.get("nextHandle"), body.get("queueDelayMs")
+        if not isinstance(handle, str | None) or isinstance(delay, bool) or not isinstance(delay, int | float | None):
+            raise BadMessage("nextHandle of a result is text, queueDelayMs a number")
+        return HandlerResult(body.get("output"), next_handle=handle, queue_delay=delay)
+    error = body.get("error")
+    if body.get("status") != "failed" or not isinstance(error, dict):
+        raise BadMessage("a result is `completed` with an output, or `failed` with an error")
+    kept: RunError = kept_error(
+        error.get("code", "HANDLER_ERROR"),
+        error.get("type", "Error"),
+        error.get("message", ""),
+        node_id,
+        scope,
+        attempt,
+        str(error.get("traceback") or ""),
+    )
+    after = body.get("retryAfterMs")
+    return Failed(kept, body.get("retryable") is not False, after if isinstance(after, int) else None)
+
+
+def _object(raw: bytes, what: str) -> dict[str, Any]:
+    try:
+        fields = orjson.loads(raw)
+    except orjson.JSONDecodeError as refusal:
+        raise BadMessage(f"{what} is not JSON: {refusal}") from None
+    if not isinstance(fields, dict):
+        raise BadMessage(f"{what} is a JSON object")
+    return fields
+
+
+def _text(fields: Mapping[str, Any], name: str, *, may_be_null: bool = False) -> str:
+    value = fields.get(name)
+    if value is None and may_be_null:
+        return ""
+    if not isinstance(value, str):
+        raise BadMessage(f"{name} is text")
+    return value
+
+
+def _number(fields: Mapping[str, Any], name: str) -> int | None:
+    value = fields.get(name)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        raise BadMessage(f"{name} is a whole number")
+    return value

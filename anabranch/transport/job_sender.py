@@ -1,0 +1,360 @@
+"""The worker's side: sends jobs to the broker, sends them again while nothing is heard of them, and takes reports.
+
+Implements `engine.pool_worker.Elsewhere`. A job is the worker's as long as its run is: nothing about it is stored.
+After a crash the next owner of the run dispatches it again, with the same job id, idempotency key and attempt.
+
+Jobs wait here, tenants in turn, while `QUEUED_MAX` of a pool are with the broker and not begun: so a tenant with ten
+thousand jobs does not delay another one, and the broker's queues stay short.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from secrets import token_hex
+from typing import Any, Protocol
+
+from anabranch.engine.console.lines import Sink, read_progress
+from anabranch.engine.handling import HandlerResult
+from anabranch.engine.pool_worker import PoolTaskWorker
+from anabranch.engine.queues.task_queue import FairJobs
+from anabranch.engine.rules.code_reads import names_read
+from anabranch.engine.rules.coded.coded_plan import FUNCTION_TYPE
+from anabranch.engine.rules.graph.plan import PlanNode
+from anabranch.engine.rules.graph.pools import EVERY_POOL
+from anabranch.engine.rules.shared.failures import failed_by, storable, who_is
+from anabranch.engine.rules.stimuli import Failed, HandlerOutcome
+from anabranch.engine.task_worker import Execution, checked_outcome
+from anabranch.errors import AnabranchError
+from anabranch.transport.job_messages import BadMessage, JobReport, NodeJob, outcome_in
+from anabranch.transport.transport_ports import Transport, TransportUnavailable
+
+logger = logging.getLogger("anabranch.transport")
+
+# 1,000 jobs of a pool with the broker: enough for a hundred executors of eight until the next ones arrive.
+QUEUED_MAX = 1_000
+
+# 64 publications that wait for their confirmation at once: a round trip is a millisecond.
+PUBLISHERS = 64
+
+# 30 s without a sign of an executor that tells one every 10 s: it is gone, or cut off.
+SILENT_S = 30.0
+
+# 60 s in the queue of a pool, then twice as long each time: the job may be lost, but more likely the pool is busy.
+UNHEARD_S = 60.0
+UNHEARD_S_MAX = 3_600.0
+
+# 1 s to leave the broker: it notices the end of a connection by itself.
+PATIENCE_S = 1.0
+
+# How often that is looked at.
+LOOK_S = 1.0
+
+STAYING = frozenset(
+    {FUNCTION_TYPE, "cursor", "dataQuery", "delay", "respond", "waitForEvent", "waitForWebhook", "workflow"}
+)
+"""Types that need the database or the clock of the worker: they are executed there, whatever their pool is."""
+
+CODE_LANGUAGES = frozenset({"javascript", "python"})
+
+
+class Resolver(Protocol):
+    """Makes the config of a job: templates resolved, secrets sealed."""
+
+    async def resolve(self, node: PlanNode, execution: Execution, job_id: str) -> tuple[Any, str | None]:
+        """The resolved config, or None and its sealed form if it has secrets. Raises what the handler would raise."""
+
+
+@dataclass(slots=True, eq=False)
+class _Sent:
+    """A job that is outstanding at executors."""
+
+    execution: Execution
+    ticket: str
+    job: NodeJob | None = None
+    """None: not resolved yet."""
+    heard_at: float = 0.0
+    """When it was sent, or last heard of."""
+    is_queued: bool = False
+    """The broker has it, and no executor has told that it has begun."""
+    has_begun: bool = False
+    is_over: bool = False
+    instance_id: str = field(init=False)
+    tenant_id: str = field(init=False)
+    node: PlanNode = field(init=False)
+
+    def __post_init__(self) -> None:
+        """What the queue of waiting jobs reads."""
+        execution = self.execution
+        self.instance_id, self.tenant_id, self.node = execution.instance_id, execution.tenant_id, execution.node
+
+
+class JobSender:
+    """Has jobs of other pools executed elsewhere."""
+
+    def __init__(
+        self,
+        *,
+        transport: Transport,
+        resolver: Resolver,
+        pools: Collection[str],
+        name: str,
+        silent_s: float = SILENT_S,
+        unheard_s: float = UNHEARD_S,
+    ) -> None:
+        """`pools` are those that this worker serves itself; `name` is where reports go to."""
+        self._transport = transport
+        self._resolver = resolver
+        self._pools = frozenset(pools)
+        self._name = name
+        self._console: Sink | None = None
+        self._silent_s, self._unheard_s = silent_s, unheard_s
+        self._worker: PoolTaskWorker | None = None
+        self._sent: dict[str, _Sent] = {}
+        self._waiting: dict[str, FairJobs[_Sent]] = {}
+        self._queued: Counter[str] = Counter()
+        self._room = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # -- for the engine -------------------------------------------------------------------
+    def connect(self, worker: PoolTaskWorker) -> None:
+        """Set who awaits outcomes, and keeps what is said."""
+        self._worker, self._console = worker, worker.console
+
+    def takes(self, node: PlanNode) -> bool:
+        """Jobs of pools that this process does not serve."""
+        return node.pool not in self._pools and EVERY_POOL not in self._pools and node.type not in STAYING
+
+    def send(self, execution: Execution) -> None:
+        """Queue the job for the broker."""
+        sent = _Sent(execution, token_hex(8))
+        self._sent[job_id_of(execution)] = sent
+        self._wait(sent)
+
+    def cancel(self, execution: Execution) -> None:
+        """Forget the job, and tell executors."""
+        job_id = job_id_of(execution)
+        sent = self._sent.get(job_id)
+        if sent is None or sent.execution is not execution:
+            return
+        self._end(job_id, sent)
+        if sent.job is not None:
+            task = asyncio.create_task(self._tell_cancelled(sent.ticket), name="cancel-job")
+            self._tasks.append(task)
+            task.add_done_callback(self._tasks.remove)
+
+    def has_begun(self, execution: Execution) -> bool:
+        """Whether an executor has told that it executes the job."""
+        sent = self._sent.get(job_id_of(execution))
+        return sent is not None and sent.execution is execution and sent.has_begun
+
+    # -- life -----------------------------------------------------------------------------
+    async def start(self) -> None:
+        """Begin to send and to receive; the broker need not be there."""
+        await self._transport.register_results_worker(self._name, self._receive)
+        self._transport.when_connected(self._room.set)
+        self._tasks += [asyncio.create_task(self._publish(), name=f"job-publisher-{n}") for n in range(PUBLISHERS)]
+        self._tasks.append(asyncio.create_task(self._look_again(), name="unheard-jobs"))
+        await self._transport.start()
+
+    async def stop(self, *, patience_s: float = PATIENCE_S) -> None:
+        """Send and receive nothing more. What is outstanding, the next owners of the runs send again.
+
+        A broker that does not answer is left after `patience_s`.
+        """
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                await self._transport.stop()
+
+    # -- sending --------------------------------------------------------------------------
+    def _wait(self, sent: _Sent) -> None:
+        self._waiting.setdefault(sent.node.pool, FairJobs({})).add(sent)
+        self._room.set()
+
+    def _next(self) -> _Sent | None:
+        """The next job, of a pool with room; tenants in turn."""
+        if not self._transport.is_connected:
+            return None
+        for pool, waiting in self._waiting.items():
+            while waiting.waiting and self._queued[pool] < QUEUED_MAX:
+                sent = waiting.pop()
+                if sent is not None and not sent.is_over:
+                    return sent
+        return None
+
+    async def _publish(self) -> None:
+        while True:
+            sent = self._next()
+            if sent is None:
+                self._room.clear()
+                await self._room.wait()
+                continue
+            try:
+                await self._publish_one(sent)
+            except TransportUnavailable:
+                self._note_queued(sent, is_queued=False)
+                if not sent.is_over:
+                    self._wait(sent)
+                await asyncio.sleep(LOOK_S)
+            except Exception as failure:  # noqa: BLE001 -- config that does not resolve, secrets that are missing
+                self._fail(sent, failure)
+
+    async def _publish_one(self, sent: _Sent) -> None:
+        if sent.job is None:
+            sent.job = await self._job(sent)
+        if sent.is_over:
+            return
+        self._note_queued(sent, is_queued=True)
+        sent.heard_at = asyncio.get_running_loop().time()
+        await self._transport.add_node_job(sent.job)
+
+    async def _job(self, sent: _Sent) -> NodeJob:
+        execution, node = sent.execution, sent.node
+        job_id = job_id_of(execution)
+        config, sealed = await self._resolver.resolve(node, execution, job_id)
+        job = NodeJob(
+            job_id=job_id,
+            instance_id=execution.instance_id,
+            tenant_id=execution.tenant_id,
+            workflow_id=execution.workflow_id,
+            node_id=execution.node_id,
+            scope=execution.scope,
+            attempt=execution.attempt,
+            type=node.type,
+            pool=node.pool,
+            config=config,
+            sealed=sealed,
+            context=_context_of(node, execution.context),
+            idempotency_key=execution.idempotency_key,
+            key_generation=0 if execution.redone is None else execution.redone.key_generation,
+            timeout_ms=node.timeout_ms,
+            heartbeat_ms=node.heartbeat_ms,
+            output_bytes_max=node.output_bytes_max,
+            reply_to=self._name,
+            ticket=sent.ticket,
+        )
+        job.to_json()  # too large: the node fails, once, with the reason
+        return job
+
+    def _note_queued(self, sent: _Sent, *, is_queued: bool) -> None:
+        if sent.is_queued != is_queued:
+            sent.is_queued = is_queued
+            self._queued[sent.node.pool] += 1 if is_queued else -1
+            if not is_queued:
+                self._room.set()
+
+    async def _tell_cancelled(self, ticket: str) -> None:
+        try:
+            await self._transport.cancel(ticket)
+        except TransportUnavailable:
+            logger.debug("the cancellation of %s was not sent; its result will be discarded", ticket)
+
+    async def _look_again(self) -> None:
+        """Send jobs again of which nothing was heard for long."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(min(LOOK_S, self._silent_s))
+            now = loop.time()
+            for sent in list(self._sent.values()):
+                if sent.job is None or not (sent.is_queued or sent.has_begun):
+                    continue
+                unheard_s = min(self._unheard_s * 2 ** (sent.job.sending - 1), UNHEARD_S_MAX)
+                if now - sent.heard_at > (self._silent_s if sent.has_begun else unheard_s):
+                    logger.warning(
+                        "%s: nothing was heard of it from the pool %s; it is sent again",
+                        who_is(sent.instance_id, sent.execution.node_id, sent.execution.scope),
+                        sent.node.pool,
+                        extra={"instance_id": sent.instance_id},
+                    )
+                    sent.job = replace(sent.job, sending=sent.job.sending + 1)
+                    sent.has_begun = False
+                    self._note_queued(sent, is_queued=False)
+                    self._wait(sent)
+
+    # -- receiving ------------------------------------------------------------------------
+    def _receive(self, report: JobReport) -> None:
+        sent = self._sent.get(report.job_id)
+        if sent is None:
+            return  # late, or double
+        execution = sent.execution
+        sent.heard_at = asyncio.get_running_loop().time()
+        if not sent.has_begun:
+            sent.has_begun = True
+            self._note_queued(sent, is_queued=False)
+            execution.note_began()
+            if self._console is not None:
+                self._console.take_start(execution, is_kept=True)
+        try:
+            match report.kind:
+                case "progress" if self._console is not None:
+                    body = report.body
+                    progress = read_progress(body.get("done", 0), body.get("total"), str(body.get("text") or ""))
+                    self._console.take_progress(execution, progress)
+                case "line" if self._console is not None:
+                    level = report.body.get("level")
+                    text = storable(str(report.body.get("text", "")), LINE_CHARACTERS_MAX)
+                    self._console.take_line(execution, level if isinstance(level, int) else logging.INFO, text)
+                case "result":
+                    self._take_result(sent, report)
+        except (BadMessage, ValueError) as refusal:
+            logger.warning("a report about job %s is dropped: %s", report.job_id, refusal)
+
+    def _take_result(self, sent: _Sent, report: JobReport) -> None:
+        execution = sent.execution
+        found = outcome_in(report, node_id=execution.node_id, scope=execution.scope, attempt=execution.attempt)
+        outcome: HandlerOutcome
+        if isinstance(found, HandlerResult):
+            try:
+                outcome = checked_outcome(found, execution.node.output_bytes_max)
+            except AnabranchError as refusal:
+                outcome = self._failure(execution, refusal)
+        else:
+            outcome = found
+        self._answer(report.job_id, sent, outcome)
+
+    def _answer(self, job_id: str, sent: _Sent, outcome: HandlerOutcome) -> None:
+        self._end(job_id, sent)
+        assert self._worker is not None, "connected before the first job"
+        self._worker.answer(sent.execution, outcome)
+
+    def _fail(self, sent: _Sent, failure: Exception) -> None:
+        if not sent.is_over:
+            self._answer(job_id_of(sent.execution), sent, self._failure(sent.execution, failure))
+
+    def _failure(self, execution: Execution, failure: Exception) -> Failed:
+        return failed_by(
+            failure,
+            node_id=execution.node_id,
+            scope=execution.scope,
+            attempt=execution.attempt,
+            who=who_is(execution.instance_id, execution.node_id, execution.scope),
+        )
+
+    def _end(self, job_id: str, sent: _Sent) -> None:
+        sent.is_over = True
+        self._note_queued(sent, is_queued=False)
+        if self._sent.get(job_id) is sent:
+            del self._sent[job_id]
+
+
+# 4,096 characters, as of a line that a handler in the worker writes.
+LINE_CHARACTERS_MAX = 4_096
+
+
+def job_id_of(execution: Execution) -> str:
+    """The same whoever owns the run, and whenever it is sent."""
+    return f"{execution.idempotency_key}-{execution.attempt}"
+
+
+def _context_of(node: PlanNode, context: Mapping[str, Any]) -> dict[str, Any]:
+    """What the handler may read of the context; for code that names what it reads only that."""
+    names = names_read(node.config.get("code", ""), node.type) if node.type in CODE_LANGUAGES else None
+    return {name: context[name] for name in context if names is None or name in names}

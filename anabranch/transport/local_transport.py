@@ -1,0 +1,114 @@
+"""Both queues inside one process: executors and workers of one event loop, for tests, simulations and embedding."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from anabranch.transport.job_messages import JobReport, NodeJob
+from anabranch.transport.transport_ports import Accept
+
+
+@dataclass(slots=True, eq=False)
+class _Consumer:
+    accept: Accept
+    pools: frozenset[str]
+    concurrency: int
+    cancelled: Callable[[str], None]
+    under_way: set[asyncio.Task[None]] = field(default_factory=set)
+
+    @property
+    def has_room(self) -> bool:
+        return len(self.under_way) < self.concurrency
+
+
+@dataclass(slots=True)
+class LocalBroker:
+    """What the transports of one process share. Messages cross it as bytes, as they would a real one."""
+
+    queues: dict[str, deque[tuple[bytes, int]]] = field(default_factory=dict)
+    """Waiting jobs of each pool, with the number of their deliveries."""
+    consumers: list[_Consumer] = field(default_factory=list)
+    receivers: dict[str, Callable[[JobReport], None]] = field(default_factory=dict)
+
+    def hand_out(self) -> None:
+        """Give waiting jobs to consumers with room."""
+        for pool, queue in self.queues.items():
+            while queue:
+                free = [each for each in self.consumers if pool in each.pools and each.has_room]
+                if not free:
+                    break
+                consumer = min(free, key=lambda each: len(each.under_way))
+                task = asyncio.get_running_loop().create_task(self._deliver(consumer, pool, *queue.popleft()))
+                consumer.under_way.add(task)
+                task.add_done_callback(consumer.under_way.discard)
+                task.add_done_callback(lambda _: self.hand_out())
+
+    async def _deliver(self, consumer: _Consumer, pool: str, raw: bytes, deliveries: int) -> None:
+        try:
+            await consumer.accept(NodeJob.from_json(raw), deliveries)
+        except asyncio.CancelledError:
+            self.queues[pool].appendleft((raw, deliveries + 1))
+            raise
+
+
+class LocalTransport:
+    """The queues of one party in this process."""
+
+    is_connected = True
+
+    def __init__(self, broker: LocalBroker) -> None:
+        self._broker = broker
+        self._own: list[_Consumer] = []
+        self._names: list[str] = []
+
+    def when_connected(self, act: Callable[[], None]) -> None:
+        """It always is."""
+        act()
+
+    async def start(self) -> None:
+        """Nothing to connect to."""
+
+    async def stop(self) -> None:
+        """Take and receive nothing more; jobs that are not done with go to others."""
+        self._broker.consumers[:] = [each for each in self._broker.consumers if each not in self._own]
+        under_way = [task for each in self._own for task in each.under_way]
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
+        for name in self._names:
+            self._broker.receivers.pop(name, None)
+
+    async def add_node_job(self, job: NodeJob) -> None:
+        """Queue a job behind those of its pool."""
+        self._broker.queues.setdefault(job.pool, deque()).append((job.to_json(), 0))
+        self._broker.hand_out()
+
+    async def cancel(self, ticket: str) -> None:
+        """Tell all consumers."""
+        for each in self._broker.consumers:
+            each.cancelled(ticket)
+
+    async def register_task_worker(
+        self, accept: Accept, *, pools: Sequence[str], concurrency: int, cancelled: Callable[[str], None]
+    ) -> None:
+        """Take jobs of these pools."""
+        consumer = _Consumer(accept, frozenset(pools), concurrency, cancelled)
+        self._own.append(consumer)
+        self._broker.consumers.append(consumer)
+        self._broker.hand_out()
+
+    async def add_result(self, reply_to: str, report: JobReport) -> bool:
+        """Hand the report on at once."""
+        receive = self._broker.receivers.get(reply_to)
+        if receive is None:
+            return False
+        receive(JobReport.from_json(report.to_json()))
+        return True
+
+    async def register_results_worker(self, name: str, receive: Callable[[JobReport], None]) -> None:
+        """Receive the reports to this name."""
+        self._names.append(name)
+        self._broker.receivers[name] = receive

@@ -1,0 +1,259 @@
+"""Both queues on a broker of RabbitMQ, with aio-pika. Imported only where `ANABRANCH_BROKER_URL` is set.
+
+One quorum queue for each pool, one queue of reports for each worker, a fanout of cancellations, and a queue for
+messages that no executor can read or survive. Every publication is confirmed. A lost connection is made again, and
+everything is declared again then: the broker may have been replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import aio_pika
+from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractExchange, AbstractIncomingMessage
+
+from anabranch.transport.job_messages import BadMessage, JobReport, NodeJob
+from anabranch.transport.transport_ports import Accept, TransportUnavailable
+
+logger = logging.getLogger("anabranch.transport")
+
+# What it says of lost connections, with tracebacks, is said here in one line.
+logging.getLogger("aiormq").setLevel(logging.CRITICAL)
+
+JOBS_PREFIX = "anabranch.jobs."
+REPORTS_PREFIX = "anabranch.reports."
+CANCELLED = "anabranch.cancelled"
+DEAD = "anabranch.dead"
+
+# 1 s, then twice as long each time, up to 10 s: soon enough after a restart, and no storm before it.
+RECONNECT_S = 1.0
+RECONNECT_S_MAX = 10.0
+
+# 10 s for the broker to answer a connection, a declaration or a confirmation: longer means that it is not well.
+ANSWER_S_MAX = 10.0
+
+# 60 s: a worker that is away for longer sends its jobs again anyway.
+REPORTS_KEPT_MS = 60_000
+
+# 20 deliveries without an acknowledgement: executors give up a job long before; only one that none can read gets there.
+DELIVERIES_MAX = 20
+
+# 1,000 reports on their way to a worker: some hundred milliseconds of its work.
+REPORTS_PREFETCH = 1_000
+
+_FAULTS = (aio_pika.exceptions.AMQPError, OSError, TimeoutError, RuntimeError)
+
+
+class RabbitTransport:
+    """The queues of one process on a broker."""
+
+    def __init__(self, url: str, *, name: str) -> None:
+        self._url = url
+        self._name = name
+        self._registered: list[Callable[[], Any]] = []
+        self._after: list[Callable[[], None]] = []
+        self._connection: AbstractConnection | None = None
+        self._channel: AbstractChannel | None = None
+        self._cancelled: AbstractExchange | None = None
+        self._declared: dict[str, asyncio.Task[None]] = {}
+        self._keeping: asyncio.Task[None] | None = None
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether messages can be sent now."""
+        return self._channel is not None and not self._channel.is_closed
+
+    def when_connected(self, act: Callable[[], None]) -> None:
+        """Call this after each connection."""
+        self._after.append(act)
+
+    async def start(self) -> None:
+        """Begin to connect."""
+        self._keeping = asyncio.create_task(self._keep_connected(), name="broker-connection")
+
+    async def stop(self) -> None:
+        """Disconnect; the broker gives what is not acknowledged to others."""
+        if self._keeping is not None:
+            self._keeping.cancel()
+            await asyncio.gather(self._keeping, return_exceptions=True)
+        for task in self._under_way:
+            task.cancel()
+        await self._disconnect()
+
+    # -- jobs -----------------------------------------------------------------------------
+    async def add_node_job(self, job: NodeJob) -> None:
+        """Publish a job to the queue of its pool."""
+        await self._declare_pool(job.pool)
+        await self._publish(JOBS_PREFIX + job.pool, job.to_json(), persistent=True)
+
+    async def cancel(self, ticket: str) -> None:
+        """Tell all executors."""
+        exchange = self._cancelled
+        if exchange is None or not self.is_connected:
+            raise TransportUnavailable("the broker is not connected")
+        try:
+            await exchange.publish(aio_pika.Message(ticket.encode()), "", mandatory=False, timeout=ANSWER_S_MAX)
+        except _FAULTS as fault:
+            raise TransportUnavailable(f"the broker has not confirmed: {fault!r}") from None
+
+    async def register_task_worker(
+        self, accept: Accept, *, pools: Sequence[str], concurrency: int, cancelled: Callable[[str], None]
+    ) -> None:
+        """Consume the queues of these pools."""
+
+        async def take(message: AbstractIncomingMessage) -> None:
+            deliveries = message.headers.get("x-delivery-count", 0)
+            try:
+                job = NodeJob.from_json(message.body)
+            except BadMessage as refusal:
+                logger.error("a job cannot be read and goes to %s: %s", DEAD, refusal.message)
+                await message.reject(requeue=False)
+                return
+            self._keep(self._executed(accept, job, deliveries if isinstance(deliveries, int) else 0, message))
+
+        async def hear(message: AbstractIncomingMessage) -> None:
+            cancelled(message.body.decode(errors="replace"))
+
+        async def consume() -> None:
+            connection = self._connection
+            assert connection is not None, "consumers are registered with a connection"
+            channel = await connection.channel()
+            await channel.set_qos(prefetch_count=concurrency)  # of each consumer, so of each pool
+            for pool in pools:
+                await self._declare_pool(pool)
+                queue = await channel.get_queue(JOBS_PREFIX + pool, ensure=False)
+                await queue.consume(take)
+            exchange = await channel.declare_exchange(CANCELLED, aio_pika.ExchangeType.FANOUT, durable=True)
+            own = await channel.declare_queue(exclusive=True, auto_delete=True)
+            await own.bind(exchange)
+            await own.consume(hear, no_ack=True)
+
+        await self._register(consume)
+
+    async def _executed(self, accept: Accept, job: NodeJob, deliveries: int, message: AbstractIncomingMessage) -> None:
+        try:
+            await accept(job, deliveries)
+        except Exception:
+            logger.exception("a job failed outside its handler", extra={"instance_id": job.instance_id})
+        with suppress(*_FAULTS):  # the connection is gone: the broker delivers it again
+            await message.ack()
+
+    # -- reports --------------------------------------------------------------------------
+    async def add_result(self, reply_to: str, report: JobReport) -> bool:
+        """Publish a report to the queue of a worker."""
+        return await self._publish(REPORTS_PREFIX + reply_to, report.to_json(), persistent=False)
+
+    async def register_results_worker(self, name: str, receive: Callable[[JobReport], None]) -> None:
+        """Consume the queue of this name, which is deleted when nobody has for a while."""
+
+        async def take(message: AbstractIncomingMessage) -> None:
+            try:
+                receive(JobReport.from_json(message.body))
+            except BadMessage as refusal:
+                logger.warning("a report is dropped: %s", refusal.message)
+            await message.ack()
+
+        async def consume() -> None:
+            connection = self._connection
+            assert connection is not None, "consumers are registered with a connection"
+            channel = await connection.channel()
+            await channel.set_qos(prefetch_count=REPORTS_PREFETCH)
+            arguments: Any = {"x-queue-type": "quorum", "x-expires": REPORTS_KEPT_MS}
+            queue = await channel.declare_queue(REPORTS_PREFIX + name, durable=True, arguments=arguments)
+            await queue.consume(take)
+
+        await self._register(consume)
+
+    # -- the connection -------------------------------------------------------------------
+    async def _register(self, consume: Callable[[], Any]) -> None:
+        self._registered.append(consume)
+        if self.is_connected:
+            await consume()
+
+    async def _keep_connected(self) -> None:
+        pause_s = RECONNECT_S
+        while True:
+            try:
+                async with asyncio.timeout(ANSWER_S_MAX):
+                    closed = await self._connect()
+            except _FAULTS as fault:
+                logger.warning("the broker cannot be reached: %r; trying again in %.0f s", fault, pause_s)
+                await self._disconnect()
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, RECONNECT_S_MAX)
+                continue
+            pause_s = RECONNECT_S
+            for act in self._after:
+                act()
+            await closed.wait()
+            logger.warning("the connection to the broker is lost")
+            await self._disconnect()
+
+    async def _connect(self) -> asyncio.Event:
+        connection = await aio_pika.connect(self._url, client_properties={"connection_name": self._name})
+        self._connection, closed = connection, asyncio.Event()
+        connection.close_callbacks.add(lambda *_: closed.set())
+        channel = await connection.channel(publisher_confirms=True, on_return_raises=True)
+        channel.close_callbacks.add(lambda *_: closed.set())
+        self._declared.clear()
+        self._cancelled = await channel.declare_exchange(CANCELLED, aio_pika.ExchangeType.FANOUT, durable=True)
+        await channel.declare_queue(DEAD, durable=True, arguments={"x-queue-type": "quorum"})
+        self._channel = channel
+        for consume in self._registered:
+            await consume()
+        return closed
+
+    async def _disconnect(self) -> None:
+        connection, self._connection, self._channel, self._cancelled = self._connection, None, None, None
+        if connection is not None:
+            with suppress(*_FAULTS):
+                async with asyncio.timeout(ANSWER_S_MAX):
+                    await connection.close()
+
+    async def _declare_pool(self, pool: str) -> None:
+        """Declare the queue of a pool, once for each connection."""
+        known = self._declared.get(pool)
+        if known is None:
+            known = self._declared[pool] = asyncio.ensure_future(self._declare_queue(pool))
+        try:
+            await asyncio.shield(known)
+        except _FAULTS as fault:
+            self._declared.pop(pool, None)
+            raise TransportUnavailable(f"the queue of the pool {pool!r} cannot be declared: {fault!r}") from None
+
+    async def _declare_queue(self, pool: str) -> None:
+        channel = self._channel
+        if channel is None:
+            raise ConnectionError("the broker is not connected")
+        arguments: Any = {
+            "x-queue-type": "quorum",
+            "x-delivery-limit": DELIVERIES_MAX,
+            "x-dead-letter-exchange": "",
+            "x-dead-letter-routing-key": DEAD,
+        }
+        await channel.declare_queue(JOBS_PREFIX + pool, durable=True, arguments=arguments, timeout=ANSWER_S_MAX)
+
+    async def _publish(self, queue: str, raw: bytes, *, persistent: bool) -> bool:
+        """Publish and wait for the confirmation; False if there is no such queue."""
+        channel = self._channel
+        if channel is None or channel.is_closed:
+            raise TransportUnavailable("the broker is not connected")
+        mode = aio_pika.DeliveryMode.PERSISTENT if persistent else aio_pika.DeliveryMode.NOT_PERSISTENT
+        message = aio_pika.Message(raw, content_type="application/json", delivery_mode=mode)
+        try:
+            await channel.default_exchange.publish(message, queue, timeout=ANSWER_S_MAX)
+        except aio_pika.exceptions.DeliveryError:
+            return False
+        except _FAULTS as fault:
+            raise TransportUnavailable(f"the broker has not confirmed: {fault!r}") from None
+        return True
+
+    def _keep(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)

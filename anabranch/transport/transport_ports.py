@@ -1,0 +1,65 @@
+"""The queues between workers and executors, as ports.
+
+`job_messages` has what they carry. `tests/transport` tests each promise below on both implementations: in the process
+(`local_transport`), and on a broker (`rabbitmq_transport`). A queue may lose, repeat, reorder and delay what it
+carries: senders send again, and both sides know what they have had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeAlias
+
+from anabranch.errors import AnabranchError
+from anabranch.transport.job_messages import JobReport, NodeJob
+
+Accept: TypeAlias = Callable[[NodeJob, int], Awaitable[None]]
+"""Takes a job and the number of deliveries that ended without an acknowledgement; returns when the job is done with,
+which acknowledges it."""
+
+
+class TransportUnavailable(AnabranchError):
+    """The broker cannot be reached, or has not confirmed."""
+
+    code = "BROKER_UNAVAILABLE"
+    hint = "Check ANABRANCH_BROKER_URL and the broker. Runs wait until it is back."
+
+
+class TaskQueue(Protocol):
+    """Carries jobs to executors: one queue for each pool."""
+
+    async def add_node_job(self, job: NodeJob) -> None:
+        """Returns once the job is kept. Raises TransportUnavailable if that is not known."""
+
+    async def cancel(self, ticket: str) -> None:
+        """Tell all executors that nobody awaits the job with this ticket; may be lost. Raises TransportUnavailable."""
+
+    async def register_task_worker(
+        self, accept: Accept, *, pools: Sequence[str], concurrency: int, cancelled: Callable[[str], None]
+    ) -> None:
+        """Take jobs of these pools, at most `concurrency` unacknowledged ones of each; hear of cancellations."""
+
+
+class ResultQueue(Protocol):
+    """Carries reports to the worker that awaits them."""
+
+    async def add_result(self, reply_to: str, report: JobReport) -> bool:
+        """Returns once the report is kept; False if nobody listens there any more. Raises TransportUnavailable."""
+
+    async def register_results_worker(self, name: str, receive: Callable[[JobReport], None]) -> None:
+        """Receive the reports to this name, each sender's in order."""
+
+
+class Transport(TaskQueue, ResultQueue, Protocol):
+    """Both queues of one process."""
+
+    is_connected: bool
+
+    def when_connected(self, act: Callable[[], None]) -> None:
+        """Call this after each connection is made, also later ones."""
+
+    async def start(self) -> None:
+        """Begin to connect; returns at once. What is registered is registered again with each connection."""
+
+    async def stop(self) -> None:
+        """Disconnect: what is not acknowledged goes to others."""

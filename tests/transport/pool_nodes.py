@@ -1,0 +1,56 @@
+"""Node types of the tests of executors; imported by the worker and by the executor."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from anabranch import HandlerResult, NonRetryable, node_type
+
+
+@node_type("poolTells", pool="gpu")
+class PoolTells:
+    """Says who executes it, with which key, and what it got."""
+
+    async def execute(self, config: Any, context: Any, helpers: Any) -> HandlerResult:
+        helpers.log.info("a line from %s", config["greeting"])
+        helpers.progress(1, 2, "half")
+        told = {"pid": os.getpid(), "greeting": config["greeting"], "input": context["input"]}
+        return HandlerResult({**told, "database": os.environ.get("ANABRANCH_DATABASE_URL")})
+
+
+@node_type("poolFails", pool="gpu")
+class PoolFails:
+    """Fails for good."""
+
+    async def execute(self, config: Any, context: Any, helpers: Any) -> HandlerResult:
+        raise NonRetryable("out of memory", code="GPU_FULL")
+
+
+@node_type("poolDies", pool="gpu", timeout=None)
+class PoolDies:
+    """Kills its process at the first call."""
+
+    def execute(self, config: Any, context: Any, helpers: Any) -> HandlerResult:
+        calls = Path(config["calls"])
+        with calls.open("a") as file:
+            file.write(f"{os.getpid()} {helpers.idempotency_key} {helpers.attempt}\n")
+        if len(calls.read_text().splitlines()) == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return HandlerResult("survived")
+
+
+@node_type("poolWaits", pool="gpu", timeout=None)
+class PoolWaits:
+    """Waits until it is cancelled, and leaves a note then."""
+
+    async def execute(self, config: Any, context: Any, helpers: Any) -> HandlerResult:
+        await asyncio.to_thread(Path(config["begun"]).touch)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            Path(config["cancelled"]).touch()  # noqa: ASYNC240 -- it may not wait any more
+        return HandlerResult(None)

@@ -1,0 +1,113 @@
+"""Executors behind a real RabbitMQ: processes that have no database execute nodes of a worker's runs."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anabranch import Client, Worker
+from anabranch.engine.console.console import LinesWanted
+from anabranch.errors import AnabranchError
+from tests.rabbitmq import Forwarder, RabbitMQ
+from tests.transport.conftest import Executors
+
+PATIENCE_S = 60
+
+
+@asynccontextmanager
+async def working(broker_url: str, folder: Path, *documents: dict[str, Any]) -> AsyncIterator[tuple[Worker, Client]]:
+    """A worker of the default pool with these workflows, and a client of its database."""
+    url = f"sqlite:///{folder / 'runs.db'}"
+    async with Worker(url, broker_url=broker_url) as worker, Client(url) as client:
+        assert worker.services is not None
+        for document in documents:
+            await worker.services.workflows.save_workflow(document, tenant_id="default")
+        yield worker, client
+
+
+def document(name: str, node_type: str, config: dict[str, Any], pool: str) -> dict[str, Any]:
+    nodes = [
+        {"id": "start", "type": "start"},
+        {"id": "far", "type": node_type, "config": config, "pool": pool, "outputVariable": "told"},
+        {"id": "end", "type": "end", "config": {"outputParameters": {"told": "{{ctx.told}}"}}},
+    ]
+    ids = [node["id"] for node in nodes]
+    edges = [{"upstreamNodeID": a, "downstreamNodeID": b} for a, b in pairwise(ids)]
+    return {"name": name, "nodes": nodes, "edges": edges}
+
+
+async def test_a_node_runs_in_a_process_without_a_database_and_the_broker_may_go_away(
+    broker: RabbitMQ, executors: Executors, tmp_path: Path
+) -> None:
+    way, begun, cancelled = Forwarder(broker), tmp_path / "begun", tmp_path / "cancelled"
+    documents = [
+        document("far-tells", "poolTells", {"greeting": "{{ctx.input.name}}"}, "tells"),
+        document("far-fails", "poolFails", {}, "tells"),
+        document("far-waits", "poolWaits", {"begun": str(begun), "cancelled": str(cancelled)}, "tells"),
+        document("far-code", "python", {"code": "return ctx['input']['name'] * 2"}, "tells"),
+    ]
+    async with working(way.url, tmp_path, *documents) as (worker, client):
+        early = await client.start("far-tells", {"name": "{{ctx.secret}}"})
+        await way.open()
+        executor = await executors.start(way.url, "tells")
+        told = (await early.result(timeout=PATIENCE_S))["told"]
+        assert (told["pid"], told["database"]) == (executor.pid, None), "it waited for the broker and the executor"
+        assert told["greeting"] == "{{ctx.secret}}", "what a template inserts is never resolved again"
+        assert told["input"] == {"name": "{{ctx.secret}}"}
+
+        fails = await client.start("far-fails", {})
+        with pytest.raises(AnabranchError, match="out of memory"):
+            await fails.result(timeout=PATIENCE_S)
+        assert (await fails.get())["error"]["code"] == "GPU_FULL"
+        assert (await (await client.start("far-code", {"name": "ab"})).result(timeout=PATIENCE_S)) == {"told": "abab"}
+
+        way.cut()
+        later = await client.start("far-tells", {"name": "later"})
+        await way.open()
+        assert (await later.result(timeout=PATIENCE_S))["told"]["greeting"] == "later"
+        await lines_say(worker, later.run_id, "a line from later")
+
+        waits = await client.start("far-waits", {})
+        await appears(begun)
+        await waits.cancel()
+        await appears(cancelled)
+    executor.send_signal(signal.SIGTERM)
+    assert await asyncio.to_thread(executor.wait) == 0
+    way.cut()
+
+
+async def test_a_killed_executor_loses_no_job_and_the_key_stays(
+    broker: RabbitMQ, executors: Executors, tmp_path: Path
+) -> None:
+    calls = tmp_path / "calls"
+    dies = document("far-dies", "poolDies", {"calls": str(calls)}, "dies")
+    async with working(broker.url, tmp_path, dies) as (_, client):
+        await executors.start(broker.url, "dies")
+        await executors.start(broker.url, "dies")
+        run = await client.start("far-dies", {})
+        assert (await run.result(timeout=PATIENCE_S)) == {"told": "survived"}
+    (pid, *first), (other, *second) = (line.split() for line in calls.read_text().splitlines())
+    assert pid != other
+    assert first == second, "same key, same attempt"
+
+
+async def appears(path: Path) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not await asyncio.to_thread(path.exists):  # noqa: ASYNC110 -- another process makes it
+            await asyncio.sleep(0.02)
+
+
+async def lines_say(worker: Worker, run_id: str, text: str) -> None:
+    assert worker.services is not None
+    wanted = LinesWanted()
+    read = worker.services.workflows.get_console
+    async with asyncio.timeout(PATIENCE_S):
+        while text not in str(await read(run_id, wanted, tenant_id="default")):  # noqa: ASYNC110 -- stored later
+            await asyncio.sleep(0.02)

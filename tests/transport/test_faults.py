@@ -1,0 +1,269 @@
+"""A queue between worker and executor that loses, repeats and delays: each job still has one outcome, and the first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from anabranch.engine.clock import SystemClock
+from anabranch.engine.handling import HandlerResult, Helpers
+from anabranch.engine.pool_worker import PoolTaskQueue, PoolTaskWorker, bare_head
+from anabranch.engine.rules.commands import Dispatch
+from anabranch.engine.rules.graph.plan import Body, PlanNode
+from anabranch.engine.rules.shared.retry import RetryPolicy
+from anabranch.engine.rules.stimuli import Completed, Failed, NodeResult
+from anabranch.errors import SecretUnknown
+from anabranch.handlers.spec import HandlerSpec, NodeTypeRegistry
+from anabranch.secrets.cipher import SecretCipher
+from anabranch.transport.job_configs import ConfigResolver, ResolvedTypes
+from anabranch.transport.job_executor import JobExecutor
+from anabranch.transport.job_messages import JobReport, NodeJob
+from anabranch.transport.job_sender import JobSender
+from anabranch.transport.local_transport import LocalBroker, LocalTransport
+
+PATIENCE_S = 30
+DISPATCH = Dispatch("n", "", 1)
+RESOLVED: dict[str, Any] = {}
+
+
+class Secrets:
+    """One secret."""
+
+    async def read(self, tenant_id: str, names: Any) -> Mapping[str, str]:
+        if set(names) != {"TOKEN"}:
+            raise SecretUnknown("there is no such secret")
+        return {"TOKEN": f"{tenant_id}-hush"}
+
+
+class Crunch:
+    """The handler of the tests: counts its calls, and waits if it is told to."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.cancelled = 0
+        self.may_end = asyncio.Event()
+        self.may_end.set()
+
+    async def execute(self, config: Any, context: Mapping[str, Any], helpers: Helpers) -> HandlerResult:
+        self.calls.append(helpers.idempotency_key)
+        try:
+            await self.may_end.wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        return HandlerResult({"config": config, "context": dict(context)})
+
+
+class Faulty(LocalTransport):
+    """Loses, doubles or keeps messages, as the test says."""
+
+    jobs: Callable[[NodeJob], list[NodeJob]] = staticmethod(lambda job: [job])
+    reports: Callable[[JobReport], list[JobReport]] = staticmethod(lambda report: [report])
+
+    async def add_node_job(self, job: NodeJob) -> None:
+        for each in self.jobs(job):
+            await super().add_node_job(each)
+
+    async def add_result(self, reply_to: str, report: JobReport) -> bool:
+        there = True
+        for each in self.reports(report):
+            there = await super().add_result(reply_to, each) and there
+        return there
+
+
+class World:
+    """A worker and an executor of one broker."""
+
+    def __init__(
+        self, *, worker_key: bytes | None = None, executor_key: bytes | None = None, silent_s: float = 60.0
+    ) -> None:
+        self.broker, self.handler = LocalBroker(), Crunch()
+        spec = HandlerSpec("crunch", "Crunch", None, execute=self.handler.execute, secrets=Secrets())
+        types = NodeTypeRegistry({"crunch": spec})
+        self.to_worker, self.to_executor = Faulty(self.broker), Faulty(self.broker)
+        resolver = ConfigResolver(types, None if worker_key is None else SecretCipher(worker_key))
+        self.sender = JobSender(
+            transport=self.to_worker,
+            resolver=resolver,
+            pools=["default"],
+            name="w",
+            silent_s=silent_s,
+            unheard_s=silent_s,
+        )
+        queue = PoolTaskQueue(None, self.sender)
+        self.worker = PoolTaskWorker(
+            elsewhere=self.sender, handlers=types, tasks=queue, clock=SystemClock(), concurrency=1
+        )
+        self.results: asyncio.Queue[NodeResult] = asyncio.Queue()
+        self.worker.report_to(lambda _, result: self.results.put_nowait(result))
+        cipher = None if executor_key is None else SecretCipher(executor_key)
+        self.executor = JobExecutor(
+            transport=self.to_executor,
+            handlers=ResolvedTypes(types, cipher),
+            pools=["gpu"],
+            concurrency=4,
+            beat_s=0.02,
+        )
+
+    def dispatch(self, **config: Any) -> None:
+        self.worker.execute(bare_head("run", "acme", "w"), DISPATCH, node(config), {"input": "{{x}}"})
+
+    async def outcome(self) -> Completed | Failed:
+        async with asyncio.timeout(PATIENCE_S):
+            outcome = (await self.results.get()).outcome
+        assert isinstance(outcome, Completed | Failed)
+        return outcome
+
+
+def node(config: Mapping[str, Any]) -> PlanNode:
+    return PlanNode(
+        id="n",
+        type="crunch",
+        config=config,
+        output_variable=None,
+        join_any=False,
+        error_handling="continue",
+        retry=RetryPolicy(max_attempts=1),
+        timeout_ms=None,
+        handles=frozenset(),
+        exits=frozenset(),
+        home=Body(loop=None),
+        pool="gpu",
+    )
+
+
+@asynccontextmanager
+async def running(world: World) -> AsyncIterator[World]:
+    asked, ready = asyncio.Event(), asyncio.Event()
+    await world.sender.start()
+    executing = asyncio.create_task(world.executor.run_until(asked, grace_s=lambda: 0.0, ready=lambda _: ready.set()))
+    await ready.wait()
+    yield world
+    asked.set()
+    await executing
+    await world.sender.stop()
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not is_so():  # noqa: ASYNC110 -- tasks of the worker and the executor do it in their own time
+            await asyncio.sleep(0.005)
+
+
+async def test_a_lost_job_is_sent_again() -> None:
+    async with running(World(silent_s=0.1)) as world:
+        lost: list[NodeJob] = []
+        world.to_worker.jobs = lambda job: [job] if lost else lost.append(job) or []
+        world.dispatch(text="{{ctx.input}}")
+        outcome = await world.outcome()
+        assert isinstance(outcome, Completed)
+        assert outcome.output.value == {"config": {"text": "{{x}}"}, "context": {"input": "{{x}}"}}
+        assert lost[0].sending == 1
+
+
+async def test_a_double_job_is_executed_once_and_a_lost_result_comes_again() -> None:
+    async with running(World(silent_s=0.1)) as world:
+        lost: list[JobReport] = []
+        world.to_worker.jobs = lambda job: [job, job]
+        world.to_executor.reports = lambda report: (
+            [report] if report.kind != "result" or lost else lost.append(report) or []
+        )
+        world.dispatch()
+        assert isinstance(await world.outcome(), Completed)
+        assert len(world.handler.calls) == 1, "the kept result answers what is sent again"
+        assert world.results.empty()
+
+
+async def test_a_result_that_comes_twice_or_late_is_dropped() -> None:
+    async with running(World()) as world:
+        kept: list[JobReport] = []
+        world.to_executor.reports = lambda report: kept.append(report) or [report, report]
+        world.dispatch()
+        await world.outcome()
+        (key,) = world.handler.calls
+        await LocalTransport.add_result(world.to_executor, "w", JobReport(f"{key}-1", "result", kept[-1].body))
+        assert world.results.empty()
+
+
+async def test_a_silent_executor_is_given_up_and_the_first_result_counts() -> None:
+    async with running(World(silent_s=0.1)) as world:
+        silenced: list[JobReport] = []
+        world.handler.may_end.clear()
+        sent: list[NodeJob] = []
+        world.to_worker.jobs = lambda job: sent.append(job) or [job]
+        world.to_executor.reports = lambda report: (
+            [report] if report.kind == "started" else silenced.append(report) or []
+        )
+        world.dispatch()
+        await until(lambda: len(sent) > 1)
+        world.to_executor.reports = lambda report: [report]
+        world.handler.may_end.set()
+        assert isinstance(await world.outcome(), Completed)
+        assert len(world.handler.calls) == 1
+
+
+async def test_a_stopped_job_is_cancelled_and_may_be_sent_again_with_another_ticket() -> None:
+    async with running(World()) as world:
+        world.handler.may_end.clear()
+        world.dispatch()
+        await until(lambda: bool(world.handler.calls))
+        assert world.worker.withdraw("run") == [], "it has begun"
+        world.worker.stop_job("run", DISPATCH)
+        await until(lambda: world.handler.cancelled == 1)
+        world.handler.may_end.set()
+        world.dispatch()
+        assert isinstance(await world.outcome(), Completed)
+        assert len(world.handler.calls) == 2
+
+
+async def test_a_job_that_kills_its_executors_fails_for_good() -> None:
+    async with running(World()) as world:
+
+        async def deliver_again(job: NodeJob) -> None:
+            world.broker.queues["gpu"] = deque([(job.to_json(), 5)])
+            world.broker.hand_out()
+
+        world.to_worker.add_node_job = deliver_again  # type: ignore[method-assign]
+        world.dispatch()
+        outcome = await world.outcome()
+        assert isinstance(outcome, Failed)
+        assert (outcome.error.code, outcome.retryable, world.handler.calls) == ("EXECUTOR_LOST", False, [])
+
+
+@pytest.mark.parametrize(
+    ("worker_key", "executor_key", "code"),
+    [
+        (b"k" * 32, b"k" * 32, None),
+        (None, b"k" * 32, "SECRET_KEY_MISSING"),
+        (b"k" * 32, None, "SECRET_KEY_MISSING"),
+        (b"k" * 32, b"x" * 32, "SECRET_KEY_WRONG"),
+    ],
+)
+async def test_secrets_travel_only_encrypted(
+    worker_key: bytes | None, executor_key: bytes | None, code: str | None
+) -> None:
+    async with running(World(worker_key=worker_key, executor_key=executor_key)) as world:
+        seen: list[bytes] = []
+        world.to_worker.jobs = lambda job: seen.append(job.to_json()) or [job]
+        world.dispatch(token="Bearer {{secret.TOKEN}}")
+        outcome = await world.outcome()
+        assert all(b"hush" not in each for each in seen)
+        if code is None:
+            assert isinstance(outcome, Completed)
+            assert outcome.output.value["config"] == {"token": "Bearer ***"}, "it is masked in what comes back"
+        else:
+            assert isinstance(outcome, Failed)
+            assert (outcome.error.code, world.handler.calls) == (code, [])
+
+
+async def test_a_job_that_is_too_large_fails_its_node() -> None:
+    async with running(World()) as world:
+        world.dispatch(text="x" * 9_000_000)
+        outcome = await world.outcome()
+        assert isinstance(outcome, Failed)
+        assert (outcome.error.code, outcome.retryable) == ("VALUE_TOO_LARGE", False)

@@ -1,0 +1,126 @@
+"""What both implementations of the queues between workers and executors promise: in one process, and on RabbitMQ."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from secrets import token_hex
+
+import pytest
+
+from anabranch.transport.job_messages import JobReport, NodeJob
+from anabranch.transport.local_transport import LocalBroker, LocalTransport
+from anabranch.transport.rabbitmq_transport import RabbitTransport
+from anabranch.transport.transport_ports import Transport
+
+PATIENCE_S = 30
+
+Make = Callable[[str], Transport]
+
+
+@pytest.fixture(params=["local", "rabbitmq"])
+async def make(request: pytest.FixtureRequest) -> AsyncIterator[Make]:
+    """Makes transports of one broker, which are stopped at the end."""
+    local, made = LocalBroker(), list[Transport]()
+    url = request.getfixturevalue("broker").url if request.param == "rabbitmq" else ""
+
+    def transport(name: str) -> Transport:
+        made.append(RabbitTransport(url, name=name) if url else LocalTransport(local))
+        return made[-1]
+
+    yield transport
+    for each in made:
+        await each.stop()
+
+
+async def connected(transport: Transport) -> Transport:
+    there = asyncio.Event()
+    transport.when_connected(there.set)
+    await transport.start()
+    async with asyncio.timeout(PATIENCE_S):
+        await there.wait()
+    return transport
+
+
+def job(pool: str, number: int = 1) -> NodeJob:
+    return NodeJob(
+        job_id=f"job-{number}",
+        instance_id="run",
+        tenant_id="acme",
+        node_id="n",
+        scope="",
+        attempt=1,
+        type="crunch",
+        config={"text": "\u00e4 {{not.a.template}}", "number": 2**60},
+        context={"input": [1, None, 2.5]},
+        idempotency_key="key",
+        reply_to="worker",
+        ticket=f"ticket-{number}",
+        output_bytes_max=1_000,
+        pool=pool,
+    )
+
+
+class Taken:
+    """Takes jobs and keeps them until `let_go`."""
+
+    def __init__(self) -> None:
+        self.jobs: asyncio.Queue[tuple[NodeJob, int]] = asyncio.Queue()
+        self.cancelled: asyncio.Queue[str] = asyncio.Queue()
+        self.let_go = asyncio.Event()
+
+    async def accept(self, job: NodeJob, deliveries: int) -> None:
+        self.jobs.put_nowait((job, deliveries))
+        await self.let_go.wait()
+
+    async def register(self, transport: Transport, *pools: str, concurrency: int = 8) -> Taken:
+        await transport.register_task_worker(
+            self.accept, pools=pools, concurrency=concurrency, cancelled=self.cancelled.put_nowait
+        )
+        return self
+
+    async def next(self) -> tuple[NodeJob, int]:
+        async with asyncio.timeout(PATIENCE_S):
+            return await self.jobs.get()
+
+
+async def test_a_job_arrives_unchanged_in_its_pool_and_its_reports_come_back_in_order(make: Make) -> None:
+    pool, name = f"p{token_hex(4)}", f"w{token_hex(4)}"
+    worker, executor = await connected(make("worker")), await connected(make("executor"))
+    reports: asyncio.Queue[JobReport] = asyncio.Queue()
+    await worker.register_results_worker(name, reports.put_nowait)
+    other, taken = await Taken().register(executor, f"{pool}-other"), await Taken().register(executor, pool)
+    sent = replace(job(pool), reply_to=name, sealed="c2VhbGVk", timeout_ms=5, deadline_at=9, workflow_id="w")
+    await worker.add_node_job(sent)
+    assert await taken.next() == (sent, 0)
+    told = [JobReport("job-1", "line", {"text": str(n)}) for n in range(20)]
+    for each in told:
+        assert await executor.add_result(name, each)
+    async with asyncio.timeout(PATIENCE_S):
+        assert [await reports.get() for _ in told] == told
+    assert not await executor.add_result("nobody", told[0]), "nobody listens there"
+    assert other.jobs.empty()
+
+    await worker.cancel("ticket-1")
+    async with asyncio.timeout(PATIENCE_S):
+        assert await taken.cancelled.get() == "ticket-1"
+    taken.let_go.set()
+
+
+async def test_an_executor_holds_no_more_than_its_concurrency_and_what_it_leaves_goes_to_others(make: Make) -> None:
+    pool = f"p{token_hex(4)}"
+    worker, first = await connected(make("worker")), await connected(make("first"))
+    slow = await Taken().register(first, pool, concurrency=2)
+    for number in (1, 2, 3):
+        await worker.add_node_job(job(pool, number))
+    held = {(await slow.next())[0].job_id for _ in range(2)}
+    second = await connected(make("second"))
+    quick = await Taken().register(second, pool)
+    waiting, deliveries = await quick.next()
+    assert ({*held, waiting.job_id}, deliveries) == ({"job-1", "job-2", "job-3"}, 0)
+    await first.stop()
+    left = [await quick.next() for _ in range(2)]
+    assert {each.job_id for each, _ in left} == held
+    assert [deliveries for _, deliveries in left] == [1, 1], "an executor had them"
+    quick.let_go.set()

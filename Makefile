@@ -88,6 +88,7 @@ simulate: $(DEV_READY) ## simulate the engine for two minutes on virtual time wi
 
 chaos: $(DEV_READY) ## kill and pause real workers, and count what they did; minutes; SEED= repeats
 	$(PYTHON) -m tests.chaos $(if $(SEED),--seed $(SEED))
+	$(PYTHON) -m tests.chaos.upgrade
 	$(PYTHON) -m tests.chaos.point_in_time
 
 mutants: $(DEV_READY) ## change lines of the product at random and see whether the tests notice; ten minutes; SEED= repeats

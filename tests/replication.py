@@ -56,7 +56,11 @@ class Server:
     @property
     def url(self) -> str:
         """The URL of its database."""
-        return f"postgresql://postgres@{self.place}/postgres"
+        return self.url_of("postgres")
+
+    def url_of(self, database: str) -> str:
+        """The URL of one of its databases."""
+        return f"postgresql://postgres@{self.place}/{database}"
 
     def run(self, program: str, *arguments: str) -> None:
         """Run one of PostgreSQL's programs as the account of the server."""
@@ -93,9 +97,9 @@ class Server:
             psutil.wait_procs(family, timeout=PATIENCE_S)
         process.wait(PATIENCE_S)
 
-    def ask(self, statement: str) -> Any:
+    def ask(self, statement: str, *, database: str = "postgres") -> Any:
         """The first value that a statement answers."""
-        with psycopg.connect(self.url, autocommit=True) as connection:
+        with psycopg.connect(self.url_of(database), autocommit=True) as connection:
             row = connection.execute(statement.encode()).fetchone()
             return None if row is None else row[0]
 
@@ -105,12 +109,12 @@ class Server:
             for statement in (*statements, "SELECT pg_reload_conf()"):
                 connection.execute(statement.encode())
 
-    def wait_for(self, statement: str) -> None:
+    def wait_for(self, statement: str, *, database: str = "postgres") -> None:
         """Ask until the answer is true."""
         give_up_at = time.monotonic() + PATIENCE_S
         while True:
             with contextlib.suppress(psycopg.OperationalError):
-                if self.ask(statement):
+                if self.ask(statement, database=database):
                     return
             assert time.monotonic() < give_up_at, f"{self.data}: {statement}"
             time.sleep(0.02)

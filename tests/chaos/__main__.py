@@ -1,4 +1,5 @@
-"""`python -m tests.chaos [--soak] [--seed N] [--store sqlite|postgresql]`: campaigns on both databases.
+"""`python -m tests.chaos [--soak] [--seed N] [--store sqlite|postgresql|failover]`: campaigns on both databases, and on
+two PostgreSQL servers of which the first is killed.
 
 Without a seed it draws one, and says which. A seed that fails is written to `seeds.txt`; those are run first for ever.
 (A seed decides what is killed when, and not how the processes interleave: it may have to be run several times to fail
@@ -17,7 +18,13 @@ from pathlib import Path
 
 from tests.chaos.campaign import Plan, Report
 from tests.chaos.poison import PoisonPlan
-from tests.chaos.scenes import on_postgresql, on_sqlite, poisoned_on_postgresql, poisoned_on_sqlite
+from tests.chaos.scenes import (
+    on_postgresql,
+    on_sqlite,
+    over_a_failover,
+    poisoned_on_postgresql,
+    poisoned_on_sqlite,
+)
 
 SEEDS_FILE = Path(__file__).with_name("seeds.txt")
 
@@ -30,17 +37,21 @@ SIZES = {
             Plan(workers=1, kills=10, instances=120, pauses=2),
             Plan(workers=2, kills=16, instances=180, pauses=3),
         ],
-        "postgresql": [Plan(workers=3, kills=25, instances=300, pauses=5)],
+        "postgresql": [Plan(workers=3, kills=25, instances=300, pauses=5, partitions=6)],
+        "failover": [Plan(workers=2, kills=6, instances=100, pauses=1)],
     },
     "soak": {
         "sqlite": [
             Plan(workers=1, kills=200, instances=5_000, pauses=60),
             Plan(workers=2, kills=200, instances=5_000, pauses=60),
         ],
-        "postgresql": [Plan(workers=3, kills=220, instances=10_000, pauses=90, peace_s=600)],
+        "postgresql": [Plan(workers=3, kills=220, instances=10_000, pauses=90, partitions=60, peace_s=600)],
+        "failover": [Plan(workers=3, kills=40, instances=1_000, pauses=10, peace_s=600)],
     },
 }
 
+
+SCENES = {"sqlite": on_sqlite, "postgresql": on_postgresql, "failover": over_a_failover}
 
 POISONS = [PoisonPlan(poisons=1), PoisonPlan(poisons=3, patience_s=600.0)]
 
@@ -65,8 +76,7 @@ async def campaigns(size: str, seed: int, stores: list[str]) -> dict[str, list[R
     reports: dict[str, list[Report]] = {store: [] for store in stores}
 
     async def one(store: str, plan: Plan) -> None:
-        scene = on_sqlite if store == "sqlite" else on_postgresql
-        report = await scene(dataclasses.replace(plan, seed=seed))
+        report = await SCENES[store](dataclasses.replace(plan, seed=seed))
         reports[store].append(report)
         shown = {**dataclasses.asdict(report), "violations": len(report.violations)}
         print(f"{store}, {plan.workers} worker(s), seed {seed}: {shown}", flush=True)
@@ -94,9 +104,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--soak", action="store_true", help="night size")
     parser.add_argument("--seed", type=int, help="the seed of the campaigns (default: drawn anew)")
-    parser.add_argument("--store", choices=["sqlite", "postgresql"], action="append")
+    parser.add_argument("--store", choices=[*SCENES], action="append")
     arguments = parser.parse_args()
-    stores = arguments.store or ["sqlite", "postgresql"]
+    stores = arguments.store or [*SCENES]
     size = "soak" if arguments.soak else "ci"
     drawn = secrets.randbelow(SEED_MAX) if arguments.seed is None else arguments.seed
     print(f"seed {drawn}; the same again: make chaos SEED={drawn}", flush=True)
@@ -117,7 +127,7 @@ def main() -> int:
         }
         for store, of_store in reports.items()
     }
-    poisoned = asyncio.run(poison_campaigns(stores))
+    poisoned = asyncio.run(poison_campaigns([store for store in stores if store != "failover"]))
     print(json.dumps({**summary, "poison": {"violations": len(poisoned)}}))
     if poisoned:
         return 1

@@ -49,6 +49,8 @@ class Plan:
     instances: int
     pauses: int = 5
     seed: int = 1
+    partitions: int = 0
+    """How often the workers are cut off from the database, in one direction or both, for longer than their leases."""
     peace_s: float = 90.0
     """How long everything may take to end once nobody is killed any more."""
 
@@ -65,6 +67,7 @@ class Report:
     database_crashes: int = 0
     cuts: int = 0
     withheld: int = 0
+    partitions: int = 0
     effects: int = 0
     repeated_effects: int = 0
     seconds: float = 0.0

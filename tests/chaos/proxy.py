@@ -1,4 +1,4 @@
-"""A TCP proxy in front of PostgreSQL that cuts connections, withholds answers and falls silent.
+"""A TCP proxy in front of PostgreSQL that cuts connections, withholds answers, holds up a direction and falls silent.
 
 A withheld answer is the unclear commit: the statement reaches the server and happens, the
 client never hears of it and sees its connection end. A silent proxy acknowledges whatever is sent, as its
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+from collections.abc import Iterator
 from urllib.parse import parse_qs, urlsplit
 
 
@@ -32,6 +33,7 @@ class Proxy:
         self.cut = 0
         self.withheld = 0
         self.silent = False
+        self._ways = _Ways()
 
     async def __aenter__(self) -> Proxy:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -64,6 +66,18 @@ class Proxy:
         self.withheld += 1
         return True
 
+    @contextlib.contextmanager
+    def partition(self, *, requests: bool, answers: bool) -> Iterator[None]:
+        """Hold up what is sent in these directions; it arrives afterwards, as after a partition of the network."""
+        held_up = [way for way, is_held in ((self._ways.up, requests), (self._ways.down, answers)) if is_held]
+        for way in held_up:
+            way.clear()
+        try:
+            yield
+        finally:
+            for way in held_up:
+                way.set()
+
     def fall_silent(self) -> None:
         """Pass nothing on any more, on the connections that there are and on new ones."""
         self.silent = True
@@ -81,7 +95,7 @@ class Proxy:
         except OSError:
             writer.close()
             return
-        pair = _Pair(len(self._pairs) + self.cut + self.withheld, writer, up_writer)
+        pair = _Pair(len(self._pairs) + self.cut + self.withheld, writer, up_writer, self._ways)
         pair.silent = self.silent
         self._pairs.add(pair)
         try:
@@ -91,10 +105,20 @@ class Proxy:
             pair.close()
 
 
+class _Ways:
+    """Both directions; each is open or held up."""
+
+    def __init__(self) -> None:
+        self.up, self.down = asyncio.Event(), asyncio.Event()
+        self.up.set()
+        self.down.set()
+
+
 class _Pair:
     """One client's connection and ours to the server."""
 
-    def __init__(self, number: int, client: asyncio.StreamWriter, server: asyncio.StreamWriter) -> None:
+    def __init__(self, number: int, client: asyncio.StreamWriter, server: asyncio.StreamWriter, ways: _Ways) -> None:
+        self._ways = ways
         self.number = number
         self.withhold_next = False
         self.silent = False
@@ -109,6 +133,7 @@ class _Pair:
                     continue
                 if self.withhold_next:
                     self._swallow = True
+                await self._ways.up.wait()
                 self._server.write(data)
                 await self._server.drain()
         self.close()
@@ -120,6 +145,7 @@ class _Pair:
                     continue
                 if self._swallow:
                     break  # the server has done it; the client shall not know
+                await self._ways.down.wait()
                 self._client.write(data)
                 await self._client.drain()
         self.close()

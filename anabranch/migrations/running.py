@@ -81,7 +81,6 @@ def upgrade(url: str, *, connect_wait_s: float = CONNECT_WAIT_S, force: bool = F
                 if found is not None and not force:
                     _refuse_beside_older(dialect, connection, found)
                 run_migrations(connection, place=dialect.place)
-            note_support(connection)
     return SCHEMA_REVISION
 
 
@@ -105,6 +104,7 @@ def run_migrations(connection: Connection, *, place: str) -> None:
             f" to version {SCHEMA_REVISION}",
             hint="Use the release that made this database, or restore it from a backup.",
         ) from unknown
+    note_support(connection)
 
 
 def _make_tables(connection: Connection) -> None:
@@ -115,6 +115,7 @@ def _make_tables(connection: Connection) -> None:
     metadata.create_all(connection, checkfirst=False)
     _VERSIONS.create(connection, checkfirst=False)
     connection.execute(_VERSIONS.insert().values(version_num=SCHEMA_REVISION))
+    note_support(connection)
 
 
 def current(url: str, *, connect_wait_s: float = CONNECT_WAIT_S) -> str | None:

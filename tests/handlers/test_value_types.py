@@ -342,7 +342,7 @@ async def test_xml_is_written_of_objects_and_read_again() -> None:
         "two roots": ({"a": 1, "b": 2}, "one with 2 fields"),
         "a list": ([[1]], "item 0"),
         "a name": ({"a b": 1}, "is not a name of an element"),
-        "an attribute": ({"a": {"@b": {}}}, "no attribute"),
+        "an attribute": ({"a": {"@b": {}}}, "is not an attribute"),
         "a control character": ({"a": "\x00"}, "control character"),
         "a list in a list": ({"a": {"b": [[1]]}}, "a list in a list"),
     }.values():

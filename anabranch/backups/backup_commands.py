@@ -56,7 +56,8 @@ def backup(
 def restore_check(
     *,
     suspend: Annotated[
-        bool, typer.Option("--suspend", help="Suspend all open runs (PAUSED), until each is resumed or cancelled.")
+        bool,
+        typer.Option("--suspend", help="Suspend all open runs (HISTORY_LOST), until each is resumed or cancelled."),
     ] = False,
     imports: Imports = None,
     database_url: DatabaseUrl = None,

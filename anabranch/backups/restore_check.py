@@ -13,6 +13,7 @@ from typing import Any
 
 from anabranch.engine.handling import idempotency_key
 from anabranch.engine.log_pages import pages_of
+from anabranch.engine.ownership.history_watch import HINT
 from anabranch.engine.plans import PlanCache
 from anabranch.engine.ports import InstanceRow, Loaded
 from anabranch.engine.rules.callbacks import is_callback_event
@@ -25,6 +26,7 @@ from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.history import History
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.payloads import RunSuspended
+from anabranch.engine.rules.shared.log_limit import UNLIMITED_LOG
 from anabranch.engine.store.sql.data_checks import DueSchedule
 from anabranch.engine.store.sql.store import SqlStore
 from anabranch.errors import AnabranchError, StoreUnavailable
@@ -39,8 +41,6 @@ LISTED_MAX = 1_000
 _NAMED_MAX = 3
 
 _FIRST_ID = "00000000-0000-0000-0000-000000000000"
-
-_HINT = "Look whether it has happened already; then resume the run, or cancel it."
 
 _Json = dict[str, Any]
 
@@ -179,8 +179,10 @@ class RestoreCheck:
             if row.status is not Status.SUSPENDED:
                 run = await self._look_at(row, now=now)
                 head = row.head
-                said = RunSuspended(SuspendReason.PAUSED, run.reason, _HINT)
-                await self._store.append_suspension(head.instance_id, said, tenant_id=head.tenant_id)
+                said = RunSuspended(SuspendReason.HISTORY_LOST, run.reason, HINT)
+                await self._store.append_suspension(
+                    head.instance_id, said, tenant_id=head.tenant_id, log_limit=UNLIMITED_LOG
+                )
         return await self.check()
 
     async def _rows(self) -> AsyncIterator[InstanceRow]:

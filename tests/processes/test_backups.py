@@ -137,7 +137,7 @@ async def test_what_a_restored_past_does_again_is_told_and_set_aside(copies: Cop
     assert (aside.open, aside.repeating, aside.set_aside) == (2, 0, 2)
     async with Worker(copies.url), Client(copies.url) as client:
         run = await client.get(charging)
-        assert (run["status"], run["suspended"]["reason"]) == ("SUSPENDED", "PAUSED")
+        assert (run["status"], run["suspended"]["reason"]) == ("SUSPENDED", "HISTORY_LOST")
         assert run["suspended"]["message"] == (
             "set aside after a restore: attempt 1 of 'charge' may have happened already"
         )

@@ -23,9 +23,9 @@ from anabranch.errors import StoreUnavailable
 
 logger = logging.getLogger("anabranch.engine")
 
-# 500 instances per claim, with 32 MB of logs (`CLAIM_WEIGHT_MAX`): one aggregate query reads them, and the next claim
-# follows at once.
-CLAIM_MAX = 500
+# 100 instances per claim, with 32 MB of logs (`CLAIM_WEIGHT_MAX`): one aggregate query reads them, and the next claim
+# follows at once. With more, the first of several workers took most of a batch of starts (`benchmarks.scale`).
+CLAIM_MAX = 100
 
 
 @dataclass(slots=True)

@@ -116,7 +116,9 @@ def _workflow(written: Mapping[str, Any]) -> N8nWorkflow:
     attachments: dict[tuple[str, str, str], None] = {}
     for source, kind, output, edge in _edges(written.get("connections")):
         target, into = edge.get("node"), edge.get("index")
-        target = by_id.get(target, target) if isinstance(target, str) and target not in names else target
+        if not isinstance(target, str):
+            continue
+        target = by_id.get(target, target) if target not in names else target
         source = by_id.get(source, source) if source not in names else source
         if source not in names or target not in names:
             continue

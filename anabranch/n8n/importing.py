@@ -44,6 +44,8 @@ _RESERVED = frozenset(
 _PER_ITEM = frozenset({"set", "noOp", "if", "filter", "switch", "httpRequest", "html", "htmlExtract",
                        "markdown", "xml", "crypto",
                        "dateTime", "functionItem", "renameKeys", "splitOut", "postgres", "mySql", "merge"})  # fmt: skip
+# What the mapping of a node raises where a parameter is of another kind than n8n writes it.
+_OTHER_FORM = (AttributeError, TypeError, ValueError, LookupError, RecursionError)
 _STRUCTURE = frozenset({"CYCLE", "LOOP_BORDER", "LOOPS_TOO_DEEP"})
 
 
@@ -185,6 +187,9 @@ class _Importer(Surrounding):
             except (NotMapped, Untranslatable, ItemUnknown) as refusal:
                 job = MappingJob(node, self._ids[name], feeds, self, counts=job.counts)
                 self._replace(job, str(refusal))
+            except _OTHER_FORM:
+                job = MappingJob(node, self._ids[name], feeds, self, counts=job.counts)
+                self._replace(job, "its parameters have a form that n8n does not write")
             else:
                 self._guard(job, needs_items=rule.needs_items)
                 self._status[name] = ("equal" if job.differences else "exact", "; ".join(job.differences))
@@ -337,7 +342,7 @@ class _Importer(Surrounding):
             if isinstance(value, str) and value.startswith("="):
                 try:
                     return texts.value(value)
-                except (Untranslatable, ItemUnknown):
+                except (Untranslatable, ItemUnknown, *_OTHER_FORM):
                     return value
             return value
 

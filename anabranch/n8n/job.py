@@ -215,7 +215,7 @@ class MappingJob:
         way = self.node.settings.get("onError")
         if way is None:
             way = "continueRegularOutput" if self.node.settings.get("continueOnFail") is True else ""
-        return {"continueRegularOutput": "beside", "continueErrorOutput": "apart"}.get(way, "stop")
+        return {"continueRegularOutput": "beside", "continueErrorOutput": "apart"}.get(str(way), "stop")
 
     def on_error(self) -> dict[str, Any]:
         """The fields for what happens when it fails, of a node whose results are told from failures behind it."""

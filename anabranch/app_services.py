@@ -5,6 +5,7 @@ Created by `App`, immutable. RunServices are for `anabranch run`, AppServices fo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,8 @@ class RunServices:
     meters: Meters
     bulk: BulkService
     forks: ForkService
+    waits_for_broker: Callable[[str], str | None] | None = None
+    """Why the jobs of a pool are not sent to executors; None: there is no broker."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -190,7 +190,9 @@ class App:
             open_triggers(self.settings, store, runs.workflows, works=works) as (schedules, topics),
             open_webhooks(self.settings, store, components, runs, grace) as receiving,
         ):
-            explanations = explaining.Explanations(store, runs.engine.plans, runs.workflows.checks)
+            explanations = explaining.Explanations(
+                store, runs.engine.plans, runs.workflows.checks, waits_for_broker=runs.waits_for_broker
+            )
             key = self.settings.metrics_key
             saved_drafts = draft_table.DraftTable(store)
             drafts = drafting.DraftService(saved=saved_drafts, workflows=runs.workflows)
@@ -287,7 +289,17 @@ class App:
         readiness.when_stopping(waits.release)
         try:
             bulk_service = BulkService(workflows=service, store=store, actions=bulk_actions, system=bulk)
-            yield RunServices(engine, node_types, service, waits, readiness, feed.meters, bulk_service, forks)
+            yield RunServices(
+                engine,
+                node_types,
+                service,
+                waits,
+                readiness,
+                feed.meters,
+                bulk_service,
+                forks,
+                None if sender is None else sender.why_waiting,
+            )
         finally:
             grace.begin()
             await waits.stop()

@@ -152,6 +152,12 @@ class JobSender:
         sent = self._sent.get(job_id_of(execution))
         return sent is not None and sent.execution is execution and sent.has_begun
 
+    def why_waiting(self, pool: str) -> str | None:
+        """Why jobs of this pool are not sent now; None: they are, or they are executed here."""
+        if pool in self._pools or EVERY_POOL in self._pools or self._transport.is_connected:
+            return None
+        return "the broker cannot be reached"
+
     # -- life -----------------------------------------------------------------------------
     async def start(self) -> None:
         """Begin to send and to receive; the broker need not be there."""

@@ -55,6 +55,7 @@ async def test_a_node_runs_in_a_process_without_a_database_and_the_broker_may_go
     ]
     async with working(way.url, tmp_path, *documents) as (worker, client):
         early = await client.start("far-tells", {"name": "{{ctx.secret}}"})
+        await says_why(worker, early.run_id, "The jobs of the pool 'tells' wait: the broker cannot be reached.")
         await way.open()
         executor = await executors.start(way.url, "tells")
         told = (await early.result(timeout=PATIENCE_S))["told"]
@@ -101,6 +102,14 @@ async def test_a_killed_executor_loses_no_job_and_the_key_stays(
 async def appears(path: Path) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not await asyncio.to_thread(path.exists):  # noqa: ASYNC110 -- another process makes it
+            await asyncio.sleep(0.02)
+
+
+async def says_why(worker: Worker, run_id: str, sentence: str) -> None:
+    assert worker.services is not None
+    why = worker.services.explanations.why_run
+    async with asyncio.timeout(PATIENCE_S):
+        while sentence not in (await why(run_id, tenant_id="default"))["sentence"]:  # noqa: ASYNC110 -- committed later
             await asyncio.sleep(0.02)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -51,7 +51,16 @@ SHOWN_MAX = 10_000
 class Explanations:
     """Answers `at` and `why` for runs of one tenant."""
 
-    def __init__(self, store: Store, plans: PlanCache, checks: Checks) -> None:
+    def __init__(
+        self,
+        store: Store,
+        plans: PlanCache,
+        checks: Checks,
+        *,
+        waits_for_broker: Callable[[str], str | None] | None = None,
+    ) -> None:
+        """`waits_for_broker` tells why the jobs of a pool are not sent to executors now; None: they are."""
+        self._waits_for_broker = waits_for_broker or (lambda pool: None)
         self._store = store
         self._plans = plans
         self._checks = checks
@@ -78,7 +87,7 @@ class Explanations:
         run = await self._run(row, row.last_seq)
         held = await self._held(row)
         found = await self._checks.run(tenant_id, lambda: why.why_run(run, **held))
-        return {"instanceID": instance_id, **await self._with_children(found)}
+        return {"instanceID": instance_id, **await self._with_children(self._with_broker(found))}
 
     async def why_node(self, instance_id: str, node_id: str, *, tenant_id: str, scope: str = "") -> dict[str, Any]:
         """Why a node has run, was skipped, or has not run yet. Raises NotFound (run or node), RunTooLarge."""
@@ -95,7 +104,7 @@ class Explanations:
             )
         held = await self._held(row)
         found = await self._checks.run(tenant_id, lambda: why.why_node(run, node_id, scope, **held))
-        return {"instanceID": instance_id, **await self._with_children(found)}
+        return {"instanceID": instance_id, **await self._with_children(self._with_broker(found))}
 
     async def context_at(
         self, instance_id: str, node_id: str, scope: str | None, *, tenant_id: str
@@ -129,6 +138,17 @@ class Explanations:
         """The worker that owns a run, and the pause that keeps it from running."""
         pauses = await paused_by(self._store, [row], tenant_id=row.head.tenant_id)
         return {"worker": row.worker_id, "paused_by": pauses.get(row.head.instance_id)}
+
+    def _with_broker(self, found: dict[str, Any]) -> dict[str, Any]:
+        """The same answer, with what keeps jobs from executors."""
+        told = set()
+        for reason in _reasons_in(found["waitsFor"]):
+            away = self._waits_for_broker(reason["pool"]) if "pool" in reason else None
+            if away is not None:
+                reason["broker"] = away
+                told.add(f"The jobs of the pool {reason['pool']!r} wait: {away}.")
+        found["sentence"] = " ".join([found["sentence"], *sorted(told)])
+        return found
 
     async def _with_children(self, found: dict[str, Any]) -> dict[str, Any]:
         """The same answer, with the state of children added to reasons about children."""
@@ -181,10 +201,13 @@ class Explanations:
 
 
 def _children_in(reasons: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    return (reason for reason in _reasons_in(reasons) if reason["kind"] == "child")
+
+
+def _reasons_in(reasons: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for reason in reasons:
-        if reason["kind"] == "child":
-            yield reason
-        yield from _children_in(reason.get("why", ()))
+        yield reason
+        yield from _reasons_in(reason.get("why", ()))
 
 
 def _shown_at(run: as_of.RunAsOf, row: InstanceRow, scope: str | None, path: str | None) -> dict[str, Any]:

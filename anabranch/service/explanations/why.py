@@ -16,6 +16,7 @@ from anabranch.engine.rules.drawn.drawn_state import InstanceState
 from anabranch.engine.rules.drawn.scopes import base_of, pass_path
 from anabranch.engine.rules.events import ELSE_HANDLE, Status, SuspendReason
 from anabranch.engine.rules.graph.plan import Plan, PlanNode
+from anabranch.engine.rules.graph.pools import DEFAULT_POOL
 from anabranch.engine.rules.history import ActivationStatus, ActivationView, loop_of
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.shared.run_state import Phase
@@ -149,7 +150,9 @@ def _reasons_of_open(
             reason["error"] = {key: error.get(key) for key in ("code", "message")}
         return [reason]
     since = None if activation.attempt_began_at is None else to_iso(activation.attempt_began_at)
-    return [{"kind": "worker", **place, "attempt": activation.attempt, "since": since, "worker": worker}]
+    node = run.plan.node_at(*activation.place) if isinstance(run.plan, Plan) else None
+    pool = {} if node is None or node.pool == DEFAULT_POOL else {"pool": node.pool}
+    return [{"kind": "worker", **place, "attempt": activation.attempt, "since": since, "worker": worker, **pool}]
 
 
 def _iteration(run: RunAsOf, scope: str, budget: _Budget, worker: str | None, depth: int) -> _Json | None:
@@ -479,7 +482,9 @@ def _reason_sentence(reason: _Json) -> str:
         case "worker":
             if reason["worker"] is None:
                 return f"{name} is due (attempt {reason['attempt']}) and waits for a worker."
-            return f"{name} is running on {reason['worker']} (attempt {reason['attempt']}, since {reason['since']})."
+            where = f", in the pool {reason['pool']!r}" if "pool" in reason else ""
+            attempt = f"attempt {reason['attempt']}, since {reason['since']}"
+            return f"{name} is running on {reason['worker']}{where} ({attempt})."
     return f"{name} is {reason['status']}."
 
 

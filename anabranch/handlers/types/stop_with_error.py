@@ -15,7 +15,7 @@ from anabranch.handlers.spec import HandlerSpec, NodeConfig
 class StopWithErrorConfig(NodeConfig):
     """What the error says."""
 
-    message: str = Field(min_length=1, max_length=1_024, description="What the error says.")
+    message: str = Field(min_length=1, max_length=1_024, description="The error's message.")
     code: str = Field("STOPPED", pattern=r"^[A-Z][A-Z0-9_]{0,63}$", description="The error's code, in capital letters.")
 
 

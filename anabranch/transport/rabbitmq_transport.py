@@ -89,7 +89,9 @@ class RabbitTransport:
     async def add_node_job(self, job: NodeJob) -> None:
         """Publish a job to the queue of its pool."""
         await self._declare_pool(job.pool)
-        await self._publish(JOBS_PREFIX + job.pool, job.to_json(), persistent=True)
+        if not await self._publish(JOBS_PREFIX + job.pool, job.to_json(), persistent=True):
+            self._declared.pop(job.pool, None)
+            raise TransportUnavailable(f"the queue of the pool {job.pool!r} was deleted; it is declared again")
 
     async def cancel(self, ticket: str) -> None:
         """Tell all executors."""

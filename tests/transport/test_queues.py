@@ -7,12 +7,14 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from secrets import token_hex
 
+import aio_pika
 import pytest
 
 from anabranch.transport.job_messages import JobReport, NodeJob
 from anabranch.transport.local_transport import LocalBroker, LocalTransport
-from anabranch.transport.rabbitmq_transport import RabbitTransport
-from anabranch.transport.transport_ports import Transport
+from anabranch.transport.rabbitmq_transport import JOBS_PREFIX, RabbitTransport
+from anabranch.transport.transport_ports import Transport, TransportUnavailable
+from tests.rabbitmq import RabbitMQ
 
 PATIENCE_S = 30
 
@@ -124,3 +126,21 @@ async def test_an_executor_holds_no_more_than_its_concurrency_and_what_it_leaves
     assert {each.job_id for each, _ in left} == held
     assert [deliveries for _, deliveries in left] == [1, 1], "an executor had them"
     quick.let_go.set()
+
+
+async def test_a_deleted_queue_is_no_silent_loss_and_is_declared_again(broker: RabbitMQ) -> None:
+    pool, worker = f"p{token_hex(4)}", RabbitTransport(broker.url, name="worker")
+    try:
+        await connected(worker)
+        await worker.add_node_job(job(pool))
+        async with await aio_pika.connect(broker.url) as connection:
+            channel = await connection.channel()
+            await channel.queue_delete(JOBS_PREFIX + pool)
+            with pytest.raises(TransportUnavailable, match="deleted"):
+                await worker.add_node_job(job(pool, 2))
+            await worker.add_node_job(job(pool, 3))
+            queue = await channel.get_queue(JOBS_PREFIX + pool)
+            async with asyncio.timeout(PATIENCE_S), queue.iterator(no_ack=True) as messages:
+                assert NodeJob.from_json((await anext(messages)).body) == job(pool, 3)
+    finally:
+        await worker.stop()

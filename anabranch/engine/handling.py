@@ -22,9 +22,9 @@ from anabranch.engine.rules.templates.template import compile_template
 from anabranch.engine.threads import HandlerThreads
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class HandlerResult:
-    """What a handler returns.
+    """What a handler returns. Not `frozen`, for speed; changing it once it is returned has no effect.
 
     `output` is a JSON value of at most 1 MB. `next_handle` names the exit to follow (None: the default one; never
     `error`, which only the engine picks). `queue_delay` in milliseconds keeps the node WAITING with its output stored

@@ -512,7 +512,8 @@ class Orchestrator:
         owned = pending.leased
         assert isinstance(owned, OwnedInstance), "this process decides for what it owns"
         if won.events:
-            self.acknowledged.note(owned.instance_id, won.events[-1].seq, won.events[-1].created_at)
+            last = won.events[-1]
+            self.acknowledged.note(owned.instance_id, last.seq, last.created_at)
             telemetry = owned.telemetry
             if not owned.is_held:  # evicted meanwhile
                 telemetry = self._owned.telemetry_of(owned.state.head, owned.state.plan)

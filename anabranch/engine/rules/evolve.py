@@ -194,7 +194,10 @@ def _node_dispatched(state: InstanceState, event: Event) -> None:
     state.started = True
     scope = state.scopes.get(event.scope) or _open_scope(state, event.scope)
     activation = scope.open.get(event.node_id)
-    facts = state.facts_at(state.dispatch_times.get((event.node_id, event.scope), event.created_at))
+    at = event.created_at
+    if state.dispatch_times:
+        at = state.dispatch_times.get((event.node_id, event.scope), at)
+    facts = state.facts_at(at)
     if activation is None:
         node = state.plan.nodes[event.node_id]
         if node.item is not None:

@@ -263,7 +263,10 @@ class Plan:
         return self.input_schema if node is None or node.type == START_TYPE else self.trigger_schemas.get(node.id)
 
     def _only_of(self, type_name: str) -> PlanNode | None:
-        return next((node for node in self.beginnings if node.type == type_name and node.given is None), None)
+        for node in self.beginnings:
+            if node.type == type_name and node.given is None:
+                return node
+        return None
 
     def node_at(self, node_id: str, scope: str) -> PlanNode | None:
         """The node as it runs in a scope; None if it cannot be reached."""

@@ -14,7 +14,6 @@ from anabranch.cli.output import print_answer, print_document, print_line
 from anabranch.cli.session import open_session
 from anabranch.deferred import deferred
 from anabranch.engine.rules.instants import to_iso
-from anabranch.errors import DatabaseMissing
 from anabranch.settings import Settings
 
 if TYPE_CHECKING:
@@ -43,7 +42,8 @@ def backup(
     settings = Settings.load(database_url=database_url)
     schema = migrations.current(settings.database_url, connect_wait_s=0)
     if schema is None:
-        raise DatabaseMissing("there is no database to back up", hint=nearby.hint_for(settings.database_url))
+        with nearby.named_in_hints(settings.database_url):
+            migrations.refuse_empty(settings.database_url, connect_wait_s=0)
     done = copying.back_up(settings.database_url, file)
     taken_at = to_iso(done.taken_at)
     print_answer(

@@ -6,9 +6,11 @@ Called by `session` and `doctor` for their hints. It reads names and first bytes
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
+from anabranch.errors import DatabaseMissing
 from anabranch.settings import EMBEDDED_DATABASE_URL
 
 SQLITE_SCHEME = "sqlite:///"
@@ -30,6 +32,15 @@ def hint_for(url: str) -> str:
     if not found:
         return f"No SQLite database is near it. {HOW_TO_MAKE}"
     return f"There is {' and '.join(f'{SQLITE_SCHEME}{path}' for path in found)}: name one with --database-url."
+
+
+@contextmanager
+def named_in_hints(url: str) -> Iterator[None]:
+    """Let a DatabaseMissing that is raised within name the databases that there are."""
+    try:
+        yield
+    except DatabaseMissing as missing:
+        raise DatabaseMissing(missing.message, hint=hint_for(url)) from None
 
 
 def databases_near(path: Path) -> list[Path]:

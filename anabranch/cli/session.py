@@ -14,7 +14,7 @@ from anabranch.cli import nearby
 from anabranch.cli.options import DatabaseOptions
 from anabranch.cli.user_code import import_user_code
 from anabranch.deferred import deferred
-from anabranch.errors import DatabaseMissing, InvalidRequest
+from anabranch.errors import InvalidRequest
 from anabranch.settings import Settings
 
 if TYPE_CHECKING:
@@ -75,13 +75,11 @@ def open_session(
         import_user_code(name)
     # The app looks at the schema too, but in a thread that nothing can interrupt: while an absent
     # database is waited for, Ctrl-C must work.
-    try:
+    with nearby.named_in_hints(settings.database_url):
         migrations.ensure_schema(
             settings.database_url,
             auto_migrate=settings.auto_migrate,
             creates=creates,
             connect_wait_s=settings.database_wait_ms / 1000,
         )
-    except DatabaseMissing as missing:
-        raise DatabaseMissing(missing.message, hint=nearby.hint_for(settings.database_url)) from None
     return CommandSession(settings, at.tenant)

@@ -5,6 +5,6 @@
 once. Nothing here knows tables but the files in `versions`.
 """
 
-from anabranch.migrations.running import current, ensure_schema, upgrade
+from anabranch.migrations.running import current, ensure_schema, refuse_empty, upgrade
 
-__all__ = ["current", "ensure_schema", "upgrade"]
+__all__ = ["current", "ensure_schema", "refuse_empty", "upgrade"]

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from sqlalchemy import Column, Connection, MetaData, PrimaryKeyConstraint, String, Table
 from sqlalchemy.exc import DBAPIError
@@ -137,7 +137,7 @@ def ensure_schema(
     """
     found = current(url, connect_wait_s=connect_wait_s)
     if found is None and not creates:
-        _refuse_empty(url, connect_wait_s=connect_wait_s)
+        refuse_empty(url, connect_wait_s=connect_wait_s)
     if found is None or (auto_migrate and found < SCHEMA_REVISION):
         upgrade(url, connect_wait_s=connect_wait_s)
         return
@@ -146,7 +146,7 @@ def ensure_schema(
         check_revision(connection, place=dialect.place)
 
 
-def _refuse_empty(url: str, *, connect_wait_s: float) -> None:
+def refuse_empty(url: str, *, connect_wait_s: float) -> NoReturn:
     """Raise DatabaseMissing, or SchemaMismatch where the tables of another program are."""
     dialect = dialect_of(url)
     if _is_file_missing(dialect):

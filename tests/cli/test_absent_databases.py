@@ -64,12 +64,14 @@ NEEDS_A_DATABASE: dict[str, tuple[str, ...]] = {
     "keys revoke": ("an-id",),
     "audit": (),
     "purge": (),
+    "backup": ("copy.db",),
+    "restore-check": (),
 }
 MAKES_ONE = {
     *("dev", "serve", "worker", "run", "migrate", "workflows import"),
     *("import n8n", "keys create", "secrets set", "sources add"),
 }
-OPENS_NONE = {"new", "validate", "fmt", "schema", "openapi", "version", "doctor", "docs"}
+OPENS_NONE = {"new", "validate", "fmt", "schema", "openapi", "version", "doctor", "docs", "executor"}
 
 
 def test_every_command_is_one_of_the_three_kinds() -> None:

@@ -116,11 +116,11 @@ def _with_host_parameters(url: str) -> str:
 
 def _hosts_and_ports(url: URL) -> tuple[Sequence[str], Sequence[str]]:
     """What a URL of PostgreSQL names, in either of the forms that SQLAlchemy has for several hosts."""
-    hosts, ports = url.query.get("host", ()), url.query.get("port", ())
+    hosts, ports = url.query.get("host", ""), url.query.get("port", "")
     if isinstance(hosts, tuple):
         return hosts, [host.rpartition(":")[2] for host in hosts if ":" in host]
     named = [str(url.port)] if url.port is not None else []
-    return hosts.split(","), [*named, *(port for port in str(ports or "").split(",") if port)]
+    return hosts.split(","), [*named, *(port for port in str(ports).split(",") if port)]
 
 
 def _sqlite(url: URL) -> SqliteDialect:

@@ -112,6 +112,40 @@ async def test_exits_that_settings_name_take_their_edges_along(page: Page, serve
     assert wires_of(document) == {("start", "default", "by"), ("by", "tiny", "source"), ("by", "large", "reader")}
 
 
+async def drop(page: Page, name: str, text: str) -> None:
+    """Drop a file on the canvas, as a hand with a mouse does."""
+    made = "([name, text]) => { const all = new DataTransfer(); all.items.add(new File([text], name)); return all; }"
+    dropped = await page.evaluate_handle(made, [name, text])
+    await page.dispatch_event(".canvas", "drop", {"dataTransfer": dropped})
+
+
+async def test_an_export_of_n8n_that_is_dropped_on_the_canvas_becomes_a_draft(page: Page, server: Server) -> None:
+    await open_draft(page, server, workflow("Dropped on", [SOURCE, READER]))
+    await drop(page, "notes.txt", "not an export")
+    await expect(page.locator(".toasts")).to_contain_text("notes.txt is not an export of n8n")
+
+    nodes = [
+        {
+            "name": "Begin",
+            "type": "n8n-nodes-base.manualTrigger",
+            "typeVersion": 1,
+            "position": [0, 0],
+            "parameters": {},
+        },
+        {"name": "Rest", "type": "n8n-nodes-base.noOp", "typeVersion": 1, "position": [200, 0], "parameters": {}},
+        {"name": "Tell", "type": "n8n-nodes-base.telegram", "typeVersion": 1, "position": [400, 0], "parameters": {}},
+    ]
+    following = {"Begin": "Rest", "Rest": "Tell"}
+    connections = {name: {"main": [[{"node": to, "type": "main", "index": 0}]]} for name, to in following.items()}
+    await drop(page, "n8n.json", json.dumps({"name": "From n8n", "nodes": nodes, "connections": connections}))
+    report = page.get_by_role("dialog", name="From n8n is imported as a draft")
+    await expect(report).to_contain_text("Tell")
+    await report.get_by_role("button", name="Open the draft").click()
+    await expect(page.locator(".react-flow__node")).to_have_count(len(nodes))
+    types = [each["type"] for each in the_only_draft(server, "From n8n")["nodes"]]
+    assert types.count("placeholder") == 1, "what was not imported is not called imported"
+
+
 async def test_clipboard_boxes_edges_and_notes(page: Page, server: Server) -> None:
     await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     await open_draft(page, server, workflow("Clipboard", [SOURCE, READER]))

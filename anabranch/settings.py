@@ -418,7 +418,7 @@ def _setting_name(field: str) -> str:
 
 
 _FIELDS = {_setting_name(field): field for field in Settings.model_fields}
-_SECRETS = frozenset({"database_url", "secret_key", "api_key", "token", "metrics_key"})
+_SECRETS = frozenset({"database_url", "secret_key", "api_key", "token", "metrics_key", "broker_url", "broker_key"})
 _VARIABLES = {ENVIRONMENT_PREFIX + name.upper(): field for name, field in _FIELDS.items()}
 # Variables that other programs share; ours take precedence.
 _SHARED_VARIABLES = {field.upper(): field for field in ("otlp_enabled", "otlp_endpoint")}

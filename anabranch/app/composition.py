@@ -303,6 +303,8 @@ class App:
         finally:
             grace.begin()
             await waits.stop()
+            if sender is not None:
+                sender.leave()
             await engine.stop(grace_s=grace.executions_left_s(), within_s=grace.engine_left_s())
             if sender is not None:
                 await sender.stop(patience_s=grace.closing_s(CLOSING_S))

@@ -238,8 +238,13 @@ class SpecHandler:
         secrets: Mapping[str, str] = {}
         if compiled.secret_names and self._spec.secrets is not None:
             secrets = await self._spec.secrets.read(tenant_id, compiled.secret_names)
-        resolved = config if compiled.is_constant else compiled.resolve(context, secrets)
-        self._spec.checked(resolved)
+        try:
+            resolved = config if compiled.is_constant else compiled.resolve(context, secrets)
+            self._spec.checked(resolved)
+        except Exception as failure:
+            if not secrets:
+                raise
+            Masker(secrets.values()).reraise(failure)
         return resolved, secrets
 
     async def execute_resolved(

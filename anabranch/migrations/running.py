@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from sqlalchemy import Column, Connection, MetaData, PrimaryKeyConstraint, String, Table
+from sqlalchemy import Column, Connection, MetaData, PrimaryKeyConstraint, String, Table, text
 from sqlalchemy.exc import DBAPIError
 
 from anabranch.deferred import deferred
@@ -43,6 +43,8 @@ else:
     alembic_util = deferred("alembic.util")
 
 log = logging.getLogger("anabranch.store")
+
+SESSION_NAME = "anabranch migrate"
 
 # 5 names in a message: enough to know which deployment it is.
 OLDER_NAMED_MAX = 5
@@ -191,6 +193,8 @@ def _connected(dialect: Dialect, *, wait_s: float, changes: bool = True) -> Iter
             log.warning("waiting for the database: %s", message)
             time.sleep(CONNECT_PAUSE_S)
         with connection:
+            if dialect.is_remote:  # a process that waits to migrate is none that a migration would break
+                connection.execute(text(f"SET application_name = '{SESSION_NAME}'"))
             yield connection
     except DBAPIError as error:
         raise StoreUnavailable(dialect.describe(error)) from error

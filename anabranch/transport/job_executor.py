@@ -156,6 +156,8 @@ class JobExecutor:
 
     async def _execute(self, running: _Running) -> None:
         job = running.job
+        if job.ticket in self._cancelled:
+            return
         started = JobReport(job.job_id, "started", {"executor": self.name})
         if not await self._report(lambda: running.job.reply_to, started):
             return  # nobody awaits it: its worker is gone, and the next owner of the run sends it again

@@ -118,6 +118,7 @@ class JobSender:
         self._waiting: dict[str, FairJobs[_Sent]] = {}
         self._queued: Counter[str] = Counter()
         self._room = asyncio.Event()
+        self._is_leaving = False
         self._tasks: list[asyncio.Task[None]] = []
 
     # -- for the engine -------------------------------------------------------------------
@@ -142,10 +143,8 @@ class JobSender:
         if sent is None or sent.execution is not execution:
             return
         self._end(job_id, sent)
-        if sent.job is not None:
-            task = asyncio.create_task(self._tell_cancelled(sent.ticket), name="cancel-job")
-            self._tasks.append(task)
-            task.add_done_callback(self._tasks.remove)
+        if sent.job is not None and not self._is_leaving:
+            self._withdraw(sent)
 
     def has_begun(self, execution: Execution) -> bool:
         """Whether an executor has told that it executes the job."""
@@ -166,6 +165,10 @@ class JobSender:
         self._tasks += [asyncio.create_task(self._publish(), name=f"job-publisher-{n}") for n in range(PUBLISHERS)]
         self._tasks.append(asyncio.create_task(self._look_again(), name="unheard-jobs"))
         await self._transport.start()
+
+    def leave(self) -> None:
+        """This process begins to stop: executors keep what they have begun, and answer the next owners of the runs."""
+        self._is_leaving = True
 
     async def stop(self, *, patience_s: float = PATIENCE_S) -> None:
         """Send and receive nothing more. What is outstanding, the next owners of the runs send again.
@@ -257,6 +260,12 @@ class JobSender:
             if not is_queued:
                 self._room.set()
 
+    def _withdraw(self, sent: _Sent) -> None:
+        """Tell executors that nobody awaits the job any more."""
+        task = asyncio.create_task(self._tell_cancelled(sent.ticket), name="cancel-job")
+        self._tasks.append(task)
+        task.add_done_callback(self._tasks.remove)
+
     async def _tell_cancelled(self, ticket: str) -> None:
         try:
             await self._transport.cancel(ticket)
@@ -328,6 +337,8 @@ class JobSender:
 
     def _answer(self, job_id: str, sent: _Sent, outcome: HandlerOutcome) -> None:
         self._end(job_id, sent)
+        if sent.job is not None and sent.job.sending > 1:  # copies may still wait in the pool
+            self._withdraw(sent)
         assert self._worker is not None, "connected before the first job"
         self._worker.answer(sent.execution, outcome)
 

@@ -42,6 +42,12 @@ REPORTS_KEPT_MS = 60_000
 # 20 deliveries without an acknowledgement: executors give up a job long before; only one that none can read gets there.
 DELIVERIES_MAX = 20
 
+# A week: an executor acknowledges a job when it has ended. By default the broker takes it away after half an hour.
+EXECUTION_MS_MAX = 604_800_000
+
+# 1 s to report and acknowledge what has just ended, before the connection is left.
+STOP_S = 1.0
+
 # 1,000 reports on their way to a worker: some hundred milliseconds of its work.
 REPORTS_PREFETCH = 1_000
 
@@ -60,6 +66,8 @@ class RabbitTransport:
         self._channel: AbstractChannel | None = None
         self._cancelled: AbstractExchange | None = None
         self._declared: dict[str, asyncio.Task[None]] = {}
+        self._lost = asyncio.Event()
+        """Something of the present connection is gone."""
         self._keeping: asyncio.Task[None] | None = None
         self._under_way: set[asyncio.Task[None]] = set()
 
@@ -77,7 +85,9 @@ class RabbitTransport:
         self._keeping = asyncio.create_task(self._keep_connected(), name="broker-connection")
 
     async def stop(self) -> None:
-        """Disconnect; the broker gives what is not acknowledged to others."""
+        """Disconnect; the broker gives what is not acknowledged within a second to others."""
+        if self._under_way and self.is_connected:
+            await asyncio.wait(self._under_way, timeout=STOP_S)
         if self._keeping is not None:
             self._keeping.cancel()
             await asyncio.gather(self._keeping, return_exceptions=True)
@@ -125,6 +135,7 @@ class RabbitTransport:
             connection = self._connection
             assert connection is not None, "consumers are registered with a connection"
             channel = await connection.channel()
+            await self._watch(channel)
             await channel.set_qos(prefetch_count=concurrency)  # of each consumer, so of each pool
             for pool in pools:
                 await self._declare_pool(pool)
@@ -164,6 +175,7 @@ class RabbitTransport:
             connection = self._connection
             assert connection is not None, "consumers are registered with a connection"
             channel = await connection.channel()
+            await self._watch(channel)
             await channel.set_qos(prefetch_count=REPORTS_PREFETCH)
             arguments: Any = {"x-queue-type": "quorum", "x-expires": REPORTS_KEPT_MS}
             queue = await channel.declare_queue(REPORTS_PREFIX + name, durable=True, arguments=arguments)
@@ -177,13 +189,20 @@ class RabbitTransport:
         if self.is_connected:
             await consume()
 
+    async def _watch(self, channel: AbstractChannel) -> None:
+        """Connect anew when the channel is closed or one of its consumers cancelled, as when its queue is deleted."""
+        lost = self._lost
+        channel.close_callbacks.add(lambda *_: lost.set())
+        underlay: Any = await channel.get_underlay_channel()
+        underlay.on_consumer_cancel_callbacks.add(lambda *_: lost.set())
+
     async def _keep_connected(self) -> None:
         pause_s = RECONNECT_S
         while True:
             try:
                 async with asyncio.timeout(ANSWER_S_MAX):
                     closed = await self._connect()
-            except _FAULTS as fault:
+            except (*_FAULTS, TransportUnavailable) as fault:
                 logger.warning("the broker cannot be reached: %r; trying again in %.0f s", fault, pause_s)
                 await self._disconnect()
                 await asyncio.sleep(pause_s)
@@ -199,6 +218,7 @@ class RabbitTransport:
     async def _connect(self) -> asyncio.Event:
         connection = await aio_pika.connect(self._url, client_properties={"connection_name": self._name})
         self._connection, closed = connection, asyncio.Event()
+        self._lost = closed
         connection.close_callbacks.add(lambda *_: closed.set())
         channel = await connection.channel(publisher_confirms=True, on_return_raises=True)
         channel.close_callbacks.add(lambda *_: closed.set())
@@ -235,6 +255,7 @@ class RabbitTransport:
         arguments: Any = {
             "x-queue-type": "quorum",
             "x-delivery-limit": DELIVERIES_MAX,
+            "x-consumer-timeout": EXECUTION_MS_MAX,
             "x-dead-letter-exchange": "",
             "x-dead-letter-routing-key": DEAD,
         }
@@ -249,7 +270,7 @@ class RabbitTransport:
         message = aio_pika.Message(raw, content_type="application/json", delivery_mode=mode)
         try:
             await channel.default_exchange.publish(message, queue, timeout=ANSWER_S_MAX)
-        except aio_pika.exceptions.DeliveryError:
+        except aio_pika.exceptions.PublishError:
             return False
         except _FAULTS as fault:
             raise TransportUnavailable(f"the broker has not confirmed: {fault!r}") from None

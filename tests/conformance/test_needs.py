@@ -103,5 +103,17 @@ async def test_a_run_whose_pools_nobody_serves_is_suspended_and_says_which(store
     assert await takes(store, *MIXED) == [row.head.instance_id], "it goes on by itself"
 
 
+async def test_a_run_of_the_default_pool_waits_for_nobody_who_serves_it(store: Store) -> None:
+    row = await waiting(store)
+    assert await store.suspend_unfit(**NOW_AND_LATELY) == 0, "no worker reports at all: one may be about to start"
+    await report(store, "pool:gpu")
+    assert await store.suspend_unfit(**NOW_AND_LATELY) == 1
+    after = await row_of(store, row.head.instance_id)
+    assert (after.status, after.suspended_for) == (Status.SUSPENDED, SuspendReason.UNSERVED_POOL)
+    said = (await store.read_log(row.head.instance_id))[-1].payload.value
+    assert said["message"] == "no worker serves the pool 'default'"
+    assert await takes(store) == [row.head.instance_id], "it goes on by itself"
+
+
 async def report(store: Store, *node_types: str) -> None:
     await store.report_worker(WorkerReport(worker_id=WORKER, executing=0, node_types=node_types))

@@ -5,12 +5,15 @@ done twice unasked.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from sqlalchemy import text
 
+from anabranch.engine.clock import SystemClock
+from anabranch.engine.ownership.history_watch import Acknowledged, HistoryWatch
 from anabranch.engine.rules.events import EventType
+from anabranch.errors import StoreUnavailable
 from tests.engine import nodes
 from tests.engine.conftest import TENANT, MakeProcess, Process, until
 from tests.engine.drawing import drawn, node
@@ -126,3 +129,19 @@ async def test_a_run_that_somebody_else_advances_meanwhile_is_not_mistaken_for_a
 
     log = await owner.engine.store.read_log(run_id)
     assert EventType.INSTANCE_SUSPENDED not in [event.type for event in log]
+
+
+async def test_a_server_that_refuses_to_tell_its_line_keeps_no_process_from_starting() -> None:
+    class Untold:
+        asked = 0
+
+        async def epoch(self) -> None:
+            self.asked += 1
+            if self.asked == 1:  # as PostgreSQL does where pg_control_system() may not be executed
+                raise StoreUnavailable("permission denied for function pg_control_system")
+
+    store, clock = Untold(), SystemClock()
+    watch = HistoryWatch(store=cast("Any", store), acknowledged=Acknowledged(clock), clock=clock, every_ms=1_000)
+    await watch.start()
+    assert store.asked == 2
+    await watch.stop()

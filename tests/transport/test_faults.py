@@ -166,6 +166,25 @@ async def test_a_lost_job_is_sent_again() -> None:
         assert lost[0].sending == 1
 
 
+async def test_copies_of_a_job_that_has_ended_are_withdrawn() -> None:
+    async with running(World(silent_s=0.1)) as world:
+        late: list[NodeJob] = []
+        world.to_worker.jobs = lambda job: [job] if len(late) > 1 else late.append(job) or []
+        withdrawn = asyncio.Event()
+        cancel = world.to_worker.cancel
+
+        async def note(ticket: str) -> None:
+            await cancel(ticket)
+            withdrawn.set()
+
+        world.to_worker.cancel = note  # type: ignore[method-assign]
+        world.dispatch()
+        assert isinstance(await world.outcome(), Completed)
+        async with asyncio.timeout(PATIENCE_S):
+            await withdrawn.wait()
+        assert len(world.handler.calls) == 1
+
+
 async def test_a_double_job_is_executed_once_and_a_lost_result_comes_again() -> None:
     async with running(World(silent_s=0.1)) as world:
         lost: list[JobReport] = []

@@ -144,3 +144,26 @@ async def test_a_deleted_queue_is_no_silent_loss_and_is_declared_again(broker: R
                 assert NodeJob.from_json((await anext(messages)).body) == job(pool, 3)
     finally:
         await worker.stop()
+
+
+async def test_an_executor_whose_queue_was_deleted_takes_jobs_again(broker: RabbitMQ) -> None:
+    pool, worker, executor = (
+        f"p{token_hex(4)}",
+        RabbitTransport(broker.url, name="worker"),
+        RabbitTransport(broker.url, name="executor"),
+    )
+    try:
+        await connected(worker)
+        taken = await Taken().register(await connected(executor), pool)
+        async with await aio_pika.connect(broker.url) as connection:
+            again = asyncio.Event()
+            executor.when_connected(again.set)
+            await (await connection.channel()).queue_delete(JOBS_PREFIX + pool)
+            async with asyncio.timeout(PATIENCE_S):
+                await again.wait()
+        await worker.add_node_job(job(pool))
+        assert (await taken.next())[0] == job(pool)
+        taken.let_go.set()
+    finally:
+        await executor.stop()
+        await worker.stop()

@@ -144,7 +144,8 @@ def _supervise(settings: Settings, *, imports: Sequence[str], pools: str | None,
     environments = []
     for number in range(settings.processes):
         # In the environment, because others on the machine can read a command line.
-        environment = {environment_name("database_url"): settings.database_url}
+        url = environment_name("database_url")
+        environment = {url: settings.database_url, f"{url}_FILE": ""}
         if port is not None:
             environment[environment_name("metrics_port")] = str(port + number if port else 0)
         environments.append(environment)

@@ -4,7 +4,7 @@ A standby that is promoted without the last commits of its primary, or a restore
 acknowledged. What followed from them has happened: handlers ran, callers were answered. Such runs are suspended
 (HISTORY_LOST), so that nothing is done twice without anybody knowing. `Reconciler` does so for an owned run that it
 reads again; the watch looks at all others that this process has written to lately, after the database's epoch has
-changed or it was unavailable. Meanwhile no process takes over runs (`Store.epoch`).
+changed. Meanwhile no process takes over runs (`Store.epoch`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from anabranch.engine.ports import Clock, Epoch, Position, Store
 from anabranch.engine.rules.events import SuspendReason
 from anabranch.engine.rules.payloads import RunSuspended
 from anabranch.engine.rules.shared.log_limit import UNLIMITED_LOG
+from anabranch.errors import StoreUnavailable
 
 logger = logging.getLogger("anabranch.engine")
 
@@ -80,8 +81,8 @@ class Acknowledged:
         logger.error("run %s is suspended: %s", instance_id, message, extra={"instance_id": instance_id})
         said = RunSuspended(SuspendReason.HISTORY_LOST, message, HINT)
         result = await store.append_suspension(instance_id, said, tenant_id=tenant_id, log_limit=UNLIMITED_LOG)
-        self.forget(instance_id)
-        if result.row is not None:
+        if result.row is not None:  # else it is suspended already, and looked at again when it is owned
+            self.forget(instance_id)
             self.note(instance_id, result.row.last_seq)
 
     def all(self) -> dict[str, tuple[int, int | None]]:
@@ -104,7 +105,10 @@ class HistoryWatch(Poller):
 
     async def start(self) -> None:
         """Begin to watch, if the database tells its epoch. Raises StoreUnavailable."""
-        self._epoch = await self._store.epoch()
+        try:
+            self._epoch = await self._store.epoch()
+        except StoreUnavailable:  # a server that does not tell its line refuses the first question only
+            self._epoch = await self._store.epoch()
         if self._epoch is not None:
             await super().start()
 

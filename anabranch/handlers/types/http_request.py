@@ -20,7 +20,15 @@ from anabranch.handlers.config_fields import x_ui
 from anabranch.handlers.masking import Masker
 from anabranch.handlers.spec import HandlerSpec, NodeConfig, SecretReader
 from anabranch.handlers.types.http.http_answer import body_of, excerpt, reason_of, retry_after_ms
-from anabranch.handlers.types.http.http_auth import Auth, KeyAuth, OAuthAuth, TokenCache, authorization_of, custom_parts
+from anabranch.handlers.types.http.http_auth import (
+    Auth,
+    KeyAuth,
+    OAuthAuth,
+    TokenCache,
+    authorization_of,
+    custom_parts,
+    secret_texts,
+)
 from anabranch.handlers.types.http_port import HttpAnswer, HttpCall, HttpSender
 
 # An hour: the node's timeout limits a request; this only ends requests of nodes without one.
@@ -136,7 +144,7 @@ def http_request_spec(sender: HttpSender, secrets: SecretReader) -> HandlerSpec:
             private_headers=private_headers,
             private_body=body is not None and (bool(custom["body"]) or _is_private(body.decode(), helpers)),
         )
-        hidden = [str(value) for part in custom.values() for value in part.values()]
+        hidden = secret_texts(custom)
         if isinstance(config.auth, OAuthAuth):
             answer, token = await with_token(call, config.auth, helpers)
             hidden.append(token)

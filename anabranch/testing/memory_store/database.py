@@ -30,6 +30,7 @@ from anabranch.engine.ports import (
     WorkerReport,
 )
 from anabranch.engine.rules.events import Event, EventType, Status, SuspendReason
+from anabranch.engine.rules.graph.pools import are_served
 from anabranch.engine.rules.payloads import (
     RunCancelledPayload,
     RunFailedPayload,
@@ -261,6 +262,7 @@ class MemoryDatabase:
         deadlines they fail."""
         now = self.now()
         living = [report for seen_at, report in self._reports.values() if seen_at > now - seen_ms]
+        needs_less = bool(living) and not any(are_served((), each.node_types) for each in living)
         unfit = [
             row
             for row in sorted(self.open_rows(), key=_overdue_order)
@@ -271,7 +273,7 @@ class MemoryDatabase:
                 _is_defective(row)
                 or not any(_needs(row).met_by(code=each.code, node_types=each.node_types) for each in living)
             )
-            and (_is_defective(row) or not _needs(row).met_by(code=(), node_types=()))
+            and (_is_defective(row) or needs_less or not _needs(row).met_by(code=(), node_types=()))
         ]
         for row in unfit[:limit]:
             record = self._open[row.head.instance_id]

@@ -81,6 +81,20 @@ async def test_custom_parts_go_before_what_the_request_gives_itself() -> None:
     assert list(output["body"]["query"]) == ["a"]
 
 
+async def test_of_custom_parts_what_may_be_secret_is_hidden_and_nothing_else() -> None:
+    async def answer(request: web.Request) -> web.Response:
+        return web.json_response({"told": [await request.json(), request.headers["authorization"], "2 of 2"]})
+
+    parts = """{"headers": {"Content-Type": "application/json", "X-Version": "2",
+                            "Authorization": "Bearer deep-secret"},
+                "qs": {"v": 200}, "body": {"auth": {"tokens": ["first-token"]}}}"""
+    async with serving(answer) as server:
+        output = await call(server, {"method": "POST", "json": {}, "auth": {"type": "custom", "value": parts}})
+    assert output["status"] == 200
+    assert output["headers"]["content-type"].startswith("application/json")
+    assert output["body"]["told"] == [{"auth": {"tokens": ["***"]}}, "***", "2 of 2"]
+
+
 @pytest.mark.parametrize("value", ["", "[]", "7", '{"headers": 7}', "{"])
 async def test_custom_parts_that_are_no_objects_are_refused(value: Any) -> None:
     async with serving(Service()) as server:

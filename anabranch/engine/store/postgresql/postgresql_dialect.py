@@ -321,7 +321,7 @@ class PostgresqlDialect:
             line: str | None = connection.execute(statements.LINE_OF_HISTORY).scalar_one()
         except DBAPIError as error:
             state = _sqlstate(error) or ""
-            if state[:2] not in _UNTOLD_CLASSES:
+            if state[:2] not in _UNTOLD_CLASSES or state in _SESSION_LOST:
                 raise
             self._has_lines = False
             log.warning("%s: failovers that lose commits are not noticed: %s", self.place, self.describe(error))

@@ -48,7 +48,9 @@ class Epochs:
         self._dialect = dialect
         self._changed = changed
         self._known: tuple[str, Epoch] | None = None
-        self._settled: int | None = None
+        self._lines: set[str] = set()
+        """The lines of history that it has worked on."""
+        self._settled: Epoch | None = None
         """The epoch that began a lease ago or earlier."""
 
     def look(self, connection: Connection) -> Epoch | None:
@@ -58,6 +60,7 @@ class Epochs:
         if line is None or (known is not None and known[0] == line):
             return None if known is None else known[1]
         epoch = self._enter(connection, line, at_least=1 if known is None else known[1].number + 1)
+        self._lines.add(line)
         if known is not None and epoch.number < known[1].number:
             raise DatabaseAway(
                 f"{self._dialect.place}: it is in epoch {epoch.number}, and this process has already worked in epoch"
@@ -72,16 +75,17 @@ class Epochs:
     def is_settled(self, connection: Connection, *, lease_ms: int) -> bool:
         """Whether runs may be taken over: not for a lease after a failover or a restore. Raises DatabaseAway."""
         epoch = self.look(connection)
-        if epoch is None or epoch.number in (1, self._settled):
+        if epoch is None or epoch.number == 1 or epoch == self._settled:
             return True
         if self._dialect.now(connection) < epoch.began_at + lease_ms:
             return False
-        self._settled = epoch.number
+        self._settled = epoch
         return True
 
     def _enter(self, connection: Connection, line: str, *, at_least: int) -> Epoch:
         last = connection.execute(_LAST).one_or_none()
-        if last is None or last[1] != line:
+        is_behind = last is not None and last[0] < at_least and line not in self._lines  # the table was set back
+        if last is None or last[1] != line or is_behind:
             number = at_least if last is None else max(at_least, last[0] + 1)
             connection.execute(_ENTER, {"epoch": number, "line": line, "now": self._dialect.now(connection)})
             last = connection.execute(_LAST).one()

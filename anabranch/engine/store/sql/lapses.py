@@ -20,6 +20,7 @@ from sqlalchemy import Connection, TextClause, text
 from anabranch.engine.ports import ClaimRequest, InstanceRow, WorkerCode, WorkerReport
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.events import EventType, Status, SuspendReason
+from anabranch.engine.rules.graph.pools import are_served
 from anabranch.engine.rules.payloads import RunResumed, RunSuspended, read_suspension
 from anabranch.engine.rules.shared.blame import EXECUTING_UNKNOWN, Blame, Judgement, crashed, judged
 from anabranch.engine.rules.shared.fitness import Needs, deadline_passed_unfit, nobody_fits
@@ -63,11 +64,13 @@ _UNFIT = text(f"""
     FROM workflow_instances
     WHERE {IS_OPEN} AND worker_id IS NULL
       AND (available_at <= :due_before OR (suspended_for = '{SuspendReason.ENGINE_DEFECT}' AND deadline_at <= :now))
-      AND (needs IS NOT NULL OR suspended_for = '{SuspendReason.ENGINE_DEFECT}' OR kind = '{CODED_KIND}')
+      AND (needs IS NOT NULL OR :needs_less = 1
+           OR suspended_for = '{SuspendReason.ENGINE_DEFECT}' OR kind = '{CODED_KIND}')
       AND (({IS_AWAKE} AND {MAY_GO_ON}) OR deadline_at <= :now)
     ORDER BY available_at, instance_id LIMIT :limit
 """)
-"""Due, unclaimed runs that need particular code or node types. Uses ix_instance_available."""
+"""Due, unclaimed runs that need particular code, node types or pools; with `needs_less` also those that only need a
+worker of the default pool. Uses ix_instance_available."""
 
 _LIVING = text("SELECT code, node_types FROM workers WHERE seen_at > :seen_after")
 """The code and node types of recently reporting workers: a few rows."""
@@ -187,13 +190,13 @@ def suspend_unfit(
     Each is suspended in its own transaction, unless it was claimed.
     """
     now = dialect.now(connection)
-    found = connection.execute(_UNFIT, {"due_before": now - overdue_ms, "now": now, "limit": limit}).all()
-    if not found:
-        return []
     living = [
         ({(name, version) for name, version in orjson.loads(code)}, set(orjson.loads(node_types)))
         for code, node_types in connection.execute(_LIVING, {"seen_after": now - seen_ms})
     ]
+    needs_less = bool(living) and not any(are_served((), entries) for _, entries in living)
+    asked = {"due_before": now - overdue_ms, "now": now, "limit": limit, "needs_less": int(needs_less)}
+    found = connection.execute(_UNFIT, asked).all()
     rows = []
     for instance_id, tenant_id, kind, workflow, version, needed, deadline_at, suspended_for in found:
         needs = Needs(kind, workflow, version, () if needed is None else orjson.loads(needed))

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import json
 from collections import OrderedDict
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, TypeAlias
 from urllib.parse import urlencode
 
@@ -34,6 +35,12 @@ LIFETIME_S = 300
 
 # A token is renewed a minute before it runs out: a request with it may take that long.
 RENEWED_MS_BEFORE = 60_000
+
+
+# 6 characters: shorter texts are versions and flags, and would be found by chance in every answer.
+_SECRET_CHARACTERS_MIN = 6
+
+_PLAIN_HEADERS = frozenset({"accept", "accept-language", "content-type", "user-agent"})
 
 
 class BasicAuth(NodeConfig):
@@ -131,6 +138,26 @@ def custom_parts(auth: Auth | None) -> dict[str, dict[str, Any]]:
     if not parts or not all(isinstance(part, dict) for part in parts.values()):
         raise _refusal("NODE_CONFIG_INVALID", "auth is not a JSON object with objects in `headers`, `qs` or `body`")
     return parts
+
+
+def secret_texts(parts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """What must not be shown of the parts of a custom `auth`: all texts, but for those that are too short to be secrets
+    and for headers that say only what is sent. Of `Bearer TOKEN` also what follows the scheme."""
+    texts: list[str] = []
+    for name, part in parts.items():
+        for key, value in part.items():
+            if name == "headers" and key.lower() in _PLAIN_HEADERS:
+                continue
+            texts += [text for text in _texts_in(value) if len(text) >= _SECRET_CHARACTERS_MIN]
+    return [*texts, *(rest for text in texts if (rest := text.partition(" ")[2]))]
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    if isinstance(value, dict | list):
+        for child in value.values() if isinstance(value, dict) else value:
+            yield from _texts_in(child)
+    elif isinstance(value, str | int | float) and not isinstance(value, bool):
+        yield str(value)
 
 
 class TokenCache:

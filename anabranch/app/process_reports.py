@@ -39,4 +39,5 @@ class ProcessReports(Poller):
             async with asyncio.timeout(patience_s):
                 await self._store.forget_process(self._process_id)
         except (StoreUnavailable, TimeoutError):
-            logger.warning("the report of this process stays in the database until it is outdated")
+            # It does no harm but that a migration may have to wait until it is outdated.
+            logger.debug("the report of this process stays in the database")

@@ -28,10 +28,12 @@ ENDLESS_LEASE = "10m"
 
 
 @asynccontextmanager
-async def worker(url: str, directory: Path, *, lease: str = LEASE) -> AsyncIterator[asyncio.subprocess.Process]:
+async def worker(
+    url: str, directory: Path, *, lease: str = LEASE, grace: str = "0"
+) -> AsyncIterator[asyncio.subprocess.Process]:
     """A worker process, killed when the block is left."""
     command = [sys.executable, "-m", "tests.durable.worker_process", url, str(directory), lease]
-    process = await asyncio.create_subprocess_exec(*command, env={**os.environ, "ANABRANCH_GRACE": "0"})
+    process = await asyncio.create_subprocess_exec(*command, env={**os.environ, "ANABRANCH_GRACE": grace})
     try:
         yield process
     finally:
@@ -139,7 +141,8 @@ async def test_a_keyboard_interrupt_ends_the_worker_and_hands_the_run_over(
     make_place: MakePlace, database_url: str, tmp_path: Path, part: str
 ) -> None:
     server = await make_place(works=False)
-    async with worker(database_url, tmp_path, lease=ENDLESS_LEASE) as process, asyncio.timeout(PATIENCE_S):
+    unhurried = worker(database_url, tmp_path, lease=ENDLESS_LEASE, grace="60s")  # of none, half a second is left
+    async with unhurried as process, asyncio.timeout(PATIENCE_S):
         while not await is_registered(server, "interrupted"):
             with suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.Event().wait(), 0.05)

@@ -13,7 +13,7 @@ from typing import Any
 
 from anabranch.engine.handling import idempotency_key
 from anabranch.engine.log_pages import pages_of
-from anabranch.engine.ownership.history_watch import HINT
+from anabranch.engine.ownership.reconcile import LOST_ROWS_HINT
 from anabranch.engine.plans import PlanCache
 from anabranch.engine.ports import InstanceRow, Loaded
 from anabranch.engine.rules.callbacks import is_callback_event
@@ -179,7 +179,7 @@ class RestoreCheck:
             if row.status is not Status.SUSPENDED:
                 run = await self._look_at(row, now=now)
                 head = row.head
-                said = RunSuspended(SuspendReason.HISTORY_LOST, run.reason, HINT)
+                said = RunSuspended(SuspendReason.HISTORY_LOST, run.reason, LOST_ROWS_HINT)
                 await self._store.append_suspension(
                     head.instance_id, said, tenant_id=head.tenant_id, log_limit=UNLIMITED_LOG
                 )

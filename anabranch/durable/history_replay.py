@@ -32,9 +32,8 @@ from anabranch.engine.rules.drawn.drawn_state import ContextSnapshot
 from anabranch.engine.rules.events import TERMINALS, Event, EventType
 from anabranch.engine.rules.evolve import fold
 from anabranch.engine.rules.shared.run_state import InstanceHead
-from anabranch.engine.rules.shared.signals import json_equal
 from anabranch.engine.rules.stimuli import FunctionBlocked, FunctionSuspended, StepCancelled, StepReport
-from anabranch.engine.rules.values import Payload
+from anabranch.engine.rules.values import Payload, json_equal
 from anabranch.errors import AnabranchError, RunError
 
 # 5 s for one call of a function that only computes: everything it asks for is answered at once.

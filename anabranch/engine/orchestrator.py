@@ -19,9 +19,8 @@ from typing import Any, TypeAlias
 from anabranch.engine.children import AwaitedChildren
 from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.observe import News, Observers
-from anabranch.engine.ownership.history_watch import Acknowledged
 from anabranch.engine.ownership.owned import Adoption, Mailbox, OwnedInstance, OwnedInstances, owner_of
-from anabranch.engine.ownership.reconcile import Reconciler
+from anabranch.engine.ownership.reconcile import Acknowledged, Reconciler
 from anabranch.engine.ownership.waiters import OfferResult, StartResult, Waiters
 from anabranch.engine.ports import Clock, Loaded, Outcome, Store
 from anabranch.engine.rules.commands import Dispatch

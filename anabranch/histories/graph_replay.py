@@ -21,9 +21,8 @@ from anabranch.engine.rules.payloads import read_error, read_input, read_trigger
 from anabranch.engine.rules.repair.same_input import changed_input
 from anabranch.engine.rules.shared.left_out import is_left_out
 from anabranch.engine.rules.shared.run_state import InstanceHead
-from anabranch.engine.rules.shared.signals import json_equal
 from anabranch.engine.rules.stimuli import Completed, EvaluationDue, Failed, NodeResult, Started, TimersDue
-from anabranch.engine.rules.values import Payload
+from anabranch.engine.rules.values import Payload, json_equal
 from anabranch.errors import RunError, UnknownTrigger
 
 Place = tuple[str, str]

@@ -31,7 +31,7 @@ from anabranch.rest.bodies import BODY_PATIENCE_S, read_body, read_query
 from anabranch.rest.error_responses import fault_response, response_of
 from anabranch.rest.metrics import Metrics
 from anabranch.rest.openapi import openapi_document
-from anabranch.rest.public_routes import add_public_routes, is_public
+from anabranch.rest.public_routes import PUBLIC_PREFIXES, add_public_routes
 from anabranch.rest.routes.route import PUBLIC, Reply, Route, RouteCall
 from anabranch.rest.routes.system_routes import HEALTH
 from anabranch.rest.routes.table import ROUTES
@@ -65,7 +65,7 @@ class AllowedHosts:
                 hint="List the server's host names in ANABRANCH_ALLOWED_HOSTS.",
             )
         origin = request.headers.get("Origin")
-        is_write = request.method not in _READING and not is_public(request.path)
+        is_write = request.method not in _READING and not request.path.startswith(PUBLIC_PREFIXES)
         if origin is not None and is_write and not self.is_own_origin(origin, request.host):
             raise NotPermitted(
                 f"requests from the origin {origin!r} are not allowed",

@@ -44,11 +44,6 @@ def add_public_routes(application: web.Application, services: AppServices, body_
         application.router.add_route("*", path, partial(serve, services, body_patience_s))
 
 
-def is_public(path: str) -> bool:
-    """Whether a path is of such a route."""
-    return path.startswith(PUBLIC_PREFIXES)
-
-
 async def _receive(services: AppServices, body_patience_s: float, request: web.Request) -> web.StreamResponse:
     """Any method: start the run of a webhook, and respond as the webhook is configured."""
     _check_request(services, request)

@@ -1,14 +1,13 @@
 """Telemetry: metrics of runs for Prometheus and spans for OpenTelemetry.
 
-Made by the composition root, fed by the engine (`engine.telemetry`), read by `/metrics`. One fold (`finished`) derives
-what has finished from what was written; `meters` adds that up, `spans` says what it looks like in a trace. `otlp` sends
-spans, needs the extra `anabranch[otel]`, and is only imported if spans are exported.
+Made by the composition root, fed by the engine (`engine.telemetry`), read by `/metrics`. `feed` follows the
+history of each run and adds up what has ended, `spans` says what it looks like in a trace. `otlp` sends spans, needs
+the extra `anabranch[otel]`, and is only imported if spans are exported.
 """
 
 from __future__ import annotations
 
-from anabranch.telemetry.feed import Feed
-from anabranch.telemetry.meters import Meters, Names
+from anabranch.telemetry.feed import Feed, Meters, Names
 from anabranch.telemetry.spans import Span, SpanSink
 from anabranch.telemetry.trace_context import CurrentAttempts, TracedHandlers
 

@@ -19,7 +19,7 @@ MAY_LOOK_AT_EVENT_TYPES = {
     f"{RULES}.payloads",
     f"{RULES}.evolve",
     f"{RULES}.shared.shared_events",
-    f"{RULES}.coded.coded_evolve",
+    f"{RULES}.coded.coded_state",
     # decisions write rows
     f"{RULES}.decide",
     f"{RULES}.shared.decisions",

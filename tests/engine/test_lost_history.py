@@ -11,7 +11,8 @@ import pytest
 from sqlalchemy import text
 
 from anabranch.engine.clock import SystemClock
-from anabranch.engine.ownership.history_watch import Acknowledged, HistoryWatch
+from anabranch.engine.ownership.history_watch import HistoryWatch
+from anabranch.engine.ownership.reconcile import Acknowledged
 from anabranch.engine.rules.events import EventType
 from anabranch.errors import StoreUnavailable
 from tests.engine import nodes

@@ -11,7 +11,7 @@ import pytest
 from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.rules.events import Event, EventType, Status
-from anabranch.engine.rules.shared.signals import SIGNALS_KEPT_MAX
+from anabranch.engine.rules.shared.run_state import SIGNALS_KEPT_MAX
 from anabranch.engine.rules.stimuli import SignalSent
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import TooManySignals

@@ -105,7 +105,7 @@ CODED_MUTANTS = (
     _coded(
         "suspended-for-ever",
         "the end of a wait does not make a suspended function run",
-        ("rules.coded.coded_evolve:_end_step", "    _resume(state)\n", "    pass\n"),
+        ("rules.coded.coded_state:_end_step", "    _resume(state)\n", "    pass\n"),
     ),
     _coded(
         "children-left-behind-by-code",

@@ -15,8 +15,7 @@ from typing import Any
 
 from anabranch.engine.rules.events import ENDINGS, TERMINALS, Event, EventType
 from anabranch.engine.rules.instants import from_iso, to_iso
-from anabranch.engine.rules.shared.signals import is_superset
-from anabranch.engine.rules.values import Payload
+from anabranch.engine.rules.values import Payload, is_superset
 from tests.simulation.cases import SimulatedCase
 
 Place = tuple[str, str]

@@ -10,9 +10,8 @@ import pytest
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.errors import StoreUnavailable
 from anabranch.run_requests import StartOptions
-from anabranch.telemetry import meters
-from anabranch.telemetry.feed import FedRun
-from anabranch.telemetry.meters import DRAWN, OTHER, Histogram, Meters, Names
+from anabranch.telemetry import feed
+from anabranch.telemetry.feed import DRAWN, OTHER, FedRun, Histogram, Meters, Names
 from tests.telemetry.conftest import Open
 from tests.telemetry.workflows import FLAKY, MANY, ORDER
 
@@ -216,7 +215,7 @@ async def test_names_are_shown_at_most_so_long(opened: Open) -> None:
     run = await place.start("shop")
     for end in "ab":
         await place.signal(run, "e" * 200 + end)
-    assert (await place.numbers())["workflow_signals_total", "shop", "e" * (meters.LABEL_CHARACTERS_MAX - 1) + "…"] == 2
+    assert (await place.numbers())["workflow_signals_total", "shop", "e" * (feed.LABEL_CHARACTERS_MAX - 1) + "…"] == 2
 
 
 async def test_test_runs_are_not_counted(opened: Open) -> None:
@@ -251,7 +250,7 @@ async def test_a_held_run_is_followed(opened: Open) -> None:
 
 
 async def test_names_without_end_make_labels_with_an_end(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meters, "STEPS_MAX", 5)
+    monkeypatch.setattr(feed, "STEPS_MAX", 5)
     place = await opened(MANY)
     await place.ended(await place.start("many", {"steps": 20}))
 
@@ -271,7 +270,7 @@ def test_a_coded_workflow_cannot_stand_among_those_whose_names_are_hidden() -> N
 
 
 def test_workflows_past_the_limit_count_as_other_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meters, "WORKFLOWS_MAX", 3)
+    monkeypatch.setattr(feed, "WORKFLOWS_MAX", 3)
     counted = Meters(Names.ALL)
     for number in range(10):
         meter = counted.of(_head(f"workflow-{number}"))
@@ -284,7 +283,7 @@ def test_workflows_past_the_limit_count_as_other_ones(monkeypatch: pytest.Monkey
 
 
 def test_events_past_the_limit_count_as_other_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meters, "EVENTS_MAX", 2)
+    monkeypatch.setattr(feed, "EVENTS_MAX", 2)
     meter = Meters(Names.ALL).of(_head("any"))
     assert meter is not None
     for event in ("a", "b", "c", "d", "a"):

@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias, overload
 
-from anabranch.engine.rules.coded.coded_evolve import EVOLVE_CODED, is_reported_step, leave_out
 from anabranch.engine.rules.coded.coded_plan import CodedPlan
-from anabranch.engine.rules.coded.coded_state import CodedState
+from anabranch.engine.rules.coded.coded_state import EVOLVE_CODED, CodedState, is_reported_step, leave_out
 from anabranch.engine.rules.commands import AwaitChild, Command, Dispatch, Wake
 from anabranch.engine.rules.drawn.drawn_state import (
     NO_CONTEXT,

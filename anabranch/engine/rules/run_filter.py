@@ -12,8 +12,7 @@ from typing import Any, TypeAlias
 import orjson
 
 from anabranch.engine.rules.events import Status, SuspendReason
-from anabranch.engine.rules.shared.signals import json_equal
-from anabranch.engine.rules.values import Payload
+from anabranch.engine.rules.values import Payload, json_equal
 from anabranch.errors import ValueNotStorable, ValueTooLarge
 
 InputFilter: TypeAlias = tuple[tuple[str, ...], str]

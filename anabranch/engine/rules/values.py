@@ -247,3 +247,23 @@ def checked_payload(value: Any, what: str, *, bytes_max: int = VALUE_BYTES_MAX) 
         raise InvalidInput(
             f"{what}: {refusal.message}", details=[{"code": refusal.code, "message": refusal.message}]
         ) from None
+
+
+def is_superset(value: Any, wanted: Any) -> bool:
+    """Objects: recursively a superset; arrays and scalars: equal."""
+    if isinstance(wanted, dict):
+        return isinstance(value, dict) and all(
+            key in value and is_superset(value[key], part) for key, part in wanted.items()
+        )
+    return json_equal(value, wanted)
+
+
+def json_equal(left: Any, right: Any) -> bool:
+    """Equality of JSON values: unlike in Python, true is not 1."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(json_equal, left, right))
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(json_equal(left[key], right[key]) for key in left)
+    return bool(left == right)

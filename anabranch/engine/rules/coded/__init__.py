@@ -9,6 +9,6 @@ A function that only waits is *suspended*: NODE_WAITING of node "". The row that
 another attempt of one, makes it run again; this needs no separate row. So memory and log agree on whether the function
 must run: `state.running`.
 
-`coded_plan` compiles the definition, `coded_state` and `coded_evolve` are the journal, `coded_decide` decides what
+`coded_plan` compiles the definition, `coded_state` is the journal, `coded_decide` decides what
 follows from a stimulus, `names` names steps, `trace` builds the graph that a run has traced.
 """

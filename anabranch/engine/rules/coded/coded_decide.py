@@ -44,7 +44,6 @@ from anabranch.engine.rules.shared.decisions import (
 )
 from anabranch.engine.rules.shared.log_limit import LogFull
 from anabranch.engine.rules.shared.run_state import Phase
-from anabranch.engine.rules.shared.signals import output_of
 from anabranch.engine.rules.stimuli import (
     AwaitsAnySignal,
     AwaitsChild,
@@ -312,7 +311,7 @@ def _open_wait(notes: CodedDecisionBuilder, report: StepReport, asked: AwaitsSig
     _wait(notes, report, note)
     step = notes.state.steps[report.name, report.scope]
     if signal is not None:
-        _complete(notes, step, output_of(signal, names_event=step.names_event), handle=DEFAULT_HANDLE)
+        _complete(notes, step, signal.output(names_event=step.names_event), handle=DEFAULT_HANDLE)
     elif asked.timeout_ms == 0 and not notes.state.stands_still:
         _complete(notes, step, NULL, handle=TIMEOUT_HANDLE)
 

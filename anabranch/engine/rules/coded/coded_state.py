@@ -1,17 +1,41 @@
-"""The journal: the state of one coded run, folded from its log.
+"""The journal: the state of one coded run, and how each event of its log changes it (`EVOLVE_CODED`).
 
-Plain objects that only `evolve` changes. Ended steps stay in it, because the next call of the function asks for all of
-them again.
+Plain objects that only `rules.evolve` changes. Ended steps stay in it, because the next call of the function asks for
+all of them again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeAlias
 
 from anabranch.engine.rules.coded.coded_plan import CodedPlan
-from anabranch.engine.rules.coded.names import FUNCTION_KEY, FUNCTION_NODE_ID, Mark, scope_of_attempt
+from anabranch.engine.rules.coded.names import FUNCTION_KEY, FUNCTION_NODE_ID, NO_MARK, Mark, scope_of_attempt
 from anabranch.engine.rules.drawn.drawn_state import ContextSnapshot
-from anabranch.engine.rules.shared.run_state import InstanceHead, OpenActivation, RunState
+from anabranch.engine.rules.events import Event, EventType
+from anabranch.engine.rules.payloads import (
+    FunctionPaused,
+    FunctionPostponed,
+    ReplayRules,
+    read_error,
+    read_forked_from,
+    read_retry_time,
+    read_rules,
+    read_system,
+    read_wait,
+)
+from anabranch.engine.rules.shared.run_state import InstanceHead, OpenActivation, Phase, RunState
+from anabranch.engine.rules.shared.shared_events import (
+    close_wait,
+    instance_ended,
+    instance_recovered,
+    instance_reopened,
+    instance_resumed,
+    instance_suspended,
+    set_timer,
+    signal_received,
+    wait,
+)
 from anabranch.engine.rules.values import NULL, Payload
 from anabranch.errors import RunError
 
@@ -164,3 +188,192 @@ class CodedState(RunState[OpenInCode, FunctionActivation]):
         if latest is not None and 0 < latest.undone_in < attempt:
             return scope_of_attempt(scope, attempt)
         return found
+
+
+def _input_set(state: CodedState, event: Event) -> None:
+    state.input = event.payload
+    state.bytes += event.payload.weight
+
+
+def _system_set(state: CodedState, event: Event) -> None:
+    """A blocked function gets its next due time. Other notes change nothing but the replay rules."""
+    said, function = read_system(event.payload), state.function
+    if function is None:
+        return
+    if isinstance(said, ReplayRules):
+        _follow_rules(function, said, event.seq)
+    elif isinstance(said, FunctionPostponed):
+        state.running.pop(FUNCTION_KEY, None)
+        function.phase = Phase.RETRYING
+        function.blocked = True
+        function.offers += 1
+        set_timer(state, function, said.due_at, event.seq)
+
+
+def _dispatched(state: CodedState, event: Event) -> None:
+    if event.node_id == FUNCTION_NODE_ID:
+        state.started = True
+        function = state.function = state.function or FunctionActivation(state.plan)
+        function.attempt = event.attempt
+        function.began_at, function.began_seq = event.created_at, event.seq
+        function.offers = 0
+        function.loop_since = None
+        rules = read_rules(event.payload)
+        if rules is not None:
+            _follow_rules(function, rules, event.seq)
+        _run_function(state, function)
+        return
+    step = _step_of(state, event)
+    step.phase = Phase.DISPATCHED
+    step.attempt = event.attempt
+    step.due_at = None
+    _resume(state)
+
+
+def _follow_rules(function: FunctionActivation, rules: ReplayRules, seq: int) -> None:
+    """From this row on, the function's event loop follows today's rules."""
+    function.loop_since, function.seed, function.python = seq, rules.seed, rules.python
+
+
+def _waiting(state: CodedState, event: Event) -> None:
+    said = read_wait(event.payload)
+    if isinstance(said, FunctionPaused):
+        _function_waiting(state, ready=said.ready)
+    else:
+        wait(state, _step_of(state, event), said, event.seq)
+
+
+def _function_waiting(state: CodedState, *, ready: bool) -> None:
+    """The function was suspended; `ready` means that it runs again at once."""
+    assert state.function is not None, "a function waits after it was dispatched"
+    if ready:
+        _run_function(state, state.function)
+    else:
+        state.running.pop(FUNCTION_KEY, None)
+        state.function.phase = Phase.WAITING
+
+
+def _attempt_failed(state: CodedState, event: Event) -> None:
+    failed: FunctionActivation | Step
+    if event.node_id == FUNCTION_NODE_ID:
+        assert state.function is not None, "a function fails after it was dispatched"
+        state.running.pop(FUNCTION_KEY, None)
+        failed = state.function
+    else:
+        failed = _step_of(state, event)
+    failed.phase = Phase.RETRYING
+    set_timer(state, failed, read_retry_time(event.payload), event.seq)
+
+
+def _completed(state: CodedState, event: Event) -> None:
+    step = _end_step(state, event)
+    step.output = event.payload
+    state.bytes += event.payload.weight
+
+
+def _failed(state: CodedState, event: Event) -> None:
+    step = _end_step(state, event)
+    step.error = RunError.from_json(read_error(event.payload))
+    step.undone_in = 0 if state.function is None else state.function.attempt
+
+
+def _skipped(state: CodedState, event: Event) -> None:
+    step = _end_step(state, event)
+    step.step_cancelled = True
+    step.undone_in = 0 if state.function is None else state.function.attempt
+
+
+def leave_out(state: CodedState, event: Event) -> None:
+    """Leave out the failure of a step that is executed again. The step stays known although it may have no other
+    row."""
+    if event.type is EventType.NODE_FAILED:
+        _step_of(state, event).attempt = event.attempt
+
+
+def _reopened(state: CodedState, event: Event) -> None:
+    """Failed steps that are not executed again fail as recorded when the next call of the function asks for them."""
+    instance_reopened(state, event)
+    function = state.function
+    if function is not None and function.phase is Phase.RETRYING and function.due_seq == event.seq:
+        for step in state.steps.values():
+            if step.error is not None:
+                step.undone_in = function.attempt + 1
+
+
+def _forked_from(state: CodedState, event: Event) -> None:
+    """The rows before have other runs' ids in their arguments."""
+    state.origins = read_forked_from(event.payload).origins
+
+
+EVOLVE_CODED: dict[EventType, Callable[[CodedState, Event], None]] = {
+    EventType.INPUT_SET: _input_set,
+    EventType.SYSTEM_SET: _system_set,
+    EventType.NODE_DISPATCHED: _dispatched,
+    EventType.NODE_WAITING: _waiting,
+    EventType.NODE_ATTEMPT_FAILED: _attempt_failed,
+    EventType.NODE_COMPLETED: _completed,
+    EventType.NODE_FAILED: _failed,
+    EventType.NODE_SKIPPED: _skipped,
+    EventType.SIGNAL_RECEIVED: signal_received,
+    EventType.INSTANCE_RECOVERED: instance_recovered,
+    EventType.INSTANCE_SUSPENDED: instance_suspended,
+    EventType.INSTANCE_RESUMED: instance_resumed,
+    EventType.INSTANCE_REOPENED: _reopened,
+    EventType.FORKED_FROM: _forked_from,
+    EventType.INSTANCE_COMPLETED: instance_ended,
+    EventType.INSTANCE_FAILED: instance_ended,
+    EventType.INSTANCE_CANCELLED: instance_ended,
+}
+"""What each event means to a coded run; it has no loops."""
+
+
+def is_reported_step(state: CodedState, event: Event) -> bool:
+    """Whether this row, not folded yet, was reported by the running function and not caused by a timer, signal or
+    child."""
+    if event.node_id == FUNCTION_NODE_ID:
+        return False
+    step = state.steps.get((event.node_id, event.scope))
+    return step is None or (step.phase is Phase.DISPATCHED and not step.has_ended)
+
+
+def _step_of(state: CodedState, event: Event) -> Step:
+    """The step that a row is about; created by its first row."""
+    step = state.steps.get((event.node_id, event.scope))
+    if step is None:
+        created_in = 0 if state.function is None else state.function.attempt
+        step = Step(event.node_id, event.scope, event.mark or NO_MARK, created_in, event.arguments)
+        state.steps[step.place] = step
+        step.attempt = event.attempt
+        step.first_seq = event.seq
+    step.seq = event.seq
+    return step
+
+
+def _end_step(state: CodedState, event: Event) -> Step:
+    step = _step_of(state, event)
+    step.attempt = event.attempt
+    step.due_at = None
+    step.ended_seq, step.ended_at = event.seq, event.created_at
+    state.endings.append(step)
+    if step.events is not None:
+        close_wait(state, step)
+    if step.child_id is not None:
+        state.children.pop(step.child_id, None)
+    _resume(state)
+    if state.function is not None:
+        state.function.offers = 0
+    return step
+
+
+def _resume(state: CodedState) -> None:
+    """Make a suspended function run again, because one of its steps has ended."""
+    if state.function is not None and state.function.phase is Phase.WAITING:
+        _run_function(state, state.function)
+
+
+def _run_function(state: CodedState, function: FunctionActivation) -> None:
+    function.phase = Phase.DISPATCHED
+    function.due_at = None
+    function.blocked = False
+    function.called_by = state.last_seq
+    state.running[FUNCTION_KEY] = function

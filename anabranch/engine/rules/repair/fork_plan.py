@@ -28,7 +28,6 @@ from anabranch.engine.rules.repair.same_input import changed_input, secrets_read
 from anabranch.engine.rules.shared.left_out import is_left_out
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.shared.run_state import InstanceHead
-from anabranch.engine.rules.shared.signals import json_equal
 from anabranch.engine.rules.stimuli import (
     Completed,
     EvaluationDue,
@@ -39,7 +38,7 @@ from anabranch.engine.rules.stimuli import (
     Stimulus,
     TimersDue,
 )
-from anabranch.engine.rules.values import Payload
+from anabranch.engine.rules.values import Payload, json_equal
 from anabranch.errors import ForkRefused, RunError, RunTooLarge
 
 Place = tuple[str, str]

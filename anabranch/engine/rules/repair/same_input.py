@@ -13,9 +13,9 @@ from anabranch.engine.rules.callbacks import CALLBACK_TYPE
 from anabranch.engine.rules.code_reads import names_read
 from anabranch.engine.rules.graph.loop_config import CURSOR_POSITION
 from anabranch.engine.rules.graph.plan import PlanNode
-from anabranch.engine.rules.shared.signals import json_equal
 from anabranch.engine.rules.templates.budget import TemplateBudget
 from anabranch.engine.rules.templates.template import compile_template, config_templates, texts_in
+from anabranch.engine.rules.values import json_equal
 from anabranch.errors import AnabranchError
 
 _CODE_TYPES = frozenset({"javascript", "python"})

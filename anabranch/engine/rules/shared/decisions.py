@@ -35,8 +35,7 @@ from anabranch.engine.rules.payloads import (
 from anabranch.engine.rules.shared.child_ids import WORKFLOW_TYPE
 from anabranch.engine.rules.shared.log_limit import ROWS_ALWAYS_TAKEN, LogFull
 from anabranch.engine.rules.shared.retry import RETRY_AFTER_MS_MAX, RetryPolicy
-from anabranch.engine.rules.shared.run_state import OpenActivation
-from anabranch.engine.rules.shared.signals import SIGNALS_KEPT_MAX, KeptSignal, output_of
+from anabranch.engine.rules.shared.run_state import SIGNALS_KEPT_MAX, KeptSignal, OpenActivation
 from anabranch.engine.rules.stimuli import (
     AwaitsAnySignal,
     AwaitsSignal,
@@ -386,7 +385,7 @@ def taking(wait: OpenActivation) -> tuple[Payload, Payload]:
     """The payload of NODE_WAITING for a wait that consumes its signal, and the output of the wait."""
     signal = wait.promised
     assert signal is not None, "only who was promised a signal takes one"
-    output = output_of(signal, names_event=wait.names_event)
+    output = signal.output(names_event=wait.names_event)
     return SignalTaken(signal.event, signal.seq).payload, output
 
 

@@ -2,6 +2,9 @@
 
 `drawn_state` and `coded_state` build on it; code that needs only this works for both. Plain objects that only `evolve`
 changes.
+
+One signal goes to one wait: the oldest open one of its event whose `match` matches. A wait takes the oldest matching
+kept signal.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
 
+import orjson
+
 from anabranch.engine.rules.commands import AwaitChild, Command, Dispatch, Wake
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.payloads import RunSuspended
@@ -21,9 +26,8 @@ from anabranch.engine.rules.shared.blame import Blame, Suspicion
 from anabranch.engine.rules.shared.child_ids import child_id
 from anabranch.engine.rules.shared.left_out import NOTHING_LEFT_OUT, Ranges
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT
-from anabranch.engine.rules.shared.signals import KeptSignal, fits
 from anabranch.engine.rules.value_parts import Division, StoredValue
-from anabranch.engine.rules.values import DividedPayload, Payload
+from anabranch.engine.rules.values import DividedPayload, Payload, is_superset
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +70,33 @@ class InstanceHead:
     """The run whose outcomes it began with."""
 
 
+# 10,000 kept signals: enough for any sensible backlog, and quick to fold. Beyond it the sender gets 429.
+SIGNALS_KEPT_MAX = 10_000
+
 # 64 entries: in a smaller heap, removing stale entries costs more than it frees.
 TIMERS_KEPT_MIN = 64
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSignal:
+    """A signal that no wait has taken yet."""
+
+    seq: int
+    event: str
+    payload: Payload
+
+    def output(self, *, names_event: bool) -> Payload:
+        """The output of a wait that takes the signal: its payload, or `{"event", "payload"}`."""
+        if not names_event:
+            return self.payload
+        raw = orjson.dumps({"event": self.event, "payload": orjson.Fragment(self.payload.raw)})
+        return Payload({"event": self.event, "payload": self.payload.value}, raw)
+
+
+def fits(match: Payload | None, payload: Payload) -> bool:
+    """True if a signal's payload satisfies a wait's `match`; a wait without `match` takes every payload."""
+    return match is None or is_superset(payload.value, match.value)
+
 
 _NO_SIGNALS: dict[int, KeptSignal] = {}
 

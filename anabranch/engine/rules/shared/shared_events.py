@@ -1,6 +1,6 @@
 """Folding of events that all runs share: timers, signals and waits, recoveries, the end.
 
-Pure. Called by `evolve` and `coded_evolve`; the service uses `SignalWaits` alone.
+Pure. Called by `evolve` and `coded_state`; the service uses `SignalWaits` alone.
 """
 
 from __future__ import annotations
@@ -24,8 +24,15 @@ from anabranch.engine.rules.payloads import (
     signal_taken,
 )
 from anabranch.engine.rules.shared.blame import Blame, Suspicion
-from anabranch.engine.rules.shared.run_state import InstanceHead, Open, OpenActivation, Phase, Redone, RunState
-from anabranch.engine.rules.shared.signals import KeptSignal
+from anabranch.engine.rules.shared.run_state import (
+    InstanceHead,
+    KeptSignal,
+    Open,
+    OpenActivation,
+    Phase,
+    Redone,
+    RunState,
+)
 from anabranch.engine.rules.values import NULL
 
 AnyRun: TypeAlias = RunState[Any, Any]

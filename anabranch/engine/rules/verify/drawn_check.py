@@ -17,10 +17,9 @@ from anabranch.engine.rules.graph.plan import AGAIN, Plan, PlanNode
 from anabranch.engine.rules.payloads import handled_error, read_error, read_input, read_items, read_trigger
 from anabranch.engine.rules.shared.left_out import Ranges
 from anabranch.engine.rules.shared.run_state import InstanceHead
-from anabranch.engine.rules.shared.signals import json_equal
 from anabranch.engine.rules.templates.budget import TemplateBudget
 from anabranch.engine.rules.templates.facts import Facts
-from anabranch.engine.rules.values import NULL, Payload
+from anabranch.engine.rules.values import NULL, Payload, json_equal
 from anabranch.engine.rules.verify.checked_scopes import (
     CheckedContext,
     CheckedLoop,

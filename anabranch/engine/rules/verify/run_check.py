@@ -26,9 +26,8 @@ from anabranch.engine.rules.payloads import (
 from anabranch.engine.rules.shared.child_ids import child_id
 from anabranch.engine.rules.shared.left_out import Ranges, is_left_out
 from anabranch.engine.rules.shared.log_limit import LOG_TOO_LARGE
-from anabranch.engine.rules.shared.run_state import InstanceHead
-from anabranch.engine.rules.shared.signals import KeptSignal, fits, json_equal, output_of
-from anabranch.engine.rules.values import NULL, Payload
+from anabranch.engine.rules.shared.run_state import InstanceHead, KeptSignal, fits
+from anabranch.engine.rules.values import NULL, Payload, json_equal
 from anabranch.engine.rules.verify.finding import FINDINGS_MAX, Finding, FindingCode, Place
 
 # Ends of a run that no node causes.
@@ -401,7 +400,7 @@ class RunCheck(ABC):
                     f"{name} leaves by {handle!r}, and had {account.delay.next_handle!r}",
                 )
         elif account.taken is not None:
-            expected = output_of(account.taken, names_event=account.names_event)
+            expected = account.taken.output(names_event=account.names_event)
             if handle != DEFAULT_HANDLE or not json_equal(expected.value, event.payload.value):
                 self.note(
                     FindingCode.RESULT_DIFFERS,

@@ -39,7 +39,7 @@ from anabranch.engine.rules.payloads import (
     SignalReceived,
 )
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
-from anabranch.engine.rules.shared.signals import SIGNALS_KEPT_MAX
+from anabranch.engine.rules.shared.run_state import SIGNALS_KEPT_MAX
 from anabranch.engine.rules.stimuli import SignalSent
 from anabranch.engine.store.sql import lapses, processes, statements
 from anabranch.engine.store.sql.component import CommitProgress

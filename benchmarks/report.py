@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks import canvas, durable, loads
+from benchmarks import canvas, durable, loads, pools
 from benchmarks.charts import line_chart
 from benchmarks.databases import BACKENDS
 from benchmarks.engine import LABELS, RATIOS
@@ -38,10 +38,14 @@ def main() -> None:
     text = between_marks(text, "growth", growth_section(growth))
     text = between_marks(text, "canvas", canvas_section(drawn))
     README.write_text(text, encoding="utf-8")
-    # These two take long, and are measured apart.
-    more, peers = RESULTS / "loads.json", RESULTS / "peers.json"
+    # These take long or need a broker, and are measured apart.
+    more, peers, jobs = RESULTS / "loads.json", RESULTS / "peers.json", RESULTS / "pools.json"
+    if jobs.exists():
+        text = between_marks(README.read_text(encoding="utf-8"), "pools", pools_section(read(jobs)))
+        README.write_text(text, encoding="utf-8")
     if more.exists():
-        README.write_text(between_marks(text, "loads", loads_section(read(more))), encoding="utf-8")
+        text = between_marks(README.read_text(encoding="utf-8"), "loads", loads_section(read(more)))
+        README.write_text(text, encoding="utf-8")
     if peers.exists():
         text = between_marks(README_OF_PEERS.read_text(encoding="utf-8"), "peers", peers_section(read(peers)))
         README_OF_PEERS.write_text(text, encoding="utf-8")
@@ -123,6 +127,14 @@ def loads_section(measured: Measured) -> str:
     rounds, seconds = measured.setup["rounds"], measured.setup["sustained_s"]
     told = f"{_origin(measured)} Medians of {rounds} rounds; sustained for {seconds:,.0f} s."
     return f"{told}\n\n{markdown([['', *BACKENDS], *rows])}"
+
+
+def pools_section(measured: Measured) -> str:
+    """Where the figures come from, and the figures."""
+    rows = [["", "", "goal"]]
+    rows += [[label, _number(measured.figures[key]), goal] for key, (label, goal) in pools.LABELS.items()]
+    rounds, jobs = measured.setup["rounds"], measured.setup["jobs"]
+    return f"{_origin(measured)} Medians of {rounds} rounds with {jobs:,} jobs.\n\n{markdown(rows)}"
 
 
 def peers_section(measured: Measured) -> str:

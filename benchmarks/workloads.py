@@ -39,10 +39,10 @@ def linear(length: int) -> Document:
     return _document(f"linear-{length}", nodes, pairwise(ids))
 
 
-def effects(length: int) -> Document:
-    """`length` nodes in a row: start, then nodes whose handlers return at once."""
+def effects(length: int, node_type: str = EFFECT_TYPE) -> Document:
+    """`length` nodes in a row: start, then nodes of a type whose handler returns at once."""
     ids = ["start"] + [f"n{number}" for number in range(1, length)]
-    nodes = [_start()] + [{"id": node_id, "type": EFFECT_TYPE, "outputVariable": "v"} for node_id in ids[1:]]
+    nodes = [_start()] + [{"id": node_id, "type": node_type, "outputVariable": "v"} for node_id in ids[1:]]
     return _document(f"effects-{length}", nodes, pairwise(ids))
 
 

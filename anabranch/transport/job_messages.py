@@ -105,7 +105,9 @@ class NodeJob:
     @classmethod
     def from_json(cls, raw: bytes) -> NodeJob:
         """The job in a message. Raises BadMessage."""
-        fields = _object(raw, "a job")
+        fields = _parsed(raw, "a job")
+        if not isinstance(fields, dict):
+            raise BadMessage("a job is a JSON object")
         if fields.get("protocol") != PROTOCOL:
             raise BadMessage(f"the job is of protocol {fields.get('protocol')!r}, this process knows {PROTOCOL}")
         texts = {name: _text(fields, name) for name in _TEXTS}
@@ -158,14 +160,30 @@ class JobReport:
         return orjson.dumps({"protocol": PROTOCOL, "jobID": self.job_id, "kind": self.kind, **self.body})
 
     @classmethod
-    def from_json(cls, raw: bytes) -> JobReport:
-        """The report in a message. Raises BadMessage."""
-        fields = _object(raw, "a report")
+    def from_fields(cls, fields: object) -> JobReport:
+        """The report that an object of a message is. Raises BadMessage."""
+        if not isinstance(fields, dict):
+            raise BadMessage("a report is a JSON object")
         kind = fields.get("kind")
         if kind not in get_args(Kind):
             raise BadMessage(f"a report is one of {', '.join(get_args(Kind))}, not {kind!r:.60}")
         body = {name: value for name, value in fields.items() if name not in ("protocol", "jobID", "kind")}
         return cls(_text(fields, "jobID"), cast("Kind", kind), body)
+
+
+def reports_in(raw: bytes) -> tuple[list[JobReport], list[BadMessage]]:
+    """The reports in a message, which has one or an array of them, and what is wrong with the others."""
+    try:
+        told = _parsed(raw, "a report")
+    except BadMessage as refusal:
+        return [], [refusal]
+    reports, refusals = [], []
+    for fields in told if isinstance(told, list) else [told]:
+        try:
+            reports.append(JobReport.from_fields(fields))
+        except BadMessage as refusal:
+            refusals.append(refusal)
+    return reports, refusals
 
 
 def completed(job_id: str, result: HandlerResult) -> JobReport:
@@ -211,14 +229,11 @@ def outcome_in(report: JobReport, *, node_id: str, scope: str, attempt: int) -> 
     return Failed(kept, body.get("retryable") is not False, after if isinstance(after, int) else None)
 
 
-def _object(raw: bytes, what: str) -> dict[str, Any]:
+def _parsed(raw: bytes, what: str) -> Any:
     try:
-        fields = orjson.loads(raw)
+        return orjson.loads(raw)
     except orjson.JSONDecodeError as refusal:
         raise BadMessage(f"{what} is not JSON: {refusal}") from None
-    if not isinstance(fields, dict):
-        raise BadMessage(f"{what} is a JSON object")
-    return fields
 
 
 def _text(fields: Mapping[str, Any], name: str, *, may_be_null: bool = False) -> str:

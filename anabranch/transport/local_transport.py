@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from anabranch.transport.job_messages import JobReport, NodeJob
+from anabranch.transport.job_messages import JobReport, NodeJob, reports_in
 from anabranch.transport.transport_ports import Accept
 
 
@@ -105,7 +105,8 @@ class LocalTransport:
         receive = self._broker.receivers.get(reply_to)
         if receive is None:
             return False
-        receive(JobReport.from_json(report.to_json()))
+        for each in reports_in(report.to_json())[0]:
+            receive(each)
         return True
 
     async def register_results_worker(self, name: str, receive: Callable[[JobReport], None]) -> None:

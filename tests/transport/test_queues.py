@@ -10,9 +10,9 @@ from secrets import token_hex
 import aio_pika
 import pytest
 
-from anabranch.transport.job_messages import JobReport, NodeJob
+from anabranch.transport.job_messages import JobReport, NodeJob, reports_in
 from anabranch.transport.local_transport import LocalBroker, LocalTransport
-from anabranch.transport.rabbitmq_transport import JOBS_PREFIX, RabbitTransport
+from anabranch.transport.rabbitmq_transport import JOBS_PREFIX, REPORTS_PREFIX, RabbitTransport
 from anabranch.transport.transport_ports import Transport, TransportUnavailable
 from tests.rabbitmq import RabbitMQ
 
@@ -167,3 +167,34 @@ async def test_an_executor_whose_queue_was_deleted_takes_jobs_again(broker: Rabb
     finally:
         await executor.stop()
         await worker.stop()
+
+
+async def test_reports_that_come_together_share_messages_in_their_order(broker: RabbitMQ) -> None:
+    name, executor = f"w{token_hex(4)}", RabbitTransport(broker.url, name="executor")
+    reports = [JobReport(f"job-{number}", "line", {"text": "x"}) for number in range(40)]
+    huge = [JobReport(f"huge-{number}", "line", {"text": "x" * 700_000}) for number in range(3)]
+    try:
+        await connected(executor)
+        async with await aio_pika.connect(broker.url) as connection:
+            channel = await connection.channel()
+            queue = await channel.declare_queue(REPORTS_PREFIX + name)
+            there = await asyncio.gather(*(executor.add_result(name, each) for each in [*reports, *huge]))
+            assert all(there)
+            messages = []
+            async with asyncio.timeout(PATIENCE_S), queue.iterator(no_ack=True) as arriving:
+                while sum(map(len, messages)) < len(there):
+                    messages.append(reports_in((await anext(arriving)).body)[0])
+            assert [each for message in messages for each in message] == [*reports, *huge]
+            assert len(messages) == 3, "all at once, but for those that are too large together"
+            await channel.queue_delete(REPORTS_PREFIX + name)
+        assert await asyncio.gather(*(executor.add_result(name, each) for each in reports)) == [False] * 40
+    finally:
+        await executor.stop()
+
+
+def test_a_bad_report_spoils_no_other_one_of_its_message() -> None:
+    good = JobReport("job", "beat")
+    reports, refusals = reports_in(b'[{"kind": "shout"}, 7, ' + good.to_json() + b"]")
+    assert reports == [good]
+    assert [each.code for each in refusals] == ["BAD_MESSAGE", "BAD_MESSAGE"]
+    assert reports_in(good.to_json()) == ([good], [])

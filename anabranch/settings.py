@@ -152,8 +152,8 @@ class Settings(BaseModel):
     answered 429."""
 
     webhook_body_limit: Annotated[int, BeforeValidator(_size)] = Field(default=1_048_576, ge=1_024, le=16 * 1_048_576)
-    """How large the body of a request may be for a webhook that sets no `bodyLimit`, 1KB to 16MB; larger ones are
-    answered 413."""
+    """How large the body of a request may be for a webhook that sets no `bodyLimit`, and for a one-time address, 1KB to
+    16MB; larger ones are answered 413."""
 
     connections_max: int = Field(default=10_000, ge=1, le=1_000_000)
     """Connections of clients at once, HTTP and socket, 1 to 1,000,000; fewer where `ulimit -n` leaves no room."""

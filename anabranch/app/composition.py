@@ -197,7 +197,11 @@ class App:
             saved_drafts = draft_table.DraftTable(store)
             drafts = drafting.DraftService(saved=saved_drafts, workflows=runs.workflows)
             called_back = callbacks.CallbackService(
-                addresses=components.callbacks, workflows=runs.workflows, rows=store, clock=runs.engine.clock
+                addresses=components.callbacks,
+                workflows=runs.workflows,
+                rows=store,
+                clock=runs.engine.clock,
+                body_bytes_max=self.settings.webhook_body_limit,
             )
             yield AppServices(
                 engine=runs.engine,
@@ -280,14 +284,14 @@ class App:
         runner.connect(engine)
         await register(store, runner.registry, active=settings.active)
         reports = ProcessReports(store, process_id=engine.worker_id, release=__version__, clock=engine.clock)
-        await reports.start()
-        await engine.start()
-        if sender is not None:
-            await sender.start()
         waits = RunWaits(engine)
         readiness = Readiness(store=store, sandbox=components.sandbox.health)
         readiness.when_stopping(waits.release)
         try:
+            await reports.start()
+            await engine.start()
+            if sender is not None:
+                await sender.start()
             bulk_service = BulkService(workflows=service, store=store, actions=bulk_actions, system=bulk)
             yield RunServices(
                 engine,

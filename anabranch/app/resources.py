@@ -121,8 +121,8 @@ async def open_components(
     guard = Guard(AllowList.parse(settings.egress_allow))
     client = GuardedClient(guard)
     sandbox = Sandbox(fetcher=client, unsafe=settings.sandbox_unsafe)
-    secrets = secret_store(settings, store, makes_key=makes_key)
     try:
+        secrets = secret_store(settings, store, makes_key=makes_key)
         async with open_data(settings, store, guard, grace, makes_key=makes_key) as data:
             children = ChildRuns()
             callbacks = CallbackAddresses(cipher_finder(settings, makes_key=makes_key), base_url=settings.reached_at)

@@ -50,10 +50,10 @@ async def open_triggers(
         unfinished_max=settings.unfinished_max,
         unfinished_per_tenant_max=settings.unfinished_per_tenant_max,
     )
-    if works:
-        await starting.start()
-        await publishing.start()
     try:
+        if works:
+            await starting.start()
+            await publishing.start()
         yield (
             schedule_service.ScheduleService(saved=schedules, workflows=workflows, store_now=store.now),
             topic_service.TopicService(saved=topics, workflows=workflows, publisher=publishing),

@@ -283,7 +283,7 @@ class _OpenapiPage:
         self._building: asyncio.Future[bytes] | None = None
 
     async def serve(self, request: web.Request) -> web.Response:
-        if self._building is None:
+        if self._building is None or (self._building.done() and self._building.exception() is not None):
             self._building = asyncio.ensure_future(asyncio.to_thread(self._build))
         # Whoever asked first may leave before the others.
         return web.Response(body=await asyncio.shield(self._building), content_type="application/json")

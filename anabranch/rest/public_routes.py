@@ -17,11 +17,11 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from anabranch.app_services import AppServices
 from anabranch.engine.rules.responses import WebhookResponse
-from anabranch.errors import AnabranchError, BadJson, EncodingRefused, RequestTimeout, ShuttingDown, TooLarge
+from anabranch.errors import AnabranchError, BadJson, EncodingRefused, RequestTimeout, ShuttingDown
 from anabranch.rest import callback_pages
 from anabranch.rest.error_responses import status_of
 from anabranch.triggers.webhooks.test_addresses import TEST_PATH
-from anabranch.triggers.webhooks.webhook_requests import BODY_BYTES_MAX, HookRequest, Incoming
+from anabranch.triggers.webhooks.webhook_requests import HookRequest, Incoming
 
 PUBLIC_PREFIXES = ("/hooks/", "/callbacks/", TEST_PATH)
 """Paths that accept requests from other origins: their callers do not authenticate with a key."""
@@ -48,17 +48,15 @@ async def _receive(services: AppServices, body_patience_s: float, request: web.R
     """Any method: start the run of a webhook, and respond as the webhook is configured."""
     _check_request(services, request)
     path = request.match_info["path"]
-    hook_request = _hook_request(request, request.match_info["tenant"], path)
-    incoming = Incoming(hook_request, _pieces(request, body_patience_s), partial(_is_gone, request))
+    incoming = _incoming(request, request.match_info["tenant"], path, body_patience_s)
     return _sandboxed(await services.webhooks.receive(incoming))
 
 
 async def _receive_test(services: AppServices, body_patience_s: float, request: web.Request) -> web.StreamResponse:
     """Any method: feed the test run that waits for a request, and answer as its webhook says."""
     _check_request(services, request)
-    body = await _whole_body(request, body_patience_s)
-    token, is_gone = request.match_info["token"], partial(_is_gone, request)
-    return _sandboxed(await services.test_hooks.receive(token, _hook_request(request, "", ""), body, is_gone))
+    incoming = _incoming(request, "", "", body_patience_s)
+    return _sandboxed(await services.test_hooks.receive(request.match_info["token"], incoming))
 
 
 async def _called_back(services: AppServices, body_patience_s: float, request: web.Request) -> web.StreamResponse:
@@ -69,8 +67,7 @@ async def _called_back(services: AppServices, body_patience_s: float, request: w
         if request.method in _ASKING:
             await services.callbacks.look(token)
             return callback_pages.question(request.rel_url.query.items())
-        body = await _whole_body(request, body_patience_s)
-        await services.callbacks.deliver(token, _hook_request(request, "", "callback"), body)
+        await services.callbacks.deliver(token, _incoming(request, "", "callback", body_patience_s))
     except AnabranchError as refusal:
         if not wants_page or status_of(refusal) >= 500:
             raise
@@ -96,21 +93,12 @@ def _check_request(services: AppServices, request: web.Request) -> None:
         raise ShuttingDown("this process is stopping and takes no new work")
 
 
-def _hook_request(request: web.Request, tenant_id: str, path: str) -> HookRequest:
+def _incoming(request: web.Request, tenant_id: str, path: str, patience_s: float) -> Incoming:
     headers: dict[str, list[str]] = {}
     for name, value in request.headers.items():
         headers.setdefault(name.lower(), []).append(value)
-    return HookRequest(request.method, tenant_id, path, headers, list(request.rel_url.query.items()))
-
-
-async def _whole_body(request: web.Request, patience_s: float) -> bytes:
-    """The body of a callback, which may be as large as that of a webhook."""
-    kept = bytearray()
-    async for piece in _pieces(request, patience_s):
-        kept += piece
-        if len(kept) > BODY_BYTES_MAX:
-            raise TooLarge(f"the body is larger than {BODY_BYTES_MAX} bytes")
-    return bytes(kept)
+    read = HookRequest(request.method, tenant_id, path, headers, list(request.rel_url.query.items()))
+    return Incoming(read, _pieces(request, patience_s), partial(_is_gone, request))
 
 
 async def _pieces(request: web.Request, patience_s: float) -> AsyncIterator[bytes]:

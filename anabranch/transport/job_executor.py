@@ -55,8 +55,9 @@ class _Running:
 
     job: NodeJob
     done: asyncio.Future[JobReport | None]
-    """Its result; None: it was cancelled."""
+    """Its result; None: it was cancelled, or nobody awaited it when it came."""
     reports: asyncio.Queue[JobReport] = field(default_factory=asyncio.Queue)
+    forgotten: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def place(self) -> tuple[str, Dispatch]:
@@ -137,11 +138,12 @@ class JobExecutor:
         if kept is not None:
             await self._report(lambda: job.reply_to, kept)
             return
-        running = self._running.get(job.job_id)
-        if running is not None:
-            running.job = job  # its sender may be another one by now
-            await asyncio.shield(running.done)
-            return
+        while (running := self._running.get(job.job_id)) is not None:
+            if not running.done.done():
+                running.job = job  # its sender may be another one by now
+            if await asyncio.shield(running.done) is not None:
+                return
+            await running.forgotten.wait()  # its sender did not await it any more; that of the repetition may
         if self._stopping:
             await asyncio.get_running_loop().create_future()
         if deliveries >= DELIVERIES_MAX:
@@ -208,6 +210,9 @@ class JobExecutor:
     def _forget(self, running: _Running) -> None:
         self._running.pop(running.job.job_id, None)
         self._places.pop(running.place, None)
+        if not running.done.done():
+            running.done.set_result(None)
+        running.forgotten.set()
 
     # -- reports --------------------------------------------------------------------------
     async def _report(self, reply_to: Callable[[], str], report: JobReport) -> bool:

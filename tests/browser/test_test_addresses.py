@@ -25,19 +25,21 @@ NODES: list[dict[str, Any]] = [
         "config": {"values": {"n": "{{ctx.item}}"}},
         "position": {"x": 280, "y": 80},
     },
+    {"id": "later", "type": "waitForEvent", "config": {"event": "go"}, "position": {"x": 560, "y": 80}},
 ]
 
 
-def send(url: str, body: Any) -> int:
-    """Call an address; the status."""
+def send(url: str, body: Any) -> str:
+    """Call an address; the id of the run that got it."""
     data, headers = json.dumps(body).encode(), {"Content-Type": "application/json"}
     request = urllib.request.Request(url, method="POST", data=data, headers=headers)
     with urllib.request.urlopen(request, timeout=PATIENCE_MS / 1000) as answer:
-        return int(answer.status)
+        assert answer.status == 202
+        return str(json.load(answer)["instanceID"])
 
 
 async def test_a_test_run_listens_for_a_call_of_the_address_that_the_panel_shows(page: Page, server: Server) -> None:
-    edges = [{"upstreamNodeID": "hook", "downstreamNodeID": "keep"}]
+    edges = [{"upstreamNodeID": a, "downstreamNodeID": b} for a, b in (("hook", "keep"), ("keep", "later"))]
     document = {"title": "Heard calls", "nodes": NODES, "edges": edges}
     saved = server.call("POST", "/workflows", document)
     await page.goto(f"{server.entrance}#/workflows/{saved['workflowID']}")
@@ -52,9 +54,13 @@ async def test_a_test_run_listens_for_a_call_of_the_address_that_the_panel_shows
     test_address = addresses.locator("code").nth(1)
     await expect(test_address).to_contain_text("/test-hooks/")
     path = urlsplit(await test_address.inner_text()).path
-    assert await asyncio.to_thread(send, server.url + path, {"orders": [7, 8, 9]}) == 202
+    run = await asyncio.to_thread(send, server.url + path, {"orders": [7, 8, 9]})
 
     bar = page.get_by_role("region", name="Test run")
+    await expect(page.locator('[data-node-id="later"]')).to_have_attribute("data-status", "waiting")
+    await expect(addresses.get_by_role("status")).to_have_count(0)
+    await expect(addresses.get_by_role("button", name="Listen for a test call")).to_be_enabled()
+    server.call("POST", f"/runs/{run}/signals/go", {})
     await expect(bar.get_by_text("COMPLETED")).to_be_visible()
     await expect(addresses.get_by_role("button", name="Listen for a test call")).to_be_enabled()
     await page.get_by_role("button", name="Close the node").click()

@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.ownership.history_watch import HistoryWatch
-from anabranch.engine.ownership.reconcile import Acknowledged
+from anabranch.engine.ownership.reconcile import REMEMBERED_MS, Acknowledged
 from anabranch.engine.rules.events import EventType
 from anabranch.errors import StoreUnavailable
 from tests.engine import nodes
@@ -145,4 +145,40 @@ async def test_a_server_that_refuses_to_tell_its_line_keeps_no_process_from_star
     watch = HistoryWatch(store=cast("Any", store), acknowledged=Acknowledged(clock), clock=clock, every_ms=1_000)
     await watch.start()
     assert store.asked == 2
+    await watch.stop()
+
+
+async def test_without_epochs_old_rows_are_forgotten_all_the_same() -> None:
+    class NoEpochs:
+        asked = 0
+
+        async def epoch(self) -> None:
+            self.asked += 1
+
+    class Slept(SystemClock):
+        past_s = 0.0
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.sleeps: list[int] = []
+            self.enough = asyncio.Event()
+
+        def monotonic(self) -> float:
+            return self.past_s
+
+        async def sleep(self, ms: int) -> None:
+            self.past_s += ms / 1000 + 1
+            self.sleeps.append(ms)
+            if len(self.sleeps) > 2:
+                self.enough.set()
+                await asyncio.Event().wait()
+
+    store, clock = NoEpochs(), Slept()
+    acknowledged = Acknowledged(clock)
+    acknowledged.note("run", 7)
+    watch = HistoryWatch(store=cast("Any", store), acknowledged=acknowledged, clock=clock, every_ms=1_000)
+    await watch.start()
+    await clock.enough.wait()
+    assert (acknowledged.last_seq("run"), acknowledged.all(), store.asked) == (0, {}, 1)
+    assert clock.sleeps == [REMEMBERED_MS] * 3
     await watch.stop()

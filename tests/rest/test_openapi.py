@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,6 +28,19 @@ async def test_the_document_is_served_to_everybody(served: Served):
     answered = await served.ask("GET", "/openapi.json", role=None)
     assert (answered.status, answered.json) == (200, openapi_document(ROUTES))
     assert answered.json["openapi"].startswith("3.1")
+
+
+async def test_a_document_that_could_not_be_built_is_built_again(served: Served, monkeypatch: pytest.MonkeyPatch):
+    failures = [MemoryError(), MemoryError()]
+
+    def build(routes: Any) -> dict[str, Any]:
+        if failures:
+            raise failures.pop()
+        return {"openapi": "3.1.0"}
+
+    monkeypatch.setattr("anabranch.rest.application.openapi_document", build)
+    statuses = [(await served.ask("GET", "/openapi.json", role=None)).status for _ in range(3)]
+    assert statuses == [500, 500, 200]
 
 
 def test_every_operation_has_a_name_of_its_own_and_says_what_it_does():

@@ -147,6 +147,40 @@ async def test_an_address_cannot_be_guessed_or_made_with_another_key(
         assert (await call(elsewhere, address, json=1)).status == 404
 
 
+async def begun(served: Served, path: str, sent: bytes, *, of: int) -> int:
+    """The status of the answer to a POST of which only the first bytes are sent."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    writer.write(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {of}\r\n\r\n".encode() + sent)
+    await writer.drain()
+    status = (await reader.readline()).split()[1]
+    writer.close()
+    return int(status)
+
+
+async def test_a_body_is_not_awaited_where_nobody_may_send_one(served: Served):
+    hook = await drafted(served, document(methods=["PUT"]))
+    address = await address_of(served, hook)
+    for path in ("/test-hooks/x", f"{address}x", "/callbacks/x", f"/callbacks/{address.rpartition('/')[2]}"):
+        assert await begun(served, path, b"x", of=16_000_000) == 404
+    assert await begun(served, address, b"x", of=16_000_000) == 409
+    run = await listen(served, hook)
+    await waits(served, run)
+    assert await begun(served, address, b"x", of=16_000_000) == 405
+
+
+async def test_no_more_of_a_body_is_read_than_the_limit(served: Served):
+    hook = await drafted(served, document(bodyLimit=20))
+    run = await listen(served, hook)
+    assert await begun(served, await address_of(served, hook), b"x" * 21, of=16_000_000) == 413
+    await waits(served, run)
+    await served.save(chain("called", {"id": "ask", "type": "waitForWebhook", "config": {"timeout": "1h"}}))
+    waiting = await served.start("called")
+    found = await served.until(f"/v1/runs/{waiting}", lambda found: found["status"] == "WAITING")
+    url = next(node["waitsFor"]["url"] for node in found["nodes"] if node["waitsFor"])
+    assert await begun(served, urlsplit(url).path, b"x" * 1_048_577, of=16_000_000) == 413
+    await waits(served, waiting)
+
+
 async def test_what_cannot_listen_is_refused_and_the_address_stays_as_it_was(served: Served):
     hook = await drafted(served, chain("plain", END))
     missing = await served.ask("POST", f"{hook}/listen", role="editor")

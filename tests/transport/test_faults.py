@@ -240,6 +240,56 @@ async def test_a_stopped_job_is_cancelled_and_may_be_sent_again_with_another_tic
         assert len(world.handler.calls) == 2
 
 
+class Held:
+    """Holds what the executor reports, of one kind, until it may go; the first of it reaches nobody then."""
+
+    def __init__(self, world: World, kind: str) -> None:
+        self._world, self._kind, self._send = world, kind, world.to_executor.add_result
+        self.may_go, self.came = asyncio.Event(), asyncio.Event()
+        world.to_executor.add_result = self._add_result  # type: ignore[method-assign]
+
+    async def _add_result(self, reply_to: str, report: JobReport) -> bool:
+        if report.kind != self._kind or self.may_go.is_set():
+            return await self._send(reply_to, report)
+        self.came.set()
+        await self.may_go.wait()
+        return False
+
+    async def until_two_are_under_way(self) -> None:
+        """The executor has a job and its repetition."""
+        await until(lambda: sum(len(each.under_way) for each in self._world.broker.consumers) == 2)
+        await asyncio.sleep(0)  # the second one has begun
+
+
+async def test_a_job_that_comes_again_before_its_cancelled_sending_is_forgotten_is_executed() -> None:
+    async with running(World()) as world:
+        world.handler.may_end.clear()
+        world.dispatch()
+        await until(lambda: bool(world.handler.calls))
+        beat = Held(world, "beat")
+        async with asyncio.timeout(PATIENCE_S):
+            await beat.came.wait()
+        world.worker.stop_job("run", DISPATCH)
+        await until(lambda: world.handler.cancelled == 1)
+        world.handler.may_end.set()
+        world.dispatch()
+        await beat.until_two_are_under_way()
+        beat.may_go.set()
+        assert isinstance(await world.outcome(), Completed)
+        assert len(world.handler.calls) == 2
+
+
+async def test_a_job_that_comes_again_while_the_first_sending_finds_no_listener_is_executed() -> None:
+    async with running(World(silent_s=0.1)) as world:
+        started = Held(world, "started")
+        world.dispatch()
+        await started.until_two_are_under_way()
+        started.may_go.set()
+        assert isinstance(await world.outcome(), Completed)
+        assert len(world.handler.calls) == 1
+        await until(lambda: not any(each.under_way for each in world.broker.consumers))
+
+
 async def test_a_job_that_kills_its_executors_fails_for_good() -> None:
     async with running(World()) as world:
 

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Mapping
 from itertools import islice
 
-from anabranch.engine.ownership.reconcile import Acknowledged
+from anabranch.engine.ownership.reconcile import REMEMBERED_MS, Acknowledged
 from anabranch.engine.poller import Poller
 from anabranch.engine.ports import Clock, Epoch, Position, Store
 from anabranch.errors import StoreUnavailable
@@ -31,23 +31,29 @@ class HistoryWatch(Poller):
     """Compares acknowledged rows with stored ones when the database may have lost some."""
 
     def __init__(self, *, store: Store, acknowledged: Acknowledged, clock: Clock, every_ms: int) -> None:
-        super().__init__(self.look, name="watching the database's history", every_ms=every_ms, sleep=clock.sleep)
+        super().__init__(
+            self.look,
+            name="watching the database's history",
+            every_ms=lambda: REMEMBERED_MS if self._epoch is None else every_ms,
+            sleep=clock.sleep,
+        )
         self._store = store
         self._acknowledged = acknowledged
         self._epoch: Epoch | None = None
 
     async def start(self) -> None:
-        """Begin to watch, if the database tells its epoch. Raises StoreUnavailable."""
+        """Begin to watch. A database without epochs only needs old rows to be forgotten. Raises StoreUnavailable."""
         try:
             self._epoch = await self._store.epoch()
         except StoreUnavailable:  # a server that does not tell its line refuses the first question only
             self._epoch = await self._store.epoch()
-        if self._epoch is not None:
-            await super().start()
+        await super().start()
 
     async def look(self) -> None:
         """Compare, if the epoch has changed since the last time. Raises StoreUnavailable."""
         self._acknowledged.forget_old()
+        if self._epoch is None:
+            return
         epoch = await self._store.epoch()
         if epoch != self._epoch:
             await self.compare()

@@ -16,7 +16,7 @@ from anabranch.engine.rules.values import VALUE_BYTES_MAX
 from anabranch.errors import CallbackExpired, CallbackUsed, NotFound, RunIsTerminal
 from anabranch.service.workflow_service import WorkflowService
 from anabranch.triggers.webhooks.callback_addresses import Callback, CallbackAddresses
-from anabranch.triggers.webhooks.webhook_requests import HookRequest, payload_of
+from anabranch.triggers.webhooks.webhook_requests import Incoming, payload_of
 
 # What two calls have in common if one repeats the other; headers differ by proxy and time.
 _COMPARED = ("method", "query", "body", "json", "form")
@@ -35,12 +35,19 @@ class CallbackService:
     """Receives calls."""
 
     def __init__(
-        self, *, addresses: CallbackAddresses, workflows: WorkflowService, rows: SignalRows, clock: Clock
+        self,
+        *,
+        addresses: CallbackAddresses,
+        workflows: WorkflowService,
+        rows: SignalRows,
+        clock: Clock,
+        body_bytes_max: int,
     ) -> None:
         self._addresses = addresses
         self._workflows = workflows
         self._rows = rows
         self._clock = clock
+        self._body_bytes_max = body_bytes_max
 
     async def look(self, token: str) -> Callback:
         """What the address stands for, if it can be used now. Raises NotFound, CallbackExpired, CallbackUsed."""
@@ -49,13 +56,16 @@ class CallbackService:
             raise CallbackUsed("this address has been used already")
         return callback
 
-    async def deliver(self, token: str, request: HookRequest, body: bytes) -> None:
+    async def deliver(self, token: str, incoming: Incoming) -> None:
         """Hand a request to the run; durable when this returns. A call that repeats the first one changes nothing.
+        The body is read only if the address is valid.
 
-        Raises NotFound, CallbackExpired, CallbackUsed for another call than the first, and the errors of `payload_of`.
+        Raises NotFound, CallbackExpired, CallbackUsed for another call than the first, TooLarge, and the errors of
+        `payload_of`.
         """
         callback = self._read(token)
-        payload = payload_of(request, body, bytes_max=VALUE_BYTES_MAX)
+        body = await incoming.read(self._body_bytes_max)
+        payload = payload_of(incoming.request, body, bytes_max=VALUE_BYTES_MAX)
         await self.hand_over(callback.instance_id, callback.event, payload, tenant_id=callback.tenant_id)
 
     async def hand_over(self, instance_id: str, event: str, payload: dict[str, Any], *, tenant_id: str) -> bool:

@@ -6,7 +6,7 @@ is in its log, so it takes one request, on whichever server that arrives.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -20,7 +20,7 @@ from anabranch.run_requests import StartedRun
 from anabranch.service.workflow_service import WorkflowService
 from anabranch.triggers.webhooks.callback_service import CallbackService
 from anabranch.triggers.webhooks.test_addresses import TestAddress, TestAddresses
-from anabranch.triggers.webhooks.webhook_requests import HookRequest, payload_of
+from anabranch.triggers.webhooks.webhook_requests import Incoming, payload_of
 from anabranch.triggers.webhooks.webhook_service import WebhookService
 
 
@@ -90,15 +90,14 @@ class TestHookService:
         await self._drafts.save_listening(draft_id, node_id, instance_id, tenant_id=tenant_id, kept=kept)
         return TestHook(node_id, url, instance_id)
 
-    async def receive(
-        self, token: str, request: HookRequest, body: bytes, is_gone: Callable[[], bool]
-    ) -> WebhookResponse:
+    async def receive(self, token: str, incoming: Incoming) -> WebhookResponse:
         """Feed the test run that waits, and answer as its webhook says; a request that repeats the one that was taken
-        is answered again.
+        is answered again. The body is read only if one listens, and takes the method.
 
-        Raises NotFound for an address that was not made here, NotListening, MethodNotAllowed, the errors of
+        Raises NotFound for an address that was not made here, NotListening, MethodNotAllowed, TooLarge, the errors of
         `payload_of`, InvalidInput, and those of `WebhookService.answer`.
         """
+        request = incoming.request
         address = self._addresses.read(token)
         if address is None:
             raise NotFound("there is no such address", hint="Use the whole address as it was shown.")
@@ -107,7 +106,7 @@ class TestHookService:
         methods = config.get("methods") or ["POST"]
         if request.method not in methods:
             raise MethodNotAllowed(f"this webhook takes {', '.join(methods)}")
-        self._webhooks.check_size(config, len(body))
+        body = await incoming.read(self._webhooks.body_limit(config))
         auth = config.get("auth") or {}
         hidden = {auth["name"].lower()} if auth.get("kind") == "header" else set()
         payload = {**payload_of(request, body, hidden=hidden, bytes_max=VALUE_BYTES_MAX), "path": config["path"]}
@@ -122,7 +121,7 @@ class TestHookService:
             raise _nobody_listens() from None
         run = await self._workflows.get_run_status(instance_id, tenant_id=address.tenant_id)
         return await self._webhooks.answer(
-            config, _started(run, created=created), tenant_id=address.tenant_id, is_gone=is_gone
+            config, _started(run, created=created), tenant_id=address.tenant_id, is_gone=incoming.is_gone
         )
 
     # -- within ---------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from anabranch.engine.rules.values import WEBHOOK_INPUT_BYTES_MAX, Payload
-from anabranch.errors import BadJson, InvalidInput, ValueTooLarge
+from anabranch.errors import BadJson, InvalidInput, TooLarge, ValueTooLarge
 from anabranch.json_input import parse_json
 
 # 16 MB, as of every body: more is refused before it is known whose it is.
@@ -78,6 +78,22 @@ class Incoming:
     body: AsyncIterator[bytes]
     is_gone: Callable[[], bool]
     """Whether the client has disconnected."""
+
+    async def read(self, bytes_max: int) -> bytes:
+        """The body. Raises TooLarge as soon as it is longer than `bytes_max`."""
+        kept = bytearray()
+        async for piece in self.body:
+            kept += piece
+            if len(kept) > bytes_max:
+                raise too_large(bytes_max)
+        return bytes(kept)
+
+
+def too_large(bytes_max: int) -> TooLarge:
+    """The error for a longer body."""
+    return TooLarge(
+        f"the body is larger than {bytes_max} bytes", hint="Send less, or a reference to where the data is."
+    )
 
 
 def payload_of(

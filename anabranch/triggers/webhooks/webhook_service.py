@@ -28,7 +28,6 @@ from anabranch.errors import (
     NotFound,
     ResponseTimeout,
     TemplateError,
-    TooLarge,
     UnknownTrigger,
     WebhookBusy,
 )
@@ -38,7 +37,13 @@ from anabranch.service.workflow_service import WorkflowService
 from anabranch.token_bucket import TokenBucket
 from anabranch.triggers.armed_triggers import ArmedTrigger, ArmedTriggers
 from anabranch.triggers.webhooks import webhook_auth
-from anabranch.triggers.webhooks.webhook_requests import BODY_BYTES_MAX, HookRequest, Incoming, payload_of
+from anabranch.triggers.webhooks.webhook_requests import (
+    BODY_BYTES_MAX,
+    HookRequest,
+    Incoming,
+    payload_of,
+    too_large,
+)
 
 # 10,000 webhooks whose rate is remembered, one small object each; the longest unused is forgotten first.
 RATES_MAX = 10_000
@@ -121,12 +126,12 @@ class WebhookService:
         else:
             auth = hook.config.get("auth") or {}
             check = await webhook_auth.check_of(auth, request.headers, tenant_id=hook.tenant_id, known=self._secrets)
-        limit = self._body_limit({} if hook is None else hook.config)
+        limit = self.body_limit({} if hook is None else hook.config)
         kept, size = bytearray(), 0
         async for piece in incoming.body:
             size += len(piece)
             if size > BODY_BYTES_MAX:
-                raise _too_large(BODY_BYTES_MAX)
+                raise too_large(BODY_BYTES_MAX)
             check.update(piece)
             if size <= limit:
                 kept += piece
@@ -140,7 +145,7 @@ class WebhookService:
             raise MethodNotAllowed(f"this webhook takes {', '.join(methods)}")
         if size > limit:
             self.outcomes["refused"] += 1
-            raise _too_large(limit)
+            raise too_large(limit)
         return hook, bytes(kept), check.identity
 
     async def _find(self, request: HookRequest) -> ArmedTrigger | None:
@@ -157,12 +162,8 @@ class WebhookService:
             self._refusals.count(AUDITED, tenant_id=hook.tenant_id, target=hook.subject, reason=reason)
 
     # -- limits ---------------------------------------------------------------------------
-    def check_size(self, config: Mapping[str, Any], size: int) -> None:
-        """Raise TooLarge if a webhook takes no body of this size."""
-        if size > self._body_limit(config):
-            raise _too_large(self._body_limit(config))
-
-    def _body_limit(self, config: Mapping[str, Any]) -> int:
+    def body_limit(self, config: Mapping[str, Any]) -> int:
+        """How many bytes the body of a request to this webhook may have."""
         return min(config.get("bodyLimit") or self._limits.body_bytes_max, BODY_BYTES_MAX)
 
     def _check_rate(self, hook: ArmedTrigger) -> None:
@@ -260,10 +261,6 @@ def _chosen_key(
 
 def _json(status: int, value: Any) -> WebhookResponse:
     return WebhookResponse(status, {"content-type": "application/json"}, orjson.dumps(value))
-
-
-def _too_large(limit: int) -> TooLarge:
-    return TooLarge(f"the body is larger than {limit} bytes", hint="Send less, or a reference to where the data is.")
 
 
 def _nothing_here() -> NotFound:

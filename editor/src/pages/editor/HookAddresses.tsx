@@ -67,8 +67,11 @@ function Listen({ session, nodeID, onListening }: { session: EditorSession; node
   const [problem, setProblem] = useState<unknown>(null);
   const run = useStore(session.test, (state) => state.run);
   const isWaiting = useSyncExternalStore(
-    (changed) => run?.store.subscribeRun(changed) ?? (() => undefined),
-    () => run !== null && run.instanceID === listening && !isOver(run.store.head.status) && run.store.head.status !== "RUNNING",
+    (changed) => {
+      const parts = run === null ? [] : [run.store.subscribeRun(changed), run.store.subscribeNode(nodeID, changed)];
+      return () => parts.forEach((leave) => leave());
+    },
+    () => run !== null && run.instanceID === listening && !isOver(run.store.head.status) && run.store.activation(nodeID, "")?.status === "waiting",
   );
   const listen = () => {
     setBusy(true);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.app.composition import App, build, tune_interpreter
+from anabranch.app.composition import App, build
+from anabranch.app.run_services import tune_interpreter
 
 __all__ = ["App", "build", "tune_interpreter"]

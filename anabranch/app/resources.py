@@ -38,6 +38,7 @@ from anabranch.service import ChildRuns
 from anabranch.settings import EMBEDDED_DATABASE_URL, Settings
 from anabranch.telemetry import SpanSink
 from anabranch.triggers.webhooks.callback_addresses import CallbackAddresses
+from anabranch.triggers.webhooks.test_addresses import TestAddresses
 
 # Only the APIs need these; `anabranch run` does not import them.
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class Components:
     sandbox: Sandbox
     children: ChildRuns
     callbacks: CallbackAddresses
+    test_addresses: TestAddresses
 
 
 @asynccontextmanager
@@ -125,7 +127,9 @@ async def open_components(
         secrets = secret_store(settings, store, makes_key=makes_key)
         async with open_data(settings, store, guard, grace, makes_key=makes_key) as data:
             children = ChildRuns()
-            callbacks = CallbackAddresses(cipher_finder(settings, makes_key=makes_key), base_url=settings.reached_at)
+            find_cipher = cipher_finder(settings, makes_key=makes_key)
+            callbacks = CallbackAddresses(find_cipher, base_url=settings.reached_at)
+            test_addresses = TestAddresses(find_cipher, base_url=settings.reached_at)
             services = Services(
                 http=client,
                 secrets=secrets,
@@ -134,7 +138,7 @@ async def open_components(
                 children=children,
                 callbacks=callbacks,
             )
-            yield Components(services, data, secrets, sandbox, children, callbacks)
+            yield Components(services, data, secrets, sandbox, children, callbacks, test_addresses)
     finally:
         await sandbox.stop()
         guard.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from anabranch.app.resources import CLOSING_S, Components
@@ -18,10 +19,11 @@ from anabranch.settings import Settings
 
 if TYPE_CHECKING:
     from anabranch.audit import audit_table, counted_entries
+    from anabranch.drafts import draft_table
     from anabranch.triggers import trigger_table
     from anabranch.triggers.schedules import schedule_service, schedule_table, scheduler
     from anabranch.triggers.topics import publisher, topic_service, topic_tables
-    from anabranch.triggers.webhooks import webhook_service
+    from anabranch.triggers.webhooks import callback_service, test_hook_service, webhook_service
 else:
     audit_table = deferred("anabranch.audit.audit_table")
     counted_entries = deferred("anabranch.audit.counted_entries")
@@ -31,8 +33,20 @@ else:
     publisher = deferred("anabranch.triggers.topics.publisher")
     topic_service = deferred("anabranch.triggers.topics.topic_service")
     topic_tables = deferred("anabranch.triggers.topics.topic_tables")
+    draft_table = deferred("anabranch.drafts.draft_table")
+    callback_service = deferred("anabranch.triggers.webhooks.callback_service")
+    test_hook_service = deferred("anabranch.triggers.webhooks.test_hook_service")
     webhook_service = deferred("anabranch.triggers.webhooks.webhook_service")
     trigger_table = deferred("anabranch.triggers.trigger_table")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HookServices:
+    """What receives requests from outside."""
+
+    webhooks: webhook_service.WebhookService
+    callbacks: callback_service.CallbackService
+    tests: test_hook_service.TestHookService
 
 
 @asynccontextmanager
@@ -66,8 +80,8 @@ async def open_triggers(
 @asynccontextmanager
 async def open_webhooks(
     settings: Settings, store: SqlStore, components: Components, runs: RunServices, grace: Grace
-) -> AsyncIterator[webhook_service.WebhookService]:
-    """The webhooks of this server; at the end what was refused is recorded."""
+) -> AsyncIterator[HookServices]:
+    """What this server receives from outside; at the end what was refused is recorded."""
     limits = webhook_service.HookLimits(settings.webhook_rate, settings.webhook_body_limit)
     webhooks = webhook_service.WebhookService(
         hooks=trigger_table.TriggerTable(store),
@@ -77,8 +91,22 @@ async def open_webhooks(
         refusals=counted_entries.CountedEntries(audit_table.AuditTable(store)),
         limits=limits,
     )
+    callbacks = callback_service.CallbackService(
+        addresses=components.callbacks,
+        workflows=runs.workflows,
+        rows=store,
+        clock=runs.engine.clock,
+        body_bytes_max=settings.webhook_body_limit,
+    )
+    tests = test_hook_service.TestHookService(
+        addresses=components.test_addresses,
+        drafts=draft_table.DraftTable(store),
+        workflows=runs.workflows,
+        callbacks=callbacks,
+        webhooks=webhooks,
+    )
     try:
-        yield webhooks
+        yield HookServices(webhooks, callbacks, tests)
     finally:
         with suppress(TimeoutError):
             async with asyncio.timeout(grace.closing_s(CLOSING_S)):

@@ -33,6 +33,7 @@ from anabranch.engine.ownership.worker_reports import WorkerReports
 from anabranch.engine.plans import PlanCache
 from anabranch.engine.pool_worker import Elsewhere, task_queue, task_worker
 from anabranch.engine.ports import CallbackSigner, Clock, Gate, Store
+from anabranch.engine.task_worker import TaskWorker
 from anabranch.engine.telemetry import Telemetry
 from anabranch.engine.threads import HandlerThreads
 from anabranch.errors import StoreUnavailable
@@ -98,45 +99,25 @@ class Engine:
             console=console,
             callbacks=callbacks,
         )
-        self.orchestrator = Orchestrator(
-            store=store,
-            task_worker=worker,
-            clock=self.clock,
-            observers=self.observers,
-            worker_id=self.worker_id,
-            options=options,
-            telemetry=telemetry,
-        )
+        self.orchestrator = self._new_orchestrator(worker, telemetry)
         self._handover = Handover(store=store, orchestrator=self.orchestrator, task_worker=worker, tasks=self._tasks)
         self.recovery = Recovery(
             store=store, orchestrator=self.orchestrator, plans=self.plans, clock=self.clock, options=options
         )
         self._leases = Leases(store=store, orchestrator=self.orchestrator, clock=self.clock, lease_ms=options.lease_ms)
-        self.loop_watch = LoopWatch(
-            lease_ms=options.lease_ms, keep_ms=options.blocked_max_ms, keep_leases=self._leases.keep_from_thread
-        )
+        self.loop_watch = self._new_loop_watch()
         self._reports = self._new_reports(digests)
         self.gates = Gates(store=store, orchestrator=self.orchestrator)
         self._external = self._new_external_changes(watch)
         self.hints = self._new_hints(line, watch, place)
         """Hints from and to other processes (`ChangeHints`)."""
-        self.history = HistoryWatch(
-            store=store, acknowledged=self.orchestrator.acknowledged, clock=self.clock, every_ms=options.poll_ms
-        )
+        acknowledged = self.orchestrator.acknowledged
+        self.history = HistoryWatch(store=store, acknowledged=acknowledged, clock=self.clock, every_ms=options.poll_ms)
         self.notices = StoreNews(
-            hints=self.hints,
-            clock=self.clock,
-            telemetry=telemetry,
-            acknowledged=self.orchestrator.acknowledged.note,
+            hints=self.hints, clock=self.clock, telemetry=telemetry, acknowledged=acknowledged.note
         )
         """Receives from the store what it has written."""
-        self.housekeeping = Housekeeping(
-            store=store,
-            clock=self.clock,
-            sweep_interval_ms=options.sweep_interval_ms,
-            audit_retention_days=options.audit_retention_days,
-            console=console,
-        )
+        self.housekeeping = self._new_housekeeping()
         self._stopped = False
 
     async def start(self) -> None:
@@ -187,6 +168,32 @@ class Engine:
         self.loop_watch.stop()
         await _ended(self._hand_over(), end_at, HANDOVER_SHARE, "leases are not handed over; they will expire")
         await _ended(self.hints.stop(), end_at, 1.0, "some hints to other processes were not sent")
+
+    def _new_orchestrator(self, worker: TaskWorker, telemetry: Telemetry | None) -> Orchestrator:
+        return Orchestrator(
+            store=self.store,
+            task_worker=worker,
+            clock=self.clock,
+            observers=self.observers,
+            worker_id=self.worker_id,
+            options=self.options,
+            telemetry=telemetry,
+        )
+
+    def _new_loop_watch(self) -> LoopWatch:
+        options = self.options
+        return LoopWatch(
+            lease_ms=options.lease_ms, keep_ms=options.blocked_max_ms, keep_leases=self._leases.keep_from_thread
+        )
+
+    def _new_housekeeping(self) -> Housekeeping:
+        return Housekeeping(
+            store=self.store,
+            clock=self.clock,
+            sweep_interval_ms=self.options.sweep_interval_ms,
+            audit_retention_days=self.options.audit_retention_days,
+            console=self.console,
+        )
 
     def _new_reports(self, digests: Callable[[], Mapping[tuple[str, int], str]]) -> WorkerReports:
         return WorkerReports(

@@ -572,7 +572,10 @@ class Orchestrator:
             return
         if owned.owes_all:
             owned.owes_all = False
-            dispatches = owed_dispatches(state)
+            new, dispatches = set(dispatches), owed_dispatches(state)
+            self._task_worker.note_dispatched_before(
+                owned.instance_id, [each for each in dispatches if each not in new]
+            )
         for dispatch in dispatches:
             activation = state.awaits(dispatch.node_id, dispatch.scope, dispatch.attempt)
             if activation is None or activation.node.evaluate is not None or dispatch in owned.performing:

@@ -7,7 +7,7 @@ is dropped.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
 from anabranch.engine.console.lines import Sink
@@ -26,8 +26,11 @@ class Elsewhere(Protocol):
     def takes(self, node: PlanNode) -> bool:
         """Whether the jobs of this node are executed elsewhere."""
 
-    def send(self, execution: Execution) -> None:
-        """Have a job executed; its outcome comes by `PoolTaskWorker.answer`. Never waits and never refuses."""
+    def send(self, execution: Execution, *, may_run: bool) -> None:
+        """Have a job executed; its outcome comes by `PoolTaskWorker.answer`. Never waits and never refuses.
+
+        One that `may_run` already was dispatched before its run came here: an executor may still have it.
+        """
 
     def cancel(self, execution: Execution) -> None:
         """The outcome is no longer awaited. Does nothing for a job that was not sent."""
@@ -45,11 +48,13 @@ class PoolTaskQueue(LocalTaskQueue[Execution]):
     def __init__(self, gates: Mapping[str, Gate] | None, elsewhere: Elsewhere) -> None:
         super().__init__(gates)
         self._elsewhere = elsewhere
+        self.dispatched_before: Collection[tuple[str, Dispatch]] = ()
+        """What was dispatched before its run came here, of the run that is taken over at the moment."""
 
     def add(self, job: Execution) -> None:
         """Queue a job here, or send it. After `close` it is dropped."""
         if self.accepts(job) and self._elsewhere.takes(job.node):
-            self._elsewhere.send(job)
+            self._elsewhere.send(job, may_run=(job.instance_id, job.dispatch) in self.dispatched_before)
         else:
             super().add(job)
 
@@ -57,10 +62,15 @@ class PoolTaskQueue(LocalTaskQueue[Execution]):
 class PoolTaskWorker(TaskWorker):
     """Runs handlers here, and awaits those that run elsewhere."""
 
-    def __init__(self, *, elsewhere: Elsewhere, **parts: Any) -> None:
-        super().__init__(**parts)
+    def __init__(self, *, elsewhere: Elsewhere, tasks: PoolTaskQueue, **parts: Any) -> None:
+        super().__init__(tasks=tasks, **parts)
         self._elsewhere = elsewhere
+        self._pool_tasks = tasks
         elsewhere.connect(self)
+
+    def note_dispatched_before(self, instance_id: str, dispatches: Collection[Dispatch]) -> None:
+        """Executors may have these attempts: they are asked before one of them is sent."""
+        self._pool_tasks.dispatched_before = {(instance_id, each) for each in dispatches}
 
     @property
     def console(self) -> Sink | None:

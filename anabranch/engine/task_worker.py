@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Mapping
 from contextlib import suppress
 from contextvars import Context, copy_context
 from functools import partial
@@ -277,6 +277,9 @@ class TaskWorker:
         except SecretKeyMissing:
             return context
         return context.within({CALLBACKS_NAME: addresses})
+
+    def note_dispatched_before(self, instance_id: str, dispatches: Collection[Dispatch]) -> None:
+        """These attempts, which are executed next, were dispatched before the run came here."""
 
     def stop_job(self, instance_id: str, dispatch: Dispatch) -> None:
         """Stop a handler whose result is no longer awaited."""

@@ -4,7 +4,8 @@ It has no database. The task worker is the engine's own: slots, timeouts, heartb
 the check of outputs are the same code as in a worker.
 
 A job that comes twice while it is executed is executed once, and reported to the latest sender. One that comes again
-after it has ended is answered with the kept result. So a repetition is only executed twice by two executors.
+after it has ended is answered with the kept result. A worker that takes runs over asks all executors for their jobs:
+who has one reports to this worker from then on. So a repetition is only executed twice by two executors.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import os
 import socket
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from anabranch.engine.clock import SystemClock
@@ -31,7 +32,8 @@ from anabranch.engine.rules.stimuli import Completed, Failed, NodeResult
 from anabranch.engine.task_worker import Execution, TaskWorker
 from anabranch.errors import RunError
 from anabranch.transport.job_configs import SealedConfig
-from anabranch.transport.job_messages import JobReport, Kind, NodeJob, completed, failed
+from anabranch.transport.job_messages import JobReport, JobSearch, Kind, NodeJob, completed, failed
+from anabranch.transport.places import Places
 from anabranch.transport.transport_ports import Transport, TransportUnavailable
 
 logger = logging.getLogger("anabranch.transport")
@@ -58,6 +60,15 @@ class _Running:
     """Its result; None: it was cancelled, or nobody awaited it when it came."""
     reports: asyncio.Queue[JobReport] = field(default_factory=asyncio.Queue)
     forgotten: asyncio.Event = field(default_factory=asyncio.Event)
+    instance_id: str = field(init=False)
+    tenant_id: str = field(init=False)
+    node: PlanNode = field(init=False)
+    begins: asyncio.Future[bool] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """What `Places` reads."""
+        self.instance_id, self.tenant_id, self.node = self.job.instance_id, self.job.tenant_id, _node_of(self.job)
+        self.begins = asyncio.get_running_loop().create_future()
 
     @property
     def place(self) -> tuple[str, Dispatch]:
@@ -90,10 +101,12 @@ class JobExecutor:
             handlers=handlers, tasks=self._tasks, clock=SystemClock(), concurrency=concurrency, console=self
         )
         self._worker.report_to(self._receive)
+        self._places_left = Places(concurrency)
         self._running: dict[str, _Running] = {}
         self._places: dict[tuple[str, Dispatch], _Running] = {}
         self._ended: OrderedDict[str, JobReport] = OrderedDict()
         """The results of jobs that have ended."""
+        self._answering: set[asyncio.Task[bool]] = set()
         self._cancelled: OrderedDict[str, None] = OrderedDict()
         """Tickets that nobody awaits any more."""
         self._stopping = False
@@ -113,7 +126,11 @@ class JobExecutor:
             await self._tasks.start()
             self._beating = asyncio.create_task(self._beat(), name="executor-beats")
             await self._transport.register_task_worker(
-                self._accept, pools=self._pools, concurrency=self._concurrency, cancelled=self._cancel
+                self._accept,
+                pools=self._pools,
+                concurrency=self._concurrency,
+                cancelled=self._cancel,
+                sought=self._answer_search,
             )
             connected = asyncio.Event()
             self._transport.when_connected(connected.set)
@@ -128,6 +145,8 @@ class JobExecutor:
             except TimeoutError:
                 logger.warning("%d jobs have not ended; other executors get them", len(self._running))
             self._beating.cancel()
+            for answering in self._answering:
+                answering.cancel()
             await self._transport.stop()
             await self._tasks.stop()
 
@@ -166,17 +185,26 @@ class JobExecutor:
         if running.done.done() or running.job.ticket in self._cancelled:
             return
         saying = asyncio.create_task(self._say(running), name="job-reports")
-        instance_id, dispatch = running.place
-        redone = Redone(0, job.key_generation) if job.key_generation else None
-        head = bare_head(instance_id, job.tenant_id, job.workflow_id, deadline_at=job.deadline_at)
-        self._worker.execute(head, dispatch, _node_of(job), job.context, redone=redone)
         try:
+            self._places_left.ask(running)
+            if await running.begins and not running.done.done():
+                self._begin(running)
             result = await asyncio.shield(running.done)
             await running.reports.join()
             if result is not None:
                 await self._report(lambda: running.job.reply_to, result)
         finally:
+            begins = running.begins
+            if begins.done() and not begins.cancelled() and begins.result():
+                self._places_left.give_back()
+            begins.cancel()
             saying.cancel()
+
+    def _begin(self, running: _Running) -> None:
+        job, (instance_id, dispatch) = running.job, running.place
+        redone = Redone(0, job.key_generation) if job.key_generation else None
+        head = bare_head(instance_id, job.tenant_id, job.workflow_id, deadline_at=job.deadline_at)
+        self._worker.execute(head, dispatch, running.node, job.context, redone=redone)
 
     def _receive(self, instance_id: str, result: NodeResult) -> None:
         running = self._places.get((instance_id, Dispatch(result.node_id, result.scope, result.attempt)))
@@ -206,6 +234,24 @@ class JobExecutor:
             if running.job.ticket == ticket and not running.done.done():
                 self._worker.stop_job(*running.place)
                 running.done.set_result(None)
+                if not running.begins.done():
+                    running.begins.set_result(False)
+
+    def _answer_search(self, search: JobSearch) -> None:
+        """Report to the worker that asks what is executed here, or has ended, from now on."""
+        for job_id in search.tickets.keys() & (self._running.keys() | self._ended.keys()):
+            kept, running = self._ended.get(job_id), self._running.get(job_id)
+            if running is not None and not (running.done.done() and kept is None):
+                running.job = replace(running.job, reply_to=search.reply_to, ticket=search.tickets[job_id])
+            if kept is not None:
+                self._answer_later(search.reply_to, kept)
+            elif running is not None and not running.done.done():
+                running.reports.put_nowait(JobReport(job_id, "started", {"executor": self.name}))
+
+    def _answer_later(self, reply_to: str, report: JobReport) -> None:
+        task = asyncio.create_task(self._report(lambda: reply_to, report), name="answer-search")
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
 
     def _forget(self, running: _Running) -> None:
         self._running.pop(running.job.job_id, None)

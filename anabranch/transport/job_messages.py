@@ -1,4 +1,4 @@
-"""The messages between workers and executors, as plain JSON: a job, its cancellation, and reports about it.
+"""The messages between workers and executors, as plain JSON: jobs, reports about them, and searches for them.
 
 Pure. docs/executors.md has every field. Both sides check what they read: the other one may be another release, or
 another program.
@@ -6,13 +6,14 @@ another program.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 import orjson
 
 from anabranch.engine.handling import HandlerResult
+from anabranch.engine.rules.graph.priorities import NORMAL, PRIORITIES, Priority
 from anabranch.engine.rules.shared.failures import kept_error
 from anabranch.engine.rules.stimuli import Failed
 from anabranch.errors import AnabranchError, RunError, ValueTooLarge
@@ -31,6 +32,17 @@ class BadMessage(AnabranchError):
 
     code = "BAD_MESSAGE"
     hint = "docs/executors.md has the fields of every message."
+
+
+@dataclass(frozen=True, slots=True)
+class JobPart:
+    """A large value that a job only refers to: null stands in its place."""
+
+    place: tuple[str | int, ...]
+    """The way to it, beginning with `config` or `context`."""
+    sha256: str
+    """Of its JSON: its name at `GET /v1/values/{sha256}`."""
+    size: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +74,10 @@ class NodeJob:
     deadline_at: int | None = None
     """When the run fails if it has not ended (ms since the epoch)."""
     sealed: str | None = None
-    """Instead of `config`, encrypted, where it has secrets."""
+    """Instead of `config`, encrypted, where it has secrets. Servers open it for executors of the pool."""
+    parts: Sequence[JobPart] = ()
+    """The values of config and context that are fetched from a server."""
+    priority: Priority = NORMAL
     sending: int = 1
     """1, 2, 3…: how often it was sent."""
 
@@ -80,8 +95,10 @@ class NodeJob:
                 "attempt": self.attempt,
                 "type": self.type,
                 "pool": self.pool,
+                "priority": self.priority,
                 "config": self.config,
                 "sealed": self.sealed,
+                "parts": [{"at": each.place, "sha256": each.sha256, "bytes": each.size} for each in self.parts],
                 "context": dict(self.context),
                 "idempotencyKey": self.idempotency_key,
                 "keyGeneration": self.key_generation,
@@ -115,6 +132,9 @@ class NodeJob:
         context = fields.get("context")
         if not isinstance(context, dict):
             raise BadMessage("context of a job is an object")
+        priority = fields.get("priority", NORMAL)
+        if priority not in PRIORITIES:
+            raise BadMessage(f"the priority of a job is one of {', '.join(PRIORITIES)}, not {priority!r:.60}")
         attempt, bytes_max = numbers["attempt"], numbers["outputBytesMax"]
         if attempt is None or bytes_max is None:
             raise BadMessage("attempt and outputBytesMax of a job are numbers")
@@ -130,6 +150,8 @@ class NodeJob:
             pool=texts["pool"],
             config=fields.get("config"),
             sealed=_text(fields, "sealed", may_be_null=True) or None,
+            parts=_parts(fields.get("parts", [])),
+            priority=cast("Priority", priority),
             context=context,
             idempotency_key=texts["idempotencyKey"],
             key_generation=numbers["keyGeneration"] or 0,
@@ -186,6 +208,30 @@ def reports_in(raw: bytes) -> tuple[list[JobReport], list[BadMessage]]:
     return reports, refusals
 
 
+@dataclass(frozen=True, slots=True)
+class JobSearch:
+    """A worker that has taken runs over asks who executes their jobs, so that these are not sent again."""
+
+    reply_to: str
+    """The queue for reports of who has one of them."""
+    tickets: Mapping[str, str]
+    """By the job's id, the ticket that it has from now on."""
+
+    def to_json(self) -> bytes:
+        """The message."""
+        jobs = [{"jobID": job_id, "ticket": ticket} for job_id, ticket in self.tickets.items()]
+        return orjson.dumps({"protocol": PROTOCOL, "replyTo": self.reply_to, "jobs": jobs})
+
+    @classmethod
+    def from_json(cls, raw: bytes) -> JobSearch:
+        """The search in a message. Raises BadMessage."""
+        fields = _parsed(raw, "a search")
+        jobs = fields.get("jobs") if isinstance(fields, dict) else None
+        if not isinstance(jobs, list) or not all(isinstance(each, dict) for each in jobs):
+            raise BadMessage("a search is an object, and its jobs a list of objects")
+        return cls(_text(fields, "replyTo"), {_text(each, "jobID"): _text(each, "ticket") for each in jobs})
+
+
 def completed(job_id: str, result: HandlerResult) -> JobReport:
     """The report of a handler that has returned."""
     body = {"status": "completed", "output": result.output, "nextHandle": result.next_handle}
@@ -234,6 +280,18 @@ def _parsed(raw: bytes, what: str) -> Any:
         return orjson.loads(raw)
     except orjson.JSONDecodeError as refusal:
         raise BadMessage(f"{what} is not JSON: {refusal}") from None
+
+
+def _parts(told: Any) -> tuple[JobPart, ...]:
+    if not isinstance(told, list) or not all(isinstance(each, dict) for each in told):
+        raise BadMessage("parts of a job is a list of objects")
+    parts = []
+    for each in told:
+        place, size = each.get("at"), _number(each, "bytes")
+        if not isinstance(place, list) or place[:1] not in (["config"], ["context"]) or size is None:
+            raise BadMessage("a part of a job has `at`, a path from config or context, and `bytes`")
+        parts.append(JobPart(tuple(place), _text(each, "sha256"), size))
+    return tuple(parts)
 
 
 def _text(fields: Mapping[str, Any], name: str, *, may_be_null: bool = False) -> str:

@@ -3,8 +3,10 @@
 Implements `engine.pool_worker.Elsewhere`. A job is the worker's as long as its run is: nothing about it is stored.
 After a crash the next owner of the run dispatches it again, with the same job id, idempotency key and attempt.
 
-Jobs wait here, tenants in turn, while `QUEUED_MAX` of a pool are with the broker and not begun: so a tenant with ten
-thousand jobs does not delay another one, and the broker's queues stay short.
+Jobs wait here, tenants in turn, while `QUEUED_MAX` of a pool and priority are with the broker and not begun: so a
+tenant with ten thousand jobs does not delay another one, and the broker's queues stay short.
+
+Jobs of a run that was taken over may be executing. Executors are asked for them first; what none of them has is sent.
 """
 
 from __future__ import annotations
@@ -12,11 +14,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from secrets import token_hex
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias, cast
 
 from anabranch.engine.console.lines import Sink, read_progress
 from anabranch.engine.handling import HandlerResult
@@ -26,16 +28,17 @@ from anabranch.engine.rules.code_reads import names_read
 from anabranch.engine.rules.coded.coded_plan import FUNCTION_TYPE
 from anabranch.engine.rules.graph.plan import PlanNode
 from anabranch.engine.rules.graph.pools import EVERY_POOL
+from anabranch.engine.rules.graph.priorities import HIGH, NORMAL, Priority
 from anabranch.engine.rules.shared.failures import failed_by, storable, who_is
 from anabranch.engine.rules.stimuli import Failed, HandlerOutcome
 from anabranch.engine.task_worker import Execution, checked_outcome
 from anabranch.errors import AnabranchError
-from anabranch.transport.job_messages import BadMessage, JobReport, NodeJob, outcome_in
+from anabranch.transport.job_messages import BadMessage, JobReport, JobSearch, NodeJob, outcome_in
 from anabranch.transport.transport_ports import Transport, TransportUnavailable
 
 logger = logging.getLogger("anabranch.transport")
 
-# 1,000 jobs of a pool with the broker: enough for a hundred executors of eight until the next ones arrive.
+# 1,000 jobs of a pool and priority with the broker: enough for a hundred executors of eight until the next ones arrive.
 QUEUED_MAX = 1_000
 
 # 64 publications that wait for their confirmation at once: a round trip is a millisecond.
@@ -51,6 +54,13 @@ UNHEARD_S_MAX = 3_600.0
 # 1 s to leave the broker: it notices the end of a connection by itself.
 PATIENCE_S = 1.0
 
+# 1 s for executors to say that they have a job: they answer within milliseconds, and an answer that comes later is
+# taken too, while a second executor may have begun the job.
+SEARCH_S = 1.0
+
+# 500 jobs in one search: 50 kB.
+SOUGHT_AT_ONCE = 500
+
 # How often that is looked at.
 LOOK_S = 1.0
 
@@ -60,6 +70,10 @@ STAYING = frozenset(
 """Types that need the database or the clock of the worker: they are executed there, whatever their pool is."""
 
 CODE_LANGUAGES = frozenset({"javascript", "python"})
+
+
+_Queue: TypeAlias = tuple[str, str]
+"""Pool and priority."""
 
 
 class Resolver(Protocol):
@@ -83,14 +97,19 @@ class _Sent:
     """The broker has it, and no executor has told that it has begun."""
     has_begun: bool = False
     is_over: bool = False
+    is_told: bool = False
+    """Executors may know its ticket."""
+    sending: int = 1
     instance_id: str = field(init=False)
     tenant_id: str = field(init=False)
     node: PlanNode = field(init=False)
+    queue: _Queue = field(init=False)
 
     def __post_init__(self) -> None:
         """What the queue of waiting jobs reads."""
         execution = self.execution
         self.instance_id, self.tenant_id, self.node = execution.instance_id, execution.tenant_id, execution.node
+        self.queue = self.node.pool, self.node.priority
 
 
 class JobSender:
@@ -105,6 +124,7 @@ class JobSender:
         name: str,
         silent_s: float = SILENT_S,
         unheard_s: float = UNHEARD_S,
+        search_s: float = SEARCH_S,
     ) -> None:
         """`pools` are those that this worker serves itself; `name` is where reports go to."""
         self._transport = transport
@@ -112,11 +132,13 @@ class JobSender:
         self._pools = frozenset(pools)
         self._name = name
         self._console: Sink | None = None
-        self._silent_s, self._unheard_s = silent_s, unheard_s
+        self._silent_s, self._unheard_s, self._search_s = silent_s, unheard_s, search_s
         self._worker: PoolTaskWorker | None = None
         self._sent: dict[str, _Sent] = {}
-        self._waiting: dict[str, FairJobs[_Sent]] = {}
-        self._queued: Counter[str] = Counter()
+        self._sought: dict[str, _Sent] = {}
+        """Jobs that executors are to be asked for, by their ids."""
+        self._waiting: dict[_Queue, FairJobs[_Sent]] = {}
+        self._queued: Counter[_Queue] = Counter()
         self._room = asyncio.Event()
         self._is_leaving = False
         self._tasks: list[asyncio.Task[None]] = []
@@ -130,11 +152,16 @@ class JobSender:
         """Jobs of pools that this process does not serve."""
         return node.pool not in self._pools and EVERY_POOL not in self._pools and node.type not in STAYING
 
-    def send(self, execution: Execution) -> None:
-        """Queue the job for the broker."""
+    def send(self, execution: Execution, *, may_run: bool) -> None:
+        """Queue the job for the broker; one that `may_run` already after executors were asked for it."""
         sent = _Sent(execution, token_hex(8))
-        self._sent[job_id_of(execution)] = sent
-        self._wait(sent)
+        job_id = job_id_of(execution)
+        self._sent[job_id] = sent
+        if may_run:
+            self._sought[job_id] = sent
+            self._room.set()
+        else:
+            self._wait(sent)
 
     def cancel(self, execution: Execution) -> None:
         """Forget the job, and tell executors."""
@@ -143,7 +170,7 @@ class JobSender:
         if sent is None or sent.execution is not execution:
             return
         self._end(job_id, sent)
-        if sent.job is not None and not self._is_leaving:
+        if sent.is_told and not self._is_leaving:
             self._withdraw(sent)
 
     def has_begun(self, execution: Execution) -> bool:
@@ -164,6 +191,7 @@ class JobSender:
         self._transport.when_connected(self._room.set)
         self._tasks += [asyncio.create_task(self._publish(), name=f"job-publisher-{n}") for n in range(PUBLISHERS)]
         self._tasks.append(asyncio.create_task(self._look_again(), name="unheard-jobs"))
+        self._tasks.append(asyncio.create_task(self._search(), name="search-jobs"))
         await self._transport.start()
 
     def leave(self) -> None:
@@ -185,18 +213,19 @@ class JobSender:
 
     # -- sending --------------------------------------------------------------------------
     def _wait(self, sent: _Sent) -> None:
-        self._waiting.setdefault(sent.node.pool, FairJobs({})).add(sent)
+        self._waiting.setdefault(sent.queue, FairJobs({})).add(sent)
         self._room.set()
 
     def _next(self) -> _Sent | None:
-        """The next job, of a pool with room; tenants in turn."""
+        """The next job, of a queue with room; those of high priority first, tenants in turn."""
         if not self._transport.is_connected:
             return None
-        for pool, waiting in self._waiting.items():
-            while waiting.waiting and self._queued[pool] < QUEUED_MAX:
-                sent = waiting.pop()
-                if sent is not None and not sent.is_over:
-                    return sent
+        for priority in (HIGH, NORMAL):
+            for queue, waiting in self._waiting.items():
+                while queue[1] == priority and waiting.waiting and self._queued[queue] < QUEUED_MAX:
+                    sent = waiting.pop()
+                    if sent is not None and not sent.is_over:
+                        return sent
         return None
 
     async def _publish(self) -> None:
@@ -221,9 +250,35 @@ class JobSender:
             sent.job = await self._job(sent)
         if sent.is_over:
             return
+        sent.is_told = True
         self._note_queued(sent, is_queued=True)
         sent.heard_at = asyncio.get_running_loop().time()
-        await self._transport.add_node_job(sent.job)
+        await self._transport.add_node_job(replace(sent.job, sending=sent.sending))
+
+    async def _search(self) -> None:
+        """Ask executors for jobs that may run already; those that nobody has are sent."""
+        while True:
+            await asyncio.sleep(LOOK_S / 10)  # runs are taken over many at a time
+            if not self._sought or not self._transport.is_connected:
+                continue
+            asked = {job_id: self._sought[job_id] for job_id in list(self._sought)[:SOUGHT_AT_ONCE]}
+            for sent in asked.values():
+                sent.is_told = True
+            try:
+                await self._transport.search(JobSearch(self._name, {each: sent.ticket for each, sent in asked.items()}))
+            except TransportUnavailable:
+                continue
+            for job_id, sent in asked.items():
+                if self._sought.get(job_id) is sent:
+                    del self._sought[job_id]
+                if sent.is_over:
+                    self._withdraw(sent)  # it was stopped before it could be asked for
+            asyncio.get_running_loop().call_later(self._search_s, self._send_unclaimed, list(asked.values()))
+
+    def _send_unclaimed(self, asked: Sequence[_Sent]) -> None:
+        for sent in asked:
+            if not (sent.is_over or sent.has_begun):
+                self._wait(sent)
 
     async def _job(self, sent: _Sent) -> NodeJob:
         execution, node = sent.execution, sent.node
@@ -239,6 +294,7 @@ class JobSender:
             attempt=execution.attempt,
             type=node.type,
             pool=node.pool,
+            priority=cast("Priority", node.priority),
             config=config,
             sealed=sealed,
             context=_context_of(node, execution.context),
@@ -256,7 +312,7 @@ class JobSender:
     def _note_queued(self, sent: _Sent, *, is_queued: bool) -> None:
         if sent.is_queued != is_queued:
             sent.is_queued = is_queued
-            self._queued[sent.node.pool] += 1 if is_queued else -1
+            self._queued[sent.queue] += 1 if is_queued else -1
             if not is_queued:
                 self._room.set()
 
@@ -279,9 +335,9 @@ class JobSender:
             await asyncio.sleep(min(LOOK_S, self._silent_s))
             now = loop.time()
             for sent in list(self._sent.values()):
-                if sent.job is None or not (sent.is_queued or sent.has_begun):
+                if not (sent.is_queued or sent.has_begun):
                     continue
-                unheard_s = min(self._unheard_s * 2 ** (sent.job.sending - 1), UNHEARD_S_MAX)
+                unheard_s = min(self._unheard_s * 2 ** (sent.sending - 1), UNHEARD_S_MAX)
                 if now - sent.heard_at > (self._silent_s if sent.has_begun else unheard_s):
                     logger.warning(
                         "%s: nothing was heard of it from the pool %s; it is sent again",
@@ -289,7 +345,7 @@ class JobSender:
                         sent.node.pool,
                         extra={"instance_id": sent.instance_id},
                     )
-                    sent.job = replace(sent.job, sending=sent.job.sending + 1)
+                    sent.sending += 1
                     sent.has_begun = False
                     self._note_queued(sent, is_queued=False)
                     self._wait(sent)
@@ -337,7 +393,7 @@ class JobSender:
 
     def _answer(self, job_id: str, sent: _Sent, outcome: HandlerOutcome) -> None:
         self._end(job_id, sent)
-        if sent.job is not None and sent.job.sending > 1:  # copies may still wait in the pool
+        if sent.sending > 1:  # copies may still wait in the pool
             self._withdraw(sent)
         assert self._worker is not None, "connected before the first job"
         self._worker.answer(sent.execution, outcome)

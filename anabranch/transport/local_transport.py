@@ -6,9 +6,14 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
-from anabranch.transport.job_messages import JobReport, NodeJob, reports_in
+from anabranch.engine.rules.graph.priorities import HIGH, Priority
+from anabranch.transport.job_messages import JobReport, JobSearch, NodeJob, reports_in
 from anabranch.transport.transport_ports import Accept
+
+LocalQueue: TypeAlias = tuple[str, Priority]
+"""Pool and priority."""
 
 
 @dataclass(slots=True, eq=False)
@@ -17,40 +22,42 @@ class _Consumer:
     pools: frozenset[str]
     concurrency: int
     cancelled: Callable[[str], None]
-    under_way: set[asyncio.Task[None]] = field(default_factory=set)
+    sought: Callable[[JobSearch], None]
+    under_way: dict[LocalQueue, set[asyncio.Task[None]]] = field(default_factory=dict)
 
-    @property
-    def has_room(self) -> bool:
-        return len(self.under_way) < self.concurrency
+    def has_room(self, queue: LocalQueue) -> bool:
+        return queue[0] in self.pools and len(self.under_way.get(queue, ())) < self.concurrency
 
 
 @dataclass(slots=True)
 class LocalBroker:
     """What the transports of one process share. Messages cross it as bytes, as they would a real one."""
 
-    queues: dict[str, deque[tuple[bytes, int]]] = field(default_factory=dict)
-    """Waiting jobs of each pool, with the number of their deliveries."""
+    queues: dict[LocalQueue, deque[tuple[bytes, int]]] = field(default_factory=dict)
+    """Waiting jobs, with the number of their deliveries."""
     consumers: list[_Consumer] = field(default_factory=list)
     receivers: dict[str, Callable[[JobReport], None]] = field(default_factory=dict)
 
     def hand_out(self) -> None:
         """Give waiting jobs to consumers with room."""
-        for pool, queue in self.queues.items():
+        for name in sorted(self.queues, key=lambda name: name[1] != HIGH):
+            queue = self.queues[name]
             while queue:
-                free = [each for each in self.consumers if pool in each.pools and each.has_room]
+                free = [each for each in self.consumers if each.has_room(name)]
                 if not free:
                     break
-                consumer = min(free, key=lambda each: len(each.under_way))
-                task = asyncio.get_running_loop().create_task(self._deliver(consumer, pool, *queue.popleft()))
-                consumer.under_way.add(task)
-                task.add_done_callback(consumer.under_way.discard)
+                consumer = min(free, key=lambda each: len(each.under_way.get(name, ())))
+                under_way = consumer.under_way.setdefault(name, set())
+                task = asyncio.get_running_loop().create_task(self._deliver(consumer, name, *queue.popleft()))
+                under_way.add(task)
+                task.add_done_callback(under_way.discard)
                 task.add_done_callback(lambda _: self.hand_out())
 
-    async def _deliver(self, consumer: _Consumer, pool: str, raw: bytes, deliveries: int) -> None:
+    async def _deliver(self, consumer: _Consumer, name: LocalQueue, raw: bytes, deliveries: int) -> None:
         try:
             await consumer.accept(NodeJob.from_json(raw), deliveries)
         except asyncio.CancelledError:
-            self.queues[pool].appendleft((raw, deliveries + 1))
+            self.queues[name].appendleft((raw, deliveries + 1))
             raise
 
 
@@ -74,7 +81,7 @@ class LocalTransport:
     async def stop(self) -> None:
         """Take and receive nothing more; jobs that are not done with go to others."""
         self._broker.consumers[:] = [each for each in self._broker.consumers if each not in self._own]
-        under_way = [task for each in self._own for task in each.under_way]
+        under_way = [task for each in self._own for tasks in each.under_way.values() for task in tasks]
         for task in under_way:
             task.cancel()
         await asyncio.gather(*under_way, return_exceptions=True)
@@ -83,7 +90,7 @@ class LocalTransport:
 
     async def add_node_job(self, job: NodeJob) -> None:
         """Queue a job behind those of its pool."""
-        self._broker.queues.setdefault(job.pool, deque()).append((job.to_json(), 0))
+        self._broker.queues.setdefault((job.pool, job.priority), deque()).append((job.to_json(), 0))
         self._broker.hand_out()
 
     async def cancel(self, ticket: str) -> None:
@@ -91,11 +98,22 @@ class LocalTransport:
         for each in self._broker.consumers:
             each.cancelled(ticket)
 
+    async def search(self, search: JobSearch) -> None:
+        """Ask all consumers."""
+        for each in self._broker.consumers:
+            each.sought(JobSearch.from_json(search.to_json()))
+
     async def register_task_worker(
-        self, accept: Accept, *, pools: Sequence[str], concurrency: int, cancelled: Callable[[str], None]
+        self,
+        accept: Accept,
+        *,
+        pools: Sequence[str],
+        concurrency: int,
+        cancelled: Callable[[str], None],
+        sought: Callable[[JobSearch], None],
     ) -> None:
         """Take jobs of these pools."""
-        consumer = _Consumer(accept, frozenset(pools), concurrency, cancelled)
+        consumer = _Consumer(accept, frozenset(pools), concurrency, cancelled, sought)
         self._own.append(consumer)
         self._broker.consumers.append(consumer)
         self._broker.hand_out()

@@ -1,8 +1,8 @@
 """Both queues on a broker of RabbitMQ, with aio-pika. Imported only where `ANABRANCH_BROKER_URL` is set.
 
-One quorum queue for each pool, one queue of reports for each worker, a fanout of cancellations, and a queue for
-messages that no executor can read or survive. Every publication is confirmed. A lost connection is made again, and
-everything is declared again then: the broker may have been replaced.
+For each pool a quorum queue of each priority, one queue of reports for each worker, fanouts of cancellations and
+searches, and a queue for messages that no executor can read or survive. Every publication is confirmed. A lost
+connection is made again, and everything is declared again then: the broker may have been replaced.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Any, TypeAlias
 import aio_pika
 from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractExchange, AbstractIncomingMessage
 
-from anabranch.transport.job_messages import BadMessage, JobReport, NodeJob, reports_in
+from anabranch.engine.rules.graph.priorities import HIGH, PRIORITIES
+from anabranch.transport.job_messages import BadMessage, JobReport, JobSearch, NodeJob, reports_in
 from anabranch.transport.transport_ports import Accept, TransportUnavailable
 
 logger = logging.getLogger("anabranch.transport")
@@ -26,8 +27,10 @@ logger = logging.getLogger("anabranch.transport")
 logging.getLogger("aiormq").setLevel(logging.CRITICAL)
 
 JOBS_PREFIX = "anabranch.jobs."
+HIGH_SUFFIX = ".high"
 REPORTS_PREFIX = "anabranch.reports."
 CANCELLED = "anabranch.cancelled"
+SOUGHT = "anabranch.sought"
 DEAD = "anabranch.dead"
 
 # 1 s, then twice as long each time, up to 10 s: soon enough after a restart, and no storm before it.
@@ -37,8 +40,9 @@ RECONNECT_S_MAX = 10.0
 # 10 s for the broker to answer a connection, a declaration or a confirmation: longer means that it is not well.
 ANSWER_S_MAX = 10.0
 
-# 60 s: a worker that is away for longer sends its jobs again anyway.
-REPORTS_KEPT_MS = 60_000
+# 30 s: a worker that is away for longer sends its jobs again anyway. Less than until another one owns the runs of a
+# worker that died: its jobs that nobody has begun are then dropped, and do not run beside those of the next owner.
+REPORTS_KEPT_MS = 30_000
 
 # 20 deliveries without an acknowledgement: executors give up a job long before; only one that none can read gets there.
 DELIVERIES_MAX = 20
@@ -73,7 +77,9 @@ class RabbitTransport:
         self._after: list[Callable[[], None]] = []
         self._connection: AbstractConnection | None = None
         self._channel: AbstractChannel | None = None
-        self._cancelled: AbstractExchange | None = None
+        self._fanouts: dict[str, AbstractExchange] = {}
+        self._reports: list[str] = []
+        """The queues of reports to this process."""
         self._declared: dict[str, asyncio.Task[None]] = {}
         self._lost = asyncio.Event()
         """Something of the present connection is gone."""
@@ -96,12 +102,20 @@ class RabbitTransport:
         self._keeping = asyncio.create_task(self._keep_connected(), name="broker-connection")
 
     async def stop(self) -> None:
-        """Disconnect; the broker gives what is not acknowledged within a second to others."""
+        """Disconnect; the broker gives what is not acknowledged within a second to others.
+
+        The queue for reports is deleted: an executor that takes a job of this process then finds that nobody awaits it.
+        """
         if self._under_way and self.is_connected:
             await asyncio.wait(self._under_way, timeout=STOP_S)
         if self._keeping is not None:
             self._keeping.cancel()
             await asyncio.gather(self._keeping, return_exceptions=True)
+        channel = self._channel
+        if self._reports and channel is not None and self.is_connected:
+            with suppress(*_FAULTS):
+                for name in self._reports:
+                    await channel.queue_delete(name, timeout=STOP_S)
         for task in self._under_way:
             task.cancel()
         await self._disconnect()
@@ -109,23 +123,37 @@ class RabbitTransport:
     # -- jobs -----------------------------------------------------------------------------
     async def add_node_job(self, job: NodeJob) -> None:
         """Publish a job to the queue of its pool."""
-        await self._declare_pool(job.pool)
-        if not await self._publish(JOBS_PREFIX + job.pool, job.to_json(), persistent=True):
-            self._declared.pop(job.pool, None)
-            raise TransportUnavailable(f"the queue of the pool {job.pool!r} was deleted; it is declared again")
+        queue = _jobs_queue(job.pool, job.priority)
+        await self._declare_jobs(queue)
+        if not await self._publish(queue, job.to_json(), persistent=True):
+            self._declared.pop(queue, None)
+            raise TransportUnavailable(f"the queue {queue} was deleted; it is declared again")
 
     async def cancel(self, ticket: str) -> None:
         """Tell all executors."""
-        exchange = self._cancelled
+        await self._tell_all(CANCELLED, ticket.encode())
+
+    async def search(self, search: JobSearch) -> None:
+        """Ask all executors."""
+        await self._tell_all(SOUGHT, search.to_json())
+
+    async def _tell_all(self, fanout: str, raw: bytes) -> None:
+        exchange = self._fanouts.get(fanout)
         if exchange is None or not self.is_connected:
             raise TransportUnavailable("the broker is not connected")
         try:
-            await exchange.publish(aio_pika.Message(ticket.encode()), "", mandatory=False, timeout=ANSWER_S_MAX)
+            await exchange.publish(aio_pika.Message(raw), "", mandatory=False, timeout=ANSWER_S_MAX)
         except _FAULTS as fault:
             raise TransportUnavailable(f"the broker has not confirmed: {fault!r}") from None
 
     async def register_task_worker(
-        self, accept: Accept, *, pools: Sequence[str], concurrency: int, cancelled: Callable[[str], None]
+        self,
+        accept: Accept,
+        *,
+        pools: Sequence[str],
+        concurrency: int,
+        cancelled: Callable[[str], None],
+        sought: Callable[[JobSearch], None],
     ) -> None:
         """Consume the queues of these pools."""
 
@@ -140,21 +168,27 @@ class RabbitTransport:
             self._keep(self._executed(accept, job, deliveries if isinstance(deliveries, int) else 0, message))
 
         async def hear(message: AbstractIncomingMessage) -> None:
-            cancelled(message.body.decode(errors="replace"))
+            if message.exchange == CANCELLED:
+                cancelled(message.body.decode(errors="replace"))
+                return
+            try:
+                sought(JobSearch.from_json(message.body))
+            except BadMessage as refusal:
+                logger.warning("a search for jobs is dropped: %s", refusal.message)
 
         async def consume() -> None:
             connection = self._connection
             assert connection is not None, "consumers are registered with a connection"
             channel = await connection.channel()
             await self._watch(channel)
-            await channel.set_qos(prefetch_count=concurrency)  # of each consumer, so of each pool
-            for pool in pools:
-                await self._declare_pool(pool)
-                queue = await channel.get_queue(JOBS_PREFIX + pool, ensure=False)
+            await channel.set_qos(prefetch_count=concurrency)  # of each consumer, so of each queue
+            for name in [_jobs_queue(pool, priority) for pool in pools for priority in PRIORITIES]:
+                await self._declare_jobs(name)
+                queue = await channel.get_queue(name, ensure=False)
                 await queue.consume(take)
-            exchange = await channel.declare_exchange(CANCELLED, aio_pika.ExchangeType.FANOUT, durable=True)
             own = await channel.declare_queue(exclusive=True, auto_delete=True)
-            await own.bind(exchange)
+            for fanout in (CANCELLED, SOUGHT):
+                await own.bind(fanout)
             await own.consume(hear, no_ack=True)
 
         await self._register(consume)
@@ -219,6 +253,7 @@ class RabbitTransport:
             queue = await channel.declare_queue(REPORTS_PREFIX + name, durable=True, arguments=arguments)
             await queue.consume(take)
 
+        self._reports.append(REPORTS_PREFIX + name)
         await self._register(consume)
 
     # -- the connection -------------------------------------------------------------------
@@ -261,7 +296,8 @@ class RabbitTransport:
         channel = await connection.channel(publisher_confirms=True, on_return_raises=True)
         channel.close_callbacks.add(lambda *_: closed.set())
         self._declared.clear()
-        self._cancelled = await channel.declare_exchange(CANCELLED, aio_pika.ExchangeType.FANOUT, durable=True)
+        for fanout in (CANCELLED, SOUGHT):
+            self._fanouts[fanout] = await channel.declare_exchange(fanout, aio_pika.ExchangeType.FANOUT, durable=True)
         await channel.declare_queue(DEAD, durable=True, arguments={"x-queue-type": "quorum"})
         self._channel = channel
         for consume in self._registered:
@@ -269,24 +305,25 @@ class RabbitTransport:
         return closed
 
     async def _disconnect(self) -> None:
-        connection, self._connection, self._channel, self._cancelled = self._connection, None, None, None
+        connection, self._connection, self._channel = self._connection, None, None
+        self._fanouts.clear()
         if connection is not None:
             with suppress(*_FAULTS):
                 async with asyncio.timeout(ANSWER_S_MAX):
                     await connection.close()
 
-    async def _declare_pool(self, pool: str) -> None:
-        """Declare the queue of a pool, once for each connection."""
-        known = self._declared.get(pool)
+    async def _declare_jobs(self, queue: str) -> None:
+        """Declare a queue of jobs, once for each connection."""
+        known = self._declared.get(queue)
         if known is None:
-            known = self._declared[pool] = asyncio.ensure_future(self._declare_queue(pool))
+            known = self._declared[queue] = asyncio.ensure_future(self._declare_queue(queue))
         try:
             await asyncio.shield(known)
         except _FAULTS as fault:
-            self._declared.pop(pool, None)
-            raise TransportUnavailable(f"the queue of the pool {pool!r} cannot be declared: {fault!r}") from None
+            self._declared.pop(queue, None)
+            raise TransportUnavailable(f"the queue {queue} cannot be declared: {fault!r}") from None
 
-    async def _declare_queue(self, pool: str) -> None:
+    async def _declare_queue(self, queue: str) -> None:
         channel = self._channel
         if channel is None:
             raise ConnectionError("the broker is not connected")
@@ -297,7 +334,7 @@ class RabbitTransport:
             "x-dead-letter-exchange": "",
             "x-dead-letter-routing-key": DEAD,
         }
-        await channel.declare_queue(JOBS_PREFIX + pool, durable=True, arguments=arguments, timeout=ANSWER_S_MAX)
+        await channel.declare_queue(queue, durable=True, arguments=arguments, timeout=ANSWER_S_MAX)
 
     async def _publish(self, queue: str, raw: bytes, *, persistent: bool) -> bool:
         """Publish and wait for the confirmation; False if there is no such queue."""
@@ -318,6 +355,10 @@ class RabbitTransport:
         task = asyncio.ensure_future(work)
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
+
+
+def _jobs_queue(pool: str, priority: str) -> str:
+    return JOBS_PREFIX + pool + (HIGH_SUFFIX if priority == HIGH else "")
 
 
 def _taken(waiting: _Outbox) -> list[tuple[bytes, asyncio.Future[bool]]]:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeAlias
 
 from anabranch.errors import AnabranchError
-from anabranch.transport.job_messages import JobReport, NodeJob
+from anabranch.transport.job_messages import JobReport, JobSearch, NodeJob
 
 Accept: TypeAlias = Callable[[NodeJob, int], Awaitable[None]]
 """Takes a job and the number of deliveries that ended without an acknowledgement; returns when the job is done with,
@@ -26,7 +26,7 @@ class TransportUnavailable(AnabranchError):
 
 
 class TaskQueue(Protocol):
-    """Carries jobs to executors: one queue for each pool."""
+    """Carries jobs to executors: for each pool one queue of each priority."""
 
     async def add_node_job(self, job: NodeJob) -> None:
         """Returns once the job is kept. Raises TransportUnavailable if that is not known."""
@@ -34,10 +34,20 @@ class TaskQueue(Protocol):
     async def cancel(self, ticket: str) -> None:
         """Tell all executors that nobody awaits the job with this ticket; may be lost. Raises TransportUnavailable."""
 
+    async def search(self, search: JobSearch) -> None:
+        """Ask all executors for jobs that they have; may be lost. Raises TransportUnavailable."""
+
     async def register_task_worker(
-        self, accept: Accept, *, pools: Sequence[str], concurrency: int, cancelled: Callable[[str], None]
+        self,
+        accept: Accept,
+        *,
+        pools: Sequence[str],
+        concurrency: int,
+        cancelled: Callable[[str], None],
+        sought: Callable[[JobSearch], None],
     ) -> None:
-        """Take jobs of these pools, at most `concurrency` unacknowledged ones of each; hear of cancellations."""
+        """Take jobs of these pools, at most `concurrency` unacknowledged ones of each queue; hear of cancellations and
+        searches."""
 
 
 class ResultQueue(Protocol):
@@ -62,4 +72,4 @@ class Transport(TaskQueue, ResultQueue, Protocol):
         """Begin to connect; returns at once. What is registered is registered again with each connection."""
 
     async def stop(self) -> None:
-        """Disconnect: what is not acknowledged goes to others."""
+        """Disconnect: what is not acknowledged goes to others, and reports to this process find nobody."""

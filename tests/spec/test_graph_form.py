@@ -166,6 +166,7 @@ def test_a_field_of_a_node_that_cannot_be_read_is_refused(field: str, value: Any
     [
         ({"retention": "for ever"}, "BAD_RETENTION"),
         ({"pool": "GPU!"}, "BAD_POOL"),
+        ({"priority": "urgent"}, "BAD_PRIORITY"),
         ({"deadline": "0s"}, "BAD_DEADLINE"),
         ({"inputSchema": {"type": "objekt"}}, "BAD_INPUT_SCHEMA"),
         ({"inputSchema": []}, "BAD_INPUT_SCHEMA"),

@@ -46,6 +46,13 @@ def test_the_pool_of_a_node_is_its_own_then_that_of_its_type_then_that_of_the_wo
     assert plan_of(code("b")).nodes["b"].pool == "default"
 
 
+def test_the_priority_of_a_node_is_its_own_then_that_of_the_workflow() -> None:
+    nodes = [code("a", priority="normal"), code("b"), code("c", priority="high")]
+    plan = plan_of(*nodes, priority="high")
+    assert [plan.nodes[each].priority for each in "abc"] == ["normal", "high", "high"]
+    assert plan_of(code("b")).nodes["b"].priority == "normal"
+
+
 def test_a_run_needs_the_pools_of_the_nodes_that_are_executed() -> None:
     assert plan_of(code("a")).needs == ()
     assert plan_of(code("a", pool="gpu")).needs == ("pool:gpu",), "the start is evaluated, not executed"

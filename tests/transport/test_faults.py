@@ -82,25 +82,13 @@ class World:
     def __init__(
         self, *, worker_key: bytes | None = None, executor_key: bytes | None = None, silent_s: float = 60.0
     ) -> None:
-        self.broker, self.handler = LocalBroker(), Crunch()
+        self.broker, self.handler, self.silent_s = LocalBroker(), Crunch(), silent_s
         spec = HandlerSpec("crunch", "Crunch", None, execute=self.handler.execute, secrets=Secrets())
-        types = NodeTypeRegistry({"crunch": spec})
+        types = self.types = NodeTypeRegistry({"crunch": spec})
         self.to_worker, self.to_executor = Faulty(self.broker), Faulty(self.broker)
-        resolver = ConfigResolver(types, None if worker_key is None else SecretCipher(worker_key))
-        self.sender = JobSender(
-            transport=self.to_worker,
-            resolver=resolver,
-            pools=["default"],
-            name="w",
-            silent_s=silent_s,
-            unheard_s=silent_s,
-        )
-        queue = PoolTaskQueue(None, self.sender)
-        self.worker = PoolTaskWorker(
-            elsewhere=self.sender, handlers=types, tasks=queue, clock=SystemClock(), concurrency=1
-        )
+        self.resolver = ConfigResolver(types, None if worker_key is None else SecretCipher(worker_key))
         self.results: asyncio.Queue[NodeResult] = asyncio.Queue()
-        self.worker.report_to(lambda _, result: self.results.put_nowait(result))
+        self.sender, self.worker = self.another_worker("w", self.to_worker)
         cipher = None if executor_key is None else SecretCipher(executor_key)
         self.executor = JobExecutor(
             transport=self.to_executor,
@@ -109,6 +97,22 @@ class World:
             concurrency=4,
             beat_s=0.02,
         )
+
+    def another_worker(self, name: str, transport: LocalTransport) -> tuple[JobSender, PoolTaskWorker]:
+        """Its sender, and its task worker."""
+        sender = JobSender(
+            transport=transport,
+            resolver=self.resolver,
+            pools=["default"],
+            name=name,
+            silent_s=self.silent_s,
+            unheard_s=self.silent_s,
+            search_s=0.05,
+        )
+        queue = PoolTaskQueue(None, sender)
+        worker = PoolTaskWorker(elsewhere=sender, handlers=self.types, tasks=queue, clock=SystemClock(), concurrency=1)
+        worker.report_to(lambda _, result: self.results.put_nowait(result))
+        return sender, worker
 
     def dispatch(self, **config: Any) -> None:
         self.worker.execute(bare_head("run", "acme", "w"), DISPATCH, node(config), {"input": "{{x}}"})
@@ -257,7 +261,9 @@ class Held:
 
     async def until_two_are_under_way(self) -> None:
         """The executor has a job and its repetition."""
-        await until(lambda: sum(len(each.under_way) for each in self._world.broker.consumers) == 2)
+        await until(
+            lambda: sum(len(each.under_way.get(("gpu", "normal"), ())) for each in self._world.broker.consumers) == 2
+        )
         await asyncio.sleep(0)  # the second one has begun
 
 
@@ -287,14 +293,77 @@ async def test_a_job_that_comes_again_while_the_first_sending_finds_no_listener_
         started.may_go.set()
         assert isinstance(await world.outcome(), Completed)
         assert len(world.handler.calls) == 1
-        await until(lambda: not any(each.under_way for each in world.broker.consumers))
+        await until(lambda: not any(each.under_way.get(("gpu", "normal")) for each in world.broker.consumers))
+
+
+@asynccontextmanager
+async def taken_over(world: World) -> AsyncIterator[PoolTaskWorker]:
+    """The first worker stops in order; another one owns the run and dispatches what it finds outstanding."""
+    world.sender.leave()
+    world.worker.stop_instance("run")
+    await world.sender.stop()
+    sender, worker = world.another_worker("w2", LocalTransport(world.broker))
+    await sender.start()
+    worker.note_dispatched_before("run", [DISPATCH])
+    worker.execute(bare_head("run", "acme", "w"), DISPATCH, node({}), {"input": "{{x}}"})
+    yield worker
+    await sender.stop()
+
+
+async def test_a_job_of_a_worker_that_stops_goes_on_and_reports_to_the_next_owner() -> None:
+    async with running(World()) as world:
+        world.handler.may_end.clear()
+        sent: list[NodeJob] = []
+        world.to_worker.jobs = lambda job: sent.append(job) or [job]
+        world.dispatch()
+        await until(lambda: bool(world.handler.calls))
+        told: list[JobReport] = []
+        world.to_executor.reports = lambda report: told.append(report) or [report]
+        async with taken_over(world):
+            await until(lambda: any(each.kind == "started" for each in told))
+            world.handler.may_end.set()
+            assert isinstance(await world.outcome(), Completed)
+        assert (len(world.handler.calls), world.handler.cancelled, len(sent)) == (1, 0, 1)
+
+
+async def test_a_job_that_was_taken_over_can_be_cancelled_by_its_next_owner() -> None:
+    async with running(World()) as world:
+        world.handler.may_end.clear()
+        world.dispatch()
+        await until(lambda: bool(world.handler.calls))
+        async with taken_over(world) as worker:
+            worker.stop_job("run", DISPATCH)
+            await until(lambda: world.handler.cancelled == 1)
+
+
+async def test_a_job_that_ended_while_nobody_owned_its_run_is_answered_with_its_result() -> None:
+    async with running(World()) as world:
+        world.handler.may_end.clear()
+        world.dispatch()
+        await until(lambda: bool(world.handler.calls))
+        world.to_executor.reports = lambda report: []
+        world.handler.may_end.set()
+        await until(lambda: not world.broker.consumers[0].under_way["gpu", "normal"])
+        world.to_executor.reports = lambda report: [report]
+        async with taken_over(world):
+            assert isinstance(await world.outcome(), Completed)
+        assert len(world.handler.calls) == 1
+
+
+async def test_a_job_that_no_executor_has_is_sent_by_the_next_owner() -> None:
+    async with running(World()) as world:
+        world.to_worker.jobs = lambda job: []
+        world.dispatch()
+        async with taken_over(world):
+            assert isinstance(await world.outcome(), Completed)
+        assert len(world.handler.calls) == 1
 
 
 async def test_a_job_that_kills_its_executors_fails_for_good() -> None:
     async with running(World()) as world:
 
         async def deliver_again(job: NodeJob) -> None:
-            world.broker.queues["gpu"] = deque([(job.to_json(), 5)])
+            world.broker.queues["gpu", "normal"] = deque([(job.to_json(), 5)])
             world.broker.hand_out()
 
         world.to_worker.add_node_job = deliver_again  # type: ignore[method-assign]

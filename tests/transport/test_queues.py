@@ -10,7 +10,7 @@ from secrets import token_hex
 import aio_pika
 import pytest
 
-from anabranch.transport.job_messages import JobReport, NodeJob, reports_in
+from anabranch.transport.job_messages import JobPart, JobReport, JobSearch, NodeJob, reports_in
 from anabranch.transport.local_transport import LocalBroker, LocalTransport
 from anabranch.transport.rabbitmq_transport import JOBS_PREFIX, REPORTS_PREFIX, RabbitTransport
 from anabranch.transport.transport_ports import Transport, TransportUnavailable
@@ -70,6 +70,7 @@ class Taken:
     def __init__(self) -> None:
         self.jobs: asyncio.Queue[tuple[NodeJob, int]] = asyncio.Queue()
         self.cancelled: asyncio.Queue[str] = asyncio.Queue()
+        self.sought: asyncio.Queue[JobSearch] = asyncio.Queue()
         self.let_go = asyncio.Event()
 
     async def accept(self, job: NodeJob, deliveries: int) -> None:
@@ -78,7 +79,11 @@ class Taken:
 
     async def register(self, transport: Transport, *pools: str, concurrency: int = 8) -> Taken:
         await transport.register_task_worker(
-            self.accept, pools=pools, concurrency=concurrency, cancelled=self.cancelled.put_nowait
+            self.accept,
+            pools=pools,
+            concurrency=concurrency,
+            cancelled=self.cancelled.put_nowait,
+            sought=self.sought.put_nowait,
         )
         return self
 
@@ -93,7 +98,9 @@ async def test_a_job_arrives_unchanged_in_its_pool_and_its_reports_come_back_in_
     reports: asyncio.Queue[JobReport] = asyncio.Queue()
     await worker.register_results_worker(name, reports.put_nowait)
     other, taken = await Taken().register(executor, f"{pool}-other"), await Taken().register(executor, pool)
+    part = JobPart(("context", "input", 0), "ab" * 32, 70_000)
     sent = replace(job(pool), reply_to=name, sealed="c2VhbGVk", timeout_ms=5, deadline_at=9, workflow_id="w")
+    sent = replace(sent, parts=(part,))
     await worker.add_node_job(sent)
     assert await taken.next() == (sent, 0)
     told = [JobReport("job-1", "line", {"text": str(n)}) for n in range(20)]
@@ -107,7 +114,32 @@ async def test_a_job_arrives_unchanged_in_its_pool_and_its_reports_come_back_in_
     await worker.cancel("ticket-1")
     async with asyncio.timeout(PATIENCE_S):
         assert await taken.cancelled.get() == "ticket-1"
+    search = JobSearch("other", {"job-1": "ticket-2", "job-2": "ticket-3"})
+    await worker.search(search)
+    async with asyncio.timeout(PATIENCE_S):
+        assert await taken.sought.get() == search
     taken.let_go.set()
+
+
+async def test_a_full_executor_still_takes_jobs_of_high_priority(make: Make) -> None:
+    pool = f"p{token_hex(4)}"
+    worker, executor = await connected(make("worker")), await connected(make("executor"))
+    taken = await Taken().register(executor, pool, concurrency=1)
+    await worker.add_node_job(job(pool, 1))
+    await worker.add_node_job(job(pool, 2))
+    assert (await taken.next())[0].job_id == "job-1"
+    await worker.add_node_job(replace(job(pool, 3), priority="high"))
+    assert (await taken.next())[0].job_id == "job-3", "it does not wait behind those of its pool"
+    taken.let_go.set()
+    assert (await taken.next())[0].job_id == "job-2"
+
+
+async def test_reports_to_a_worker_that_has_stopped_find_nobody(make: Make) -> None:
+    worker, executor, name = await connected(make("worker")), await connected(make("executor")), f"w{token_hex(4)}"
+    await worker.register_results_worker(name, lambda _: None)
+    assert await executor.add_result(name, JobReport("job-1", "started"))
+    await worker.stop()
+    assert not await executor.add_result(name, JobReport("job-1", "started"))
 
 
 async def test_an_executor_holds_no_more_than_its_concurrency_and_what_it_leaves_goes_to_others(make: Make) -> None:

@@ -64,6 +64,9 @@ class DrawnNode(BaseModel):
     timeout: str | int | None = None
     heartbeatTimeout: str | int | None = None
     pool: str | None = Field(None, pattern=f"^{POOL_NAME_PATTERN}$", description="The workers that execute it.")
+    priority: Literal["normal", "high"] | None = Field(
+        None, description="`high`: executors begin it before jobs without a priority."
+    )
     maxPasses: int | None = Field(
         None, ge=1, le=PASSES_MAX, description="Of a node that an edge leads back to: how often the loop runs at most."
     )

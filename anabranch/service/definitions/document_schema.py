@@ -13,6 +13,7 @@ from anabranch.engine.rules.graph.document import EDGES_MAX, NAME_LENGTH_MAX, NO
 from anabranch.engine.rules.graph.known_fields import EXTENSION_PREFIX
 from anabranch.engine.rules.graph.node_types import NodeType, NodeTypes
 from anabranch.engine.rules.graph.pools import DEFAULT_POOL, POOL_NAME_PATTERN
+from anabranch.engine.rules.graph.priorities import NORMAL, PRIORITIES
 from anabranch.service.definitions.node_type_view import NODE_FIELDS_SCHEMA
 
 _EXTENSIONS = {f"^{EXTENSION_PREFIX}": True}
@@ -42,6 +43,11 @@ _OPTIONS: Mapping[str, Any] = {
             "pattern": f"^{POOL_NAME_PATTERN}$",
             "description": "The workers that execute nodes which name no pool, themselves or by their type.",
             "default": DEFAULT_POOL,
+        },
+        "priority": {
+            "enum": [*PRIORITIES, None],
+            "description": "Which jobs executors begin first, for nodes that name no priority.",
+            "default": NORMAL,
         },
     },
 }

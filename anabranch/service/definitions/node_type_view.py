@@ -21,6 +21,7 @@ from anabranch.engine.rules.graph.document import (
 from anabranch.engine.rules.graph.loop_config import BATCH_SIZE_MAX, CONCURRENCY_MAX, NEVER_MAPPED, ON_ITEM_ERROR
 from anabranch.engine.rules.graph.node_types import NodeType, NodeTypes
 from anabranch.engine.rules.graph.pools import POOL_NAME_PATTERN
+from anabranch.engine.rules.graph.priorities import PRIORITIES
 from anabranch.engine.rules.templates.filters import FILTER_PARAMETERS
 
 _DURATION = {"type": ["string", "number"]}
@@ -160,6 +161,12 @@ NODE_FIELDS_SCHEMA: Mapping[str, Any] = {
             "description": "The workers that execute it; by default the pool of its type, else that of the workflow,"
             " else `default`.",
             "x-ui": {"group": "Node", "order": 17, "placeholder": "gpu", "advanced": True, "template": False},
+        },
+        "priority": {
+            "enum": [*PRIORITIES, None],
+            "title": "Priority",
+            "description": "Which jobs executors begin first; by default that of the workflow, else `normal`.",
+            "x-ui": {"group": "Node", "order": 18, "advanced": True, "template": False},
         },
         "maxPasses": {
             "type": ["integer", "null"],

@@ -37,6 +37,7 @@ from anabranch.engine.rules.graph.plan import (
     RegionExit,
 )
 from anabranch.engine.rules.graph.pools import DEFAULT_POOL
+from anabranch.engine.rules.graph.priorities import NORMAL
 from anabranch.engine.rules.graph.validate import refusal_of
 from anabranch.engine.rules.payloads import NODE_DISABLED, NODE_PINNED
 from anabranch.engine.rules.templates.template import Template, compile_template
@@ -176,6 +177,7 @@ class _PlanCompiler:
             timeout_ms=_timeout_ms(written, default_timeout_ms),
             heartbeat_ms=written.heartbeat_ms,
             pool=self._pool(written),
+            priority=written.priority or self._graph.priority or NORMAL,
             handles=handles,
             exits=handles - {ERROR_HANDLE},
             home=home,

@@ -27,6 +27,7 @@ from anabranch.engine.rules.graph.known_fields import (
 from anabranch.engine.rules.graph.loop_config import FOR_EACH, MAPPING_FIELDS, NEVER_MAPPED, is_list_or_template
 from anabranch.engine.rules.graph.node_types import NodeTypes, config_fields
 from anabranch.engine.rules.graph.pools import POOL_NAME_PATTERN, is_pool_name
+from anabranch.engine.rules.graph.priorities import PRIORITIES
 from anabranch.engine.rules.graph.problems import Problem, kind_of, pointer_to, quoted
 from anabranch.engine.rules.graph.source_texts import plain, refuse_large_texts
 from anabranch.engine.rules.shared.retry import DEFAULT_RETRY, RetryPolicy
@@ -100,6 +101,8 @@ class GraphNode:
     """How long an attempt may be silent; None: for ever."""
     pool: str | None = None
     """The pool whose workers execute it; None: not written."""
+    priority: str | None = None
+    """Its priority among jobs of executors; None: not written."""
     max_passes: int = PASSES_MAX_DEFAULT
     """How often a loop that begins at the node runs at most."""
     max_passes_written: bool = False
@@ -148,6 +151,8 @@ class Graph:
     deadline_ms: int | None = None
     pool: str | None = None
     """The pool of nodes that name none."""
+    priority: str | None = None
+    """The priority of nodes that name none."""
     errors: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
 
@@ -242,6 +247,7 @@ class _DocumentReader(FieldReader):
         graph.retention_ms = self.duration_ms(options, "retention", place, code="BAD_RETENTION")
         graph.deadline_ms = self.duration_ms(options, "deadline", place, code="BAD_DEADLINE")
         graph.pool = self._pool(options, place)
+        graph.priority = self.choice(options, "priority", place, among=PRIORITIES, code="BAD_PRIORITY")
         graph.input_schema = self._input_schema(options, place)
 
     def _pool(self, holder: dict[str, Any], place: str, *, node_id: str | None = None) -> str | None:
@@ -353,6 +359,9 @@ class _DocumentReader(FieldReader):
             value, "heartbeatTimeout", node.pointer, code="BAD_TIMEOUT", node_id=node.id
         )
         node.pool = self._pool(value, node.pointer, node_id=node.id)
+        node.priority = self.choice(
+            value, "priority", node.pointer, among=PRIORITIES, code="BAD_PRIORITY", node_id=node.id
+        )
         self._max_passes(value, node)
         self._mapping(value, node)
         try:

@@ -56,7 +56,14 @@ class FieldReader:
         return []
 
     def choice(
-        self, value: dict[str, Any], name: str, pointer: str, *, among: Sequence[str], code: str, node_id: str
+        self,
+        value: dict[str, Any],
+        name: str,
+        pointer: str,
+        *,
+        among: Sequence[str],
+        code: str,
+        node_id: str | None = None,
     ) -> str | None:
         """The value of a choice; None if absent, or not `among` the allowed values (reported)."""
         chosen = value.get(name)

@@ -23,6 +23,7 @@ NODE_FIELDS = frozenset(
         "timeout",
         "heartbeatTimeout",
         "pool",
+        "priority",
         "maxPasses",
         "forEach",
         "concurrency",
@@ -33,7 +34,7 @@ NODE_FIELDS = frozenset(
     }
 )
 EDGE_FIELDS = frozenset({"id", "upstreamNodeID", "downstreamNodeID", "sourceHandle"})
-OPTION_FIELDS = frozenset({"inputSchema", "retention", "deadline", "pool"})
+OPTION_FIELDS = frozenset({"inputSchema", "retention", "deadline", "pool", "priority"})
 
 IDENTITY_FIELDS = frozenset({"workflowID", "kind"})
 """Given by the server with a workflow; a document that is sent back with another value means another workflow."""

@@ -16,6 +16,7 @@ from anabranch.engine.rules.drawn.scopes import is_item_of
 from anabranch.engine.rules.events import DEFAULT_HANDLE, DONE_HANDLE, ELSE_HANDLE
 from anabranch.engine.rules.graph.loop_config import CURSOR_TYPE, LOOP_TYPE
 from anabranch.engine.rules.graph.pools import DEFAULT_POOL
+from anabranch.engine.rules.graph.priorities import NORMAL
 from anabranch.engine.rules.shared.retry import RetryPolicy
 from anabranch.engine.rules.templates.budget import TemplateBudget
 from anabranch.engine.rules.templates.template import Template
@@ -175,6 +176,8 @@ class PlanNode:
     """How long an execution may be without a sign of life (`helpers.progress`); None: for ever."""
     pool: str = DEFAULT_POOL
     """The workers that execute it."""
+    priority: str = NORMAL
+    """Which of its pool's jobs executors begin first."""
     output_bytes_max: int = VALUE_BYTES_MAX
     """How large its output may be as JSON."""
     in_count: int = 0

@@ -54,6 +54,7 @@ REFUSALS: Mapping[str, str] = {
     "BAD_RETRY": "A retry policy that cannot be read.",
     "BAD_TIMEOUT": "A `timeout` or `heartbeatTimeout` that is not a duration, or zero.",
     "BAD_POOL": "A pool that is not named with lower-case letters, digits, `_` and `-`.",
+    "BAD_PRIORITY": "A priority that is neither `normal` nor `high`.",
     "BAD_RETENTION": "A retention that is not a duration, or zero.",
     "BAD_DEADLINE": "A deadline that is not a duration, or zero.",
     "BAD_INPUT_SCHEMA": "The input schema is not a JSON Schema, or refers to other documents.",

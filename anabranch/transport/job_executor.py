@@ -31,9 +31,9 @@ from anabranch.engine.rules.shared.run_state import Redone
 from anabranch.engine.rules.stimuli import Completed, Failed, NodeResult
 from anabranch.engine.task_worker import Execution, TaskWorker
 from anabranch.errors import RunError
+from anabranch.transport.executor_places import ExecutorPlaces
 from anabranch.transport.job_configs import SealedConfig
 from anabranch.transport.job_messages import JobReport, JobSearch, Kind, NodeJob, completed, failed
-from anabranch.transport.places import Places
 from anabranch.transport.transport_ports import Transport, TransportUnavailable
 
 logger = logging.getLogger("anabranch.transport")
@@ -66,7 +66,7 @@ class _Running:
     begins: asyncio.Future[bool] = field(init=False)
 
     def __post_init__(self) -> None:
-        """What `Places` reads."""
+        """What `ExecutorPlaces` reads."""
         self.instance_id, self.tenant_id, self.node = self.job.instance_id, self.job.tenant_id, _node_of(self.job)
         self.begins = asyncio.get_running_loop().create_future()
 
@@ -101,7 +101,7 @@ class JobExecutor:
             handlers=handlers, tasks=self._tasks, clock=SystemClock(), concurrency=concurrency, console=self
         )
         self._worker.report_to(self._receive)
-        self._places_left = Places(concurrency)
+        self._places_left = ExecutorPlaces(concurrency)
         self._running: dict[str, _Running] = {}
         self._places: dict[tuple[str, Dispatch], _Running] = {}
         self._ended: OrderedDict[str, JobReport] = OrderedDict()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from anabranch.transport.places import HIGH_IN_A_ROW_MAX, Places
+from anabranch.transport.executor_places import HIGH_IN_A_ROW_MAX, ExecutorPlaces
 
 
 @dataclass(eq=False)
@@ -25,7 +25,7 @@ class Waiting:
         return SimpleNamespace(type="crunch", priority=self.priority)
 
 
-def begun(jobs: list[Waiting], places: Places) -> list[str]:
+def begun(jobs: list[Waiting], places: ExecutorPlaces) -> list[str]:
     """The names in the order in which they begin, on one place."""
     order, left = [], list(jobs)
     while left:
@@ -37,7 +37,7 @@ def begun(jobs: list[Waiting], places: Places) -> list[str]:
 
 
 async def test_high_priority_begins_first_and_tenants_take_turns() -> None:
-    places = Places(1)
+    places = ExecutorPlaces(1)
     jobs = [Waiting("a1"), Waiting("a2"), Waiting("a3"), Waiting("b1", "beta"), Waiting("h1", priority="high")]
     for each in jobs:
         places.ask(each)
@@ -45,7 +45,7 @@ async def test_high_priority_begins_first_and_tenants_take_turns() -> None:
 
 
 async def test_a_stream_of_high_priority_does_not_starve_the_others() -> None:
-    places = Places(1)
+    places = ExecutorPlaces(1)
     jobs = [Waiting(f"h{n}", priority="high") for n in range(HIGH_IN_A_ROW_MAX + 2)]
     normal = Waiting("normal")
     for each in [*jobs, normal]:
@@ -54,7 +54,7 @@ async def test_a_stream_of_high_priority_does_not_starve_the_others() -> None:
 
 
 async def test_a_job_that_waits_no_more_gets_no_place() -> None:
-    places = Places(1)
+    places = ExecutorPlaces(1)
     first, cancelled, last = Waiting("first"), Waiting("cancelled"), Waiting("last")
     for each in (first, cancelled, last):
         places.ask(each)

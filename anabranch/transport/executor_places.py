@@ -24,7 +24,7 @@ class WaitingJob(Job, Protocol):
     """Done when it need not wait any more: with True if it has a place, which is given back after it."""
 
 
-class Places:
+class ExecutorPlaces:
     """As many as jobs may execute at once."""
 
     def __init__(self, count: int) -> None:

@@ -6,7 +6,8 @@ for other callers. Types are looked at too: programs are not all checked.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -15,6 +16,7 @@ from anabranch.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from anabranch.engine.rules.events import Status
+    from anabranch.engine.rules.run_filter import InputFilter
 
 # 255 characters for idempotency and signal keys and names of events: fits every database's index.
 KEY_CHARACTERS_MAX = 255
@@ -24,6 +26,11 @@ RESERVED_PREFIXES = ("schedule:", "topic:", "failure:", "hook:")
 
 COMMAND_LINE = "cli"
 """Who did it, where a command was run on the database itself."""
+
+# 8 filters of 32 steps: more than a person uses. Each is evaluated for every run that a list scans, and SQLite joins a
+# table for each step, 64 at most.
+INPUT_FILTERS_MAX = 8
+INPUT_PATH_STEPS_MAX = 32
 
 # As large as the columns of versions and of days.
 WHOLE_NUMBER_MAX = 2**31 - 1
@@ -236,3 +243,30 @@ def _check_number(number: object, what: str, pointer: str) -> None:
     if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= WHOLE_NUMBER_MAX:
         message = f"{what} is a whole number from 1 to {WHOLE_NUMBER_MAX}, not {number!r:.80}"
         raise InvalidRequest(message, details=[{"code": "INVALID_VALUE", "pointer": pointer, "message": message}])
+
+
+def is_key(text: str) -> bool:
+    """Could this be a stored key or event name?"""
+    try:
+        check_key(text, "a key")
+    except InvalidRequest:
+        return False
+    return True
+
+
+def check_input_filters(filters: Sequence[InputFilter]) -> None:
+    """Reject filters on inputs that cost too much for each run. Raises InvalidRequest."""
+    if len(filters) > INPUT_FILTERS_MAX:
+        raise InvalidRequest(f"a list takes at most {INPUT_FILTERS_MAX} filters on the input, not {len(filters)}")
+    for path, _ in filters:
+        if len(path) > INPUT_PATH_STEPS_MAX:
+            shown = ".".join(path)[:80]
+            raise InvalidRequest(f"a path into the input has at most {INPUT_PATH_STEPS_MAX} steps: {shown}…")
+
+
+def is_run_id(text: str) -> bool:
+    """Could this be the id of a run? If not, it is not found without a query."""
+    try:
+        return str(uuid.UUID(text)) == text.lower()
+    except ValueError:
+        return False

@@ -16,9 +16,8 @@ from anabranch.engine.rules.evolve import AnyPlan
 from anabranch.engine.rules.graph.compile import compile_plan
 from anabranch.engine.rules.graph.node_types import BUILTIN_TYPES, NodeTypes
 from anabranch.engine.rules.graph.plan import Plan
-from anabranch.engine.rules.graph.pools import DEFAULT_POOL, served
+from anabranch.engine.rules.graph.pools import DEFAULT_POOL, Needs, served
 from anabranch.engine.rules.payloads import DEFINITION_SEQ, read_definition, read_test_run
-from anabranch.engine.rules.shared.fitness import Needs
 from anabranch.engine.rules.test_runs import WHOLE, TestRunPlan
 from anabranch.errors import NotFound
 
@@ -69,13 +68,13 @@ class PlanCache:
 
     def can_run(self, needs: Needs) -> bool:
         """Is what a run needs here? A coded one needs its function, in this version."""
-        code = self.known_code() if needs.kind == CODED_KIND else ()
+        code = self.known_code() if needs.coded else ()
         here = [name for name in needs.node_types if self._node_types.get(name) is not None]
         return needs.met_by(code=code, node_types=[*here, *self._served])
 
     def can_run_plan(self, head: InstanceHead, plan: AnyPlan) -> bool:
         """Is what this run needs here?"""
-        return self.can_run(Needs(head.kind, head.workflow_name, head.workflow_version, plan.needs))
+        return self.can_run(Needs(head.kind == CODED_KIND, head.workflow_name, head.workflow_version, plan.needs))
 
     async def plan_of(self, head: InstanceHead) -> AnyPlan:
         """The plan of an instance's version, or of the definition in a test run's log.

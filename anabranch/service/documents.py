@@ -10,8 +10,8 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
+from anabranch.engine.rules.values import is_storable
 from anabranch.errors import InvalidRequest
-from anabranch.service.runs.input_checks import is_storable
 
 # 64 characters, as for names of workflows.
 NAME_CHARACTERS_MAX = 64

@@ -15,7 +15,7 @@ from anabranch.engine.rules.events import Status
 from anabranch.engine.store.sql.store import SqlStore
 from anabranch.engine.store.sql.upkeep.purging import FIRST_PLACE, RUNS_AT_ONCE, Purged, PurgeFilter
 from anabranch.errors import InvalidRequest, NotFound, StoreUnavailable
-from anabranch.service.runs.input_checks import is_run_id
+from anabranch.run_requests import is_run_id
 
 # 30 s, with five attempts a second, to wait for another process that removes or counts runs, which takes some 50 ms.
 PATIENCE_S = 30.0

@@ -12,8 +12,8 @@ from anabranch.engine.lifecycle import Engine
 from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.errors import InvalidRequest, NotFound
 from anabranch.handlers.registry import builtin_types
+from anabranch.run_requests import INPUT_FILTERS_MAX, INPUT_PATH_STEPS_MAX
 from anabranch.service import WorkflowService
-from anabranch.service.runs.input_checks import INPUT_FILTERS_MAX, INPUT_PATH_STEPS_MAX
 from anabranch.testing.memory_store.database import MemoryDatabase
 from anabranch.testing.memory_store.memory_store import MemoryStore
 

@@ -17,7 +17,7 @@ from anabranch.engine.rules.values import Payload
 from anabranch.errors import TooManySignals
 from anabranch.handlers.registry import builtin_types
 from anabranch.service import WorkflowService
-from anabranch.service.runs.signal_answers import RUNS_MAX, SignalAnswers
+from anabranch.service.runs.run_verbs import RUNS_CACHED_MAX, SignalAnswers
 from anabranch.testing.memory_store.database import MemoryDatabase
 from anabranch.testing.memory_store.memory_store import MemoryStore
 
@@ -79,7 +79,8 @@ async def test_however_many_signals_are_asked_about_each_event_is_read_once(serv
 
 async def test_the_runs_that_were_asked_for_last_are_kept_and_all_are_answered(service: WorkflowService):
     runs = [
-        (await service.execute_workflow("waiting", None, tenant_id=TENANT)).instance_id for _ in range(RUNS_MAX + 1)
+        (await service.execute_workflow("waiting", None, tenant_id=TENANT)).instance_id
+        for _ in range(RUNS_CACHED_MAX + 1)
     ]
     for _ in range(2):
         for run in runs:

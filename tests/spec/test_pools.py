@@ -10,7 +10,8 @@ from anabranch.engine.rules.coded.coded_plan import coded_plan
 from anabranch.engine.rules.events import SuspendReason
 from anabranch.engine.rules.graph.compile import compile_plan
 from anabranch.engine.rules.graph.plan import Plan
-from anabranch.engine.rules.shared.fitness import Needs, nobody_fits
+from anabranch.engine.rules.graph.pools import Needs
+from anabranch.engine.rules.shared.fitness import nobody_fits
 from anabranch.handlers.registry import builtin_types
 from anabranch.handlers.spec import HandlerSpec, NodeTypeRegistry
 
@@ -82,8 +83,8 @@ def test_a_run_needs_the_pools_of_the_nodes_that_are_executed() -> None:
 def test_a_worker_fits_if_it_serves_every_pool_of_the_run(
     wanted: tuple[str, ...], has: tuple[str, ...], fits: bool
 ) -> None:
-    assert Needs("drawn", "w", 1, wanted).met_by(code=(), node_types=has) is fits
-    assert Needs("coded", "w", 1, wanted).met_by(code=[("w", 1)], node_types=has) is (
+    assert Needs(False, "w", 1, wanted).met_by(code=(), node_types=has) is fits
+    assert Needs(True, "w", 1, wanted).met_by(code=[("w", 1)], node_types=has) is (
         fits or (wanted == ("pool:gpu", "shout") and has == ("pool:gpu",))
     ), "code needs no node types"
 
@@ -112,5 +113,5 @@ def test_a_worker_fits_if_it_serves_every_pool_of_the_run(
 def test_the_suspension_says_what_no_living_worker_has(
     wanted: tuple[str, ...], living: list[tuple[str, ...]], reason: str, message: str
 ) -> None:
-    said = nobody_fits(Needs("drawn", "w", 1, wanted), [((), entries) for entries in living])
+    said = nobody_fits(Needs(False, "w", 1, wanted), [((), entries) for entries in living])
     assert (said.reason, said.message) == (SuspendReason(reason), message)

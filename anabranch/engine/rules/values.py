@@ -249,6 +249,15 @@ def checked_payload(value: Any, what: str, *, bytes_max: int = VALUE_BYTES_MAX) 
         ) from None
 
 
+def is_storable(text: str) -> bool:
+    """Whether a column can store the text. Bytes from a terminal that are not UTF-8 arrive as lone surrogates."""
+    try:
+        Payload.of(text)
+    except ValueNotStorable:
+        return False
+    return True
+
+
 def is_superset(value: Any, wanted: Any) -> bool:
     """Objects: recursively a superset; arrays and scalars: equal."""
     if isinstance(wanted, dict):

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anabranch.engine.rules.duration import parse_duration
+from anabranch.engine.rules.values import is_storable
 from anabranch.errors import NodeFailure, NotFound, QueryFailed, SourceTooPowerful
 from anabranch.queries.engine import QueryEngine
 from anabranch.queries.lexing import SourceKind
@@ -24,7 +25,6 @@ from anabranch.queries.sources import Places, ReadyUrl, ServerSource, SqliteSour
 from anabranch.queries.statement import StatementRefused, read_statement
 from anabranch.queries.urls import SourceUrls
 from anabranch.service.documents import Problem, check_fields, check_name, refused
-from anabranch.service.runs.input_checks import is_storable
 
 _SOURCE_FIELDS = frozenset({"name", "url"})
 _QUERY_FIELDS = frozenset({"name", "dataSourceID", "sql", "params", "writes", "timeout"})

@@ -20,6 +20,7 @@ from anabranch.engine.rules.graph.document import derive_name
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.graph.problems import Problem
 from anabranch.engine.rules.graph.validate import Report, analyze, is_n8n_export, validate
+from anabranch.engine.rules.values import is_storable
 from anabranch.errors import (
     InvalidRequest,
     InvalidWorkflow,
@@ -38,7 +39,6 @@ from anabranch.service.definitions.workflow_documents import (
 )
 from anabranch.service.definitions.workflow_references import References
 from anabranch.service.definitions.workflow_view import shown_counts, version_summary, workflow_summary
-from anabranch.service.runs.input_checks import is_storable
 from anabranch.service.runs.run_counts import RunCounts
 from anabranch.service.runs.shared_reads import SharedReads
 

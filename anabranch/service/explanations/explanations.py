@@ -22,9 +22,9 @@ from anabranch.engine.rules.history import ActivationView
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.payloads import DEFINITION_SEQ, read_definition
 from anabranch.errors import InvalidRequest, NotFound, RunTooLarge
+from anabranch.run_requests import is_run_id
 from anabranch.service.definitions.checks import Checks
 from anabranch.service.definitions.gate_verbs import paused_by
-from anabranch.service.runs.input_checks import is_run_id
 from anabranch.service.runs.read_verbs import no_run
 from anabranch.service.runs.run_view import waits_for
 

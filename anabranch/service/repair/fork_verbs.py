@@ -26,8 +26,8 @@ from anabranch.engine.rules.values import Payload
 from anabranch.errors import ForkRefused, InvalidRequest, NotFound, PlanChanged, RunTooLarge
 from anabranch.run_requests import FORK, SAME_INPUT, ForkOptions, StartOptions, check_start_key
 from anabranch.service.repair.retry_verbs import RetryVerbs
-from anabranch.service.runs.new_runs import check_beginning, input_payload, new_run_id, root_head, test_head
 from anabranch.service.runs.read_verbs import no_version_of
+from anabranch.service.runs.start_verbs import check_beginning, input_payload, new_run_id, root_head, test_head
 from anabranch.service.runs.testing_verbs import TestingVerbs
 
 

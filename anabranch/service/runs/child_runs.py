@@ -15,7 +15,7 @@ from anabranch.engine.rules.evolve import AnyPlan
 from anabranch.engine.rules.shared.child_ids import child_id
 from anabranch.engine.rules.stimuli import Started
 from anabranch.errors import InvalidInput, NonRetryable, NotFound
-from anabranch.service.runs.new_runs import child_head, input_payload
+from anabranch.service.runs.start_verbs import child_head, input_payload
 from anabranch.service.workflow_service import WorkflowService
 
 # 16 runs above a run: a deeper one is a workflow that starts itself without end.

@@ -24,9 +24,9 @@ from anabranch.engine.rules.history import ALL_ACTIVATIONS, ActivationFilter
 from anabranch.engine.rules.responses import RESPOND_TYPE
 from anabranch.engine.rules.run_filter import ALL_RUNS, RunFilter
 from anabranch.errors import InvalidRequest, NotFound
+from anabranch.run_requests import check_input_filters, is_run_id
 from anabranch.service.definitions.gate_verbs import GateVerbs, paused_by
 from anabranch.service.definitions.workflow_references import References
-from anabranch.service.runs.input_checks import check_input_filters, is_run_id
 from anabranch.service.runs.iterations import IterationsWanted, Place, iterations_page
 from anabranch.service.runs.run_graph import coded_graph, drawn_graph, history_head
 from anabranch.service.runs.run_totals import RunTotals

@@ -21,7 +21,7 @@ from anabranch.engine.rules.history import ActivationView, value_left
 from anabranch.engine.rules.test_runs import Pin, TestRunPlan
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import InvalidRequest, ValueNotStorable, ValueTooLarge
-from anabranch.service.runs.new_runs import check_beginning
+from anabranch.service.runs.start_verbs import check_beginning
 
 OPTION_FIELDS = frozenset({"pins", "until", "from", "trigger", "listen"})
 

@@ -22,8 +22,8 @@ from anabranch.engine.rules.test_runs import WHOLE, TestRunPlan
 from anabranch.engine.rules.values import Payload, checked_payload
 from anabranch.errors import InvalidRequest, NotFound, RunIsTerminal, RunTooLarge
 from anabranch.service.definitions.workflow_documents import INPUT_FIELD, check_test_fields
-from anabranch.service.runs.new_runs import input_payload, refuse_input, test_head
 from anabranch.service.runs.run_verbs import RunVerbs
+from anabranch.service.runs.start_verbs import input_payload, refuse_input, test_head
 from anabranch.service.runs.test_options import (
     OPTION_FIELDS,
     Origin,

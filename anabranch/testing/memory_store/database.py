@@ -29,8 +29,9 @@ from anabranch.engine.ports import (
     WorkerCode,
     WorkerReport,
 )
+from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.events import Event, EventType, Status, SuspendReason
-from anabranch.engine.rules.graph.pools import are_served
+from anabranch.engine.rules.graph.pools import Needs, are_served
 from anabranch.engine.rules.payloads import (
     RunCancelledPayload,
     RunFailedPayload,
@@ -47,7 +48,7 @@ from anabranch.engine.rules.shared.blame import (
     judged,
     may_join,
 )
-from anabranch.engine.rules.shared.fitness import Needs, deadline_passed_unfit, nobody_fits
+from anabranch.engine.rules.shared.fitness import deadline_passed_unfit, nobody_fits
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.shared.run_state import SIGNALS_KEPT_MAX
 from anabranch.engine.rules.stimuli import ChildEnded, SignalSent
@@ -699,7 +700,7 @@ def _replaced(row: InstanceRow, *, version: int, worker_id: str | None, availabl
 
 
 def _needs(row: InstanceRow) -> Needs:
-    return Needs(row.head.kind, row.head.workflow_name, row.head.workflow_version, row.needs)
+    return Needs(row.head.kind == CODED_KIND, row.head.workflow_name, row.head.workflow_version, row.needs)
 
 
 def _is_defective(row: InstanceRow) -> bool:

@@ -14,10 +14,10 @@ from dataclasses import replace
 from typing import Any
 
 from anabranch.engine.rules.instants import to_iso
+from anabranch.engine.rules.values import is_storable
 from anabranch.errors import ArmedByNode, NoManualStart, NotFound
 from anabranch.run_requests import StartedRun, check_key
 from anabranch.service.documents import refused
-from anabranch.service.runs.input_checks import is_storable
 from anabranch.service.workflow_service import WorkflowService
 from anabranch.triggers.schedules.occurrences import MADE_UP_FOR_MAX, next_after, occurrences_between
 from anabranch.triggers.schedules.saved_schedules import SavedSchedules, Schedule

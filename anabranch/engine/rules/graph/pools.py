@@ -1,4 +1,5 @@
-"""Pools: the names of the groups of workers that execute a node, and how runs and workers list them.
+"""What a run needs of a worker: the code of its function, node types, and pools, the groups of workers that execute a
+node.
 
 Pure. A run lists the pools of its nodes among its needs, beside its node types, and a worker those that it serves among
 the node types that it has. No node type can have such a name.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 
 DEFAULT_POOL = "default"
 """The pool of nodes and coded workflows that name none."""
@@ -55,3 +57,23 @@ def are_served(wanted: Collection[str], by: Collection[str]) -> bool:
     """Whether a worker with this list serves all pools of a run with these needs."""
     here = pools_in(by)
     return EVERY_POOL in here or pools_in(wanted) <= here
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a run needs of a worker."""
+
+    coded: bool
+    """It needs its workflow function, in this version."""
+    workflow: str
+    version: int
+    node_types: Sequence[str] = ()
+    """Beyond the built-in ones; and pools."""
+
+    def met_by(self, *, code: Collection[tuple[str, int]], node_types: Collection[str]) -> bool:
+        """Whether a worker with this code, these custom node types and these pools can run it."""
+        if not are_served(self.node_types, node_types):
+            return False
+        if self.coded:
+            return (self.workflow, self.version) in code
+        return all(each in node_types for each in types_in(self.node_types))

@@ -1,38 +1,18 @@
-"""Which worker can run which run: node types, pools and code. And the suspension of runs that no worker can run.
+"""Runs that no worker can run: what suspends them, and how they fail when their deadline passes.
 
-Pure. Called by the stores and by the services that start runs.
+Pure. Called by the stores. What a run needs of a worker is in `graph.pools`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
-from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.events import SuspendReason
 from anabranch.engine.rules.graph import pools
+from anabranch.engine.rules.graph.pools import Needs
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.payloads import RunFailedPayload, RunSuspended
 from anabranch.errors import RunError
-
-
-@dataclass(frozen=True, slots=True)
-class Needs:
-    """What a run needs of a worker."""
-
-    kind: str
-    workflow: str
-    version: int
-    node_types: Sequence[str] = ()
-    """Beyond the built-in ones; and pools (`graph.pools`)."""
-
-    def met_by(self, *, code: Collection[tuple[str, int]], node_types: Collection[str]) -> bool:
-        """Whether a worker with this code, these custom node types and these pools can run it."""
-        if not pools.are_served(self.node_types, node_types):
-            return False
-        if self.kind == CODED_KIND:
-            return (self.workflow, self.version) in code
-        return all(each in node_types for each in pools.types_in(self.node_types))
 
 
 def nobody_fits(needs: Needs, living: Sequence[tuple[Collection[tuple[str, int]], Collection[str]]]) -> RunSuspended:
@@ -43,7 +23,7 @@ def nobody_fits(needs: Needs, living: Sequence[tuple[Collection[tuple[str, int]]
     in_pools = "" if wanted == [pools.DEFAULT_POOL] else f" of the pool{_s(wanted)} {_listed(wanted)}"
     if (in_pools or lists) and not any(pools.are_served(needs.node_types, entries) for entries in lists):
         return _nobody_serves(wanted, lists)
-    if needs.kind == CODED_KIND:
+    if needs.coded:
         message = f"no worker{in_pools} knows version {needs.version} of the coded workflow {needs.workflow!r}"
         hint = "Start a worker that imports it (`--import`): the run goes on by itself."
         return RunSuspended(SuspendReason.UNKNOWN_WORKFLOW, message, hint)

@@ -20,10 +20,10 @@ from sqlalchemy import Connection, TextClause, text
 from anabranch.engine.ports import ClaimRequest, InstanceRow, WorkerCode, WorkerReport
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.events import EventType, Status, SuspendReason
-from anabranch.engine.rules.graph.pools import are_served
+from anabranch.engine.rules.graph.pools import Needs, are_served
 from anabranch.engine.rules.payloads import RunResumed, RunSuspended, read_suspension
 from anabranch.engine.rules.shared.blame import EXECUTING_UNKNOWN, Blame, Judgement, crashed, judged
-from anabranch.engine.rules.shared.fitness import Needs, deadline_passed_unfit, nobody_fits
+from anabranch.engine.rules.shared.fitness import deadline_passed_unfit, nobody_fits
 from anabranch.engine.rules.shared.log_limit import UNLIMITED_LOG
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.store.schema import IS_OPEN, IS_REFUSED
@@ -199,7 +199,7 @@ def suspend_unfit(
     found = connection.execute(_UNFIT, asked).all()
     rows = []
     for instance_id, tenant_id, kind, workflow, version, needed, deadline_at, suspended_for in found:
-        needs = Needs(kind, workflow, version, () if needed is None else orjson.loads(needed))
+        needs = Needs(kind == CODED_KIND, workflow, version, () if needed is None else orjson.loads(needed))
         is_over = deadline_at is not None and deadline_at <= now
         if (is_over and suspended_for == SuspendReason.ENGINE_DEFECT) or not any(
             needs.met_by(code=code, node_types=node_types) for code, node_types in living

@@ -1,0 +1,388 @@
+"""Starts of runs: from a version of a workflow and the options of a request to a run that is stored.
+
+A mixin of `WorkflowService`, above `read_verbs`, and the functions that make a run's id, input and head, which tests,
+forks and `child_runs` use, too. A start returns once the run is durable.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from anabranch.engine.lifecycle import Engine
+from anabranch.engine.plans import TEST_VERSION, ActiveVersions
+from anabranch.engine.ports import InstanceRow, WorkflowVersion
+from anabranch.engine.rules.coded.coded_plan import CODED_KIND, CodedPlan
+from anabranch.engine.rules.evolve import AnyPlan
+from anabranch.engine.rules.graph.document import derive_name
+from anabranch.engine.rules.graph.node_types import NodeTypes
+from anabranch.engine.rules.graph.pools import Needs
+from anabranch.engine.rules.instants import to_iso
+from anabranch.engine.rules.payloads import read_input, read_trigger
+from anabranch.engine.rules.run_filter import RunFilter
+from anabranch.engine.rules.shared.run_state import InstanceHead
+from anabranch.engine.rules.stimuli import Started
+from anabranch.engine.rules.values import VALUE_BYTES_MAX, Payload, checked_payload
+from anabranch.errors import (
+    InvalidInput,
+    InvalidRequest,
+    NoManualStart,
+    NotFound,
+    TooManyPending,
+    UnknownNodeType,
+    UnknownTrigger,
+    UnknownWorkflow,
+)
+from anabranch.run_requests import (
+    SAME_INPUT,
+    START_NOW,
+    StartedRun,
+    StartOptions,
+    check_start,
+    check_start_key,
+    is_key,
+    is_reserved,
+)
+from anabranch.service.definitions.checks import Checks
+from anabranch.service.definitions.workflow_references import References
+from anabranch.service.runs.pending_limit import PendingLimit
+from anabranch.service.runs.read_verbs import ReadVerbs, no_version_of
+
+# A day, whatever the workflow sets for real runs: results of tests are looked at right away.
+TEST_RETENTION_DAYS = 1
+
+# The name of a test run of a workflow without name and title.
+TEST_NAME = "test"
+
+_DAY_MS = 86_400_000
+
+START_REFUSALS = (NotFound, InvalidInput, InvalidRequest, NoManualStart, TooManyPending)
+"""Errors of a start that return the earlier run instead if its key was used before."""
+
+# 100 re-runs of re-runs: more than is ever useful.
+RERUNS_FOLLOWED_MAX = 100
+
+
+class StartVerbs(ReadVerbs):
+    """Starts of runs."""
+
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        node_types: NodeTypes,
+        retention_days_max: int,
+        pending_max: int,
+        pending_per_tenant_max: int | None = None,
+        references: References | None = None,
+    ) -> None:
+        super().__init__(engine=engine, node_types=node_types, references=references)
+        self.retention_days_max = retention_days_max
+        self._active = ActiveVersions()
+        self._pending_limit = PendingLimit(
+            store=engine.store, clock=engine.clock, runs_max=pending_max, runs_per_tenant_max=pending_per_tenant_max
+        )
+
+    def check_can_run(self, *, kind: str, workflow: str, version: int, node_types: Sequence[str] = ()) -> None:
+        """Raise UnknownWorkflow or UnknownNodeType for a run that needs what this process does not have; for processes
+        that run nothing else."""
+        needs = Needs(kind == CODED_KIND, workflow, version, node_types)
+        if self._engine.plans.can_run(needs):
+            return
+        if needs.coded:
+            raise UnknownWorkflow(
+                f"{needs.workflow} in version {needs.version} is a Python function, and no imported module declares it",
+                hint=f"Pass `--import FILE` with the file that declares version {needs.version}.",
+            )
+        raise UnknownNodeType(
+            f"the run has nodes of the types {', '.join(needs.node_types)}, and not all of them are installed here",
+            hint="Pass `--import FILE` with the file that declares them.",
+        )
+
+    async def execute_workflow(
+        self, workflow: str, input_: Any, options: StartOptions = START_NOW, *, tenant_id: str
+    ) -> StartedRun:
+        """Start a run; it is durable when this returns.
+
+        A key that was used before returns the first run, even if the rest of the request would be rejected.
+        Raises NotFound, InvalidInput, InvalidRequest (for reserved keys, too), NoManualStart, UnknownTrigger,
+        TooManyPending, StoreUnavailable.
+        """
+        if options.idempotency_key is not None:
+            check_start_key(options.idempotency_key)
+        return await self._start_checked(workflow, input_, options, tenant_id=tenant_id)
+
+    async def start_triggered_run(
+        self, workflow: str, input_: Any, options: StartOptions, *, tenant_id: str
+    ) -> StartedRun:
+        """The same for triggers, under one of the keys that are reserved for them."""
+        key = options.idempotency_key
+        assert key is not None and is_reserved(key), "the key of a trigger must be a reserved one"
+        return await self._start_checked(workflow, input_, options, tenant_id=tenant_id)
+
+    async def _start_checked(self, workflow: str, input_: Any, options: StartOptions, *, tenant_id: str) -> StartedRun:
+        now = self._engine.clock.now()
+        start = partial(
+            self._start,
+            tenant_id=tenant_id,
+            input_=input_,
+            trigger=options.trigger,
+            make_head=partial(
+                root_head,
+                options=options,
+                tenant_id=tenant_id,
+                # Both attempts use one id: if the first was written although it failed, the second finds it.
+                instance_id=new_run_id(now),
+                now=now,
+                retention_days_max=self.retention_days_max,
+            ),
+        )
+        try:
+            check_start(version=options.version, retention_days=options.retention_days)
+            return await self._start_version(workflow, options.version, start, tenant_id=tenant_id)
+        except START_REFUSALS:
+            # Looked up only here: nearly every start has a new key and must not pay for a read.
+            first = await self.find_first_run(workflow, options.idempotency_key, tenant_id=tenant_id)
+            if first is None:
+                raise
+            return first
+
+    async def rerun(
+        self, instance_id: str, options: StartOptions = START_NOW, *, tenant_id: str, input_: Any = SAME_INPUT
+    ) -> StartedRun:
+        """Start a new run like another one: with its input unless another is given, of its version unless one is named.
+
+        It begins where that one began.
+
+        Raises NotFound, also if the workflow is deleted; InvalidInput, InvalidRequest (for test runs, too),
+        TooManyPending, StoreUnavailable.
+        """
+        row = await self.get_run_status(instance_id, tenant_id=tenant_id)
+        if row.head.workflow_id is None:
+            raise InvalidRequest(f"run {instance_id} is a test run of a graph that is not saved", hint="Test it again.")
+        created = (await self._store.read_log(instance_id, limit=1))[0].payload
+        if input_ is SAME_INPUT:
+            input_ = read_input(created)
+        version = options.version or row.head.workflow_version
+        options = replace(options, rerun_of=instance_id, version=version, trigger=read_trigger(created))
+        try:
+            return await self.execute_workflow(row.head.workflow_id, input_, options, tenant_id=tenant_id)
+        except NotFound:
+            raise no_version_of(row.head, version) from None
+
+    async def newest_rerun(self, instance_id: str, *, tenant_id: str) -> InstanceRow | None:
+        """The newest run that repeats this one, directly or through others; None if there is none."""
+        newest = None
+        for _ in range(RERUNS_FOLLOWED_MAX):
+            found = await self._store.list_instances(RunFilter(rerun_of=instance_id), tenant_id=tenant_id, limit=1)
+            if not found:
+                break
+            newest, instance_id = found[0], found[0].head.instance_id
+        return newest
+
+    async def find_first_run(self, workflow: str, idempotency_key: str | None, *, tenant_id: str) -> StartedRun | None:
+        """The run that was started with this key, in any state; None if there is none."""
+        if idempotency_key is None or not is_key(idempotency_key):
+            return None
+        try:
+            found = await self.get_workflow_by_id(workflow, tenant_id=tenant_id)
+        except NotFound:
+            return None
+        first = await self._store.find_start(
+            tenant_id=tenant_id, workflow_name=found.name, idempotency_key=idempotency_key
+        )
+        return None if first is None else StartedRun(first.head.instance_id, first.status, created=False)
+
+    async def _start_version(
+        self, workflow: str, version: int | None, start: Callable[..., Awaitable[StartedRun]], *, tenant_id: str
+    ) -> StartedRun:
+        """Start the requested version, or the active one, which is not read again if it is known."""
+        known = self._active.get(tenant_id, workflow) if version is None else None
+        if known is not None:
+            # Only a created run proves that the cached version is still active. Otherwise read it.
+            with suppress(*START_REFUSALS):
+                started = await start(known, only_active=True)
+                if started.created:
+                    return started
+        found = await self.get_startable(workflow, tenant_id=tenant_id, version=version)
+        if version is None and found.tenant_id == tenant_id:  # a coded one has options that change with its code
+            self._active.note(tenant_id, workflow, found)
+        return await start(found, only_active=False)
+
+    async def _start(
+        self,
+        found: WorkflowVersion,
+        *,
+        only_active: bool,
+        tenant_id: str,
+        input_: Any,
+        trigger: str | None,
+        make_head: Callable[[WorkflowVersion, AnyPlan], InstanceHead],
+    ) -> StartedRun:
+        plan = await self._engine.plans.plan(found.workflow_id, found.version)
+        check_beginning(plan, trigger)
+        payload = await input_payload(input_, plan, self.checks, tenant_id=tenant_id, trigger=trigger)
+        head = make_head(found, plan)
+        hold = self._engine.orchestrator.held.may_begin(head) and self._engine.plans.can_run_plan(head, plan)
+        if not hold or head.available_at > head.created_at:
+            await self._pending_limit.take_place(head.tenant_id)
+        started = Started(payload, trigger, begin=hold, only_active=only_active)
+        new_run = await self._engine.orchestrator.create_run(head, plan, started)
+        status = new_run.status
+        if not new_run.created:
+            existing = await self._store.get_instance(new_run.instance_id, tenant_id=head.tenant_id)
+            status = status if existing is None else existing.status
+        return StartedRun(new_run.instance_id, status, new_run.created)
+
+
+def check_beginning(plan: AnyPlan, trigger: str | None) -> None:
+    """Raise NoManualStart or UnknownTrigger if no run of the plan can begin there (None: at `start`)."""
+    if isinstance(plan, CodedPlan):
+        if trigger is not None:
+            raise UnknownTrigger(f"a coded workflow has no nodes, and so no trigger {trigger!r}")
+    elif plan.beginning(trigger) is None:
+        if trigger is not None:
+            raise UnknownTrigger(f"the workflow has no trigger {trigger!r} that can begin a run")
+        shown = ", ".join(f"{node.id!r} ({node.type})" for node in plan.beginnings)
+        raise NoManualStart(f"the workflow has no start node: its runs begin at {shown}")
+
+
+async def input_payload(
+    input_: Any,
+    plan: AnyPlan,
+    checks: Checks,
+    *,
+    tenant_id: str,
+    trigger: str | None = None,
+    bounded: bool = True,
+) -> Payload:
+    """A run's input, checked against its limits and the schema of where it begins: the workflow's `inputSchema`, or
+    that of the trigger.
+
+    Raises InvalidInput; TooManyChecks unless `bounded` is false.
+    """
+    beginning = None if isinstance(plan, CodedPlan) or trigger is None else plan.beginning(trigger)
+    bytes_max = VALUE_BYTES_MAX if beginning is None else beginning.output_bytes_max
+    payload = checked_payload(input_, "the input", bytes_max=bytes_max)
+    schema = plan.input_schema if isinstance(plan, CodedPlan) else plan.schema_of(trigger)
+    if schema is not None:
+        refuse_input(await checks.input_problems(tenant_id, schema, payload.value, bounded=bounded), trigger)
+    return payload
+
+
+def refuse_input(problems: Sequence[tuple[str, str]], trigger: str | None) -> None:
+    """Raise InvalidInput if the check of an input has found problems."""
+    if not problems:
+        return
+    details = [{"pointer": pointer, "message": message} for pointer, message in problems]
+    pointer, message = problems[0]
+    place = f" at {pointer}" if pointer else ""
+    whose = "the workflow's inputSchema" if trigger is None else f"the inputSchema of trigger {trigger!r}"
+    raise InvalidInput(f"the input does not fit {whose}{place}: {message}", details=details)
+
+
+def new_run_id(now_ms: int) -> str:
+    """A UUID of version 7 (RFC 9562): new runs lie side by side in the index."""
+    random_bits = uuid.uuid4().int
+    value = (now_ms & (2**48 - 1)) << 80 | 0x7 << 76 | (random_bits >> 50 & 0xFFF) << 64 | 0b10 << 62
+    return str(uuid.UUID(int=value | random_bits & (2**62 - 1)))
+
+
+def root_head(
+    found: WorkflowVersion,
+    plan: AnyPlan,
+    *,
+    options: StartOptions,
+    tenant_id: str,
+    instance_id: str,
+    now: int,
+    retention_days_max: int,
+) -> InstanceHead:
+    """The head of a run that is started from outside. Raises InvalidRequest."""
+    available_at, deadline_at, retention_days = options.available_at, options.deadline_at, options.retention_days
+    begins_at = max(now, available_at or now)  # a past availableAt means now
+    if deadline_at is not None and available_at is not None and deadline_at <= available_at:
+        message = f"deadlineAt ({to_iso(deadline_at)}) is not after availableAt ({to_iso(available_at)})"
+        raise InvalidRequest(message, details=[{"code": "INVALID_VALUE", "pointer": "/deadlineAt", "message": message}])
+    if retention_days is None:
+        retention_days = _retention_days(plan)
+    return InstanceHead(
+        instance_id=instance_id,
+        tenant_id=tenant_id,
+        workflow_id=found.workflow_id,
+        workflow_name=found.name,
+        workflow_version=found.version,
+        created_at=now,
+        available_at=begins_at,
+        deadline_at=_deadline(plan, begins_at) if deadline_at is None else deadline_at,
+        retention_days=min(retention_days, retention_days_max),
+        idempotency_key=options.idempotency_key,
+        kind=found.kind,
+        rerun_of=options.rerun_of,
+        started_by=options.started_by,
+    )
+
+
+def test_head(document: Mapping[str, Any], plan: AnyPlan, *, tenant_id: str, now: int) -> InstanceHead:
+    """The head of a test run of a definition that is not stored."""
+    return InstanceHead(
+        instance_id=new_run_id(now),
+        tenant_id=tenant_id,
+        workflow_id=None,
+        workflow_name=document.get("name") or derive_name(document.get("title") or TEST_NAME),
+        workflow_version=TEST_VERSION,
+        created_at=now,
+        available_at=now,
+        deadline_at=_deadline(plan, now),
+        retention_days=TEST_RETENTION_DAYS,
+        test=True,
+    )
+
+
+def child_head(
+    found: WorkflowVersion,
+    plan: AnyPlan,
+    *,
+    now: int,
+    retention_days_max: int,
+    instance_id: str,
+    parent: InstanceHead,
+    node_id: str,
+    scope: str,
+    parent_waits: bool,
+) -> InstanceHead:
+    """The head of a run that an activation of `parent` starts; deadline and retention are its own workflow's.
+
+    Children of a test run are kept no longer than test runs.
+    """
+    return InstanceHead(
+        instance_id=instance_id,
+        tenant_id=parent.tenant_id,
+        workflow_id=found.workflow_id,
+        workflow_name=found.name,
+        workflow_version=found.version,
+        created_at=now,
+        available_at=now,
+        deadline_at=_deadline(plan, now),
+        retention_days=TEST_RETENTION_DAYS if parent.test else min(max(1, _retention_days(plan)), retention_days_max),
+        parent_id=parent.instance_id,
+        kind=found.kind,
+        test=parent.test,
+        parent_node_id=node_id,
+        parent_scope=scope,
+        parent_waits=parent_waits,
+        depth=parent.depth + 1,
+        root_id=parent.root_id or parent.instance_id,
+    )
+
+
+def _deadline(plan: AnyPlan, begins_at: int) -> int | None:
+    return None if plan.deadline_ms is None else begins_at + plan.deadline_ms
+
+
+def _retention_days(plan: AnyPlan) -> int:
+    return 30 if plan.retention_ms is None else -(-plan.retention_ms // _DAY_MS)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from anabranch.engine.console.lines import ActivationLog, Sink, report_progress
+from anabranch.engine.console.lines import ActivationLog, Sink, log_of, report_progress
 from anabranch.engine.rules.coded.names import FUNCTION_NODE_ID
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.shared.run_state import Redone
@@ -126,9 +126,10 @@ class Helpers:
     @property
     def log(self) -> logging.Logger:
         """A logger whose lines are kept with this attempt, without its secrets."""
-        if self._log is None:
-            self._log = ActivationLog(self)
-        return self._log
+        log = self._log
+        if log is None:
+            log = self._log = log_of(self)
+        return log
 
     def progress(self, done: float, total: float | None = None, text: str = "") -> None:
         """Report the progress of this attempt to watchers, and restart its heartbeat timeout. Thread-safe. Raises

@@ -23,8 +23,8 @@ from anabranch.engine.console.console import (
     Line,
     LinesWanted,
     ProgressReport,
-    RunLines,
     Said,
+    StoredLines,
 )
 from anabranch.engine.console.lines import Progress
 from anabranch.engine.handling import Helpers
@@ -44,29 +44,33 @@ class Rows:
     """Rows in memory, with a database that can be away."""
 
     def __init__(self) -> None:
-        self.lines: list[Line] = []
-        self.writes: list[list[Line]] = []
+        self.rows: list[StoredLines] = []
+        self.writes: list[list[StoredLines]] = []
         """What each write was asked for, also those that failed."""
         self.reports: list[ProgressReport] = []
         self.is_away = False
 
-    async def write(self, runs: Sequence[RunLines], reports: Sequence[ProgressReport]) -> None:
-        self.writes.append([line for run in runs for line in run.lines])
+    async def write(self, rows: Sequence[StoredLines], reports: Sequence[ProgressReport]) -> None:
+        self.writes.append(list(rows))
         if self.is_away:
             raise DatabaseAway("away")
-        self.lines += self.writes[-1]
+        self.rows += self.writes[-1]
         self.reports += reports
 
     async def said(self, instance_ids: Sequence[str]) -> Mapping[str, Said]:
-        found = {each: [line for line in self.lines if line.instance_id == each] for each in instance_ids}
+        found = {each: [row for row in self.rows if row.instance_id == each] for each in instance_ids}
         return {
-            each: Said(sum(line.size for line in lines), max(line.position for line in lines))
-            for each, lines in found.items()
-            if lines
+            each: Said(sum(row.size for row in rows), max(row.position for row in rows))
+            for each, rows in found.items()
+            if rows
         }
 
     async def sizes(self) -> Mapping[str, int]:
         return {}
+
+    @property
+    def lines(self) -> list[Line]:
+        return [line for row in self.rows for line in row.decoded()]
 
     @property
     def texts(self) -> list[str]:
@@ -134,7 +138,7 @@ async def test_a_run_that_says_too_much_is_told_so_once_and_others_go_on() -> No
     await console.stop()
 
     of_run = [line for line in rows.lines if line.instance_id == RUN]
-    assert sum(line.size for line in of_run) <= 2_500
+    assert sum(row.size for row in rows.rows if row.instance_id == RUN) <= 2_500
     assert [line.text for line in of_run].count(FULL) == 1 and of_run[-1].text == FULL
     assert rows.texts[-1] == "fine"
 
@@ -147,7 +151,7 @@ async def test_a_tenant_that_says_too_much_makes_no_more_rows() -> None:
         _origin(console, instance_id=f"run-{number}").log.info("x" * 100)
     await console.stop()
 
-    assert 0 < sum(line.size for line in rows.lines) <= 1_300
+    assert 0 < sum(row.size for row in rows.rows) <= 1_300
 
 
 async def test_lines_are_cut_made_storable_and_written_to_the_stream_as_json() -> None:
@@ -182,6 +186,41 @@ async def test_what_a_database_did_not_take_is_written_once_it_is_back() -> None
     # What was written although the answer was lost has the same rows when it is written again.
     assert rows.writes[0] == rows.writes[1]
     assert [report.progress for report in rows.reports] == [Progress(1, 2, "")]
+
+
+async def test_a_run_whose_last_lines_were_not_taken_is_told_that_it_is_full_all_the_same() -> None:
+    rows = Rows()
+    rows.is_away = True
+    console = _console(rows, run_bytes_max=1_000)
+    await console.start()
+    for _ in range(20):
+        _origin(console).log.info("x" * 100)
+    with pytest.raises(DatabaseAway):
+        await console._write_all()
+    rows.is_away = False
+    await console.stop()
+
+    assert rows.writes[0] == rows.writes[1]
+    assert rows.texts.count(FULL) == 1 and rows.texts[-1] == FULL and len(rows.texts) > 2
+
+
+async def test_threads_say_at_once_what_is_kept_in_one_order() -> None:
+    rows, stream = Rows(), io.StringIO()
+    console = _console(rows, stream=stream)
+    await console.start()
+
+    def talk(thread: int) -> None:
+        for number in range(200):
+            _origin(console, node_id=f"n{thread}").log.info("%d", number)
+
+    await asyncio.gather(*(asyncio.to_thread(talk, thread) for thread in range(4)))
+    await console.stop()
+
+    numbers = [line.number for line in rows.lines]
+    assert numbers == sorted(set(numbers)) and len(numbers) == 800
+    for thread in range(4):
+        assert [line.text for line in rows.lines if line.node_id == f"n{thread}"] == [str(n) for n in range(200)]
+    assert [json.loads(line)["number"] for line in stream.getvalue().splitlines()] == numbers
 
 
 class Watcher:
@@ -224,31 +263,38 @@ def test_progress_is_a_number_from_zero(wrong: tuple[Any, ...]) -> None:
         Helpers.progress(_origin(_console(Rows())), *wrong)
 
 
-def _line(number: int, text: str = "x", *, run: str = RUN, position: int = 0, level: int = 20) -> Line:
-    return Line(run, number, TENANT, "n", "", 1, level, text, position)
+def _line(number: int, text: str = "x", *, run: str = RUN, level: int = 20) -> Line:
+    return Line(run, number, "n", "", 1, level, text)
+
+
+def _row(*lines: Line, position: int = 0) -> StoredLines:
+    told = json.dumps([line.as_json() for line in lines])
+    return StoredLines(lines[0].instance_id, lines[-1].number, TENANT, position, len(told), told)
 
 
 async def test_the_table_keeps_lines_once_and_gives_the_oldest_up_first(database_url: str) -> None:
     store = open_store(database_url)
     await store.start()
     table = ConsoleTable(store)
-    lines = [_line(number, f"line {number}", position=number) for number in range(1, 6)]
+    lines = [_line(number, f'line {number}: "\\n", {{}}, é') for number in range(1, 6)]
+    rows = [_row(*lines[:3], position=3), _row(*lines[3:], position=5), _row(_line(1, run=OTHER))]
     late, early = (ProgressReport(RUN, "n", "", 1, at, Progress(at, None, "")) for at in (7, 3))
 
-    for written in (lines[:3], lines[3:]):
-        await table.write([RunLines.of(written)], [late])
-    await table.write([RunLines.of(lines[3:]), RunLines.of([_line(1, run=OTHER)])], [early])
+    for row in rows[:2]:
+        await table.write([row], [late])
+    await table.write(rows[1:], [early])
+    await table.write(rows[1:], [])
 
     assert list(await table.read_lines(RUN, LinesWanted(after=1))) == lines[1:]
     assert list(await table.read_lines(RUN, LinesWanted(after=3, limit=1))) == lines[3:4]
     assert list(await table.read_lines(RUN, LinesWanted(level=30))) == []
     assert [line.number for line in await table.read_since({RUN: 4, OTHER: 0}, limit=9)] == [1, 5]
-    assert await table.said([RUN]) == {RUN: Said(sum(line.size for line in lines), 5)}
+    assert await table.said([RUN]) == {RUN: Said(rows[0].size + rows[1].size, 5)}
     assert await table.last_numbers([RUN, OTHER]) == {RUN: 5, OTHER: 1}
     assert await table.read_progress([RUN]) == [late]
     sizes = await table.sizes()
-    keep = await table.number_to_keep(tenant_id=TENANT, size=2 * lines[0].size + 1)
-    assert (sizes, keep) == ({TENANT: sum(line.size for line in [*lines, _line(1)])}, 5)
+    keep = await table.number_to_keep(tenant_id=TENANT, size=rows[1].size + 1)
+    assert (sizes, keep) == ({TENANT: sum(row.size for row in rows)}, 5)
     assert await table.remove(tenant_id=TENANT, before=5, limit=10, spares_open=False) == 2
     assert [line.number for line in await table.read_lines(RUN, LinesWanted())] == [4, 5]
     await store.stop()
@@ -258,22 +304,45 @@ async def test_lines_that_are_written_together_share_rows_and_are_read_one_by_on
     store = open_store(database_url)
     await store.start()
     table = ConsoleTable(store)
-    # Threads add lines in any order; 100 of 4 kB do not fit into one row.
-    lines = [_line(number, f"{number:04}" * 1_000, level=30 if number % 10 == 0 else 20) for number in range(1, 101)]
-    mixed = [*lines[50:], *lines[:50]]
-    others = [_line(number, run=OTHER) for number in range(1, 11)]
-
-    await table.write([RunLines.of(mixed), RunLines.of(others)], [])
+    console = _console(table)
+    await console.start()
+    # 100 of 4 kB do not fit into one row.
+    texts = [f"{number:04}" * 1_000 for number in range(1, 101)]
+    for number, text in enumerate(texts, 1):
+        _origin(console).log.log(LEVELS["warning" if number % 10 == 0 else "info"], text)
+        if number <= 10:
+            _origin(console, instance_id=OTHER).log.info("%d", number)
+    await console.stop()
 
     wanted, read = LinesWanted(limit=30), list[Line]()
     while page := await table.read_lines(RUN, wanted):
         read += page
         wanted = replace(wanted, after=page[-1].number)
-    assert sorted(read) == lines
-    assert [line.number for line in await table.read_lines(RUN, LinesWanted(level=30))] == list(range(10, 101, 10))
-    assert list(await table.read_lines(OTHER, LinesWanted())) == others
+    assert [line.text for line in read] == texts
+    assert sorted(read) == read
+    assert [line.text for line in await table.read_lines(RUN, LinesWanted(level=30))] == texts[9::10]
+    assert [line.text for line in await table.read_lines(OTHER, LinesWanted())] == [str(n) for n in range(1, 11)]
     rows = await store.read(lambda connection: connection.execute(COUNTED).all())
-    assert {str(run): rows for run, rows in rows} == {RUN: 8, OTHER: 1}
+    assert {str(run): rows for run, rows in rows} == {RUN: 7, OTHER: 1}
+    await store.stop()
+
+
+async def test_rows_of_older_programs_are_read(database_url: str) -> None:
+    store = open_store(database_url)
+    await store.start()
+    before = sql(f"""
+        INSERT INTO console_lines (instance_id, number, tenant_id, node_id, scope, attempt, level, text, position, size,
+            earlier)
+        VALUES ('{RUN}', 3, '{TENANT}', 'n', '', 1, 20, 'third', 0, 400, '[[2, "n", "", 1, 20, "second", 0]]'),
+            ('{RUN}', 1, '{TENANT}', 'n', '', 1, 20, 'first', 0, 133, NULL)
+    """)
+    await store.write(lambda connection: connection.execute(before))
+    table = ConsoleTable(store)
+    await table.write([_row(_line(4, "fourth"))], [])
+
+    assert list(await table.read_lines(RUN, LinesWanted())) == [
+        _line(number, text) for number, text in enumerate(("first", "second", "third", "fourth"), 1)
+    ]
     await store.stop()
 
 

@@ -16,13 +16,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain
-from operator import attrgetter
-from typing import Any, NamedTuple, Protocol, TextIO
+from typing import Any, NamedTuple, Protocol, TextIO, TypeAlias
 
 import orjson
 
 from anabranch.engine.console.lines import LineOrigin, Progress, prints_kept
+from anabranch.engine.rules.coded.names import FUNCTION_NODE_ID
 from anabranch.engine.rules.instants import to_iso
 from anabranch.errors import StoreUnavailable
 
@@ -31,7 +30,7 @@ logger = logging.getLogger("anabranch.console")
 # 4,096 characters of a line, as code nodes may send.
 LINE_CHARACTERS_MAX = 4_096
 
-# The approximate size of a line beside its text: ids, scope, indexes.
+# The approximate size of a line in a message beside its text.
 LINE_BYTES = 128
 
 # 250 ms: larger writes cost less per line, and watchers in this process do not wait for the write.
@@ -43,8 +42,11 @@ TELL_EVERY_S = 0.05
 # 20,000 unwritten lines, some megabytes; further ones are dropped and counted.
 WAITING_MAX = 20_000
 
-# 2,000 lines per statement.
-LINES_WRITTEN_MAX = 2_000
+# 4,000 lines are encoded at once, which takes some milliseconds, and written in one statement, of 16 MB at most.
+LINES_WRITTEN_MAX = 4_000
+
+# 64 kB of lines share a row: readers decode rows as a whole.
+ROW_CHARACTERS_MAX = 65_536
 
 # 500 rows, 32 MB of lines at most and mostly far less, are removed per statement.
 ROWS_REMOVED_MAX = 500
@@ -61,10 +63,9 @@ UNKNOWN_SHARE = 16
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
 """Names of levels in responses and settings."""
 
-_DAY_US = 86_400_000_000
+_time_ns = time.time_ns
 
-_NUMBER_OF = attrgetter("number")
-_new_tuple = tuple.__new__
+_DAY_US = 86_400_000_000
 
 FULL = "the console of this run is full; further lines are dropped"
 
@@ -75,14 +76,11 @@ class Line(NamedTuple):
     instance_id: str
     number: int
     """Microseconds since the epoch, unique within a process: the order of the lines of a run."""
-    tenant_id: str
     node_id: str
     scope: str
     attempt: int
     level: int
     text: str
-    position: int
-    """For a workflow function: its attempt and the number of the line; 0 for lines that are not repeated on replay."""
 
     @property
     def size(self) -> int:
@@ -93,7 +91,7 @@ class Line(NamedTuple):
         """The JSON form for lists and watchers."""
         return {
             "number": self.number,
-            "at": _iso(self.number // 1000),
+            "at": to_iso(self.number // 1000),
             "level": level_name(self.level),
             "nodeID": self.node_id,
             "scope": self.scope,
@@ -102,21 +100,25 @@ class Line(NamedTuple):
         }
 
 
-class RunLines(NamedTuple):
-    """Lines of one run that are written together."""
+class StoredLines(NamedTuple):
+    """Lines of one run that were written together, as they are stored."""
 
     instance_id: str
-    lines: Sequence[Line]
-    size: int
-    """Their approximate size in bytes."""
+    number: int
+    """That of the last line."""
+    tenant_id: str
     position: int
-    """The largest of their positions."""
+    """For lines of a workflow function: the largest of their positions, else 0."""
+    size: int
+    """The length of `lines`."""
+    lines: str
+    """A JSON array of objects, as in `Line.as_json`."""
 
-    @classmethod
-    def of(cls, lines: Sequence[Line]) -> RunLines:
-        """Count lines of one run; at least one."""
-        size = LINE_BYTES * len(lines) + sum([len(line.text) for line in lines])
-        return cls(lines[0].instance_id, lines, size, max([line.position for line in lines]))
+    def decoded(self) -> Iterator[Line]:
+        """The lines, oldest first."""
+        for told in orjson.loads(self.lines):
+            place = told["nodeID"], told["scope"], told["attempt"], LEVELS[told["level"]]
+            yield Line(self.instance_id, told["number"], *place, told["text"])
 
 
 class ProgressReport(NamedTuple):
@@ -173,8 +175,8 @@ class Said(NamedTuple):
 class ConsoleRows(Protocol):
     """The storage of lines. Every method may raise StoreUnavailable."""
 
-    async def write(self, runs: Sequence[RunLines], reports: Sequence[ProgressReport]) -> None:
-        """Store these lines; idempotent."""
+    async def write(self, rows: Sequence[StoredLines], reports: Sequence[ProgressReport]) -> None:
+        """Store these rows; idempotent."""
 
     async def said(self, instance_ids: Sequence[str]) -> Mapping[str, Said]:
         """The sizes of these runs; runs without lines are absent."""
@@ -239,21 +241,72 @@ class ConsoleOptions:
 STARTS_KEPT_MAX = 1_000
 
 
-@dataclass(slots=True)
 class _Run:
     """Cached counts for one run."""
 
-    size: int = 0
-    position: int = 0
-    is_known: bool = False
-    """`size` includes lines of other processes."""
-    is_full: bool = False
-    starts: int = 0
-    """Of how many attempts it was kept here when they began."""
+    __slots__ = ("head", "instance_id", "is_full", "is_known", "position", "size", "starts", "tenant_id")
+
+    def __init__(self, instance_id: str, tenant_id: str) -> None:
+        self.instance_id = instance_id
+        self.tenant_id = tenant_id
+        self.head = f'{{"instanceID":"{instance_id}","tenant":{_tenant_as_json(tenant_id)},'
+        """The beginning of each of its lines on the stream."""
+        self.size = self.position = 0
+        self.is_known = False
+        """`size` includes lines of other processes."""
+        self.is_full = False
+        self.starts = 0
+        """Of how many attempts it was kept here when they began."""
 
     def says_anew(self, position: int) -> bool:
         """Whether this line of a function is certainly new."""
         return self.is_known and position > self.position
+
+
+_Said: TypeAlias = tuple[_Run, int, str, str, int, int, str, int]
+"""A line that is not written yet: run, number, node, scope, attempt, level, text, position.
+
+The position is, for a workflow function, its attempt and the number of the line; 0 for lines that are not repeated on
+replay.
+"""
+
+
+class _RunLines:
+    """Lines of one run that are written together, oldest first."""
+
+    __slots__ = ("encoded", "is_full", "numbers", "position", "positions", "size")
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+        self.encoded: list[str] = []
+        """Each line as JSON, without the braces."""
+        self.positions: dict[int, int] | None = None
+        """By number, of those that have one."""
+        self.size = self.position = 0
+        self.is_full = False
+        """The last one says that no more are kept."""
+
+    def add(self, number: int, encoded: str, position: int) -> None:
+        """Add the next line."""
+        self.numbers.append(number)
+        self.encoded.append(encoded)
+        self.size += len(encoded)
+        if position:
+            self.position = max(self.position, position)
+
+    def rows(self, run: _Run) -> Iterator[StoredLines]:
+        """The lines in as few rows as they fit into."""
+        first, size = 0, 0
+        for end, encoded in enumerate(self.encoded) if self.size > ROW_CHARACTERS_MAX else ():
+            if size and size + len(encoded) > ROW_CHARACTERS_MAX:
+                yield self._row(run, first, end, size)
+                first, size = end, 0
+            size += len(encoded)
+        yield self._row(run, first, len(self.encoded), size or self.size)
+
+    def _row(self, run: _Run, first: int, end: int, size: int) -> StoredLines:
+        told = "},{".join(self.encoded[first:end])
+        return StoredLines(run.instance_id, self.numbers[end - 1], run.tenant_id, self.position, size, f"[{{{told}}}]")
 
 
 class Console:
@@ -268,13 +321,13 @@ class Console:
         self._tenants: dict[str, int] = {}
         self._lock = threading.Lock()
         self._number = 0
-        self._waiting: deque[Line] = deque()
+        self._waiting: list[_Said] = []
         """Lines that are not written yet."""
         self._told: set[int] = set()
         """The numbers of those that watchers have been told."""
         self._untold: set[str] = set()
         """Runs with others among them."""
-        self._unsure: Sequence[Line] = ()
+        self._unsure: Sequence[_Said] = ()
         """Lines that are being written. If that fails, it may have happened: exactly these are written again."""
         self._reports: dict[tuple[str, str, str], ProgressReport] = {}
         self._live: deque[Line | ProgressReport] = deque()
@@ -329,11 +382,15 @@ class Console:
     # -- what is said ---------------------------------------------------------------------
     def take_line(self, origin: LineOrigin, level: int, text: str) -> None:
         """Add a line; thread-safe. Cut at `LINE_CHARACTERS_MAX`."""
-        known = self._runs.get(origin.instance_id)
-        if level < self.level or self._loop is None or (known is not None and known.is_full):
+        if level < self.level or self._loop is None:
+            return
+        run = self._runs.get(origin.instance_id)
+        if run is None:
+            run = self._runs.setdefault(origin.instance_id, _Run(origin.instance_id, origin.tenant_id))
+        elif run.is_full:
             return
         position = 0
-        if origin.is_function:
+        if origin.node_id == FUNCTION_NODE_ID:
             origin.lines_said += 1
             position = origin.attempt << 32 | origin.lines_said
         if len(self._waiting) >= WAITING_MAX:
@@ -344,38 +401,15 @@ class Console:
         if not text.isprintable():
             text = text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
         with self._lock:
-            number = time.time_ns() // 1000
+            number = _time_ns() // 1000
             if number <= self._number:
                 number = self._number + 1
             self._number = number
-        # As `Line(…)` does, in half the time: this is the only place that makes one for each line.
-        line = _new_tuple(
-            Line,
-            (
-                origin.instance_id,
-                number,
-                origin.tenant_id,
-                origin.node_id,
-                origin.scope,
-                origin.attempt,
-                level,
-                text,
-                position,
-            ),
-        )
-        # A line of a function may be a repetition; that is known once the counts of its run are.
-        is_new = not position or origin.is_first_call or (known is not None and known.says_anew(position))
+            said = run, number, origin.node_id, origin.scope, origin.attempt, level, text, position
+            self._waiting.append(said)
         if self._observers:
-            run = origin.instance_id
-            if is_new and self._is_followed(run):
-                if run in self._untold:
-                    self._tell_earlier(run)
-                self._told.add(number)
-                self._live.append(line)
-                self._soon(self._tell_soon)
-            else:
-                self._untold.add(run)
-        self._waiting.append(line)
+            # A line of a function may be a repetition; that is known once the counts of its run are.
+            self._announce(said, is_new=not position or origin.is_first_call or run.says_anew(position))
         if not self._is_due:
             self._is_due = True
             self._soon(self._begin_writing)
@@ -399,10 +433,11 @@ class Console:
         if told is not None and told.attempt == report.attempt:
             self._reports[key] = told._replace(began_at=report.began_at)  # it reported progress in its first step
             return
-        run = self._runs.setdefault(origin.instance_id, _Run()) if is_kept else None
-        if run is not None and run.starts < STARTS_KEPT_MAX:
-            run.starts += 1
-            self._keep(key, report)
+        if is_kept:
+            run = self._runs.setdefault(origin.instance_id, _Run(origin.instance_id, origin.tenant_id))
+            if run.starts < STARTS_KEPT_MAX:
+                run.starts += 1
+                self._keep(key, report)
 
     def take_progress(self, origin: LineOrigin, progress: Progress) -> None:
         """Keep the last progress of an attempt; thread-safe."""
@@ -463,17 +498,33 @@ class Console:
             self._is_due = True
             self._soon(self._begin_writing)
 
+    def _announce(self, said: _Said, *, is_new: bool) -> None:
+        instance_id, number = said[0].instance_id, said[1]
+        if not is_new or not self._is_followed(instance_id):
+            self._untold.add(instance_id)
+            return
+        if instance_id in self._untold:
+            self._tell_earlier(instance_id)
+        if number not in self._told:
+            self._told.add(number)
+            self._live.append(_line_of(said))
+        self._soon(self._tell_soon)
+
     def _is_followed(self, instance_id: str) -> bool:
-        return bool(self._observers) and any(observer.follows(instance_id) for observer in self._observers)
+        for observer in self._observers:  # noqa: SIM110 -- asked for each line: a generator would take longer
+            if observer.follows(instance_id):
+                return True
+        return False
 
     def _tell_earlier(self, instance_id: str) -> None:
         """Tell what a run said before somebody followed it, if it is not written yet."""
         self._untold.discard(instance_id)
-        for line in (*self._unsure, *self._waiting):
+        for said in (*self._unsure, *self._waiting):
+            run, number, position = said[0], said[1], said[-1]
             # Those of a function may be repetitions.
-            if line.instance_id == instance_id and not line.position and line.number not in self._told:
-                self._told.add(line.number)
-                self._live.append(line)
+            if run.instance_id == instance_id and not position and number not in self._told:
+                self._told.add(number)
+                self._live.append(_line_of(said))
 
     def _soon(self, function: Callable[[], None]) -> None:
         loop = self._loop
@@ -522,8 +573,9 @@ class Console:
             dropped, self._dropped = self._dropped, 0
             logger.warning("%d lines were dropped: they came faster than they could be written", dropped)
         while self._is_behind():
-            length = min(len(self._waiting), LINES_WRITTEN_MAX)
-            self._unsure = self._unsure or [self._waiting.popleft() for _ in range(length)]
+            if not self._unsure:
+                self._unsure = self._waiting[:LINES_WRITTEN_MAX]
+                del self._waiting[: len(self._unsure)]
             reports, self._reports = self._reports, {}
             try:
                 await self._write(self._unsure, list(reports.values()))
@@ -538,119 +590,167 @@ class Console:
     def _is_behind(self) -> bool:
         return bool(self._unsure or self._waiting or self._reports)
 
-    async def _write(self, some: Sequence[Line], reports: Sequence[ProgressReport]) -> None:
-        by_run: dict[str, list[Line]] = {}
-        for line in some:
-            lines = by_run.get(line.instance_id)
-            if lines is None:
-                by_run[line.instance_id] = [line]
-            else:
-                lines.append(line)
-        runs = [RunLines.of(lines) for lines in by_run.values()]
+    async def _write(self, some: Sequence[_Said], reports: Sequence[ProgressReport]) -> None:
+        encoded = _encoded(some)
+        runs = _by_run(some, encoded)
         await self._learn(runs)
         tenants: Counter[str] = Counter()
-        kept = [fitting for each in runs if (fitting := self._fitting(each, tenants)) is not None]
-        await self._rows.write(kept, reports)
-        for written in kept:
-            run = self._runs[written.instance_id]
-            run.size += written.size
-            run.position = max(run.position, written.position)
-            run.is_full |= written.lines[-1].text is FULL
-            if self._observers and self._is_followed(written.instance_id):
-                self._live.extend(line for line in written.lines if line.number not in self._told)
+        changed: dict[int, str | None] = {}
+        """What is stored instead of some lines, by their numbers."""
+        for run, lines in runs.items():
+            if not self._fits(run, lines, tenants):
+                runs[run] = self._fitting(run, lines, tenants, changed)
+        await self._rows.write(
+            [row for run, lines in runs.items() if lines.encoded for row in lines.rows(run)], reports
+        )
+        for run, lines in runs.items():
+            run.size += lines.size
+            run.is_full |= lines.is_full
+            if lines.position > run.position:
+                run.position = lines.position
         for tenant_id, size in tenants.items():
             self._tenants[tenant_id] = self._tenants.get(tenant_id, 0) + size
         while len(self._runs) > RUNS_KNOWN_MAX:
             self._runs.popitem(last=False)
-        if self._told:
-            self._told.difference_update(line.number for line in some)
-        if self._untold:
-            self._untold = {line.instance_id for line in list(self._waiting) if line.number not in self._told}
-        self._print(kept)
+        if self._observers:
+            self._tell_written(some, changed)
+        self._print(some, encoded, changed)
+
+    async def _learn(self, runs: Mapping[_Run, _RunLines]) -> None:
+        """Read the stored counts of runs, which are needed before more of their lines are written."""
+        unknown: dict[str, _Run] = {}
+        small = self._options.run_bytes_max // UNKNOWN_SHARE
+        for run, lines in runs.items():
+            if not run.is_known and (lines.position or run.size > small):
+                unknown[run.instance_id] = run
+        if unknown:
+            said = await self._rows.said(sorted(unknown))
+            for instance_id, run in unknown.items():
+                found = said.get(instance_id, Said(0, 0))
+                run.size, run.position, run.is_known = found.size, found.position, True
+
+    def _fits(self, run: _Run, lines: _RunLines, tenants: Counter[str]) -> bool:
+        """Whether all lines of a run are new and within the limits. `tenants` counts what is stored of each."""
+        tenant_id = run.tenant_id
+        if lines.position or run.is_full or run.size + lines.size > self._options.run_bytes_max:
+            return False
+        counted = tenants[tenant_id] + lines.size
+        if self._tenants.get(tenant_id, 0) + counted > self._options.tenant_bytes_max:
+            return False
+        tenants[tenant_id] = counted
+        return True
+
+    def _fitting(self, run: _Run, lines: _RunLines, tenants: Counter[str], changed: dict[int, str | None]) -> _RunLines:
+        """The lines of a run to store: none that were stored before, or exceed a limit."""
+        room = self._options.run_bytes_max - run.size
+        # What exceeds the limit of the tenant is dropped until its oldest lines have made room.
+        tenant_id = run.tenant_id
+        room_of_tenant = self._options.tenant_bytes_max - self._tenants.get(tenant_id, 0) - tenants[tenant_id]
+        fitting = _RunLines()
+        fitting.is_full = run.is_full or room < 0
+        stored_until = run.position
+        positions = lines.positions or {}
+        for number, encoded in zip(lines.numbers, lines.encoded, strict=True):
+            position = positions.get(number, 0)
+            is_repeated = 0 < position <= stored_until
+            if is_repeated or fitting.is_full or fitting.size > room_of_tenant:
+                changed[number] = None
+                continue
+            told = encoded
+            if fitting.size + len(encoded) > room:
+                fitting.is_full = True
+                changed[number] = told = _full_as_json(encoded)
+            fitting.add(number, told, position)
+            stored_until = max(stored_until, position)
+        tenants[tenant_id] += fitting.size
+        return fitting
+
+    def _tell_written(self, some: Sequence[_Said], changed: Mapping[int, str | None]) -> None:
+        """Tell watchers what they have not been told, because it might have been a repetition."""
+        followed = {run for run in {said[0] for said in some} if self._is_followed(run.instance_id)}
+        for said in some if followed else ():
+            number = said[1]
+            if said[0] in followed and number not in self._told:
+                told = changed.get(number, "")
+                if told is not None:
+                    line = _line_of(said)
+                    self._live.append(line._replace(level=LEVELS["warning"], text=FULL) if told else line)
+        self._told.difference_update([said[1] for said in some])
+        self._untold = {said[0].instance_id for said in self._waiting.copy() if said[1] not in self._told}
         if self._live:
             self.tell_now()
 
-    async def _learn(self, runs: Sequence[RunLines]) -> None:
-        """Read the stored counts of runs, which are needed before more of their lines are written."""
-        unknown: set[str] = set()
-        small = self._options.run_bytes_max // UNKNOWN_SHARE
-        for instance_id, _, _, position in runs:
-            run = self._runs.get(instance_id)
-            if run is None:
-                run = self._runs[instance_id] = _Run()
-            else:
-                self._runs.move_to_end(instance_id)
-            if not run.is_known and (position or run.size > small):
-                unknown.add(instance_id)
-        if unknown:
-            said = await self._rows.said(sorted(unknown))
-            for instance_id in unknown:
-                run, found = self._runs[instance_id], said.get(instance_id, Said(0, 0))
-                run.size, run.position, run.is_known = found.size, found.position, True
-
-    def _fitting(self, given: RunLines, tenants: Counter[str]) -> RunLines | None:
-        """The lines of a run to store: none that were stored before, or exceed a limit. `tenants` counts bytes."""
-        run, tenant_id = self._runs[given.instance_id], given.lines[0].tenant_id
-        room = self._options.run_bytes_max - run.size
-        # What exceeds the limit of the tenant is dropped until its oldest lines have made room.
-        room_of_tenant = self._options.tenant_bytes_max - self._tenants.get(tenant_id, 0) - tenants[tenant_id]
-        if given.size <= min(room, room_of_tenant) and not given.position:
-            tenants[tenant_id] += given.size
-            return given
-        fitting: list[Line] = []
-        position, used = run.position, 0
-        for line in given.lines:
-            if used > room or used > room_of_tenant or 0 < line.position <= position:
-                continue
-            position = max(position, line.position)
-            fits = used + line.size <= room
-            fitting.append(line if fits else line._replace(level=LEVELS["warning"], text=FULL))
-            used += fitting[-1].size if fits else room + 1
-        if not fitting:
-            return None
-        counted = RunLines.of(fitting)
-        tenants[tenant_id] += counted.size
-        return counted
-
-    def _print(self, runs: Sequence[RunLines]) -> None:
+    def _print(self, some: Sequence[_Said], encoded: Sequence[str], changed: Mapping[int, str | None]) -> None:
         stream = self._options.stream
-        if stream is None or not runs:
+        if stream is None or not some:
             return
-        lines = sorted(chain.from_iterable([each.lines for each in runs]), key=_NUMBER_OF)
+        printed = [f"{said[0].head}{told}}}\n" for said, told in zip(some, encoded, strict=True)]
+        if changed:
+            numbers = [said[1] for said in some]
+            kept = [changed.get(number, "") for number in numbers]
+            printed = [
+                f"{said[0].head}{other}}}\n" if other else usual
+                for said, usual, other in zip(some, printed, kept, strict=True)
+                if other is not None
+            ]
         try:
-            stream.write("".join(_printed(lines)))
+            stream.write("".join(printed))
             stream.flush()
         except (OSError, ValueError):  # too old to be read
             return
 
 
-def _printed(lines: Sequence[Line]) -> Iterator[str]:
-    """Lines as JSON: what many of them have alike is encoded once."""
+def _encoded(some: Sequence[_Said]) -> list[str]:
+    """Each line as JSON, without the braces: what many of them have alike is encoded once."""
     # All texts in one call; within a text JSON has no line breaks.
-    texts = orjson.dumps([line.text for line in lines], option=orjson.OPT_INDENT_2).decode()[4:-2].split(",\n  ")
-    for line, text in zip(lines, texts, strict=True):
-        instance_id, number, tenant_id, node_id, scope, attempt, level, _, _ = line
-        place = _place_as_json(tenant_id, node_id, scope, attempt, level)
-        at = _iso(number // 1000)
-        yield f'{{"instanceID":"{instance_id}","number":{number},"at":"{at}",{place},"text":{text}}}\n'
+    texts = orjson.dumps([said[6] for said in some], option=orjson.OPT_INDENT_2).decode()[4:-2].split(",\n  ")
+    encoded: list[str] = []
+    add, at_ms, at = encoded.append, 0, ""
+    for (_, number, node_id, scope, attempt, level, _, _), text in zip(some, texts, strict=True):
+        if number // 1000 != at_ms:
+            at_ms = number // 1000
+            at = to_iso(at_ms)
+        add(f'"number":{number},"at":"{at}",{_place_as_json(node_id, scope, attempt, level)},"text":{text}')
+    return encoded
 
 
-@lru_cache(maxsize=1_024)
-def _place_as_json(tenant_id: str, node_id: str, scope: str, attempt: int, level: int) -> str:
-    told = {
-        "tenant": tenant_id,
-        "level": level_name(level),
-        "nodeID": node_id,
-        "scope": scope,
-        "attempt": attempt,
-    }
+def _by_run(some: Sequence[_Said], encoded: Sequence[str]) -> dict[_Run, _RunLines]:
+    runs: dict[_Run, _RunLines] = {}
+    for (run, number, _, _, _, _, _, position), told in zip(some, encoded, strict=True):
+        lines = runs.get(run)
+        if lines is None:
+            lines = runs[run] = _RunLines()
+        lines.numbers.append(number)
+        lines.encoded.append(told)
+        if position:
+            if lines.positions is None:
+                lines.positions = {}
+            lines.positions[number] = position
+    for lines in runs.values():
+        lines.size = sum(map(len, lines.encoded))
+        if lines.positions is not None:
+            lines.position = max(lines.positions.values())
+    return runs
+
+
+def _line_of(said: _Said) -> Line:
+    return Line(said[0].instance_id, *said[1:-1])
+
+
+def _full_as_json(encoded: str) -> str:
+    told = {**orjson.loads(f"{{{encoded}}}"), "level": level_name(LEVELS["warning"]), "text": FULL}
     return orjson.dumps(told).decode()[1:-1]
 
 
 @lru_cache(maxsize=1_024)
-def _iso(at_ms: int) -> str:
-    """Many lines of a batch have the same millisecond."""
-    return to_iso(at_ms)
+def _place_as_json(node_id: str, scope: str, attempt: int, level: int) -> str:
+    told = {"level": level_name(level), "nodeID": node_id, "scope": scope, "attempt": attempt}
+    return orjson.dumps(told).decode()[1:-1]
+
+
+@lru_cache(maxsize=1_024)
+def _tenant_as_json(tenant_id: str) -> str:
+    return orjson.dumps(tenant_id).decode()
 
 
 @lru_cache(maxsize=256)
@@ -666,4 +766,4 @@ def _report(origin: LineOrigin, progress: Progress | None) -> ProgressReport:
 
 def _now_us() -> int:
     # The machine's clock: lines come from any thread and only need an order.
-    return time.time_ns() // 1000
+    return _time_ns() // 1000

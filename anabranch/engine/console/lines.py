@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 from anabranch.engine.tracebacks import lines_of_the_author
 
@@ -23,7 +23,11 @@ PROGRESS_CHARACTERS_MAX = 200
 _parent = logging.getLogger("anabranch.handlers")
 """User code's lines also go to this logger, for programs that configure `logging`."""
 
+_manager = logging.Logger.manager
+
 _print = builtins.print
+
+_new = object.__new__
 
 # Certainly no mapping; to ask that of any object takes longer than the rest of a line.
 _PLAIN = frozenset({str, int, float, bool, type(None)})
@@ -99,21 +103,57 @@ present: ContextVar[LineOrigin | None] = ContextVar("present_origin", default=No
 """The attempt whose code is running in this context."""
 
 
-class ActivationLog(logging.Logger):
-    """A logger whose lines belong to an attempt, without its secrets; its handlers are those of its parent."""
+class _ListOnDemand:
+    """An attribute of a logger: a list that is created when something first reads it. Most loggers end before that."""
 
-    # One is made for every attempt that logs, so it sets only what differs, and asks no cache whether to log.
+    def __set_name__(self, owner: type[ActivationLog], name: str) -> None:
+        self._name = name
+
+    def __get__(self, log: ActivationLog, owner: type[ActivationLog]) -> list[Any]:
+        log.is_extended = True
+        made: list[Any] = log.__dict__.setdefault(self._name, [])
+        return made
+
+
+def _logs(level: int) -> Callable[..., None]:
+    """The method that logs at this level. Usually only the console listens; then no record is made."""
+
+    def say(self: ActivationLog, msg: object, *args: object, **more: Any) -> None:
+        if more or not self.level or self.is_extended or _parent.isEnabledFor(level):
+            if self.isEnabledFor(level):
+                more["stacklevel"] = more.get("stacklevel", 1) + 1
+                self._log(level, msg, args, **more)
+            return
+        if level < self.level or self.disabled or _manager.disable >= level:
+            return
+        origin, here = self.origin, present.get()
+        if here is not origin and here is not None and here.instance_id == origin.instance_id:
+            origin = here  # `ctx.log` in a step
+        console = origin.console
+        if console is not None:
+            console.take_line(origin, level, origin.mask(_formatted(msg, args)))
+
+    return say
+
+
+class ActivationLog(logging.Logger):
+    """A logger whose lines belong to an attempt, without its secrets; what it logs is also passed to its parent."""
+
+    # One is made for every attempt that logs (`log_of`), so what is the same for all is set here.
     name = _parent.name
     parent = _parent
     propagate = True
     disabled = False
+    handlers = cast("list[logging.Handler]", _ListOnDemand())
+    filters = cast("list[Any]", _ListOnDemand())
+    is_extended = False
+    """Whether it may have handlers or filters of its own."""
+    origin: LineOrigin
 
-    def __init__(self, origin: LineOrigin) -> None:
-        console = origin.console
-        self.level = logging.NOTSET if console is None else console.level
-        self.handlers: list[logging.Handler] = []
-        self.filters: list[Any] = []
-        self._origin = origin
+    debug = _logs(logging.DEBUG)
+    info = _logs(logging.INFO)
+    warning = _logs(logging.WARNING)
+    error = _logs(logging.ERROR)
 
     def isEnabledFor(self, level: int) -> bool:  # noqa: N802 -- the name is `logging`'s
         """Whether lines of this level are taken."""
@@ -131,9 +171,8 @@ class ActivationLog(logging.Logger):
         stack_info: bool = False,  # noqa: FBT001, FBT002 -- as in `logging`
         stacklevel: int = 1,
     ) -> None:
-        """Add the line, and pass it to the program's own logging if that is configured."""
-        here = present.get()
-        origin = self._origin
+        """Add the line, and pass it to its own handlers and to the program's own logging if that is configured."""
+        origin, here = self.origin, present.get()
         if here is not None and here.instance_id == origin.instance_id:
             origin = here  # `ctx.log` in a step
         text = _formatted(msg, args)
@@ -142,13 +181,36 @@ class ActivationLog(logging.Logger):
             text += f"\n{lines_of_the_author(failure)}{type(failure).__name__}: {failure}"
         text = origin.mask(text)
         console = origin.console
-        if console is not None:
-            console.take_line(origin, level, text)
-        if _parent.isEnabledFor(level) and (console is None or _parent.hasHandlers()):
+        passes_on = self.propagate and _parent.isEnabledFor(level) and (console is None or _parent.hasHandlers())
+        record = None
+        if passes_on or self.is_extended:
             named = {"instance_id": origin.instance_id, "node_id": origin.node_id, **(extra or {})}
             file, line, function, stack = self.findCaller(stack_info, stacklevel + 1)
             record = self.makeRecord(self.name, level, file, line, text, (), None, function, named, stack)
-            _parent.handle(record)
+            if self.is_extended:
+                kept: Any = self.filter(record)
+                if not kept:
+                    return
+                record = kept if isinstance(kept, logging.LogRecord) else record  # a filter may replace it
+                text = origin.mask(record.getMessage())
+        if console is not None:
+            console.take_line(origin, level, text)
+        if record is not None:
+            for handler in self.handlers if self.is_extended else ():
+                if level >= handler.level:
+                    handler.handle(record)
+            if passes_on:
+                _parent.handle(record)
+
+
+def log_of(origin: LineOrigin) -> ActivationLog:
+    """A logger whose lines belong to this attempt."""
+    # Without `Logger.__init__`, which would take longer than a line.
+    log = _new(ActivationLog)
+    log.origin = origin
+    console = origin.console
+    log.level = logging.NOTSET if console is None else console.level
+    return log
 
 
 @contextmanager
@@ -197,11 +259,11 @@ def _print_and_keep(
 
 def _formatted(msg: object, args: Any) -> str:
     try:
-        text = str(msg)
+        text = msg if type(msg) is str else str(msg)
         if not args:
             return text
         first = args[0]
-        if len(args) > 1 or type(first) in _PLAIN:
+        if type(first) in _PLAIN or len(args) > 1:
             return str(text % args)
         return str(text % (first if isinstance(first, Mapping) and first else args))
     except Exception:  # noqa: BLE001 -- `logging` does not raise where a line does not fit its arguments

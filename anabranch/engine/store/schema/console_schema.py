@@ -6,9 +6,10 @@ from sqlalchemy import BigInteger, Column, Index, Integer, PrimaryKeyConstraint,
 
 from anabranch.engine.store.columns import Identifier, metadata
 
-# A row is a line, with those of its run that were written with it before it (`earlier`, as JSON): a row for each line
-# would cost several times as much. `number` orders the lines of a run: microseconds since the epoch, and no two alike.
-# `size` and `position` are those of the whole row.
+# A row has the lines of a run that were written together, as JSON: a row for each would cost several times as much.
+# `number` is that of the last one. Numbers order the lines of a run: microseconds since the epoch, and no two alike.
+# `size` and `position` are those of the whole row. Rows of older programs have no `lines`, but the last line in columns
+# and those before it in `earlier`.
 console_lines = Table(
     "console_lines",
     metadata,
@@ -23,6 +24,7 @@ console_lines = Table(
     Column("position", BigInteger, nullable=False),
     Column("size", Integer, nullable=False),
     Column("earlier", Text),
+    Column("lines", Text),
     PrimaryKeyConstraint("instance_id", "number", name="pk_console_lines"),
 )
 

@@ -20,7 +20,7 @@ from anabranch.n8n.exports import Link, N8nWorkflow
 from anabranch.n8n.expressions import NameScope, Untranslatable
 from anabranch.n8n.graph import CHOOSING, LOOP_KIND, LinkGraph
 from anabranch.n8n.job import Exit, MappingJob, NotMapped, word_of
-from anabranch.n8n.js_code import names_of_nodes
+from anabranch.n8n.js_reading import names_of_nodes
 from anabranch.n8n.maps.going_on import FAILING
 from anabranch.n8n.maps.map_flow import batches_as_cursor
 from anabranch.n8n.maps.mapping import RULES

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 
 from anabranch.n8n.exports import N8nNode
 from anabranch.n8n.expressions import NameScope, Phrase, Untranslatable
-from anabranch.n8n.js_code import check_expression, value_code
+from anabranch.n8n.js_code import value_code
+from anabranch.n8n.js_reading import check_expression
 from anabranch.n8n.refs import INDEX, ITEM, ItemFeed, Ref, variable
 from anabranch.n8n.texts import Counts, Texts, expression, without_sign
 
@@ -233,7 +234,7 @@ class MappingJob:
     def _compute(self, js: str, *, is_mapped: bool) -> Phrase:
         if self.nodes and self.nodes[0]["id"] != f"{self.node_id}_values":
             raise Untranslatable("it would have to be computed in the middle of what the node became")
-        reason = check_expression(js)
+        reason = check_expression(js, self.around.timezone)
         if reason is not None:
             raise Untranslatable(reason)
         key = self._computed.setdefault(js, f"v{len(self._computed) + 1}")

@@ -8,240 +8,20 @@ in front of the user's, in the same sealed process: it gives no way out that cod
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 
-from anabranch.n8n.js_tree import NotRead, tokens_of
+from anabranch.n8n.javascript import prelude
 from anabranch.n8n.refs import ItemFeed, Ref
 
-_NAME = re.compile(r"(?<![\w$.])\$[A-Za-z_]\w*")
-_KNOWN = frozenset(
-    {"$json", "$input", "$", "$node", "$items", "$item", "$itemIndex", "$position", "$runIndex", "$data", "$execution"}
-)
-_ABSENT = {
-    r"\brequire\s*\(": "modules",
-    r"\bimport\s*\(": "modules",
-    r"\bDateTime\b|\bluxon\b|\$now\b|\$today\b": "Luxon's dates",
-    r"\bIntl\b": "texts in the language of a country",
-    r"\$jmespath|\$jmesPath": "JMESPath",
-    r"\.binary\b|\$binary\b|getBinaryDataBuffer": "binary data",
-    r"\$env\b|\$vars\b|\$secrets\b|process\.": "the environment",
-    r"getWorkflowStaticData": "data that are kept from run to run",
-    r"\bhelpers\.|\$http\b|\bthis\.[a-z]+Request": "n8n's helpers",
-    r"\bBuffer\b(?!\.from\s*\()|\bTextEncoder\b|\bTextDecoder\b|Uint8Array": "Node's buffers",
-    r"\bURL\s*\(|\bURLSearchParams\b": "URL objects",
-    r"\bsetTimeout\b|\bsetInterval\b": "timers",
-    r"\$fromAI": "values that a language model gives",
-    r"\bcrypto\.": "Node's crypto",
-    r"\bfetch\s*\(": "requests",
-    r"\$prevNode|\$workflow\b|\$parameter|\$self|\$nodeVersion|\$nodeId|\$response|\$pageCount|\$evaluateExpression"
-    r"|\$getWorkflowStaticData|\$if\b|\$ifEmpty|\$min\b|\$max\b|\$mode|\$resumeWebhookUrl": "n8n's other names",
-}
-_MISSING = [(re.compile(pattern), what) for pattern, what in _ABSENT.items()]
-_STRINGS = re.compile(r"//[^\n]*|/\*.*?\*/|'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"", re.DOTALL)
-_ITEMS = re.compile(r"(?:\$\([^()]*\)|\$input|\$items\([^()]*\))\s*\.\s*(?:first|last|all)\(")
-_EXTENSIONS = re.compile(
-    r"(?<!Math)\.(?:isEmpty|isNotEmpty|toDateTime|format|plus|minus|toNumber|toBoolean|first|last|removeMarkdown|removeTags"
-    r"|replaceSpecialChars|urlEncode|urlDecode|base64Encode|base64Decode|hash|extractEmail|extractDomain|extractUrl"
-    r"|toTitleCase|toSentenceCase|toSnakeCase|quote|isEmail|isUrl|isDomain|isNumeric|unique|sum|average|chunk|pluck"
-    r"|randomItem|merge|smartJoin|compact|difference|intersection|union|renameKeys|removeField|keepFieldsContaining"
-    r"|removeFieldsContaining|toJsonString|parseJson|round|ceil|floor|isEven|isOdd|beginningOf|endOfMonth|extract"
-    r"|inBetween|isDst|isInLast|isWeekend|toInt|toFloat|stripMarkdown|toDate|hasField|urlEncode|append|diffTo"
-    r"|diffToNow|isBetween|setZone|length)\s*\("
-)
-_READS_NODE = re.compile(
-    r"""\$\(\s*(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|`([^`$\\]*)`)"""
-    r"""|\$node\[\s*(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)")\s*\]"""
-    r"""|\$items\(\s*(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)")|\$node\.(\w+)"""
-)
+EXTENSIONS = ("isNumeric", "toSentenceCase", "toSnakeCase", "removeTags", "urlEncode", "urlDecode", "base64Encode",
+              "base64Decode", "quote", "toBoolean", "parseJson", "toJsonString", "round", "floor", "ceil", "abs",
+              "isInteger", "isEven", "isOdd", "first", "last", "sum", "compact", "chunk", "append")  # fmt: skip
+"""What n8n's expressions have beside JavaScript, and the prelude of expressions gives."""
 
-_BUFFER = """const Buffer = (() => {
-  const letters = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/';
-  const read = {
-    utf8: text => [...unescape(encodeURIComponent(text))].map(char => char.charCodeAt(0)),
-    latin1: text => [...text].map(char => char.charCodeAt(0) & 255),
-    hex: text => (text.match(/[0-9a-f]{2}/gi) ?? []).map(pair => parseInt(pair, 16)),
-    base64: text => {
-      const bytes = []; let bits = 0, held = 0;
-      for (const char of text.replace(/-/g, '+').replace(/_/g, '/').replace(/[^A-Za-z0-9+/]/g, '')) {
-        held = (held << 6 | letters.indexOf(char)) & 0xffffff; bits += 6;
-        if (bits >= 8) { bits -= 8; bytes.push(held >> bits & 255); }
-      }
-      return bytes;
-    },
-  };
-  const binary = bytes => bytes.map(byte => String.fromCharCode(byte)).join('');
-  const write = {
-    utf8: bytes => { try { return decodeURIComponent(escape(binary(bytes))); } catch { return binary(bytes); } },
-    latin1: binary,
-    hex: bytes => bytes.map(byte => byte.toString(16).padStart(2, '0')).join(''),
-    base64: bytes => {
-      let text = '';
-      for (let at = 0; at < bytes.length; at += 3) {
-        const part = (bytes[at] << 16) | ((bytes[at + 1] ?? 0) << 8) | (bytes[at + 2] ?? 0);
-        for (let place = 0; place < 4; place++) text += at + place > bytes.length ? '=' : letters[part >> (18 - 6 * place) & 63];
-      }
-      return text;
-    },
-  };
-  const known = name => { const form = {'utf-8': 'utf8', binary: 'latin1', ascii: 'latin1', base64url: 'base64'}[name] ?? name ?? 'utf8';
-    if (!Object.hasOwn(read, form)) throw new Error(`there is no encoding ${name} here`); return form; };
-  return {from: (value, form) => {
-    const bytes = typeof value === 'string' ? read[known(form)](value) : [...(value.bytes ?? value)];
-    return {bytes, length: bytes.length, toString: form => form === 'base64url'
-      ? write.base64(bytes).replace(/=+$/, '').replaceAll('+', '-').replaceAll('/', '_') : write[known(form)](bytes)};
-  }};
-})();
-"""
-# What `toLocaleString` and its like write in American English, with the options that are read here.
-_LOCALE = """const $locale = (() => {
-  const months = ['January', 'February', 'March', 'April', 'May', 'June', 'July', 'August', 'September', 'October', 'November', 'December'];
-  const days = ['Sunday', 'Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday'];
-  const two = (value, form) => form === '2-digit' ? String(value).padStart(2, '0').slice(-2) : String(value);
-  const dateOf = (date, {weekday, year, month, day}) => {
-    const named = month === 'long' || month === 'short', cut = (name, form) => form === 'short' ? name.slice(0, 3) : name;
-    const parts = {weekday: weekday && cut(days[date.getDay()], weekday), year: year && two(date.getFullYear(), year),
-      month: month && (named ? cut(months[date.getMonth()], month) : two(date.getMonth() + 1, month)), day: day && two(date.getDate(), day)};
-    const dayOf = named ? [parts.month, parts.day].filter(Boolean).join(' ') : [parts.month, parts.day, parts.year].filter(Boolean).join('/');
-    const withYear = named ? [dayOf, parts.year].filter(Boolean).join(day ? ', ' : ' ') : dayOf;
-    return [parts.weekday, withYear].filter(Boolean).join(', ');
-  };
-  const timeOf = (date, {hour, minute, second, hour12}) => {
-    const half = hour12 !== false, of = half ? date.getHours() % 12 || 12 : date.getHours();
-    const parts = [hour && (half ? two(of, hour) : String(of).padStart(2, '0')), minute && String(date.getMinutes()).padStart(2, '0'),
-      second && String(date.getSeconds()).padStart(2, '0')].filter(Boolean);
-    return parts.join(':') + (hour && half ? (date.getHours() < 12 ? ' AM' : ' PM') : '');
-  };
-  const whole = {year: 'numeric', month: 'numeric', day: 'numeric'}, clock = {hour: 'numeric', minute: 'numeric', second: 'numeric'};
-  const asked = (options, names) => names.some(name => options[name] !== undefined);
-  const dated = (date, options, wants) => {
-    if (Number.isNaN(date.getTime())) return 'Invalid Date';
-    const anything = asked(options, ['weekday', 'year', 'month', 'day', 'hour', 'minute', 'second']);
-    const more = {...options};
-    if (wants === 'date' ? !asked(options, ['weekday', 'year', 'month', 'day']) : wants === 'both' && !anything) Object.assign(more, whole);
-    if (wants === 'time' ? !asked(options, ['hour', 'minute', 'second']) : wants === 'both' && !anything) Object.assign(more, clock);
-    const date_ = dateOf(date, more), time = asked(more, ['hour', 'minute', 'second']) ? timeOf(date, more) : '';
-    const joint = (more.month === 'long' && more.hour) ? ' at ' : ', ';
-    return date_ && time ? date_ + joint + time : date_ || time;
-  };
-  const counted = (value, options) => {
-    if (!Number.isFinite(value)) return Number.isNaN(value) ? 'NaN' : value < 0 ? '-∞' : '∞';
-    const money = options.style === 'currency', least = options.minimumFractionDigits ?? (money ? Math.min(2, options.maximumFractionDigits ?? 2) : 0);
-    const most = Math.max(least, options.maximumFractionDigits ?? (money ? 2 : 3));
-    const size = Math.abs(value), scale = 10 ** most, up = Number((size + 'e').split('e')[0] + 'e' + (Number((size + 'e0').split('e')[1]) + most));
-    let [integer, rest = ''] = size < 1e21 ? (Math.round(up) / scale).toFixed(most).split('.') : [String(BigInt(size)), '0'.repeat(least)];
-    while (rest.length > least && rest.endsWith('0')) rest = rest.slice(0, -1);
-    integer = integer.replace(/\\B(?=(\\d{3})+$)/g, ',');
-    const text = (money ? '$' : '') + integer + (rest ? '.' + rest : '');
-    return (value < 0 || Object.is(value, -0) ? '-' : '') + text;
-  };
-  return {
-    text: (value, _, options = {}) => typeof value === 'number' ? counted(value, options)
-      : value instanceof Date ? dated(value, options, 'both') : value.toLocaleString(),
-    date: (value, _, options = {}) => dated(value, options, 'date'), time: (value, _, options = {}) => dated(value, options, 'time'),
-  };
-})();
-Number.prototype.toLocaleString = function (...given) { return $locale.text(Number(this), ...given); };
-Date.prototype.toLocaleString = function (...given) { return $locale.text(this, ...given); };
-Date.prototype.toLocaleDateString = function (...given) { return $locale.date(this, ...given); };
-Date.prototype.toLocaleTimeString = function (...given) { return $locale.time(this, ...given); };
-"""
-_IN_A_LANGUAGE = re.compile(r"\.toLocale(?:String|DateString|TimeString)\s*\(([^()]*)\)")
-_IN_ANY_LANGUAGE = re.compile(r"\.toLocale(?:String|DateString|TimeString)\b")
-_AMERICAN = re.compile(
-    r"\s*|\s*(?:'en-US'|\"en-US\"|undefined|\[\])\s*(?:,\s*(?:\{(?P<options>[^{}]*)\}|undefined))?\s*,?\s*"
-)
-_OPTION = re.compile(
-    r"\s*(?:(?:weekday|month)\s*:\s*['\"](?:long|short)['\"]|(?:year|month|day|hour|minute|second)\s*:\s*['\"](?:numeric|2-digit)['\"]"
-    r"|hour12\s*:\s*(?:true|false)|(?:minimum|maximum)FractionDigits\s*:\s*\d|style\s*:\s*['\"]currency['\"]|currency\s*:\s*['\"]USD['\"])\s*"
-)
+_MODULES = {"crypto": "$crypto", "luxon": "{DateTime, Duration}", "buffer": "{Buffer}"}
 _CLONE = "const $copy = v => v === undefined ? undefined : JSON.parse(JSON.stringify(v));"
 _WRAP = "const $wrap = list => (list ?? []).map((json, item) => ({json: $copy(json), pairedItem: {item}}));"
 _OR_ONE = "const $orOne = list => list?.length ? list : [{}];"
-
-
-def names_of_nodes(code: str) -> list[str]:
-    """The nodes of n8n that code reads by name."""
-    found: dict[str, None] = {}
-    for each in _READS_NODE.finditer(code):
-        name = next(group for group in each.groups() if group is not None)
-        found[re.sub(r"\\(.)", r"\1", name)] = None
-    return list(found)
-
-
-def reads_unnamed_nodes(code: str) -> bool:
-    """Whether it reads a node whose name it computes."""
-    bare = _STRINGS.sub("''", _READS_NODE.sub("", code))
-    return bool(re.search(r"\$\(|\$node\b|\$items\(\s*[^)\s]", bare))
-
-
-def absent_in(code: str) -> str | None:
-    """What code uses that is not there in our sandbox; None if nothing is known to be missing."""
-    bare = _STRINGS.sub("''", code)
-    for pattern, what in _MISSING:
-        if pattern.search(bare):
-            return what
-    if not _is_american(code):
-        return "texts in the language of a country"
-    if unknown := sorted(set(_NAME.findall(bare)) - _KNOWN - _declared(bare)):
-        return f"the name {unknown[0]}"
-    if reads_unnamed_nodes(code):
-        return "a node whose name is computed"
-    return None
-
-
-def _is_american(code: str) -> bool:
-    """Whether all that it writes in a language is in American English, with options that are read here."""
-    calls = list(_IN_A_LANGUAGE.finditer(code))
-    if len(calls) != len(_IN_ANY_LANGUAGE.findall(code)):
-        return False
-    for call in calls:
-        form = _AMERICAN.fullmatch(call[1])
-        if form is None:
-            return False
-        options = [each for each in (form["options"] or "").split(",") if each.strip()]
-        named = " ".join(options)
-        if not all(_OPTION.fullmatch(each) for each in options) or ("currency" in named and "USD" not in named):
-            return False
-    return True
-
-
-def _declared(code: str) -> set[str]:
-    return set(re.findall(r"\b(?:const|let|var|function)\s+(\$\w+)", code)) | set(
-        re.findall(r"(\$\w+)\s*(?:=>|[,)]\s*(?:\w|\$|\))*=>)", code)
-    )
-
-
-def check_expression(js: str) -> str | None:
-    """Why an expression cannot be computed by a code node; None: it can."""
-    if not _is_balanced(js):
-        return "its brackets do not match"
-    if (absent := absent_in(js)) is not None:
-        return f"it uses {absent}"
-    if found := _EXTENSIONS.search(_ITEMS.sub("$items", _STRINGS.sub("''", js))):
-        return f"it uses n8n's own {found[0].strip('.(')}()"
-    return None
-
-
-def _is_balanced(js: str) -> bool:
-    """Whether every bracket closes the one that it should: only then it stays within the brackets around it."""
-    open_brackets: list[str] = []
-    try:
-        for token in tokens_of(js):
-            if token.kind == "sign" and token.value in _CLOSES.values():
-                open_brackets.append(token.value)
-            elif (
-                token.kind == "sign"
-                and token.value in _CLOSES
-                and (not open_brackets or open_brackets.pop() != _CLOSES[token.value])
-            ):
-                return False
-    except NotRead:
-        return False
-    return not open_brackets
-
-
-_CLOSES = {")": "(", "]": "[", "}": "{"}
 
 
 def value_code(
@@ -252,7 +32,7 @@ def value_code(
     items: Ref,
 ) -> str:
     """A code node's code for the values of expressions: an object of them, null where one fails."""
-    head = _prelude(" ".join(sources.values()), item, items, names, index)
+    head = _prelude(" ".join(sources.values()), item, items, names, index, of_expressions=True)
     body = ",\n".join(f"  {json.dumps(name)}: $value(() => (\n{js}\n))" for name, js in sources.items())
     return f"{head} const $value = f => {{ try {{ return f() ?? null }} catch {{ return null }} }};\nreturn {{\n{body}\n}};"
 
@@ -284,17 +64,34 @@ def item_code(code: str, item: Ref, names: Mapping[str, tuple[Ref, Ref | None]],
     )
 
 
-def _prelude(source: str, item: Ref, items: Ref, names: Mapping[str, tuple[Ref, Ref | None]], index: Ref | None) -> str:
+def _require(source: str) -> str:
+    """The modules that it may load."""
+    named = ", ".join(f"{name}: {value}" for name, value in _MODULES.items() if name in source)
+    return f"const require = name => ({{{named}}})[name.replace('node:', '')];"
+
+
+def _prelude(
+    source: str,
+    item: Ref,
+    items: Ref,
+    names: Mapping[str, tuple[Ref, Ref | None]],
+    index: Ref | None,
+    *,
+    of_expressions: bool = False,
+) -> str:
     """The names that the source uses."""
     known = ", ".join(
         f"{json.dumps(name)}: () => [{everything.js}, {'undefined' if one is None else one.js}]"
         for name, (everything, one) in names.items()
     )
     parts = [
-        (_BUFFER, ("Buffer",)),
-        (_LOCALE, (".toLocale",)),
-        ("const btoa = text => Buffer.from(text, 'latin1').toString('base64');", ("btoa",)),
-        ("const atob = text => Buffer.from(text, 'base64').toString('latin1');", ("atob",)),
+        (prelude("buffer"), ("Buffer", "btoa", "atob", "TextEncoder", "TextDecoder")),
+        (prelude("crypto"), ("$crypto",)),
+        (prelude("luxon"), ("DateTime", "Duration", "$now", "$today", "luxon")),
+        (_require(source), ("require(", "require (")),
+        (prelude("american"), (".toLocale",)),
+        (prelude("extensions"), tuple(f".{name}(" for name in EXTENSIONS) if of_expressions else ()),
+        ("DateTime.prototype.format = DateTime.prototype.toFormat;", (".format(",) if of_expressions else ()),
         (_CLONE, ("$copy",)),
         (_WRAP, ("$wrap",)),
         (_OR_ONE, ("$orOne",)),
@@ -334,5 +131,4 @@ def _prelude(source: str, item: Ref, items: Ref, names: Mapping[str, tuple[Ref, 
         if any(name in used for name in names_in_it):
             lines.insert(0, line)
             used += line
-    lines.insert(0, "// The names of n8n, bound to what this node gets.\n")
-    return lines[0] + " ".join(lines[1:])
+    return "// The names of n8n, bound to what this node gets.\n" + " ".join(line.rstrip() for line in lines)

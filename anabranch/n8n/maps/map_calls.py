@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from anabranch.n8n.job import MappingJob, NotMapped
-from anabranch.n8n.js_code import absent_in, item_code, items_code
+from anabranch.n8n.js_code import item_code, items_code
+from anabranch.n8n.js_reading import absent_in, reads_files
 from anabranch.n8n.maps import going_on
 from anabranch.n8n.maps.credentials import put_header, renewed_at, renewing, sent_as
 from anabranch.n8n.maps.map_data import json_of
@@ -401,8 +402,10 @@ def function_item(job: MappingJob) -> None:
 
 
 def _javascript(job: MappingJob, source: str, *, each: bool) -> None:
-    if (absent := absent_in(source)) is not None:
+    if (absent := absent_in(source, job.around.timezone)) is not None:
         raise NotMapped(f"its code uses {absent}")
+    if reads_files(source):
+        raise NotMapped("its code uses binary data")
     feed = going_on.begin(job) if each else job.needed_feed()
     names = job.around.code_names(job, source, per_item=each and feed.many)
     goes_on = job.error_way != "stop"

@@ -1,0 +1,52 @@
+// What `toLocaleString` and its like write in American English, with the options that are read here.
+const $locale = (() => {
+  const months = ['January', 'February', 'March', 'April', 'May', 'June', 'July', 'August', 'September', 'October', 'November', 'December'];
+  const days = ['Sunday', 'Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday'];
+  const two = (value, form) => form === '2-digit' ? String(value).padStart(2, '0').slice(-2) : String(value);
+  const dateOf = (date, {weekday, year, month, day}) => {
+    const named = month === 'long' || month === 'short', cut = (name, form) => form === 'short' ? name.slice(0, 3) : name;
+    const parts = {weekday: weekday && cut(days[date.getDay()], weekday), year: year && two(date.getFullYear(), year),
+      month: month && (named ? cut(months[date.getMonth()], month) : two(date.getMonth() + 1, month)), day: day && two(date.getDate(), day)};
+    const dayOf = named ? [parts.month, parts.day].filter(Boolean).join(' ') : [parts.month, parts.day, parts.year].filter(Boolean).join('/');
+    const withYear = named ? [dayOf, parts.year].filter(Boolean).join(day ? ', ' : ' ') : dayOf;
+    return [parts.weekday, withYear].filter(Boolean).join(', ');
+  };
+  const timeOf = (date, {hour, minute, second, hour12}) => {
+    const half = hour12 !== false, of = half ? date.getHours() % 12 || 12 : date.getHours();
+    const parts = [hour && (half ? two(of, hour) : String(of).padStart(2, '0')), minute && String(date.getMinutes()).padStart(2, '0'),
+      second && String(date.getSeconds()).padStart(2, '0')].filter(Boolean);
+    return parts.join(':') + (hour && half ? (date.getHours() < 12 ? ' AM' : ' PM') : '');
+  };
+  const whole = {year: 'numeric', month: 'numeric', day: 'numeric'}, clock = {hour: 'numeric', minute: 'numeric', second: 'numeric'};
+  const asked = (options, names) => names.some(name => options[name] !== undefined);
+  const dated = (date, options, wants) => {
+    if (Number.isNaN(date.getTime())) return 'Invalid Date';
+    const anything = asked(options, ['weekday', 'year', 'month', 'day', 'hour', 'minute', 'second']);
+    const more = {...options};
+    if (wants === 'date' ? !asked(options, ['weekday', 'year', 'month', 'day']) : wants === 'both' && !anything) Object.assign(more, whole);
+    if (wants === 'time' ? !asked(options, ['hour', 'minute', 'second']) : wants === 'both' && !anything) Object.assign(more, clock);
+    const date_ = dateOf(date, more), time = asked(more, ['hour', 'minute', 'second']) ? timeOf(date, more) : '';
+    const joint = (more.month === 'long' && more.hour) ? ' at ' : ', ';
+    return date_ && time ? date_ + joint + time : date_ || time;
+  };
+  const counted = (value, options) => {
+    if (!Number.isFinite(value)) return Number.isNaN(value) ? 'NaN' : value < 0 ? '-∞' : '∞';
+    const money = options.style === 'currency', least = options.minimumFractionDigits ?? (money ? Math.min(2, options.maximumFractionDigits ?? 2) : 0);
+    const most = Math.max(least, options.maximumFractionDigits ?? (money ? 2 : 3));
+    const size = Math.abs(value), scale = 10 ** most, up = Number((size + 'e').split('e')[0] + 'e' + (Number((size + 'e0').split('e')[1]) + most));
+    let [integer, rest = ''] = size < 1e21 ? (Math.round(up) / scale).toFixed(most).split('.') : [String(BigInt(size)), '0'.repeat(least)];
+    while (rest.length > least && rest.endsWith('0')) rest = rest.slice(0, -1);
+    integer = integer.replace(/\B(?=(\d{3})+$)/g, ',');
+    const text = (money ? '$' : '') + integer + (rest ? '.' + rest : '');
+    return (value < 0 || Object.is(value, -0) ? '-' : '') + text;
+  };
+  return {
+    text: (value, _, options = {}) => typeof value === 'number' ? counted(value, options)
+      : value instanceof Date ? dated(value, options, 'both') : value.toLocaleString(),
+    date: (value, _, options = {}) => dated(value, options, 'date'), time: (value, _, options = {}) => dated(value, options, 'time'),
+  };
+})();
+Number.prototype.toLocaleString = function (...given) { return $locale.text(Number(this), ...given); };
+Date.prototype.toLocaleString = function (...given) { return $locale.text(this, ...given); };
+Date.prototype.toLocaleDateString = function (...given) { return $locale.date(this, ...given); };
+Date.prototype.toLocaleTimeString = function (...given) { return $locale.time(this, ...given); };

@@ -1,0 +1,42 @@
+// What n8n's expressions can call on texts, numbers and lists beside what JavaScript has.
+const $extend = (prototype, methods) => {
+  for (const [name, method] of Object.entries(methods))
+    if (!(name in prototype)) Object.defineProperty(prototype, name, {value: function (...given) { return method(this.valueOf(), ...given); }, configurable: true});
+};
+const $number = (text, read) => { if (Number.isNaN(read)) throw new Error(`cannot convert ${text} to a number`); return read; };
+$extend(String.prototype, {
+  isNumeric: text => !text.includes(' ') && !Number.isNaN(Number(text)) && !Number.isNaN(parseFloat(text)),
+  isEmpty: text => text === '', isNotEmpty: text => text !== '',
+  toSentenceCase: text => {
+    let made = '', begins = true;
+    for (const char of text.toLowerCase()) {
+      made += begins && /\p{L}/u.test(char) ? char.toUpperCase() : char;
+      begins = /[!?.]/.test(char) || (begins && !/\p{L}/u.test(char));
+    }
+    return made;
+  },
+  toSnakeCase: text => text.toLowerCase().replace(/[ \-]/g, '_').replace(/[\u2000-\u206F\u2E00-\u2E7F\\'!"#$%&()*+,.\/:;<=>?@\[\]^`{|}~]/g, ''),
+  removeTags: text => text.replace(/<[^>]*>?/g, ''),
+  urlEncode: (text, whole) => whole ? encodeURI(text) : encodeURIComponent(text), urlDecode: (text, whole) => whole ? decodeURI(text) : decodeURIComponent(text),
+  base64Encode: text => Buffer.from(text).toString('base64'), base64Decode: text => Buffer.from(text, 'base64').toString(),
+  quote: (text, mark = '"') => mark + text.replaceAll('\\', '\\\\').replaceAll(mark, `\\${mark}`) + mark,
+  toBoolean: text => text !== '' && !['false', 'no', '0'].includes(text.toLowerCase()),
+  toNumber: text => $number(text, Number(text)), toInt: (text, base) => $number(text, parseInt(text, base)),
+  toFloat: text => $number(text, text.includes(',') ? NaN : parseFloat(text)),
+  parseJson: text => JSON.parse(text), toJsonString: text => JSON.stringify(text),
+});
+$extend(Number.prototype, {
+  round: (value, places = 0) => +value.toFixed(places), floor: value => Math.floor(value), ceil: value => Math.ceil(value), abs: value => Math.abs(value),
+  isInteger: value => Number.isInteger(value), isEven: value => { if (!Number.isInteger(value)) throw new Error('isEven() is only callable on integers'); return value % 2 === 0; },
+  isOdd: value => { if (!Number.isInteger(value)) throw new Error('isOdd() is only callable on integers'); return Math.abs(value) % 2 === 1; },
+  toBoolean: value => value !== 0, toNumber: value => value, toInt: value => Math.trunc(value), toFloat: value => value,
+  isEmpty: () => false, isNotEmpty: () => true, toJsonString: value => JSON.stringify(value),
+});
+$extend(Boolean.prototype, {toNumber: value => Number(value), toInt: value => Number(value), isEmpty: () => false, isNotEmpty: () => true, toJsonString: value => JSON.stringify(value)});
+$extend(Array.prototype, {
+  first: list => list[0], last: list => list[list.length - 1], isEmpty: list => list.length === 0, isNotEmpty: list => list.length > 0,
+  sum: list => list.reduce((sum, each) => { if (!['number', 'string'].includes(typeof each) || Number.isNaN(Number(each))) throw new Error('sum() needs numbers'); return sum + Number(each); }, 0),
+  compact: list => list.filter(each => each !== null && each !== undefined && each !== '' && each !== 'nil' && !(typeof each === 'object' && !Object.keys(each).length)),
+  chunk: (list, size) => { if (typeof size !== 'number' || size < 1) throw new Error('chunk() needs a size'); const made = []; for (let at = 0; at < list.length; at += size) made.push(list.slice(at, at + size)); return made; },
+  append: (list, ...more) => list.concat(more), toJsonString: list => JSON.stringify(list),
+});

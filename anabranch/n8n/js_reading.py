@@ -1,0 +1,205 @@
+"""Code of n8n before it is imported: which nodes it reads, and whether it uses what is not there.
+
+Pure. Called by the mapping of code nodes, and for expressions that templates cannot say.
+"""
+
+# ruff: noqa: E501 - patterns
+from __future__ import annotations
+
+import re
+
+from anabranch.n8n.js_tree import NotRead, tokens_of
+
+_NAME = re.compile(r"(?<![\w$.])\$[A-Za-z_]\w*")
+_KNOWN = frozenset(
+    {"$json", "$input", "$", "$node", "$items", "$item", "$itemIndex", "$position", "$runIndex", "$data", "$execution", "$now", "$today"}
+)
+_ABSENT = {
+    r"\bimport\s*\(": "modules",
+    r"\bIntl\b": "texts in the language of a country",
+    r"\$jmespath|\$jmesPath": "JMESPath",
+    r"\$env\b|\$vars\b|\$secrets\b|process\.": "the environment",
+    r"[gG]etWorkflowStaticData": "data that are kept from run to run",
+    r"\bhelpers\.|\$http\b|\bthis\.[a-z]+Request": "n8n's helpers",
+    r"\bBuffer\b(?!\.(?:from|concat|alloc|isBuffer|byteLength)\s*\()|\.(?:read|write)(?:U?Int|Big|Float|Double)\w*\(":
+    "Node's buffers",
+    r"\bURL\s*\(|\bURLSearchParams\b": "URL objects",
+    r"\bsetTimeout\b|\bsetInterval\b": "timers",
+    r"\$fromAI": "values that a language model gives",
+    r"\bcrypto\.(?!createHash\(|createHmac\()": "Node's crypto",
+    r"\bfetch\s*\(": "requests",
+    r"\$prevNode|\$workflow\b|\$parameter|\$self|\$nodeVersion|\$nodeId|\$response|\$pageCount|\$evaluateExpression"
+    r"|\$if\b|\$ifEmpty|\$min\b|\$max\b|\$mode|\$resumeWebhookUrl": "n8n's other names",
+}
+_MISSING = [(re.compile(pattern), what) for pattern, what in _ABSENT.items()]
+_COMMENTS = re.compile(r"(?m)^\s*//[^\n]*|/\*.*?\*/", re.DOTALL)
+_STRINGS = re.compile(
+    r"//[^\n]*|/\*.*?\*/|'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\""
+    r"|(?<=[=(,:;!&|?\[])\s*/(?![*/])(?:[^/\\\n\[]|\\.|\[(?:[^\]\\\n]|\\.)*\])+/[a-z]*",
+    re.DOTALL,
+)
+_FILES = re.compile(r"\.binary\b|\$binary\b|getBinaryDataBuffer|prepareBinaryData")
+_LUXON = re.compile(r"\bDateTime\b|\bluxon\b|\$now\b|\$today\b")
+_ITEMS = re.compile(r"(?:\$\([^()]*\)|\$input|\$items\([^()]*\))\s*\.\s*(?:first|last|all)\(")
+# What n8n's expressions have for all values, and `extensions.js` has not, or not for all kinds of values.
+_EXTENSIONS = re.compile(
+    r"(?<!Math)\.(?:isEmpty|isNotEmpty|toDateTime|toNumber|removeMarkdown|replaceSpecialChars|hash|extractEmail"
+    r"|extractDomain|extractUrl|extractUrlPath|toTitleCase|isEmail|isUrl|isDomain|isBlank|isNotBlank|unique|average"
+    r"|pluck|randomItem|merge|smartJoin|difference|intersection|union|renameKeys|removeField|keepFieldsContaining"
+    r"|removeFieldsContaining|beginningOf|endOfMonth|extract|inBetween|isDst|isInLast|isWeekend|toInt|toFloat"
+    r"|stripMarkdown|toDate|hasField|diffTo|diffToNow|isBetween|length|max|min|removeDuplicates)\s*\("
+)
+_OF_DATES = re.compile(r"\.(?:format|plus|minus|setZone)\s*\(")
+
+_REQUIRED = re.compile(
+    r"""(?:\b(?P<name>\w+)\s*=\s*|\{(?P<names>[^{}]*)\}\s*=\s*)?"""
+    r"""\brequire\s*\(\s*(?P<quote>['"])(?:node:)?(?P<module>crypto|luxon|buffer)(?P=quote)\s*\)"""
+)
+_HASHES = re.compile(r"""create(?:Hash|Hmac)\s*\(\s*['"](?:md5|sha1|sha256|sha512)['"]""", re.IGNORECASE)
+_LUXON_ABSENT = re.compile(
+    r"\bInterval\b|\bSettings\b|\bIANAZone\b|\bFixedOffsetZone\b|\.toRelative\w*|\.reconfigure\b|\.toLocaleParts\b"
+    r"|\.weeksIn\w*|\.shiftTo\w*|\.toHuman\b|\.normalize\(\)|\.rescale\b|\.isInDST\b|\.hasDST\b|\.offsetName\w*"
+    r"|\.fromRFC2822\b|\.fromHTTP\b|\.fromFormatExplain\b|\.fromString\b|\bDuration\.from(?:ISO|Obj)\w*\b|\.invalid\w+"
+    r"|\bzone\s*:|\blocale\s*:|\.until\(|\.isOffsetFixed\b|\.keepLocalTime\b"
+)
+_LUXON_CALLS = (
+    (re.compile(r"\.diff(?:Now)?\(([^()]*(?:\([^()]*\)[^()]*)*)\)"),
+     re.compile(r"(?:[^,]*,)?\s*\[?\s*['\"](?:milli)?(?:second|minute|hour|day|week)s?['\"]\s*\]?\s*|[^,'\"\[]*")),
+    (re.compile(r"\.setZone\(([^()]*)\)"), re.compile(r"['\"](?:[Uu][Tt][Cc]|Etc/UTC|GMT|local)['\"]")),
+    (re.compile(r"\.setLocale\(([^()]*)\)"), re.compile(r"['\"]en(?:-US)?['\"]")),
+    (re.compile(r"\.fromFormat\(([^()]*(?:\([^()]*\)[^()]*)*)\)"),
+     re.compile(r"[^,]*,\s*['\"](?:yyyy|yy|y|MMMM|MMM|MM|M|dd|d|HH|H|hh|h|mm|m|ss|s|SSS|a|EEEE|EEE|ZZZ|ZZ|[^A-Za-z'\"])+['\"]\s*")),
+)  # fmt: skip
+_READS_NODE = re.compile(
+    r"""\$\(\s*(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|`([^`$\\]*)`)"""
+    r"""|\$node\[\s*(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)")\s*\]"""
+    r"""|\$items\(\s*(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)")|\$node\.(\w+)"""
+)
+
+_IN_A_LANGUAGE = re.compile(r"\.toLocale(?:String|DateString|TimeString)\s*\(([^()]*)\)")
+_IN_ANY_LANGUAGE = re.compile(r"\.toLocale(?:String|DateString|TimeString)\b")
+_AMERICAN = re.compile(
+    r"\s*|\s*DateTime\.(?:DATE|TIME|DATETIME)_(?:SHORT|MED|SIMPLE|WITH_SECONDS|24_SIMPLE|24_WITH_SECONDS|SHORT_WITH_SECONDS|MED_WITH_SECONDS|MED_WITH_WEEKDAY|FULL|HUGE)\s*|\s*(?:'en-US'|\"en-US\"|undefined|\[\])\s*(?:,\s*(?:\{(?P<options>[^{}]*)\}|undefined))?\s*,?\s*"
+)
+_OPTION = re.compile(
+    r"\s*(?:(?:weekday|month)\s*:\s*['\"](?:long|short)['\"]|(?:year|month|day|hour|minute|second)\s*:\s*['\"](?:numeric|2-digit)['\"]"
+    r"|hour12\s*:\s*(?:true|false)|(?:minimum|maximum)FractionDigits\s*:\s*\d|style\s*:\s*['\"]currency['\"]|currency\s*:\s*['\"]USD['\"])\s*"
+)
+
+
+def names_of_nodes(code: str) -> list[str]:
+    """The nodes of n8n that code reads by name."""
+    found: dict[str, None] = {}
+    for each in _READS_NODE.finditer(code):
+        name = next(group for group in each.groups() if group is not None)
+        found[re.sub(r"\\(.)", r"\1", name)] = None
+    return list(found)
+
+
+def reads_unnamed_nodes(code: str) -> bool:
+    """Whether it reads a node whose name it computes."""
+    bare = _STRINGS.sub("''", _READS_NODE.sub("", code))
+    return bool(re.search(r"\$\(|\$node\b|\$items\(\s*[^)\s]", bare))
+
+
+def absent_in(code: str, timezone: str) -> str | None:
+    """What code uses that is not there in our sandbox; None if nothing is known to be missing."""
+    bare = _STRINGS.sub("''", code)
+    for pattern, what in _MISSING:
+        if pattern.search(bare):
+            return what
+    if not _has_modules(_COMMENTS.sub("", code)):
+        return "modules"
+    if _LUXON.search(bare) and not _has_dates(code, timezone):
+        return "Luxon's dates"
+    if not _is_american(code):
+        return "texts in the language of a country"
+    if unknown := sorted(set(_NAME.findall(bare)) - _KNOWN - _declared(bare)):
+        return f"the name {unknown[0]}"
+    if reads_unnamed_nodes(code):
+        return "a node whose name is computed"
+    return None
+
+
+def reads_files(code: str) -> bool:
+    """Whether it reads or makes binary data of items."""
+    return bool(_FILES.search(_STRINGS.sub("''", code)))
+
+
+def _has_modules(code: str) -> bool:
+    """Whether of the modules that it loads all that it uses is there."""
+    loaded = list(_REQUIRED.finditer(code))
+    if len(loaded) != len(re.findall(r"\brequire\s*\(", code)):
+        return False
+    for each in loaded:
+        if each["module"] != "crypto":
+            continue
+        if each["name"] is None and each["names"] is None:
+            return False
+        used = re.findall(rf"\b{each['name']}\.(\w+)", code) if each["name"] else re.split(r"[\s,]+", each["names"])
+        if not set(filter(None, used)) <= {"createHash", "createHmac"}:
+            return False
+    return len(_HASHES.findall(code)) == len(re.findall(r"\bcreate(?:Hash|Hmac)\s*\(", code))
+
+
+def _has_dates(code: str, timezone: str) -> bool:
+    """Whether what it does with Luxon is there: in UTC, in American English."""
+    if timezone.upper() not in ("UTC", "ETC/UTC", "GMT") or _LUXON_ABSENT.search(code):
+        return False
+    return all(form.fullmatch(found[1]) for calls, form in _LUXON_CALLS for found in calls.finditer(code))
+
+
+def _is_american(code: str) -> bool:
+    """Whether all that it writes in a language is in American English, with options that are read here."""
+    calls = list(_IN_A_LANGUAGE.finditer(code))
+    if len(calls) != len(_IN_ANY_LANGUAGE.findall(code)):
+        return False
+    for call in calls:
+        form = _AMERICAN.fullmatch(call[1])
+        if form is None:
+            return False
+        options = [each for each in (form["options"] or "").split(",") if each.strip()]
+        named = " ".join(options)
+        if not all(_OPTION.fullmatch(each) for each in options) or ("currency" in named and "USD" not in named):
+            return False
+    return True
+
+
+def _declared(code: str) -> set[str]:
+    return set(re.findall(r"\b(?:const|let|var|function)\s+(\$\w+)", code)) | set(
+        re.findall(r"(\$\w+)\s*(?:=>|[,)]\s*(?:\w|\$|\))*=>)", code)
+    )
+
+
+def check_expression(js: str, timezone: str) -> str | None:
+    """Why an expression cannot be computed by a code node; None: it can."""
+    if not _is_balanced(js):
+        return "its brackets do not match"
+    if (absent := absent_in(js, timezone)) is not None:
+        return f"it uses {absent}"
+    bare = _ITEMS.sub("$items", _STRINGS.sub("''", js))
+    found = _EXTENSIONS.search(bare) or (None if _LUXON.search(bare) else _OF_DATES.search(bare))
+    if found:
+        return f"it uses n8n's own {found[0].strip('.(')}()"
+    return None
+
+
+def _is_balanced(js: str) -> bool:
+    """Whether every bracket closes the one that it should: only then it stays within the brackets around it."""
+    open_brackets: list[str] = []
+    try:
+        for token in tokens_of(js):
+            if token.kind == "sign" and token.value in _CLOSES.values():
+                open_brackets.append(token.value)
+            elif (
+                token.kind == "sign"
+                and token.value in _CLOSES
+                and (not open_brackets or open_brackets.pop() != _CLOSES[token.value])
+            ):
+                return False
+    except NotRead:
+        return False
+    return not open_brackets
+
+
+_CLOSES = {")": "(", "]": "[", "}": "{"}

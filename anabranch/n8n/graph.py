@@ -33,8 +33,8 @@ class LinkGraph:
 
     def reachable(self, starts: Iterable[str], *, without: Collection[Link] = ()) -> set[str]:
         """The nodes that links lead to from these, themselves included."""
-        seen, ahead = set(starts), list(starts)
-        cut = set(without)
+        seen = set(starts)
+        ahead, cut = list(seen), set(without)
         while ahead:
             for link in self.out_of[ahead.pop()]:
                 if link.target not in seen and link not in cut:

@@ -11,6 +11,7 @@ import re
 from anabranch.n8n.js_tree import NotRead, tokens_of
 
 _NAME = re.compile(r"(?<![\w$.])\$[A-Za-z_]\w*")
+_KEY = re.compile(r"(?<=[{,\s])\$\w+\s*:(?=\s)")
 _KNOWN = frozenset(
     {"$json", "$input", "$", "$node", "$items", "$item", "$itemIndex", "$position", "$runIndex", "$data", "$execution", "$now", "$today"}
 )
@@ -114,7 +115,7 @@ def absent_in(code: str, timezone: str) -> str | None:
         return "Luxon's dates"
     if not _is_american(code):
         return "texts in the language of a country"
-    if unknown := sorted(set(_NAME.findall(bare)) - _KNOWN - _declared(bare)):
+    if unknown := sorted(set(_NAME.findall(_KEY.sub("", bare))) - _KNOWN - _declared(bare)):
         return f"the name {unknown[0]}"
     if reads_unnamed_nodes(code):
         return "a node whose name is computed"

@@ -12,12 +12,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from anabranch.engine.rules.templates.budget import Refused
+from anabranch.engine.rules.templates.expression import Expression
 from anabranch.engine.rules.templates.text import EXPRESSION_LENGTH_MAX, EXPRESSIONS_MAX, TEMPLATE_LENGTH_MAX
 from anabranch.n8n.expressions import NameScope, Phrase, Untranslatable, translate
 from anabranch.n8n.refs import literal
 
 # 1,600 characters leave room in an expression of 2,048 for what is done with the text.
 LONG = 1_600
+
+# 200 characters: what is shorter is not nested too deeply.
+DEEP = 200
 
 _TOO_LONG = "it is longer than an expression of ours may be"
 _BRACE = re.compile(r"\{(?=[{%#])")
@@ -110,6 +115,8 @@ class Texts:
             said = translate(source.js, self.scope)
             if len(said.embedded()) > EXPRESSION_LENGTH_MAX - 4:
                 raise Untranslatable(_TOO_LONG)
+            if len(said.text) > DEEP:
+                _check_depth(said)
         except Untranslatable as refusal:
             try:
                 said = self.compute(source.js)
@@ -120,6 +127,13 @@ class Texts:
         else:
             self.counts.rewritten += 1
         return said
+
+
+def _check_depth(said: Phrase) -> None:
+    try:
+        Expression(said.embedded())
+    except Refused as refusal:
+        raise Untranslatable(str(refusal)) from None
 
 
 def without_sign(written: Any) -> Any:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.n8n.drawn import DRAWN, Drawn, node
+from tests.n8n.drawn_code import DRAWN_CODE
 
 # Two minutes for one command of n8n: it takes ten seconds to begin.
 COMMAND_S_MAX = 120
@@ -66,7 +67,7 @@ def main() -> None:
     """Compare all that need no other system."""
     if shutil.which("n8n") is None:
         sys.exit("there is no n8n on the PATH: npm install --global n8n")
-    asked = {f"drawn-{number}": drawn for number, drawn in enumerate(DRAWN) if not drawn.answers}
+    asked = {f"drawn-{number}": drawn for number, drawn in enumerate([*DRAWN, *DRAWN_CODE]) if not drawn.answers}
     differing = 0
     with tempfile.TemporaryDirectory() as folder:
         n8n, file = InstalledN8n(Path(folder)), Path(folder, "workflows.json")

@@ -23,6 +23,7 @@ from anabranch.n8n.js_tree import (
     ListOf,
     Literal,
     Name,
+    NeverRead,
     New,
     NotRead,
     ObjectOf,
@@ -38,6 +39,10 @@ FALSY = "['', 0, false, none]"
 
 class Untranslatable(Exception):
     """An expression has no exact counterpart in our templates."""
+
+
+class NeverValid(Exception):
+    """An expression that n8n cannot read, either: the node fails there, too."""
 
 
 class NameScope(Protocol):
@@ -125,6 +130,8 @@ def translate(source: str, scope: NameScope) -> Phrase:
     """What stands between `{{` and `}}`, for our templates. Raises Untranslatable."""
     try:
         return _Translator(scope).say(read_expression(source))
+    except NeverRead as refusal:
+        raise NeverValid(f"`{source[:60]}`: {refusal}") from None
     except NotRead as refusal:
         raise Untranslatable(str(refusal)) from None
 
@@ -421,7 +428,9 @@ class _Translator:
                 return Phrase(base.text, "text", base.is_atom)
             case "getTime" | "toMillis" | "valueOf", ():
                 return Phrase(f"({base.atom} | timestamp)", "number")
-            case "toSeconds" | "toUnixInteger", () if name == "toUnixInteger":
+            case "toSeconds", () if base.kind == "date":
+                return Phrase(f"(({base.atom} | timestamp) / 1000)", "number")
+            case "toUnixInteger", ():
                 return Phrase(f"({base.atom} | date_format('%s') | int)", "number")
             case "toISODate", ():
                 return Phrase(f"({base.atom} | date_format('%Y-%m-%d', {zone}))", "text")

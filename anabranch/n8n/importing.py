@@ -6,6 +6,7 @@ what flows into it; where links lead back, once more, until nothing changes.
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.graph.problems import Problem
 from anabranch.engine.rules.graph.validate import validate
 from anabranch.n8n.exports import Link, N8nWorkflow
-from anabranch.n8n.expressions import NameScope, Untranslatable
+from anabranch.n8n.expressions import NameScope, NeverValid, Untranslatable
 from anabranch.n8n.graph import CHOOSING, LOOP_KIND, LinkGraph
 from anabranch.n8n.job import Exit, MappingJob, NotMapped, word_of
 from anabranch.n8n.js_reading import names_of_nodes
@@ -184,6 +185,9 @@ class _Importer(Surrounding):
                     if self._node_types.get(made["type"]) is None:
                         raise NotMapped(f"it would become a node of the type {made['type']}, which is not there")
                 self._error_exit(job)
+            except NeverValid as refusal:
+                job = MappingJob(node, self._ids[name], feeds, self, counts=job.counts)
+                self._fails(job, str(refusal))
             except (NotMapped, Untranslatable, ItemUnknown) as refusal:
                 job = MappingJob(node, self._ids[name], feeds, self, counts=job.counts)
                 self._replace(job, str(refusal))
@@ -300,6 +304,16 @@ class _Importer(Surrounding):
         job.differs("after a failure all items take the way for errors, without a field `error`" if job.is_mapped
                     else "the item on the way for errors has no field `error`")  # fmt: skip
 
+    def _fails(self, job: MappingJob, why: str) -> None:
+        """A node that fails in n8n, too, once an item reaches it."""
+        try:
+            job.always_fails(why)
+        except NotMapped as refusal:
+            self._replace(job, str(refusal))
+            return
+        self._guard(job, needs_items=True)
+        self._status[job.node.name] = ("exact", "")
+
     # -- placeholders ---------------------------------------------------------------------
 
     def _replace(self, job: MappingJob, why: str) -> None:
@@ -342,7 +356,7 @@ class _Importer(Surrounding):
             if isinstance(value, str) and value.startswith("="):
                 try:
                     return texts.value(value)
-                except (Untranslatable, ItemUnknown, *_OTHER_FORM):
+                except (Untranslatable, NeverValid, ItemUnknown, *_OTHER_FORM):
                     return value
             return value
 
@@ -565,7 +579,7 @@ class _Importer(Surrounding):
             job = self._jobs[name]
             status, why = self._status[name]
             differences = list(job.differences) if status != "placeholder" else []
-            if name in self._multiple and status == "exact" and job.node.kind not in _PER_ITEM:
+            if name in self._multiple and status == "exact" and not _is_the_same_in_one_go(job):
                 status = "equal"
                 differences.append("runs once with all items, where n8n runs it once for each branch that arrives")
             listed.append(
@@ -591,6 +605,24 @@ class _Importer(Surrounding):
         return ImportReport(self._workflow.name, workflow_name(self._workflow.name), tuple(listed),
                             sum(node.kind == NOTE_KIND for node in self._workflow.nodes), self.timezone,
                             isinstance(self._workflow.settings.get("errorWorkflow"), str))  # fmt: skip
+
+
+# Of these the first run decides, and it is the same for all items if nothing in them is computed.
+_SAME_FOR_ALL = frozenset({"respondToWebhook", "stopAndError", "wait"})
+_READS_ITEMS = re.compile(r"\$(?!now\b|today\b|execution\b|workflow\b)")
+
+
+def _is_the_same_in_one_go(job: MappingJob) -> bool:
+    """Whether it makes no difference that it runs once with the items of all branches."""
+    if job.node.kind in _PER_ITEM:
+        return True
+    if job.node.kind not in _SAME_FOR_ALL or job.parameters.get("resume", "timeInterval") != "timeInterval":
+        return False
+    if job.node.kind == "respondToWebhook" and (
+        job.parameters.get("respondWith") not in ("text", "json", "noData", "redirect")
+    ):
+        return False
+    return not _READS_ITEMS.search(json.dumps(dict(job.parameters)))
 
 
 def _edge(source: str, handle: str, target: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from anabranch.n8n.expressions import NameScope, Phrase, Untranslatable
 from anabranch.n8n.js_code import value_code
 from anabranch.n8n.js_reading import check_expression
 from anabranch.n8n.refs import INDEX, ITEM, ItemFeed, Ref, variable
-from anabranch.n8n.texts import Counts, Texts, expression, without_sign
+from anabranch.n8n.texts import Counts, Texts, escaped, expression, without_sign
 
 # n8n tries three times and waits a second unless the node says otherwise.
 TRIES = 3
@@ -188,6 +188,13 @@ class MappingJob:
         """It is not exact."""
         if why not in self.differences:
             self.differences.append(why)
+
+    def always_fails(self, message: str) -> None:
+        """It fails in n8n, too, as it is written. Raises NotMapped where the run goes on after that."""
+        if self.error_way != "stop":
+            raise NotMapped(message)
+        self.add("stopWithError", {"message": escaped(message)}, writes=False)
+        self.remarks.append("as it is written, it fails in n8n, too")
 
     def passes(self, *, output: int = 0, handles: tuple[str, ...] = ("default",)) -> None:
         """A way out by the last node with what flowed in."""

@@ -13,7 +13,21 @@ from anabranch.n8n.js_tree import NotRead, tokens_of
 _NAME = re.compile(r"(?<![\w$.])\$[A-Za-z_]\w*")
 _KEY = re.compile(r"(?<=[{,\s])\$\w+\s*:(?=\s)")
 _KNOWN = frozenset(
-    {"$json", "$input", "$", "$node", "$items", "$item", "$itemIndex", "$position", "$runIndex", "$data", "$execution", "$now", "$today"}
+    {
+        "$json",
+        "$input",
+        "$",
+        "$node",
+        "$items",
+        "$item",
+        "$itemIndex",
+        "$position",
+        "$runIndex",
+        "$data",
+        "$execution",
+        "$now",
+        "$today",
+    }
 )
 _ABSENT = {
     r"\bimport\s*\(": "modules",
@@ -22,8 +36,7 @@ _ABSENT = {
     r"\$env\b|\$vars\b|\$secrets\b|process\.": "the environment",
     r"[gG]etWorkflowStaticData": "data that are kept from run to run",
     r"\bhelpers\.|\$http\b|\bthis\.[a-z]+Request": "n8n's helpers",
-    r"\bBuffer\b(?!\.(?:from|concat|alloc|isBuffer|byteLength)\s*\()|\.(?:read|write)(?:U?Int|Big|Float|Double)\w*\(":
-    "Node's buffers",
+    r"\bBuffer\b(?!\.(?:from|concat|alloc|isBuffer|byteLength)\s*\()|\.(?:read|write)(?:U?Int|Big|Float|Double)\w*\(": "Node's buffers",
     r"\bURL\s*\(|\bURLSearchParams\b": "URL objects",
     r"\bsetTimeout\b|\bsetInterval\b": "timers",
     r"\$fromAI": "values that a language model gives",

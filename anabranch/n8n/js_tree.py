@@ -22,6 +22,10 @@ class NotRead(Exception):
     """The text is no expression that is read here."""
 
 
+class NeverRead(NotRead):
+    """It is no JavaScript: nobody can read it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Literal:
     """A number, text, true, false or null; `undefined` is None too."""
@@ -222,7 +226,7 @@ def _text(source: str, position: int, quote: str) -> tuple[_Token, int]:
             break
         end += 2 if source[end] == "\\" else 1
     if end >= len(source) or source[end] != quote:
-        raise NotRead("a text is not closed")
+        raise NeverRead("a text is not closed")
     return _Token("text", _unescaped(source[position + 1 : end])), end + 1
 
 

@@ -1,16 +1,27 @@
 """Python code of n8n as code of ours: its names, bound by a prelude.
 
 Pure. n8n's names begin with `_`, which our sandbox gives to nobody: they are written without it. Items are dicts:
-`item["json"]["name"]`; code that reads attributes of items is not mapped.
+`item["json"]["name"]`; attributes of n8n's names, as in `_json.name`, are written so, too. Code that reads attributes
+of other values is not mapped.
 """
 
 from __future__ import annotations
 
+import ast
 import io
+import json
 import textwrap
 import tokenize
+from collections.abc import Mapping
 
-_NAMES = {"_input": "n8n_input", "_json": "n8n_json", "_items": "items", "_item": "item", "_data": "n8n_json"}
+_NAMES = {
+    "_input": "n8n_input",
+    "_json": "n8n_json",
+    "_items": "items",
+    "_item": "item",
+    "_data": "n8n_json",
+    "_": "n8n_node",
+}
 _MODULES = frozenset(
     {"base64", "binascii", "bisect", "collections", "datetime", "decimal", "fractions", "hashlib", "heapq", "hmac",
      "itertools", "json", "math", "random", "re", "statistics", "textwrap", "time", "unicodedata", "urllib", "uuid",
@@ -41,19 +52,77 @@ def python_absent(code: str) -> str | None:
             return f"the module {following}"
         if token.string in _REFUSED:
             return token.string
-        if token.string.startswith("_") and token.string not in _NAMES and (token.string != "_" or following == "("):
+        if token.string.startswith("_") and token.string not in _NAMES:
             return f"the name {token.string}"
-        if token.string == "json" and place and tokens[place - 1].string == ".":
+        if token.string == "_" and following == "(" and tokens[place + 2].type != tokenize.STRING:
+            return "a node whose name is computed"
+        if token.string == "json" and place and tokens[place - 1].string == "." and not _is_of_names(tokens, place):
             return "attributes of items"
     return None
 
 
-def python_program(code: str, items: str, *, each: bool, catches: bool = False) -> str:
-    """Code of n8n with its names bound to these items: an expression of Python that gives a list."""
+def is_valid(code: str) -> bool:
+    """Whether it can be read as Python at all: what cannot fails in n8n, too."""
+    try:
+        ast.parse(f"def n8n_main():\n{textwrap.indent(code, '    ')}\n    pass")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+def names_of_nodes(code: str) -> list[str]:
+    """The nodes of n8n that code reads by name."""
+    tokens = _tokens(code)
+    return [str(ast.literal_eval(tokens[place + 2].string)) for place, token in enumerate(tokens)
+            if token.string == "_" and tokens[place + 1].string == "("]  # fmt: skip
+
+
+def _is_of_names(tokens: list[tokenize.TokenInfo], place: int) -> bool:
+    """Whether the attribute at this place belongs to one of n8n's names."""
+    return any(begin <= place < end for begin, end in _chains(tokens))
+
+
+def _chains(tokens: list[tokenize.TokenInfo]) -> list[tuple[int, int]]:
+    """Where n8n's names stand with all that is read of them, as first and last place."""
+    found, place = [], 0
+    while place < len(tokens):
+        end = place + 1
+        following = tokens[end].string if end < len(tokens) else ""
+        name = tokens[place].string if tokens[place].type == tokenize.NAME else ""
+        if name in _NAMES and (name != "_" or following == "("):
+            while end < len(tokens) and tokens[end].string in (".", "[", "("):
+                if tokens[end].string == ".":
+                    end += 2
+                    continue
+                depth = 0
+                while end < len(tokens):
+                    depth += {"[": 1, "(": 1, "]": -1, ")": -1}.get(tokens[end].string, 0)
+                    end += 1
+                    if not depth:
+                        break
+            found.append((place, end))
+        place = end
+    return found
+
+
+def python_program(
+    code: str, items: str, nodes: Mapping[str, tuple[str, str]], *, each: bool, catches: bool = False
+) -> str:
+    """Code of n8n with its names bound to these items: an expression of Python that gives a list.
+
+    `nodes`: all items, and the one that belongs to the current one, of the nodes that it reads.
+    """
+    known = "".join(f"    if name == {json.dumps(name)}:\n        return n8n_lists({everything}, {one})\n"
+                    for name, (everything, one) in nodes.items())  # fmt: skip
+    of_nodes = "" if not nodes else (
+        "def n8n_lists(rows, one):\n"
+        "    return {'all': [n8n_wrap(row) for row in (rows or [])], 'item': n8n_wrap(one)}\n"
+        f"def n8n_node(name):\n{known}"
+    )  # fmt: skip
     head = (
         f"{_HEAD}\nitems = [n8n_wrap(row) for row in ({items} or [])]\n"
         'item = items[0] if items else {"json": {}}\nn8n_json = item["json"]\n'
-        'n8n_input = {"all": items, "item": item}\n'
+        f'n8n_input = {{"all": items, "item": item}}\n{of_nodes}'
     )
     body = textwrap.indent(_renamed(code), "    ")
     answer = "return n8n_all(n8n_main())[0]" if each else "return n8n_all(n8n_main())"
@@ -66,20 +135,28 @@ def _tokens(code: str) -> list[tokenize.TokenInfo]:
     return list(tokenize.generate_tokens(io.StringIO(code).readline))
 
 
+_LISTS = {"all": '["all"]', "first": '["all"][0]', "last": '["all"][-1]'}
+
+
 def _renamed(code: str) -> str:
-    """The code with n8n's names written as ours."""
+    """The code with n8n's names written as ours, and their attributes as keys."""
+    tokens = _tokens(code)
+    edits: list[tuple[tuple[int, int], tuple[int, int], str]] = []
+    for begin, end in _chains(tokens):
+        edits.append((tokens[begin].start, tokens[begin].end, _NAMES[tokens[begin].string]))
+        place = begin + 1
+        while place + 1 < end:
+            name = tokens[place + 1]
+            if tokens[place].string == "." and name.type == tokenize.NAME:
+                calls = [token.string for token in tokens[place + 2 : place + 4]]
+                if name.string in _LISTS and calls == ["(", ")"]:
+                    edits.append((tokens[place].start, tokens[place + 3].end, _LISTS[name.string]))
+                elif calls[:1] != ["("]:
+                    edits.append((tokens[place].start, name.end, f"[{json.dumps(name.string)}]"))
+                place += 1
+            place += 1
     lines = code.splitlines(keepends=True)
-    for token in reversed(_tokens(code)):
-        if token.type == tokenize.NAME and token.string in _NAMES:
-            row, begin = token.start
-            line = lines[row - 1]
-            lines[row - 1] = line[:begin] + _NAMES[token.string] + line[token.end[1] :]
-    renamed = "".join(lines)
-    for method, value in (
-        ("all()", '["all"]'),
-        ("first()", '["all"][0]'),
-        ("last()", '["all"][-1]'),
-        ("item", '["item"]'),
-    ):
-        renamed = renamed.replace(f"n8n_input.{method}", f"n8n_input{value}")
-    return renamed
+    for (row, begin_at), (last_row, end_at), text in reversed(edits):
+        if row == last_row:
+            lines[row - 1] = lines[row - 1][:begin_at] + text + lines[row - 1][end_at:]
+    return "".join(lines)

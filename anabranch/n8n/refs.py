@@ -29,7 +29,8 @@ class Ref:
 
     def at(self, index: Ref) -> Ref:
         """The item with this number."""
-        return Ref(f"{self.template}[{index.template}]", f"{self.js}?.[{index.js}]")
+        python = None if self.python is None or index.python is None else f"{self.python}[{index.python}]"
+        return Ref(f"{self.template}[{index.template}]", f"{self.js}?.[{index.js}]", python)
 
     def field(self, name: str) -> Ref:
         """The field with this name."""
@@ -38,7 +39,7 @@ class Ref:
 
     def listed(self) -> Ref:
         """A list of this one item."""
-        return Ref(f"[{self.template}]", f"[{self.js}]")
+        return Ref(f"[{self.template}]", f"[{self.js}]", None if self.python is None else f"[{self.python}]")
 
     def filtered(self, template_filter: str, js_method: str) -> Ref:
         """The value passed through a filter, which in JavaScript is what is called on it."""
@@ -52,7 +53,7 @@ def variable(name: str) -> Ref:
 
 def number(value: int) -> Ref:
     """A number as it is."""
-    return Ref(str(value), str(value))
+    return Ref(str(value), str(value), str(value))
 
 
 def first_there(refs: list[Ref]) -> Ref:

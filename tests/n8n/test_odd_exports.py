@@ -15,6 +15,7 @@ from anabranch.handlers import builtin_types
 from anabranch.n8n.exports import read_exports
 from anabranch.n8n.importing import import_workflow
 from tests.n8n.drawn import DRAWN, node, set_to
+from tests.n8n.drawn_code import DRAWN_CODE
 
 TYPES = builtin_types()
 
@@ -61,7 +62,7 @@ def changed(export: Any, chance: random.Random) -> Any:
 def test_an_odd_export_makes_no_fault(seed: int) -> None:
     chance = random.Random(seed)
     for _ in range(10):
-        imported(changed(chance.choice(DRAWN).export(), chance))
+        imported(changed(chance.choice([*DRAWN, *DRAWN_CODE]).export(), chance))
 
 
 def test_cycles_that_cross_and_nodes_that_lead_to_themselves_make_no_fault() -> None:

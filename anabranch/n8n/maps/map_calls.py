@@ -14,7 +14,7 @@ from anabranch.n8n.maps import going_on
 from anabranch.n8n.maps.credentials import put_header, renewed_at, renewing, sent_as
 from anabranch.n8n.maps.map_data import json_of
 from anabranch.n8n.maps.programs import ANSWERS
-from anabranch.n8n.python_code import python_absent, python_program
+from anabranch.n8n.python_code import is_valid, names_of_nodes, python_absent, python_program
 from anabranch.n8n.refs import INDEX, ITEM, Ref, variable
 from anabranch.n8n.texts import Source, Texts, expression, split, without_sign
 
@@ -435,20 +435,25 @@ def _leave_all(job: MappingJob) -> None:
 
 
 def _python(job: MappingJob, source: str, *, each: bool) -> None:
+    if not is_valid(source):
+        job.always_fails("SyntaxError: the code is no Python")
+        return
     if (absent := python_absent(source)) is not None:
         raise NotMapped(f"its code uses {absent}")
     feed = going_on.begin(job) if each else job.needed_feed()
     if feed.value.python is None:
-        raise NotMapped("its Python code gets items that only templates and JavaScript can read")
+        raise NotMapped(_NOT_FOR_PYTHON)
     each = each and feed.many
-    items = '[ctx["item"]]' if each else feed.value.python if feed.many else f"[{feed.value.python}]"
+    items = '[ctx["item"]]' if each else feed.items.python or ""
+    read = " ".join(f"$({json.dumps(name)})" for name in names_of_nodes(source))
+    nodes = _for_python(job.around.code_names(job, read, per_item=each))
     goes_on = job.error_way != "stop"
     if each and goes_on:
-        job.add("python", {"code": python_program(source, items, each=True)}, suffix="each", each=feed,
+        job.add("python", {"code": python_program(source, items, nodes, each=True)}, suffix="each", each=feed,
                 **job.attempts(), **job.on_error())  # fmt: skip
         going_on.end_of_each(job)
         return
-    code = python_program(source, items, each=each, catches=goes_on)
+    code = python_program(source, items, nodes, each=each, catches=goes_on)
     job.add("python", {"code": code}, suffix="all" if job.error_way == "apart" else "", each=feed if each else None,
             **job.attempts())  # fmt: skip
     if each:
@@ -457,83 +462,14 @@ def _python(job: MappingJob, source: str, *, each: bool) -> None:
         _leave_all(job)
 
 
-# -- databases ------------------------------------------------------------------------------------
-
-_PARAMETER = re.compile(r"\$(\d+)")
-_IN_PLACE_OF_A_NAME = re.compile(
-    r"\b(?:from|into|update|table|join)\s+:p\d|'[^']*:p\d+[^']*'|\w:p\d|:p\d+[A-Za-z_]", re.IGNORECASE
-)
-_QUOTED_EXPRESSION = re.compile(r"'\s*(\{\{.*?\}\})\s*'", re.DOTALL)
+_NOT_FOR_PYTHON = "its Python code gets items that only templates and JavaScript can read"
 
 
-def query(job: MappingJob) -> None:
-    """`postgres`, `mySql`: a query, its values bound as parameters."""
-    operation = job.fixed("operation", default="insert")
-    if operation != "executeQuery":
-        raise NotMapped(f"the operation {operation}")
-    written = job.option("query", default="")
-    if not isinstance(written, str) or not written.strip():
-        raise NotMapped("it has no query")
-    texts, feed = job.texts(), job.needed_feed()
-    sql, args = _bound(written, texts)
-    sql, more = _numbered(job, sql, texts)
-    args |= more
-    name = f"{job.around.name_of(job.node.name)}"
-    source = job.node.credentials.get(job.node.kind) or job.node.kind
-    job.secret(job.node.kind, "url")
-    writes = not re.match(r"\s*(?:--[^\n]*\n\s*)*(?:select|with|values|table|show)\b", sql, re.IGNORECASE)
-    job.queries.append({"name": name, "source": source, "kind": job.node.kind, "sql": sql, "writes": writes,
-                        "params": dict.fromkeys(args, "any")})  # fmt: skip
-    if args and _computed_sql(sql):
-        raise NotMapped("its SQL is computed")
-    job.add("dataQuery", {"dataQueryID": name, "args": args}, suffix="rows", each=feed, **job.attempts())
-    job.nodes[-1]["name"] = job.node.name
-    job.remarks.append("the query has to be saved, and its data source added: see the report")
-    rows = variable(job.nodes[-1]["id"])
-    if feed.many:
-        of_each = f"({rows.js} ?? []).flatMap(each => each?.rows ?? [])"
-        job.leave(Ref(f"({rows.template} | map('rows', []) | flatten)", of_each), many=True, pairing=None)
-    else:
-        job.leave(rows.field("rows"), many=True, pairing=None)
-
-
-def _bound(written: str, texts: Texts) -> tuple[str, dict[str, Any]]:
-    """SQL with a parameter in place of each expression."""
-    if "{{" not in written:
-        return written.removeprefix("="), {}
-    args: dict[str, Any] = {}
-    made = ""
-    for piece in split(_QUOTED_EXPRESSION.sub(r"\1", written.removeprefix("="))):
-        if isinstance(piece, Source):
-            name = f"p{len(args) + 1}"
-            args[name] = texts.value(f"={{{{ {piece.js} }}}}")
-            made += f":{name}"
-        else:
-            made += piece
-    if made.strip().startswith(":p"):
-        raise NotMapped("its SQL is computed")
-    return made, args
-
-
-def _computed_sql(sql: str) -> bool:
-    return bool(_IN_PLACE_OF_A_NAME.search(sql))
-
-
-def _numbered(job: MappingJob, sql: str, texts: Texts) -> tuple[str, dict[str, Any]]:
-    """`$1` with the option `queryReplacement` that gives its value."""
-    given = job.option("options", "queryReplacement")
-    if given is None:
-        return sql, {}
-    if isinstance(given, str):
-        pieces = (
-            [piece.strip() for piece in given.removeprefix("=").split(",")]
-            if given.count("{{") != 1
-            else [given.removeprefix("=").strip()]
-        )
-        values: list[Any] = [texts.value(f"={piece}" if "{{" in piece else piece) for piece in pieces]
-    else:
-        values = [texts.value(given)]
-    numbers = {int(number) for number in _PARAMETER.findall(sql)}
-    if numbers and max(numbers) > len(values):
-        raise NotMapped("the values of its query are computed as a whole")
-    return _PARAMETER.sub(r":a\1", sql), {f"a{number}": values[number - 1] for number in numbers}
+def _for_python(names: Mapping[str, tuple[Ref, Ref | None]]) -> dict[str, tuple[str, str]]:
+    found = {}
+    for name, (everything, one) in names.items():
+        item = "None" if one is None else one.python
+        if everything.python is None or item is None:
+            raise NotMapped(_NOT_FOR_PYTHON)
+        found[name] = everything.python, item
+    return found

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
-from anabranch.n8n.dates import format_of
 from anabranch.n8n.expressions import Phrase
 from anabranch.n8n.job import MappingJob, NotMapped
 from anabranch.n8n.maps import going_on
 from anabranch.n8n.maps.programs import (
     AGGREGATE,
     GET,
-    HTML_VALUES,
     MERGE,
     PUT,
     SET_WITHIN,
@@ -23,7 +20,7 @@ from anabranch.n8n.maps.programs import (
     SUMMARIZE,
     UNIQUE,
 )
-from anabranch.n8n.refs import INDEX, ItemFeed, Ref, quoted, variable
+from anabranch.n8n.refs import ItemFeed, Ref, quoted, variable
 from anabranch.n8n.texts import Source, Texts, expression, js_of, split
 
 _TYPES = {"string": "string", "number": "number", "boolean": "boolean", "array": "array", "object": "object",
@@ -48,7 +45,7 @@ def set_(job: MappingJob) -> None:
         keeps = job.option("keepOnlySet") is not True if job.node.version < 3 else False
         config, includes = {"values": {}}, keeps
         if keeps:
-            config["base"] = _item(job, feed)
+            config["base"] = item_of(job, feed)
         elif job.node.version >= 3:
             _included(job, config, feed)
             includes = "base" in config
@@ -90,7 +87,8 @@ def _set_within(job: MappingJob, texts: Texts, config: dict[str, Any], fields: l
     job.leave()
 
 
-def _item(job: MappingJob, feed: ItemFeed) -> str:
+def item_of(job: MappingJob, feed: ItemFeed) -> str:
+    """The item, as a template."""
     return "{{ctx.item}}" if feed.many else expression(feed.value.template)
 
 
@@ -106,11 +104,11 @@ def _included(job: MappingJob, config: dict[str, Any], feed: ItemFeed) -> None:
     if include == "none":
         return
     if include == "all":
-        config["base"] = _item(job, feed)
+        config["base"] = item_of(job, feed)
         return
     named = job.fixed("includeFields" if include == "selected" else "excludeFields", default="")
     names = [name.strip() for name in str(named).split(",") if name.strip()]
-    config["base"] = _item(job, feed)
+    config["base"] = item_of(job, feed)
     config["keep" if include == "selected" else "drop"] = names
 
 
@@ -143,7 +141,7 @@ def _values(job: MappingJob, texts: Texts, fields: list[tuple[Any, Any, str]], *
             raise NotMapped("the name of a field is computed")
         if name == "":
             continue
-        _put(made, name.split(".") if dots else [name], _typed(texts, value, kind))
+        put_at(made, name.split(".") if dots else [name], _typed(texts, value, kind))
     return made
 
 
@@ -155,7 +153,8 @@ def _computed(texts: Texts, fields: list[tuple[Any, Any, str]], *, dots: bool) -
     return expression(said.text)
 
 
-def _put(into: dict[str, Any], path: list[str], value: Any) -> None:
+def put_at(into: dict[str, Any], path: list[str], value: Any) -> None:
+    """Enter a value into fields within fields. Raises NotMapped."""
     for key in path[:-1]:
         inner = into.setdefault(key, {})
         if not isinstance(inner, dict):
@@ -308,7 +307,7 @@ def aggregate(job: MappingJob) -> None:
     else:
         wanted = _aggregated(job)
         if not wanted:
-            _always_fails(job, "No fields specified")
+            job.always_fails("No fields specified")
             return
         options = {"fields": wanted, "merge": job.option("options", "mergeLists") is True,
                    "keepMissing": job.option("options", "keepMissing") is True,
@@ -328,14 +327,6 @@ def _aggregated(job: MappingJob) -> list[list[str]]:
     return wanted
 
 
-def _always_fails(job: MappingJob, message: str) -> None:
-    """A node that fails in n8n, too, as it is written."""
-    if job.error_way != "stop":
-        raise NotMapped(message)
-    job.add("stopWithError", {"message": message}, writes=False)
-    job.remarks.append("as it is written, it fails in n8n, too")
-
-
 def sort(job: MappingJob) -> None:
     """`sort`: by fields; at random and by code are not mapped here."""
     if job.fixed("type", default="simple") != "simple":
@@ -343,7 +334,7 @@ def sort(job: MappingJob) -> None:
     fields = [each for each in job.option("sortFieldsUi", "sortField", default=[]) if isinstance(each, dict)]
     by = [{"field": str(each.get("fieldName", "")), "order": str(each.get("order", "ascending"))} for each in fields]
     if not fields:
-        _always_fails(job, "No sorting specified. Please add a field to sort by")
+        job.always_fails("No sorting specified. Please add a field to sort by")
         return
     if any(each["field"].startswith("=") or each["order"].startswith("=") for each in by):
         raise NotMapped("what it sorts by is computed")
@@ -505,253 +496,3 @@ def _join(job: MappingJob, mode: str) -> str:
     if old == "mergeByIndex":
         return {"inner": "inner", "outer": "outer"}.get(str(job.option("join", default="left")), "left")
     return {"removeKeyMatches": "removeKeyMatches", "keepKeyMatches": "keepKeyMatches"}.get(old, "enrichInput1First")
-
-
-# -- texts and dates ------------------------------------------------------------------------------
-
-
-def html(job: MappingJob) -> None:
-    """`html`, `htmlExtract`: parts of a page by CSS selectors, or a page of a template."""
-    operation = job.fixed(
-        "operation", default="generateHtmlTemplate" if job.node.kind == "html" else "extractHtmlContent"
-    )
-    texts, feed = job.texts(), job.needed_feed()
-    if operation == "generateHtmlTemplate":
-        written = job.option("html", default="")
-        page = texts.text(written if isinstance(written, str) and written.startswith("=") else f"={written}")
-        job.add("set", {"values": {"html": page}}, each=feed)
-        job.leave()
-        return
-    if operation != "extractHtmlContent":
-        raise NotMapped("it makes a table")
-    if job.fixed("sourceData", default="json") != "json":
-        raise NotMapped("it reads a file")
-    source = _field_of_item(job, feed, str(job.fixed("dataPropertyName", default="data")))
-    values: dict[str, Any] = {}
-    wanted = job.option("extractionValues", "values", default=[])
-    for each in wanted:
-        name, selector = str(each.get("key", "")), str(each.get("cssSelector", ""))
-        if name.startswith("=") or selector.startswith("="):
-            raise NotMapped("what it extracts is computed")
-        take = str(each.get("returnValue", "text"))
-        value: dict[str, Any] = {"selector": selector, "take": "attribute" if take in ("attribute", "value") else take}
-        if take in ("attribute", "value"):
-            value["attribute"] = "value" if take == "value" else str(each.get("attribute", ""))
-            if not value["attribute"]:
-                raise NotMapped("it takes an attribute without a name")
-        if not selector:
-            raise NotMapped("it extracts by no selector")
-        if each.get("returnArray") is True:
-            value["all"] = True
-        if each.get("skipSelectors"):
-            job.differs("text of parts that are to be skipped is not left out")
-        values[name] = value
-    if any(value["take"] == "html" for value in values.values()):
-        job.differs("HTML that is taken is written in another way")
-    if job.node.kind == "html" and job.node.version > 1.1 and any(value["take"] == "text" for value in values.values()):
-        job.differs("text is what stands in the elements, without the links, marks and line breaks that n8n adds")
-    given = job.option("options", default={})
-    options = {"trim": given.get("trimValues") is True, "clean": given.get("cleanUpText") is True,
-               "attributes": [name for name, value in values.items() if value["take"] == "attribute"]}  # fmt: skip
-    for value in values.values():
-        value["trim"] = False
-    job.add("html", {"source": source, "values": values}, suffix="found", each=feed)
-    found = variable(job.nodes[-1]["id"])
-    listed = f"{found.js} ?? []" if feed.many else f"[{found.js}]"
-    code = f"const found = {listed}, options = {json.dumps(options)};\n{HTML_VALUES}\n"
-    job.add(
-        "javascript", {"code": code + ("return made;" if feed.many else "return made[0];")}, retry={"maxAttempts": 1}
-    )
-    job.leave()
-
-
-def _field_of_item(job: MappingJob, feed: ItemFeed, name: str) -> str:
-    item = Ref("ctx.item", "") if feed.many else feed.value
-    keys = name.split(".")
-    for key in keys:
-        item = item.field(key)
-    return expression(item.template)
-
-
-def markdown(job: MappingJob) -> None:
-    """`markdown`: to HTML or from it."""
-    texts, feed = job.texts(), job.needed_feed()
-    to_html = job.fixed("mode", default="htmlToMarkdown") == "markdownToHtml"
-    source = texts.text(job.option("markdown" if to_html else "html", default=""))
-    key = str(job.fixed("destinationKey", default="data"))
-    if [name for name in job.option("options", default={}) if name not in ("completeHTMLDocument",)]:
-        job.differs("options of the conversion have no counterpart")
-    job.add("markdown", {"operation": "toHtml" if to_html else "fromHtml", "source": source}, suffix="text", each=feed)
-    job.differs("blanks and the writing of lists and headings are not those of n8n's converter")
-    _put_beside(job, feed, key)
-
-
-def _put_beside(job: MappingJob, feed: ItemFeed, key: str, *, include: bool = True) -> None:
-    """The result of the node before, in a field of the item."""
-    before = variable(job.nodes[-1]["id"])
-    result = before.at(INDEX) if feed.many else before
-    config: dict[str, Any] = {"values": {}}
-    _put(config["values"], key.split("."), expression(result.template))
-    if include:
-        if "." in key:
-            raise NotMapped("it sets a field within one that it keeps")
-        config["base"] = _item(job, feed)
-    job.add("set", config, each=feed)
-    job.leave()
-
-
-def xml(job: MappingJob) -> None:
-    """`xml`: to JSON or from it."""
-    feed = job.needed_feed()
-    name = str(job.fixed("dataPropertyName", default="data"))
-    options: Mapping[str, Any] = job.option("options", default={})
-    if job.fixed("mode", default="xmlToJson") != "xmlToJson":
-        job.differs("declaration and blanks are written in another way")
-        job.add(
-            "xml", {"operation": "write", "source": _item(job, feed), "attributePrefix": "$"}, suffix="text", each=feed
-        )
-        _put_beside(job, feed, name, include=False)
-        return
-    merged = options.get("mergeAttrs", True) is not False
-    if not merged or options.get("explicitRoot") is False or options.get("normalizeTags") or options.get("ignoreAttrs"):
-        job.differs("attributes and names of elements are written in another way")
-    config = {"operation": "parse", "source": _field_of_item(job, feed, name), "attributePrefix": "", "textKey": "_",
-              "alwaysLists": options.get("explicitArray") is True}  # fmt: skip
-    job.add("xml", config, each=feed)
-    job.leave()
-
-
-_HASHES = {"MD5": "md5", "SHA1": "sha1", "SHA256": "sha256", "SHA384": "sha384", "SHA512": "sha512",
-           "SHA3-256": "sha3-256", "SHA3-512": "sha3-512"}  # fmt: skip
-
-
-def crypto(job: MappingJob) -> None:
-    """`crypto`: hashes, signatures with a shared key, random values."""
-    texts, feed = job.texts(), job.needed_feed()
-    action, key = job.fixed("action", default="hash"), str(job.fixed("dataPropertyName", default="data"))
-    if job.option("binaryData") is True:
-        raise NotMapped("it reads a file")
-    config: dict[str, Any]
-    match action:
-        case "generate" if job.fixed("encodingType", default="uuid") == "uuid":
-            config = {"operation": "uuid"}
-        case "generate":
-            form, length = job.fixed("encodingType", default="uuid"), job.option("stringLength", default=32)
-            if form not in ("hex", "base64") or not isinstance(length, int):
-                raise NotMapped("a random text of this form")
-            job.differs("the random text has twice as many characters as bytes")
-            config = {"operation": "random", "bytes": length, "encoding": str(form)}
-        case "hash" | "hmac":
-            algorithm = _HASHES.get(str(job.fixed("type", default="MD5")))
-            if algorithm is None:
-                raise NotMapped("the algorithm is computed, or is not known here")
-            config = {"operation": action, "algorithm": algorithm,
-                      "encoding": str(job.fixed("encoding", default="hex")).lower(),
-                      "source": texts.text(job.option("value", default=""))}  # fmt: skip
-            if action == "hmac":
-                (name,) = job.secret("crypto", "key")
-                config["key"] = f"{{{{secret.{name}}}}}"
-                job.remarks.append("its key becomes a secret: enter it")
-        case _:
-            raise NotMapped("it signs with a private key")
-    job.add("crypto", config, suffix="value", each=feed)
-    _put_beside(job, feed, key)
-
-
-def date_time(job: MappingJob) -> None:
-    """`dateTime`: the present, formats, sums and differences of dates."""
-    if job.node.version < 2:
-        _old_date_time(job)
-        return
-    texts, feed = job.texts(), job.needed_feed()
-    operation = job.fixed("operation", default="getCurrentDate")
-    include = job.option("options", "includeInputFields") is True
-    zone = job.fixed("options", "timezone", default=job.around.timezone)
-    zone = zone if isinstance(zone, str) else job.around.timezone
-    name = str(job.fixed("outputFieldName", default=_DATE_FIELDS.get(str(operation), "newDate")))
-    config: dict[str, Any] = {"timezone": zone}
-    match operation:
-        case "getCurrentDate":
-            said = (
-                "now"
-                if job.option("includeTime", default=True) is not False
-                else f"now | date_start('day', {quoted(zone)})"
-            )
-            values = {name: expression(said)}
-            job.add("set", {"values": values} | ({"base": _item(job, feed)} if include else {}), each=feed)
-            job.leave()
-            return
-        case "formatDate":
-            config |= {
-                "operation": "format",
-                "source": texts.value(job.option("date", default="")),
-                "format": _format(job),
-            }
-        case "addToDate" | "subtractFromDate":
-            amount = texts.said(job.option("duration", default=0))
-            whole = f"({amount.as_number()} | int)"
-            config |= {
-                "operation": "add",
-                "source": texts.value(job.option("magnitude", default="")),
-                "amount": expression(whole if operation == "addToDate" else f"0 - {whole}"),
-                "unit": str(job.fixed("timeUnit", default="days")),
-            }
-        case "getTimeBetweenDates":
-            units = job.option("units", default=["day"])
-            if not isinstance(units, list) or len(units) != 1:
-                raise NotMapped("a difference in several units")
-            config |= {"operation": "difference", "source": texts.value(job.option("endDate", default="")),
-                       "other": texts.value(job.option("startDate", default="")),
-                       "unit": f"{str(units[0]).rstrip('s')}s"}  # fmt: skip
-            job.add("dateTime", config, suffix="value", each=feed)
-            unit = config["unit"]
-            before = variable(job.nodes[-1]["id"])
-            result = before.at(INDEX) if feed.many else before
-            between: dict[str, Any] = {name: {unit: expression(result.template)}}
-            job.add("set", {"values": between} | ({"base": _item(job, feed)} if include else {}), each=feed)
-            job.leave()
-            return
-        case "extractDate" | "roundDate":
-            raise NotMapped(f"the operation {operation}")
-        case _:
-            raise NotMapped(f"the operation {operation}")
-    job.add("dateTime", config, suffix="value", each=feed)
-    _put_beside(job, feed, name, include=include)
-
-
-_DATE_FIELDS = {"getCurrentDate": "currentDate", "formatDate": "formattedDate", "getTimeBetweenDates": "timeDifference"}
-_FORMATS = {"MM/dd/yyyy", "yyyy/MM/dd", "MMMM dd yyyy", "MM-dd-yyyy", "yyyy-MM-dd"}
-
-
-def _format(job: MappingJob) -> str:
-    form = str(job.fixed("format", default="MM/dd/yyyy"))
-    if form == "custom":
-        form = str(job.fixed("customFormat", default="yyyy-MM-dd"))
-    written = format_of(form)
-    if written is None:
-        raise NotMapped(f"the date format {form}")
-    return written
-
-
-def _old_date_time(job: MappingJob) -> None:
-    texts, feed = job.texts(), job.needed_feed()
-    name = str(job.fixed("dataPropertyName", default="data"))
-    zone = job.fixed("options", "toTimezone", default=job.around.timezone)
-    config: dict[str, Any] = {"timezone": str(zone), "source": texts.value(job.option("value", default=""))}
-    if job.fixed("action", default="format") == "calculate":
-        amount = texts.said(job.option("duration", default=0))
-        whole = f"({amount.as_number()} | int)"
-        less = job.fixed("operation", default="add") == "subtract"
-        config |= {"operation": "add", "amount": expression(f"0 - {whole}" if less else whole),
-                   "unit": str(job.fixed("timeUnit", default="days"))}  # fmt: skip
-    else:
-        form = str(job.fixed("toFormat", default="MM/DD/YYYY"))
-        written = format_of(form, moment=True)
-        if written is None:
-            raise NotMapped(f"the date format {form}")
-        config |= {"operation": "format", "format": written}
-    if job.option("options", "fromFormat") or job.option("options", "fromTimezone"):
-        raise NotMapped("it reads a date of another form")
-    job.differs("dates are read as ISO 8601 with an offset, or as milliseconds")
-    job.add("dateTime", config, suffix="value", each=feed)
-    _put_beside(job, feed, name)

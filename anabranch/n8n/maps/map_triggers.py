@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from anabranch.n8n.job import MappingJob, NotMapped, word_of
-from anabranch.n8n.refs import Ref, variable
-from anabranch.n8n.texts import expression
+from anabranch.n8n.refs import Ref, quoted, variable
+from anabranch.n8n.texts import escaped, expression, without_sign
 
 _PATH = re.compile(r"[^A-Za-z0-9._~/-]+")
 _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"})
@@ -26,16 +26,15 @@ def manual(job: MappingJob) -> None:
 def webhook(job: MappingJob) -> None:
     """`webhook`: its payload has n8n's names of the request's parts."""
     path = _PATH.sub("-", str(job.fixed("path", default=""))).strip("/") or word_of(job.node.name) or "webhook"
-    methods = job.option("httpMethod", default="GET")
+    several = job.option("multipleMethods") is True
+    methods = job.option("httpMethod", default=["GET", "POST"] if several else "GET")
     listed = [str(each).upper() for each in (methods if isinstance(methods, list) else [methods])]
     if not set(listed) <= _METHODS:
         raise NotMapped("the HTTP method is computed")
     config: dict[str, Any] = {"path": path, "methods": listed, **_authentication(job)}
-    mode = job.fixed("responseMode", default="onReceived")
-    if mode in ("responseNode", "lastNode"):
+    mode, answer = job.fixed("responseMode", default="onReceived"), {}
+    if mode in ("responseNode", "lastNode") or (answer := _answer_at_once(job)):
         config["respond"] = "respondNode"
-    elif job.option("options", "responseData") or job.option("options", "responseCode", "values", "responseCode"):
-        job.differs("answers with the run's id, where n8n answers with a text or status of its own")
     else:
         job.remarks.append("answers 202 with the run's id, where n8n answers 200 with a message")
     if job.option("options", "rawBody") is True or job.option("options", "binaryData") is True:
@@ -43,6 +42,8 @@ def webhook(job: MappingJob) -> None:
     if ":" in str(job.option("path", default="")):
         job.differs("parts of the path have no names here")
     job.add("webhook", config)
+    if answer:
+        job.add("respond", answer, suffix="answer", writes=False)
     request = variable(job.node_id)
     body = (
         f"{request.template}.json if {request.template}.json != none else ({request.template}.form"
@@ -55,7 +56,31 @@ def webhook(job: MappingJob) -> None:
         "body": expression(body),
     }
     job.add("set", {"values": values}, suffix="request")
-    job.leave(many=False)
+    if not several or len(listed) < 2:
+        job.leave(many=False)
+        return
+    value = variable(job.nodes[-1]["id"])
+    branches = [{"id": f"out{output}", "expression": expression(f"{request.template}.method == {quoted(method)}")}
+                for output, method in enumerate(listed)]  # fmt: skip
+    job.add("condition", {"branches": branches}, suffix="method", writes=False)
+    job.chooses = True
+    for output in range(len(listed)):
+        job.leave(value, many=False, output=output, handles=(f"out{output}",))
+
+
+def _answer_at_once(job: MappingJob) -> dict[str, Any]:
+    """What it answers before anything else runs, if that is a text or a status of its own."""
+    data = job.option("options", "responseData")
+    code = job.option("options", "responseCode", "values", "responseCode", default=job.option("responseCode"))
+    if code == "customCode":
+        code = job.option("options", "responseCode", "values", "customCode")
+    if data is None and code in (None, 200):
+        return {}
+    text = without_sign(data) if data is not None else '{"message":"Workflow was started"}'
+    if not isinstance(text, str) or text.startswith("=") or (code is not None and not isinstance(code, int)):
+        raise NotMapped("what it answers is computed")
+    kind = "application/json; charset=utf-8" if data is None else "text/html; charset=utf-8"
+    return {"status": code or 200, "headers": {"Content-Type": kind}, "body": escaped(text)}
 
 
 def _authentication(job: MappingJob) -> dict[str, Any]:
@@ -225,7 +250,9 @@ def called(job: MappingJob) -> None:
     job.add("workflowCall", {})
     given = variable(job.node_id)
     listed = Ref(
-        f"({given.template}.n8nItems | default([{given.template}]))", f"({given.js}?.n8nItems ?? [{given.js}])"
+        f"({given.template}.n8nItems | default([{given.template}]))",
+        f"({given.js}?.n8nItems ?? [{given.js}])",
+        f'({given.python}["n8nItems"] if "n8nItems" in {given.python} else [{given.python}])',
     )
     job.leave(listed, many=True)
 

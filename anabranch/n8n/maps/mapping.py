@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from anabranch.n8n.job import MappingJob
-from anabranch.n8n.maps import map_calls, map_data, map_flow, map_triggers
+from anabranch.n8n.maps import map_calls, map_data, map_databases, map_flow, map_texts, map_triggers
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,11 @@ def _rule(
 RULES: Mapping[str, MappingRule] = {
     "manualTrigger": _rule(map_triggers.manual, "start", begins=True),
     "start": _rule(map_triggers.manual, "start", begins=True),
-    "webhook": _rule(map_triggers.webhook, "webhook, set", begins=True),
+    "webhook": _rule(
+        map_triggers.webhook,
+        "webhook, set; respond for an answer of its own, condition for several methods",
+        begins=True,
+    ),
     "scheduleTrigger": _rule(map_triggers.schedule, "schedule, set", begins=True),
     "cron": _rule(map_triggers.cron, "schedule, set", begins=True),
     "interval": _rule(map_triggers.interval, "schedule, set", begins=True),
@@ -59,18 +63,18 @@ RULES: Mapping[str, MappingRule] = {
     "summarize": _rule(map_data.summarize, "javascript", needs_items=True),
     "itemLists": _rule(map_data.item_lists, "as the node for its operation", needs_items=True),
     "merge": _rule(map_data.merge, "merge, javascript"),
-    "html": _rule(map_data.html, "html, set"),
-    "htmlExtract": _rule(map_data.html, "html"),
-    "markdown": _rule(map_data.markdown, "markdown, set"),
-    "xml": _rule(map_data.xml, "xml"),
-    "crypto": _rule(map_data.crypto, "crypto, set"),
-    "dateTime": _rule(map_data.date_time, "dateTime, set"),
+    "html": _rule(map_texts.html, "html, set"),
+    "htmlExtract": _rule(map_texts.html, "html"),
+    "markdown": _rule(map_texts.markdown, "markdown, set"),
+    "xml": _rule(map_texts.xml, "xml"),
+    "crypto": _rule(map_texts.crypto, "crypto, set"),
+    "dateTime": _rule(map_texts.date_time, "dateTime, set"),
     "httpRequest": _rule(map_calls.http, "httpRequest, javascript"),
     "code": _rule(map_calls.code, "javascript, python", needs_items=True),
     "function": _rule(map_calls.function, "javascript", needs_items=True),
     "functionItem": _rule(map_calls.function_item, "javascript"),
-    "postgres": _rule(map_calls.query, "dataQuery"),
-    "mySql": _rule(map_calls.query, "dataQuery"),
+    "postgres": _rule(map_databases.query, "dataQuery"),
+    "mySql": _rule(map_databases.query, "dataQuery"),
 }
 
 CORE = frozenset(RULES)

@@ -1,0 +1,150 @@
+"""Nodes of n8n that query databases, as saved queries whose values are bound.
+
+Pure. Values are never written into SQL; names of tables and columns are, quoted.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from anabranch.n8n.job import MappingJob, NotMapped
+from anabranch.n8n.refs import ItemFeed, Ref, variable
+from anabranch.n8n.texts import Source, Texts, expression, split, without_sign
+
+# 128 characters: no database has longer names.
+_NAME_MAX = 128
+
+_PARAMETER = re.compile(r"\$(\d+)")
+_IN_PLACE_OF_A_NAME = re.compile(
+    r"\b(?:from|into|update|table|join)\s+:p\d|'[^']*:p\d+[^']*'|\w:p\d|:p\d+[A-Za-z_]", re.IGNORECASE
+)
+_QUOTED_EXPRESSION = re.compile(r"'\s*(\{\{.*?\}\})\s*'", re.DOTALL)
+
+
+def query(job: MappingJob) -> None:
+    """`postgres`, `mySql`: a query, its values bound as parameters."""
+    operation = job.fixed("operation", default="insert")
+    texts, feed = job.texts(), job.needed_feed()
+    args: dict[str, Any]
+    match operation:
+        case "executeQuery":
+            written = job.option("query", default="")
+            if not isinstance(written, str) or not written.strip():
+                raise NotMapped("it has no query")
+            sql, args = _bound(written, texts)
+            sql, more = _numbered(job, sql, texts)
+            args |= more
+        case "select":
+            sql, args = _selected(job), {}
+        case "insert" if job.node.kind == "postgres" and job.node.version < 2:
+            feed = ItemFeed(feed.items.listed(), many=False)
+            sql, args = _inserted(job), {"rows": expression(f"{job.needed_feed().items.template} | tojson")}
+        case _:
+            raise NotMapped(f"the operation {operation}")
+    name = f"{job.around.name_of(job.node.name)}"
+    source = job.node.credentials.get(job.node.kind) or job.node.kind
+    job.secret(job.node.kind, "url")
+    writes = not re.match(r"\s*(?:--[^\n]*\n\s*)*(?:select|with|values|table|show)\b", sql, re.IGNORECASE)
+    job.queries.append({"name": name, "source": source, "kind": job.node.kind, "sql": sql, "writes": writes,
+                        "params": dict.fromkeys(args, "any")})  # fmt: skip
+    if args and _computed_sql(sql):
+        raise NotMapped("its SQL is computed")
+    job.add("dataQuery", {"dataQueryID": name, "args": args}, suffix="rows", each=feed, **job.attempts())
+    job.nodes[-1]["name"] = job.node.name
+    job.remarks.append("the query has to be saved, and its data source added: see the report")
+    rows = variable(job.nodes[-1]["id"])
+    if feed.many:
+        of_each = f"({rows.js} ?? []).flatMap(each => each?.rows ?? [])"
+        job.leave(Ref(f"({rows.template} | map('rows', []) | flatten)", of_each), many=True, pairing=None)
+    else:
+        job.leave(rows.field("rows"), many=True, pairing=None)
+
+
+def _named(job: MappingJob, parameter: str, default: str = "") -> str:
+    """A name of a table or schema, quoted for its database."""
+    written = job.option(parameter, default=default)
+    name = without_sign(written.get("value", "") if isinstance(written, dict) else written)
+    if not isinstance(name, str) or not name or name.startswith("=") or len(name) > _NAME_MAX or "\0" in name:
+        raise NotMapped(f"its {parameter} is computed")
+    return _quoted(job, name)
+
+
+def _quoted(job: MappingJob, name: str) -> str:
+    mark = "`" if job.node.kind == "mySql" else '"'
+    return mark + name.replace(mark, mark * 2) + mark
+
+
+def _table(job: MappingJob) -> str:
+    table = _named(job, "table")
+    return table if job.node.kind == "mySql" else f"{_named(job, 'schema', 'public')}.{table}"
+
+
+def _selected(job: MappingJob) -> str:
+    """`select` of version 2: all columns, without conditions and order."""
+    if job.node.version < 2 or job.option("where", "values") or job.option("sort", "values"):
+        raise NotMapped("it selects by conditions, or in an order")
+    if job.option("options", "outputColumns", default=["*"]) != ["*"] or job.option("options", "selectDistinct"):
+        raise NotMapped("it selects some columns")
+    limit = job.fixed("limit", default=50)
+    if job.fixed("returnAll", default=False) is True:
+        return f"SELECT * FROM {_table(job)}"  # noqa: S608 - its name is quoted
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+        raise NotMapped("its limit is computed")
+    return f"SELECT * FROM {_table(job)} LIMIT {limit}"  # noqa: S608 - its name is quoted
+
+
+def _inserted(job: MappingJob) -> str:
+    """`insert` of version 1: all items in one statement, whose rows come back."""
+    if job.option("additionalFields", "mode", default="multiple") != "multiple" or job.error_way != "stop":
+        raise NotMapped("it inserts one row after the other")
+    columns = [name.strip() for name in str(job.fixed("columns", default="")).split(",") if name.strip()]
+    if not columns or any(":" in name for name in columns):
+        raise NotMapped("its columns are computed, or converted")
+    wanted = str(job.fixed("returnFields", default="*")).strip()
+    returned = "*" if wanted == "*" else ", ".join(_quoted(job, name.strip()) for name in wanted.split(","))
+    listed, table = ", ".join(_quoted(job, name) for name in columns), _table(job)
+    rows = f"json_populate_recordset(NULL::{table}, CAST(:rows AS json))"
+    return f"INSERT INTO {table} ({listed}) SELECT {listed} FROM {rows} RETURNING {returned}"  # noqa: S608 - quoted
+
+
+def _bound(written: str, texts: Texts) -> tuple[str, dict[str, Any]]:
+    """SQL with a parameter in place of each expression."""
+    if "{{" not in written:
+        return written.removeprefix("="), {}
+    args: dict[str, Any] = {}
+    made = ""
+    for piece in split(_QUOTED_EXPRESSION.sub(r"\1", written.removeprefix("="))):
+        if isinstance(piece, Source):
+            name = f"p{len(args) + 1}"
+            args[name] = texts.value(f"={{{{ {piece.js} }}}}")
+            made += f":{name}"
+        else:
+            made += piece
+    if made.strip().startswith(":p"):
+        raise NotMapped("its SQL is computed")
+    return made, args
+
+
+def _computed_sql(sql: str) -> bool:
+    return bool(_IN_PLACE_OF_A_NAME.search(sql))
+
+
+def _numbered(job: MappingJob, sql: str, texts: Texts) -> tuple[str, dict[str, Any]]:
+    """`$1` with the option `queryReplacement` that gives its value."""
+    given = job.option("options", "queryReplacement")
+    if given is None:
+        return sql, {}
+    if isinstance(given, str):
+        pieces = (
+            [piece.strip() for piece in given.removeprefix("=").split(",")]
+            if given.count("{{") != 1
+            else [given.removeprefix("=").strip()]
+        )
+        values: list[Any] = [texts.value(f"={piece}" if "{{" in piece else piece) for piece in pieces]
+    else:
+        values = [texts.value(given)]
+    numbers = {int(number) for number in _PARAMETER.findall(sql)}
+    if numbers and max(numbers) > len(values):
+        raise NotMapped("the values of its query are computed as a whole")
+    return _PARAMETER.sub(r":a\1", sql), {f"a{number}": values[number - 1] for number in numbers}

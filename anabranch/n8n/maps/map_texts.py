@@ -1,0 +1,277 @@
+"""Nodes of n8n that read and write texts and dates: HTML, Markdown, XML, hashes, points in time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from anabranch.n8n.dates import format_of
+from anabranch.n8n.job import MappingJob, NotMapped
+from anabranch.n8n.maps.map_data import item_of, put_at
+from anabranch.n8n.maps.programs import HTML_VALUES
+from anabranch.n8n.refs import INDEX, ItemFeed, Ref, quoted, variable
+from anabranch.n8n.texts import Texts, expression
+
+
+def html(job: MappingJob) -> None:
+    """`html`, `htmlExtract`: parts of a page by CSS selectors, or a page of a template."""
+    operation = job.fixed(
+        "operation", default="generateHtmlTemplate" if job.node.kind == "html" else "extractHtmlContent"
+    )
+    texts, feed = job.texts(), job.needed_feed()
+    if operation == "generateHtmlTemplate":
+        written = job.option("html", default="")
+        page = texts.text(written if isinstance(written, str) and written.startswith("=") else f"={written}")
+        job.add("set", {"values": {"html": page}}, each=feed)
+        job.leave()
+        return
+    if operation != "extractHtmlContent":
+        raise NotMapped("it makes a table")
+    if job.fixed("sourceData", default="json") != "json":
+        raise NotMapped("it reads a file")
+    source = _field_of_item(job, feed, str(job.fixed("dataPropertyName", default="data")))
+    values: dict[str, Any] = {}
+    wanted = job.option("extractionValues", "values", default=[])
+    for each in wanted:
+        name, selector = str(each.get("key", "")), str(each.get("cssSelector", ""))
+        if name.startswith("=") or selector.startswith("="):
+            raise NotMapped("what it extracts is computed")
+        take = str(each.get("returnValue", "text"))
+        value: dict[str, Any] = {"selector": selector, "take": "attribute" if take in ("attribute", "value") else take}
+        if take in ("attribute", "value"):
+            value["attribute"] = "value" if take == "value" else str(each.get("attribute", ""))
+            if not value["attribute"]:
+                raise NotMapped("it takes an attribute without a name")
+        if not selector:
+            raise NotMapped("it extracts by no selector")
+        if each.get("returnArray") is True:
+            value["all"] = True
+        if each.get("skipSelectors"):
+            job.differs("text of parts that are to be skipped is not left out")
+        values[name] = value
+    if any(value["take"] == "html" for value in values.values()):
+        job.differs("HTML that is taken is written in another way")
+    if job.node.kind == "html" and job.node.version > 1.1 and any(value["take"] == "text" for value in values.values()):
+        job.differs("text is what stands in the elements, without the links, marks and line breaks that n8n adds")
+    given = job.option("options", default={})
+    options = {"trim": given.get("trimValues") is True, "clean": given.get("cleanUpText") is True,
+               "attributes": [name for name, value in values.items() if value["take"] == "attribute"]}  # fmt: skip
+    for value in values.values():
+        value["trim"] = False
+    job.add("html", {"source": source, "values": values}, suffix="found", each=feed)
+    found = variable(job.nodes[-1]["id"])
+    listed = f"{found.js} ?? []" if feed.many else f"[{found.js}]"
+    code = f"const found = {listed}, options = {json.dumps(options)};\n{HTML_VALUES}\n"
+    job.add(
+        "javascript", {"code": code + ("return made;" if feed.many else "return made[0];")}, retry={"maxAttempts": 1}
+    )
+    job.leave()
+
+
+def _field_of_item(job: MappingJob, feed: ItemFeed, name: str) -> str:
+    item = Ref("ctx.item", "") if feed.many else feed.value
+    keys = name.split(".")
+    for key in keys:
+        item = item.field(key)
+    return expression(item.template)
+
+
+def markdown(job: MappingJob) -> None:
+    """`markdown`: to HTML or from it."""
+    texts, feed = job.texts(), job.needed_feed()
+    to_html = job.fixed("mode", default="htmlToMarkdown") == "markdownToHtml"
+    source = texts.text(job.option("markdown" if to_html else "html", default=""))
+    key = str(job.fixed("destinationKey", default="data"))
+    if [name for name in job.option("options", default={}) if name not in ("completeHTMLDocument",)]:
+        job.differs("options of the conversion have no counterpart")
+    job.add("markdown", {"operation": "toHtml" if to_html else "fromHtml", "source": source}, suffix="text", each=feed)
+    job.differs("blanks and the writing of lists and headings are not those of n8n's converter")
+    _put_beside(job, feed, key)
+
+
+def _put_beside(job: MappingJob, feed: ItemFeed, key: str, *, include: bool = True) -> None:
+    """The result of the node before, in a field of the item."""
+    before = variable(job.nodes[-1]["id"])
+    result = before.at(INDEX) if feed.many else before
+    config: dict[str, Any] = {"values": {}}
+    put_at(config["values"], key.split("."), expression(result.template))
+    if include:
+        if "." in key:
+            raise NotMapped("it sets a field within one that it keeps")
+        config["base"] = item_of(job, feed)
+    job.add("set", config, each=feed)
+    job.leave()
+
+
+def xml(job: MappingJob) -> None:
+    """`xml`: to JSON or from it."""
+    feed = job.needed_feed()
+    name = str(job.fixed("dataPropertyName", default="data"))
+    options: Mapping[str, Any] = job.option("options", default={})
+    if job.fixed("mode", default="xmlToJson") != "xmlToJson":
+        job.differs("declaration and blanks are written in another way")
+        job.add(
+            "xml",
+            {"operation": "write", "source": item_of(job, feed), "attributePrefix": "$"},
+            suffix="text",
+            each=feed,
+        )
+        _put_beside(job, feed, name, include=False)
+        return
+    merged = options.get("mergeAttrs", True) is not False
+    if not merged or options.get("explicitRoot") is False or options.get("normalizeTags") or options.get("ignoreAttrs"):
+        job.differs("attributes and names of elements are written in another way")
+    config = {"operation": "parse", "source": _field_of_item(job, feed, name), "attributePrefix": "", "textKey": "_",
+              "alwaysLists": options.get("explicitArray") is True}  # fmt: skip
+    job.add("xml", config, each=feed)
+    job.leave()
+
+
+_HASHES = {"MD5": "md5", "SHA1": "sha1", "SHA256": "sha256", "SHA384": "sha384", "SHA512": "sha512",
+           "SHA3-256": "sha3-256", "SHA3-512": "sha3-512"}  # fmt: skip
+
+
+def crypto(job: MappingJob) -> None:
+    """`crypto`: hashes, signatures with a shared key, random values."""
+    texts, feed = job.texts(), job.needed_feed()
+    action, key = job.fixed("action", default="hash"), str(job.fixed("dataPropertyName", default="data"))
+    if job.option("binaryData") is True:
+        raise NotMapped("it reads a file")
+    config: dict[str, Any]
+    match action:
+        case "generate" if job.fixed("encodingType", default="uuid") == "uuid":
+            config = {"operation": "uuid"}
+        case "generate":
+            form, length = job.fixed("encodingType", default="uuid"), job.option("stringLength", default=32)
+            if form not in ("hex", "base64") or not isinstance(length, int):
+                raise NotMapped("a random text of this form")
+            job.differs("the random text has twice as many characters as bytes")
+            config = {"operation": "random", "bytes": length, "encoding": str(form)}
+        case "hash" | "hmac":
+            algorithm = _HASHES.get(str(job.fixed("type", default="MD5")))
+            if algorithm is None:
+                raise NotMapped("the algorithm is computed, or is not known here")
+            config = {"operation": action, "algorithm": algorithm,
+                      "encoding": str(job.fixed("encoding", default="hex")).lower(),
+                      "source": texts.text(job.option("value", default=""))}  # fmt: skip
+            if action == "hmac":
+                (name,) = job.secret("crypto", "key")
+                config["key"] = f"{{{{secret.{name}}}}}"
+                job.remarks.append("its key becomes a secret: enter it")
+        case _:
+            raise NotMapped("it signs with a private key")
+    job.add("crypto", config, suffix="value", each=feed)
+    _put_beside(job, feed, key)
+
+
+def date_time(job: MappingJob) -> None:
+    """`dateTime`: the present, formats, sums and differences of dates."""
+    if job.node.version < 2:
+        _old_date_time(job)
+        return
+    texts, feed = job.texts(), job.needed_feed()
+    operation = job.fixed("operation", default="getCurrentDate")
+    include = job.option("options", "includeInputFields") is True
+    zone = job.fixed("options", "timezone", default=job.around.timezone)
+    zone = zone if isinstance(zone, str) else job.around.timezone
+    name = str(job.fixed("outputFieldName", default=_DATE_FIELDS.get(str(operation), "newDate")))
+    config: dict[str, Any] = {"timezone": zone}
+    match operation:
+        case "getCurrentDate":
+            said = (
+                "now"
+                if job.option("includeTime", default=True) is not False
+                else f"now | date_start('day', {quoted(zone)})"
+            )
+            values = {name: expression(said)}
+            job.add("set", {"values": values} | ({"base": item_of(job, feed)} if include else {}), each=feed)
+            job.leave()
+            return
+        case "formatDate":
+            config |= {
+                "operation": "format",
+                "source": texts.value(job.option("date", default="")),
+                "format": _format(job),
+            }
+        case "addToDate" | "subtractFromDate":
+            amount = texts.said(job.option("duration", default=0))
+            whole = f"({amount.as_number()} | int)"
+            config |= {
+                "operation": "add",
+                "source": texts.value(job.option("magnitude", default="")),
+                "amount": expression(whole if operation == "addToDate" else f"0 - {whole}"),
+                "unit": str(job.fixed("timeUnit", default="days")),
+            }
+        case "getTimeBetweenDates":
+            units = job.option("units", default=["day"])
+            if not isinstance(units, list) or len(units) != 1:
+                raise NotMapped("a difference in several units")
+            config |= {"operation": "difference", "source": texts.value(job.option("endDate", default="")),
+                       "other": texts.value(job.option("startDate", default="")),
+                       "unit": f"{str(units[0]).rstrip('s')}s"}  # fmt: skip
+            job.add("dateTime", config, suffix="value", each=feed)
+            unit = config["unit"]
+            before = variable(job.nodes[-1]["id"])
+            result = before.at(INDEX) if feed.many else before
+            between: dict[str, Any] = {name: {unit: expression(result.template)}}
+            job.add("set", {"values": between} | ({"base": item_of(job, feed)} if include else {}), each=feed)
+            job.leave()
+            return
+        case "extractDate" | "roundDate":
+            raise NotMapped(f"the operation {operation}")
+        case _:
+            raise NotMapped(f"the operation {operation}")
+    job.add("dateTime", config, suffix="value", each=feed)
+    _put_beside(job, feed, name, include=include)
+
+
+_DATE_FIELDS = {"getCurrentDate": "currentDate", "formatDate": "formattedDate", "getTimeBetweenDates": "timeDifference"}
+_FORMATS = {"MM/dd/yyyy", "yyyy/MM/dd", "MMMM dd yyyy", "MM-dd-yyyy", "yyyy-MM-dd"}
+
+
+def _format(job: MappingJob) -> str:
+    form = str(job.fixed("format", default="MM/dd/yyyy"))
+    if form == "custom":
+        form = str(job.fixed("customFormat", default="yyyy-MM-dd"))
+    written = format_of(form)
+    if written is None:
+        raise NotMapped(f"the date format {form}")
+    return written
+
+
+def _old_date_time(job: MappingJob) -> None:
+    texts, feed = job.texts(), job.needed_feed()
+    name = str(job.fixed("dataPropertyName", default="data"))
+    zone = job.fixed("options", "toTimezone", default=job.around.timezone)
+    config: dict[str, Any] = {"timezone": str(zone), "source": _old_date(job, texts)}
+    if job.fixed("action", default="format") == "calculate":
+        amount = texts.said(job.option("duration", default=0))
+        whole = f"({amount.as_number()} | int)"
+        less = job.fixed("operation", default="add") == "subtract"
+        config |= {"operation": "add", "amount": expression(f"0 - {whole}" if less else whole),
+                   "unit": str(job.fixed("timeUnit", default="days"))}  # fmt: skip
+    else:
+        form = str(job.fixed("toFormat", default="MM/DD/YYYY"))
+        written = format_of(form, moment=True)
+        if written is None:
+            raise NotMapped(f"the date format {form}")
+        config |= {"operation": "format", "format": written}
+    job.add("dateTime", config, suffix="value", each=feed)
+    _put_beside(job, feed, name)
+
+
+def _old_date(job: MappingJob, texts: Texts) -> Any:
+    """The date that version 1 reads."""
+    written, form = job.option("value", default=""), job.fixed("options", "fromFormat", default="")
+    if job.option("options", "fromTimezone"):
+        raise NotMapped("it reads a date of another form")
+    said = texts.said(written)
+    if form:
+        read = format_of(str(form), moment=True)
+        if read is None:
+            raise NotMapped("it reads a date of another form")
+        return expression(f"{said.atom} | date_parse({quoted(read)}, {quoted(job.around.timezone)})")
+    if said.kind not in ("date", "jsdate"):
+        job.differs("dates are read as ISO 8601 with an offset, or as milliseconds")
+    return texts.value(written) if said.kind not in ("date", "jsdate") else expression(said.whole())

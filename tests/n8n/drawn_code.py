@@ -1,0 +1,138 @@
+"""Workflows whose code and expressions use more than JavaScript and Python have by themselves, as `drawn` has others.
+
+Used by `test_workflows_of_n8n` and by the script that asks a real n8n.
+"""
+
+from __future__ import annotations
+
+from tests.n8n.drawn import DOCS, ORDERS, Drawn, node, set_to
+
+_FUNCTIONS = "https://docs.n8n.io/code/builtin/data-transformation-functions"
+
+DRAWN_CODE = (
+    Drawn(
+        "n8n's own functions of texts, numbers and lists",
+        f"{_FUNCTIONS}/strings/",
+        [
+            set_to(
+                "Fields",
+                round="={{ ($json.sum / 7).round(2) - 1 }}",
+                numeric="={{ [$json.customer.isNumeric(), String($json.sum).isNumeric(), '1 0'.isNumeric()].join() }}",
+                sentence="={{ 'what NOW? go ON. well'.toSentenceCase() }}",
+                snake="={{ 'Two-Words and, more'.toSnakeCase() }}",
+                base64="={{ 'Zürich'.base64Encode() + '|' + 'WsO8cmljaA=='.base64Decode() }}",
+                tags="={{ '<b>bold</b>, <a>link</a>'.removeTags() }}",
+                quoted="={{ 'say \\\\'.quote() + $json.customer.quote(\"'\") }}",
+                sum="={{ [1, 2.5, 4].sum() + [1, 2, 3].last() }}",
+                chunks="={{ JSON.stringify([1, 2, 3].chunk(2)) + [0, null, '', 1].compact().length }}",
+                even="={{ [(4).isEven(), (3).isOdd(), (2.6).floor()].join() }}",
+            )
+        ],
+        ORDERS[:1],
+        [
+            {
+                "round": "3.29",
+                "numeric": "false,true,false",
+                "sentence": "What now? Go on. Well",
+                "snake": "two_words_and_more",
+                "base64": "WsO8cmljaA==|Zürich",
+                "tags": "bold, link",
+                "quoted": "\"say \\\\\"'Ada'",
+                "sum": "10.5",
+                "chunks": "[[1,2],[3]]2",
+                "even": "true,true,2",
+            }
+        ],
+    ),
+    Drawn(
+        "dates of Luxon in code",
+        "https://docs.n8n.io/code/cookbook/luxon/",
+        [
+            node(
+                "Code",
+                "code",
+                2,
+                jsCode="const {DateTime: Dates} = require('luxon');\n"
+                "const day = DateTime.fromISO('2026-01-31T15:07:09.123+01:00');\n"
+                "return [{json: {iso: day.toISO(), mail: day.toRFC2822(), next: day.plus({months: 1}).toISODate(),\n"
+                "week: day.startOf('week').toFormat(\"kkkk-'W'WW cccc\"), end: day.endOf('quarter').toMillis(),\n"
+                "days: day.diff(DateTime.fromISO('2026-01-01'), 'days').days.toFixed(3), same: Dates.now().isValid,\n"
+                "read: Dates.fromFormat('3/2/2026 07:05 PM', 'd/M/yyyy hh:mm a'), seconds: day.toSeconds(),\n"
+                "text: `${day.setZone('utc').weekdayLong} ${day.toLocaleString(DateTime.DATE_FULL)}`,\n"
+                "later: day < $now, known: $today.hour, wrong: DateTime.fromISO('x').toISO()}}];",
+            )
+        ],
+        ORDERS[:1],
+        [
+            {
+                "iso": "2026-01-31T14:07:09.123Z",
+                "mail": "Sat, 31 Jan 2026 14:07:09 +0000",
+                "next": "2026-02-28",
+                "week": "2026-W05 Monday",
+                "end": 1775001599999,
+                "days": "30.588",
+                "same": True,
+                "read": "2026-02-03T19:05:00.000Z",
+                "seconds": 1769868429.123,
+                "text": "Saturday January 31, 2026",
+                "later": True,
+                "known": 0,
+                "wrong": None,
+            }
+        ],
+    ),
+    Drawn(
+        "hashes and bytes in code",
+        f"{DOCS}/n8n-nodes-base.code/",
+        [
+            node(
+                "Code",
+                "code",
+                2,
+                jsCode="const crypto = require('crypto');\n"
+                "const hex = (hash, text) => hash.update(text).digest('hex');\n"
+                "const bytes = Buffer.concat([Buffer.from('Zü', 'utf8'), Buffer.from('ff00', 'hex')]);\n"
+                "return [{json: {md5: hex(crypto.createHash('md5'), 'a'),\n"
+                "sha1: hex(crypto.createHash('sha1'), ''),\n"
+                "sha256: hex(crypto.createHash('sha256'), 'abc'),\n"
+                "sha512: hex(crypto.createHash('sha512'), 'Zürich').slice(0, 32),\n"
+                "bytes: bytes.toString('base64'), size: bytes.length,\n"
+                "hmac: crypto.createHmac('sha256', 'key').update('a').update('b').digest('base64'),\n"
+                "back: Buffer.from(bytes.toString('base64url'), 'base64url').subarray(0, 3).toString(),\n"
+                "is: Buffer.isBuffer(bytes), list: [...bytes]}}];",
+            )
+        ],
+        ORDERS[:1],
+        [
+            {
+                "md5": "0cc175b9c0f1b6a831c399e269772661",
+                "sha1": "da39a3ee5e6b4b0d3255bfef95601890afd80709",
+                "sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+                "sha512": "41274f5c699280c1f2bda94bf169c8b5",
+                "bytes": "WsO8/wA=",
+                "size": 5,
+                "hmac": "XBwMlIy+9a19GR5G5ZAfoDlfhfaU+kYz9mWhpjcBe2U=",
+                "back": "Zü",
+                "is": True,
+                "list": [90, 195, 188, 255, 0],
+            }
+        ],
+    ),
+    Drawn(
+        "Python that reads attributes of items, and another node",
+        f"{DOCS}/n8n-nodes-base.code/",
+        [
+            set_to("Name", who="={{ $json.customer }}"),
+            node(
+                "Python",
+                "code",
+                2,
+                language="python",
+                pythonCode="first = _('Begin').first()['json']\nname = _input.item.json.who\n"
+                "return [{'json': {'name': name, 'sum': first['sum'], 'all': len(_('Begin').all())}}]",
+            ),
+        ],
+        ORDERS,
+        [{"name": "Ada", "sum": 30, "all": 3}],
+    ),
+)

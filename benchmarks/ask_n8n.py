@@ -40,7 +40,8 @@ class InstalledN8n:
 
     def __init__(self, folder: Path) -> None:
         self._environment = {**os.environ, "N8N_USER_FOLDER": str(folder), "HOME": str(folder),
-                             "N8N_DIAGNOSTICS_ENABLED": "false", "TZ": "UTC",
+                             "N8N_DIAGNOSTICS_ENABLED": "false", "TZ": "UTC", "GENERIC_TIMEZONE": "UTC",
+                             "NODE_FUNCTION_ALLOW_BUILTIN": "crypto", "NODE_FUNCTION_ALLOW_EXTERNAL": "luxon",
                              "N8N_RUNNERS_ENABLED": "false"}  # fmt: skip
 
     def run(self, *arguments: str) -> str:

@@ -135,4 +135,33 @@ DRAWN_CODE = (
         ORDERS,
         [{"name": "Ada", "sum": 30, "all": 3}],
     ),
+    Drawn(
+        "XML to JSON, and JSON to XML",
+        f"{DOCS}/n8n-nodes-base.xml/",
+        [
+            set_to(
+                "Page",
+                data="<Shop open='yes'><item id='1'>A &amp; B</item><item id='2'/><note> <![CDATA[<x>]]></note></Shop>",
+            ),
+            node("Read", "xml", 1, options={"normalizeTags": True}),
+            node("Write", "xml", 1, mode="jsonToxml", dataPropertyName="xml", options={"headless": True}),
+        ],
+        ORDERS[:1],
+        [
+            {
+                "xml": "<shop>\n  <open>yes</open>\n  <item>\n    A &amp; B\n    <id>1</id>\n  </item>\n  <item>\n"
+                "    <id>2</id>\n  </item>\n  <note> &lt;x&gt;</note>\n</shop>"
+            }
+        ],
+    ),
+    Drawn(
+        "XML whose attributes have a key of their own",
+        f"{DOCS}/n8n-nodes-base.xml/",
+        [
+            set_to("Page", data="<a>\n <b c='1'> two </b>\n</a>"),
+            node("Read", "xml", 1, options={"mergeAttrs": False, "explicitArray": True, "trim": True}),
+        ],
+        ORDERS[:2],
+        [{"a": {"b": [{"_": "two", "$": {"c": "1"}}]}}] * 2,
+    ),
 )

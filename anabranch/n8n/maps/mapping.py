@@ -66,7 +66,7 @@ RULES: Mapping[str, MappingRule] = {
     "html": _rule(map_texts.html, "html, set"),
     "htmlExtract": _rule(map_texts.html, "html"),
     "markdown": _rule(map_texts.markdown, "markdown, set"),
-    "xml": _rule(map_texts.xml, "xml"),
+    "xml": _rule(map_texts.xml, "javascript"),
     "crypto": _rule(map_texts.crypto, "crypto, set"),
     "dateTime": _rule(map_texts.date_time, "dateTime, set"),
     "httpRequest": _rule(map_calls.http, "httpRequest, javascript"),

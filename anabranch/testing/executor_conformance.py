@@ -1,0 +1,448 @@
+"""Tries an executor against the protocol of docs/executors.md: any program, in any language.
+
+    python -m anabranch.testing.executor_conformance [--broker URL] [--only CASE] [--without CASE] -- COMMAND…
+
+Needs a RabbitMQ (default: ANABRANCH_BROKER_URL) and `anabranch[rabbitmq]`. COMMAND is started here, with
+ANABRANCH_BROKER_URL, ANABRANCH_POOLS (one pool, of this trial alone) and ANABRANCH_CONCURRENCY in its environment, and
+has to execute three node types:
+
+* `conformanceEcho` tells the line `echo` (info) and the progress 1 of 2, `half`; its output is `config`, `input` (of
+  the context), `attempt` and `idempotencyKey`.
+* `conformanceFails` fails with `code`, `message` and `retryable` of its config.
+* `conformanceWaits` tells the line `waits`, waits `ms` of its config, and its output is `{"waited": ms}`.
+
+Prints a line for each case, and ends with 1 if one of them fails. It speaks to the broker by itself, and uses nothing
+of the engine's own executor: it is what the protocol says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from secrets import token_hex
+from typing import Any, TypeAlias
+
+import aio_pika
+from aio_pika.abc import AbstractChannel, AbstractIncomingMessage
+
+from anabranch.engine.handling import idempotency_key
+
+CONCURRENCY = 4
+
+# 20 s for anything that an executor does at once: long enough for a machine that does much else.
+PATIENCE_S = 20.0
+
+# An hour: longer than any trial takes.
+FOREVER_MS = 3_600_000
+
+# 300 ms: the time limits of the trial.
+SHORT_MS = 300
+
+JOB_ARGUMENTS: dict[str, Any] = {
+    "x-queue-type": "quorum",
+    "x-delivery-limit": 20,
+    "x-consumer-timeout": 604_800_000,
+    "x-dead-letter-exchange": "",
+    "x-dead-letter-routing-key": "anabranch.dead",
+}
+
+Fields: TypeAlias = dict[str, Any]
+
+
+class NotConforming(Exception):
+    """What the executor did is not what the protocol says."""
+
+
+@dataclass
+class Trial:
+    """One executor, a pool of its own, and everything that was reported from there."""
+
+    url: str
+    command: Sequence[str]
+    channel: AbstractChannel
+    environ: Mapping[str, str]
+    pool: str = field(default_factory=lambda: f"trial-{token_hex(4)}")
+    reports: list[Fields] = field(default_factory=list)
+    _told: asyncio.Condition = field(default_factory=asyncio.Condition)
+    _process: asyncio.subprocess.Process | None = None
+
+    @property
+    def queue(self) -> str:
+        """Of the jobs."""
+        return f"anabranch.jobs.{self.pool}"
+
+    async def open(self) -> None:
+        """Declare the queues as workers do."""
+        await self.channel.declare_queue("anabranch.dead", durable=True, arguments={"x-queue-type": "quorum"})
+        await self.channel.declare_queue(self.queue, durable=True, arguments=JOB_ARGUMENTS)
+        await self.channel.declare_exchange("anabranch.cancelled", aio_pika.ExchangeType.FANOUT, durable=True)
+        await self.listen(self.pool)
+
+    async def reset(self) -> None:
+        """End the executor and drop its jobs, so that the next case begins anew."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                self._process.kill()
+            await self._process.wait()
+            self._process = None
+        await self.channel.queue_delete(self.queue)
+        await self.channel.declare_queue(self.queue, durable=True, arguments=JOB_ARGUMENTS)
+
+    async def close(self) -> None:
+        """Leave nothing behind."""
+        await self.reset()
+        await self.channel.queue_delete(self.queue)
+
+    # -- the executor ---------------------------------------------------------------------
+    async def start(self) -> None:
+        """Start it, unless it runs."""
+        if self._process is None:
+            environ = {name: value for name, value in os.environ.items() if not name.startswith("ANABRANCH_")}
+            own = {"broker_url": self.url, "pools": self.pool, "concurrency": str(CONCURRENCY)}
+            environ |= {_variable(name): value for name, value in own.items()} | dict(self.environ)
+            self._process = await asyncio.create_subprocess_exec(
+                *self.command, env=environ, stdout=asyncio.subprocess.DEVNULL
+            )
+
+    async def end(self, number: signal.Signals) -> int:
+        """End it by this signal; its exit code, once the broker has noticed."""
+        process, self._process = self._process, None
+        assert process is not None, "a case ends an executor that it has started"
+        with suppress(ProcessLookupError):
+            process.send_signal(number)
+        async with _patience(f"the executor does not end on {number.name}"):
+            code = await process.wait()
+            while (await self._counts()).consumer_count:  # noqa: ASYNC110 -- the broker tells nobody
+                await asyncio.sleep(0.02)
+        return code
+
+    async def jobs_left(self) -> int:
+        """How many jobs have not been acknowledged, when no executor runs."""
+        return (await self._counts()).message_count or 0
+
+    async def _counts(self) -> Any:
+        queue = await self.channel.declare_queue(self.queue, passive=True)
+        return queue.declaration_result
+
+    # -- messages -------------------------------------------------------------------------
+    def job(self, node_type: str, config: Any = None, **more: Any) -> Fields:
+        """A job, as a worker sends it."""
+        instance_id = token_hex(8)
+        key = idempotency_key(instance_id, "far", "")
+        return {
+            "protocol": 1,
+            "jobID": f"{key}-1",
+            "instanceID": instance_id,
+            "tenantID": "default",
+            "workflowID": None,
+            "nodeID": "far",
+            "scope": "",
+            "attempt": 1,
+            "type": node_type,
+            "pool": self.pool,
+            "priority": "normal",
+            "config": {} if config is None else config,
+            "sealed": None,
+            "parts": [],
+            "context": {"input": {"text": "\u00e4 {{ctx.input}}", "numbers": [1, 2.5, None]}},
+            "idempotencyKey": key,
+            "keyGeneration": 0,
+            "timeoutMs": None,
+            "heartbeatTimeoutMs": None,
+            "outputBytesMax": 1_048_576,
+            "deadlineAt": None,
+            "replyTo": self.pool,
+            "ticket": token_hex(8),
+            "sending": 1,
+            "fieldOfALaterRelease": True,
+            **more,
+        }
+
+    async def send(self, job: Fields) -> Fields:
+        """Send a job to the pool."""
+        await self.publish(json.dumps(job).encode())
+        return job
+
+    async def publish(self, raw: bytes) -> None:
+        """Send anything to the pool."""
+        message = aio_pika.Message(raw, delivery_mode=aio_pika.DeliveryMode.PERSISTENT)
+        await self.channel.default_exchange.publish(message, self.queue)
+
+    async def cancel(self, job: Fields) -> None:
+        """Nobody awaits the job any more."""
+        exchange = await self.channel.get_exchange("anabranch.cancelled")
+        await exchange.publish(aio_pika.Message(job["ticket"].encode()), "")
+
+    async def listen(self, name: str) -> None:
+        """Receive the reports to this name."""
+        queue = await self.channel.declare_queue(f"anabranch.reports.{name}", exclusive=True)
+
+        async def take(message: AbstractIncomingMessage) -> None:
+            told = json.loads(message.body)
+            async with self._told:
+                self.reports += [each | {"to": name} for each in (told if isinstance(told, list) else [told])]
+                self._told.notify_all()
+
+        await queue.consume(take, no_ack=True)
+
+    def told_of(self, job: Fields, *kinds: str) -> list[Fields]:
+        """What was reported of a job so far, of these kinds."""
+        return [each for each in self.reports if each.get("jobID") == job["jobID"] and each.get("kind") in kinds]
+
+    async def report(self, job: Fields, kind: str, *, nth: int = 1) -> Fields:
+        """The nth report of this kind about a job, as soon as it is there."""
+        async with _patience(f"no {kind} of {job['type']} was reported"), self._told:
+            await self._told.wait_for(lambda: len(self.told_of(job, kind)) >= nth)
+        return self.told_of(job, kind)[nth - 1]
+
+    async def result(self, job: Fields, *, nth: int = 1) -> Fields:
+        """The nth result of a job."""
+        return await self.report(job, "result", nth=nth)
+
+    async def failure(self, job: Fields, code: str) -> Fields:
+        """The result of a job, which has to have failed with this code."""
+        result = await self.result(job)
+        check(result.get("status") == "failed", f"{job['type']} has not failed: {result}")
+        check(result["error"].get("code") == code, f"the code is not {code}: {result['error']}")
+        return result
+
+
+def _variable(setting: str) -> str:
+    """Of the environment."""
+    return f"ANABRANCH_{setting.upper()}"
+
+
+def check(is_so: object, otherwise: str) -> None:
+    """Raise NotConforming unless it is so."""
+    if not is_so:
+        raise NotConforming(otherwise)
+
+
+@asynccontextmanager
+async def _patience(otherwise: str) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            yield
+    except TimeoutError:
+        raise NotConforming(f"{otherwise}, for {PATIENCE_S:g} s") from None
+
+
+# -- the cases, in the order in which they are tried ------------------------------------------
+async def job(trial: Trial) -> None:
+    """`started` is first, lines and progress follow in their order, the result is last."""
+    sent = await trial.send(trial.job("conformanceEcho", {"greeting": "{{not.a.template}}"}))
+    result = await trial.result(sent)
+    told = trial.told_of(sent, "started", "line", "progress", "result")
+    check([each["kind"] for each in told] == ["started", "line", "progress", "result"], f"the reports are {told}")
+    check(all(each.get("protocol") == 1 for each in told), f"a report has no protocol: {told}")
+    started, line, progress, _ = told
+    check(isinstance(started.get("executor"), str) and started["executor"] != "", "`started` has no name of it")
+    check((line.get("level"), line.get("text")) == (20, "echo"), f"the line is {line}")
+    check([progress.get(each) for each in ("done", "total", "text")] == [1, 2, "half"], f"the progress is {progress}")
+    output = {"config": sent["config"], "input": sent["context"]["input"]}
+    output |= {"attempt": 1, "idempotencyKey": sent["idempotencyKey"]}
+    check(result.get("status") == "completed" and result.get("output") == output, f"the result is {result}")
+
+
+async def error(trial: Trial) -> None:
+    """An error has its code and message, and whether a retry may help."""
+    for retryable in (False, True):
+        config = {"code": "PAPERLESS", "message": "no paper", "retryable": retryable}
+        result = await trial.failure(await trial.send(trial.job("conformanceFails", config)), "PAPERLESS")
+        check("no paper" in result["error"].get("message", ""), f"the message is {result['error']}")
+        check(result.get("retryable", True) is retryable, f"retryable is not {retryable}: {result}")
+
+
+async def unknown_type(trial: Trial) -> None:
+    """A type that it does not have fails for good."""
+    result = await trial.failure(await trial.send(trial.job("conformanceUnheardOf")), "UNKNOWN_NODE_TYPE")
+    check(result.get("retryable") is False, "a retry cannot help")
+
+
+async def bad_message(trial: Trial) -> None:
+    """What it cannot read becomes a dead letter, and the next job is executed."""
+    bad = [b"no JSON", json.dumps(trial.job("conformanceEcho", protocol=99)).encode()]
+    for raw in bad:
+        await trial.publish(raw)
+    await trial.result(await trial.send(trial.job("conformanceEcho")))
+    dead = await trial.channel.get_queue("anabranch.dead")
+    found: list[bytes] = []
+    of_others = []
+    give_up_at = asyncio.get_running_loop().time() + PATIENCE_S
+    while len(found) < len(bad) and asyncio.get_running_loop().time() < give_up_at:
+        letter = await dead.get(fail=False)
+        if letter is None:
+            await asyncio.sleep(0.02)
+        elif letter.body in bad:
+            found.append(letter.body)
+            await letter.ack()
+        else:
+            of_others.append(letter)
+    for letter in of_others:
+        await letter.nack(requeue=True)
+    check(sorted(found) == sorted(bad), f"of {len(bad)} messages that cannot be read, {len(found)} are dead letters")
+
+
+async def large_value(trial: Trial) -> None:
+    """A megabyte goes there and back."""
+    sent = await trial.send(trial.job("conformanceEcho", {"text": "\u00e4" * 500_000}, outputBytesMax=4_194_304))
+    result = await trial.result(sent)
+    check(result.get("status") == "completed", f"it failed: {result.get('error')}")
+    check(result["output"]["config"] == sent["config"], "the value is another one")
+
+
+async def duplicate_job(trial: Trial) -> None:
+    """A job that comes again is executed once: the newest sender gets the result, then and later."""
+    other = f"{trial.pool}-other"
+    await trial.listen(other)
+    first = await trial.send(trial.job("conformanceWaits", {"ms": SHORT_MS}))
+    await trial.report(first, "line")
+    again = first | {"replyTo": other, "ticket": token_hex(8), "sending": 2}
+    await trial.send(again)
+    async with _patience("the newest sender of a job gets no result"):
+        while not any(each["to"] == other for each in trial.told_of(first, "result")):  # noqa: ASYNC110 -- of many
+            await asyncio.sleep(0.02)
+    results = len(trial.told_of(first, "result"))
+    await trial.send(again | {"sending": 3})
+    await trial.result(first, nth=results + 1)
+    check(len(trial.told_of(first, "line")) == 1, "it was executed more than once")
+
+
+async def time_limits(trial: Trial) -> None:
+    """The executor keeps the timeout of a job and its heartbeat timeout; both may be tried again."""
+    limits = {"NODE_TIMEOUT": {"timeoutMs": SHORT_MS}, "HEARTBEAT_TIMEOUT": {"heartbeatTimeoutMs": SHORT_MS}}
+    for code, limit in limits.items():
+        sent = await trial.send(trial.job("conformanceWaits", {"ms": FOREVER_MS}, **limit))
+        result = await trial.failure(sent, code)
+        check(result.get("retryable", True) is True, "another attempt may be quicker")
+
+
+async def deadline_passed(trial: Trial) -> None:
+    """A job of a run that is over by the executor's clock is answered all the same: the clock may be wrong."""
+    await trial.result(await trial.send(trial.job("conformanceEcho", deadlineAt=1)))
+
+
+async def nobody_awaits(trial: Trial) -> None:
+    """A job whose `started` is returned is not begun, and not kept."""
+    sent = trial.job("conformanceEcho")
+    await trial.send(sent | {"replyTo": f"{trial.pool}-gone"})
+    await trial.result(await trial.send(trial.job("conformanceEcho")))
+    await trial.send(sent)
+    await trial.result(sent)
+    check(len(trial.told_of(sent, "started")) == 1, "the result of a job that nobody awaited was kept")
+
+
+async def cancelled(trial: Trial) -> None:
+    """It executes no more jobs than it may at once, and a cancelled one makes room."""
+    waiting = [await trial.send(trial.job("conformanceWaits", {"ms": FOREVER_MS})) for _ in range(CONCURRENCY)]
+    for each in waiting:
+        await trial.report(each, "line")
+    sent = await trial.send(trial.job("conformanceEcho"))
+    await trial.cancel(trial.job("conformanceEcho"))  # a ticket that nobody knows
+    await asyncio.sleep(SHORT_MS / 1000)  # time to do wrong: however long this is, no conforming executor fails
+    check(not trial.told_of(sent, "line"), f"it executes more than {CONCURRENCY} jobs at once")
+    for each in waiting:
+        await trial.cancel(each)
+    await trial.result(sent)
+    completed = [each for job in waiting for each in trial.told_of(job, "result") if each["status"] == "completed"]
+    check(not completed, f"a cancelled job completed: {completed}")
+
+
+async def beats(trial: Trial) -> None:
+    """A job under way gives a sign of life at least every 10 s."""
+    sent = await trial.send(trial.job("conformanceWaits", {"ms": FOREVER_MS}))
+    await trial.report(sent, "beat")
+    await trial.cancel(sent)
+
+
+async def shutdown(trial: Trial) -> None:
+    """On SIGTERM what executes may end, is reported and acknowledged; the process ends with 0 and leaves no job."""
+    sent = await trial.send(trial.job("conformanceWaits", {"ms": 2 * SHORT_MS}))
+    await trial.report(sent, "line")
+    code = await trial.end(signal.SIGTERM)
+    check(code == 0, f"it ended with {code}")
+    await trial.result(sent)
+    left = await trial.jobs_left()
+    check(left == 0, f"{left} jobs were not acknowledged")
+
+
+async def killed(trial: Trial) -> None:
+    """A job is acknowledged after its result, not before: another executor gets those of one that died."""
+    sent = await trial.send(trial.job("conformanceWaits", {"ms": 2 * SHORT_MS}))
+    await trial.report(sent, "line")
+    await trial.end(signal.SIGKILL)
+    check(await trial.jobs_left() == 1, "the job is lost with its executor")
+    await trial.start()
+    result = await trial.result(sent)
+    check(result.get("status") == "completed", f"the result is {result}")
+
+
+CASES: tuple[Callable[[Trial], Awaitable[None]], ...] = (
+    job,
+    error,
+    unknown_type,
+    bad_message,
+    large_value,
+    duplicate_job,
+    time_limits,
+    deadline_passed,
+    nobody_awaits,
+    cancelled,
+    beats,
+    shutdown,
+    killed,
+)
+NAMES = tuple(case.__name__ for case in CASES)
+
+
+async def conformance(
+    url: str, command: Sequence[str], *, names: Sequence[str] = NAMES, environ: Mapping[str, str] | None = None
+) -> dict[str, str | None]:
+    """Try an executor: for each case what is not as the protocol says, or None. Raises what the broker refuses."""
+    found: dict[str, str | None] = {}
+    async with await aio_pika.connect(url) as connection:
+        trial = Trial(url, command, await connection.channel(), environ or {})
+        await trial.open()
+        try:
+            for case in CASES:
+                if case.__name__ in names:
+                    await trial.start()
+                    try:
+                        await case(trial)
+                    except (NotConforming, KeyError, TypeError) as refusal:
+                        is_said = isinstance(refusal, NotConforming)
+                        found[case.__name__] = str(refusal) if is_said else f"a report has another form: {refusal!r}"
+                        await trial.reset()
+                    else:
+                        found[case.__name__] = None
+        finally:
+            await trial.close()
+    return found
+
+
+def main() -> int:
+    """Try the executor that the command line names; 1 if a case fails."""
+    parser = argparse.ArgumentParser(prog="executor_conformance", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--broker", default=os.environ.get(_variable("broker_url")), help="amqp://…")
+    parser.add_argument("--only", action="append", choices=NAMES, metavar="CASE", help=", ".join(NAMES))
+    parser.add_argument("--without", action="append", choices=NAMES, metavar="CASE", default=[])
+    parser.add_argument("command", nargs="+", help="starts the executor; after `--`")
+    arguments = parser.parse_args()
+    if arguments.broker is None:
+        parser.error("name a broker: --broker amqp://user:password@host/ or ANABRANCH_BROKER_URL")
+    names = [name for name in arguments.only or NAMES if name not in arguments.without]
+    found = asyncio.run(conformance(arguments.broker, arguments.command, names=names))
+    for name, refusal in found.items():
+        sys.stdout.write(f"ok      {name}\n" if refusal is None else f"FAILED  {name}: {refusal}\n")
+    return 1 if any(found.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,77 @@
+"""Executors follow the protocol of docs/executors.md: ours, and the example in Node.js, which also executes a run."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+from anabranch.testing import executor_conformance
+from anabranch.testing.executor_conformance import NAMES, conformance
+from tests.rabbitmq import RabbitMQ
+from tests.tools import Kind, executor_packages, found_or_skip, node
+from tests.transport import conformance_nodes
+from tests.transport.test_executors import PATIENCE_S, lines_say, working
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+
+# `make chaos` tries all cases: a sign of life comes after 10 s, and other tests kill our executors.
+OURS = [name for name in NAMES if name not in ("beats", "killed")]
+THEIRS = [name for name in NAMES if name != "beats"]
+
+
+def our_executor() -> list[str]:
+    return [sys.executable, "-m", "anabranch", "executor", "--import", str(Path(conformance_nodes.__file__))]
+
+
+def node_executor(handlers: Path) -> list[str]:
+    program = found_or_skip(Kind.JAVASCRIPT, node)
+    return [str(program), str(found_or_skip(Kind.JAVASCRIPT, executor_packages) / "executor.mjs"), str(handlers)]
+
+
+@pytest.mark.timeout(600)
+async def test_our_executor_follows_the_protocol(broker: RabbitMQ) -> None:
+    assert await conformance(broker.url, our_executor(), names=OURS) == dict.fromkeys(OURS)
+
+
+@pytest.mark.timeout(600)
+async def test_the_executor_in_node_follows_the_protocol(broker: RabbitMQ) -> None:
+    command = node_executor(HERE / "conformance_handlers.mjs")
+    assert await conformance(broker.url, command, names=THEIRS) == dict.fromkeys(THEIRS)
+
+
+async def test_the_executor_in_node_executes_a_node_of_a_run(broker: RabbitMQ, tmp_path: Path) -> None:
+    example = ROOT / "examples" / "executor-node"
+    runpy.run_path(str(example / "nodes.py"))
+    executor = await asyncio.create_subprocess_exec(
+        *node_executor(example / "handlers.mjs"),
+        env=os.environ | {"ANABRANCH_BROKER_URL": broker.url, "ANABRANCH_POOLS": "node"},
+        stdout=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        workflow = json.loads((example / "workflow.json").read_text())
+        async with working(broker.url, tmp_path, workflow) as (worker, client):
+            run = await client.start("words", {"text": "an example of an executor"})
+            assert await run.result(timeout=PATIENCE_S) == {"words": 5, "longest": "executor"}
+            await lines_say(worker, run.run_id, "5 words in count, attempt 1")
+    finally:
+        executor.terminate()
+        code = await executor.wait()
+    assert code == 0
+
+
+async def test_a_program_that_is_no_executor_does_not_conform(
+    broker: RabbitMQ, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executor_conformance, "PATIENCE_S", 0.05)
+    found = await conformance(broker.url, ["sleep", "60"], names=["job", "bad_message"])
+    assert found == {
+        "job": "no result of conformanceEcho was reported, for 0.05 s",
+        "bad_message": "no result of conformanceEcho was reported, for 0.05 s",
+    }

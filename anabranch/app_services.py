@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from anabranch.imports.import_service import ImportService
     from anabranch.keys.access import AccessService
     from anabranch.queries.saved.data_service import DataService
+    from anabranch.secrets.job_seals import JobSeals
     from anabranch.secrets.secret_store import SecretStore
     from anabranch.service.explanations.explanations import Explanations
     from anabranch.service.preview import Preview
@@ -79,5 +80,6 @@ class AppServices:
     callbacks: CallbackService
     test_hooks: TestHookService
     addresses: CallbackAddresses
+    job_seals: JobSeals
     metrics_key: str | None = field(default=None, repr=False)
     """The key that `/metrics` requires; None: no key."""

@@ -562,6 +562,13 @@ class SecretKeyWrong(AnabranchError):
     hint = "Start with the ANABRANCH_SECRET_KEY that it was stored with."
 
 
+class ExecutorRefused(AnabranchError):
+    """An executor was refused what its job refers to: secrets, or large values."""
+
+    code = "EXECUTOR_REFUSED"
+    hint = "Give the executor ANABRANCH_URL and ANABRANCH_TOKEN: `anabranch keys create --role executor --pools POOL`."
+
+
 class EgressRefused(AnabranchError):
     """This installation may not reach the address."""
 

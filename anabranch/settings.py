@@ -176,10 +176,6 @@ class Settings(BaseModel):
     """A RabbitMQ that carries jobs of pools that a worker does not serve itself to `anabranch executor` processes:
     `amqp://user:password@host/vhost` or `amqps://…`. Needs the extra `anabranch[rabbitmq]`."""
 
-    broker_key: SecretStr | None = None
-    """32 bytes in base64 that encrypt configs with secrets on their way to executors; the same in workers and
-    executors."""
-
     held_max: int = Field(default=10_000, ge=1, le=1_000_000)
     """Runs that one worker holds in memory at once, 1 to 1,000,000; further ones wait in the database."""
 
@@ -284,7 +280,8 @@ class Settings(BaseModel):
     metrics are on `metrics_port` and the ports after it."""
 
     url: str | None = Field(default=None, pattern=r"^https?://[^@?#\s]+$")
-    """A server, `http(s)://host[:port][/prefix]`, that commands about runs and workflows ask, not the database."""
+    """A server, `http(s)://host[:port][/prefix]`, that commands about runs and workflows ask, not the database, and
+    executors for what their jobs refer to."""
 
     token: SecretStr | None = None
     """The API key that they ask it with."""
@@ -363,7 +360,7 @@ class Settings(BaseModel):
             raise ValueError("it should begin with amqp:// or amqps://")
         return value
 
-    @field_validator("secret_key", "broker_key")
+    @field_validator("secret_key")
     @classmethod
     def _secret_key_is_32_bytes(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None:
@@ -418,7 +415,7 @@ def _setting_name(field: str) -> str:
 
 
 _FIELDS = {_setting_name(field): field for field in Settings.model_fields}
-_SECRETS = frozenset({"database_url", "secret_key", "api_key", "token", "metrics_key", "broker_url", "broker_key"})
+_SECRETS = frozenset({"database_url", "secret_key", "api_key", "token", "metrics_key", "broker_url"})
 _VARIABLES = {ENVIRONMENT_PREFIX + name.upper(): field for name, field in _FIELDS.items()}
 # Variables that other programs share; ours take precedence.
 _SHARED_VARIABLES = {field.upper(): field for field in ("otlp_enabled", "otlp_endpoint")}

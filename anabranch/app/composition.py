@@ -152,6 +152,7 @@ class App:
                 callbacks=hooks.callbacks,
                 test_hooks=hooks.tests,
                 addresses=components.callbacks,
+                job_seals=components.job_seals,
                 metrics_key=None if key is None else key.get_secret_value(),
             )
 

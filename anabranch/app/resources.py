@@ -31,6 +31,7 @@ from anabranch.queries.saved.query_tables import DataQueries
 from anabranch.queries.sources import Places
 from anabranch.queries.urls import SourceUrls
 from anabranch.secrets.cipher import SecretCipher
+from anabranch.secrets.job_seals import JobSeals
 from anabranch.secrets.key import find_key
 from anabranch.secrets.secret_store import SecretStore
 from anabranch.secrets.secret_table import SecretTable
@@ -72,6 +73,7 @@ class Components:
     children: ChildRuns
     callbacks: CallbackAddresses
     test_addresses: TestAddresses
+    job_seals: JobSeals
 
 
 @asynccontextmanager
@@ -138,7 +140,9 @@ async def open_components(
                 children=children,
                 callbacks=callbacks,
             )
-            yield Components(services, data, secrets, sandbox, children, callbacks, test_addresses)
+            yield Components(
+                services, data, secrets, sandbox, children, callbacks, test_addresses, JobSeals(find_cipher)
+            )
     finally:
         await sandbox.stop()
         guard.close()

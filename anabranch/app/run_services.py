@@ -10,7 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from anabranch.app.process_reports import ProcessReports
 from anabranch.app.resources import CLOSING_S, Components
@@ -39,6 +39,9 @@ from anabranch.service import Readiness, References, RunWaits, StepSignals, Work
 from anabranch.settings import ALL_POOLS, Settings
 from anabranch.telemetry import CurrentAttempts, Feed, Meters, Names, SpanSink, TracedHandlers
 from anabranch.version import __version__
+
+if TYPE_CHECKING:
+    from anabranch.transport.job_sender import JobSender
 
 # The collector walks every live object when its oldest generation is due. With thousands of runs
 # in memory the defaults (700, 10, 10) do so several times a second and find next to nothing: what
@@ -99,7 +102,7 @@ class _RunParts:
         self._node_types = load_types(components.services)
         self._current = None if spans is None else CurrentAttempts(spans)
         self._feed = Feed(Meters(Names(settings.shown_names)), spans, read_log=store.read_log)
-        self._sender = sender_of_jobs(settings, self._node_types) if role.works else None
+        self._sender = self._new_sender() if role.works else None
         self._signals = StepSignals()
         self._actions = BulkActions()
         self._bulk = bulk_workflow(self._actions)
@@ -177,6 +180,10 @@ class _RunParts:
             self._forks,
             None if self._sender is None else self._sender.why_waiting,
         )
+
+    def _new_sender(self) -> JobSender | None:
+        seals = self._components.job_seals
+        return sender_of_jobs(self._settings, self._node_types, seals=seals, stored=self._store)
 
     def _new_engine(self, *, telemetry: Telemetry | None) -> Engine:
         store, components, runner = self._store, self._components, self._runner

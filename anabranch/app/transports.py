@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from importlib import import_module
 from secrets import token_hex
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from anabranch.deferred import deferred
 from anabranch.egress import AllowList, Guard, GuardedClient
@@ -19,30 +20,36 @@ from anabranch.handlers import Services
 from anabranch.handlers.registry import load_types
 from anabranch.handlers.sandbox import Sandbox
 from anabranch.handlers.spec import NodeTypeRegistry
-from anabranch.secrets.cipher import SecretCipher, parse_key
 from anabranch.settings import Settings
 
 if TYPE_CHECKING:
-    from anabranch.transport import job_configs, job_executor, job_sender
-    from anabranch.transport.job_executor import JobExecutor
+    from anabranch.secrets.job_seals import JobSeals
+    from anabranch.transport import job_configs, job_executor, job_parts, job_sender, server_values
+    from anabranch.transport.job_executor import JobExecutor, JobValues
     from anabranch.transport.job_sender import JobSender
     from anabranch.transport.transport_ports import Transport
 else:
     job_configs = deferred("anabranch.transport.job_configs")
     job_executor = deferred("anabranch.transport.job_executor")
     job_sender = deferred("anabranch.transport.job_sender")
+    server_values = deferred("anabranch.transport.server_values")
+
+_THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
 
 _RABBITMQ = "anabranch.transport.rabbitmq_transport"
 
 
-def sender_of_jobs(settings: Settings, node_types: NodeTypeRegistry) -> JobSender | None:
+def sender_of_jobs(
+    settings: Settings, node_types: NodeTypeRegistry, *, seals: JobSeals, stored: job_parts.StoredReferences
+) -> JobSender | None:
     """What has jobs of other pools executed, if there is a broker. Raises SettingsError."""
     if settings.broker_url is None:
         return None
     name = f"worker-{token_hex(8)}"
     return job_sender.JobSender(
         transport=_transport(settings, name),
-        resolver=job_configs.ConfigResolver(node_types, _cipher(settings)),
+        resolver=job_configs.ConfigResolver(node_types, seals),
+        stored=stored,
         pools=settings.pools,
         name=name,
     )
@@ -59,7 +66,8 @@ async def open_executor(settings: Settings) -> AsyncIterator[JobExecutor]:
         node_types = load_types(Services(http=client, sandbox=sandbox))
         yield job_executor.JobExecutor(
             transport=transport,
-            handlers=job_configs.ResolvedTypes(node_types, _cipher(settings)),
+            handlers=job_configs.ResolvedTypes(node_types),
+            values=_values(settings),
             pools=settings.pools,
             concurrency=settings.concurrency,
             level=LEVELS[settings.log_level],
@@ -84,6 +92,15 @@ def _transport(settings: Settings, name: str) -> Transport:
     return transport
 
 
-def _cipher(settings: Settings) -> SecretCipher | None:
-    key = settings.broker_key
-    return None if key is None else SecretCipher(parse_key(key.get_secret_value()))
+def _values(settings: Settings) -> JobValues:
+    """What fetches secrets and large values. Raises SettingsError where they would cross a network in the clear."""
+    url, key = settings.url, settings.token
+    if url is None or key is None:
+        return server_values.NoServer()
+    address = urlsplit(url)
+    if address.scheme != "https" and address.hostname not in _THIS_MACHINE:
+        raise SettingsError(
+            f"an executor fetches secrets from {url}: over a network only by https",
+            hint="Set ANABRANCH_URL to the https address of the server, or of the proxy before it.",
+        )
+    return server_values.ServerValues(url, key.get_secret_value())

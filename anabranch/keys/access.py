@@ -14,13 +14,15 @@ import re
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from anabranch.audit.audit_trail import AuditEntry
 from anabranch.audit.counted_entries import CountedEntries
-from anabranch.errors import InvalidRequest, NotFound, StoreUnavailable
+from anabranch.engine.rules.graph.pools import EVERY_POOL, POOL_NAME_PATTERN, is_pool_name
+from anabranch.errors import InvalidRequest, NotFound, NotPermitted, StoreUnavailable
 from anabranch.keys.api_keys import ApiKey, ApiKeyRows
 
 logger = logging.getLogger("anabranch.access")
@@ -55,7 +57,7 @@ _STORED_KEY = re.compile(r"ab_[A-Za-z0-9_-]{43}")
 
 
 class Role(StrEnum):
-    """The role of a key; each role includes those before it."""
+    """The role of a key; each role includes those before it, but for `executor`, which stands alone."""
 
     VIEWER = "viewer"
     """Reads."""
@@ -65,13 +67,20 @@ class Role(StrEnum):
     """Also writes workflows, queries and schedules, and runs tests."""
     ADMIN = "admin"
     """Also keys, data sources and secrets."""
+    EXECUTOR = "executor"
+    """Fetches what jobs of its pools refer to, and nothing else."""
 
     def may(self, needed: Role) -> bool:
         """Whether this role includes `needed`."""
+        if Role.EXECUTOR in (self, needed):
+            return self is needed
         return _RANKS[self] >= _RANKS[needed]
 
 
 _RANKS = {role: rank for rank, role in enumerate(Role)}
+
+ALL_TENANTS = ""
+"""The tenant of an executor's key that is for the jobs of every tenant. No tenant has this name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +90,20 @@ class Principal:
     tenant_id: str
     role: Role
     key_id: str
+    pools: tuple[str, ...] = ()
+    """Of an executor: the pools whose jobs it executes."""
+
+    def serves(self, pool: str) -> bool:
+        """Whether it is an executor of this pool."""
+        return pool in self.pools or EVERY_POOL in self.pools
+
+    def tenant_for(self, tenant_id: str | None) -> str:
+        """The tenant that a request is about which may name it. Raises NotPermitted for one that the key is not for."""
+        if tenant_id is None or tenant_id == self.tenant_id:
+            return self.tenant_id
+        if self.tenant_id != ALL_TENANTS:
+            raise NotPermitted(f"the key is not for the tenant {tenant_id!r}")
+        return tenant_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,17 +176,30 @@ class AccessService:
         return created
 
     # -- keys in the database -------------------------------------------------------------
-    async def create_key(self, *, tenant_id: str, role: Role, actor: str, expires_at: int | None = None) -> CreatedKey:
+    async def create_key(
+        self, *, tenant_id: str, role: Role, actor: str, expires_at: int | None = None, pools: Sequence[str] = ()
+    ) -> CreatedKey:
         """Create a key; its text is in the result and nowhere else. `expires_at`: milliseconds since the epoch.
 
-        Raises InvalidRequest for an invalid tenant or one with 1,000 active keys.
+        One of an executor names its pools, and may be for ALL_TENANTS. Raises InvalidRequest for an invalid tenant or
+        pool, or a tenant with 1,000 active keys.
         """
-        _check_tenant(tenant_id)
+        if tenant_id != ALL_TENANTS or role is not Role.EXECUTOR:
+            _check_tenant(tenant_id)
+        _check_pools(role, pools)
         created = CreatedKey(new_key(), _new_key_id(), tenant_id, role)
         row = ApiKey(
-            created.key_id, tenant_id, role.value, _digest(created.key), 0, created_by=actor, expires_at=expires_at
+            created.key_id,
+            tenant_id,
+            role.value,
+            _digest(created.key),
+            0,
+            created_by=actor,
+            expires_at=expires_at,
+            pools=",".join(pools) or None,
         )
-        entry = AuditEntry(tenant_id, actor, "key.created", created.key_id, {"role": role.value})
+        detail: dict[str, Any] = {"role": role.value, **({"pools": list(pools)} if pools else {})}
+        entry = AuditEntry(tenant_id, actor, "key.created", created.key_id, detail)
         if await self._rows.add_key(row, entry=entry, active_max=ACTIVE_KEYS_MAX) is None:
             raise InvalidRequest(f"tenant {tenant_id} has {ACTIVE_KEYS_MAX} keys already", hint="Revoke unused keys.")
         return created
@@ -206,7 +242,8 @@ class AccessService:
         if row is None:
             return None
         try:
-            principal = Principal(row.tenant_id, Role(row.role), row.key_id)
+            pools = () if row.pools is None else tuple(row.pools.split(","))
+            principal = Principal(row.tenant_id, Role(row.role), row.key_id, pools)
         except ValueError:
             logger.warning("key %s has the unknown role %r: it is rejected", row.key_id, row.role)
             return None
@@ -255,6 +292,16 @@ def _new_key_id() -> str:
 
 def _digest(key: str) -> str:
     return hashlib.sha256(key.encode("ascii")).hexdigest()
+
+
+def _check_pools(role: Role, pools: Sequence[str]) -> None:
+    if (role is Role.EXECUTOR) != bool(pools):
+        raise InvalidRequest(
+            "a key of the role executor, and only such a key, names its pools", hint="Name them, or `*` for every pool."
+        )
+    for name in pools:
+        if name != EVERY_POOL and not is_pool_name(name):
+            raise InvalidRequest(f"the pool {name!r} must match {POOL_NAME_PATTERN}")
 
 
 def _check_tenant(tenant_id: str) -> None:

@@ -29,6 +29,8 @@ class ApiKey:
     last_used_at: int | None = None
     expires_at: int | None = None
     revoked_at: int | None = None
+    pools: str | None = None
+    """Of a key of an executor: its pools, separated by commas."""
 
 
 class ApiKeyRows(Protocol):
@@ -64,8 +66,9 @@ def key_as_json(key: ApiKey) -> dict[str, Any]:
     times = {"lastUsedAt": key.last_used_at, "expiresAt": key.expires_at, "revokedAt": key.revoked_at}
     return {
         "keyID": key.key_id,
-        "tenant": key.tenant_id,
+        "tenant": key.tenant_id or "*",
         "role": key.role,
+        "pools": None if key.pools is None else key.pools.split(","),
         "createdAt": to_iso(key.created_at),
         "createdBy": key.created_by,
         **{name: None if at is None else to_iso(at) for name, at in times.items()},

@@ -12,7 +12,8 @@ from anabranch.cli.options import CLI_ACTOR, DEFAULT_TENANT, AsJson, DatabaseOpt
 from anabranch.cli.output import print_answer, print_document, print_line, print_list, print_note
 from anabranch.cli.session import CommandSession, open_session
 from anabranch.deferred import deferred
-from anabranch.keys.access import Role
+from anabranch.errors import InvalidRequest
+from anabranch.keys.access import ALL_TENANTS, Role
 from anabranch.keys.api_keys import key_as_json
 
 if TYPE_CHECKING:
@@ -40,21 +41,40 @@ def create(
         typer.Option(
             "--role",
             help="viewer reads; operator also starts, cancels and signals; editor also writes workflows and queries;"
-            " admin also keys, sources and secrets.",
+            " admin also keys, sources and secrets; executor only fetches what jobs of its pools refer to.",
         ),
     ] = Role.EDITOR,
+    pools: Annotated[
+        str | None,
+        typer.Option(
+            "--pools", metavar="NAMES", help="Of an executor: its pools, separated by commas; `*`: every one."
+        ),
+    ] = None,
+    all_tenants: Annotated[
+        bool, typer.Option("--all-tenants", help="Of an executor: for the jobs of every tenant.")
+    ] = False,
     at: DatabaseOptions,
 ) -> None:
     """Create a key and print it once: only its hash is stored."""
+    if all_tenants and role is not Role.EXECUTOR:
+        raise InvalidRequest("--all-tenants is for keys of the role executor")
     session = open_session(at, creates=True)
-    created = _ask(session, lambda access: access.create_key(tenant_id=session.tenant, role=role, actor=CLI_ACTOR))
+    tenant = ALL_TENANTS if all_tenants else session.tenant
+    named = [name.strip() for name in (pools or "").split(",") if name.strip()]
+    created = _ask(session, lambda access: access.create_key(tenant_id=tenant, role=role, actor=CLI_ACTOR, pools=named))
     if at.as_json:
         print_document(
-            {"key": created.key, "keyID": created.key_id, "tenant": created.tenant_id, "role": created.role.value}
+            {
+                "key": created.key,
+                "keyID": created.key_id,
+                "tenant": created.tenant_id or "*",
+                "role": created.role.value,
+            }
         )
         return
     print_line(created.key)
-    print_note(f"{created.key_id}: {created.role.value} of tenant {created.tenant_id}; the key is not shown again")
+    of = "all tenants" if all_tenants else f"tenant {created.tenant_id}"
+    print_note(f"{created.key_id}: {created.role.value} of {of}; the key is not shown again")
 
 
 @family.command("list")
@@ -64,7 +84,9 @@ def list_keys(*, database_url: DatabaseUrl = None, tenant: AnyTenant = None, as_
     found = _ask(session, lambda access: access.list_keys(tenant))
     documents = [key_as_json(key) for key in found]
     print_list(
-        documents, ("keyID", "tenant", "role", "createdAt", "lastUsedAt", "expiresAt", "revokedAt"), as_json=as_json
+        documents,
+        ("keyID", "tenant", "role", "pools", "createdAt", "lastUsedAt", "expiresAt", "revokedAt"),
+        as_json=as_json,
     )
 
 

@@ -19,6 +19,9 @@ class KeyForm(RequestModel):
     """A key to create; it belongs to the tenant of the request's key."""
 
     role: Annotated[Role, Field(strict=False)]
+    pools: list[str] = Field(
+        [], max_length=100, description="Of the role `executor`: the pools whose jobs it executes."
+    )
 
 
 class KeySummary(ResponseModel):
@@ -27,6 +30,7 @@ class KeySummary(ResponseModel):
     keyID: str
     tenant: str
     role: Role
+    pools: list[str] | None
     createdAt: AwareDatetime
     createdBy: str
     lastUsedAt: AwareDatetime | None
@@ -59,7 +63,9 @@ async def list_keys(call: RouteCall) -> Reply:
 async def create_key(call: RouteCall) -> Reply:
     """The key is in this response and nowhere else."""
     form: KeyForm = call.body
-    made = await call.services.access.create_key(tenant_id=call.tenant_id, role=form.role, actor=call.actor)
+    made = await call.services.access.create_key(
+        tenant_id=call.tenant_id, role=form.role, actor=call.actor, pools=form.pools
+    )
     document = {"key": made.key, "keyID": made.key_id, "tenant": made.tenant_id, "role": made.role.value}
     return Reply(document, 201, {"Location": f"/v1/keys/{made.key_id}"})
 

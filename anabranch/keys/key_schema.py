@@ -19,6 +19,7 @@ api_keys = Table(
     Column("last_used_at", BigInteger),
     Column("expires_at", BigInteger),
     Column("revoked_at", BigInteger),
+    Column("pools", Text),
     PrimaryKeyConstraint("key_id", name="pk_api_keys"),
 )
 

@@ -269,7 +269,8 @@ async def _principal(services: AppServices, route: Route, request: web.Request) 
     principal = None if key is None else await services.access.authenticate(key)
     if principal is None:
         raise NotAuthenticated("there is no API key in the request" if key is None else "the API key is not valid")
-    if not principal.role.may(route.needs):
+    is_executor = route.for_executors and principal.role is Role.EXECUTOR
+    if not (is_executor or principal.role.may(route.needs)):
         raise NotPermitted(f"this needs the role {route.needs}; the key has {principal.role}")
     request[AUTHENTICATED] = True
     return principal

@@ -16,6 +16,7 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from anabranch import errors as situations
 from anabranch.errors import AnabranchError
+from anabranch.keys.access import Role
 from anabranch.rest.error_responses import RETRY_AFTER_S, STATUS, status_of
 from anabranch.rest.routes.route import PUBLIC, AnyJson, Checked, Route
 from anabranch.version import __version__
@@ -151,7 +152,8 @@ def _operation(route: Route, path: str, number: int) -> dict[str, Any]:
         operation["security"] = []
     else:
         operation["security"] = [{"key": []}]
-        more.append(f"Needs the role `{route.needs}` or a higher one.")
+        higher = "" if route.needs is Role.EXECUTOR else " or a higher one"
+        more.append(f"Needs the role `{route.needs}`{higher}{', or `executor`' if route.for_executors else ''}.")
     operation["description"] = "\n\n".join(more)
     if route.body is not None:
         operation["requestBody"] = _request_body(route)

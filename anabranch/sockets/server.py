@@ -187,6 +187,8 @@ class SocketServer:
         except StoreUnavailable as failure:
             told = failure.as_answer()
             raise Refused(told["message"], told) from None
+        if principal is not None and not principal.role.may(Role.VIEWER):
+            principal = None  # of an executor
         if principal is None:
             refusal = NotAuthenticated(
                 "there is no API key in the handshake" if key is None else "the key is not valid"

@@ -15,9 +15,9 @@ import logging
 import os
 import socket
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.console.lines import LineOrigin, Progress, prints_kept
@@ -26,13 +26,14 @@ from anabranch.engine.pool_worker import bare_head
 from anabranch.engine.queues import LocalTaskQueue
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.graph.plan import Body, PlanNode
+from anabranch.engine.rules.shared.failures import failed_by
 from anabranch.engine.rules.shared.retry import RetryPolicy
 from anabranch.engine.rules.shared.run_state import Redone
 from anabranch.engine.rules.stimuli import Completed, Failed, NodeResult
 from anabranch.engine.task_worker import Execution, TaskWorker
-from anabranch.errors import RunError
+from anabranch.errors import AnabranchError, RunError
 from anabranch.transport.executor_places import ExecutorPlaces
-from anabranch.transport.job_configs import SealedConfig
+from anabranch.transport.job_configs import ConfigWithSecrets
 from anabranch.transport.job_messages import JobReport, JobSearch, Kind, NodeJob, completed, failed
 from anabranch.transport.transport_ports import Transport, TransportUnavailable
 
@@ -49,6 +50,26 @@ KEPT_MAX = 1_000
 
 # 1 s until a report is tried again that the broker has not confirmed.
 AGAIN_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteJob:
+    """What a handler is given of a job, with everything that the message only refers to."""
+
+    config: Any
+    secrets: Mapping[str, str]
+    context: Mapping[str, Any]
+
+
+class JobValues(Protocol):
+    """Fetches what jobs refer to."""
+
+    async def complete(self, job: NodeJob) -> CompleteJob:
+        """The job with its large values and its secrets. Raises AnabranchError if it cannot be had; while there is no
+        answer it waits."""
+
+    async def stop(self) -> None:
+        """Close the connections."""
 
 
 @dataclass(slots=True, eq=False)
@@ -84,6 +105,7 @@ class JobExecutor:
         *,
         transport: Transport,
         handlers: HandlerRegistry,
+        values: JobValues,
         pools: Sequence[str],
         concurrency: int,
         level: int = logging.INFO,
@@ -93,6 +115,7 @@ class JobExecutor:
         self.level = level
         self.name = f"{socket.gethostname()[:40]}-{os.getpid()}"
         self._transport = transport
+        self._values = values
         self._pools = pools
         self._concurrency = concurrency
         self._beat_s = beat_s
@@ -149,6 +172,7 @@ class JobExecutor:
                 answering.cancel()
             await self._transport.stop()
             await self._tasks.stop()
+            await self._values.stop()
 
     # -- jobs -----------------------------------------------------------------------------
     async def _accept(self, job: NodeJob, deliveries: int) -> None:
@@ -188,7 +212,7 @@ class JobExecutor:
         try:
             self._places_left.ask(running)
             if await running.begins and not running.done.done():
-                self._begin(running)
+                await self._begin(running)
             result = await asyncio.shield(running.done)
             await running.reports.join()
             if result is not None:
@@ -200,11 +224,27 @@ class JobExecutor:
             begins.cancel()
             saying.cancel()
 
-    def _begin(self, running: _Running) -> None:
+    async def _begin(self, running: _Running) -> None:
         job, (instance_id, dispatch) = running.job, running.place
+        node, context = running.node, job.context
+        if job.parts or job.sealed is not None:
+            fetching = asyncio.ensure_future(self._values.complete(job))
+            try:
+                awaited: set[asyncio.Future[Any]] = {fetching, running.done}
+                await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+                if running.done.done():
+                    return
+                complete = fetching.result()
+            except AnabranchError as failure:
+                self._end(running, failed(job.job_id, failed_by(failure, **_origin(job))))
+                return
+            finally:
+                fetching.cancel()
+            config = ConfigWithSecrets(complete.config, complete.secrets) if complete.secrets else complete.config
+            node, context = replace(node, config=cast("Any", config)), complete.context
         redone = Redone(0, job.key_generation) if job.key_generation else None
         head = bare_head(instance_id, job.tenant_id, job.workflow_id, deadline_at=job.deadline_at)
-        self._worker.execute(head, dispatch, running.node, job.context, redone=redone)
+        self._worker.execute(head, dispatch, node, context, redone=redone)
 
     def _receive(self, instance_id: str, result: NodeResult) -> None:
         running = self._places.get((instance_id, Dispatch(result.node_id, result.scope, result.attempt)))
@@ -220,7 +260,10 @@ class JobExecutor:
             report = failed(job_id, outcome)
         else:
             report = failed(job_id, _stays(running.job))
-        self._ended[job_id] = report
+        self._end(running, report)
+
+    def _end(self, running: _Running, report: JobReport) -> None:
+        self._ended[running.job.job_id] = report
         if len(self._ended) > KEPT_MAX:
             self._ended.popitem(last=False)
         running.done.set_result(report)
@@ -318,7 +361,7 @@ def _node_of(job: NodeJob) -> PlanNode:
     return PlanNode(
         id=job.node_id,
         type=job.type,
-        config=job.config if job.sealed is None else cast("Any", SealedConfig(job.job_id, job.sealed)),
+        config=job.config,
         output_variable=None,
         join_any=False,
         error_handling="continue",
@@ -330,6 +373,10 @@ def _node_of(job: NodeJob) -> PlanNode:
         heartbeat_ms=job.heartbeat_ms,
         output_bytes_max=job.output_bytes_max,
     )
+
+
+def _origin(job: NodeJob) -> dict[str, Any]:
+    return {"node_id": job.node_id, "scope": job.scope, "attempt": job.attempt}
 
 
 def _deadly(job: NodeJob, deliveries: int) -> Failed:

@@ -34,6 +34,7 @@ from anabranch.engine.rules.stimuli import Failed, HandlerOutcome
 from anabranch.engine.task_worker import Execution, checked_outcome
 from anabranch.errors import AnabranchError
 from anabranch.transport.job_messages import BadMessage, JobReport, JobSearch, NodeJob, outcome_in
+from anabranch.transport.job_parts import StoredReferences, divide_job
 from anabranch.transport.transport_ports import Transport, TransportUnavailable
 
 logger = logging.getLogger("anabranch.transport")
@@ -120,6 +121,7 @@ class JobSender:
         *,
         transport: Transport,
         resolver: Resolver,
+        stored: StoredReferences,
         pools: Collection[str],
         name: str,
         silent_s: float = SILENT_S,
@@ -129,6 +131,7 @@ class JobSender:
         """`pools` are those that this worker serves itself; `name` is where reports go to."""
         self._transport = transport
         self._resolver = resolver
+        self._stored = stored
         self._pools = frozenset(pools)
         self._name = name
         self._console: Sink | None = None
@@ -284,6 +287,8 @@ class JobSender:
         execution, node = sent.execution, sent.node
         job_id = job_id_of(execution)
         config, sealed = await self._resolver.resolve(node, execution, job_id)
+        context = _context_of(node, execution.context)
+        divided = await divide_job(self._stored, execution.instance_id, config, context)
         job = NodeJob(
             job_id=job_id,
             instance_id=execution.instance_id,
@@ -295,9 +300,10 @@ class JobSender:
             type=node.type,
             pool=node.pool,
             priority=cast("Priority", node.priority),
-            config=config,
+            config=divided.config,
             sealed=sealed,
-            context=_context_of(node, execution.context),
+            context=divided.context,
+            parts=divided.parts,
             idempotency_key=execution.idempotency_key,
             key_generation=0 if execution.redone is None else execution.redone.key_generation,
             timeout_ms=node.timeout_ms,

@@ -220,7 +220,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "imports": ("drafts", "engine.rules", "errors", "n8n", "ports of side concerns"),
     # pure: exports of n8n as documents of ours
     "n8n": ("engine.rules", "errors"),
-    "keys": ("errors", "ports of side concerns"),
+    "keys": ("engine.rules", "errors", "ports of side concerns"),
     "secrets": ("engine.rules", "errors", "ports of side concerns"),
     # SQL is judged before it is saved, with the eyes of what will run it
     "queries.saved": ("engine.rules", "errors", "ports of side concerns", "queries", "service"),
@@ -482,6 +482,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "imports.import_routes",
         "keys.key_routes",
         "queries.saved.query_routes",
+        "secrets.job_config_routes",
         "secrets.secret_routes",
         "triggers.schedules.schedule_routes",
         "triggers.topics.topic_routes",

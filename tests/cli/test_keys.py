@@ -39,6 +39,13 @@ def test_the_key_alone_is_on_standard_output(anabranch: Command) -> None:
     assert "editor of tenant default" in created.err
 
 
+def test_a_key_of_an_executor_is_for_its_pools_and_may_be_for_all_tenants(anabranch: Command) -> None:
+    made = anabranch("keys", "create", "--role", "executor", "--pools", "gpu, fast", "--all-tenants", "--json")
+    assert (made.document["tenant"], made.document["role"]) == ("*", "executor")
+    [listed] = anabranch("keys", "list", "--json").document["items"]
+    assert (listed["tenant"], listed["pools"]) == ("*", ["gpu", "fast"])
+
+
 def test_keys_are_listed_by_tenant(anabranch: Command) -> None:
     for tenant in ("a", "b"):
         anabranch("keys", "create", "--tenant", tenant)
@@ -51,6 +58,9 @@ def test_keys_are_listed_by_tenant(anabranch: Command) -> None:
     [
         (("create", "--role", "superuser"), "INVALID_REQUEST"),
         (("create", "--tenant", ""), "INVALID_REQUEST"),
+        (("create", "--role", "executor"), "INVALID_REQUEST"),
+        (("create", "--pools", "gpu"), "INVALID_REQUEST"),
+        (("create", "--all-tenants"), "INVALID_REQUEST"),
         (("create", "--tenant", "x" * 65), "INVALID_REQUEST"),
         (("revoke",), "INVALID_REQUEST"),
         (("revoke", "key_0"), "NOT_FOUND"),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+import orjson
 import pytest
 
 from anabranch.engine.clock import SystemClock
@@ -20,11 +22,13 @@ from anabranch.engine.rules.stimuli import Completed, Failed, NodeResult
 from anabranch.errors import SecretUnknown
 from anabranch.handlers.spec import HandlerSpec, NodeTypeRegistry
 from anabranch.secrets.cipher import SecretCipher
+from anabranch.secrets.job_seals import JobPlace, JobSeals
 from anabranch.transport.job_configs import ConfigResolver, ResolvedTypes
-from anabranch.transport.job_executor import JobExecutor
+from anabranch.transport.job_executor import JobExecutor, JobValues
 from anabranch.transport.job_messages import JobReport, NodeJob
 from anabranch.transport.job_sender import JobSender
 from anabranch.transport.local_transport import LocalBroker, LocalTransport
+from anabranch.transport.server_values import NoServer, ServerValues
 
 PATIENCE_S = 30
 DISPATCH = Dispatch("n", "", 1)
@@ -79,30 +83,35 @@ class Faulty(LocalTransport):
 class World:
     """A worker and an executor of one broker."""
 
-    def __init__(
-        self, *, worker_key: bytes | None = None, executor_key: bytes | None = None, silent_s: float = 60.0
-    ) -> None:
+    def __init__(self, *, key: bytes | None = None, values: JobValues | None = None, silent_s: float = 60.0) -> None:
         self.broker, self.handler, self.silent_s = LocalBroker(), Crunch(), silent_s
+        self.stored: dict[str, bytes] = {}
         spec = HandlerSpec("crunch", "Crunch", None, execute=self.handler.execute, secrets=Secrets())
         types = self.types = NodeTypeRegistry({"crunch": spec})
         self.to_worker, self.to_executor = Faulty(self.broker), Faulty(self.broker)
-        self.resolver = ConfigResolver(types, None if worker_key is None else SecretCipher(worker_key))
+        self.seals = JobSeals(lambda: None if key is None else SecretCipher(key))
+        self.resolver = ConfigResolver(types, self.seals)
         self.results: asyncio.Queue[NodeResult] = asyncio.Queue()
         self.sender, self.worker = self.another_worker("w", self.to_worker)
-        cipher = None if executor_key is None else SecretCipher(executor_key)
         self.executor = JobExecutor(
             transport=self.to_executor,
-            handlers=ResolvedTypes(types, cipher),
+            handlers=ResolvedTypes(types),
+            values=values or NoServer(),
             pools=["gpu"],
             concurrency=4,
             beat_s=0.02,
         )
+
+    async def referenced_values(self, instance_id: str, sha256s: Collection[str]) -> Collection[str]:
+        """What the log of the run has."""
+        return [each for each in sha256s if each in self.stored]
 
     def another_worker(self, name: str, transport: LocalTransport) -> tuple[JobSender, PoolTaskWorker]:
         """Its sender, and its task worker."""
         sender = JobSender(
             transport=transport,
             resolver=self.resolver,
+            stored=self,
             pools=["default"],
             name=name,
             silent_s=self.silent_s,
@@ -373,30 +382,100 @@ async def test_a_job_that_kills_its_executors_fails_for_good() -> None:
         assert (outcome.error.code, outcome.retryable, world.handler.calls) == ("EXECUTOR_LOST", False, [])
 
 
-@pytest.mark.parametrize(
-    ("worker_key", "executor_key", "code"),
-    [
-        (b"k" * 32, b"k" * 32, None),
-        (None, b"k" * 32, "SECRET_KEY_MISSING"),
-        (b"k" * 32, None, "SECRET_KEY_MISSING"),
-        (b"k" * 32, b"x" * 32, "SECRET_KEY_WRONG"),
-    ],
-)
-async def test_secrets_travel_only_encrypted(
-    worker_key: bytes | None, executor_key: bytes | None, code: str | None
-) -> None:
-    async with running(World(worker_key=worker_key, executor_key=executor_key)) as world:
+class Server(ServerValues):
+    """Answers what the executor asks, without a network."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__("https://server", "ab_key")
+        self.world, self.asked = world, list[str]()
+        self.refusal: tuple[int, bytes] | None = None
+
+    async def _asked(self, method: str, path: str, query: Any, body: Any) -> tuple[int, bytes]:
+        self.asked.append(f"{method} {path}")
+        if self.refusal is not None:
+            return self.refusal
+        if body is None:
+            return 200, self.world.stored[path.rpartition("/")[2]]
+        place = JobPlace(body["tenantID"], body["instanceID"], body["pool"], body["jobID"])
+        return 200, orjson.dumps(self.world.seals.open(place, body["sealed"]))
+
+
+def world_with_server(key: bytes | None = b"k" * 32) -> tuple[World, Server]:
+    world = World(key=key)
+    server = Server(world)
+    world.executor._values = server
+    return world, server
+
+
+async def test_secrets_travel_only_encrypted_and_a_server_opens_them() -> None:
+    world, server = world_with_server()
+    async with running(world):
         seen: list[bytes] = []
         world.to_worker.jobs = lambda job: seen.append(job.to_json()) or [job]
         world.dispatch(token="Bearer {{secret.TOKEN}}")
         outcome = await world.outcome()
+        assert seen
         assert all(b"hush" not in each for each in seen)
-        if code is None:
-            assert isinstance(outcome, Completed)
-            assert outcome.output.value["config"] == {"token": "Bearer ***"}, "it is masked in what comes back"
-        else:
-            assert isinstance(outcome, Failed)
-            assert (outcome.error.code, world.handler.calls) == (code, [])
+        assert isinstance(outcome, Completed)
+        assert outcome.output.value["config"] == {"token": "Bearer ***"}, "it is masked in what comes back"
+        assert server.asked == ["POST /v1/jobs/config"], "once"
+
+
+REFUSED = orjson.dumps({"error": {"code": "UNAUTHORIZED", "message": "the API key is not valid"}})
+
+
+@pytest.mark.parametrize(
+    ("key", "refusal", "code"),
+    [(None, None, "SECRET_KEY_MISSING"), (b"k" * 32, (401, REFUSED), "EXECUTOR_REFUSED")],
+)
+async def test_a_job_whose_secrets_cannot_be_had_fails_with_the_reason(
+    key: bytes | None, refusal: tuple[int, bytes] | None, code: str
+) -> None:
+    world, server = world_with_server(key)
+    server.refusal = refusal
+    async with running(world):
+        world.dispatch(token="Bearer {{secret.TOKEN}}")
+        outcome = await world.outcome()
+        assert isinstance(outcome, Failed)
+        assert (outcome.error.code, world.handler.calls) == (code, [])
+
+
+async def test_an_executor_without_a_key_says_so() -> None:
+    async with running(World(key=b"k" * 32)) as world:
+        world.dispatch(token="{{secret.TOKEN}}")
+        outcome = await world.outcome()
+        assert isinstance(outcome, Failed)
+        assert outcome.error.code == "EXECUTOR_REFUSED"
+        assert "no server and key" in outcome.error.message
+
+
+async def test_a_job_waits_for_a_server_that_does_not_answer_and_can_be_cancelled_meanwhile() -> None:
+    world, server = world_with_server()
+    server.refusal = (503, b"")
+    async with running(world):
+        world.dispatch(token="{{secret.TOKEN}}")
+        await until(lambda: bool(server.asked))
+        world.worker.stop_job("run", DISPATCH)
+        await until(lambda: not world.executor._running)
+        assert (world.handler.calls, world.results.empty()) == ([], True)
+
+
+async def test_large_values_of_the_log_are_fetched_and_others_travel_with_the_job() -> None:
+    world, server = world_with_server()
+    large, made = {"rows": ["r" * 70_000]}, "m" * 70_000
+    raw = orjson.dumps(large["rows"][0])
+    world.stored[hashlib.sha256(raw).hexdigest()] = raw
+    async with running(world):
+        seen: list[bytes] = []
+        world.to_worker.jobs = lambda job: seen.append(job.to_json()) or [job]
+        context = {"input": large, "small": 1}
+        head = bare_head("run", "acme", "w")
+        world.worker.execute(head, DISPATCH, node({"body": "{{ctx.input.rows}}", "made": made}), context)
+        outcome = await world.outcome()
+        assert isinstance(outcome, Completed)
+        assert outcome.output.value == {"config": {"body": large["rows"], "made": made}, "context": context}
+        assert len(seen[0]) < 80_000, "only what was made is in the message"
+        assert server.asked == [f"GET /v1/values/{hashlib.sha256(raw).hexdigest()}"], "fetched once for both places"
 
 
 async def test_a_job_that_is_too_large_fails_its_node() -> None:

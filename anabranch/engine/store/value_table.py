@@ -7,7 +7,7 @@ begins to refer to a value locks it until its own reference is committed, so tha
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from sqlalchemy import ColumnElement, Connection, Select, delete, exists, func, not_, select, text, tuple_
@@ -178,6 +178,14 @@ class StoredValues(SqlComponent):
         query = select(columns.body).where(columns.sha256 == sha256, columns.tenant_id == tenant_id)
         body = await self.read(lambda connection: connection.execute(query).scalar_one_or_none())
         return None if body is None else str(body).encode()
+
+    async def referenced_values(self, instance_id: str, sha256s: Collection[str]) -> Collection[str]:
+        """Those of these hashes that a run refers to. Uses the primary key."""
+        references = value_references.c
+        query = select(references.sha256).where(
+            references.instance_id == instance_id, references.sha256.in_(list(sha256s))
+        )
+        return await self.read(lambda connection: set(connection.execute(query).scalars()))
 
     async def count_values(self) -> tuple[int, int]:
         """How many large values are stored, and how many bytes they have. Goes through ix_stored_values_size."""

@@ -532,6 +532,12 @@ class RunList(ResponseModel):
     nextCursor: str | None
 
 
+class ValueQuery(RequestModel):
+    """Whose value it is."""
+
+    tenantID: str | None = Field(None, description="For the key of an executor of all tenants; else that of the key.")
+
+
 class LargeValueModel(RootModel[Any]):
     """Any JSON."""
 

@@ -118,6 +118,8 @@ class Route:
     headers: Sequence[Header] = ()
     errors: Sequence[type[AnabranchError]] = ()
     """Its errors, beside those of every route. A route with ShuttingDown is refused while the process stops."""
+    for_executors: bool = False
+    """Keys of executors may use it, too."""
     tag: str = "runs"
     aliases: Sequence[str] = ()
     """Further paths of the same route."""

@@ -41,6 +41,7 @@ from anabranch.rest.models.run_forms import (
     StepPage,
     StepQuery,
     Totals,
+    ValueQuery,
     Why,
     WhyNode,
     Widget,
@@ -185,7 +186,9 @@ async def get_history(call: RouteCall) -> Reply:
 
 async def get_value(call: RouteCall) -> Reply:
     """A value over 64 kB by its content, as logs and steps name it: the JSON whose SHA-256 it is."""
-    return Reply(await call.services.workflows.get_value(call.path["sha256"], tenant_id=call.tenant_id))
+    query: ValueQuery = call.query
+    tenant_id = call.principal.tenant_for(query.tenantID)
+    return Reply(await call.services.workflows.get_value(call.path["sha256"], tenant_id=tenant_id))
 
 
 async def get_graph(call: RouteCall) -> Reply:
@@ -220,7 +223,9 @@ ROUTES = (
         "Read a large value of a run.",
         Role.VIEWER,
         {200: LargeValueModel},
+        query=ValueQuery,
         errors=(NotFound,),
+        for_executors=True,
     ),
     about_run("GET", "/log", get_log, "Read the log of a run.", Role.VIEWER, {200: LogPage}, query=LogQuery),
     about_run(

@@ -17,7 +17,7 @@ from anabranch.rest.routes import system_routes as system_routes
 from anabranch.rest.routes import template_routes as template_routes
 from anabranch.rest.routes import workflow_routes as workflow_routes
 from anabranch.rest.routes.route import Route
-from anabranch.secrets import secret_routes
+from anabranch.secrets import job_config_routes, secret_routes
 from anabranch.triggers.schedules import schedule_routes
 from anabranch.triggers.topics import topic_routes
 from anabranch.triggers.webhooks import webhook_routes
@@ -33,6 +33,7 @@ ROUTES: Sequence[Route] = (
     *repair_routes.ROUTES,
     *query_routes.ROUTES,
     *secret_routes.ROUTES,
+    *job_config_routes.ROUTES,
     *key_routes.ROUTES,
     *audit_routes.ROUTES,
     *schedule_routes.ROUTES,

@@ -74,15 +74,16 @@ class Trial:
     _process: asyncio.subprocess.Process | None = None
 
     @property
-    def queue(self) -> str:
-        """Of the jobs."""
-        return f"anabranch.jobs.{self.pool}"
+    def queues(self) -> tuple[str, str]:
+        """Of the jobs: of normal priority, and of high."""
+        return f"anabranch.jobs.{self.pool}", f"anabranch.jobs.{self.pool}.high"
 
     async def open(self) -> None:
         """Declare the queues as workers do."""
         await self.channel.declare_queue("anabranch.dead", durable=True, arguments={"x-queue-type": "quorum"})
-        await self.channel.declare_queue(self.queue, durable=True, arguments=JOB_ARGUMENTS)
-        await self.channel.declare_exchange("anabranch.cancelled", aio_pika.ExchangeType.FANOUT, durable=True)
+        await self._declare()
+        for exchange in ("anabranch.cancelled", "anabranch.sought"):
+            await self.channel.declare_exchange(exchange, aio_pika.ExchangeType.FANOUT, durable=True)
         await self.listen(self.pool)
 
     async def reset(self) -> None:
@@ -92,13 +93,21 @@ class Trial:
                 self._process.kill()
             await self._process.wait()
             self._process = None
-        await self.channel.queue_delete(self.queue)
-        await self.channel.declare_queue(self.queue, durable=True, arguments=JOB_ARGUMENTS)
+        await self._delete()
+        await self._declare()
 
     async def close(self) -> None:
         """Leave nothing behind."""
         await self.reset()
-        await self.channel.queue_delete(self.queue)
+        await self._delete()
+
+    async def _declare(self) -> None:
+        for queue in self.queues:
+            await self.channel.declare_queue(queue, durable=True, arguments=JOB_ARGUMENTS)
+
+    async def _delete(self) -> None:
+        for queue in self.queues:
+            await self.channel.queue_delete(queue)
 
     # -- the executor ---------------------------------------------------------------------
     async def start(self) -> None:
@@ -119,17 +128,17 @@ class Trial:
             process.send_signal(number)
         async with _patience(f"the executor does not end on {number.name}"):
             code = await process.wait()
-            while (await self._counts()).consumer_count:  # noqa: ASYNC110 -- the broker tells nobody
+            while any(each.consumer_count for each in await self._counts()):  # noqa: ASYNC110 -- the broker tells nobody
                 await asyncio.sleep(0.02)
         return code
 
     async def jobs_left(self) -> int:
         """How many jobs have not been acknowledged, when no executor runs."""
-        return (await self._counts()).message_count or 0
+        return sum(each.message_count for each in await self._counts())
 
-    async def _counts(self) -> Any:
-        queue = await self.channel.declare_queue(self.queue, passive=True)
-        return queue.declaration_result
+    async def _counts(self) -> list[Any]:
+        declared = [await self.channel.declare_queue(queue, passive=True) for queue in self.queues]
+        return [each.declaration_result for each in declared]
 
     # -- messages -------------------------------------------------------------------------
     def job(self, node_type: str, config: Any = None, **more: Any) -> Fields:
@@ -167,18 +176,27 @@ class Trial:
 
     async def send(self, job: Fields) -> Fields:
         """Send a job to the pool."""
-        await self.publish(json.dumps(job).encode())
+        await self.publish(json.dumps(job).encode(), priority=job["priority"])
         return job
 
-    async def publish(self, raw: bytes) -> None:
+    async def publish(self, raw: bytes, *, priority: str = "normal") -> None:
         """Send anything to the pool."""
         message = aio_pika.Message(raw, delivery_mode=aio_pika.DeliveryMode.PERSISTENT)
-        await self.channel.default_exchange.publish(message, self.queue)
+        await self.channel.default_exchange.publish(message, self.queues[priority == "high"])
 
     async def cancel(self, job: Fields) -> None:
         """Nobody awaits the job any more."""
-        exchange = await self.channel.get_exchange("anabranch.cancelled")
-        await exchange.publish(aio_pika.Message(job["ticket"].encode()), "")
+        await self._tell_all("anabranch.cancelled", job["ticket"].encode())
+
+    async def search(self, job: Fields) -> None:
+        """Ask who has the job, with the queue for reports and the ticket that it has from now on."""
+        found = {"jobID": job["jobID"], "ticket": job["ticket"]}
+        search = {"protocol": 1, "replyTo": job["replyTo"], "jobs": [found, {"jobID": "another", "ticket": "t"}]}
+        await self._tell_all("anabranch.sought", json.dumps(search).encode())
+
+    async def _tell_all(self, exchange: str, raw: bytes) -> None:
+        fanout = await self.channel.get_exchange(exchange)
+        await fanout.publish(aio_pika.Message(raw), "")
 
     async def listen(self, name: str) -> None:
         """Receive the reports to this name."""
@@ -196,11 +214,16 @@ class Trial:
         """What was reported of a job so far, of these kinds."""
         return [each for each in self.reports if each.get("jobID") == job["jobID"] and each.get("kind") in kinds]
 
-    async def report(self, job: Fields, kind: str, *, nth: int = 1) -> Fields:
-        """The nth report of this kind about a job, as soon as it is there."""
-        async with _patience(f"no {kind} of {job['type']} was reported"), self._told:
-            await self._told.wait_for(lambda: len(self.told_of(job, kind)) >= nth)
-        return self.told_of(job, kind)[nth - 1]
+    async def report(self, job: Fields, kind: str, *, nth: int = 1, to: str | None = None) -> Fields:
+        """The nth report of this kind about a job (to this name), as soon as it is there."""
+
+        def told() -> list[Fields]:
+            return [each for each in self.told_of(job, kind) if to is None or each["to"] == to]
+
+        whom = "" if to is None else " to the newest sender"
+        async with _patience(f"no {kind} of {job['type']} was reported{whom}"), self._told:
+            await self._told.wait_for(lambda: len(told()) >= nth)
+        return told()[nth - 1]
 
     async def result(self, job: Fields, *, nth: int = 1) -> Fields:
         """The nth result of a job."""
@@ -306,13 +329,42 @@ async def duplicate_job(trial: Trial) -> None:
     await trial.report(first, "line")
     again = first | {"replyTo": other, "ticket": token_hex(8), "sending": 2}
     await trial.send(again)
-    async with _patience("the newest sender of a job gets no result"):
-        while not any(each["to"] == other for each in trial.told_of(first, "result")):  # noqa: ASYNC110 -- of many
-            await asyncio.sleep(0.02)
+    await trial.report(first, "result", to=other)
     results = len(trial.told_of(first, "result"))
     await trial.send(again | {"sending": 3})
     await trial.result(first, nth=results + 1)
     check(len(trial.told_of(first, "line")) == 1, "it was executed more than once")
+
+
+async def search(trial: Trial) -> None:
+    """A worker that takes runs over gets the reports of their jobs, and may cancel them; also results that are kept."""
+    other = f"{trial.pool}-owner"
+    await trial.listen(other)
+    ended = await trial.send(trial.job("conformanceEcho"))
+    await trial.result(ended)
+    await trial.search(ended | {"replyTo": other})
+    await trial.report(ended, "result", to=other)
+    waits = await trial.send(trial.job("conformanceWaits", {"ms": 2 * SHORT_MS}))
+    await trial.report(waits, "line")
+    await trial.search(waits | {"replyTo": other})
+    await trial.report(waits, "result", to=other)
+    check(len(trial.told_of(waits, "line")) == 1, "it was executed more than once")
+
+
+async def priorities(trial: Trial) -> None:
+    """Where no place is free, a job of high priority begins before one that came earlier."""
+    waiting = [await trial.send(trial.job("conformanceWaits", {"ms": FOREVER_MS})) for _ in range(CONCURRENCY)]
+    for each in waiting:
+        await trial.report(each, "line")
+    later = await trial.send(trial.job("conformanceEcho"))
+    sooner = await trial.send(trial.job("conformanceEcho", priority="high"))
+    await trial.report(sooner, "started")
+    for each in waiting:
+        await trial.cancel(each)
+    await trial.result(sooner)
+    await trial.result(later)
+    begun = [each["jobID"] for each in trial.reports if each["kind"] == "line"]
+    check(begun.index(sooner["jobID"]) < begun.index(later["jobID"]), "the job of normal priority began first")
 
 
 async def time_limits(trial: Trial) -> None:
@@ -391,6 +443,8 @@ CASES: tuple[Callable[[Trial], Awaitable[None]], ...] = (
     bad_message,
     large_value,
     duplicate_job,
+    search,
+    priorities,
     time_limits,
     deadline_passed,
     nobody_awaits,

@@ -8,7 +8,8 @@ import amqp from "amqplib";
 
 const { ANABRANCH_BROKER_URL, ANABRANCH_POOLS = "default", ANABRANCH_CONCURRENCY = "8" } = process.env;
 const handlers = await import(pathToFileURL(resolve(process.argv[2])));
-const concurrency = Number(ANABRANCH_CONCURRENCY);
+let places = Number(ANABRANCH_CONCURRENCY);
+const waiting = []; // jobs without a place, those of high priority first
 const executor = `${hostname()}-${process.pid}`;
 const running = new Map(); // jobs from their arrival to their result, by jobID
 const ended = new Map(); // the results of the last thousand jobs
@@ -70,13 +71,17 @@ function outcome(current) {
 
 /** From `started` to the result. */
 async function execute(current, deliveries) {
-  const { jobID, type, sealed } = current.job;
-  if (!(await report(current, "started", { executor })) || current.abort.signal.aborted) return;
-  let result;
+  const { jobID, type, sealed, priority } = current.job;
+  if (!(await report(current, "started", { executor }))) return;
+  if (places > 0) places -= 1;
+  else await new Promise((free) => (priority === "high" ? waiting.unshift(free) : waiting.push(free)));
+  let result = null;
   if (deliveries >= 5) result = failure("EXECUTOR_LOST", `${deliveries} executors ended with it`, false);
   else if (!handlers[type]) result = failure("UNKNOWN_NODE_TYPE", `there is no handler of ${type} here`, false);
   else if (sealed) result = failure("SECRET_KEY_MISSING", "this executor opens no secrets", false);
-  else result = await outcome(current);
+  else if (!current.abort.signal.aborted) result = await outcome(current);
+  if (waiting.length) waiting.shift()();
+  else places += 1;
   if (result === null) return;
   ended.set(jobID, result);
   if (ended.size > 1000) ended.delete(ended.keys().next().value);
@@ -124,17 +129,25 @@ async function stop() {
   process.exit(0);
 }
 
-const { queue: cancellations } = await channel.assertQueue("", { exclusive: true });
-await channel.assertExchange("anabranch.cancelled", "fanout");
-await channel.bindQueue(cancellations, "anabranch.cancelled", "");
-const cancel = ({ content }) => {
-  for (const { job, abort } of running.values()) if (job.ticket === content.toString()) abort.abort();
-};
-await channel.consume(cancellations, cancel, { noAck: true });
-await channel.prefetch(concurrency);
-for (const pool of ANABRANCH_POOLS.split(",")) {
-  const dead = { "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "anabranch.dead" };
-  const kept = { "x-queue-type": "quorum", "x-delivery-limit": 20, "x-consumer-timeout": 604_800_000, ...dead };
+const cancel = (ticket) => running.forEach(({ job, abort }) => job.ticket === ticket && abort.abort());
+function search({ replyTo, jobs }) {
+  for (const { jobID, ticket } of jobs) {
+    const known = running.get(jobID);
+    if (known) known.job = { ...known.job, replyTo, ticket };
+    if (ended.has(jobID)) report({ job: { jobID, replyTo } }, "result", ended.get(jobID));
+    else if (known) report(known, "started", { executor });
+  }
+}
+for (const [exchange, act] of [["anabranch.cancelled", cancel], ["anabranch.sought", (raw) => search(JSON.parse(raw))]]) {
+  const { queue } = await channel.assertQueue("", { exclusive: true });
+  await channel.assertExchange(exchange, "fanout");
+  await channel.bindQueue(queue, exchange, "");
+  await channel.consume(queue, ({ content }) => act(content.toString()), { noAck: true });
+}
+await channel.prefetch(places);
+const dead = { "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "anabranch.dead" };
+const kept = { "x-queue-type": "quorum", "x-delivery-limit": 20, "x-consumer-timeout": 604_800_000, ...dead };
+for (const pool of ANABRANCH_POOLS.split(",").flatMap((each) => [each, `${each}.high`])) {
   await channel.assertQueue(`anabranch.jobs.${pool}`, { arguments: kept });
   consumers.push((await channel.consume(`anabranch.jobs.${pool}`, take)).consumerTag);
 }

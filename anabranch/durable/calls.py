@@ -185,14 +185,15 @@ class Calls:
     def __init__(self) -> None:
         self._open: dict[Place, StepCall] = {}
         self._stages: dict[Stage, dict[StepCall, None]] = {stage: {} for stage in _STAGES}
+        # To see at a glance whether any call is at one of these.
+        self.asked = self._stages[Stage.ASKED]
+        self.trying = self._stages[Stage.TRYING]
+        self.reported = self._stages[Stage.REPORTED]
+        self.waiting = self._stages[Stage.WAITING]
 
     def of(self, stage: Stage) -> list[StepCall]:
         """Those at this stage."""
         return list(self._stages[stage])
-
-    def has(self, stage: Stage) -> bool:
-        """Whether any call is at this stage."""
-        return bool(self._stages[stage])
 
     def at(self, place: Place) -> StepCall | None:
         """The open call with this key, if any."""
@@ -201,7 +202,7 @@ class Calls:
     def add(self, call: StepCall) -> None:
         """Add a call that the function has made."""
         self._open[call.place] = call
-        self._stages[Stage.ASKED][call] = None
+        self.asked[call] = None
 
     def move(self, call: StepCall, stage: Stage) -> None:
         """It is at this stage now."""

@@ -17,13 +17,15 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
+from types import FunctionType
 from typing import Any, TypeAlias
 
 from anabranch.durable.step_error import qualified_name
 from anabranch.engine.console.lines import present
 from anabranch.engine.handling import Helpers, ends_us
 from anabranch.engine.rules.shared.failures import failed_by, silence
-from anabranch.engine.rules.stimuli import Failed, StepOutcome
+from anabranch.engine.rules.stimuli import Completed, Failed, StepOutcome
+from anabranch.engine.rules.values import Payload
 from anabranch.engine.tracebacks import lines_of_the_author
 from anabranch.errors import RunError
 
@@ -87,6 +89,10 @@ class StepThreads:
         """Start no more threads; running ones are abandoned."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
+    def has_left_behind(self, key: StepKey) -> bool:
+        """Whether an attempt of this step still runs in an abandoned thread."""
+        return key in self._left_behind
+
     async def earlier_try_ended(self, key: StepKey) -> None:
         """Wait until no attempt of this step runs in an abandoned thread."""
         while (earlier := self._left_behind.get(key)) is not None:
@@ -117,18 +123,15 @@ class StepThreads:
 
 
 async def tried(
-    name: str,
-    scope: str,
-    attempt: int,
+    origin: StepOrigin,
     work: Callable[[], Awaitable[StepOutcome]],
     timeout_ms: int | None = None,
     *,
-    who: str = "",
     heartbeat: Heartbeat | None = None,
 ) -> tuple[StepOutcome, BaseException | None]:
-    """Call the function once; returns its outcome, and the exception if it failed. `who` names the step in messages."""
+    """Do the work of an attempt once; returns its outcome, and the exception if it failed."""
     if heartbeat is not None:
-        return await heartbeat.tried(work, timeout_ms, who=who)
+        return await heartbeat.tried(work, timeout_ms)
     limit = None if timeout_ms is None else asyncio.timeout(timeout_ms / 1000)
     task = asyncio.current_task()
     try:
@@ -138,15 +141,16 @@ async def tried(
             return await work(), None
     except TimeoutError as late:
         if limit is None or not limit.expired():
-            return _failed(late, name, scope, attempt, who), late
+            return _failed(late, origin), late
         message = f"the step did not return within its timeout of {timeout_ms} ms"
-        return Failed(RunError("NODE_TIMEOUT", "NodeTimeout", message, name, scope, attempt), retryable=True), late
+        error = RunError("NODE_TIMEOUT", "NodeTimeout", message, origin.node_id, origin.scope, origin.attempt)
+        return Failed(error, retryable=True), late
     except _HeartbeatMissed:
         raise
     except BaseException as failure:  # any exception of a step is its outcome, including sys.exit()
         if ends_us(failure, task):
             raise
-        return _failed(failure, name, scope, attempt, who), failure
+        return _failed(failure, origin), failure
 
 
 class Heartbeat:
@@ -160,13 +164,12 @@ class Heartbeat:
         origin.beat = self._beat
 
     async def tried(
-        self, work: Callable[[], Awaitable[StepOutcome]], timeout_ms: int | None, *, who: str
+        self, work: Callable[[], Awaitable[StepOutcome]], timeout_ms: int | None
     ) -> tuple[StepOutcome, BaseException | None]:
         """The same as `tried`, with the bound."""
         origin = self._origin
-        outer = tried(origin.node_id, origin.scope, origin.attempt, lambda: self._bounded(work), timeout_ms, who=who)
         try:
-            return await outer
+            return await tried(origin, lambda: self._bounded(work), timeout_ms)
         except _HeartbeatMissed as silent:
             message = f"the step reported no progress within its heartbeat_timeout of {self._silence_ms} ms"
             return silence(message, origin), silent.__cause__
@@ -195,30 +198,40 @@ class _HeartbeatMissed(BaseException):
     """An attempt missed its heartbeat timeout."""
 
 
-async def called(origin: StepOrigin, function: Callable[[], Any], in_thread: InThread) -> Any:
-    """What the function of a step returns. One that is not async runs in a thread, which cannot be stopped."""
+async def called(origin: StepOrigin, function: partial[Any], in_thread: InThread) -> Completed:
+    """What the function of a step returns, encoded. One that is not async runs in a thread, which cannot be stopped."""
     token = present.set(origin)
     try:
-        if _is_asynchronous(function):
-            return await function()
-        returned, failure = await in_thread(function)
-        if failure is not None:
-            raise failure
-        return await returned if inspect.isawaitable(returned) else returned
+        if _is_asynchronous(function.func):
+            returned = await function()
+        else:
+            returned, failure = await in_thread(function)
+            if failure is not None:
+                raise failure
+            if inspect.isawaitable(returned):
+                returned = await returned
+        return Completed(Payload.of(returned))
     finally:
         present.reset(token)
 
 
 def _is_asynchronous(function: Any) -> bool:
+    if type(function) is FunctionType and function.__code__.co_flags & inspect.CO_COROUTINE:
+        return True  # as most are; the general question takes longer than the call
     while isinstance(function, partial):
         function = function.func
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
-def _failed(failure: BaseException, name: str, scope: str, attempt: int, who: str) -> Failed:
-    where = lines_of_the_author(failure)
+def _failed(failure: BaseException, origin: StepOrigin) -> Failed:
     return failed_by(
-        failure, node_id=name, scope=scope, attempt=attempt, name_of=qualified_name, traceback=where, who=who
+        failure,
+        node_id=origin.node_id,
+        scope=origin.scope,
+        attempt=origin.attempt,
+        name_of=qualified_name,
+        traceback=lines_of_the_author(failure),
+        who=f"step {origin.node_id}{origin.scope} of run {origin.instance_id}",
     )
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -31,6 +30,7 @@ from anabranch.durable.calls import (
     is_short,
     present_branch,
 )
+from anabranch.durable.eager_tasks import begun_task
 from anabranch.durable.step_error import StepError, Suspended, qualified_name
 from anabranch.durable.workflow_loop import WorkflowLoop, WorkflowTimer, line_of_task
 from anabranch.engine.ownership.owned import RunAccess
@@ -143,8 +143,10 @@ class FunctionRun:
         return self._main.result()
 
     def settled(self) -> None:
-        """Continue after a commit, as soon as the slot is ours again."""
-        self._slot.take_back(self._wake)
+        """Continue soon: never within a task, nor within the commit that settled something."""
+        if not self._is_due:
+            self._is_due = True
+            self._worker_loop.call_soon(self._advance)
 
     def steps_under_way(self) -> list[str]:
         """The steps under way."""
@@ -226,18 +228,14 @@ class FunctionRun:
         context.run(begin_branch, self._main, self._began_seq)
         self._advance()
 
-    def _wake(self) -> None:
-        """Continue soon: never within a task, nor within the commit that settled something."""
-        if not self._is_due:
-            self._is_due = True
-            self._worker_loop.call_soon(self._advance)
-
     def _advance(self) -> None:
         self._is_due = False
+        if not self._slot.take_back(self.settled):
+            return  # others execute; it is our turn before any job that has not begun
         try:
-            while not self._over.done() and self._run_access.journal is not None:
+            while not self._over.done() and (journal := self._run_access.journal) is not None:
                 self._loop.drain()
-                if not self._take_turn(self._journal):
+                if not self._take_turn(journal):
                     return
         except Suspended:
             return  # the run is not advanced here any more
@@ -246,10 +244,13 @@ class FunctionRun:
 
     def _take_turn(self, journal: CodedState) -> bool:
         """Make progress when no task of the function is ready. False: nothing to do until something arrives."""
-        changed = self._look_at_new(journal)
-        if changed is not None:
-            return self._block(changed)
-        self._look_at_settled(journal)
+        calls = self._calls
+        if calls.asked:
+            changed = self._look_at_new(journal)
+            if changed is not None:
+                return self._block(changed)
+        if calls.reported or calls.waiting:
+            self._look_at_settled(journal)
         answer = self._replay.next(journal.endings, settled_seq=self._run_access.settled_seq)
         if answer is not None:
             return self._tell_next(journal, *answer)
@@ -262,7 +263,7 @@ class FunctionRun:
         if journal.stands_still:
             return self._report_match() if journal.may_perform else self._stand_still()
         self._begin_new(journal)
-        if self._calls.has(Stage.TRYING) or self._calls.has(Stage.REPORTED):
+        if calls.trying or calls.reported:
             return self._wait_for_others()
         return self._only_waits(journal)
 
@@ -376,12 +377,8 @@ class FunctionRun:
                     self._look_at_unwritten(WRITTEN_AFTER_S)
 
     def _try(self, call: StepCall, attempt: int) -> None:
-        trying = self._tried(call, attempt)
-        if sys.version_info >= (3, 12):
-            # Most steps end, or wait, without another turn of the worker's loop.
-            task = asyncio.Task(trying, loop=self._worker_loop, context=call.context, eager_start=True)
-        else:
-            task = self._worker_loop.create_task(trying, context=call.context)
+        assert call.context is not None, "it is something to be done"
+        task = begun_task(self._tried(call, attempt), self._worker_loop, call.context)
         if not task.done():
             call.task = task
 
@@ -403,10 +400,10 @@ class FunctionRun:
         if isinstance(outcome, AwaitsChild):
             call.asked = report
             self._calls.move(call, Stage.WAITING)
-            self._wake()
+            self.settled()
             return
         self._hand_in(call, report)
-        if not self._calls.has(Stage.TRYING):
+        if not self._calls.trying:
             self._slot.lend()  # `settled` is called after the commit
 
     def _look_at_unwritten(self, delay_s: float) -> None:
@@ -442,7 +439,7 @@ class FunctionRun:
         call.reported_seq = 0 if record is None else record.seq
         call.asked = call.tried_at = None
         self._calls.move(call, Stage.REPORTED)
-        if self._unwritten is not None and self._calls.has(Stage.TRYING):
+        if self._unwritten is not None and self._calls.trying:
             self._write_beginnings(LEAST_AGE_S)
         self._run_access.report(report)
 
@@ -453,11 +450,14 @@ class FunctionRun:
     # -- when there is nothing to deliver -------------------------------------------------
     def _wait_for_others(self) -> bool:
         """Steps or commits are under way and will call us. Meanwhile report the waits and set the alarm."""
-        for call in self._calls.of(Stage.WAITING):
-            if call.asked is not None:
-                self._hand_in(call, call.asked)
-        self._set_alarm()
-        if not self._calls.has(Stage.TRYING):
+        calls = self._calls
+        if calls.waiting:
+            for call in calls.of(Stage.WAITING):
+                if call.asked is not None:
+                    self._hand_in(call, call.asked)
+        if calls.asked or self._alarm is not None:
+            self._set_alarm()
+        if not calls.trying:
             self._slot.lend()  # `settled` is called after the commit
         return False
 
@@ -518,7 +518,7 @@ class FunctionRun:
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
-        if self._calls.has(Stage.TRYING) or self._calls.has(Stage.REPORTED):
+        if self._calls.trying or self._calls.reported:
             return False
         left = [call.place for stage in (Stage.WAITING, Stage.ASKED) for call in self._calls.of(stage)]
         if not left:

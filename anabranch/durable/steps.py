@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -112,7 +111,9 @@ class Steps:
         time without a `ctx.step.progress`. Raises StepError once no other try is made.
         """
         asked = self._asked(name)
-        bounds = {"timeout": timeout, "heartbeat_timeout": heartbeat_timeout}
+        bounds = None
+        if timeout is not None or heartbeat_timeout is not None:
+            bounds = {"timeout": timeout, "heartbeat_timeout": heartbeat_timeout}
         asked.coroutine = self._run(asked, (fn, args, kwargs), retry, bounds)
         return asked.coroutine
 
@@ -121,31 +122,34 @@ class Steps:
         asked: _Asked,
         called_with: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]],
         retry: Mapping[str, Any] | None,
-        bounds: Mapping[str, Duration | None],
+        bounds: Mapping[str, Duration | None] | None,
     ) -> Any:
         name = self._begun(asked)
         policy = DEFAULT_STEP_RETRY if retry is None else _policy(name, retry)
-        timeout_ms, silence_ms = (_milliseconds(name, what, duration) for what, duration in bounds.items())
+        limits = None if bounds is None else [_milliseconds(name, *bound) for bound in bounds.items()]
         call = self._call(name, StepKind.RUN, partial(note_of_call, *called_with), policy)
         fn, args, kwargs = called_with
-        function = partial(fn, *args, **kwargs)
-        step = (self._helpers.instance_id, name, scope_of_first_attempt(call.scope))
-
-        async def attempt_once(attempt: int) -> tuple[StepOutcome, BaseException | None]:
-            origin = StepOrigin(self._helpers, call.name, call.scope, attempt)
-
-            async def work() -> Completed:
-                return Completed(Payload.of(await called(origin, function, partial(self._threads.call, step))))
-
-            if origin.console is not None:
-                origin.console.take_beginning(origin)
-            await self._threads.earlier_try_ended(step)
-            span = self._around and self._around(self._helpers.instance_id, call.name, call.scope, attempt)
-            with span or nullcontext():
-                heartbeat = None if silence_ms is None else Heartbeat(origin, silence_ms)
-                return await self._tried(call, attempt, work, timeout_ms, heartbeat=heartbeat)
-
+        attempt_once = partial(self._attempt, call, partial(fn, *args, **kwargs), limits)
         return await self._function_run.answer(call, attempt_once=attempt_once)
+
+    async def _attempt(
+        self, call: StepCall, function: partial[Any], limits: Sequence[int | None] | None, attempt: int
+    ) -> tuple[StepOutcome, BaseException | None]:
+        """Call the function of a step once, within its timeout and heartbeat timeout (ms)."""
+        run_id, threads = self._helpers.instance_id, self._threads
+        key = (run_id, call.name, scope_of_first_attempt(call.scope))
+        origin = StepOrigin(self._helpers, call.name, call.scope, attempt)
+        if origin.console is not None:
+            origin.console.take_beginning(origin)
+        if threads.has_left_behind(key):
+            await threads.earlier_try_ended(key)
+        work = partial(called, origin, function, partial(threads.call, key))
+        timeout_ms, silence_ms = limits or (None, None)
+        heartbeat = None if silence_ms is None else Heartbeat(origin, silence_ms)
+        if self._around is None:
+            return await tried(origin, work, timeout_ms, heartbeat=heartbeat)
+        with self._around(run_id, call.name, call.scope, attempt):
+            return await tried(origin, work, timeout_ms, heartbeat=heartbeat)
 
     def sleep(self, name: str, duration: Duration) -> Coroutine[Any, Any, None]:
         """Sleep for a duration, counted from the first call, across restarts. Frees the worker meanwhile."""
@@ -245,7 +249,7 @@ class Steps:
             # The log must know of the step before its child is created: else a cancel in between would miss the child.
             if not self._function_run.has_begun(call):
                 return Begun(), None
-            return await self._tried(call, attempt, start)
+            return await tried(StepOrigin(self._helpers, call.name, call.scope, attempt), start)
 
         return await self._function_run.answer(call, attempt_once=attempt_once)
 
@@ -275,7 +279,7 @@ class Steps:
             return Completed(Payload.of(delivered))
 
         async def attempt_once(attempt: int) -> tuple[StepOutcome, BaseException | None]:
-            return await self._tried(call, attempt, send)
+            return await tried(StepOrigin(self._helpers, call.name, call.scope, attempt), send)
 
         return bool(await self._function_run.answer(call, attempt_once=attempt_once))
 
@@ -331,18 +335,6 @@ class Steps:
             own = self._helpers.instance_id
             call.as_copied = [note(renamed=(own, origin)) for origin in self._function_run.origins]
         return call
-
-    async def _tried(
-        self,
-        call: StepCall,
-        attempt: int,
-        work: Callable[[], Awaitable[StepOutcome]],
-        timeout_ms: int | None = None,
-        *,
-        heartbeat: Heartbeat | None = None,
-    ) -> tuple[StepOutcome, BaseException | None]:
-        who = f"step {call.shown} of run {self._helpers.instance_id}"
-        return await tried(call.name, call.scope, attempt, work, timeout_ms, who=who, heartbeat=heartbeat)
 
 
 def _match(name: str, match: Any) -> Payload | None:

@@ -21,7 +21,8 @@ class Counted:
         return [self.slots.take() for _ in range(count)]
 
     def wanted_back(self, slot: Slot, name: str) -> None:
-        slot.take_back(lambda: self.back.append(name))
+        if slot.take_back(lambda: self.back.append(name)):
+            self.back.append(name)
 
     def _wake(self) -> None:
         self.woken += 1

@@ -400,8 +400,11 @@ class RunAccess:
     def journal(self) -> CodedState | None:
         """The state of the run, including rows in flight. None: it is no longer owned."""
         held = self._held
+        if not held.is_held:
+            return None
         state = held.state
-        return state if held.is_held and isinstance(state, CodedState) else None
+        assert isinstance(state, CodedState), "only coded runs have functions"
+        return state
 
     def report(self, report: StepReport) -> None:
         """Report the outcome of a step; the listener is called after the commit."""

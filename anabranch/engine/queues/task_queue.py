@@ -365,13 +365,6 @@ class Slots:
         self.free()
         return True
 
-    def ask_back(self, slot: Slot) -> None:
-        """Grant the slot back, now or when one is free."""
-        if self.has_free:
-            slot.granted()
-        else:
-            self.returning.append(slot)
-
     def retake(self) -> None:
         """Count a lent slot as taken again."""
         self._lent -= 1
@@ -404,14 +397,19 @@ class Slot:
         if not self._is_lent:
             self._is_lent = self._slots.lend()
 
-    def take_back(self, then: Callable[[], None]) -> None:
-        """Call `then` when the job may execute: at once if the slot was not lent or one is free. Only the first call
-        counts."""
+    def take_back(self, then: Callable[[], None]) -> bool:
+        """Whether the job may execute now: the slot was not lent, or one is free. Otherwise `then` is called when it
+        may; only the first call counts."""
         if not self._is_lent:
-            then()
-        elif self._then is None:
+            return True
+        if self._slots.has_free:
+            self._is_lent = False
+            self._slots.retake()
+            return True
+        if self._then is None:
             self._then = then
-            self._slots.ask_back(self)
+            self._slots.returning.append(self)
+        return False
 
     def granted(self) -> None:
         """Return the slot to the job."""

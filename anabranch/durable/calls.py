@@ -21,7 +21,7 @@ from enum import Enum
 from heapq import heappop, heappush
 from typing import TypeAlias
 
-from anabranch.durable.workflow_loop import WorkflowFuture, WorkflowTimer
+from anabranch.durable.workflow_loop import WorkflowFuture, WorkflowLoop, WorkflowTimer
 from anabranch.engine.rules.coded.arguments import differ, shown
 from anabranch.engine.rules.coded.coded_state import CodedState, Step
 from anabranch.engine.rules.coded.names import Rows, StepKind
@@ -86,9 +86,9 @@ def begin_branch(task: asyncio.Task[object], seq: int) -> None:
     _branch.set(StepBranch(task, frozenset((seq,))))
 
 
-def present_branch(began_seq: int) -> StepBranch:
+def present_branch(loop: WorkflowLoop, began_seq: int) -> StepBranch:
     """The branch that calls; a task that was begun since has its own. `began_seq` is the row of the first one."""
-    task = asyncio.current_task()
+    task = asyncio.current_task(loop)
     branch = _branch.get(None)
     if branch is None:  # the task was given a context without it
         branch = StepBranch(None, frozenset((began_seq,)))

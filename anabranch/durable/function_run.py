@@ -607,7 +607,7 @@ class FunctionRun:
         return journal
 
     def _branch(self) -> StepBranch:
-        return present_branch(self._began_seq)
+        return present_branch(self._loop, self._began_seq)
 
     def _future(self, call: StepCall) -> asyncio.Future[Any]:
         assert call.future is not None, "a step is awaited"

@@ -15,7 +15,7 @@ MUTANTS: dict[str, tuple[Patch, ...]] = {
         Patch(
             f"{_FUNCTION}._advance",
             "self._loop.drain()",
-            "(self._calls.has(Stage.ENDED)"
+            "(self._calls.of(Stage.ENDED)"
             " and self._replay.next(self._journal.endings, settled_seq=self._run_access.settled_seq))"
             " or self._loop.drain()",
         ),

@@ -52,7 +52,7 @@ CODED_MUTANTS = (
         "a function is suspended by its waits although another branch executes a step",
         (
             f"{_FUNCTION}._take_turn",
-            "if self._calls.has(Stage.TRYING) or self._calls.has(Stage.REPORTED):",
+            "if calls.trying or calls.reported:",
             "if False:",
         ),
     ),

@@ -17,7 +17,8 @@ from enum import Enum
 from typing import Any, assert_never
 
 from anabranch.engine.rules.coded.coded_decide import decide_coded
-from anabranch.engine.rules.drawn.drawn_state import Activation, InstanceState, Phase, Scope
+from anabranch.engine.rules.coded.coded_state import CodedState
+from anabranch.engine.rules.drawn.drawn_state import Activation, Phase, Scope
 from anabranch.engine.rules.drawn.outcomes import (
     EVALUATIONS_MAX,
     LOOP_WORK_MAX,
@@ -110,7 +111,7 @@ def decide(
         return NOTHING  # late results are not an error: someone finished first
     if isinstance(stimulus, Started) and state.last_seq > 0:
         return NOTHING  # an earlier attempt to create it was written after all
-    if not isinstance(state, InstanceState):
+    if type(state) is CodedState:  # the exact type: to ask an abstract class takes longer
         return decide_coded(state, stimulus, now)
     builder = DrawnDecisionBuilder(state, now, work_max, evaluations_max)
     try:

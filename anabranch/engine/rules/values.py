@@ -171,6 +171,8 @@ def is_plain(root: Any) -> bool:
     kind = type(root)
     if kind in _SCALARS or (kind is dict and _SCALARS.issuperset(map(type, root.values()))):
         return True  # as most outputs are
+    if kind in _LISTS and _SCALARS.issuperset(map(type, root)):
+        return True  # as most arguments of steps are
     level = [root]
     while level:
         types = set(map(type, level))

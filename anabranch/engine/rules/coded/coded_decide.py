@@ -114,7 +114,7 @@ def decide_coded(state: CodedState, stimulus: Stimulus, now: int) -> Decision:
 def _decide(notes: CodedDecisionBuilder, stimulus: Stimulus) -> Decision:
     state = notes.state
     was_running = bool(state.running)
-    if deadline_passed(notes):
+    if state.head.deadline_at is not None and deadline_passed(notes):
         return _concluded(notes, was_running=was_running)
     match stimulus:
         case Started():

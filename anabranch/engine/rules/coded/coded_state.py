@@ -7,7 +7,7 @@ all of them again.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TypeAlias, final
 
 from anabranch.engine.rules.coded.coded_plan import CodedPlan
 from anabranch.engine.rules.coded.names import FUNCTION_KEY, FUNCTION_NODE_ID, NO_MARK, Mark, scope_of_attempt
@@ -146,6 +146,7 @@ class FunctionActivation(OpenActivation):
 OpenInCode: TypeAlias = Step | FunctionActivation
 
 
+@final
 class CodedState(RunState[OpenInCode, FunctionActivation]):
     """Everything that decisions about one coded run need, and the results for its function."""
 

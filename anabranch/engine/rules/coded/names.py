@@ -81,6 +81,8 @@ class Mark:
     @classmethod
     def of(cls, kind: StepKind, after: Rows) -> Mark:
         """The mark of a step that followed these rows."""
+        if len(after) == 1:
+            return cls(kind, str(*after))
         if len(after) > ROWS_LISTED_MAX:
             return cls(kind, f"{min(after)}-{max(after)}")
         return cls(kind, ",".join(map(str, sorted(after))))

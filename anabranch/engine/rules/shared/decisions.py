@@ -172,7 +172,7 @@ class DecisionBuilder(Generic[State]):
         """The decision, without commands that it revoked itself."""
         if not self.events:
             return Decision(worked=self.worked) if self.worked else NOTHING
-        commands = [command for command in self.commands if self.state.owes(command)]
+        commands = self.commands and [command for command in self.commands if self.state.owes(command)]
         begun_now = frozenset(self.commands) if self.stops else ()
         stops = [stop for stop in self.stops if stop not in begun_now]
         return Decision(

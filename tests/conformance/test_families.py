@@ -241,7 +241,8 @@ async def test_a_cancel_from_elsewhere_takes_all_generations_along(store: Store,
 async def test_a_cancel_that_is_refused_cancels_nobody_below(store: Store) -> None:
     parent = await created(store)
     child = await child_of(parent, store)
-    await store.append_cancel(tenant_id="other", instance_id=parent.head.instance_id, reason="no")
+    cancelled = await store.append_cancel(tenant_id="other", instance_id=parent.head.instance_id, reason="no")
+    assert (cancelled.row, cancelled.seq) == (None, None), "other tenants have no such run"
     await assert_unchanged(store, child)
 
 

@@ -111,6 +111,7 @@ async def test_the_size_of_a_log_is_on_its_row(store: Store, pieces: tuple[objec
     signal = Payload.of({"ö": ["x"]})
     await store.append_signal(row.head.instance_id, SignalSent("é", signal, "k"), tenant_id=TENANT)
     await store.append_cancel(tenant_id=TENANT, instance_id=row.head.instance_id, reason="für immer")
+    assert (await row_of(store, row.head.instance_id)).status is Status.CANCELLED
     await assert_size_is_known(store, row.head.instance_id)
 
 

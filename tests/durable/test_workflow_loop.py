@@ -9,4 +9,5 @@ from tests.durable.loop_promises import PROMISES
 
 @pytest.mark.parametrize("name", PROMISES)
 def test_a_workflow_function_may_rely_on_it_that(name: str) -> None:
-    PROMISES[name]()
+    assert_promise = PROMISES[name]
+    assert_promise()

@@ -29,7 +29,7 @@ def listening(make_process: MakeProcess) -> MakeListening:
     return make
 
 
-async def a_cancel_reaches_the_holder(make: MakeListening) -> None:
+async def assert_a_cancel_reaches_the_owner(make: MakeListening) -> None:
     owner, other = await make(), await make(works=False)
     run_id = await owner.run(HANGING)
     await owner.log.saw("NODE_DISPATCHED", "gate")
@@ -42,7 +42,7 @@ async def a_cancel_reaches_the_holder(make: MakeListening) -> None:
     assert (await owner.ended(run_id))["status"] == "CANCELLED"
 
 
-async def a_signal_reaches_a_parked_run(make: MakeListening) -> None:
+async def assert_a_signal_reaches_a_parked_run(make: MakeListening) -> None:
     owner, other = await make(), await make(works=False)
     run_id = await owner.run(WAITING)
     await owner.log.saw("NODE_WAITING", "wait")

@@ -20,8 +20,8 @@ from tests.engine.elsewhere import (
     NEVER_MS,
     WAITING,
     MakeListening,
-    a_cancel_reaches_the_holder,
-    a_signal_reaches_a_parked_run,
+    assert_a_cancel_reaches_the_owner,
+    assert_a_signal_reaches_a_parked_run,
     listening,
 )
 
@@ -57,12 +57,12 @@ class Watcher:
         self.told.clear()
 
 
-async def test_a_external_cancel_reaches_the_holder_by_a_hint(hinted: MakeListening) -> None:
-    await a_cancel_reaches_the_holder(hinted)
+async def test_an_external_cancel_reaches_the_owner_by_a_hint(hinted: MakeListening) -> None:
+    await assert_a_cancel_reaches_the_owner(hinted)
 
 
-async def test_a_signal_to_a_parked_run_is_taken_up_by_a_hint(hinted: MakeListening) -> None:
-    await a_signal_reaches_a_parked_run(hinted)
+async def test_a_signal_reaches_a_parked_run_by_a_hint(hinted: MakeListening) -> None:
+    await assert_a_signal_reaches_a_parked_run(hinted)
 
 
 async def test_a_signal_in_one_process_needs_no_line(make_process: MakeProcess) -> None:

@@ -211,12 +211,15 @@ async def test_a_look_that_left_something_is_followed_at_once() -> None:
 
 @virtual_time
 async def test_a_look_that_always_leaves_something_lets_others_have_their_turn() -> None:
-    poller = Poller(Looks(*[True] * 10_000), name="looking", every_ms=None, sleep=sleep_ms)
+    looks = Looks(*[True] * 10_000)
+    poller = Poller(looks, name="looking", every_ms=None, sleep=sleep_ms)
     await poller.start()
     poller.soon()
     for _ in range(10):
         await asyncio.sleep(0)
     await poller.stop()
+
+    assert 0 < len(looks.at_ms) <= 10, "one look at most for each of our turns"
 
 
 @virtual_time
@@ -319,12 +322,15 @@ async def test_finishing_ends_though_the_last_look_fails() -> None:
 @virtual_time
 async def test_it_may_end_before_it_begins_and_twice(end: Callable[[Poller], object]) -> None:
     for starts in (False, True):
-        poller = polling(Looks())
+        looks = Looks()
+        poller = polling(looks)
         if starts:
             await poller.start()
         await end(poller)  # type: ignore[misc]
         await end(poller)  # type: ignore[misc]
         poller.soon()
+        await sleep_ms(10_000)
+        assert looks.at_ms == [], "a poller that has ended does not look again"
 
 
 @virtual_time

@@ -111,6 +111,7 @@ async def test_a_worker_that_cannot_extend_its_lease_stops_its_handlers(make_pro
     cut_off.crash()  # the process lives on, the store does not answer it
     await until(lambda: not cut_off.engine.orchestrator.holds(run_id))
     await until(lambda: "gate" in nodes.stopped)  # twice, where the lease had once been lost before already
+    assert set(nodes.stopped) == {"gate"}
 
 
 async def test_a_stopped_process_hands_its_runs_over_at_once(make_process: MakeProcess) -> None:

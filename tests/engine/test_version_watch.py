@@ -29,8 +29,8 @@ from tests.engine.drawing import drawn, node
 from tests.engine.elsewhere import (
     NEVER_MS,
     MakeListening,
-    a_cancel_reaches_the_holder,
-    a_signal_reaches_a_parked_run,
+    assert_a_cancel_reaches_the_owner,
+    assert_a_signal_reaches_a_parked_run,
     listening,
 )
 
@@ -91,12 +91,12 @@ async def test_the_end_of_a_run_elsewhere_is_heard_by_who_waits_for_it(watching:
     await waits.stop()
 
 
-async def test_a_cancel_elsewhere_reaches_the_holder(watching: MakeListening) -> None:
-    await a_cancel_reaches_the_holder(watching)
+async def test_a_cancel_by_another_process_reaches_the_owner(watching: MakeListening) -> None:
+    await assert_a_cancel_reaches_the_owner(watching)
 
 
-async def test_a_signal_elsewhere_reaches_a_parked_run(watching: MakeListening) -> None:
-    await a_signal_reaches_a_parked_run(watching)
+async def test_a_signal_by_another_process_reaches_a_parked_run(watching: MakeListening) -> None:
+    await assert_a_signal_reaches_a_parked_run(watching)
 
 
 # -- what it costs ------------------------------------------------------------------------

@@ -40,7 +40,7 @@ def projects(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(*command: str | Path) -> None:
+def assert_succeeds(*command: str | Path) -> None:
     # Their tests need no plugin of ours, whose imports would take most of the time.
     environ = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     done = subprocess.run(
@@ -50,13 +50,13 @@ def run(*command: str | Path) -> None:
 
 
 def test_every_project_is_valid_and_passes_its_tests_against_fakes(projects: Path) -> None:
-    run("tests.gallery.try_projects", projects)
+    assert_succeeds("tests.gallery.try_projects", projects)
 
 
 def test_their_python_is_as_linters_like_it(projects: Path) -> None:
     sources = json.dumps([str(projects / template.name) for template in TEMPLATES])
     rules = ["--isolated", "--no-cache", "--select", "E,F,I,UP", "--line-length=120", "--config", f"src = {sources}"]
-    run("ruff", "check", *rules, projects)
+    assert_succeeds("ruff", "check", *rules, projects)
 
 
 def test_there_are_at_least_twenty_drawn_and_coded() -> None:

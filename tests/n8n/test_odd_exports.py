@@ -26,7 +26,7 @@ ODD: list[Any] = [None, True, 0, -1, 1e308, "", "=", "={{", "={{ }}", "={{ $json
                   "=" + "{{ $json.a }}" * 500]  # fmt: skip
 
 
-def imported(export: Any) -> None:
+def assert_imports(export: Any) -> None:
     """Import, and look at all that comes of it."""
     try:
         workflows = read_exports(export)
@@ -62,7 +62,7 @@ def changed(export: Any, chance: random.Random) -> Any:
 def test_an_odd_export_makes_no_fault(seed: int) -> None:
     chance = random.Random(seed)
     for _ in range(10):
-        imported(changed(chance.choice([*DRAWN, *DRAWN_CODE]).export(), chance))
+        assert_imports(changed(chance.choice([*DRAWN, *DRAWN_CODE]).export(), chance))
 
 
 def test_cycles_that_cross_and_nodes_that_lead_to_themselves_make_no_fault() -> None:
@@ -72,7 +72,7 @@ def test_cycles_that_cross_and_nodes_that_lead_to_themselves_make_no_fault() -> 
                    for number, name in enumerate(names)}  # fmt: skip
     kinds = ["set", "if", "splitInBatches", "merge", "httpRequest", "code"]
     nodes = [node(name, kinds[number % 6], 3) for number, name in enumerate(names)]
-    imported({"name": "Cycles", "nodes": nodes, "connections": connections})
+    assert_imports({"name": "Cycles", "nodes": nodes, "connections": connections})
 
 
 def test_a_deep_and_a_large_export_make_no_fault() -> None:
@@ -82,6 +82,6 @@ def test_a_deep_and_a_large_export_make_no_fault() -> None:
     rows = [set_to(f"Row {number}", a="={{ $json.a }}") for number in range(300)]
     links = {one["name"]: {"main": [[{"node": other["name"], "type": "main", "index": 0}]]}
              for one, other in pairwise(rows)}  # fmt: skip
-    imported({"name": "Deep", "nodes": [node("A", "set", 3.4, assignments=deep), node("B", "nothing", 1, x=deep)],
+    assert_imports({"name": "Deep", "nodes": [node("A", "set", 3.4, assignments=deep), node("B", "nothing", 1, x=deep)],
               "connections": {}})  # fmt: skip
-    imported({"name": "Large", "nodes": rows, "connections": links})
+    assert_imports({"name": "Large", "nodes": rows, "connections": links})

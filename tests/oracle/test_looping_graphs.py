@@ -10,7 +10,7 @@ import pytest
 
 from tests.oracle.graphs import Case
 from tests.oracle.looping_graphs import cursor_case, looping_case
-from tests.oracle.test_random_graphs import judge
+from tests.oracle.test_random_graphs import assert_as_predicted
 from tests.oracle.test_real_shapes import CORPUS
 
 # 400 graphs meet every rule of regions, and take seconds; `ANABRANCH_ORACLE_GRAPHS=50000` makes it a soak.
@@ -26,14 +26,14 @@ EXIT = [pytest.param(graph, id=graph["id"]) for graph in GRAPHS_OF_PEOPLE if gra
 def test_the_engine_does_what_the_oracle_predicts_for_graphs_with_edges_that_lead_back() -> None:
     """Whatever the order of the results, though each may arrive twice, and whoever evaluates pure nodes."""
     for seed in range(GRAPHS):
-        _judge(looping_case(seed), seed)
+        _assert_as_predicted(looping_case(seed), seed)
 
 
 @pytest.mark.timeout(900)
 def test_the_engine_does_what_the_oracle_predicts_for_graphs_with_cursors() -> None:
     """In loops inside each other, in the iterations of loop nodes, and outside of both."""
     for seed in range(GRAPHS // 8):
-        _judge(cursor_case(seed), seed)
+        _assert_as_predicted(cursor_case(seed), seed)
 
 
 @pytest.mark.parametrize("graph", GOTO)
@@ -42,7 +42,7 @@ def test_every_real_shape_with_a_way_back_runs_as_the_oracle_predicts(graph: dic
     document = graph["workflow"]
     nodes = [{**_chooser(node, document), "maxPasses": 4} for node in document["nodes"]]
     for seed in range(2):
-        _judge(Case({**document, "nodes": nodes}, {"seed": 7, "choices": {}}, {}), seed)
+        _assert_as_predicted(Case({**document, "nodes": nodes}, {"seed": 7, "choices": {}}, {}), seed)
 
 
 @pytest.mark.parametrize("graph", EXIT)
@@ -52,12 +52,12 @@ def test_every_real_shape_whose_loop_body_is_left_runs_with_a_cursor(graph: dict
     for seed in range(4):
         nodes = [{**_chooser(_cursor(node, seed), document), "maxPasses": 9} for node in document["nodes"]]
         items = {node["id"]: list(range((0, 1, 3, 5)[seed])) for node in document["nodes"] if node["type"] == "loop"}
-        _judge(Case({**document, "nodes": nodes}, {"seed": 7, "choices": {}, "items": items}, {}), seed)
+        _assert_as_predicted(Case({**document, "nodes": nodes}, {"seed": 7, "choices": {}, "items": items}, {}), seed)
 
 
-def _judge(case: Case, seed: int) -> None:
+def _assert_as_predicted(case: Case, seed: int) -> None:
     evaluations_max = (0, 1, 3, 200)[seed // 2 % 4]
-    judge(case, order=seed, duplicate=seed % 2 == 1, evaluations_max=evaluations_max, is_ordered=False)
+    assert_as_predicted(case, order=seed, duplicate=seed % 2 == 1, evaluations_max=evaluations_max, is_ordered=False)
 
 
 def _cursor(node: dict[str, Any], seed: int) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from tests import driving
 from tests.oracle.graphs import Case
 from tests.oracle.looping_graphs import cursor_case, looping_case
 from tests.oracle.mapped_graphs import mapped_case
-from tests.oracle.test_random_graphs import judge
+from tests.oracle.test_random_graphs import assert_as_predicted
 
 # 60 graphs show each mistake several times over.
 GRAPHS = 60
@@ -138,7 +138,7 @@ def test_a_mistake_is_found(mistake: Patch, drawn: Callable[[int], Case], monkey
 
 def _is_found(case: Case, seed: int) -> bool:
     try:
-        judge(case, order=seed, duplicate=False, evaluations_max=0, is_ordered=False)
+        assert_as_predicted(case, order=seed, duplicate=False, evaluations_max=0, is_ordered=False)
     except Exception:  # noqa: BLE001 -- the oracle's word, or an assertion of the rules themselves
         return True
     return False

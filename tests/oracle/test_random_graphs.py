@@ -51,24 +51,30 @@ def test_the_engine_does_what_the_oracle_predicts(
     case: Case, order: int, duplicate: bool, evaluations_max: int
 ) -> None:
     """Whatever the order of the results, though each of them may arrive twice, and whoever evaluates pure nodes."""
-    judge(case, order=order, duplicate=duplicate, evaluations_max=evaluations_max)
+    assert_as_predicted(case, order=order, duplicate=duplicate, evaluations_max=evaluations_max)
 
 
 @pytest.mark.timeout(TIMEOUT_SECONDS)
 def test_the_engine_does_what_the_oracle_predicts_for_seeded_graphs() -> None:
     """The same shapes from plain dice, which fall more evenly than those of hypothesis and make larger graphs."""
     for seed in range(SEEDED_GRAPHS):
-        judge(random_case(seed), order=seed, duplicate=seed % 2 == 1, evaluations_max=(0, 1, 3, 200)[seed // 2 % 4])
+        assert_as_predicted(
+            random_case(seed), order=seed, duplicate=seed % 2 == 1, evaluations_max=(0, 1, 3, 200)[seed // 2 % 4]
+        )
 
 
 @pytest.mark.timeout(TIMEOUT_SECONDS)
 def test_the_engine_does_what_the_oracle_predicts_for_graphs_of_several_beginnings() -> None:
     """A run begins at one of them; what only the others lead to is skipped."""
     for seed in range(SEEDED_GRAPHS // 8):
-        judge(random_case_of_triggers(seed), order=seed, duplicate=seed % 2 == 1, evaluations_max=(0, 200)[seed % 2])
+        assert_as_predicted(
+            random_case_of_triggers(seed), order=seed, duplicate=seed % 2 == 1, evaluations_max=(0, 200)[seed % 2]
+        )
 
 
-def judge(case: Case, *, order: int, duplicate: bool, evaluations_max: int, is_ordered: bool = True) -> None:
+def assert_as_predicted(
+    case: Case, *, order: int, duplicate: bool, evaluations_max: int, is_ordered: bool = True
+) -> None:
     """Run the case and fail with everything that the oracle holds against the run.
 
     `is_ordered`: also by the order of the rows, which is not read for graphs whose edges lead back.
@@ -94,7 +100,7 @@ def judge(case: Case, *, order: int, duplicate: bool, evaluations_max: int, is_o
 
 
 def explain(case: Case, prediction: Prediction, observed: Observed, problems: list[str]) -> str:
-    """Everything needed to judge the disagreement by hand."""
+    """Everything needed to assert_as_predicted the disagreement by hand."""
     parts = {
         "disagreements": problems,
         "nodes": case.document["nodes"],

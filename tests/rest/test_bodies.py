@@ -130,6 +130,9 @@ async def test_a_body_that_stops_halfway_harms_nobody(served: Served):
     await writer.wait_closed()
     del reader
 
+    runs = await served.ask("GET", "/v1/runs")
+    assert (runs.status, runs.json["items"]) == (200, []), "no run has begun, and others are served"
+
 
 @pytest.mark.parametrize(
     "request_",

@@ -171,6 +171,7 @@ async def test_a_connection_that_gave_up_its_key_is_ended(
         async with asyncio.timeout(PATIENCE_S):
             async for _ in socket:
                 pass  # it ends with the connection
+        assert socket.closed
 
 
 async def test_too_many_requests_are_refused_and_then_cut_off(served: Served, connect: Connect) -> None:

@@ -40,7 +40,8 @@ patiently = settings(deadline=None, max_examples=200, suppress_health_check=[Hea
 def test_the_laws_hold_after_every_stimulus(rng: random.Random):
     deadline_in_ms = rng.choice([None, None, None, 30_000])
     run = scenario.given(random_shape(rng), deadline_in_ms=deadline_in_ms, work_max=rng.choice(PATIENCE))
-    Weather(rng, run).blow(STIMULI)
+    Weather(rng, run).blow(STIMULI)  # the scenario checks all laws after each stimulus
+    assert run.state.started, "the run was begun"
 
 
 @patiently

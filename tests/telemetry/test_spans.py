@@ -249,7 +249,8 @@ async def test_test_runs_are_traced_and_marked(opened: Open, collector: Collecto
     document = {"nodes": [{"id": "start", "type": "start"}], "edges": []}
     await place.ended(await place.services.workflows.test_workflow(document, tenant_id="default"))
 
-    await collector.has("workflow.run", test=True)
+    (span,) = await collector.has("workflow.run", test=True)
+    assert span.attributes["test"] is True
 
 
 async def test_a_collector_that_does_not_answer_neither_slows_nor_fails_runs(

@@ -51,7 +51,7 @@ def open_terminal(port: int, tmp_path: Path) -> Iterator[Open]:
         terminal.close()
 
 
-def do(steps: Sequence[Step], terminal: Terminal, port: int) -> None:
+def assert_prints_what_the_page_shows(steps: Sequence[Step], terminal: Terminal, port: int) -> None:
     """Type every command, and compare."""
     for step in steps:
         printed = [line.replace(f":{port}", ":8321") for line in terminal.type(step.command, lines=len(step.shown))]
@@ -64,12 +64,12 @@ def do(steps: Sequence[Step], terminal: Terminal, port: int) -> None:
 
 
 def test_on_one_machine(open_terminal: Open, port: int) -> None:
-    do(steps_of(ONE_MACHINE), open_terminal(), port)
+    assert_prints_what_the_page_shows(steps_of(ONE_MACHINE), open_terminal(), port)
 
 
 def test_with_several_processes(open_terminal: Open, port: int, tmp_path: Path, empty_postgres_url: str) -> None:
     terminal = open_terminal(tmp_path, ANABRANCH_DATABASE_URL=empty_postgres_url)
-    do([*files_of(ONE_MACHINE), *steps_of(SEVERAL_PROCESSES)], terminal, port)
+    assert_prints_what_the_page_shows([*files_of(ONE_MACHINE), *steps_of(SEVERAL_PROCESSES)], terminal, port)
 
 
 def test_both_watchers_tell_the_same(open_terminal: Open, port: int, tmp_path: Path) -> None:

@@ -99,20 +99,20 @@ def sqlite() -> Iterator[Ask]:
 
 @pytest.mark.timeout(3600 if TEXTS > 10_000 else 120)
 def test_postgresql_cuts_what_we_accept_where_we_cut_it(postgresql: Ask) -> None:
-    _compare(SourceKind.POSTGRESQL, postgresql)
+    _assert_cut_alike(SourceKind.POSTGRESQL, postgresql)
 
 
 @pytest.mark.timeout(3600 if TEXTS > 10_000 else 120)
 def test_mariadb_cuts_what_we_accept_where_we_cut_it(maria: Ask) -> None:
-    _compare(SourceKind.MYSQL, maria)
+    _assert_cut_alike(SourceKind.MYSQL, maria)
 
 
 @pytest.mark.timeout(3600 if TEXTS > 10_000 else 120)
 def test_sqlite_cuts_what_we_accept_where_we_cut_it(sqlite: Ask) -> None:
-    _compare(SourceKind.SQLITE, sqlite)
+    _assert_cut_alike(SourceKind.SQLITE, sqlite)
 
 
-def _compare(kind: SourceKind, ask: Ask) -> None:
+def _assert_cut_alike(kind: SourceKind, ask: Ask) -> None:
     dice = random.Random(f"{kind}{SEED}")
     made = texts(kind, dice)
     tried = answered = 0

@@ -95,6 +95,7 @@ async def test_a_query_that_is_cancelled_ends_its_process_at_once(
         with contextlib.suppress(asyncio.CancelledError, NodeFailure):
             await asking
         await _until(lambda: not _drivers())
+    assert asking.done()
 
 
 @linux_only

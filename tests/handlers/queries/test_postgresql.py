@@ -272,8 +272,9 @@ class TestIdle:
         return Limits(idle_close_ms=50)
 
     async def test_idle_connections_are_closed(self, shop: Bench, postgres_shop: Shop) -> None:
-        await shop.ask("SELECT 1")
+        assert await shop.ask("SELECT 1")
         await _until(postgres_shop, f"{_OURS}) = 0")
+        assert await shop.ask("SELECT 1"), "the next query opens another connection"
 
 
 @pytest.fixture(autouse=True)

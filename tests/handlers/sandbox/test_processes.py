@@ -73,7 +73,9 @@ async def test_stopping_leaves_no_process_whatever_runs():
 
 
 async def test_stopping_before_any_use_is_fine():
-    await Sandbox().stop()
+    sandbox = Sandbox()
+    await sandbox.stop()
+    assert sandbox.health()["forkServers"] == {}
 
 
 ORPHANS = """

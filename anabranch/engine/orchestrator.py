@@ -428,7 +428,8 @@ class Orchestrator:
                 self._put_back_around(batch, locked, pause_ms=pause_ms)
             else:
                 self._owned.put_back(batch.owned)
-        await self._reconciler.settle_defective()
+        if self._reconciler.defective:
+            await self._reconciler.settle_defective()
         if self._cancelled:
             await self._refresh_cancelled()
 

@@ -153,7 +153,7 @@ class Reconciler:
         self._observers = observers
         self._worker_id = worker_id
         self._lease_ms = lease_ms
-        self._defective: list[tuple[InstanceHead, BaseException | None]] = []
+        self.defective: list[tuple[InstanceHead, BaseException | None]] = []
         """Runs that were dropped for a defect, and are not handed over yet."""
         self._defects: dict[str, int] = {}
         """How often in a row the rules have raised over a run."""
@@ -211,11 +211,11 @@ class Reconciler:
         extra = {"instance_id": instance_id}
         logger.error("a decision about %s failed", about or f"run {instance_id}", exc_info=defect, extra=extra)
         self._held.drop(instance_id, "its state cannot be decided")
-        self._defective.append((pending.leased.state.head, defect))
+        self.defective.append((pending.leased.state.head, defect))
 
     async def settle_defective(self) -> None:
         """Release the dropped runs for adoption, or suspend them."""
-        defective, self._defective = self._defective, []
+        defective, self.defective = self.defective, []
         for head, defect in defective:
             await self.after_defect(head, defect)
 

@@ -97,7 +97,7 @@ def parse_json(text: str | bytes, what: str = "input") -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """Stands in a parsed value where the text had something that is no value we keep."""
+    """Marks a place in a parsed value where the text had something that cannot be stored."""
 
     problem: str
     repeated_key: str | None = None
@@ -158,7 +158,7 @@ def _decode(text: str | bytes, what: str) -> str:
                 hint="Save it as UTF-8.",
                 details={"line": line, "column": column},
             ) from None
-    # Editors on Windows begin files with a byte order mark; it means nothing and is no reason to refuse.
+    # Editors on Windows begin files with a byte order mark; it means nothing, and the text is accepted.
     return text.removeprefix("\ufeff")
 
 

@@ -178,13 +178,13 @@ class StartedRun:
 
 
 def check_start(*, version: object, retention_days: object) -> None:
-    """Refuse numbers that no version and no retention has; None is always one. Raises InvalidRequest."""
+    """Raise InvalidRequest unless these are None or valid numbers."""
     _check_number(version, "version", "/version")
     _check_number(retention_days, "retentionDays", "/retentionDays")
 
 
 def check_key(text: object, what: str) -> None:
-    """Refuse a key or an event's name that no column and no index takes. Raises InvalidRequest."""
+    """Raise InvalidRequest for a key or an event's name that cannot be stored or indexed."""
     if not isinstance(text, str):
         raise InvalidRequest(f"{what} is text, not {text!r:.80}")
     if not 1 <= len(text) <= KEY_CHARACTERS_MAX:
@@ -212,7 +212,7 @@ def is_reserved(key: str) -> bool:
 
 
 def check_moment(at: object, name: str) -> None:
-    """Refuse what is no aware datetime within the years that can be written; None is. Raises InvalidRequest."""
+    """Raise InvalidRequest unless it is None or an aware datetime within the years that can be written."""
     if at is None:
         return
     if not isinstance(at, datetime):
@@ -226,13 +226,13 @@ def check_moment(at: object, name: str) -> None:
 
 
 def check_limit(limit: object) -> None:
-    """Refuse what is no number of items of a list. Raises InvalidRequest."""
+    """Raise InvalidRequest unless it is a valid number of items of a list."""
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= WHOLE_NUMBER_MAX:
         raise InvalidRequest(f"a list has at least 1 item, a whole number, not {limit!r:.80}")
 
 
 def check_seconds(seconds: object, name: str) -> None:
-    """Refuse what is no length of time in seconds; None is. Raises InvalidRequest."""
+    """Raise InvalidRequest unless it is None or a length of time in seconds."""
     if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, int | float)):
         raise InvalidRequest(f"{name} is a number of seconds, not {seconds!r:.80}")
 

@@ -197,6 +197,7 @@ def cipher_finder(settings: Settings, *, makes_key: bool) -> Callable[[], Secret
     cipher = _cipher(settings, makes_key=makes_key)
 
     def find() -> SecretCipher | None:
+        """The cipher that was found first; looks again while there is no key."""
         nonlocal cipher
         if cipher is None:
             cipher = _cipher(settings, makes_key=False)

@@ -1,4 +1,4 @@
-"""Copies of a database, and what becomes of its runs when a copy takes its place.
+"""Copies of a database, and what happens to its runs when a copy replaces it.
 
 Called by the commands `backup` and `restore-check`.
 """

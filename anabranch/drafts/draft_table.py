@@ -48,6 +48,7 @@ class DraftTable:
         """The draft as revision 1, with the store's times. Raises DraftExists; LimitReached at `count_max` drafts."""
 
         def create(connection: Connection) -> Draft:
+            """Check the limit and insert, in one transaction."""
             now = self._store.dialect.now(connection)
             if draft.workflow_id is not None:
                 existing = _find(connection, _of_workflow(draft.tenant_id, draft.workflow_id))
@@ -98,6 +99,7 @@ class DraftTable:
         """Holds the row's lock from the comparison to the commit."""
 
         def save(connection: Connection) -> Draft:
+            """Compare the revision and write, with the row locked; an unchanged document keeps its revision."""
             current = _locked(connection, draft.tenant_id, draft.draft_id)
             base_version = current.base_version if draft.base_version is None else draft.base_version
             if (draft.document, base_version) == (current.document, current.base_version):
@@ -123,6 +125,7 @@ class DraftTable:
             return False
 
         def remove(connection: Connection) -> bool:
+            """Delete the row and record it, in one transaction."""
             current = _find(connection, _of_id(tenant_id, draft_id))
             if current is None or not connection.execute(delete(drafts).where(_of_id(tenant_id, draft_id))).rowcount:
                 return False
@@ -135,6 +138,7 @@ class DraftTable:
         """Locks the draft first, then the workflow; saves lock only the latter."""
 
         def publish(connection: Connection) -> tuple[WorkflowVersion, Draft]:
+            """Save the version and move the draft to it, in one transaction."""
             current = _locked(connection, draft.tenant_id, draft.draft_id)
             was = (draft.revision, draft.workflow_id, draft.base_version)
             if (current.revision, current.workflow_id, current.base_version) != was:

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 
 UI = "x-ui"
-"""The keyword with what an editor's form needs besides: see `fields.x_ui`."""
+"""The keyword with hints for the forms of editors: see `fields.x_ui`."""
 
 TEMPLATE: Mapping[str, Any] = {"type": "string", "pattern": r"\{\{", "title": "Template"}
 

@@ -100,6 +100,7 @@ def node_type(
         raise ValueError(f"node type {type!r}: the pool {pool!r} must match {POOL_NAME_PATTERN}")
 
     def declare(handler: HandlerClass) -> HandlerClass:
+        """Check the class and register its node type."""
         method = getattr(handler, "execute", None)
         if not callable(method) or inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
             raise ValueError(

@@ -31,6 +31,7 @@ class KeyTable:
         dialect = self._store.dialect
 
         def add(connection: Connection) -> ApiKey | None:
+            """Check the limit, insert the key and its audit row, in one transaction."""
             now = dialect.now(connection)
             with dialect.transaction(connection):
                 # Counted before the head is locked: two concurrent calls may exceed the limit by one, which does no
@@ -90,6 +91,7 @@ class KeyTable:
             which = and_(which, api_keys.c.tenant_id == tenant_id)
 
         def revoke(connection: Connection) -> ApiKey | None:
+            """Revoke the locked key and record it; a key that was revoked before stays as it is."""
             now = dialect.now(connection)
             with dialect.transaction(connection):
                 query = select(*_COLUMNS).where(which).with_for_update()

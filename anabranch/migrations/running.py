@@ -193,7 +193,7 @@ def _connected(dialect: Dialect, *, wait_s: float, changes: bool = True) -> Iter
             log.warning("waiting for the database: %s", message)
             time.sleep(CONNECT_PAUSE_S)
         with connection:
-            if dialect.is_remote:  # a process that waits to migrate is none that a migration would break
+            if dialect.is_remote:  # by this name a migration knows other waiting migrators, and does not wait for them
                 connection.execute(text(f"SET application_name = '{SESSION_NAME}'"))
             yield connection
     except DBAPIError as error:

@@ -20,7 +20,7 @@ from contextlib import suppress
 RESTART_FIRST_S = 1.0
 RESTART_LAST_S = 60.0
 
-# 1 min: who has lived that long has not died of its start, and waits for the first time again.
+# 1 min: a process that has lived that long did not fail while starting; its next restart waits as long as the first.
 SETTLED_S = 60.0
 
 # 5 s more than the processes have by themselves; then they are killed.

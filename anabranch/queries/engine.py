@@ -88,11 +88,13 @@ class QueryEngine:
         """Makes the process that connects; called in a thread, where names are resolved. Raises NodeFailure."""
 
         def open_file(file: SqliteSource) -> QuerySession:
+            """Start the process that opens the file."""
             return DriverProcess(
                 file.kind, DatabaseTarget(path=str(file.path), connect_timeout_ms=timeout_ms), url.mask_of(file)
             )
 
         def open_server(server: ServerSource) -> QuerySession:
+            """Resolve the host and start the process that connects to it."""
             addresses = [] if server.socket_directory is not None else self._addresses(server)
             target = DatabaseTarget(
                 host=server.host,

@@ -135,6 +135,7 @@ class Executions:
         self._under_way[job] = future
 
         def done(_: asyncio.Future[QueryResult]) -> None:
+            """Free the thread, and keep the session for the next query or close it."""
             self._under_way.pop(job, None)
             self._free_threads.release()
             if not future.cancelled():

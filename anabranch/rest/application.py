@@ -251,7 +251,7 @@ async def _streamed(reply: Reply, stream: AsyncIterator[bytes], request: web.Req
             await response.write(piece)
         await response.write_eof()
     except (ConnectionError, AnabranchError) as end:
-        # Too late for an error response: the status is sent. The client sees that the response is incomplete.
+        # Too late for an error response: the status has been sent. The client sees that the response is incomplete.
         logger.info("a stream has ended: %s", end)
         response.force_close()
     return response
@@ -286,7 +286,7 @@ class _OpenapiPage:
     async def serve(self, request: web.Request) -> web.Response:
         if self._building is None or (self._building.done() and self._building.exception() is not None):
             self._building = asyncio.ensure_future(asyncio.to_thread(self._build))
-        # Whoever asked first may leave before the others.
+        # The client that asked first may disconnect while others still wait.
         return web.Response(body=await asyncio.shield(self._building), content_type="application/json")
 
     def _build(self) -> bytes:

@@ -226,7 +226,7 @@ def is_garbage(packet: object) -> bool:
     if isinstance(packet, bytes):
         return False  # a binary part; the library refuses it if none was announced
     if not isinstance(packet, str):
-        return True  # JSON that is no packet
+        return True  # JSON, but not a packet
     if packet[:1] not in ("5", "6"):
         return packet[:1] not in ("0", "1", "2", "3")
     parts, dash, _ = packet[1:].partition("-")

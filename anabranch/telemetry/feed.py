@@ -299,7 +299,7 @@ class Meters:
         return None if head.test else self._named(head.workflow_name, head.kind)
 
     def label(self, workflow_name: str, kind: str) -> str:
-        """What runs of a workflow that are no test runs count under."""
+        """The label of a workflow's runs, test runs excepted."""
         return self._named(workflow_name, kind).label
 
     def _named(self, workflow_name: str, kind: str) -> WorkflowMeter:

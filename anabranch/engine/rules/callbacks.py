@@ -46,7 +46,7 @@ def event_id(event: str) -> bytes:
     """The part of such a name that tells it from others. Raises ValueError for any other name."""
     found = _EVENT.fullmatch(event)
     if found is None:
-        raise ValueError(f"{event!r} is no event of a callback")
+        raise ValueError(f"{event!r} is not the event of a callback")
     return bytes.fromhex(found[1])
 
 

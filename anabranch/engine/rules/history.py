@@ -350,7 +350,7 @@ class History:
         scope = base_of(scope)
         if scope.endswith("]"):
             loop = self.open.get(loop_of(scope))
-            if loop is not None and loop.node_id != node_id:  # the items of a mapped node are no exit of it
+            if loop is not None and loop.node_id != node_id:  # the items of a mapped node do not leave it
                 loop.has_iterated = True
 
     def _waits(self, activation: ActivationView, event: Event) -> None:

@@ -39,7 +39,7 @@ PLACES_MIN = 4
 
 _CORES = os.cpu_count() or 1
 
-# 200 characters of a source line: a line of minified code is no help.
+# 200 characters of a source line: a longer line, of minified code, does not help.
 SOURCE_CHARACTERS_MAX = 200
 
 # The codes that a child may report; anything else comes from a compromised child.

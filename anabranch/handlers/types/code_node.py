@@ -22,10 +22,10 @@ from anabranch.handlers.spec import HandlerSpec, NodeConfig, Problem
 # 30 seconds, as for every type that names no other bound of one execution.
 CODE_TIMEOUT_MS = 30_000
 
-# 1 hour: what takes longer is no glue between nodes.
+# 1 hour: longer work belongs into a service of its own, not between nodes.
 CODE_TIMEOUT_MS_MAX = 3_600_000
 
-# 8 MB hold the interpreter and a small value; more than 1 GB is no job for a node.
+# 8 MB hold the interpreter and a small value; work that needs more than 1 GB belongs elsewhere.
 MEMORY_MB_MIN = 8
 MEMORY_MB_MAX = 1_024
 

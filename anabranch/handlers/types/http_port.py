@@ -20,7 +20,7 @@ class HttpCall:
     body: bytes | None = None
     follow_redirects: bool = True
     check_certificate: bool = True
-    """False: the URL's origin may have a certificate that nobody vouches for. That of a redirect is always checked."""
+    """False: the certificate of the URL's origin is not checked. That of a redirect always is."""
     private_headers: Set[str] = frozenset()
     """Names, in lower case, of headers that go to no other origin than the URL's."""
     private_body: bool = False

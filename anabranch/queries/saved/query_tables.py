@@ -39,6 +39,7 @@ class DataQueries(SqlComponent):
         """The source as it was written, new or in place of the one with its id, with both times. Raises NameTaken."""
 
         def save(connection: Connection) -> DataSource:
+            """Write the row, and read it back with its times."""
             values = {
                 "data_source_id": source.data_source_id,
                 "tenant_id": source.tenant_id,
@@ -81,6 +82,7 @@ class DataQueries(SqlComponent):
         """The query as it was written, new or in place of the one with its id, with both times. Raises NameTaken."""
 
         def save(connection: Connection) -> DataQuery:
+            """Write the row, and read it back with its times."""
             values = {
                 "data_query_id": query.data_query_id,
                 "tenant_id": query.tenant_id,

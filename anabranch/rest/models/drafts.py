@@ -85,7 +85,9 @@ class TestHookModel(ResponseModel):
     __test__ = False
 
     nodeID: str
-    url: str = Field(description="Always the same for this draft and node. Whoever has it can feed the test run.")
+    url: str = Field(
+        description="Stays the same for this draft and node. Anyone who has it can send the awaited request."
+    )
     instanceID: str | None = Field(description="The newest test run that has waited for a request there.")
 
 

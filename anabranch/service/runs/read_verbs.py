@@ -156,9 +156,10 @@ class ReadVerbs(GateVerbs):
         after_seq: int = 0,
         payloads: PayloadDetail = PayloadDetail.WHOLE,
     ) -> tuple[list[dict[str, Any]], int | None]:
-        """At most `limit` events after `after_seq`, and the seq after which the next page begins; None: no more now.
+        """At most `limit` events after `after_seq`, and the seq to pass as `after_seq` for the next page; None on the
+        last page.
 
-        Reads no more of the log, and ends early at `PAGE_BYTES_MAX` of payloads. Raises NotFound.
+        Reads only these rows. A page with `PAGE_BYTES_MAX` of payloads ends early. Raises NotFound.
         """
         await self.get_run_status(instance_id, tenant_id=tenant_id)
         inline = payloads is PayloadDetail.WHOLE

@@ -101,6 +101,7 @@ class ScheduleTable:
         """Write an audit row about what was done with a schedule, such as a trigger by hand."""
 
         def record(connection: Connection) -> None:
+            """Write the row of the audit trail."""
             with self._store.dialect.transaction(connection):
                 now = self._store.dialect.now(connection)
                 record_audit_event(

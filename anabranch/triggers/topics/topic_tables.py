@@ -107,6 +107,7 @@ class TopicTable:
         """The message as it is kept: the first one with its key. Raises TooManyPending at a limit."""
 
         def add(connection: Connection) -> Message:
+            """Find the message with the key or insert it within the limits, in one transaction."""
             with self._store.dialect.transaction(connection):
                 now = self._store.dialect.now(connection)
                 return _add_message(
@@ -140,6 +141,7 @@ class TopicTable:
         """Uses ix_topic_message_due; rows that another takes are skipped."""
 
         def take(connection: Connection) -> list[Message]:
+            """Select due messages that nobody has locked, and postpone them for the others."""
             with self._store.dialect.transaction(connection):
                 now = self._store.dialect.now(connection)
                 due = (

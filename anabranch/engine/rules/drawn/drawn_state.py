@@ -144,7 +144,7 @@ class Activation(OpenActivation):
         self.next_handle: str | None = None
         self.loop: LoopRun | None = None
         self.region: RegionRun | None = None
-        """Set where this is no activation of the node, but the region that it is the header of."""
+        """Set if this is not an activation of the node, but of the region whose header it is."""
 
     @property
     def place(self) -> tuple[str, str]:

@@ -48,7 +48,7 @@ TEMPLATE_UNITS = 3_000
 # The cost of evaluating a node and deciding about it, apart from its templates: some 12 µs.
 EVALUATION_UNITS = 2_000
 
-# 200 nodes or 1 MB of outputs per decision: larger decisions are no faster and delay other instances.
+# 200 nodes or 1 MB of outputs per decision: larger decisions are not faster, and delay other instances.
 EVALUATIONS_MAX = 200
 EVALUATED_BYTES_MAX = 1_048_576
 

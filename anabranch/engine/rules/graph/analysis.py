@@ -189,7 +189,7 @@ class _Variables:
         return given
 
     def _input_schema(self, node_id: str) -> Mapping[str, Any]:
-        """The schema of the inputs with which a run may come to a node."""
+        """The schema of the inputs that a node may get."""
         before = self._flow.behind[node_id]
         schemas = [
             self._graph.input_schema or {} if each.type == START_TYPE else self._output_schema(each.id)

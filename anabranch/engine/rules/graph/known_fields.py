@@ -48,7 +48,7 @@ SERVER_FIELDS = IDENTITY_FIELDS | {
     "createdAt",
     "updatedAt",
 }
-"""Fields of answers that are no part of a document: clients need not remove them before a save."""
+"""Fields of responses that do not belong to a document: clients need not remove them before a save."""
 
 EXTENSION_PREFIX = "x-"
 """The prefix of fields of editors and other tools, at every level; the engine ignores them."""

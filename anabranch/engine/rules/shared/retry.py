@@ -92,7 +92,7 @@ DEFAULT_RETRY = RetryPolicy()
 """Three tries, one and two seconds apart."""
 
 DEFAULT_STEP_RETRY = RetryPolicy(jitter=0.2)
-"""The same, a fifth of it by chance: thousands of runs of one function fail together, and shall not come back so."""
+"""The same, with a random fifth: thousands of runs of one function may fail together, and must not retry together."""
 
 
 def _object(value: Any, place: str, known: tuple[str, ...], *, others: tuple[str, ...] = ()) -> Mapping[str, Any]:

@@ -58,7 +58,7 @@ class DrawnCheck(RunCheck):
         self._owed: dict[Place, CheckedReadiness] = {}
         """What has to be dispatched or skipped before anything else happens."""
         self._derived: dict[Place, Derived] = {}
-        """What pure nodes that are open come to."""
+        """The outcomes of open pure nodes."""
         self._contexts: dict[Place, CheckedContext] = {}
         """What pure nodes see: the same in every attempt, but for the time."""
         self._ends: list[tuple[str | None, Event]] = []
@@ -139,9 +139,7 @@ class DrawnCheck(RunCheck):
                 if other is not node:
                     self._owe(other, scope, CheckedReadiness.SKIP)
         elif self._must_fail is not None or self._is_terminating:
-            self.note(
-                FindingCode.DISPATCH_UNEXPECTED, event, f"'{node.id}' is dispatched while the run comes to its end"
-            )
+            self.note(FindingCode.DISPATCH_UNEXPECTED, event, f"'{node.id}' is dispatched while the run ends")
         elif owed is CheckedReadiness.SKIP:
             self.note(FindingCode.DISPATCH_UNEXPECTED, event, f"'{node.id}' is dispatched and was to be skipped")
         elif owed is None and node.region is not None:
@@ -319,9 +317,9 @@ class DrawnCheck(RunCheck):
     def _compare(self, event: Event, node: PlanNode, derived: Derived) -> None:
         """Compare the recorded result of a node with the derived one."""
         if derived.error is not None:
-            self.note(FindingCode.RESULT_DIFFERS, event, f"'{node.id}' completes, and comes to {derived.error}")
+            self.note(FindingCode.RESULT_DIFFERS, event, f"'{node.id}' completes, but evaluates to {derived.error}")
         elif not json_equal(derived.output.value, event.payload.value):
-            message = f"'{node.id}' is recorded with {_shown(event.payload)}, and comes to {_shown(derived.output)}"
+            message = f"'{node.id}' is recorded with {_shown(event.payload)}, but evaluates to {_shown(derived.output)}"
             self.note(FindingCode.RESULT_DIFFERS, event, message)
         elif derived.handle != event.next_handle:
             message = f"'{node.id}' is recorded as leaving by {event.next_handle!r}, and leaves by {derived.handle!r}"
@@ -363,9 +361,9 @@ class DrawnCheck(RunCheck):
         scope, error = self._scopes[event.scope], read_error(event.payload)
         derived = self._loop_result(event, place) if place in self._loops else self._derived.get(place)
         if derived is not None and derived.error != error["code"] and error["code"] not in _ADDED_FAILURES:
-            comes_to = derived.error or f"the output {_shown(derived.output)}"
+            outcome = derived.error or f"the output {_shown(derived.output)}"
             self.note(
-                FindingCode.RESULT_DIFFERS, event, f"'{node.id}' fails with {error['code']}, and comes to {comes_to}"
+                FindingCode.RESULT_DIFFERS, event, f"'{node.id}' fails with {error['code']}, but evaluates to {outcome}"
             )
         self._failed(event, node, scope, failure_handle(node))
 
@@ -436,7 +434,7 @@ class DrawnCheck(RunCheck):
             return
         derived = self._derived.pop(place, None)
         if derived is not None and derived.error is not None:
-            self.note(FindingCode.RESULT_DIFFERS, event, f"'{node.id}' opens, and comes to {derived.error}")
+            self.note(FindingCode.RESULT_DIFFERS, event, f"'{node.id}' opens, but evaluates to {derived.error}")
         elif derived is not None and node.loop.mode == "forEach" and not json_equal(derived.output.value, items):
             self.note(FindingCode.RESULT_DIFFERS, event, f"'{node.id}' opens with other items than its source has")
         facts = self._facts(account.dispatched_at)

@@ -17,7 +17,7 @@ from typing import Any
 
 log = logging.getLogger("anabranch.store")
 
-# This path cannot exist (its parent is a device), so libpq reads no file and prints no warning.
+# Nothing can exist below a device, so libpq finds no password file and prints no warning.
 NO_FILE = f"{os.devnull}/none"
 
 

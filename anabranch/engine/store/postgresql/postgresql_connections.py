@@ -32,7 +32,7 @@ class BoundedConnection(psycopg.Connection[Any]):
     """A connection that is closed when a statement is not answered in time."""
 
     answer_within_s: float | None = None
-    """How long the answer to a statement may take; None: as long as it likes."""
+    """How long the answer to a statement may take; None: no limit."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -70,7 +70,7 @@ class BoundedAsyncConnection(psycopg.AsyncConnection[Any]):
     """The same for coroutines."""
 
     answer_within_s: float | None = None
-    """How long the answer to a statement may take; None: as long as it likes."""
+    """How long the answer to a statement may take; None: no limit."""
 
     async def wait(  # the driver names its own `timeout`
         self,

@@ -55,6 +55,7 @@ class Definitions(SqlComponent):
         """By id or name; unless a version is named the newest one, or with `active` the one that starts take."""
 
         def find(connection: Connection) -> WorkflowVersion | None:
+            """By id first, then by name; the tenant's own workflow before a coded one of all tenants."""
             find_live = partial(_find_live, connection, version=version, active=active)
             if is_uuid(workflow):
                 found = find_live(tenant_id=tenant_id, workflow_id=workflow)
@@ -75,6 +76,7 @@ class Definitions(SqlComponent):
             raise _absent(workflow_id)
 
         def activate(connection: Connection) -> WorkflowVersion:
+            """Make the version the active one, arm its triggers and record it, with the workflow locked."""
             with self.dialect.transaction(connection):
                 newest = _lock(connection, tenant_id, workflow_id, against_new_runs=False)
                 found = _find_live(connection, tenant_id=tenant_id, workflow_id=workflow_id, version=version)
@@ -96,6 +98,7 @@ class Definitions(SqlComponent):
         text = orjson.dumps(definition).decode()
 
         def register(connection: Connection) -> WorkflowVersion:
+            """Write the version and its options, and on request make it the active one."""
             with self.dialect.transaction(connection):
                 _register(connection, name, version, text, now=self.dialect.now(connection))
                 newest = _find_live(connection, tenant_id=CODED_TENANT_ID, name=name)
@@ -153,6 +156,7 @@ class Definitions(SqlComponent):
             raise _absent(workflow_id)
 
         def delete(connection: Connection) -> None:
+            """Mark the workflow deleted and disarm its triggers, while no run of it can be created."""
             with self.dialect.transaction(connection):
                 newest = _lock(connection, tenant_id, workflow_id, against_new_runs=True)
                 runs = {"workflow_id": workflow_id}

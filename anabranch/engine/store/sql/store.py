@@ -274,6 +274,7 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
         self, worker_id: str, instance_ids: Sequence[str], lease_ms: int
     ) -> Callable[[Connection], set[str]]:
         def move(connection: Connection) -> set[str]:
+            """Extend the leases by the store's clock; returns the ids of those that are still ours."""
             parameters = {
                 "ids": self.dialect.ids(instance_ids),
                 "worker_id": worker_id,
@@ -288,6 +289,7 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
         """Release open instances (None: all of the worker's): no worker, available now."""
 
         def give_back(connection: Connection) -> int:
+            """Take the worker off its runs; returns how many."""
             parameters: dict[str, object] = {"worker_id": worker_id, "now": self.dialect.now(connection)}
             among_ids = "TRUE"
             if instance_ids is not None:

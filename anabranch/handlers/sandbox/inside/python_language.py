@@ -34,7 +34,7 @@ _FILE = "<code>"
 _FUNCTION = "node"
 
 # Added to those that RestrictedPython calls safe; several of them it leaves out because they iterate
-# in C past its guard for iteration, which is no guard here (there is nothing to iterate but data).
+# in C past its guard for iteration, which is not needed here (there is nothing to iterate but data).
 _MORE_BUILTINS = (
     "all", "any", "bin", "bytearray", "bytes", "classmethod", "dict", "enumerate", "filter", "format", "frozenset",
     "iter", "list", "map", "max", "min", "next", "object", "property", "reversed", "set", "sorted", "staticmethod",

@@ -24,7 +24,7 @@ _SHELLS = {
 
 if __name__ == "__main__":
     control, language, seccomp, *folders = sys.argv[1:]
-    # The folder of this script is no place to import from: it is the package's inside.
+    # Nothing may be imported from the folder of this script: it is internal to the package.
     sys.path[:] = [entry for entry in sys.path if entry != str(Path(__file__).parent)] + folders
     for name, folder in _SHELLS.items():
         shell = types.ModuleType(name)

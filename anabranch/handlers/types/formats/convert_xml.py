@@ -103,7 +103,7 @@ class _Reading:
 
     def _doctype(self, name: str, system_id: str | None, public_id: str | None, has_subset: int) -> None:
         if has_subset:
-            raise Refused(f"`{_NODE}` reads no document type declarations with entities or anything else in them")
+            raise Refused(f"`{_NODE}` accepts no DOCTYPE that declares entities or anything else")
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         self._work.spend(_NODE_UNITS * (len(attributes) + 1))

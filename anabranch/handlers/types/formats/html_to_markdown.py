@@ -1,4 +1,4 @@
-"""Markdown of HTML, made from the inside out: what an element comes to is made of what the elements in it came to.
+"""Markdown of HTML, made from the inside out: the Markdown of an element is made of the Markdown of its children.
 
 No recursion, and each element pays for the text in it, so that deep or long HTML costs what the budget allows. Used by
 `convert_markdown`.

@@ -13,7 +13,7 @@ from anabranch.engine.rules.stimuli import AwaitsSignal
 from anabranch.handlers.config_fields import Duration, x_ui
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
 
-# A year: an address is a key that somebody else keeps.
+# A year: an address works like a key, and other people keep it.
 CALLBACK_TIMEOUT_MS_MAX = 366 * 86_400_000
 
 

@@ -8,7 +8,7 @@
  * - One request is in flight, and the next one begins 5 s after the last one began at the earliest. "Save now" waits
  *   for neither.
  * - A server that does not answer is asked again after 1, 2, 4… 30 s, and at once when the browser is online again.
- * - A draft that somebody else saved meanwhile (412) is fetched and not saved over. Whoever edits chooses; until then
+ * - A draft that somebody else saved meanwhile (412) is fetched and not saved over. The user chooses; until then
  *   edits go on and are kept in the outbox.
  * - Where nothing may be saved any more, edits are kept in the outbox all the same.
  * - Dirty is a text that is not the server's. There is no flag to forget.

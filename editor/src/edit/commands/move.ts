@@ -47,6 +47,6 @@ function place(transaction: Transaction, key: Movable, to: Point): void {
   const { x, y } = snapped(to);
   const record = isNodeKey(key) ? transaction.get(key) : transaction.get(key);
   const isThere = record.position?.x === x && record.position.y === y && !(record.kind === "node" && record.isLaidOut);
-  // Whoever wrote the place keeps its other fields.
+  // Other fields of the position are kept.
   if (!isThere) transaction.setField(key, "position", textOf({ x, y }));
 }

@@ -141,6 +141,7 @@ class RunReader(StoredValues):
             return None
 
         def read(connection: Connection) -> RunReading | None:
+            """The row and what is shown of its log, from one snapshot."""
             with self.dialect.snapshot(connection):
                 row = find_instance(connection, instance_id)
                 return None if row is None else _run(self.dialect, connection, row, activations_max)
@@ -174,6 +175,7 @@ class RunReader(StoredValues):
             return None
 
         def read(connection: Connection) -> tuple[InstanceRow, ActivationPage] | None:
+            """The row and the page of activations, from one snapshot."""
             with self.dialect.snapshot(connection):
                 row = find_instance(connection, instance_id)
                 if row is None:
@@ -211,6 +213,7 @@ class RunReader(StoredValues):
             return []
 
         def read(connection: Connection) -> list[Event]:
+            """The rows about signals, then the ends of the waits in them, from one snapshot."""
             with self.dialect.snapshot(connection):
                 parameters: dict[str, Any] = {"instance_id": instance_id, "after_seq": after_seq}
                 found = _events(self.dialect, connection, SIGNALS_AND_WAITS, Payloads.ALL, parameters)

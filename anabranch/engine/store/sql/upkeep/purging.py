@@ -61,6 +61,7 @@ class Purging(Upkeep):
         """Remove some of the selected runs; None: another process is removing or counting."""
 
         def purge(connection: Connection) -> Purged | None:
+            """Select, remove and record some runs, while no other process removes or counts."""
             with self._alone(connection) as counted_until:
                 if counted_until is None:
                     return None
@@ -109,6 +110,7 @@ class Purging(Upkeep):
         """How many ended runs of all tenants a sweep would remove, and with how many events."""
 
         def count(connection: Connection) -> Purged:
+            """Count for each retention separately: the index begins with it."""
             now, runs, events = self.dialect.now(connection), 0, 0
             for days in connection.execute(statements.RETENTIONS).scalars().all():
                 asked = {"retention_days": days, "until": now - days * _DAY_MS}
@@ -142,6 +144,7 @@ class Purging(Upkeep):
         """Remove versions and run counts of missing workflows; returns the number of versions."""
 
         def remove(connection: Connection) -> int:
+            """Count, and unless it is a dry run remove, in one transaction."""
             with self.dialect.transaction(connection):
                 count = int(connection.execute(statements.COUNT_ORPHANED_VERSIONS).scalar_one())
                 if not dry_run:

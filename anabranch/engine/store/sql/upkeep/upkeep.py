@@ -68,6 +68,7 @@ class Upkeep(SqlComponent):
         """How many runs of each workflow are in each status; all from one snapshot."""
 
         def count(connection: Connection) -> dict[str, dict[Status, int]]:
+            """Add counters, open runs, and runs that ended since the watermark, from one snapshot."""
             of_tenant = {"tenant_id": tenant_id}
             with self.dialect.snapshot(connection):
                 after = connection.execute(statements.COUNTED_UNTIL).scalar_one_or_none() or 0
@@ -88,6 +89,7 @@ class Upkeep(SqlComponent):
         """How many runs ended in the last `within_ms`, by tenant, workflow and status."""
 
         def count(connection: Connection) -> dict[str, dict[str, dict[Status, int]]]:
+            """Count for each retention separately: the index begins with it."""
             stretch = {"after": self.dialect.now(connection) - within_ms, "until": _END_OF_TIME}
             counts: dict[str, dict[str, dict[Status, int]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(int)))
             for days in _retentions(connection):
@@ -113,6 +115,7 @@ class Upkeep(SqlComponent):
         """Fold about that many ended runs into the counters; True if more can be folded at once."""
 
         def fold(connection: Connection) -> bool:
+            """Add the runs up to the end of a chunk of time to the counters, and move the watermark there."""
             with self._alone(connection) as after:
                 if after is None:
                     return False
@@ -138,6 +141,7 @@ class Upkeep(SqlComponent):
         """
 
         def remove(connection: Connection) -> int | None:
+            """Remove while no other process removes or counts."""
             with self._alone(connection) as counted_until:
                 if counted_until is None:
                     return None
@@ -151,6 +155,7 @@ class Upkeep(SqlComponent):
         """Remove an ended run of the tenant with its log; False while another process removes or counts."""
 
         def delete(connection: Connection) -> bool:
+            """Check the run, remove it with all that belongs to it, and record that, in one transaction."""
             asked = {"instance_id": instance_id, "tenant_id": tenant_id}
             with self._alone(connection) as counted_until:
                 if counted_until is None:
@@ -189,6 +194,7 @@ class Upkeep(SqlComponent):
         subscriptions."""
 
         def remove(connection: Connection) -> int | None:
+            """Remove the workflows, and what names them unless a live workflow has the name."""
             with self._alone(connection) as counted_until:
                 if counted_until is None:
                     return None
@@ -209,6 +215,7 @@ class Upkeep(SqlComponent):
         """Remove at most `limit` older rows of the audit trail, and record where it was cut."""
 
         def trim(connection: Connection) -> int:
+            """Cut the trail while no other process removes or counts."""
             with self._alone(connection) as counted_until:
                 if counted_until is None:
                     return 0

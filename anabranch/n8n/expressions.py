@@ -64,6 +64,9 @@ class NameScope(Protocol):
     def inputs(self, which: str) -> Ref:
         """The same of what flows into this node. Raises Untranslatable."""
 
+    def files(self) -> Ref:
+        """`$binary`. Raises Untranslatable."""
+
     def parameters(self, name: str) -> Mapping[str, Any]:
         """The parameters of a node. Raises Untranslatable."""
 
@@ -229,6 +232,12 @@ class _Translator:
                 return Phrase(literal(_plain(scope.parameters(name))), "object")
             case JsMember(Call(Name("$"), (Literal(str(name)),)), Literal("params")):
                 return Phrase(literal(_plain(scope.parameters(name))), "object")
+            case JsMember(
+                JsMember(Name("$binary"), _), Literal("fileName" | "fileExtension" | "fileType" | "directory" | "id")
+            ):
+                raise Untranslatable("names of files are not known here")
+            case Name("$binary"):
+                return _ref(scope.files())
             case Name("$data"):
                 return _ref(scope.json())
             case Name("$now"):

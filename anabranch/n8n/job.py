@@ -112,8 +112,8 @@ class MappingJob:
         """What flows into the first input."""
         feed = self.feeds.get(0)
         if feed is not None and feed.many and self.node.settings.get("executeOnce") is True:
-            feed = ItemFeed(feed.first, many=False)
-        return ItemFeed(feed.items, many=True) if self.takes_list and feed is not None else feed
+            feed = feed.alone()
+        return feed.as_list() if self.takes_list and feed is not None else feed
 
     def needed_feed(self) -> ItemFeed:
         """The same, where there has to be one."""
@@ -128,7 +128,7 @@ class MappingJob:
         """Writes its parameters: for each item, or once, where expressions read the first item."""
         feed = self.feed
         if feed is not None and feed.many and not per_item:
-            feed = ItemFeed(feed.first, many=False)
+            feed = feed.alone()
         scope = self.around.scope(self.node.name, feed, per_item=per_item)
         is_mapped = feed is not None and feed.many
         return Texts(scope, lambda js: self._compute(js, is_mapped=is_mapped), self.counts)
@@ -176,12 +176,14 @@ class MappingJob:
         handles: tuple[str, ...] = ("default",),
         loop: str | None = None,
         pairing: Ref | str | None = "same",
+        files: Ref | None = None,
     ) -> None:
         """A way out by the last node; without a value, with its output."""
         node_id = self.nodes[-1]["id"]
-        feed = ItemFeed(value or variable(node_id), self.is_mapped if many is None else many, loop)
+        feed = ItemFeed(value or variable(node_id), self.is_mapped if many is None else many, loop, files)
         if self.node.settings.get("alwaysOutputData") is True and feed.many and output == 0:
-            feed = ItemFeed(Ref(f"({feed.value.template} or [{{}}])", f"$orOne({feed.value.js})"), many=True)
+            value = Ref(f"({feed.value.template} or [{{}}])", f"$orOne({feed.value.js})")
+            feed = ItemFeed(value, many=True, files=files)
         self.exits[output] = Exit(node_id, handles, feed, pairing)
 
     def differs(self, why: str) -> None:
@@ -199,7 +201,7 @@ class MappingJob:
     def passes(self, *, output: int = 0, handles: tuple[str, ...] = ("default",)) -> None:
         """A way out by the last node with what flowed in."""
         feed = self.needed_feed()
-        self.leave(feed.value, many=feed.many, loop=feed.loop, output=output, handles=handles)
+        self.leave(feed.value, many=feed.many, loop=feed.loop, output=output, handles=handles, files=feed.files)
 
     def program(self, code: str, *, suffix: str = "") -> str:
         """A code node that computes what no other node does, of `items`: the list of what flows in."""

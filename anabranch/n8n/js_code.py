@@ -20,7 +20,10 @@ EXTENSIONS = ("isNumeric", "toSentenceCase", "toSnakeCase", "removeTags", "urlEn
 
 _MODULES = {"crypto": "$crypto", "luxon": "{DateTime, Duration}", "buffer": "{Buffer}"}
 _CLONE = "const $copy = v => v === undefined ? undefined : JSON.parse(JSON.stringify(v));"
-_WRAP = "const $wrap = list => (list ?? []).map((json, item) => ({json: $copy(json), pairedItem: {item}}));"
+_WRAP = (
+    "const $wrap = (list, files) => (list ?? []).map((json, item) =>"
+    " ({json: $copy(json), pairedItem: {item}, ...(files?.[item] ? {binary: $copy(files[item])} : {})}));"
+)
 _OR_ONE = "const $orOne = list => list?.length ? list : [{}];"
 
 
@@ -37,9 +40,21 @@ def value_code(
     return f"{head} const $value = f => {{ try {{ return f() ?? null }} catch {{ return null }} }};\nreturn {{\n{body}\n}};"
 
 
-def items_code(code: str, feed: ItemFeed, names: Mapping[str, tuple[Ref, Ref | None]], *, catches: bool = False) -> str:
-    """Code that runs once for all items and returns items. `catches`: one with the error, if it fails."""
+def items_code(
+    code: str,
+    feed: ItemFeed,
+    names: Mapping[str, tuple[Ref, Ref | None]],
+    *,
+    catches: bool = False,
+    files: Ref | None = None,
+) -> str:
+    """Code that runs once for all items and returns items. `catches`: one with the error, if it fails.
+
+    With `files`, those of the items, it returns `{items, files}`.
+    """
     head = _prelude(code, feed.first, feed.items, names, None)
+    if files is not None:
+        head = head.replace(f"$wrap({feed.items.js})", f"$wrap({feed.items.js}, {files.js})")
     tail = (
         "const $one = each => { if (each === null || typeof each !== 'object' || Array.isArray(each))"
         " throw new Error('an item is no object'); return each.json && typeof each.json === 'object' ? each.json : each; };"
@@ -47,6 +62,12 @@ def items_code(code: str, feed: ItemFeed, names: Mapping[str, tuple[Ref, Ref | N
     before, after = (
         ("try {", "} catch (fault) { return [{error: fault?.message ?? String(fault)}]; }") if catches else ("", "")
     )
+    if files is not None:
+        return (
+            f"{head} {tail}\nconst $result = await (async () => {{\n{code}\n}})();\n"
+            "const $made = [$result ?? []].flat();\n"
+            "return {items: $made.map($one), files: $made.map(each => each.binary ?? null)};"
+        )
     return (
         f"{head} {tail}\n{before}const $result = await (async () => {{\n{code}\n}})();\n"
         f"return ($result === undefined || $result === null ? [] : Array.isArray($result) ? $result : [$result]).map($one);{after}"

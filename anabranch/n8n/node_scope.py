@@ -68,6 +68,13 @@ class NodeScope:
         items = self.feed
         return _pick(items, which)
 
+    def files(self) -> Ref:
+        """`$binary`."""
+        files = None if self.feed is None else self.feed.files
+        if files is None:
+            raise Untranslatable("which files flow in is not known here")
+        return files.at(INDEX) if self._is_mapped else self.feed.first_files or files  # type: ignore[union-attr]
+
     def node(self, name: str, which: str) -> Ref:
         """The items of another node, or one of them."""
         node = self.around.graph.nodes.get(name)

@@ -79,11 +79,27 @@ class ItemFeed:
     many: bool
     loop: str | None = None
     """The node for batches whose current item it is: a value that is known in its loop only."""
+    files: Ref | None = None
+    """n8n's binary data: an object of files by name for the item, or a list of them; None: nothing is known of it."""
 
     @property
     def items(self) -> Ref:
         """As a list, whichever it is."""
         return self.value if self.many else self.value.listed()
+
+    @property
+    def first_files(self) -> Ref | None:
+        """The files of the first item."""
+        return self.files.at(number(0)) if self.many and self.files is not None else self.files
+
+    def alone(self) -> ItemFeed:
+        """The first item, as one."""
+        return ItemFeed(self.first, many=False, files=self.first_files)
+
+    def as_list(self) -> ItemFeed:
+        """As a list, whichever it is."""
+        files = self.files if self.many or self.files is None else self.files.listed()
+        return ItemFeed(self.items, many=True, files=files)
 
     @property
     def first(self) -> Ref:

@@ -25,7 +25,8 @@ EVERYWHERE = (
     "What an error says is worded in another way, and limits of size and time are those of this engine.",
     "Requests have the header Idempotency-Key, and go to public addresses only, unless the operator allows others.",
     "A run is kept, and goes on after a crash: what was under way is executed again.",
-    "Binary data do not flow between nodes.",
+    "Binary data flow from requests to what follows them: requests, answers, HTML, code, and nodes that hand on items;"
+    " with all other fields a file has at most 1 MB of base64.",
 )
 
 

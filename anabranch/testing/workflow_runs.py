@@ -82,6 +82,8 @@ class Answer:
     json: Any = None
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+    """In place of `json`; `headers` then have its content type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +269,8 @@ class _Network:
             "content-type": "application/json",
             **{name.lower(): value for name, value in answer.headers.items()},
         }
+        if answer.body is not None:
+            return HttpAnswer(answer.status, headers, answer.body)
         return HttpAnswer(answer.status, headers, b"" if answer.json is None else json.dumps(answer.json).encode())
 
 

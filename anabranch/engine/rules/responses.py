@@ -6,6 +6,7 @@ have been pinned by a person.
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -71,6 +72,8 @@ class WebhookResponse:
 def response_of(value: Any) -> WebhookResponse:
     """The response that `{"status", "headers", "body"}` describes: text as it is, any other value as JSON.
 
+    `base64` in place of `body` has the bytes.
+
     Raises ValueError, which names the header or the status, and never a value.
     """
     if not isinstance(value, dict):
@@ -80,14 +83,26 @@ def response_of(value: Any) -> WebhookResponse:
         raise ValueError("status is a whole number from 200 to 599")
     headers = _checked_headers(value.get("headers") or {})
     content = value.get("body")
+    if value.get("base64") is not None:
+        content = _bytes_of(value["base64"])
     if content is None or status in _WITHOUT_BODY:
         headers.pop("content-type", None)
         return WebhookResponse(status, headers, b"")
+    if isinstance(content, bytes):
+        headers.setdefault("content-type", "application/octet-stream")
+        return WebhookResponse(status, headers, content)
     if isinstance(content, str):
         headers.setdefault("content-type", "text/plain; charset=utf-8")
         return WebhookResponse(status, headers, content.encode(errors="replace"))
     headers.setdefault("content-type", "application/json")
     return WebhookResponse(status, headers, orjson.dumps(content))
+
+
+def _bytes_of(written: Any) -> bytes:
+    try:
+        return base64.b64decode(written, validate=True)
+    except (TypeError, ValueError):
+        raise ValueError("base64 has to be text that is base64") from None
 
 
 def _checked_headers(given: Any) -> dict[str, str]:

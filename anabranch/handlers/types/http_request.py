@@ -6,7 +6,10 @@ request, and a response into an output or a failure that may be retried.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
+from asyncio import sleep
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal, TypeAlias
@@ -16,7 +19,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from anabranch.engine.handling import HandlerResult, Helpers
 from anabranch.errors import NodeFailure
-from anabranch.handlers.config_fields import x_ui
+from anabranch.handlers.config_fields import Duration, x_ui
 from anabranch.handlers.masking import Masker
 from anabranch.handlers.spec import HandlerSpec, NodeConfig, SecretReader
 from anabranch.handlers.types.http.http_answer import body_of, excerpt, reason_of, retry_after_ms
@@ -33,6 +36,9 @@ from anabranch.handlers.types.http_port import HttpAnswer, HttpCall, HttpSender
 
 # An hour: the node's timeout limits a request; this only ends requests of nodes without one.
 REQUEST_S_MAX = 3_600.0
+
+# 5 minutes: a longer pause is a `delay` node, which keeps no worker busy.
+DELAY_MS_MAX = 300_000
 
 # Statuses that tell us to come again.
 _RETRIED_BELOW_500 = frozenset({408, 425, 429})
@@ -79,6 +85,12 @@ class HttpRequestConfig(NodeConfig):
         description="The body, as text.",
         json_schema_extra=x_ui(group="Request", advanced=True),
     )
+    base64: str | None = Field(
+        None,
+        title="Body of bytes",
+        description="The body, as base64: for files. Give one of this, `json` and `body`.",
+        json_schema_extra=x_ui(group="Request", advanced=True),
+    )
     auth: Auth | None = Field(
         None,
         title="Authentication",
@@ -100,6 +112,22 @@ class HttpRequestConfig(NodeConfig):
         json_schema_extra=x_ui(group="Answer", advanced=True),
     )
 
+    response: Literal["auto", "base64"] = Field(
+        "auto",
+        title="Read the body",
+        description='`auto`: JSON and text by the content type, other bytes as `{"base64": …}`; `base64`: every body'
+        " so.",
+        json_schema_extra=x_ui(group="Answer", advanced=True),
+    )
+    delay: Duration = Field(
+        0,
+        ge=0,
+        le=DELAY_MS_MAX,
+        description="How long to wait before the request, at most 5 minutes. In a mapped node"
+        " `{{ 60000 if ctx.index > 0 and ctx.index % 10 == 0 else 0 }}` waits after each ten requests.",
+        json_schema_extra=x_ui(widget="duration", group="Request", advanced=True),
+    )
+
     check_certificate: bool = Field(
         True,
         alias="checkCertificate",
@@ -111,8 +139,9 @@ class HttpRequestConfig(NodeConfig):
     @model_validator(mode="before")
     @classmethod
     def _one_body(cls, written: dict[str, Any]) -> dict[str, Any]:
-        if "json" in written and written.get("body") is not None:
-            raise ValueError("give either json or body")
+        given = [name for name in ("json", "body", "base64") if name in written and (name == "json" or written[name])]
+        if len(given) > 1:
+            raise ValueError(f"give either {' or '.join(given)}")
         return written
 
 
@@ -134,6 +163,8 @@ def http_request_spec(sender: HttpSender, secrets: SecretReader) -> HandlerSpec:
         custom = custom_parts(config.auth)
         headers, private_headers = _headers(config, custom["headers"], helpers)
         body = _body(config, custom["body"])
+        if config.delay:
+            await sleep(config.delay / 1_000)
         call = HttpCall(
             method=config.method,
             url=_url(config, custom["qs"]),
@@ -142,7 +173,8 @@ def http_request_spec(sender: HttpSender, secrets: SecretReader) -> HandlerSpec:
             follow_redirects=config.follow_redirects,
             check_certificate=config.check_certificate,
             private_headers=private_headers,
-            private_body=body is not None and (bool(custom["body"]) or _is_private(body.decode(), helpers)),
+            private_body=body is not None
+            and (bool(custom["body"]) or _is_private(body.decode(errors="replace"), helpers)),
         )
         hidden = secret_texts(custom)
         if isinstance(config.auth, OAuthAuth):
@@ -155,7 +187,7 @@ def http_request_spec(sender: HttpSender, secrets: SecretReader) -> HandlerSpec:
         output = {
             "status": answer.status,
             "headers": dict(answer.headers),
-            "body": await body_of(answer.headers, answer.body),
+            "body": await body_of(answer.headers, answer.body, as_bytes=config.response == "base64"),
         }
         return HandlerResult(output if masker is None else masker.value(output))
 
@@ -216,6 +248,8 @@ def _headers(
     defaults = {"Idempotency-Key": helpers.idempotency_key}
     if "json_value" in config.model_fields_set:
         defaults |= {"Content-Type": "application/json", "Accept": "application/json, */*;q=0.5"}
+    elif config.base64 is not None:
+        defaults["Content-Type"] = "application/octet-stream"
     elif config.body is not None:
         defaults["Content-Type"] = "text/plain; charset=utf-8"
     for name, value in defaults.items():
@@ -245,6 +279,13 @@ def _body(config: HttpRequestConfig, more: Mapping[str, Any]) -> bytes | None:
     if "json_value" in config.model_fields_set:
         value = {**config.json_value, **more} if more and isinstance(config.json_value, dict) else config.json_value
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    if config.base64 is not None:
+        try:
+            return base64.b64decode(config.base64, validate=True)
+        except (binascii.Error, ValueError):
+            raise NodeFailure(
+                "NODE_CONFIG_INVALID", "`base64` is no base64", type_name="ConfigInvalid", retryable=False
+            ) from None
     return None if config.body is None else config.body.encode()
 
 

@@ -23,17 +23,20 @@ def begin(job: MappingJob) -> ItemFeed:
     return job.needed_feed()
 
 
-def end(job: MappingJob, program: str, *, head: str = "", single: bool = False, whole: bool = False) -> None:
+def end(
+    job: MappingJob, program: str, *, head: str = "", single: bool = False, whole: bool = False, files: bool = False
+) -> None:
     """A code node that sorts out results and failures, and the ways out of both.
 
     `program` puts items by `put(item, index)`. `single`: one item comes out for one that flows in. `whole`: it ran once
-    for all items, so that both ways may be taken.
+    for all items, so that both ways may be taken. `files`: `put` is given the files of an item, too.
     """
     feed = job.needed_feed()
-    inputs = f"{feed.items.js} ?? []" if job.error_way == "apart" else "[]"
+    inputs = f"{feed.items.js} ?? []" if job.error_way == "apart" or files else "[]"
+    returned = "items, of, failed, failedOf" + (", files: files.some(Boolean) ? files : []" if files else "")
     options = json.dumps({"errors": job.error_way})
     job.add("javascript", {"code": f"const inputs = {inputs}, going = {options};\n{head}{SORTED_OUT}\n{program}\n"
-                                   "return {items, of, failed, failedOf};"}, retry={"maxAttempts": 1})  # fmt: skip
+                                   f"return {{{returned}}};"}, retry={"maxAttempts": 1})  # fmt: skip
     made = variable(job.node_id)
     items, was_one = made.field("items"), job.takes_list and 0 in job.feeds and not job.feeds[0].many and not whole
     if job.error_way == "apart" and was_one:
@@ -41,7 +44,8 @@ def end(job: MappingJob, program: str, *, head: str = "", single: bool = False, 
         job.add("condition", {"branches": [{"id": "failed", "expression": failed}]}, suffix="failed", writes=False)
         job.chooses = True
     value, many = (items.at(number(0)), False) if single and was_one else (items, True)
-    job.leave(value, many=many, pairing=None if whole else made.field("of"),
+    made_files = made.field("files") if files else None
+    job.leave(value, many=many, pairing=None if whole else made.field("of"), files=made_files,
               handles=("else",) if job.chooses else ("default",))  # fmt: skip
     if job.error_way == "apart":
         failed_items = made.field("failed")

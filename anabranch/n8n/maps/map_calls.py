@@ -7,13 +7,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from anabranch.n8n.javascript import prelude
 from anabranch.n8n.job import MappingJob, NotMapped
 from anabranch.n8n.js_code import item_code, items_code
 from anabranch.n8n.js_reading import absent_in, reads_files
 from anabranch.n8n.maps import going_on
 from anabranch.n8n.maps.credentials import put_header, renewed_at, renewing, sent_as
 from anabranch.n8n.maps.map_data import json_of
-from anabranch.n8n.maps.programs import ANSWERS
+from anabranch.n8n.maps.programs import ANSWERS, FILES
 from anabranch.n8n.python_code import is_valid, names_of_nodes, python_absent, python_program
 from anabranch.n8n.refs import INDEX, ITEM, Ref, variable
 from anabranch.n8n.texts import Source, Texts, expression, split, without_sign
@@ -52,7 +53,10 @@ def http(job: MappingJob) -> None:
     values = variable(raw)
     job.nodes[-1]["name"] = job.node.name
     listed = values.js if feed.many else f"[{values.js}]"
-    going_on.end(job, ANSWERS, head=f"const answers = {listed}, as = {json.dumps(answer)};\n")
+    files = answer["format"] in ("file", "auto")
+    before = feed.as_list().files if files else None
+    head = f"const answers = {listed}, as = {json.dumps(answer)}, before = {before.js if before else '[]'} ?? [];\n"
+    going_on.end(job, ANSWERS, head=f"{prelude('buffer')}{FILES}\n{head}" if files else head, files=files)
     named = next(node for node in job.nodes if node["id"] == job.node_id)
     named["name"] = f"{job.node.name}: items"
 
@@ -83,7 +87,7 @@ def _answer(job: MappingJob, config: dict[str, Any], *, new: bool) -> dict[str, 
     form = options.get("responseFormat", "autodetect") if new else job.option("responseFormat", default="json")
     full = options.get("fullResponse", False)
     if form == "file":
-        raise NotMapped("the answer is a file, and binary data do not flow here")
+        config["response"] = "base64"
     if any(isinstance(each, str) and each.startswith("=") for each in (form, full)):
         raise NotMapped("the form of its answer is computed")
     name = options.get("outputPropertyName") if new else job.option("dataPropertyName")
@@ -204,7 +208,7 @@ def _body(job: MappingJob, texts: Texts, config: dict[str, Any]) -> None:
         case "multipart-form-data":
             _parts(job, texts, config, "bodyParameters", "parameters")
         case _:
-            raise NotMapped("its body is a file")
+            _file_as_body(job, texts, config, "inputDataFieldName")
 
 
 def _old_body(job: MappingJob, texts: Texts, config: dict[str, Any]) -> None:
@@ -215,9 +219,12 @@ def _old_body(job: MappingJob, texts: Texts, config: dict[str, Any]) -> None:
         and not job.option("bodyParametersJson")
     ):
         return
-    if job.option("sendBinaryData") is True:
-        raise NotMapped("its body is a file")
     kind = job.fixed("options", "bodyContentType", default="json")
+    if job.option("sendBinaryData") is True:
+        if kind == "multipart-form-data" or job.option("jsonParameters") is not True:
+            raise NotMapped("its body is a form with files")
+        _file_as_body(job, texts, config, "binaryPropertyName")
+        return
     if kind not in ("json", "form-urlencoded", "raw"):
         raise NotMapped("its body is a form with files")
     if job.option("jsonParameters") is True:
@@ -235,6 +242,18 @@ def _old_body(job: MappingJob, texts: Texts, config: dict[str, Any]) -> None:
         _form(job, texts, config, "bodyParametersUi", "parameter")
     elif made := _object_of(job, texts, "bodyParametersUi", "parameter"):
         config["json"] = made
+
+
+def _file_as_body(job: MappingJob, texts: Texts, config: dict[str, Any], parameter: str) -> None:
+    """The bytes of one of the files of the item, which are of the file's type unless a header says otherwise."""
+    name = job.fixed(parameter, default="data")
+    if not isinstance(name, str) or not name or any(sign in name for sign in ":,"):
+        raise NotMapped("its body is a file")
+    file = texts.scope.files().field(name)
+    config["base64"] = expression(file.field("data").template)
+    headers = config.setdefault("headers", {})
+    if not any(given.lower() == "content-type" for given in headers):
+        headers["Content-Type"] = expression(f"{file.field('mimeType').template} | default('application/octet-stream')")
 
 
 def _json_body(job: MappingJob, texts: Texts, config: dict[str, Any], written: Any) -> None:
@@ -405,7 +424,8 @@ def _javascript(job: MappingJob, source: str, *, each: bool) -> None:
     if (absent := absent_in(source, job.around.timezone)) is not None:
         raise NotMapped(f"its code uses {absent}")
     if reads_files(source):
-        raise NotMapped("its code uses binary data")
+        _javascript_of_files(job, source, each=each)
+        return
     feed = going_on.begin(job) if each else job.needed_feed()
     names = job.around.code_names(job, source, per_item=each and feed.many)
     goes_on = job.error_way != "stop"
@@ -421,6 +441,20 @@ def _javascript(job: MappingJob, source: str, *, each: bool) -> None:
     code = items_code(source, feed, names, catches=goes_on)
     job.add("javascript", {"code": code}, suffix="all" if job.error_way == "apart" else "", **job.attempts())
     _leave_all(job)
+
+
+def _javascript_of_files(job: MappingJob, source: str, *, each: bool) -> None:
+    """Code for all items that reads their `binary`, and may give items others."""
+    feed = job.needed_feed()
+    if re.search(r"\b(?:fileName|fileExtension|fileType|directory)\b", source):
+        raise NotMapped("its code uses names of files, which are not known here")
+    if each or job.error_way != "stop" or "BinaryData" in source or feed.files is None:
+        raise NotMapped("its code uses binary data")
+    if job.around.code_names(job, source, per_item=False):
+        raise NotMapped("its code uses binary data, and other nodes")
+    job.add("javascript", {"code": items_code(source, feed, {}, files=feed.as_list().files)}, **job.attempts())
+    made = variable(job.node_id)
+    job.leave(made.field("items"), many=True, files=made.field("files"), pairing=None)
 
 
 def _leave_all(job: MappingJob) -> None:

@@ -36,7 +36,7 @@ def set_(job: MappingJob) -> None:
     feed, texts = going_on.begin(job), job.texts()
     dots = job.option("options", "dotNotation", default=True) is not False
     if job.option("options", "includeBinary") is True:
-        job.remarks.append("binary data do not flow here")
+        job.remarks.append("the files of its items do not go on behind it")
     if job.fixed("mode", default="manual") == "raw":
         config: dict[str, Any] = {"values": _raw(job, texts)}
         _included(job, config, feed)

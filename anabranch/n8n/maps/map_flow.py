@@ -22,7 +22,7 @@ def passed_on(job: MappingJob) -> None:
     """`noOp`: nothing."""
     feed = job.needed_feed()
     job.add("fields", {"source": expression(feed.value.template)})
-    job.leave()
+    job.leave(files=feed.files)
 
 
 def if_(job: MappingJob) -> None:
@@ -348,6 +348,8 @@ def respond(job: MappingJob) -> None:
             config["body"] = expression(feed.items.template)
         case "noData":
             pass
+        case "binary":
+            config["base64"] = _file_to_answer(job, headers)
         case "redirect":
             config["status"] = texts.value(job.option("options", "responseCode", default=307))
             headers["Location"] = texts.text(job.option("redirectURL", default=""))
@@ -359,6 +361,19 @@ def respond(job: MappingJob) -> None:
         config["headers"] = headers
     job.add("respond", config, writes=False)
     job.passes()
+
+
+def _file_to_answer(job: MappingJob, headers: dict[str, str]) -> str:
+    """The first file of the first item, or the one with a name."""
+    files = job.needed_feed().first_files
+    if files is None:
+        raise NotMapped("it answers with binary")
+    file = f"({files.template} | values | first)"
+    if job.fixed("responseDataSource", default="automatically") == "set":
+        file = files.field(str(job.fixed("inputFieldName", default="data"))).template
+    if not _named(headers):
+        headers["Content-Type"] = expression(f"{file}.mimeType")
+    return expression(f"{file}.data")
 
 
 def _named(headers: dict[str, str]) -> bool:

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from anabranch.n8n.dates import format_of
-from anabranch.n8n.javascript import xml_prelude
+from anabranch.n8n.javascript import prelude, xml_prelude
 from anabranch.n8n.job import MappingJob, NotMapped
 from anabranch.n8n.maps.map_data import item_of, put_at
 from anabranch.n8n.maps.programs import HTML_VALUES, XML_READ, XML_WRITTEN
-from anabranch.n8n.refs import INDEX, ItemFeed, Ref, quoted, variable
+from anabranch.n8n.refs import INDEX, ItemFeed, Ref, number, quoted, variable
 from anabranch.n8n.texts import Texts, expression
 
 
@@ -29,9 +29,11 @@ def html(job: MappingJob) -> None:
         return
     if operation != "extractHtmlContent":
         raise NotMapped("it makes a table")
-    if job.fixed("sourceData", default="json") != "json":
-        raise NotMapped("it reads a file")
-    source = _field_of_item(job, feed, str(job.fixed("dataPropertyName", default="data")))
+    name = str(job.fixed("dataPropertyName", default="data"))
+    if job.fixed("sourceData", default="json") == "json":
+        source = _field_of_item(job, feed, name)
+    else:
+        source = _text_of_file(job, feed, name)
     values: dict[str, Any] = {}
     wanted = job.option("extractionValues", "values", default=[])
     for each in wanted:
@@ -68,6 +70,19 @@ def html(job: MappingJob) -> None:
         "javascript", {"code": code + ("return made;" if feed.many else "return made[0];")}, retry={"maxAttempts": 1}
     )
     job.leave()
+
+
+def _text_of_file(job: MappingJob, feed: ItemFeed, name: str) -> str:
+    """The text of a file of each item, by a code node in front."""
+    files = feed.as_list().files
+    if files is None:
+        raise NotMapped("it reads a file")
+    code = f"{prelude('buffer')}return ({files.js} ?? []).map(each => {{\n  const file = each?.[{json.dumps(name)}];\n"
+    code += "  if (!file) throw new Error('There is no such file');\n"
+    code += "  return Buffer.from(file.data, 'base64').toString();\n});"
+    job.add("javascript", {"code": code}, suffix="text", retry={"maxAttempts": 1})
+    texts = variable(job.nodes[-1]["id"])
+    return expression(texts.at(INDEX if feed.many else number(0)).template)
 
 
 def _field_of_item(job: MappingJob, feed: ItemFeed, name: str) -> str:

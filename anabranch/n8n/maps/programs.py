@@ -198,17 +198,18 @@ switch (options.join) {
 }"""
 
 # What collected failures look like: the error of an iteration.
-SORTED_OUT = """const items = [], of = [], failed = [], failedOf = [];
+SORTED_OUT = """const items = [], of = [], failed = [], failedOf = [], files = [];
 const faultIn = result => result && Object.keys(result).length === 1 && typeof result.error?.code === 'string'
   && typeof result.error.message === 'string' ? result.error : null;
 const isFailure = item => {
   const fields = Object.keys(item).length;
   return Boolean(item.error) && (fields === 1 || (fields === 2 && Boolean(item.message)));
 };
-const put = (item, index, isResult) => {
+const put = (item, index, isResult, file) => {
   if (going.errors === 'apart' && !isResult && isFailure(item)) { failed.push({...inputs[index], ...item}); failedOf.push(index); return; }
   items.push(item);
   of.push(index);
+  files.push(file ?? null);
 };"""
 
 RESULTS = """results.forEach((result, index) => {
@@ -244,6 +245,25 @@ HTML_VALUES = """const made = found.map(values => Object.fromEntries(Object.entr
   return [name, Array.isArray(value) ? value.map(tidy) : tidy(value)];
 })));"""
 
+# Which answers are files, and what n8n says of one.
+FILES = """const $files = (() => {
+  const kinds = ['image/', 'audio/', 'video/', 'application/octet-stream', 'application/gzip', 'application/zip', 'application/vnd.rar', 'application/epub+zip',
+    'application/x-bzip', 'application/x-cdf', 'application/vnd.amazon.ebook', 'application/msword', 'application/vnd.openxmlformats-officedocument.wordprocessingml.document',
+    'application/vnd.ms-fontobject', 'application/vnd.oasis.opendocument.presentation', 'application/pdf', 'application/x-tar', 'application/vnd.visio',
+    'application/vnd.ms-excel', 'application/vnd.openxmlformats-officedocument.spreadsheetml.sheet', 'application/x-7z-compressed'];
+  const size = count => {
+    if (count < 1000) return `${count} B`;
+    const step = Math.min(Math.floor(Math.log10(count) / 3), 3);
+    return `${Number((count / 1000 ** step).toPrecision(3))} ${['B', 'kB', 'MB', 'GB'][step]}`;
+  };
+  const of = (body, headers) => {
+    const data = typeof body?.base64 === 'string' ? body.base64 : Buffer.from(typeof body === 'string' ? body : '').toString('base64');
+    const bytes = data.length / 4 * 3 - (data.endsWith('==') ? 2 : data.endsWith('=') ? 1 : 0);
+    return {mimeType: String(headers['content-type'] ?? '').split(';')[0].trim() || 'application/octet-stream', data, fileSize: size(bytes)};
+  };
+  return {is: headers => kinds.some(kind => String(headers['content-type'] ?? '').includes(kind)), of};
+})();"""
+
 ANSWERS = """answers.forEach((answer, index) => {
   if (answer === null || answer === undefined) { put({}, index); return; }
   const fault = faultIn(answer);
@@ -254,10 +274,16 @@ ANSWERS = """answers.forEach((answer, index) => {
     put({error: {message: `${answer.status} - ${JSON.stringify(body)}`, name: 'AxiosError', code, status: answer.status}}, index);
     return;
   }
+  const whole = {headers: answer.headers, statusCode: answer.status};
+  if (as.format === 'file' || (as.format === 'auto' && $files.is(answer.headers))) {
+    put(as.full ? whole : inputs[index] ?? {}, index, true, {...before[index], [as.name]: $files.of(body, answer.headers)});
+    return;
+  }
+  if (as.format === 'auto' && typeof body?.base64 === 'string' && Object.keys(body).length === 1
+    && !/json/.test(answer.headers['content-type'] ?? '')) body = Buffer.from(body.base64, 'base64').toString();
   if (as.format === 'text') body = typeof body === 'string' ? body : JSON.stringify(body);
   if (as.format === 'json' && typeof body === 'string') body = body === '' ? {} : JSON.parse(body);
   if (as.full) {
-    const whole = {headers: answer.headers, statusCode: answer.status};
     put({...(as.format === 'text' ? {[as.name]: body} : {body}), ...whole}, index);
     return;
   }

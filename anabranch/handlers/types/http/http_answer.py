@@ -42,8 +42,8 @@ _JSON_TYPES = re.compile(r"(application|text)/(.*\+)?json")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
-async def body_of(headers: Mapping[str, str], body: bytes) -> Any:
-    """The body as a value: JSON where the content type says so, text, or `{"base64": …}` for other bytes.
+async def body_of(headers: Mapping[str, str], body: bytes, *, as_bytes: bool = False) -> Any:
+    """The body as a value: JSON where the content type says so, text, or `{"base64": …}` for other bytes, or for all.
 
     Null if there is none. Raises HttpAnswerInvalid for invalid JSON, ValueNotStorable for JSON that cannot be stored,
     ValueTooLarge.
@@ -51,11 +51,11 @@ async def body_of(headers: Mapping[str, str], body: bytes) -> Any:
     if not body:
         return None
     kind, charset = _content_type(headers.get("content-type", ""))
-    if _JSON_TYPES.fullmatch(kind):
+    if not as_bytes and _JSON_TYPES.fullmatch(kind):
         return await _json(body, charset)
     if len(body) > VALUE_BYTES_MAX:
         raise ValueTooLarge(f"the answer has {len(body)} bytes, the limit of a value is {VALUE_BYTES_MAX}")
-    if _TEXT_TYPES.fullmatch(kind) or not kind:
+    if not as_bytes and (_TEXT_TYPES.fullmatch(kind) or not kind):
         text = _text(body, charset)
         if text is not None:
             return text

@@ -29,11 +29,19 @@ class RespondConfig(NodeConfig):
     body: Any = Field(
         None, description="Text is sent as it is, any other value as JSON; without it the response has no body."
     )
+    base64: str | None = Field(
+        None,
+        title="Body of bytes",
+        description="The body, as base64, in place of `body`: for files.",
+        json_schema_extra=x_ui(advanced=True),
+    )
 
 
 def evaluate(config: RespondConfig, context: Mapping[str, Any], work: TemplateBudget) -> tuple[Any, None]:
     """The response as an object. Raises NonRetryable for one that cannot be sent."""
     response = {"status": config.status, "headers": dict(config.headers or {}), "body": config.body}
+    if config.base64 is not None:
+        response["base64"] = config.base64
     try:
         response_of(response)
     except ValueError as refusal:

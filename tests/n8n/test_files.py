@@ -1,0 +1,90 @@
+"""Files, which n8n calls binary data, go from requests to what reads and sends them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from anabranch.testing import Answer, WorkflowRun, run_workflow
+from tests.n8n.drawn import Drawn, node, set_to
+from tests.n8n.test_workflows_of_n8n import imported
+
+PICTURE = bytes(range(256)) * 3
+DOCS = "https://docs.n8n.io/data/binary-data/"
+NAMED = [{"name": "a"}, {"name": "b"}]
+
+
+def run_of(nodes: list[dict[str, Any]], items: Any, server: Any) -> WorkflowRun:
+    """A run of these nodes, which are imported exactly."""
+    made = imported(Drawn("files", DOCS, nodes, items, []).export())
+    assert made.report.status == "exact", [(each.name, each.why) for each in made.report.nodes]
+    return asyncio.run(run_workflow(made.document, {"n8nItems": items}, http=server))
+
+
+def serving(request: Any) -> Answer:
+    if request.method == "GET":
+        kind = "text/html; charset=utf-8" if request.path == "/page" else "image/png"
+        body = "<h1 id='x'>Zürich</h1>".encode() if request.path == "/page" else PICTURE
+        return Answer(headers={"Content-Type": kind}, body=body)
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    return Answer({"size": len(request.body), "type": headers["content-type"]})
+
+
+def download(name: str = "Get", **options: Any) -> dict[str, Any]:
+    return node(name, "httpRequest", 4.2, url="=https://files.example/{{ $json.name }}.png", options=options)
+
+
+def test_a_picture_of_each_item_is_uploaded_with_its_own_type() -> None:
+    upload = node("Put", "httpRequest", 4.2, method="PUT", url="https://files.example/up", sendBody=True,
+                  contentType="binaryData", inputDataFieldName="data", options={})  # fmt: skip
+    run = run_of([download(), node("Same", "noOp", 1), upload], NAMED, serving)
+
+    assert (run.output or {})["n8nItems"] == [{"size": 768, "type": "image/png"}] * 2
+    assert [each.body for each in run.requests if each.method == "PUT"] == [PICTURE, PICTURE]
+
+
+def test_code_renames_files_and_the_items_keep_their_fields() -> None:
+    code = node("Code", "code", 2, jsCode="const binary = {};\n"
+                "$input.all().forEach((item, n) => { binary[`f${n}`] = item.binary.data; });\n"
+                "return [{json: {names: items.map(item => item.json.name), kind: binary.f1.mimeType,"
+                " size: binary.f0.fileSize}, binary}];")  # fmt: skip
+    read = set_to("Read", keeps=True, type="={{ $binary.f1.mimeType }}")
+    upload = node("Put", "httpRequest", 4.2, method="POST", url="https://files.example/up", sendBody=True,
+                  contentType="binaryData", inputDataFieldName="f1", sendHeaders=True,
+                  headerParameters={"parameters": [{"name": "content-type", "value": "application/octet-stream"}]},
+                  options={})  # fmt: skip
+    shown = run_of([download(), code, read], NAMED, serving)
+    sent = run_of([download(), code, upload], NAMED, serving)
+
+    assert (shown.output or {})["n8nItems"] == [
+        {"names": ["a", "b"], "kind": "image/png", "size": "768 B", "type": "image/png"}
+    ]
+    assert (sent.output or {})["n8nItems"] == [{"size": 768, "type": "application/octet-stream"}]
+
+
+def test_html_is_read_from_a_file() -> None:
+    page = node("Get", "httpRequest", 4.2, url="https://files.example/page",
+                options={"response": {"response": {"responseFormat": "file"}}})  # fmt: skip
+    read = node("Html", "htmlExtract", 1, sourceData="binary", options={},
+                extractionValues={"values": [{"key": "title", "cssSelector": "#x"}]})  # fmt: skip
+
+    assert (run_of([page, read], [{}], serving).output or {})["n8nItems"] == [{"title": "Zürich"}]
+
+
+def test_a_webhook_is_answered_with_the_file() -> None:
+    answer = node("Answer", "respondToWebhook", 1.1, respondWith="binary", options={})
+    made = imported(Drawn("files", DOCS, [download(), answer], NAMED, []).export())
+    respond = next(each for each in made.document["nodes"] if each["type"] == "respond")
+    run = asyncio.run(run_workflow(made.document, {"n8nItems": NAMED}, http=serving))
+
+    assert made.report.status == "exact"
+    assert (run.status, run.error) == ("COMPLETED", None)
+    assert set(respond["config"]) == {"base64", "headers"}
+
+
+def test_a_file_that_nothing_brings_is_no_exact_body() -> None:
+    upload = node("Put", "httpRequest", 4.2, method="POST", url="https://files.example/up", sendBody=True,
+                  contentType="binaryData", inputDataFieldName="data", options={})  # fmt: skip
+    made = imported(Drawn("files", DOCS, [upload], NAMED, []).export())
+
+    assert [each.status for each in made.report.nodes] == ["exact", "placeholder"]

@@ -113,14 +113,14 @@ class App:
         Without `counts` no metrics are counted. Everything ends within the `grace`, by default that of a command.
         """
         grace = grace or Grace.of_command()
-        role = ProcessRole(grace, works, code=code, counts=counts, console_stream=console_stream)
+        role = ProcessRole(grace, works, code=code, counts=counts, leads=works, console_stream=console_stream)
         async with (
             open_store(self.settings, grace) as store,
             open_spans(self.settings, grace) as spans,
             open_components(self.settings, store, grace, makes_key=makes_key) as components,
             open_access(store, grace) as access,
             open_run_services(self.settings, store, components, role, spans) as runs,
-            open_triggers(self.settings, store, runs.workflows, works=works) as (schedules, topics),
+            open_triggers(self.settings, store, runs, works=works) as (schedules, topics),
             open_webhooks(self.settings, store, components, runs, grace) as hooks,
         ):
             explanations = explaining.Explanations(

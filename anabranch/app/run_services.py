@@ -25,7 +25,7 @@ from anabranch.engine.console.console import LEVELS, Console, ConsoleOptions
 from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.handling import HandlerRegistry
 from anabranch.engine.lifecycle import Engine
-from anabranch.engine.store.opening import open_hint_line, open_version_watch
+from anabranch.engine.store.opening import open_hint_line, open_leader_rows, open_version_watch
 from anabranch.engine.store.sql.console_table import ConsoleTable
 from anabranch.engine.store.sql.store import SqlStore
 from anabranch.engine.telemetry import Telemetry
@@ -72,6 +72,8 @@ class ProcessRole:
     """The runs that it adopts; None: all."""
     code: WorkflowRegistry = DECLARED
     counts: bool = True
+    leads: bool = False
+    """It also has schedules and topics, so that it may do the looks for all."""
     console_stream: TextIO | None = None
 
 
@@ -205,6 +207,7 @@ class _RunParts:
             console=Console(rows=ConsoleTable(store), options=self._console_options()),
             callbacks=components.callbacks,
             elsewhere=self._sender,
+            leaders=open_leader_rows(store) if self._role.leads else None,
         )
 
     def _engine_options(self) -> EngineOptions:

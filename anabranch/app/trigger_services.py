@@ -14,7 +14,6 @@ from anabranch.deferred import deferred
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.store.sql.store import SqlStore
 from anabranch.grace import Grace
-from anabranch.service import WorkflowService
 from anabranch.settings import Settings
 
 if TYPE_CHECKING:
@@ -51,11 +50,14 @@ class HookServices:
 
 @asynccontextmanager
 async def open_triggers(
-    settings: Settings, store: SqlStore, workflows: WorkflowService, *, works: bool
+    settings: Settings, store: SqlStore, runs: RunServices, *, works: bool
 ) -> AsyncIterator[tuple[schedule_service.ScheduleService, topic_service.TopicService]]:
     """Schedules and topics; with `works` what is due and unfinished is started here, until the end."""
+    workflows, leadership = runs.workflows, runs.engine.leadership
     schedules, topics = schedule_table.ScheduleTable(store), topic_tables.TopicTable(store)
-    starting = scheduler.Scheduler(saved=schedules, starter=workflows, clock=SystemClock(), store_now=store.now)
+    starting = scheduler.Scheduler(
+        saved=schedules, starter=workflows, clock=SystemClock(), store_now=store.now, covers=leadership.covers
+    )
     publishing = publisher.Publisher(
         saved=topics,
         starter=workflows,
@@ -63,9 +65,12 @@ async def open_triggers(
         store_now=store.now,
         unfinished_max=settings.unfinished_max,
         unfinished_per_tenant_max=settings.unfinished_per_tenant_max,
+        covers=leadership.covers,
     )
     try:
         if works:
+            for poller in (starting, publishing):
+                leadership.when_uncovered(poller.soon)
             await starting.start()
             await publishing.start()
         yield (
@@ -73,6 +78,7 @@ async def open_triggers(
             topic_service.TopicService(saved=topics, workflows=workflows, publisher=publishing),
         )
     finally:
+        await leadership.stop()  # who leads has schedules
         await starting.stop()
         await publishing.stop()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from anabranch.engine.console.console import Console
 from anabranch.engine.poller import Poller
@@ -76,8 +77,16 @@ class Housekeeping(Poller):
         audit_retention_days: int,
         console: Console | None = None,
         unfit_after_ms: int = UNFIT_AFTER_MS,
+        covers: Callable[[], bool] | None = None,
     ) -> None:
-        super().__init__(self._count_and_sweep, name="housekeeping", every_ms=COUNT_EVERY_MS, sleep=clock.sleep)
+        """`covers`: whether another worker does it now."""
+        super().__init__(
+            self._count_and_sweep,
+            name="housekeeping",
+            every_ms=COUNT_EVERY_MS,
+            sleep=clock.sleep,
+            only_on_request=covers,
+        )
         self._store = store
         self._clock = clock
         self._sweep_interval_ms = sweep_interval_ms

@@ -17,8 +17,9 @@ from anabranch.engine.clock import SystemClock
 from anabranch.engine.console.console import Console
 from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.handling import Handler, HandlerRegistry
-from anabranch.engine.hints.hint_line import HintLine, VersionWatch
+from anabranch.engine.hints.hint_line import HintLine, LeaderRows, VersionWatch
 from anabranch.engine.hints.hints import Hints
+from anabranch.engine.hints.leadership import Leadership
 from anabranch.engine.housekeeping import Housekeeping
 from anabranch.engine.loop_watch import LoopWatch
 from anabranch.engine.observe import Observers, StoreNews
@@ -69,6 +70,7 @@ class Engine:
         console: Console | None = None,
         callbacks: CallbackSigner | None = None,
         elsewhere: Elsewhere | None = None,
+        leaders: LeaderRows | None = None,
     ) -> None:
         """`line` or `watch` connects it with the other processes of the store; pass `notices` to the store.
 
@@ -77,7 +79,8 @@ class Engine:
         `functions` calls workflow functions, and `known_code` returns the name and version of those that it knows.
         `telemetry` receives every row that this process writes. `gates` limit node types that need something scarce, by
         type name. `console` keeps the output of user code, and `callbacks` makes the addresses that nodes send.
-        `elsewhere` executes jobs of pools that this process does not serve.
+        `elsewhere` executes jobs of pools that this process does not serve. `leaders` lets one worker do the looks that
+        concern all; it needs a `line`.
         """
         self.store = store
         self.options = options
@@ -101,8 +104,22 @@ class Engine:
         )
         self.orchestrator = self._new_orchestrator(worker, telemetry)
         self._handover = Handover(store=store, orchestrator=self.orchestrator, task_worker=worker, tasks=self._tasks)
+        self.leadership = Leadership(
+            rows=leaders,
+            worker_id=self.worker_id,
+            clock=self.clock,
+            poll_ms=options.poll_ms,
+            say=lambda word: self.hints.say_of_leading(word),
+            offer=lambda: self.hints.offer_work(),
+        )
+        """Whether another worker looks for what concerns all."""
         self.recovery = Recovery(
-            store=store, orchestrator=self.orchestrator, plans=self.plans, clock=self.clock, options=options
+            store=store,
+            orchestrator=self.orchestrator,
+            plans=self.plans,
+            clock=self.clock,
+            options=options,
+            covers=self.leadership.covers,
         )
         self._leases = Leases(store=store, orchestrator=self.orchestrator, clock=self.clock, lease_ms=options.lease_ms)
         self.loop_watch = self._new_loop_watch()
@@ -118,6 +135,8 @@ class Engine:
         )
         """Receives from the store what it has written."""
         self.housekeeping = self._new_housekeeping()
+        for poller in (self.recovery, self.housekeeping):
+            self.leadership.when_uncovered(poller.soon)
         self._stopped = False
 
     async def start(self) -> None:
@@ -137,6 +156,7 @@ class Engine:
             await self._external.start()
             await self.recovery.start()
             await self.housekeeping.start()
+            await self.leadership.start()
         await self.hints.start()
 
     async def stop(self, *, grace_s: float = 0.0, within_s: float | None = None) -> None:
@@ -152,6 +172,7 @@ class Engine:
         loop = asyncio.get_running_loop()
         end_at = loop.time() + (grace_s + COMMAND_S if within_s is None else within_s)
         await self.housekeeping.stop()
+        await self.leadership.stop()
         await self.history.stop()
         await self.recovery.stop()
         self._tasks.close()
@@ -168,6 +189,11 @@ class Engine:
         self.loop_watch.stop()
         await _ended(self._hand_over(), end_at, HANDOVER_SHARE, "leases are not handed over; they will expire")
         await _ended(self.hints.stop(), end_at, 1.0, "some hints to other processes were not sent")
+
+    async def pauses_changed(self) -> None:
+        """A pause was added or removed here: act on it, and tell the others. Raises StoreUnavailable."""
+        self.hints.say_paused()
+        await self.gates.look()
 
     def _new_orchestrator(self, worker: TaskWorker, telemetry: Telemetry | None) -> Orchestrator:
         return Orchestrator(
@@ -193,6 +219,7 @@ class Engine:
             sweep_interval_ms=self.options.sweep_interval_ms,
             audit_retention_days=self.options.audit_retention_days,
             console=self.console,
+            covers=self.leadership.covers,
         )
 
     def _new_reports(self, digests: Callable[[], Mapping[tuple[str, int], str]]) -> WorkerReports:
@@ -217,6 +244,8 @@ class Engine:
             look_ms=self.options.poll_ms,
             others_wrote=None if watch is None else self.recovery.soon,
             watched=lambda: watch is not None and self.hints.listening,
+            leadership=self.leadership,
+            pauses_changed=lambda: self.hints.say_paused(),
         )
 
     def _new_hints(self, line: HintLine | None, watch: VersionWatch | None, place: str | None) -> Hints:
@@ -229,6 +258,8 @@ class Engine:
             touched=self._external.touched,
             pending=self.recovery.soon,
             moved=self._external.soon,
+            paused=self._external.pauses_changed,
+            leader=self.leadership,
         )
 
     async def _hand_over(self) -> None:

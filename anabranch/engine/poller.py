@@ -49,10 +49,11 @@ class Poller:
         sleep: Callable[[int], Awaitable[None]],
         apart_ms: int = APART_MS,
         retry_last_ms: int = RETRY_LAST_MS,
+        only_on_request: Callable[[], bool] | None = None,
         unavailable: Callable[[StoreUnavailable], None] | None = None,
     ) -> None:
         """`every_ms` may be a function, which is called before each pause; None: only on request. `sleep` takes
-        milliseconds.
+        milliseconds. A pause before which `only_on_request` returns True has no end but `soon`.
 
         A look adds a pause of `REST_PER_LOOK` times its duration (`REST_PER_FIND` if it `found` something), `apart_ms`
         at most, before the next look that `soon` requests; up to `OWED_MS_MAX` of pauses are postponed. Pauses after
@@ -62,6 +63,7 @@ class Poller:
         self._look = look
         self._name = name
         self._every_ms = every_ms
+        self._only_on_request = only_on_request
         self._sleep = sleep
         self._apart_ms = apart_ms
         self._retry_first_ms = every_ms if isinstance(every_ms, int) else RETRY_FIRST_MS
@@ -154,7 +156,7 @@ class Poller:
     async def _rest(self) -> None:
         if self._wanted or self._finishing:
             return
-        milliseconds = self._every_ms() if callable(self._every_ms) else self._every_ms
+        milliseconds = self._pause_ms()
         # A separate future: a request ends the pause, never a look.
         forever = asyncio.get_running_loop().create_future
         self._pause = forever() if milliseconds is None else asyncio.ensure_future(self._sleep(milliseconds))
@@ -163,6 +165,12 @@ class Poller:
         finally:
             self._pause.cancel()
             self._pause = None
+
+    def _pause_ms(self) -> int | None:
+        """The pause until the next look that nobody requests; None: there is none."""
+        if self._only_on_request is not None and self._only_on_request():
+            return None
+        return self._every_ms() if callable(self._every_ms) else self._every_ms
 
     def _tell_unavailable(self, failure: StoreUnavailable) -> None:
         if self._is_news(failure.code):

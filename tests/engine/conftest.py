@@ -14,7 +14,7 @@ from anabranch.engine.console.console import Console, ConsoleOptions
 from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.rules.events import Event, Status
-from anabranch.engine.store.opening import open_hint_line, open_store, open_version_watch
+from anabranch.engine.store.opening import open_hint_line, open_leader_rows, open_store, open_version_watch
 from anabranch.engine.store.sql.console_table import ConsoleTable
 from anabranch.errors import StoreUnavailable
 from anabranch.handlers import Services
@@ -157,7 +157,7 @@ async def make_process(database_url: str) -> AsyncIterator[MakeProcess]:
     started: list[Process] = []
 
     async def make(
-        *, pending_max: int = 1_000, hinted: bool = False, place: str | None = None, **options: Any
+        *, pending_max: int = 1_000, hinted: bool = False, leads: bool = False, place: str | None = None, **options: Any
     ) -> Process:
         store = open_store(database_url)
         await store.start()
@@ -172,6 +172,7 @@ async def make_process(database_url: str) -> AsyncIterator[MakeProcess]:
             line=line,
             watch=watch,
             place=place,
+            leaders=open_leader_rows(store) if leads else None,
             console=Console(rows=ConsoleTable(store), options=ConsoleOptions()),
         )
         if hinted or place is not None:

@@ -373,3 +373,22 @@ async def test_a_look_that_does_not_give_way_holds_up_no_stop(caplog: pytest.Log
     assert "left behind" in caplog.text
     released.set()
     await asyncio.sleep(0)
+
+
+@virtual_time
+async def test_while_others_look_it_does_so_on_request_only_and_then_at_its_interval_again() -> None:
+    looks, others_look = Looks(), True
+    poller = polling(looks, only_on_request=lambda: others_look)
+    await poller.start()
+    await sleep_ms(5_000)
+    assert looks.at_ms == []
+
+    poller.soon()
+    await sleep_ms(5_000)
+    others_look = False
+    assert looks.at_ms == [5_000]
+    poller.soon()
+    await sleep_ms(2_500)
+
+    assert looks.at_ms == [5_000, 10_000, 11_000, 12_000]
+    await poller.stop()

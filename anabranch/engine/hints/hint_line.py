@@ -1,4 +1,5 @@
-"""Interfaces for hints: a line between the processes of one database, and a store that reports its writes.
+"""Interfaces for hints: a line between the processes of one database, who leads them, and a store that reports its
+writes.
 
 `engine.hints` sends and receives; a line is made in `engine.store`, for databases that have one. A hint may be lost,
 repeated, late or forged.
@@ -28,6 +29,10 @@ class Channel(StrEnum):
     """These watched runs have changed."""
     ENDED = "anabranch_ended"
     """These watched or awaited runs have ended: waiting callers look at once."""
+    PAUSED = "anabranch_paused"
+    """A workflow or tenant was paused or resumed: workers read the pauses. Carries no ids."""
+    LEADER = "anabranch_leader"
+    """A worker does the looks that concern all, or does so no more: see `leadership`. Carries a word."""
 
 
 Heard = Callable[[Channel, Sequence[str]], None]
@@ -54,6 +59,22 @@ class HintLine(Protocol):
 
     async def close(self) -> None:
         """Close the sending connection; may be called twice, or before anything was sent."""
+
+
+class LeaderRows(Protocol):
+    """The row that says who leads, and the look at due runs. One statement each."""
+
+    async def take(self, *, worker_id: str, lease_ms: int) -> bool:
+        """Take or keep the lead for so long; False: another worker has it. Raises StoreUnavailable."""
+
+    async def give_up(self, *, worker_id: str) -> None:
+        """Free the lead if this worker has it. Raises StoreUnavailable."""
+
+    async def due(self, *, limit: int) -> tuple[int, int]:
+        """How many runs a worker could claim now, counted up to a limit, and when the last of them became due (ms).
+
+        Raises StoreUnavailable.
+        """
 
 
 class VersionWatch(Protocol):

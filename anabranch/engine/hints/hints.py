@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from anabranch.engine.hints.hint_line import Channel, Heard, HintLine, VersionWatch
+from anabranch.engine.hints.leadership import Leadership
 from anabranch.engine.poller import Poller
 from anabranch.engine.ports import ChangeSubscriber, Clock, InstanceRow, Outcome, Transition
 from anabranch.errors import StoreUnavailable
@@ -73,8 +74,11 @@ class Hints:
         touched: Callable[[Collection[str]], None],
         pending: Callable[[], None],
         moved: Callable[[], None],
+        paused: Callable[[], None] = lambda: None,
+        leader: Leadership | None = None,
     ) -> None:
-        """`touched` and `pending` are called when runs should be compared, or may be claimed, here.
+        """`touched` and `pending` are called when runs should be compared, or may be claimed, here, and `paused` when
+        the pauses have changed. The `leader` hears what other workers say of leading.
 
         `moved` is called when the `watch` has seen a commit of any process. `place` identifies the store for other
         engines of this process; None: no other engines.
@@ -87,6 +91,8 @@ class Hints:
         self._look_at = touched
         self._look_for_work = pending
         self._look_at_all = moved
+        self._look_at_pauses = paused
+        self._leader = leader
         self._watched_here: Counter[str] = Counter()
         """How often each run is watched: several services may watch one."""
         self._awaited_here: Counter[str] = Counter()
@@ -207,6 +213,19 @@ class Hints:
         """Send a hint that there are runs to claim."""
         self._say(Channel.PENDING, [""])
 
+    # -- from the engine -----------------------------------------------------------------
+    def offer_work(self) -> None:
+        """Tell workers that there are runs to claim, and look here."""
+        self._offer_work()
+
+    def say_paused(self) -> None:
+        """Tell workers that a workflow or tenant was paused or resumed."""
+        self._say(Channel.PAUSED, [""])
+
+    def say_of_leading(self, word: str) -> None:
+        """Tell workers who looks for all."""
+        self._say(Channel.LEADER, [word])
+
     # -- within: sending ------------------------------------------------------------------
     def _touch(self, instance_ids: Sequence[str]) -> None:
         self._say(Channel.TOUCHED, instance_ids)
@@ -270,6 +289,8 @@ class Hints:
             self._complain(failure)
         finally:
             self._listening = False
+            if self._leader is not None:
+                self._leader.listens(connected=False)
         return True
 
     def _complain(self, failure: StoreUnavailable) -> None:
@@ -280,10 +301,13 @@ class Hints:
     def _connected(self) -> None:
         """The line is connected. Earlier hints are lost: look at everything once, and announce what is watched here."""
         self._listening = True
+        if self._leader is not None:
+            self._leader.listens(connected=True)
         if self._complained:
             self._complained = False
             logger.info("hints from other processes arrive again")
         self._look_for_work()
+        self._look_at_pauses()
         self._tell_subscribers([*self._watched_here, *self._awaited_here], ended=True)
         self._say_what_is_watched()
 
@@ -303,6 +327,12 @@ class Hints:
                 self._tell_subscribers(instance_ids, ended=False)
             case Channel.ENDED:
                 self._tell_subscribers(instance_ids, ended=True)
+            case Channel.PAUSED:
+                self._look_at_pauses()
+                self._look_for_work()
+            case Channel.LEADER:
+                if self._leader is not None:
+                    self._leader.heard(words)
 
     def _remember(self, instance_ids: Iterable[str], elsewhere: dict[str, float]) -> None:
         until = self._clock.monotonic() + WATCHED_TTL_S

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
 
+from anabranch.engine.hints.leadership import Leadership
 from anabranch.engine.orchestrator import Orchestrator
 from anabranch.engine.ownership.gates import Gates
 from anabranch.engine.poller import Poller
@@ -33,15 +34,20 @@ class ExternalChanges:
         look_ms: int = LOOK_MS,
         others_wrote: Callable[[], None] | None = None,
         watched: Callable[[], bool] = lambda: False,
+        leadership: Leadership | None = None,
+        pauses_changed: Callable[[], None] = lambda: None,
     ) -> None:
         """`others_wrote` is called when another process has written something; only for stores that can tell.
 
-        `watched`: whether `soon` is called after every commit.
+        `watched`: whether `soon` is called after every commit. With `leadership` a worker without runs leaves the look
+        at pauses to the leader, which calls `pauses_changed`.
         """
         self._store = store
         self._orchestrator = orchestrator
         self._gates = gates
         self._others_wrote = others_wrote
+        self._leadership = leadership
+        self._tell_pauses_changed = pauses_changed
 
         def poller(look: Callable[[], Awaitable[None]], every_ms: Callable[[], int] | None) -> Poller:
             name = "looking for external changes"
@@ -49,6 +55,7 @@ class ExternalChanges:
 
         self._looking = poller(self.look, lambda: look_ms * WATCHED_LOOKS if watched() else look_ms)
         self._hinted = poller(self._look_at_touched, None)
+        self._pausing = poller(self._look_at_pauses, None)
         self._uncompared: set[str] = set()
         """Owned instances that another process may have written to since we last looked at them."""
         self._touched: set[str] = set()
@@ -58,9 +65,11 @@ class ExternalChanges:
         """Begin to poll."""
         await self._looking.start()
         await self._hinted.start()
+        await self._pausing.start()
 
     async def stop(self) -> None:
         """Stop polling; may be called twice, or before start."""
+        await self._pausing.stop()
         await self._hinted.stop()
         await self._looking.stop()
 
@@ -71,11 +80,14 @@ class ExternalChanges:
         compares what this one could not.
         """
         held = self._orchestrator.held
+        if not held and self._leadership is not None and self._leadership.covers():
+            return
         if await self._store.external_changes_possible():
             self._uncompared.update(held.ids)
             if self._others_wrote is not None:
                 self._others_wrote()
-            await self._gates.look()
+            if await self._gates.look() and self._leadership is not None and self._leadership.leads:
+                self._tell_pauses_changed()
         self._uncompared.intersection_update(held.ids)
         await self._compare(self._uncompared)
 
@@ -89,6 +101,13 @@ class ExternalChanges:
         if held:
             self._touched.update(held)
             self._hinted.soon()
+
+    def pauses_changed(self) -> None:
+        """Look at the pauses soon, because of a hint."""
+        self._pausing.soon()
+
+    async def _look_at_pauses(self) -> None:
+        await self._gates.look()
 
     async def _look_at_touched(self) -> None:
         """Re-read the touched instances whose version has changed.

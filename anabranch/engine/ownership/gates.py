@@ -31,10 +31,13 @@ class Gates:
         of_workflow = (head.tenant_id, head.workflow_id)
         return (head.tenant_id, None) in self._paused or (head.workflow_id is not None and of_workflow in self._paused)
 
-    async def look(self) -> None:
-        """Read what is paused now, and stop or continue owned runs. Raises StoreUnavailable."""
+    async def look(self) -> bool:
+        """Read what is paused now, and stop or continue owned runs; True if that has changed. Raises
+        StoreUnavailable."""
         async with self._looking:
             paused = frozenset((pause.tenant_id, pause.workflow_id) for pause in await self._store.pauses())
+            has_changed = paused != self._paused
             if paused or self._paused:  # runs that were adopted since are looked at, too
                 self._paused = paused
                 self._orchestrator.gate(self.close_for)
+            return has_changed

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from anabranch.engine.engine_options import EngineOptions
@@ -47,8 +47,11 @@ class Recovery(Poller):
         plans: PlanCache,
         clock: Clock,
         options: EngineOptions,
+        covers: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`covers`: whether another worker looks for due runs, and tells of them: then only who has runs polls."""
         super().__init__(self.claim_due, name="claiming", every_ms=options.poll_ms, sleep=clock.sleep,
+                         only_on_request=lambda: self._is_idle and covers(),
                          unavailable=orchestrator.note_failure)  # fmt: skip
         self._store = store
         self._orchestrator = orchestrator
@@ -69,6 +72,11 @@ class Recovery(Poller):
         self._large: dict[str, Loaded] = {}
         """Claimed, with logs that are read page by page: one after the other, while others are claimed."""
         self._reading: asyncio.Task[None] | None = None
+
+    @property
+    def _is_idle(self) -> bool:
+        """A hint is enough to claim: there is room for all that it may be about."""
+        return not (self._orchestrator.held or self._postponed or self._large)
 
     def restrict(self, instance_ids: Sequence[str]) -> None:
         """Adopt only these instances from now on."""

@@ -66,20 +66,21 @@ class WorkerReports(Poller):
         await self._report(self._executing())
 
     async def _report(self, executing: int | None) -> None:
-        await self._store.report_worker(
+        now = self._clock.now()
+        are_refused = await self._store.report_worker(
             WorkerReport(
                 worker_id=self._worker_id,
                 executing=executing,
                 code=self._plans.known_code(),
                 node_types=self._plans.known_types(),
+                refused_since=self._offered_until,
             )
         )
+        if are_refused:
+            await self._offer_refused(now)
 
-        await self._offer_refused()
-
-    async def _offer_refused(self) -> None:
+    async def _offer_refused(self, now: int) -> None:
         """Try runs that other code, or another release, could not continue: each once, later by its own schedule."""
-        now = self._clock.now()
         mine = WorkerCode(digests=self._digests(), release=self._release)
         if await self._store.offer_refused(mine, since=self._offered_until, limit=OFFERED_MAX) < OFFERED_MAX:
             self._offered_until = now - OFFERS_SETTLE_MS

@@ -195,6 +195,8 @@ class WorkerReport:
     """The coded workflows that it can run, with their versions."""
     node_types: Sequence[str] = ()
     """The node types that it has beyond the built-in ones."""
+    refused_since: int = 0
+    """It was offered the runs that were refused before (ms)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from anabranch.deferred import deferred
-from anabranch.engine.hints.hint_line import HintLine, VersionWatch
+from anabranch.engine.hints.hint_line import HintLine, LeaderRows, VersionWatch
 from anabranch.engine.store.postgresql.timeouts import Timeouts
 from anabranch.engine.store.sql.store import CONNECT_WAIT_S, SqlStore
 from anabranch.engine.store.sqlite.data_version import SqliteDataVersion
@@ -22,11 +22,13 @@ from anabranch.errors import SettingsError
 
 # The driver of PostgreSQL takes a tenth of a second to import.
 if TYPE_CHECKING:
+    from anabranch.engine.store.postgresql import leader_rows as postgresql_leaders
     from anabranch.engine.store.postgresql import notify_line as postgresql_hints
     from anabranch.engine.store.postgresql import postgresql_dialect as postgresql
 else:
     postgresql = deferred("anabranch.engine.store.postgresql.postgresql_dialect")
     postgresql_hints = deferred("anabranch.engine.store.postgresql.notify_line")
+    postgresql_leaders = deferred("anabranch.engine.store.postgresql.leader_rows")
 
 # 30 s, as the setting has it: for opening a store without holding any runs.
 LEASE_MS_DEFAULT = 30_000
@@ -73,6 +75,11 @@ def open_hint_line(store: SqlStore) -> HintLine | None:
         return None
     assert isinstance(dialect, postgresql.PostgresqlDialect), "there are two kinds"
     return postgresql_hints.PostgresqlHintLine(dialect)
+
+
+def open_leader_rows(store: SqlStore) -> LeaderRows | None:
+    """Where it says which worker leads; None if the database has no hint line."""
+    return None if isinstance(store.dialect, SqliteDialect) else postgresql_leaders.PostgresqlLeaderRows(store)
 
 
 def open_version_watch(store: SqlStore) -> VersionWatch | None:

@@ -26,7 +26,7 @@ class GateVerbs(DefinitionVerbs):
         NotFound."""
         found = await self.get_workflow_by_id(workflow, tenant_id=tenant_id)
         pause = await self._store.pause(tenant_id=tenant_id, workflow_id=found.workflow_id, by=by, actor=actor)
-        await self._engine.gates.look()
+        await self._engine.pauses_changed()
         return found, pause
 
     async def resume_workflow(self, workflow: str, *, tenant_id: str, actor: str | None = None) -> WorkflowVersion:
@@ -42,7 +42,7 @@ class GateVerbs(DefinitionVerbs):
     async def pause_tenant(self, *, tenant_id: str, by: str, actor: str | None = None) -> Pause:
         """The same for all runs of the tenant, test runs and bulk runs too."""
         pause = await self._store.pause(tenant_id=tenant_id, workflow_id=None, by=by, actor=actor)
-        await self._engine.gates.look()
+        await self._engine.pauses_changed()
         return pause
 
     async def resume_tenant(self, *, tenant_id: str, actor: str | None = None) -> None:
@@ -74,7 +74,7 @@ class GateVerbs(DefinitionVerbs):
     # -- within ---------------------------------------------------------------------------
     async def _unpause(self, tenant_id: str, workflow_id: str | None, actor: str | None) -> None:
         await self._store.unpause(tenant_id=tenant_id, workflow_id=workflow_id, actor=actor)
-        await self._engine.gates.look()
+        await self._engine.pauses_changed()
         self._engine.recovery.soon()
 
 

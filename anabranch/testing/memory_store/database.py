@@ -247,11 +247,12 @@ class MemoryDatabase:
             self._companies[lost] = max(1, min(EXECUTING_UNKNOWN if executing is None else executing, held))
         return self._companies[lost]
 
-    def report_worker(self, report: WorkerReport) -> None:
-        """Store the report of a working process."""
+    def report_worker(self, report: WorkerReport) -> bool:
+        """Store the report of a working process; returns whether runs were refused lately."""
         self._executing[report.worker_id] = report.executing
         self._reports[report.worker_id] = (self.now(), report)
         self._companies.pop(report.worker_id, None)
+        return any(said.created_at > report.refused_since for _, said in self._refused())
 
     def forget_worker(self, worker_id: str) -> None:
         """Remove the report of a process."""
@@ -287,12 +288,20 @@ class MemoryDatabase:
                 self._append_external(record, EventType.INSTANCE_SUSPENDED, note, Status.SUSPENDED)
         return len(unfit[:limit])
 
+    def _refused(self) -> list[tuple[InstanceRow, Event]]:
+        """The suspended runs that no worker is trying, with the rows that have suspended them."""
+        rows = [each for each in self.open_rows() if each.suspended_for in _REFUSED and each.worker_id is None]
+        return [
+            (row, next(each for each in reversed(self._open[row.head.instance_id].events)
+                       if each.type is EventType.INSTANCE_SUSPENDED))
+            for row in rows
+        ]  # fmt: skip
+
     def offer_refused(self, mine: WorkerCode, *, since: int, limit: int) -> int:
         """Make runs due that other code has refused; resume those that another release could not decide."""
         now, offered = self.now(), 0
-        for row in [each for each in self.open_rows() if each.suspended_for in _REFUSED and each.worker_id is None]:
+        for row, said in self._refused():
             record = self._open[row.head.instance_id]
-            said = next(each for each in reversed(record.events) if each.type is EventType.INSTANCE_SUSPENDED)
             why, key = read_suspension(said.payload), (row.head.workflow_name, row.head.workflow_version)
             if said.created_at <= since or offered >= limit:
                 continue

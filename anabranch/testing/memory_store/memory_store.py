@@ -121,10 +121,11 @@ class MemoryStore:
         await self.faults.after("claim")
         return claimed
 
-    async def report_worker(self, report: WorkerReport) -> None:
+    async def report_worker(self, report: WorkerReport) -> bool:
         await self.faults.before("report_worker")
-        self.database.report_worker(report)
+        are_refused = self.database.report_worker(report)
         await self.faults.after("report_worker")
+        return are_refused
 
     async def suspend_unfit(self, *, overdue_ms: int, seen_ms: int, limit: int) -> int:
         await self.faults.before("suspend_unfit")

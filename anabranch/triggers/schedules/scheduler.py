@@ -42,10 +42,19 @@ class Scheduler(Poller):
     """Looks for due occurrences and starts their runs."""
 
     def __init__(
-        self, *, saved: SavedSchedules, starter: Starter, clock: Clock, store_now: Callable[[], Awaitable[int]]
+        self,
+        *,
+        saved: SavedSchedules,
+        starter: Starter,
+        clock: Clock,
+        store_now: Callable[[], Awaitable[int]],
+        covers: Callable[[], bool] | None = None,
     ) -> None:
-        """`store_now` is the clock that occurrences are judged by; `clock` only waits between two looks."""
-        super().__init__(self.look_once, name="starting what is due", every_ms=POLL_MS, sleep=clock.sleep)
+        """`store_now` is the clock that occurrences are judged by; `clock` only waits between two looks. `covers`:
+        whether another process does it now."""
+        super().__init__(
+            self.look_once, name="starting what is due", every_ms=POLL_MS, sleep=clock.sleep, only_on_request=covers
+        )
         self._saved = saved
         self._starter = starter
         self._store_now = store_now

@@ -64,9 +64,13 @@ class Publisher(Poller):
         own_ms: int = OWN_MS,
         unfinished_max: int = UNFINISHED_MAX,
         unfinished_per_tenant_max: int | None = None,
+        covers: Callable[[], bool] | None = None,
     ) -> None:
-        """`store_now` is the clock that the age of messages is judged by; `clock` only waits."""
-        super().__init__(self._take_up, name="finishing messages", every_ms=POLL_MS, sleep=clock.sleep)
+        """`store_now` is the clock that the age of messages is judged by; `clock` only waits. `covers`: whether another
+        process finishes what is left."""
+        super().__init__(
+            self._take_up, name="finishing messages", every_ms=POLL_MS, sleep=clock.sleep, only_on_request=covers
+        )
         self._own_ms = own_ms
         self._unfinished_max = unfinished_max
         self._unfinished_per_tenant_max = unfinished_per_tenant_max or unfinished_max

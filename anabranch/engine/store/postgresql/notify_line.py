@@ -26,7 +26,8 @@ PAYLOAD_BYTES_MAX = 7_999
 # 5 s to receive our own message: a slower line would be no better than polling.
 ECHO_PATIENCE_S = 5.0
 
-# After 30 s of silence the listening connection is tested: nothing else would reveal that a proxy has dropped it.
+# After 30 s without any message the listening connection is tested: nothing else would reveal that a proxy has dropped
+# it. A leader's beats arrive more often.
 SILENCE_S = 30.0
 
 _CHANNELS = frozenset(Channel)
@@ -74,10 +75,13 @@ class PostgresqlHintLine:
             async with self._listening() as connection:
                 connected()
                 while True:
+                    is_silent = True
                     async for message in connection.notifies(timeout=SILENCE_S):
+                        is_silent = False
                         if message.pid != self.speaker and message.channel in _CHANNELS and not ignores(message.pid):
                             heard(Channel(message.channel), message.payload.split())
-                    await connection.execute("SELECT 1")
+                    if is_silent:
+                        await connection.execute("SELECT 1")
         except (psycopg.Error, OSError) as failure:
             raise StoreUnavailable(f"{self._place}: {failure}") from failure
 

@@ -133,6 +133,7 @@ class PostgresqlDialect:
     reading_threads = 4
     writing_threads = 4
     row_lock = "FOR UPDATE SKIP LOCKED"
+    clock = statements.NOW_MS
     is_remote = True
     given_rows = "json_array_elements(CAST(:given AS json)) AS p(value)"
     payload_size = "octet_length(CAST(l.payload AS text))"

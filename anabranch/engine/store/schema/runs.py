@@ -322,6 +322,16 @@ schema_support = Table(
     PrimaryKeyConstraint("revision", name="pk_schema_support"),
 )
 
+# Which worker does the looks that concern all, and until when (ms). One row. See `hints.leadership`.
+leaders = Table(
+    "leaders",
+    metadata,
+    Column("name", Text, nullable=False),
+    Column("worker_id", Text, nullable=False),
+    Column("until", BigInteger, nullable=False),
+    PrimaryKeyConstraint("name", name="pk_leaders"),
+)
+
 # The report of each working process, written every third of a lease; for a lost one also how many suspects it left.
 workers = Table(
     "workers",

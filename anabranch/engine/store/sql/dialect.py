@@ -173,6 +173,9 @@ class Dialect(Protocol):
     row_lock: str
     """The clause that makes a SELECT lock its rows and skip rows locked by others; empty for a single writer."""
 
+    clock: str
+    """The database's clock (ms) in a statement, for where a statement of its own (`now`) would double the cost."""
+
     is_remote: bool
     """True: an unavailable database may come back by itself, so a start waits for it."""
 

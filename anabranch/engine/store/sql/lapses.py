@@ -33,15 +33,7 @@ from anabranch.engine.store.sql.statements import IS_AWAKE, MAY_GO_ON
 # A day: the runs of lost processes are judged by then, and their reports are no longer needed.
 FORGOTTEN_AFTER_MS = 86_400_000
 
-_REPORT = text("""
-    INSERT INTO workers (worker_id, seen_at, executing, company, node_types, code)
-    VALUES (:worker_id, :now, :executing, NULL, :node_types, :code)
-    ON CONFLICT (worker_id) DO UPDATE
-        SET seen_at = :now, executing = :executing, company = NULL, node_types = :node_types, code = :code
-""")
-"""Write the report of a process, replacing the previous one; a process that seemed lost is active again."""
-
-_FORGET_OLD = text("DELETE FROM workers WHERE seen_at < :before")
+_FORGET_OLD = text("DELETE FROM workers WHERE seen_at < (SELECT seen_at FROM workers WHERE worker_id = :me) - :age")
 """Remove reports of processes that have not reported for long."""
 
 _FORGET = text("DELETE FROM workers WHERE worker_id = :worker_id")
@@ -76,15 +68,34 @@ _LIVING = text("SELECT code, node_types FROM workers WHERE seen_at > :seen_after
 """The code and node types of recently reporting workers: a few rows."""
 
 
-_REFUSED = text(f"""
-    SELECT i.instance_id, i.tenant_id, i.workflow_name, i.workflow_version, CAST(l.payload AS text) AS payload
+_REFUSED_SINCE = f"""
     FROM (SELECT * FROM workflow_instances WHERE {IS_OPEN} AND {IS_REFUSED} AND worker_id IS NULL) AS i
     JOIN workflow_instance_logs AS l ON l.instance_id = i.instance_id AND l.seq = (
         SELECT max(s.seq) FROM workflow_instance_logs AS s
         WHERE s.instance_id = i.instance_id AND s.event_type = '{EventType.INSTANCE_SUSPENDED}')
-    WHERE l.created_at > :since ORDER BY i.instance_id LIMIT :limit
-""")
+    WHERE l.created_at > :since
+"""
 """Suspended runs that no worker is trying, with the rows that have suspended them. Uses ix_instance_refused."""
+
+_REFUSED = text(f"""
+    SELECT i.instance_id, i.tenant_id, i.workflow_name, i.workflow_version, CAST(l.payload AS text) AS payload
+    {_REFUSED_SINCE} ORDER BY i.instance_id LIMIT :limit
+""")
+
+
+@cache
+def _report(clock: str) -> TextClause:
+    """Write the report of a process, replacing the previous one, and return whether runs were refused lately.
+
+    A process that seemed lost is active again. One statement: idle workers cause no other.
+    """
+    return text(f"""
+        INSERT INTO workers (worker_id, seen_at, executing, company, node_types, code)
+        VALUES (:worker_id, {clock}, :executing, NULL, :node_types, :code)
+        ON CONFLICT (worker_id) DO UPDATE SET seen_at = {clock}, executing = :executing, company = NULL,
+            node_types = :node_types, code = :code
+        RETURNING EXISTS (SELECT 1 {_REFUSED_SINCE})
+    """)
 
 
 @cache
@@ -120,19 +131,20 @@ def _release(among_ids: str) -> TextClause:
     """)
 
 
-def report_worker(connection: Connection, dialect: Dialect, report: WorkerReport) -> None:
-    """Store the report of a working process; the first report also removes those of long lost processes."""
-    now = dialect.now(connection)
+def report_worker(connection: Connection, dialect: Dialect, report: WorkerReport) -> bool:
+    """Store the report of a working process; the first report also removes those of long lost processes. True: there
+    are runs that `offer_refused` may concern."""
     asked = {
         "worker_id": report.worker_id,
-        "now": now,
         "executing": report.executing,
         "node_types": orjson.dumps(list(report.node_types)).decode(),
         "code": orjson.dumps(list(report.code)).decode(),
+        "since": report.refused_since,
     }
-    connection.execute(_REPORT, asked)
+    are_refused = bool(connection.execute(_report(dialect.clock), asked).scalar_one())
     if report.executing is None:
-        connection.execute(_FORGET_OLD, {"before": now - FORGOTTEN_AFTER_MS})
+        connection.execute(_FORGET_OLD, {"me": report.worker_id, "age": FORGOTTEN_AFTER_MS})
+    return are_refused
 
 
 def forget_worker(connection: Connection, worker_id: str) -> None:

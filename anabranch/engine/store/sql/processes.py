@@ -6,7 +6,9 @@ Each process reports itself (`report_process`); `anabranch.migrations` asks for 
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, text
+from functools import cache
+
+from sqlalchemy import Connection, TextClause, text
 
 from anabranch.engine.store.schema import IS_OPEN, OLDEST_PROGRAM, SCHEMA_REVISION
 from anabranch.engine.store.sql.dialect import Dialect
@@ -18,11 +20,6 @@ GONE_AFTER_MS = 3 * REPORTS_EVERY_MS
 
 # The schema that brought the reports.
 FIRST_REPORTED = "0026"
-
-_REPORT = text("""
-    INSERT INTO processes (process_id, release, schema_revision, seen_at) VALUES (:id, :release, :schema, :now)
-    ON CONFLICT (process_id) DO UPDATE SET seen_at = :now
-""")
 
 _FORGET = text("DELETE FROM processes WHERE process_id = :id OR seen_at < :before")
 """A process that ends also removes those that are gone."""
@@ -43,13 +40,22 @@ _OWNERS = text(f"""
 """)  # noqa: S608 -- our own condition
 """Workers with leases that have not expired."""
 
+
+@cache
+def _report(clock: str) -> TextClause:
+    return text(f"""
+        INSERT INTO processes (process_id, release, schema_revision, seen_at) VALUES (:id, :release, :schema, {clock})
+        ON CONFLICT (process_id) DO UPDATE SET seen_at = {clock}
+    """)  # noqa: S608 -- our own expression
+
+
 _SUPPORT = text("SELECT oldest_program FROM schema_support WHERE revision = :revision")
 
 
 def report_process(connection: Connection, dialect: Dialect, *, process_id: str, release: str) -> None:
     """Say that this process runs, with this release and the schema of this program."""
     named = {"id": process_id, "release": release, "schema": SCHEMA_REVISION}
-    connection.execute(_REPORT, {**named, "now": dialect.now(connection)})
+    connection.execute(_report(dialect.clock), named)
 
 
 def forget_process(connection: Connection, dialect: Dialect, *, process_id: str) -> None:

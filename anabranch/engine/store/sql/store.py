@@ -224,9 +224,11 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
             for row in suspended:
                 self._notices.appended(row, signal=None)
 
-    async def report_worker(self, report: WorkerReport) -> None:
+    async def report_worker(self, report: WorkerReport) -> bool:
         """Store the report of a working process, replacing the previous one."""
-        await self.write_without_waiting(lambda connection: lapses.report_worker(connection, self.dialect, report))
+        return await self.write_without_waiting(
+            lambda connection: lapses.report_worker(connection, self.dialect, report)
+        )
 
     async def suspend_unfit(self, *, overdue_ms: int, seen_ms: int, limit: int) -> int:
         """Suspend runs that have been due for this long and that no recently reporting worker can run; returns how

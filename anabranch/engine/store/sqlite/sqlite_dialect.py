@@ -89,6 +89,7 @@ class SqliteDialect:
     reading_threads = 2
     writing_threads = 0
     row_lock = ""
+    clock = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
     given_rows = "json_each(:given) AS p"
     payload_size = "length(CAST(l.payload AS BLOB))"
     parts_size = "coalesce((SELECT sum(x.value ->> 2) FROM json_each(l.parts) AS x), 0)"

@@ -1,0 +1,355 @@
+"""One worker looks for all: who leads, who waits for hints, and when everybody looks again."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from anabranch.engine.hints.leadership import (
+    APART_MS,
+    LEADS,
+    REMIND_LAST_S,
+    RESIGNS,
+    REST_S,
+    SILENCE_MS,
+    TERM_S,
+    Leadership,
+)
+from anabranch.engine.ownership.recovery import Recovery
+from anabranch.engine.store.opening import open_leader_rows, open_store
+from anabranch.errors import StoreUnavailable
+from tests.engine.conftest import TENANT, MakeProcess, until
+from tests.engine.drawing import drawn, node
+from tests.engine.elsewhere import NEVER_MS, MakeListening, listening
+
+BOUND_S = (SILENCE_MS + APART_MS) / 1000
+"""So long after a leader's last beat, every worker has looked for itself or hears another leader."""
+
+
+class World:
+    """Workers of one database, whose clock and hints are in the hands of the test."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self.holder: tuple[str, float] | None = None
+        self.due_runs = (0, 0)
+        self.available = True
+        self.workers: list[Worker] = []
+
+    def add(self, name: str, *, listens: bool = True) -> Worker:
+        worker = Worker(self, name)
+        self.workers.append(worker)
+        worker.leadership.listens(connected=listens)
+        return worker
+
+    def pass_time(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+class Worker:
+    """One worker; also its rows, and its clock."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.name = name
+        self.looks = self.offers = 0
+        self.is_heard = True
+        self.leadership = Leadership(rows=self, worker_id=name, clock=self, poll_ms=500, say=self.say, offer=self.offer)
+        self.leadership.when_uncovered(self.look)
+
+    def look(self) -> None:
+        self.looks += 1
+
+    def offer(self) -> None:
+        self.offers += 1
+
+    def say(self, word: str) -> None:
+        for other in self.world.workers:
+            if self.is_heard and other is not self:
+                other.leadership.heard([word])
+
+    async def take(self, *, worker_id: str, lease_ms: int) -> bool:
+        if not self.world.available:
+            raise StoreUnavailable("the database is away")
+        holder = self.world.holder
+        if holder is None or holder[0] == worker_id or holder[1] <= self.world.now_s:
+            self.world.holder = (worker_id, self.world.now_s + lease_ms / 1000)
+            return True
+        return False
+
+    async def give_up(self, *, worker_id: str) -> None:
+        if self.world.holder is not None and self.world.holder[0] == worker_id:
+            self.world.holder = None
+
+    async def due(self, *, limit: int) -> tuple[int, int]:
+        return self.world.due_runs
+
+    def monotonic(self) -> float:
+        return self.world.now_s
+
+    def now(self) -> int:
+        return round(self.world.now_s * 1000)
+
+    def adjust(self, store_now: int) -> None:
+        raise AssertionError("this clock is set by the test")
+
+    async def sleep(self, milliseconds: int) -> None:
+        raise AssertionError("nothing waits here")
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+async def test_the_first_worker_leads_and_the_others_are_covered_by_its_beats(world: World) -> None:
+    leader, other = world.add("a"), world.add("b")
+
+    await leader.leadership.look()
+    await other.leadership.look()
+
+    assert (leader.leadership.leads, leader.leadership.covers()) == (True, False)
+    assert (other.leadership.leads, other.leadership.covers()) == (False, True)
+    assert other.looks == 0
+
+
+async def test_a_worker_that_hears_no_beat_looks_for_itself_within_the_bound_and_leads_once_the_lease_is_over(
+    world: World,
+) -> None:
+    leader, other = world.add("a"), world.add("b")
+    await leader.leadership.look()
+
+    world.pass_time(BOUND_S)
+    assert not other.leadership.covers()
+    await other.leadership.look()
+
+    assert (other.looks, other.leadership.leads) == (1, True)
+
+
+async def test_of_many_workers_only_the_first_looks_when_the_leader_dies(world: World) -> None:
+    leader, *others = [world.add(f"worker-{number}") for number in range(20)]
+    await leader.leadership.look()
+    world.workers.remove(leader)
+
+    for _ in range(round(BOUND_S * 1000)):
+        world.pass_time(0.001)
+        for each in others:
+            if not each.leadership.leads and not each.leadership.covers():
+                await each.leadership.look()
+
+    assert sum(each.looks for each in others) == 1
+    assert sum(each.leadership.leads for each in others) == 1
+
+
+async def test_a_worker_whose_line_is_lost_polls_although_the_leader_lives(world: World) -> None:
+    leader, other = world.add("a"), world.add("b")
+    await leader.leadership.look()
+
+    other.leadership.listens(connected=False)
+    await other.leadership.look()
+
+    assert (other.looks, other.leadership.covers(), other.leadership.leads) == (1, False, False)
+
+
+async def test_a_worker_that_the_beats_do_not_reach_polls_and_does_not_take_the_lead(world: World) -> None:
+    leader, other = world.add("a"), world.add("b")
+    leader.is_heard = False
+    for _ in range(5):
+        await leader.leadership.look()
+        await other.leadership.look()
+        world.pass_time(2)
+
+    assert (leader.leadership.leads, other.leadership.leads, other.leadership.covers()) == (True, False, False)
+    assert other.looks == 5
+
+
+async def test_a_leader_that_was_frozen_steps_back_when_it_hears_its_successor(world: World) -> None:
+    frozen, other = world.add("a"), world.add("b")
+    await frozen.leadership.look()
+    world.pass_time(BOUND_S)
+    await other.leadership.look()
+    assert frozen.leadership.leads, "it does not know yet"
+
+    await frozen.leadership.look()
+
+    assert (frozen.leadership.leads, frozen.leadership.covers(), other.leadership.leads) == (False, True, True)
+
+
+async def test_a_leader_that_stops_is_followed_without_the_silence(world: World) -> None:
+    leader, other = world.add("a"), world.add("b")
+    await leader.leadership.look()
+
+    await leader.leadership.stop()
+    world.pass_time(APART_MS / 1000)
+    await other.leadership.look()
+
+    assert other.leadership.leads
+
+
+async def test_a_leader_makes_room_after_its_term_and_looks_until_another_leads(world: World) -> None:
+    leader, other = world.add("a"), world.add("b")
+    await leader.leadership.look()
+    world.pass_time(TERM_S + 1)
+
+    await leader.leadership.look()
+    assert (leader.leadership.leads, leader.leadership.covers(), leader.looks) == (False, False, 2)
+    world.pass_time(APART_MS / 1000)
+    await other.leadership.look()
+
+    assert (other.leadership.leads, leader.leadership.covers()) == (True, True)
+
+
+async def test_a_leader_without_others_leads_again_after_its_term(world: World) -> None:
+    alone = world.add("a")
+    await alone.leadership.look()
+    world.pass_time(TERM_S + 1)
+    await alone.leadership.look()
+
+    world.pass_time(REST_S)
+    await alone.leadership.look()
+
+    assert alone.leadership.leads
+
+
+async def test_without_the_database_a_worker_looks_for_itself_all_the_same(world: World) -> None:
+    leader, other = world.add("a"), world.add("b")
+    await leader.leadership.look()
+    world.pass_time(BOUND_S)
+    world.available = False
+
+    with pytest.raises(StoreUnavailable):
+        await other.leadership.look()
+
+    assert (other.looks, other.leadership.covers(), other.leadership.leads) == (1, False, False)
+
+
+async def test_due_runs_are_told_once_and_again_with_growing_pauses_while_they_stay(world: World) -> None:
+    leader = world.add("a")
+    await leader.leadership.look()
+
+    async def told(due: tuple[int, int], *, after_s: float) -> bool:
+        world.due_runs, before = due, leader.offers
+        world.pass_time(after_s)
+        await leader.leadership.look_for_due()
+        return leader.offers > before
+
+    assert not await told((0, 0), after_s=0.5)
+    assert await told((1, 1_000), after_s=0.5)
+    assert not await told((1, 1_000), after_s=0.5)
+    assert await told((1, 1_000), after_s=0.5)
+    assert not await told((1, 1_000), after_s=1.5)
+    assert await told((1, 1_000), after_s=0.5)
+    assert await told((2, 1_000), after_s=0.0), "one more: its pause ended"
+    assert not await told((1, 1_000), after_s=0.5)
+    assert await told((1, 2_000), after_s=0.0), "another one, as many"
+    for _ in range(9):
+        await told((1, 2_000), after_s=REMIND_LAST_S)
+    assert not await told((1, 2_000), after_s=REMIND_LAST_S - 1)
+    assert await told((1, 2_000), after_s=1)
+
+
+async def test_who_does_not_lead_does_not_look_for_due_runs(world: World) -> None:
+    other = world.add("b")
+    world.due_runs = (1, 1_000)
+    await other.leadership.look_for_due()
+    assert other.offers == 0
+
+
+def test_the_words_of_leading_are_no_ids_of_runs() -> None:
+    assert max(len(LEADS), len(RESIGNS)) < 36
+
+
+# -- on PostgreSQL ------------------------------------------------------------------------
+@pytest.fixture
+def database_url(postgres_url: str) -> str:
+    """Only there workers lead: SQLite shows for nothing whether something was written."""
+    return postgres_url
+
+
+@pytest.fixture
+async def hinted(make_process: MakeProcess) -> MakeListening:
+    return listening(make_process)
+
+
+async def test_the_row_has_one_leader_until_its_lease_is_over(database_url: str) -> None:
+    store = open_store(database_url)
+    await store.start()
+    rows = open_leader_rows(store)
+    assert rows is not None
+    async with asyncio.TaskGroup() as group:
+        tries = [group.create_task(rows.take(worker_id=name, lease_ms=60_000)) for name in "abc"]
+    (leader,) = [name for name, each in zip("abc", tries, strict=True) if each.result()]
+    other = "b" if leader == "a" else "a"
+
+    assert await rows.take(worker_id=leader, lease_ms=60_000)
+    assert not await rows.take(worker_id=other, lease_ms=60_000)
+    await rows.give_up(worker_id=other)
+    assert not await rows.take(worker_id=other, lease_ms=60_000)
+    await rows.give_up(worker_id=leader)
+    assert await rows.take(worker_id=other, lease_ms=0)
+    assert await rows.take(worker_id=leader, lease_ms=60_000), "the lease of the other is over"
+    await store.stop()
+
+
+async def test_a_due_run_that_the_leader_cannot_take_reaches_a_worker_that_does_not_poll(
+    hinted: MakeListening,
+) -> None:
+    leader, worker = await hinted(held_max=0, leads=True), await hinted(leads=True)
+    await leads(leader.engine.leadership, over=worker.engine.leadership)
+    server = await hinted(works=False)
+    server.engine.store.tell(Silent())  # type: ignore[attr-defined]
+    run_id = await server.run(drawn("unannounced", node("only")))
+
+    await leader.engine.leadership.look_for_due()
+
+    assert (await worker.ended(run_id))["status"] == "COMPLETED"
+
+
+async def test_a_pause_that_nobody_announced_is_told_by_the_leader(hinted: MakeListening) -> None:
+    leader, worker = await hinted(leads=True), await hinted(leads=True)
+    await leads(leader.engine.leadership, over=worker.engine.leadership)
+    await leader.engine.store.pause(tenant_id=TENANT, workflow_id=None, by="Ada")
+
+    await leader.engine._external.look()
+
+    await until(lambda: worker.engine.gates._paused)
+
+
+async def test_a_pause_is_heard_of_without_a_leader(hinted: MakeListening) -> None:
+    worker, server = await hinted(), await hinted(works=False)
+    await server.service.pause_tenant(tenant_id=TENANT, by="Ada")
+    await until(lambda: worker.engine.gates._paused)
+
+
+async def test_an_idle_worker_that_is_covered_claims_on_request_only_and_one_with_runs_polls(
+    hinted: MakeListening,
+) -> None:
+    leader, worker = await hinted(leads=True), await hinted(leads=True)
+    await leads(leader.engine.leadership, over=worker.engine.leadership)
+    recovery = worker.engine.recovery
+    assert pause_of(recovery) is None
+
+    await worker.run(drawn("keeps", node("gate", "testGate", config={"gate": "never"})))
+    assert pause_of(recovery) == NEVER_MS
+    assert pause_of(leader.engine.recovery) == NEVER_MS
+
+
+async def leads(one: Leadership, *, over: Leadership) -> None:
+    """Return when one worker leads and covers the other, which does not try any more."""
+    await over.stop()
+    await until(lambda: one.leads and over.covers())
+
+
+def pause_of(recovery: Recovery) -> int | None:
+    return recovery._pause_ms()
+
+
+class Silent:
+    """Receives what a store has written, and says nothing of it."""
+
+    def committed(self, *_: object) -> None: ...
+
+    def appended(self, *_: object, **__: object) -> None: ...
+
+    def released(self) -> None: ...

@@ -14,6 +14,7 @@ import sys
 from asyncio.subprocess import Process
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from subprocess import SubprocessError
 
 # 1 s before a process that died is started again, doubled with each further death up to 1 min: a fault that lasts
 # costs little, and one that passes is soon over.
@@ -28,6 +29,11 @@ KILL_AFTER_GRACE_S = 5.0
 
 EXIT_USAGE = 2
 """The exit code of a process that cannot work before something is changed: it is not started again."""
+
+EXIT_FAILED = 1
+
+ENDED_IN_ORDER = (0, -signal.SIGTERM)
+"""How a process ends that is told to stop; by the signal itself if it came before the process listened to it."""
 
 _PR_SET_PDEATHSIG = 1
 
@@ -86,15 +92,20 @@ class Supervisor:
         pause_s, loop = self._restart_first_s, asyncio.get_running_loop()
         while not self._stopping.is_set():
             began = loop.time()
-            code = await self._run_once(environment)
+            try:
+                code = await self._run_once(environment)
+            except (OSError, SubprocessError) as failure:  # too many processes, or too little memory: it may pass
+                code, what = EXIT_FAILED, f"could not be started ({failure})"
+            else:
+                what = f"ended ({_how(code)})"
             if self._stopping.is_set():
-                self._code = self._code or int(code != 0)
+                self._code = self._code or int(code not in ENDED_IN_ORDER)
             elif code == EXIT_USAGE:
                 self._code = EXIT_USAGE
                 self._stop()
             else:
                 pause_s = self._restart_first_s if loop.time() - began >= SETTLED_S else pause_s
-                sys.stderr.write(f"warning: a worker process ended ({_how(code)}); the next starts in {pause_s:g} s\n")
+                sys.stderr.write(f"warning: a worker process {what}; the next starts in {pause_s:g} s\n")
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._stopping.wait(), pause_s)
                 pause_s = min(2 * pause_s, RESTART_LAST_S)
@@ -134,4 +145,8 @@ def _die_with_parent() -> None:
 
 
 def _how(code: int) -> str:
-    return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+    if code >= 0:
+        return f"exit code {code}"
+    with suppress(ValueError):  # most real-time signals have no name
+        return signal.Signals(-code).name
+    return f"signal {-code}"

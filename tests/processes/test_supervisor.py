@@ -8,11 +8,14 @@ import os
 import signal
 import sys
 from pathlib import Path
+from subprocess import SubprocessError
+from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 import pytest
 
 from anabranch.process import Supervisor
+from anabranch.process.supervisor import _how
 from tests.processes.conftest import Launch, Place
 from tests.processes.launching import until
 
@@ -22,7 +25,13 @@ pytestmark = pytest.mark.timeout(180)
 CHILD = """
 import os, pathlib, signal, sys, time
 folder, code = pathlib.Path(sys.argv[1]), os.environ.get("ENDS_WITH")
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+by = os.environ.get("ENDS_BY")
+def end(*_):
+    if not by:
+        sys.exit(0)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.kill(os.getpid(), int(by))
+signal.signal(signal.SIGTERM, end)
 (folder / f"{os.environ['SLOT']}-{os.getpid()}").touch()
 if code:
     sys.exit(int(code))
@@ -82,6 +91,45 @@ async def test_who_dies_again_and_again_is_started_less_and_less_often(
     said = capsys.readouterr().err
     for pause in ("0.01", "0.02", "0.04"):
         assert f"warning: a worker process ended (exit code 7); the next starts in {pause} s" in said
+
+
+@pytest.mark.parametrize("failure", [BlockingIOError(11, "no more processes"), SubprocessError("in preexec_fn")])
+async def test_a_process_that_cannot_be_started_is_tried_again_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], failure: Exception
+) -> None:
+    start, failures = asyncio.create_subprocess_exec, [failure, failure]
+
+    async def refuse(*command: Any, **options: Any) -> Any:
+        if options["env"]["SLOT"] == "a" and failures:
+            raise failures.pop()
+        return await start(*command, **options)
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", refuse)
+    supervised = Supervised(tmp_path)
+    running = asyncio.create_task(supervised.supervisor.run())
+    await supervised.has("a", 1)
+    (other,) = await supervised.has("b", 1)
+    assert psutil.pid_exists(other)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+    assert await running == 0
+    assert f"a worker process could not be started ({failure}); the next starts in 0.02 s" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("ending", "code"), [(signal.SIGTERM, 0), (signal.SIGKILL, 1)])
+async def test_a_process_that_the_stop_ends_before_it_listens_has_ended_in_order(
+    tmp_path: Path, ending: signal.Signals, code: int
+) -> None:
+    supervised = Supervised(tmp_path, ENDS_BY=str(int(ending)))
+    running = asyncio.create_task(supervised.supervisor.run())
+    await supervised.has("a", 1)
+    await supervised.has("b", 1)
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert await running == code
+
+
+def test_a_signal_without_a_name_is_told_by_its_number() -> None:
+    assert [_how(code) for code in (3, -9, -signal.SIGRTMIN - 3)] == ["exit code 3", "SIGKILL", "signal 37"]
 
 
 def test_workers_are_started_watched_and_stopped_together(launch: Launch, sqlite_place: Place) -> None:

@@ -486,6 +486,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "secrets.secret_routes",
         "triggers.schedules.schedule_routes",
         "triggers.topics.topic_routes",
+        "triggers.trigger_routes",
         "triggers.webhooks.webhook_routes",
     ),
     "tables of side concerns": (

@@ -24,6 +24,7 @@ PAGES = (
     "/schedules",
     "/schedules/topics",
     "/schedules/webhooks",
+    "/schedules/workflows",
     "/settings/secrets",
     "/settings/sources",
     "/settings/queries",
@@ -158,6 +159,8 @@ async def test_a_workflow_is_subscribed_and_a_published_message_starts_it(page: 
         {"id": "signup", "type": "topic", "config": {"topic": "user.signup"}},
         {"id": "daily", "type": "schedule", "config": {"cron": "0 9 * * *"}},
         {"id": "called", "type": "webhook", "config": {"path": "greet", "auth": {"kind": "none"}}},
+        {"id": "failed", "type": "failure", "config": {}},
+        {"id": "child", "type": "workflowCall", "config": {}},
     ]
     said = {"id": "said", "type": "end", "config": {"outputParameters": {"got": "{{ctx.input}}"}}}
     edges = [{"upstreamNodeID": each["id"], "downstreamNodeID": "said"} for each in triggers]
@@ -174,6 +177,13 @@ async def test_a_workflow_is_subscribed_and_a_published_message_starts_it(page: 
     await page.get_by_role("button", name="Copy the address greet").click()
     await expect(page.get_by_text("Copied")).to_be_visible()
     await look_at(page, "webhooks")
+
+    await page.get_by_role("link", name="By workflow").click()
+    greeter = row(page, "begins", "greeter")
+    await expect(greeter).to_contain_text("requests to /hooks/…/greet at its node called")
+    await expect(greeter).to_contain_text("failed runs of any other workflow at its node failed")
+    await expect(greeter).to_contain_text("calls of other workflows at its node child")
+    await look_at(page, "by-workflow")
 
     # Nobody starts it by hand; a test begins where one chooses, and the canvas shows what it began at.
     await page.goto(f"{server.url}/#/workflows/greeter")

@@ -72,6 +72,7 @@ NEEDS: Mapping[tuple[str, str], str] = {
     ("GET", "/v1/runs/{instanceID}/why"): "viewer",
     ("GET", "/v1/runs/{instanceID}/nodes/{node}/why"): "viewer",
     ("POST", "/v1/import/n8n"): "editor",
+    ("GET", "/v1/triggers"): "viewer",
     ("GET", "/v1/webhooks"): "viewer",
     ("GET", "/v1/schedules"): "viewer",
     ("POST", "/v1/schedules"): "editor",

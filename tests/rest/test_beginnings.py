@@ -148,3 +148,68 @@ async def test_a_webhook_path_that_another_workflow_has_is_refused(served: Serve
     twice["nodes"].append({**twice["nodes"][0], "id": "again"})
     answered = await served.ask("POST", "/v1/workflows", json=twice, role="editor")
     assert [each["code"] for each in answered.json["error"]["details"]] == ["DUPLICATE_HOOK_PATH"]
+
+
+async def test_one_list_says_what_every_workflow_begins_by(served: Served):
+    graph = several("aa-many")
+    graph["nodes"] += [
+        {"id": "told", "type": "failure", "config": {"workflow": "bb-plain"}},
+        {"id": "any", "type": "failure", "config": {}},
+        {"id": "web", "type": "webhook", "config": {"path": "aa/many"}},
+        {"id": "tick", "type": "schedule", "config": {"every": "90s"}},
+        {"id": "off", "type": "webhook", "config": {"path": "aa/off"}, "disabled": True},
+    ]
+    many = await served.save(graph)
+    await served.save(chain("bb-plain", {"id": "stop", "type": "stopWithError", "config": {"message": "no"}}))
+    nightly = {"name": "nightly", "workflow": many["workflowID"], "cron": "0 3 * * *", "enabled": False}
+    schedule = (await served.ask("POST", "/v1/schedules", json=nightly)).json["scheduleID"]
+    subscribed = await served.ask(
+        "POST", "/v1/topics/orders.*/subscriptions", json={"type": "workflow", "name": "bb-plain"}
+    )
+    subscription = subscribed.json["subscriptionID"]
+
+    def one(type_name: str, node_id: str | None, subject: str | None = None, **more: Any) -> dict[str, Any]:
+        return {"type": type_name, "nodeID": node_id, "subject": subject, "savedID": None, "enabled": True, **more}
+
+    first = await served.ask("GET", "/v1/triggers?limit=1", role="viewer")
+    [shown] = first.json["items"]
+    assert {name: shown[name] for name in ("workflowID", "name", "kind", "version")} == {
+        "workflowID": many["workflowID"], "name": "aa-many", "kind": "drawn", "version": 1,
+    }  # fmt: skip
+    assert shown["beginnings"] == [
+        one("topic", "hook", "never.published"),
+        one("workflowCall", "call"),
+        one("start", "start"),
+        one("failure", "told", "bb-plain"),
+        one("failure", "any"),
+        one("webhook", "web", "aa/many"),
+        one("schedule", "tick", "90s"),
+        one("schedule", None, "0 3 * * *", savedID=schedule, enabled=False),
+    ]
+    rest = await served.ask("GET", f"/v1/triggers?cursor={first.json['nextCursor']}", role="viewer")
+    assert rest.json["nextCursor"] is None
+    plain = next(each for each in rest.json["items"] if each["name"] == "bb-plain")
+    assert plain["beginnings"] == [one("start", "start"), one("topic", None, "orders.*", savedID=subscription)]
+    assert [each["name"] for each in rest.json["items"]].count("aa-many") == 0
+    of_other = (await served.ask("GET", "/v1/triggers", role="other")).json["items"]
+    assert not {each["name"] for each in of_other} & {"aa-many", "bb-plain"}
+
+
+async def test_the_list_shows_the_active_version(served: Served):
+    def called(topic: str) -> dict[str, Any]:
+        nodes = [{"id": "hear", "type": "topic", "config": {"topic": topic}}]
+        return {"name": "cc-versions", "nodes": nodes, "edges": []}
+
+    saved = await served.save(called("old"))
+    assert (await served.ask("PUT", "/v1/workflows/cc-versions", json=called("new"))).status == 200
+    await served.ask("PUT", "/v1/workflows/cc-versions/active", json={"version": 1})
+    path = f"/v1/triggers?workflow={saved['workflowID']}"
+    [shown] = (await served.ask("GET", path)).json["items"]
+    assert (shown["version"], [each["subject"] for each in shown["beginnings"]]) == (1, ["old"])
+    await served.ask("PUT", "/v1/workflows/cc-versions/active", json={"version": 2})
+    answered = await served.ask("GET", "/v1/triggers?workflow=cc-versions")
+    [shown] = answered.json["items"]
+    assert (shown["version"], [each["subject"] for each in shown["beginnings"]]) == (2, ["new"])
+    assert (await served.ask("GET", "/v1/triggers?workflow=cc-none")).status == 404
+    assert (await served.ask("GET", path, role="other")).status == 404
+    assert (await served.ask("GET", "/v1/triggers?cursor=x")).code == "INVALID_REQUEST"

@@ -19,7 +19,7 @@ from anabranch.engine.rules.graph.compile import compile_plan
 from anabranch.engine.rules.graph.plan import Plan
 from anabranch.handlers.registry import builtin_types
 from tests.oracle.expressions import Undetermined
-from tests.oracle.graphs import random_case
+from tests.oracle.graphs import Case, random_case
 from tests.oracle.oracle import predict
 from tests.oracle.prediction import Prediction
 from tests.oracle.script import FATAL
@@ -45,6 +45,8 @@ class SimulatedCase:
     prediction: Prediction | None
     """None where the course depends on time or on signals."""
     version: int = 1
+    trigger: str | None = None
+    """The beginning that its runs begin at; None: the start."""
 
     kind = "drawn"
 
@@ -52,6 +54,11 @@ class SimulatedCase:
     def events(self) -> tuple[str, ...]:
         """The signals that it may wait for."""
         return tuple(node["config"]["event"] for node in self.document["nodes"] if node["type"] == "waitForEvent")
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether any of its nodes runs once per item of a list."""
+        return any("forEach" in node for node in self.document["nodes"])
 
     def input_beside(self, peer: str | None) -> Any:
         """What it is started with, whatever else runs."""
@@ -105,27 +112,32 @@ _SOON = {"kind": "fixed", "base": "30ms", "max": "30ms"}
 @cache
 def random_case_of(number: int) -> SimulatedCase:
     """One of the random graphs."""
-    case = random_case(number)
-    rng = random.Random(number)
-    predictable = number % 2 == 0
+    return prepared(f"random-{number}", random_case(number), random.Random(number), predictable=number % 2 == 0)
+
+
+def prepared(name: str, case: Case, rng: random.Random, *, predictable: bool) -> SimulatedCase:
+    """A random graph as the simulated world runs it; what is not predictable gets waits, timeouts and deadlines."""
     # Mostly one event in a graph, so that its waits compete for signals.
     events = (*EVENTS, *[rng.choice(EVENTS)] * len(EVENTS))
     nodes = [_prepared(node, case.script, rng, events, predictable=predictable) for node in case.document["nodes"]]
-    document = {**case.document, "name": f"random-{number}", "nodes": nodes}
+    document = {**case.document, "name": name, "nodes": nodes}
     prediction = None
     if predictable:
         # The oracle knows `flaky`, which does what `work` does, and sees the same delays.
         known = [old if old["type"] == "flaky" else new for old, new in zip(case.document["nodes"], nodes, strict=True)]
         with suppress(Undetermined):
-            prediction = predict({**case.document, "nodes": known}, case.input, case.script)
+            prediction = predict({**case.document, "nodes": known}, case.input, case.script, case.trigger)
     elif rng.random() < 0.2:
         document["workflowOptions"] = {"deadline": f"{rng.randint(500, 6_000)}ms"}
-    return case_of(document["name"], document, case.input, prediction)
+    return case_of(name, document, case.input, prediction, trigger=case.trigger)
 
 
-def case_of(name: str, document: dict[str, Any], input_: Any, prediction: Prediction | None) -> SimulatedCase:
+def case_of(
+    name: str, document: dict[str, Any], input_: Any, prediction: Prediction | None, *, trigger: str | None = None
+) -> SimulatedCase:
     document = {**document, "name": name}
-    return SimulatedCase(name, document, input_, Shape(document), compile_plan(document, _Types()), prediction)
+    plan = compile_plan(document, _Types())
+    return SimulatedCase(name, document, input_, Shape(document), plan, prediction, trigger=trigger)
 
 
 class _Types:

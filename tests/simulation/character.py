@@ -11,6 +11,12 @@ from dataclasses import dataclass, field, replace
 
 from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
+from tests.simulation.beginning_cases import (
+    RANDOM_BEGINNING_CASES,
+    beginning_cases,
+    called_case,
+    random_beginning_case_of,
+)
 from tests.simulation.cases import (
     RANDOM_CASES,
     SimulatedCase,
@@ -61,6 +67,8 @@ class Character:
     """A slot that takes requests and runs nothing."""
     cases: tuple[SimulatedCase | CodedCase, ...]
     """What the clients start."""
+    called: tuple[SimulatedCase, ...] = field(default=(), kw_only=True)
+    """What only other runs start, apart from the children of every world."""
     codeless_slot: int | None = field(default=None, kw_only=True)
     """A slot whose processes know no coded workflow."""
     rolls_out: bool = field(default=False, kw_only=True)
@@ -74,7 +82,7 @@ class Character:
     def drawn_cases(self) -> tuple[SimulatedCase, ...]:
         """Every drawn workflow that is saved, the probe included, and what the others start."""
         drawn = (case for case in self.cases if isinstance(case, SimulatedCase))
-        return (*drawn, probe_case(), *child_cases())
+        return (*drawn, probe_case(), *child_cases(), *self.called)
 
     @property
     def coded_cases(self) -> tuple[CodedCase, ...]:
@@ -118,6 +126,13 @@ def rolling_out(character: Character) -> Character:
 def poisoned(character: Character) -> Character:
     """The same for a world in which some runs kill their process, and nothing else ends or interrupts one."""
     return replace(character, cases=(*character.cases, poison_case()), skew_ms=0)
+
+
+def beginning_anywhere(character: Character, rng: random.Random) -> Character:
+    """The same for a world whose runs begin at triggers, and have nodes that run once per item of a list."""
+    by_hand = rng.sample(beginning_cases(), 4)
+    by_dice = (random_beginning_case_of(number) for number in rng.sample(range(RANDOM_BEGINNING_CASES), 4))
+    return replace(character, cases=(*by_hand, *by_dice, character.cases[0]), called=(called_case(),))
 
 
 def draw_character(rng: random.Random, *, coded: bool) -> Character:

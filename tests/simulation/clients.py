@@ -10,7 +10,7 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from anabranch.engine.rules.events import EventType, Status
@@ -116,11 +116,8 @@ class Client:
     async def start(self, case: SimulatedCase | CodedCase, **options: Any) -> str:
         """Start a run; its id."""
         input_ = case.input_beside(self._known.runs[-1] if self._known.runs else None)
-        started: StartedRun = await self._call(
-            lambda s: s.execute_workflow(
-                case.name, input_, StartOptions(version=case.version, **options), tenant_id=self.tenant_id
-            )
-        )
+        chosen = StartOptions(version=case.version, **options)
+        started: StartedRun = await self._call(lambda s: self._begin(s, case, input_, chosen))
         run = started.instance_id
         self._expect(run in self._database.instances, "an acknowledged call is durable: the started run is absent", run)
         return run
@@ -257,6 +254,17 @@ class Client:
         return [row.type for row in self._database.instances[run].events]
 
     # -- calls ----------------------------------------------------------------------------
+    async def _begin(
+        self, service: WorkflowService, case: SimulatedCase | CodedCase, input_: Any, options: StartOptions
+    ) -> StartedRun:
+        """Start a run where the runs of this case begin: by hand, or as the trigger does that has fired."""
+        trigger = case.trigger if isinstance(case, SimulatedCase) else None
+        if trigger is None:
+            return await service.execute_workflow(case.name, input_, options, tenant_id=self.tenant_id)
+        key = options.idempotency_key or f"{self._name}-{self._count}-unkept"
+        fired = replace(options, trigger=trigger, idempotency_key=f"hook:{key}")
+        return await service.start_triggered_run(case.name, input_, fired, tenant_id=self.tenant_id)
+
     async def _start(self) -> None:
         self._count += 1
         key = f"{self._name}-{self._count}" if self._rng.random() < 0.8 else None
@@ -276,10 +284,8 @@ class Client:
             return
         key = self._rng.choice(sorted(self._known.keys))
         first = self._known.keys[key]
-        name = self._database.instances[first].row.head.workflow_name
-        started: StartedRun = await self._call(
-            lambda s: s.execute_workflow(name, {}, StartOptions(idempotency_key=key), tenant_id=self.tenant_id)
-        )
+        case, options = self._judge.facts(first).case, StartOptions(idempotency_key=key)
+        started: StartedRun = await self._call(lambda s: self._begin(s, case, {}, options))
         self._judge.rarities["start repeated with its key"] += 1
         same = started.instance_id == first and not started.created
         self._expect(same, f"a repeated start is answered with the first run: {started}, not {first}", first)

@@ -260,7 +260,8 @@ class Facts(RunFacts):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class LoopingFacts(Facts):
-    """One drawn run with loops without a loop node: what follows from what there, `check_log` derives at its end."""
+    """One drawn run with loops without a loop node, or with nodes per item: what follows from what there, `check_log`
+    derives at its end, and the oracle says."""
 
     def absorb_activation(self, event: Event, place: Place) -> None:
         """Take in a row about a node."""

@@ -167,12 +167,14 @@ def an_outcome_answers_the_open_attempt(run: Facts, row: Event, commit: Commit) 
     is_own = isinstance(error, dict) and error.get("nodeID") == row.node_id and error.get("scope") == row.scope
     if row.type is EventType.NODE_ATTEMPT_FAILED and not (is_own and error["attempt"] == row.attempt):
         yield f"the failure of attempt {row.attempt} of {row.node_id} is another one's: {error}"
-    if run.case.plan.nodes[row.node_id].evaluate is not None:
+    node = run.case.plan.node_at(*place)
+    assert node is not None, "it has been dispatched"
+    if node.evaluate is not None:
         return  # it is evaluated, not executed: see `a_pure_node_comes_to_what_its_context_says`
     if is_copied(commit):
         return  # the run that it was forked from has done it
     effects = commit.effects(row.node_id, row.scope)
-    if run.case.plan.nodes[row.node_id].given is not None:
+    if node.given is not None:
         if row.type is not EventType.NODE_COMPLETED or row.payload.value is not None:
             yield f"the disabled node {row.node_id} came to {row.type} {row.payload.value}"
         if effects is not None and effects.executions:
@@ -211,6 +213,16 @@ def _default_handle(node: PlanNode) -> str | None:
     return DEFAULT_HANDLE if node.exits else None
 
 
+def a_run_begins_at_one_place(run: Facts, row: Event, commit: Commit) -> Iterator[str]:
+    """A run begins where it was told to: its other beginnings are skipped, and never dispatched."""
+    if row.node_id not in run.case.shape.beginnings:
+        return
+    chosen = run.case.trigger or "start"
+    wrong = EventType.NODE_SKIPPED if row.node_id == chosen else EventType.NODE_DISPATCHED
+    if row.type is wrong:
+        yield f"{row.type} of {row.node_id}, and the run begins at {chosen}"
+
+
 def what_follows_from_an_end_comes_first(run: Facts, row: Event, commit: Commit) -> Iterator[str]:
     """What an ended node decides is written before anything else comes to something."""
     if row.type not in _OUTCOMES or not run.log:
@@ -229,7 +241,7 @@ def what_follows_from_an_end_comes_first(run: Facts, row: Event, commit: Commit)
 
 def a_join_runs_only_when_its_rule_holds(run: Facts, row: Event, commit: Commit) -> Iterator[str]:
     """`all` is dispatched when every edge has a verdict and one is live, `any` by the first live edge."""
-    if row.type is not EventType.NODE_DISPATCHED or row.attempt > 1 or row.node_id == "start":
+    if row.type is not EventType.NODE_DISPATCHED or row.attempt > 1 or row.node_id in run.case.shape.beginnings:
         return
     verdicts = list(run.verdicts(row.node_id, row.scope))
     any_join = run.case.shape.nodes[row.node_id].get("joinMode") == "any"
@@ -463,6 +475,15 @@ def only_the_holder_advances_a_run(run: RunFacts, commit: Commit) -> Iterator[st
             yield f"{commit.sender.worker_id} writes to a run that is {commit.before.status}"
 
 
+def other_beginnings_are_dead_at_once(run: Facts, commit: Commit) -> Iterator[str]:
+    """The transaction that dispatches where a run begins skips the other beginnings."""
+    beginnings = run.case.shape.beginnings
+    begun = {row.node_id for row in commit.rows if row.type is EventType.NODE_DISPATCHED} & set(beginnings)
+    missing = [each for each in beginnings if each not in begun and (each, "") not in run.endings]
+    if begun and missing:
+        yield f"it begins at {begun}, and {missing} are left for later"
+
+
 def a_start_evaluates_nothing(run: RunFacts, commit: Commit) -> Iterator[str]:
     """A run is created with its input alone: whoever starts it is answered once it is stored."""
     if commit.before is None and not is_copied(commit) and any(row.type in _OUTCOMES for row in commit.rows):
@@ -584,6 +605,7 @@ ROW_LAWS: tuple[Callable[[Facts, Event, Commit], Iterator[str]], ...] = (
     an_outcome_answers_the_open_attempt,
     a_pure_node_comes_to_what_its_context_says,
     what_follows_from_an_end_comes_first,
+    a_run_begins_at_one_place,
     a_join_runs_only_when_its_rule_holds,
     a_skip_needs_a_reason,
     a_failure_leaves_by_the_handle_it_must,
@@ -600,6 +622,7 @@ COMMIT_LAWS: tuple[Callable[[Facts, Commit], Iterator[str]], ...] = (
     the_version_goes_up_by_one,
     the_row_says_what_the_log_says,
     only_the_holder_advances_a_run,
+    other_beginnings_are_dead_at_once,
     a_start_evaluates_nothing,
     effects_are_stored_before_what_may_have_killed_a_worker,
     a_live_lease_is_not_taken,
@@ -616,7 +639,7 @@ COMMIT_LAWS: tuple[Callable[[Facts, Commit], Iterator[str]], ...] = (
 )
 
 
-# Of runs with loops without a loop node: the laws that ask nothing of the graph.
+# Of runs with loops without a loop node, or with nodes per item: the laws that ask nothing of the graph.
 LOOPING_ROW_LAWS = tuple(
     law
     for law in ROW_LAWS
@@ -646,7 +669,7 @@ def _due_time_used(run: Facts, row: Event, commit: Commit) -> int | None:
         if row.attempt > 1:
             return run.due_at(place)
         # A start that asked for no time has its time of creation there, by the clock of the process that bore it.
-        asked_for_a_time = row.node_id == "start" and head.available_at != head.created_at
+        asked_for_a_time = row.node_id in run.case.shape.beginnings and head.available_at != head.created_at
         return head.available_at if asked_for_a_time else None
     if row.type is EventType.INSTANCE_FAILED and row.payload.value["code"] == "DEADLINE_EXCEEDED":
         return head.deadline_at

@@ -89,9 +89,10 @@ class _Watched:
     inputs: dict[tuple[str, str], bytes] = field(default_factory=dict)
     """Of a fork: what each activation of its first rows was given."""
 
-    def case_type(self, node_id: str) -> str:
-        """The type of a node of a drawn run."""
-        return str(self.facts.case.plan.nodes[node_id].type)
+    def case_type(self, node_id: str, scope: str) -> str:
+        """The type of a node of a drawn run, as it runs in a scope."""
+        node = self.facts.case.plan.node_at(node_id, scope)
+        return "" if node is None else str(node.type)
 
 
 class Judge:
@@ -406,7 +407,7 @@ class Judge:
                 watched.inputs[place] = seen(activation.context)
         effects = self.ledger.effects.get((head.forked_from or "", *place))
         is_done = row.type is EventType.NODE_COMPLETED and effects is not None and place in watched.inputs
-        if is_done and effects is not None and watched.case_type(row.node_id) == WORK.type:
+        if is_done and effects is not None and watched.case_type(*place) == WORK.type:
             self.rarities["outcome reused by a fork"] += 1
             if effects.context != watched.inputs[place]:
                 self.accuse(self._compare_inputs, f"{place} is reused, and sees another context", head.instance_id)
@@ -471,7 +472,7 @@ def _is_settled(held: OwnedInstance) -> bool:
 def _facts_of(case: SimulatedCase | CodedCase) -> RunFacts:
     if isinstance(case, CodedCase):
         return CodedFacts(case=case)
-    return LoopingFacts(case=case) if case.shape.regions else Facts(case=case)
+    return LoopingFacts(case=case) if case.shape.regions or case.is_mapped else Facts(case=case)
 
 
 def _differences(state: AnyState, anew: AnyState) -> list[str]:

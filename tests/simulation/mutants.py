@@ -462,6 +462,25 @@ MUTANTS = (
         ),
     ),
     mutant(
+        "trigger-forgotten",
+        "whoever takes over a run before it has begun lets it begin at the start",
+        ("rules.evolve:_input_set", "state.trigger = read_trigger(event.payload)", "state.trigger = None"),
+    ),
+    mutant(
+        "other-beginnings-open",
+        "the edges of the beginnings that have not fired stay open",
+        ("rules.decide:_begin", "        if other is not beginning:\n", "        if other is None:\n"),
+    ),
+    mutant(
+        "item-taken-for-its-node",
+        "a node that runs for one item is taken for the whole of its items",
+        (
+            "rules.graph.plan:PlanNode.within",
+            "return self.item if self.item is not None and self.item.home is body",
+            "return self.item if False",
+        ),
+    ),
+    mutant(
         "cleanup-step-demanded",
         "after a retry a function must ask again for what only its failed attempt had asked for",
         ("durable.calls:Replay.__init__", "if step.created_in == attempt", "if step.created_in"),

@@ -23,6 +23,15 @@ RACE_MS = 50
 STEP_KEY_CHARACTERS = 32
 
 EXPECTED = (
+    "child begun at its workflowCall",
+    "item of a node copied by a fork",
+    "item of a node done",
+    "item of a node recovered",
+    "run begun at a trigger",
+    "run begun at a trigger by another worker",
+    "run begun at a trigger forked",
+    "run begun at a trigger retried",
+    "run with nodes per item retried",
     "activation skipped in a failed iteration",
     "any-join passed by a late edge",
     "cancel while handlers ran",
@@ -133,6 +142,7 @@ def count_commit(rarities: Counter[str], commit: Commit) -> None:
 def count_row(rarities: Counter[str], run: Facts, row: Event, commit: Commit) -> None:
     """What is rare about a row, against the rows before it."""
     place = (row.node_id, row.scope)
+    _count_beginning(rarities, run, row, commit)
     match row.type:
         case EventType.NODE_DISPATCHED if row.attempt > 1:
             if _writer_of_last(run, place) != commit.sender.worker_id:
@@ -162,7 +172,28 @@ def count_looping_row(rarities: Counter[str], run: Facts, row: Event, commit: Co
     """The same for a run with loops without a loop node."""
     rarities["pass of a loop without a loop node"] += row.scope.partition("#")[2] == "2"
     rarities["pass copied by a fork"] += "#" in row.scope and is_copied(commit)
-    rarities["run with passes retried"] += row.type is EventType.INSTANCE_REOPENED
+    is_reopened = row.type is EventType.INSTANCE_REOPENED
+    rarities["run with passes retried"] += is_reopened and bool(run.case.shape.regions)
+    rarities["run with nodes per item retried"] += is_reopened and run.case.is_mapped
+    _count_beginning(rarities, run, row, commit)
+    if row.scope.rpartition("/")[2].rpartition("[")[0] == row.node_id:
+        place = (row.node_id, row.scope)
+        rarities["item of a node copied by a fork"] += is_copied(commit)
+        if row.type is EventType.NODE_COMPLETED and place in run.last:
+            rarities["item of a node done"] += 1
+            rarities["item of a node recovered"] += _writer_of_last(run, place) != commit.sender.worker_id
+
+
+def _count_beginning(rarities: Counter[str], run: Facts, row: Event, commit: Commit) -> None:
+    """What is rare about a run that begins at a trigger."""
+    if row.type is EventType.NODE_DISPATCHED and row.node_id == run.case.trigger:
+        rarities["run begun at a trigger"] += 1
+        rarities["run begun at a trigger by another worker"] += run.writers[0] != commit.sender.worker_id
+        rarities["child begun at its workflowCall"] += commit.after.head.parent_id is not None
+        rarities["run begun at a trigger forked"] += is_copied(commit)
+    rarities["run begun at a trigger retried"] += (
+        row.type is EventType.INSTANCE_REOPENED and run.case.trigger is not None
+    )
 
 
 def count_coded_row(rarities: Counter[str], run: CodedFacts, row: Event, commit: Commit) -> None:

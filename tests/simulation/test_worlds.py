@@ -45,6 +45,17 @@ COMMON_THERE = (
     "workflow paused",
 )
 
+# Worlds whose runs begin at triggers, and have nodes that run once per item.
+OF_BEGINNINGS = (95, 160)
+COMMON_AT_BEGINNINGS = (
+    "child begun at its workflowCall",
+    "item of a node done",
+    "item of a node recovered",
+    "run begun at a trigger",
+    "run begun at a trigger by another worker",
+    "run matched the oracle",
+)
+
 COMMON_IN_CODE = (
     "coded: function called again",
     "coded: function suspended",
@@ -86,6 +97,16 @@ def test_pauses_missing_types_and_poison_are_met() -> None:
         rarities += outcome.rarities
     assert not [name for name in COMMON_THERE if not rarities[name]]
     assert set(COMMON_THERE) <= set(EXPECTED)
+
+
+def test_triggers_and_nodes_that_run_once_per_item_are_met() -> None:
+    rarities: Counter[str] = Counter()
+    for seed in OF_BEGINNINGS:
+        outcome = simulate(seed)
+        assert not outcome.violations, report(outcome)
+        rarities += outcome.rarities
+    assert not [name for name in COMMON_AT_BEGINNINGS if not rarities[name]]
+    assert set(COMMON_AT_BEGINNINGS) <= set(EXPECTED)
 
 
 @pytest.mark.parametrize("seed", known_seeds())

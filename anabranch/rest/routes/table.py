@@ -18,6 +18,7 @@ from anabranch.rest.routes import template_routes as template_routes
 from anabranch.rest.routes import workflow_routes as workflow_routes
 from anabranch.rest.routes.route import Route
 from anabranch.secrets import job_config_routes, secret_routes
+from anabranch.triggers import trigger_routes
 from anabranch.triggers.schedules import schedule_routes
 from anabranch.triggers.topics import topic_routes
 from anabranch.triggers.webhooks import webhook_routes
@@ -36,6 +37,7 @@ ROUTES: Sequence[Route] = (
     *job_config_routes.ROUTES,
     *key_routes.ROUTES,
     *audit_routes.ROUTES,
+    *trigger_routes.ROUTES,
     *schedule_routes.ROUTES,
     *topic_routes.ROUTES,
     *webhook_routes.ROUTES,

@@ -27,6 +27,7 @@ export const router = createHashRouter([
       { path: "schedules", element: page(() => import("./schedules/SchedulesPage")) },
       { path: "schedules/topics", element: page(() => import("./topics/TopicsPage")) },
       { path: "schedules/webhooks", element: page(() => import("./webhooks/WebhooksPage")) },
+      { path: "schedules/workflows", element: page(() => import("./triggers/TriggersPage")) },
       { path: "settings/:part?", element: page(() => import("./settings/SettingsPage")) },
       { path: "*", element: <NotFoundPage /> },
     ],

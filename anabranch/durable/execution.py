@@ -52,6 +52,7 @@ class StepOrigin:
         "attempt",
         "beat",
         "console",
+        "dispatch",
         "instance_id",
         "is_first_call",
         "lines_said",
@@ -70,7 +71,7 @@ class StepOrigin:
         self.tenant_id = run.tenant_id
         self.instance_id = run.instance_id
         self.console = run.console
-        self.node_id, self.scope, self.attempt = name, scope, attempt
+        self.dispatch = self.node_id, self.scope, self.attempt = name, scope, attempt
         self.mask: Callable[[str], str] = str
         self.lines_said = 0
         self.is_first_call = False

@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeAlias
 
 from anabranch.engine.console.lines import ActivationLog, Sink, log_of, report_progress
 from anabranch.engine.rules.coded.names import FUNCTION_NODE_ID
+from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.shared.run_state import Redone
 from anabranch.engine.rules.stimuli import AwaitsChild, AwaitsSignal, Failed, FunctionBlocked, FunctionSuspended
@@ -55,6 +56,7 @@ class Helpers:
         "attempt",
         "console",
         "context",
+        "dispatch",
         "instance_id",
         "is_cancelled",
         "is_first_call",
@@ -94,6 +96,7 @@ class Helpers:
         self.workflow_id = workflow_id
         self.scope = scope
         self.attempt = attempt
+        self.dispatch = Dispatch(node_id, scope, attempt)
         self.context = context
         self.threads = threads or HandlerThreads()
         self.console = console

@@ -62,7 +62,6 @@ class Execution(Helpers):
         "_rest",
         "_time",
         "began_at",
-        "dispatch",
         "limit",
         "longest_s",
         "node",

@@ -75,6 +75,11 @@ class LineOrigin(Protocol):
     node_id: str
     scope: str
     attempt: int
+
+    @property
+    def dispatch(self) -> tuple[str, str, int]:
+        """The last three."""
+
     mask: Callable[[str], str]
     console: Sink | None
     """None: lines are dropped, as in tests of a single handler."""

@@ -90,6 +90,7 @@ chaos: $(DEV_READY) ## kill and pause real workers, and count what they did; min
 	$(PYTHON) -m tests.chaos $(if $(SEED),--seed $(SEED))
 	$(PYTHON) -m tests.chaos.upgrade
 	$(PYTHON) -m tests.chaos.point_in_time
+	ANABRANCH_TEST_ALL_CASES=1 $(PYTHON) -m pytest -q tests/transport/test_conformance.py
 
 mutants: $(DEV_READY) ## change lines of the product at random and see whether the tests notice; ten minutes; SEED= repeats
 	$(PYTHON) -m tests.mutants $(if $(SEED),--seed $(SEED))

@@ -121,9 +121,14 @@ class Forwarder:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(asyncio.CancelledError):  # the loop of the test ends
-            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._broker.port)
+            try:
+                far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._broker.port)
+            except OSError:  # the broker is down
+                writer.close()
+                return
             self._writers |= {writer, far_writer}
             await asyncio.gather(_pass(reader, far_writer), _pass(far_reader, writer))
+            self._writers -= {writer, far_writer}
 
 
 async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -9,8 +9,9 @@ import random
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from anabranch.engine.engine_options import EngineOptions
@@ -32,6 +33,8 @@ LEASE_MS = 1_000
 # 4 families are acted upon in a pause: so many are under way at once.
 FAMILIES_MAX = 4
 
+POOL = "chaos"
+
 # A number that no campaign feeds.
 EXTRA_FIRST = 1_000_000
 
@@ -49,6 +52,8 @@ class Plan:
     instances: int
     pauses: int = 5
     seed: int = 1
+    executors: int = 0
+    """Processes that execute the nodes of the pool, with a broker; without any, the workers do."""
     partitions: int = 0
     """How often the workers are cut off from the database, in one direction or both, for longer than their leases."""
     peace_s: float = 90.0
@@ -65,6 +70,9 @@ class Report:
     family_acts: int = 0
     """Cancels and signals of families whose worker was paused."""
     database_crashes: int = 0
+    executor_ends: int = 0
+    """Executors that were killed, or stopped in order."""
+    broker_crashes: int = 0
     cuts: int = 0
     withheld: int = 0
     partitions: int = 0
@@ -83,23 +91,27 @@ class Campaign:
     door_url: str
     more_faults: list[Fault] = field(default_factory=list)
     """Further faults that the killer may choose; at least one of them happens."""
+    broker_url: str | None = None
+    """With a broker, workers and executors are what users start; all nodes are of a pool of the executors."""
 
     async def run(self) -> Report:
         report, dice = Report(), random.Random(self.plan.seed)
         began = time.monotonic()
         with Ledger() as ledger:
             api = _Door(self.door_url)
-            await api.open()
-            workers = [_Worker(self.worker_url, ledger.port) for _ in range(self.plan.workers)]
-            await asyncio.gather(*(worker.start() for worker in workers))
+            await api.open(pool=None if self.broker_url is None else POOL)
+            environ = {nodes.LEDGER_PORT: str(ledger.port)}
+            workers = [_Process(*self._worker(environ)) for _ in range(self.plan.workers)]
+            executors = [_Process(*self._executor(environ)) for _ in range(self.plan.executors)]
+            await asyncio.gather(*(each.start() for each in [*workers, *executors]))
             feeding = asyncio.create_task(api.feed(self.plan.instances, random.Random(self.plan.seed + 1)))
             try:
-                await self._kill(workers, api, report, dice)
+                await self._kill(workers, executors, api, report, dice)
                 await feeding
                 ended = await api.all_ended(self.plan.peace_s)
             finally:
                 feeding.cancel()
-                await asyncio.gather(*(worker.end() for worker in workers))
+                await asyncio.gather(*(each.end() for each in [*workers, *executors]))
             loaded = await api.store.load([*api.started, *api.children])
             known = api.started | {run: number for run, number in api.children.items() if run in loaded}
             report.violations = [] if ended else ["not everything ended in time"]
@@ -112,18 +124,50 @@ class Campaign:
         report.seconds = time.monotonic() - began
         return report
 
-    async def _kill(self, workers: list[_Worker], api: _Door, report: Report, dice: random.Random) -> None:
+    def _worker(self, environ: dict[str, str]) -> tuple[list[str], dict[str, str]]:
+        if self.broker_url is None:
+            return ["-m", "tests.chaos.worker", self.worker_url, str(LEASE_MS)], environ
+        own = {"DATABASE_URL": self.worker_url, "LEASE": f"{LEASE_MS}ms", "CRASH_LIMIT": "1000", "GRACE": "5s"}
+        command = ["-m", "anabranch", "worker", "--import", str(Path(nodes.__file__))]
+        return command, environ | self._settings(own)
+
+    def _executor(self, environ: dict[str, str]) -> tuple[list[str], dict[str, str]]:
+        command = ["-m", "anabranch", "executor", "--import", str(Path(nodes.__file__))]
+        return command, environ | self._settings({"POOLS": POOL, "GRACE": "5s"})
+
+    def _settings(self, own: dict[str, str]) -> dict[str, str]:
+        return {
+            f"ANABRANCH_{name}": value
+            for name, value in {**own, "BROKER_URL": self.broker_url or "", "LOG_LEVEL": "error"}.items()
+        }
+
+    async def _kill(
+        self, workers: list[_Process], executors: list[_Process], api: _Door, report: Report, dice: random.Random
+    ) -> None:
         """Kill, pause, stop and whatever else, until the plan's numbers are reached.
 
         A pause counts when families were acted upon meanwhile: on a slow machine all may have ended before.
         """
-        families, has_struck = 0, not self.more_faults
-        while report.kills < self.plan.kills or report.pauses < self.plan.pauses or not has_struck:
+
+        async def end_executor() -> bool:
+            await dice.choice(executors).restart(dice.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGTERM)))
+            report.executor_ends += 1
+            return True
+
+        faults = [*self.more_faults, *([end_executor] * 2 * len(executors))]
+        families, has_struck = 0, not faults
+        ends = self.plan.kills if executors else 0
+        while (
+            report.kills < self.plan.kills
+            or report.pauses < self.plan.pauses
+            or report.executor_ends < ends
+            or not has_struck
+        ):
             await asyncio.sleep(dice.uniform(0.1, 0.6))
             worker = dice.choice(workers)
             choice = dice.random()
-            if self.more_faults and choice < 0.35:
-                has_struck = await dice.choice(self.more_faults)() or has_struck
+            if faults and choice < 0.35:
+                has_struck = await dice.choice(faults)() or has_struck
             elif choice < 0.55 and report.pauses < self.plan.pauses:
                 await api.start_families(families)
                 families += 1
@@ -141,21 +185,18 @@ class Campaign:
                 report.kills += 1
 
 
-class _Worker:
-    """A worker process that is started again whenever it has ended."""
+class _Process:
+    """A worker or executor that is started again whenever it has ended."""
 
-    def __init__(self, url: str, ledger_port: int) -> None:
-        self._url = url
-        self._environment = {**os.environ, nodes.LEDGER_PORT: str(ledger_port)}
+    def __init__(self, arguments: Sequence[str], environ: Mapping[str, str]) -> None:
+        self._arguments = arguments
+        self._environment = {**os.environ, **environ}
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
-            "-m",
-            "tests.chaos.worker",
-            self._url,
-            str(LEASE_MS),
+            *self._arguments,
             stdout=asyncio.subprocess.PIPE,
             env=self._environment,
             start_new_session=True,
@@ -220,11 +261,12 @@ class _Door:
         """The children of the families that were started, with their inputs; not all of them need be created."""
         return {run: number for each, number in self.started.items() if _is_family(number) for run in children_of(each)}
 
-    async def open(self) -> None:
+    async def open(self, *, pool: str | None) -> None:
         await self.store.start()
         await self.engine.start()
+        options = {} if pool is None else {"workflowOptions": {"pool": pool}}
         for shape in (child, *SHAPES):
-            await self.service.save_workflow(shape(), tenant_id=TENANT)
+            await self.service.save_workflow({**shape(), **options}, tenant_id=TENANT)
 
     async def close(self) -> None:
         await self.engine.stop()

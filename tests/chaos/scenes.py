@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import random
 import shutil
 import signal
 import tempfile
@@ -18,6 +19,7 @@ from anabranch.migrations import upgrade
 from tests.chaos.campaign import LEASE_MS, Campaign, Plan, Report
 from tests.chaos.poison import PoisonPlan, PoisonReport, poisoned
 from tests.chaos.proxy import Proxy, socket_of
+from tests.rabbitmq import Forwarder, running_rabbitmq
 from tests.replication import replicated_servers
 
 # Which direction is held up: requests, answers, both.
@@ -97,6 +99,46 @@ async def over_a_failover(plan: Plan) -> Report:
         if suspended := await asyncio.to_thread(servers.standby.ask, lost):
             report.violations.append(f"{suspended} runs were suspended, although nothing was lost")
         return report
+
+
+async def over_rabbitmq(plan: Plan) -> Report:
+    """Workers on PostgreSQL, executors behind a RabbitMQ that is killed now and then, and a way there that is cut.
+
+    Raises ToolMissing where there is no RabbitMQ.
+    """
+    dice = random.Random(plan.seed + 2)
+    async with _server() as server:
+        url = server.get_uri()
+        await asyncio.to_thread(upgrade, url)
+        with running_rabbitmq() as broker:
+            way, cuts, crashes = Forwarder(broker), 0, 0
+            await way.open()
+
+            async def cut() -> bool:
+                nonlocal cuts
+                cuts += 1
+                way.cut()
+                await asyncio.sleep(dice.uniform(0.0, 3.0))
+                await way.open()
+                return True
+
+            async def crash() -> bool:
+                nonlocal crashes
+                if crashes == max(1, plan.kills // 8):
+                    return False
+                crashes += 1
+                await asyncio.to_thread(broker.kill)
+                await asyncio.sleep(dice.uniform(0.0, 3.0))
+                await asyncio.to_thread(broker.start)
+                return True
+
+            campaign = Campaign(plan, worker_url=url, door_url=url, more_faults=[cut, crash], broker_url=way.url)
+            try:
+                report = await campaign.run()
+            finally:
+                way.cut()
+            report.cuts, report.broker_crashes = cuts, crashes
+            return report
 
 
 async def poisoned_on_sqlite(plan: PoisonPlan) -> PoisonReport:

@@ -115,6 +115,16 @@ async def test_lines_below_the_level_are_not_kept_and_secrets_never_are() -> Non
     assert isinstance(origin.log, logging.Logger)
 
 
+async def test_progress_is_kept_where_nothing_is_said() -> None:
+    rows = Rows()
+    console = _console(rows)
+    await console.start()
+    _origin(console).progress(1, 2, "half")
+    await console.stop()
+
+    assert [report.progress for report in rows.reports] == [Progress(1, 2, "half")]
+
+
 async def test_a_function_that_says_everything_again_adds_only_what_is_new() -> None:
     rows = Rows()
     for said in (["a"], ["a", "b"], ["a", "b", "c"]):  # each in a process of its own

@@ -705,6 +705,8 @@ class Console:
 
 def _encoded(some: Sequence[_Said]) -> list[str]:
     """Each line as JSON, without the braces: what many of them have alike is encoded once."""
+    if not some:
+        return []  # an array without elements is not indented
     # All texts in one call; within a text JSON has no line breaks.
     texts = orjson.dumps([said[4] for said in some], option=orjson.OPT_INDENT_2).decode()[4:-2].split(",\n  ")
     encoded: list[str] = []

@@ -157,10 +157,13 @@ class App:
             )
 
     @asynccontextmanager
-    async def open_executor(self) -> AsyncIterator[JobExecutor]:
-        """Open what executes jobs of the broker, without a database. Raises SettingsError."""
+    async def open_executor(self, modules: Sequence[str]) -> AsyncIterator[JobExecutor]:
+        """Open what executes jobs of the broker, without a database; of steps the functions in these modules.
+
+        Raises SettingsError.
+        """
         tune_interpreter()
-        async with open_executor(self.settings) as executor:
+        async with open_executor(self.settings, modules) as executor:
             yield executor
 
     async def probe_sandbox(self) -> Mapping[str, str]:

@@ -21,6 +21,7 @@ from anabranch.bulk.bulk_service import BulkService
 from anabranch.bulk.bulk_workflow import bulk_workflow
 from anabranch.durable.definition import DECLARED, WorkflowRegistry, register
 from anabranch.durable.runner import Runner
+from anabranch.durable.step_functions import StepPools
 from anabranch.engine.console.console import LEVELS, Console, ConsoleOptions
 from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.handling import HandlerRegistry
@@ -117,6 +118,7 @@ class _RunParts:
             around=self._current,
             system=SystemCode([self._bulk], code, self._forks.check) if role.works else None,
             on_error=settings.on_error,
+            pools=StepPools(ALL_POOLS if role.only is not None else settings.pools, self._sender),
         )
         self._engine = self._new_engine(telemetry=self._feed if role.counts or spans is not None else None)
         self._workflows = WorkflowService(

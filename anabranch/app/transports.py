@@ -5,7 +5,7 @@ Used by `composition`. The client of RabbitMQ is an extra, and imported only whe
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from importlib import import_module
 from secrets import token_hex
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from anabranch.deferred import deferred
+from anabranch.durable.step_functions import StepFunctionHandler
 from anabranch.egress import AllowList, Guard, GuardedClient
 from anabranch.engine.console.console import LEVELS
 from anabranch.errors import SettingsError
@@ -56,8 +57,11 @@ def sender_of_jobs(
 
 
 @asynccontextmanager
-async def open_executor(settings: Settings) -> AsyncIterator[JobExecutor]:
-    """What executes jobs of the broker, without a database. Raises SettingsError."""
+async def open_executor(settings: Settings, modules: Sequence[str]) -> AsyncIterator[JobExecutor]:
+    """What executes jobs of the broker, without a database; of steps the functions in these modules.
+
+    Raises SettingsError.
+    """
     transport = _transport(settings, f"executor-{token_hex(8)}")
     guard = Guard(AllowList.parse(settings.egress_allow))
     client = GuardedClient(guard)
@@ -66,7 +70,7 @@ async def open_executor(settings: Settings) -> AsyncIterator[JobExecutor]:
         node_types = load_types(Services(http=client, sandbox=sandbox))
         yield job_executor.JobExecutor(
             transport=transport,
-            handlers=job_configs.ResolvedTypes(node_types),
+            handlers=job_configs.ResolvedTypes(node_types, StepFunctionHandler(modules)),
             values=_values(settings),
             pools=settings.pools,
             concurrency=settings.concurrency,

@@ -36,8 +36,9 @@ _LIBRARY_FILES = f"{Path(traceback.__file__).parent}{os.sep}"
 _INSTALLED = ("site-packages", "dist-packages")
 
 
-def import_user_code(name: str) -> None:
-    """Import a module, or a file by its path, which can import files beside it, as a Python script can.
+def import_user_code(name: str) -> str:
+    """Import a module, or a file by its path, which can import files beside it, as a Python script can. Returns the
+    module's name.
 
     Raises InvalidRequest with the error and its line.
     """
@@ -49,11 +50,11 @@ def import_user_code(name: str) -> None:
     _look_in(path.resolve().parent if is_file else Path.cwd())
     try:
         if is_file:
-            _import_file(path.resolve())
-        else:
-            importlib.import_module(name)
+            return _import_file(path.resolve())
+        importlib.import_module(name)
     except (Exception, SystemExit) as failure:  # a module that calls sys.exit must not choose our exit code
         raise _refusal(name, failure, is_file=is_file) from failure
+    return name
 
 
 def reload_user_code(names: Sequence[str]) -> None:
@@ -116,11 +117,11 @@ def _look_in(folder: Path) -> None:
         sys.path.insert(next(installed, len(sys.path)), str(folder))
 
 
-def _import_file(path: Path) -> None:
+def _import_file(path: Path) -> str:
     # A file may have the name of a standard module, which other code must still find.
     name = f"user_{path.stem}" if path.stem in sys.stdlib_module_names else path.stem
     if _is_imported(sys.modules.get(name), path):
-        return  # a neighbour has imported it: a second copy would declare everything twice
+        return name  # a neighbour has imported it: a second copy would declare everything twice
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None, "the suffix has a loader"
     module = importlib.util.module_from_spec(spec)
@@ -133,6 +134,7 @@ def _import_file(path: Path) -> None:
         if before is not None:
             sys.modules[name] = before
         raise
+    return name
 
 
 def _is_imported(module: ModuleType | None, path: Path) -> bool:

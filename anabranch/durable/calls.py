@@ -116,6 +116,7 @@ class StepCall:
         "cause",
         "context",
         "future",
+        "is_elsewhere",
         "kind",
         "name",
         "place",
@@ -136,6 +137,8 @@ class StepCall:
         self.kind = kind
         self.branch = branch
         self.policy = policy
+        self.is_elsewhere = False
+        """An executor calls its function: meanwhile it needs no slot here."""
         self.arguments: str | None = None
         """What it is asked for with (`coded.arguments`); None where the log has it anyway."""
         self.as_copied: Sequence[str] = ()

@@ -457,7 +457,7 @@ class FunctionRun:
                     self._hand_in(call, call.asked)
         if calls.asked or self._alarm is not None:
             self._set_alarm()
-        if not calls.trying:
+        if not calls.trying or all(call.is_elsewhere for call in calls.of(Stage.TRYING)):
             self._slot.lend()  # `settled` is called after the commit
         return False
 

@@ -20,6 +20,7 @@ from anabranch.durable.definition import OnError, Workflow, WorkflowRegistry
 from anabranch.durable.execution import StepThreads
 from anabranch.durable.function_run import FunctionRun
 from anabranch.durable.step_error import StepError, qualified_name
+from anabranch.durable.step_functions import EVERY_POOL_HERE, StepPools
 from anabranch.durable.steps import Signals, StepChildren, Steps
 from anabranch.engine.handling import HandlerResult, HandlerReturn, Helpers, ends_us
 from anabranch.engine.lifecycle import Engine
@@ -55,8 +56,10 @@ class Runner:
         around: AroundAttempt | None = None,
         system: WorkflowRegistry | None = None,
         on_error: OnError = "fail",
+        pools: StepPools = EVERY_POOL_HERE,
     ) -> None:
         """`on_error` applies to workflows that do not set it."""
+        self._pools = pools
         self.registry = registry
         self._on_error = on_error
         self._system = system or WorkflowRegistry()
@@ -113,6 +116,7 @@ class Runner:
             signals=self._signals,
             threads=self._threads,
             around=self._around,
+            pools=self._pools,
         )
         context = Context(
             run_id=helpers.instance_id,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -16,6 +17,7 @@ from anabranch.durable.calls import StepCall
 from anabranch.durable.definition import Duration, without_timedelta
 from anabranch.durable.execution import Heartbeat, StepOrigin, StepThreads, called, tried
 from anabranch.durable.function_run import FunctionRun
+from anabranch.durable.step_functions import EVERY_POOL_HERE, StepPools, step_node
 from anabranch.engine.console.lines import present, report_progress
 from anabranch.engine.handling import Helpers
 from anabranch.engine.rules.coded.arguments import note_of, note_of_call
@@ -29,6 +31,7 @@ from anabranch.engine.rules.stimuli import (
     AwaitsTime,
     Begun,
     Completed,
+    Failed,
     StepOutcome,
 )
 from anabranch.engine.rules.values import Payload
@@ -82,6 +85,7 @@ class Steps:
         signals: Signals,
         threads: StepThreads,
         around: AroundAttempt | None = None,
+        pools: StepPools = EVERY_POOL_HERE,
     ) -> None:
         self._function_run = function_run
         self._helpers = helpers
@@ -89,6 +93,7 @@ class Steps:
         self._signals = signals
         self._threads = threads
         self._around = around
+        self._pools = pools
         self._unawaited: dict[_Asked, None] = {}
         """What was asked for and has not begun."""
 
@@ -101,6 +106,7 @@ class Steps:
         retry: Mapping[str, Any] | None = None,
         timeout: Duration | None = None,
         heartbeat_timeout: Duration | None = None,
+        pool: str | None = None,
         **kwargs: Any,
     ) -> Coroutine[Any, Any, Any]:
         """Call `fn(*args, **kwargs)` as a step, or return its result from the log. `fn` may be async; a plain function
@@ -108,13 +114,17 @@ class Steps:
 
         It is called at least once; its result must be JSON of at most 1 MB. `retry` is `{"maxAttempts": 3, "backoff":
         {"kind": "exp", "base": "1s", "max": "60s", "jitter": 0.2}}`, `timeout` bounds each try, `heartbeat_timeout` its
-        time without a `ctx.step.progress`. Raises StepError once no other try is made.
+        time without a `ctx.step.progress`. With `pool` an executor of that pool calls it: a function of a module, whose
+        arguments are JSON. Raises StepError once no other try is made.
         """
         asked = self._asked(name)
         bounds = None
         if timeout is not None or heartbeat_timeout is not None:
             bounds = {"timeout": timeout, "heartbeat_timeout": heartbeat_timeout}
-        asked.coroutine = self._run(asked, (fn, args, kwargs), retry, bounds)
+        if pool is None:
+            asked.coroutine = self._run(asked, (fn, args, kwargs), retry, bounds)
+        else:
+            asked.coroutine = self._run_in_pool(asked, (fn, args, kwargs), retry, bounds, pool)
         return asked.coroutine
 
     async def _run(
@@ -150,6 +160,39 @@ class Steps:
             return await tried(origin, work, timeout_ms, heartbeat=heartbeat)
         with self._around(run_id, call.name, call.scope, attempt):
             return await tried(origin, work, timeout_ms, heartbeat=heartbeat)
+
+    async def _run_in_pool(
+        self,
+        asked: _Asked,
+        called_with: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]],
+        retry: Mapping[str, Any] | None,
+        bounds: Mapping[str, Duration | None] | None,
+        pool: str,
+    ) -> Any:
+        executors = self._pools.executors_of(asked.name, pool)
+        node = step_node(asked.name, pool, called_with)
+        if executors is None:
+            return await self._run(asked, called_with, retry, bounds)
+        name = self._begun(asked)
+        policy = DEFAULT_STEP_RETRY if retry is None else _policy(name, retry)
+        if bounds is not None:
+            timeout_ms, silence_ms = (_milliseconds(name, *bound) for bound in bounds.items())
+            node = replace(node, timeout_ms=timeout_ms, heartbeat_ms=silence_ms)
+        call = self._call(name, StepKind.RUN, partial(note_of_call, *called_with), policy)
+        call.is_elsewhere = True
+
+        async def attempt_once(attempt: int) -> tuple[StepOutcome, BaseException | None]:
+            outcome = await executors.run_step(
+                self._helpers,
+                node,
+                (call.scope, attempt),
+                redone=self._function_run.redone(call),
+                may_run=self._function_run.has_begun(call),
+            )
+            assert isinstance(outcome, Completed | Failed), "executors do not wait for the engine"
+            return outcome, None
+
+        return await self._function_run.answer(call, attempt_once=attempt_once)
 
     def sleep(self, name: str, duration: Duration) -> Coroutine[Any, Any, None]:
         """Sleep for a duration, counted from the first call, across restarts. Frees the worker meanwhile."""

@@ -7,6 +7,7 @@ is dropped.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
@@ -15,7 +16,7 @@ from anabranch.engine.ports.process_ports import Gate
 from anabranch.engine.queues import LocalTaskQueue
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.graph.plan import PlanNode
-from anabranch.engine.rules.shared.run_state import InstanceHead
+from anabranch.engine.rules.shared.run_state import InstanceHead, Redone
 from anabranch.engine.rules.stimuli import HandlerOutcome
 from anabranch.engine.task_worker import Execution, TaskWorker
 
@@ -66,6 +67,8 @@ class PoolTaskWorker(TaskWorker):
         super().__init__(tasks=tasks, **parts)
         self._elsewhere = elsewhere
         self._pool_tasks = tasks
+        self._steps: dict[Execution, asyncio.Future[HandlerOutcome]] = {}
+        """Attempts of steps of coded workflows."""
         elsewhere.connect(self)
 
     def note_dispatched_before(self, instance_id: str, dispatches: Collection[Dispatch]) -> None:
@@ -77,8 +80,29 @@ class PoolTaskWorker(TaskWorker):
         """What keeps lines and progress."""
         return self._console
 
+    async def run_step(
+        self, head: InstanceHead, dispatch: Dispatch, node: PlanNode, *, redone: Redone | None, may_run: bool
+    ) -> HandlerOutcome:
+        """Have an attempt of a step executed elsewhere; its function awaits it, and cancels it with itself."""
+        execution = Execution(head, dispatch, node, {}, clock=self._clock, threads=self._threads, console=self._console)
+        execution.redone = redone
+        awaited: asyncio.Future[HandlerOutcome] = asyncio.get_running_loop().create_future()
+        self._steps[execution] = awaited
+        self._elsewhere.send(execution, may_run=may_run)
+        try:
+            return await awaited
+        finally:
+            del self._steps[execution]
+            if not awaited.done() or awaited.cancelled():
+                self._elsewhere.cancel(execution)
+
     def answer(self, execution: Execution, outcome: HandlerOutcome) -> None:
         """The outcome of a job that was executed elsewhere; dropped if nobody awaits it."""
+        step = self._steps.get(execution)
+        if step is not None:
+            if not step.done():
+                step.set_result(outcome)
+            return
         of_instance = self._executions.get(execution.instance_id, {})
         if of_instance.get(execution.dispatch) is execution:
             self._forget(execution)

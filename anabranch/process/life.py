@@ -13,7 +13,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -129,15 +129,16 @@ async def live(
             signals.ended_in_order()
 
 
-async def execute(app: App, *, ready: Callable[[str], None]) -> None:
+async def execute(app: App, *, modules: Sequence[str], ready: Callable[[str], None]) -> None:
     """Execute jobs of a broker until a signal; `ready` is called with the executor's name once it is connected.
 
-    What executes then has its grace, and the rest goes to other executors. Raises SettingsError.
+    Of steps it calls the functions in these modules. What executes at the end has its grace, and the rest goes to other
+    executors. Raises SettingsError.
     """
     grace = Grace(app.settings.grace_ms / 1000)
     signals = StopSignals(grace)
     with signals.heard():
-        async with app.open_executor() as executor:
+        async with app.open_executor(modules) as executor:
             signals.started()
             await executor.run_until(signals.asked, grace_s=grace.executions_left_s, ready=ready)
             signals.ended_in_order()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from anabranch.engine.handling import Handler, HandlerReturn, Helpers
+from anabranch.engine.rules.coded.coded_plan import STEP_TYPE
 from anabranch.engine.rules.graph.node_types import NodeType
 from anabranch.engine.rules.graph.plan import PlanNode
 from anabranch.engine.task_worker import Execution
@@ -35,6 +36,8 @@ class ConfigResolver:
 
     async def resolve(self, node: PlanNode, execution: Execution, job_id: str) -> tuple[Any, str | None]:
         """The resolved config; or None and its sealed form. Raises what the handler would, and SecretKeyMissing."""
+        if node.type == STEP_TYPE:
+            return node.config, None
         handler = self._node_types.handler(node.type)
         if handler is None:
             raise NonRetryable(f"no handler for node type {node.type!r} is installed here", code="UNKNOWN_NODE_TYPE")
@@ -48,8 +51,10 @@ class ConfigResolver:
 class ResolvedTypes:
     """The executor's side: node types whose handlers take resolved configs."""
 
-    def __init__(self, node_types: NodeTypeRegistry) -> None:
+    def __init__(self, node_types: NodeTypeRegistry, steps: Handler) -> None:
+        """`steps` calls the functions of steps."""
         self._node_types = node_types
+        self._steps = steps
 
     def get(self, type_name: str) -> NodeType | None:
         """The type, or None if it is not registered."""
@@ -61,6 +66,8 @@ class ResolvedTypes:
 
     def handler(self, type_name: str) -> Handler | None:
         """The handler of a type, or None if it is not registered."""
+        if type_name == STEP_TYPE:
+            return self._steps
         handler = self._node_types.handler(type_name)
         return None if handler is None else _Resolved(handler)
 

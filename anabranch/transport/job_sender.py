@@ -21,15 +21,17 @@ from secrets import token_hex
 from typing import Any, Protocol, TypeAlias, cast
 
 from anabranch.engine.console.lines import Sink, read_progress
-from anabranch.engine.handling import HandlerResult
-from anabranch.engine.pool_worker import PoolTaskWorker
+from anabranch.engine.handling import HandlerResult, Helpers
+from anabranch.engine.pool_worker import PoolTaskWorker, bare_head
 from anabranch.engine.queues.task_queue import FairJobs
 from anabranch.engine.rules.code_reads import names_read
 from anabranch.engine.rules.coded.coded_plan import FUNCTION_TYPE
+from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.graph.plan import PlanNode
 from anabranch.engine.rules.graph.pools import EVERY_POOL
 from anabranch.engine.rules.graph.priorities import HIGH, NORMAL, Priority
 from anabranch.engine.rules.shared.failures import failed_by, storable, who_is
+from anabranch.engine.rules.shared.run_state import Redone
 from anabranch.engine.rules.stimuli import Failed, HandlerOutcome
 from anabranch.engine.task_worker import Execution, checked_outcome
 from anabranch.errors import AnabranchError
@@ -153,7 +155,7 @@ class JobSender:
 
     def takes(self, node: PlanNode) -> bool:
         """Jobs of pools that this process does not serve."""
-        return node.pool not in self._pools and EVERY_POOL not in self._pools and node.type not in STAYING
+        return not self._serves(node.pool) and node.type not in STAYING
 
     def send(self, execution: Execution, *, may_run: bool) -> None:
         """Queue the job for the broker; one that `may_run` already after executors were asked for it."""
@@ -181,11 +183,23 @@ class JobSender:
         sent = self._sent.get(job_id_of(execution))
         return sent is not None and sent.execution is execution and sent.has_begun
 
+    async def run_step(
+        self, run: Helpers, node: PlanNode, place: tuple[str, int], *, redone: Redone | None, may_run: bool
+    ) -> HandlerOutcome:
+        """Have one attempt of a step of this run executed. One that `may_run` already is looked for first."""
+        assert self._worker is not None, "connected before the first run"
+        head = bare_head(run.instance_id, run.tenant_id, run.workflow_id)
+        dispatch = Dispatch(node.id, *place)
+        return await self._worker.run_step(head, dispatch, node, redone=redone, may_run=may_run)
+
     def why_waiting(self, pool: str) -> str | None:
         """Why jobs of this pool are not sent now; None: they are, or they are executed here."""
-        if pool in self._pools or EVERY_POOL in self._pools or self._transport.is_connected:
+        if self._serves(pool) or self._transport.is_connected:
             return None
         return "the broker cannot be reached"
+
+    def _serves(self, pool: str) -> bool:
+        return pool in self._pools or EVERY_POOL in self._pools
 
     # -- life -----------------------------------------------------------------------------
     async def start(self) -> None:

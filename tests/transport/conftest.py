@@ -15,7 +15,8 @@ from tests.rabbitmq import RabbitMQ, running_rabbitmq
 from tests.tools import Kind, found_or_skip, rabbitmq
 from tests.transport import pool_nodes
 
-NODES = Path(pool_nodes.__file__)
+FOLDER = Path(pool_nodes.__file__).parents[2]
+"""Where executors find the module by its name."""
 
 
 @pytest.fixture(scope="session")
@@ -43,10 +44,20 @@ class Executors:
 
     def _start(self, url: str, pool: str) -> subprocess.Popen[str]:
         environ = {name: value for name, value in os.environ.items() if not name.startswith("ANABRANCH_")}
-        command = ["-m", "anabranch", "executor", "--pools", pool, "--concurrency", "8", "--import", str(NODES)]
+        command = [
+            "-m",
+            "anabranch",
+            "executor",
+            "--pools",
+            pool,
+            "--concurrency",
+            "8",
+            "--import",
+            pool_nodes.__name__,
+        ]
         process = subprocess.Popen(
             [sys.executable, *command],
-            env=environ | {"ANABRANCH_BROKER_URL": url},
+            env=environ | {"ANABRANCH_BROKER_URL": url, "PYTHONPATH": str(FOLDER)},
             cwd=self._folder,
             stdout=subprocess.PIPE,
             text=True,

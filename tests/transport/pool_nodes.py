@@ -8,7 +8,25 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from anabranch import HandlerResult, NonRetryable, node_type
+from anabranch import HandlerResult, NonRetryable, StepError, node_type, workflow
+
+
+def pool_step(greeting: str, *, times: int) -> dict[str, Any]:
+    """The function of a step."""
+    print(f"a line of a step, {greeting}")  # noqa: T201 -- a line of the run
+    if times < 0:
+        raise LookupError("times is negative")
+    return {"pid": os.getpid(), "said": greeting * times}
+
+
+@workflow(name="far-steps")
+async def far_steps(ctx: Any, input: Any) -> Any:
+    """Calls it in a pool."""
+    said = await ctx.step.run("say", pool_step, input["greeting"], times=2, pool="tells")
+    try:
+        await ctx.step.run("fail", pool_step, "", times=-1, pool="tells", retry={"maxAttempts": 1})
+    except StepError as error:
+        return {**said, "error": [error.type, error.message], "here": os.getpid()}
 
 
 @node_type("poolTells", pool="gpu")

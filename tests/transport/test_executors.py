@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,6 +18,7 @@ from anabranch.engine.console.console import LinesWanted
 from anabranch.errors import AnabranchError
 from tests.rabbitmq import Forwarder, RabbitMQ
 from tests.transport.conftest import Executors
+from tests.transport.pool_nodes import far_steps
 
 PATIENCE_S = 60
 
@@ -25,7 +27,7 @@ PATIENCE_S = 60
 async def working(broker_url: str, folder: Path, *documents: dict[str, Any]) -> AsyncIterator[tuple[Worker, Client]]:
     """A worker of the default pool with these workflows, and a client of its database."""
     url = f"sqlite:///{folder / 'runs.db'}"
-    async with Worker(url, broker_url=broker_url) as worker, Client(url) as client:
+    async with Worker(url, workflows=[far_steps], broker_url=broker_url) as worker, Client(url) as client:
         assert worker.services is not None
         for document in documents:
             await worker.services.workflows.save_workflow(document, tenant_id="default")
@@ -62,6 +64,12 @@ async def test_a_node_runs_in_a_process_without_a_database_and_the_broker_may_go
         assert (told["pid"], told["database"]) == (executor.pid, None), "it waited for the broker and the executor"
         assert told["greeting"] == "{{ctx.secret}}", "what a template inserts is never resolved again"
         assert told["input"] == {"name": "{{ctx.secret}}"}
+
+        steps = await client.start("far-steps", {"greeting": "ab"})
+        said = await steps.result(timeout=PATIENCE_S)
+        assert (said["pid"], said["said"], said["here"]) == (executor.pid, "abab", os.getpid())
+        assert said["error"] == ["LookupError", "times is negative"]
+        await lines_say(worker, steps.run_id, "a line of a step, ab")
 
         fails = await client.start("far-fails", {})
         with pytest.raises(AnabranchError, match="out of memory"):

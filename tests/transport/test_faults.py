@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
+from anabranch.durable.step_functions import StepFunctionHandler
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.handling import HandlerResult, Helpers
 from anabranch.engine.pool_worker import PoolTaskQueue, PoolTaskWorker, bare_head
@@ -95,7 +96,7 @@ class World:
         self.sender, self.worker = self.another_worker("w", self.to_worker)
         self.executor = JobExecutor(
             transport=self.to_executor,
-            handlers=ResolvedTypes(types),
+            handlers=ResolvedTypes(types, StepFunctionHandler([__name__])),
             values=values or NoServer(),
             pools=["gpu"],
             concurrency=4,

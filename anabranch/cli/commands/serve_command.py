@@ -176,15 +176,14 @@ def executor(
     It has no database: results, lines and progress go back through the broker.
     """
     settings = Settings.load(pools=pools, concurrency=concurrency)
-    for name in imports or ():
-        import_user_code(name)
+    modules = [import_user_code(name) for name in imports or ()]
     logging.basicConfig(stream=sys.stderr, level=settings.log_level.upper(), format="%(levelname)s %(message)s")
 
     def ready(name: str) -> None:
         taken = ", ".join(settings.pools)
         _print_ready(f"executor {name} takes jobs of {taken}", {"executor": name, "pools": taken}, as_json=as_json)
 
-    process.run(process.execute(app.build(settings), ready=ready))
+    process.run(process.execute(app.build(settings), modules=modules, ready=ready))
 
 
 def dev(

@@ -21,6 +21,7 @@ CODED_TENANT_ID = ""
 """The tenant of coded definitions, which all tenants see."""
 
 FUNCTION_TYPE = "codedFunction"
+STEP_TYPE = "codedStep"
 """The node type of a workflow function's job; no drawn node can have it."""
 
 NO_RETRY = RetryPolicy(max_attempts=1)

@@ -13,7 +13,7 @@ from anabranch.engine.rules.templates.text import EXPRESSION_LENGTH_MAX
 from anabranch.n8n.expressions import Phrase
 from anabranch.n8n.job import MappingJob, NotMapped
 from anabranch.n8n.refs import quoted
-from anabranch.n8n.texts import Texts
+from anabranch.n8n.texts import Texts, js_of
 
 _UNARY = frozenset({"exists", "notExists", "empty", "notEmpty", "true", "false"})
 
@@ -112,6 +112,17 @@ def _regex(first: str, right: Phrase, *, negated: bool) -> str:
     source = right.text[1:-1].replace("\\\\", "\\").replace("\\'", "'")
     pattern = pattern_of(source)
     return f"({first} | regex_find({quoted(pattern)})) {'==' if negated else '!='} none"
+
+
+def _computed_regex(operation: str, texts: Texts, value: Any, pattern: Any) -> str:
+    """A pattern that an expression gives, as `/…/flags` or alone: tried by code."""
+    said = texts.compute(
+        f"((value, pattern) => {{ const whole = /^\\/(.*?)\\/([gimusy]*)$/.exec(pattern);"
+        f" return String(value ?? '').match(whole ? new RegExp(whole[1], whole[2]) : new RegExp(pattern)) !== null; }})"
+        f"({js_of(value)}, String({js_of(pattern)} ?? ''))"
+    )
+    texts.counts.as_code += sum(isinstance(each, str) and each.startswith("=") for each in (value, pattern))
+    return _not(operation.startswith("not")) + f"({said.value} == true)"
 
 
 def pattern_of(written: str) -> str:
@@ -214,6 +225,8 @@ _TYPED: Mapping[str, Callable[[str, Phrase, Phrase, bool, bool], str]] = {
 
 def old_test(kind: str, operation: str, texts: Texts, value1: Any, value2: Any) -> str:
     """One condition of the first versions."""
+    if operation in ("regex", "notRegex") and isinstance(value2, str) and value2.startswith("="):
+        return _computed_regex(operation, texts, value1, value2)
     left = texts.said(value1)
     if operation in ("isEmpty", "isNotEmpty"):
         return f"{left.value} {'in' if operation == 'isEmpty' else 'not in'} ['', none, [], {{}}]"

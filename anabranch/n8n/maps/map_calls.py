@@ -22,6 +22,12 @@ from anabranch.n8n.texts import Source, Texts, expression, split, without_sign
 # n8n gives a request five minutes.
 _TIMEOUT_MS = 300_000
 
+# 5 minutes: what `delay` of a request takes.
+DELAY_MS_MAX = 300_000
+
+# n8n sends 50 requests, and waits a second.
+_BATCH, _PAUSE_MS = 50, 1_000
+
 _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
 
 
@@ -49,7 +55,9 @@ def http(job: MappingJob) -> None:
         config.pop("headers", None)
     if not config.get("query"):
         config.pop("query", None)
-    raw = job.add("httpRequest", config, suffix="answer", each=feed, **_timeout(job), **attempts, **job.on_error())
+    raw = job.add(
+        "httpRequest", config, suffix="answer", each=feed, **_timeout(job, config), **attempts, **job.on_error()
+    )
     values = variable(raw)
     job.nodes[-1]["name"] = job.node.name
     listed = values.js if feed.many else f"[{values.js}]"
@@ -75,11 +83,11 @@ def _follows(job: MappingJob) -> bool | None:
     return None
 
 
-def _timeout(job: MappingJob) -> dict[str, Any]:
+def _timeout(job: MappingJob, config: dict[str, Any]) -> dict[str, Any]:
     timeout = job.option("options", "timeout", default=_TIMEOUT_MS)
     if not isinstance(timeout, int) or timeout < 1:
         timeout = _TIMEOUT_MS
-    return {"timeout": timeout}
+    return {"timeout": timeout + (DELAY_MS_MAX if "delay" in config else 0)}
 
 
 def _answer(job: MappingJob, config: dict[str, Any], *, new: bool) -> dict[str, Any]:
@@ -98,10 +106,8 @@ def _answer(job: MappingJob, config: dict[str, Any], *, new: bool) -> dict[str, 
         and pagination
     ):
         job.differs("only the first page is asked for")
-    if job.needed_feed().many and job.option(
-        "options", "batching", "batch", default=job.option("options", "batchSize")
-    ):
-        job.differs("requests go out one after the other, without n8n's batches and pauses")
+    if job.needed_feed().many:
+        _batches(job, config)
     if job.option("options", "allowUnauthorizedCerts") is True or job.option("allowUnauthorizedCerts") is True:
         config["checkCertificate"] = False
     if job.option("options", "proxy"):
@@ -114,6 +120,21 @@ def _answer(job: MappingJob, config: dict[str, Any], *, new: bool) -> dict[str, 
         "name": name if isinstance(name, str) and name else "data",
         "neverError": options.get("neverError") is True or (not new and options.get("ignoreResponseCode") is True),
     }
+
+
+def _batches(job: MappingJob, config: dict[str, Any]) -> None:
+    """The pause that n8n makes after each batch of requests."""
+    batch = job.option("options", "batching", "batch")
+    if not isinstance(batch, dict):
+        batch = {name: job.option("options", name) for name in ("batchSize", "batchInterval")}
+        if batch["batchSize"] is None:
+            return
+    size, pause = (batch.get(name) for name in ("batchSize", "batchInterval"))
+    size, pause = (default if value is None else value for value, default in ((size, _BATCH), (pause, _PAUSE_MS)))
+    if not all(isinstance(each, int) and not isinstance(each, bool) for each in (size, pause)) or pause > DELAY_MS_MAX:
+        job.differs("requests go out one after the other, without n8n's batches and pauses")
+    elif size >= 0 < pause:
+        config["delay"] = expression(f"{pause} if ctx.index > 0 and ctx.index % {max(1, size)} == 0 else 0")
 
 
 def _query_and_headers(job: MappingJob, texts: Texts, config: dict[str, Any], *, new: bool) -> None:

@@ -19,6 +19,7 @@ EXTENSIONS = ("isNumeric", "toSentenceCase", "toSnakeCase", "removeTags", "urlEn
 """What n8n's expressions have beside JavaScript, and the prelude of expressions gives."""
 
 _MODULES = {"crypto": "$crypto", "luxon": "{DateTime, Duration}", "buffer": "{Buffer}"}
+_VALUE = "const $value = f => { try { return f() ?? null } catch { return null } };"
 _CLONE = "const $copy = v => v === undefined ? undefined : JSON.parse(JSON.stringify(v));"
 _WRAP = (
     "const $wrap = (list, files) => (list ?? []).map((json, item) =>"
@@ -35,9 +36,20 @@ def value_code(
     items: Ref,
 ) -> str:
     """A code node's code for the values of expressions: an object of them, null where one fails."""
-    head = _prelude(" ".join(sources.values()), item, items, names, index, of_expressions=True)
+    return f"{_prelude(' '.join(sources.values()), item, items, names, index, of_expressions=True)} {_VALUE}\nreturn {_values(sources)};"
+
+
+def values_code(
+    sources: Mapping[str, str], feed: ItemFeed, names: Mapping[str, tuple[Ref, Ref | None]], head: str, tail: str
+) -> str:
+    """Code that has the values of expressions in `values`: behind `head`, which they read, and before `tail`."""
+    prelude_ = _prelude(" ".join(sources.values()), feed.first, feed.items, names, None, of_expressions=True)
+    return f"{prelude_} {_VALUE}\n{head}const values = {_values(sources)};\n{tail}"
+
+
+def _values(sources: Mapping[str, str]) -> str:
     body = ",\n".join(f"  {json.dumps(name)}: $value(() => (\n{js}\n))" for name, js in sources.items())
-    return f"{head} const $value = f => {{ try {{ return f() ?? null }} catch {{ return null }} }};\nreturn {{\n{body}\n}};"
+    return f"{{\n{body}\n}}"
 
 
 def items_code(

@@ -164,4 +164,26 @@ DRAWN_CODE = (
         ORDERS[:2],
         [{"a": {"b": [{"_": "two", "$": {"c": "1"}}]}}] * 2,
     ),
+    Drawn(
+        "a pattern that each item brings",
+        f"{DOCS}/n8n-nodes-base.filter/",
+        [
+            node(
+                "Filter",
+                "filter",
+                1,
+                conditions={
+                    "string": [
+                        {
+                            "value1": "={{ $json.customer }}",
+                            "operation": "regex",
+                            "value2": "={{ $json.tags[1] ? '/^a/i' : '^x' }}",
+                        }
+                    ]
+                },
+            )
+        ],
+        ORDERS,
+        ORDERS[:1],
+    ),
 )

@@ -14,6 +14,7 @@ from anabranch.n8n.js_reading import absent_in, reads_files
 from anabranch.n8n.maps import going_on
 from anabranch.n8n.maps.credentials import put_header, renewed_at, renewing, sent_as
 from anabranch.n8n.maps.map_data import json_of
+from anabranch.n8n.maps.pagination import DELAY_MS_MAX, begin_pages, end_pages, pagination_of
 from anabranch.n8n.maps.programs import ANSWERS, FILES
 from anabranch.n8n.python_code import is_valid, names_of_nodes, python_absent, python_program
 from anabranch.n8n.refs import INDEX, ITEM, Ref, variable
@@ -21,9 +22,6 @@ from anabranch.n8n.texts import Source, Texts, expression, split, without_sign
 
 # n8n gives a request five minutes.
 _TIMEOUT_MS = 300_000
-
-# 5 minutes: what `delay` of a request takes.
-DELAY_MS_MAX = 300_000
 
 # n8n sends 50 requests, and waits a second.
 _BATCH, _PAUSE_MS = 50, 1_000
@@ -55,12 +53,18 @@ def http(job: MappingJob) -> None:
         config.pop("headers", None)
     if not config.get("query"):
         config.pop("query", None)
+    pages = pagination_of(job) if new else None
+    if pages is not None and (missing := begin_pages(job, pages, config)) is not None:
+        job.differs(missing)
+        pages = None
     raw = job.add(
         "httpRequest", config, suffix="answer", each=feed, **_timeout(job, config), **attempts, **job.on_error()
     )
     values = variable(raw)
     job.nodes[-1]["name"] = job.node.name
     listed = values.js if feed.many else f"[{values.js}]"
+    if pages is not None:
+        listed = end_pages(job, pages).js
     files = answer["format"] in ("file", "auto")
     before = feed.as_list().files if files else None
     head = f"const answers = {listed}, as = {json.dumps(answer)}, before = {before.js if before else '[]'} ?? [];\n"
@@ -99,13 +103,6 @@ def _answer(job: MappingJob, config: dict[str, Any], *, new: bool) -> dict[str, 
     if any(isinstance(each, str) and each.startswith("=") for each in (form, full)):
         raise NotMapped("the form of its answer is computed")
     name = options.get("outputPropertyName") if new else job.option("dataPropertyName")
-    pagination = job.option("options", "pagination", "pagination", default={})
-    if (
-        isinstance(pagination, dict)
-        and pagination.get("paginationMode", "updateAParameterInEachRequest") != "off"
-        and pagination
-    ):
-        job.differs("only the first page is asked for")
     if job.needed_feed().many:
         _batches(job, config)
     if job.option("options", "allowUnauthorizedCerts") is True or job.option("allowUnauthorizedCerts") is True:

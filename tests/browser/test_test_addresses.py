@@ -25,7 +25,25 @@ NODES: list[dict[str, Any]] = [
         "config": {"values": {"n": "{{ctx.item}}"}},
         "position": {"x": 280, "y": 80},
     },
-    {"id": "later", "type": "waitForEvent", "config": {"event": "go"}, "position": {"x": 560, "y": 80}},
+    {
+        "id": "later",
+        "type": "waitForEvent",
+        "config": {"event": "go"},
+        "outputVariable": "said",
+        "position": {"x": 560, "y": 80},
+    },
+    {
+        "id": "more",
+        "type": "condition",
+        "config": {"branches": [{"id": "again", "expression": "{{ctx.said.more}}"}]},
+        "position": {"x": 840, "y": 80},
+    },
+]
+EDGES = [
+    {"upstreamNodeID": "hook", "downstreamNodeID": "keep"},
+    {"upstreamNodeID": "keep", "downstreamNodeID": "later"},
+    {"upstreamNodeID": "later", "downstreamNodeID": "more"},
+    {"upstreamNodeID": "more", "sourceHandle": "again", "downstreamNodeID": "later"},
 ]
 
 
@@ -39,8 +57,7 @@ def send(url: str, body: Any) -> str:
 
 
 async def test_a_test_run_listens_for_a_call_of_the_address_that_the_panel_shows(page: Page, server: Server) -> None:
-    edges = [{"upstreamNodeID": a, "downstreamNodeID": b} for a, b in (("hook", "keep"), ("keep", "later"))]
-    document = {"title": "Heard calls", "nodes": NODES, "edges": edges}
+    document = {"title": "Heard calls", "nodes": NODES, "edges": EDGES}
     saved = server.call("POST", "/workflows", document)
     await page.goto(f"{server.entrance}#/workflows/{saved['workflowID']}")
     await page.locator('[data-node-id="hook"]').dblclick()
@@ -60,7 +77,12 @@ async def test_a_test_run_listens_for_a_call_of_the_address_that_the_panel_shows
     await expect(page.locator('[data-node-id="later"]')).to_have_attribute("data-status", "waiting")
     await expect(addresses.get_by_role("status")).to_have_count(0)
     await expect(addresses.get_by_role("button", name="Listen for a test call")).to_be_enabled()
-    server.call("POST", f"/runs/{run}/signals/go", {})
+    # The loop without a loop node has a frame, and its nodes have a count of passes.
+    await expect(page.locator(".frame.region")).to_have_count(1)
+    server.call("POST", f"/runs/{run}/signals/go", {"more": True})
+    await expect(page.locator('[data-node-id="more"]')).to_have_attribute("data-status", "success")
+    await expect(page.locator('[data-node-id="later"]')).to_contain_text("× 2")
+    server.call("POST", f"/runs/{run}/signals/go", {"more": False})
     await expect(bar.get_by_text("COMPLETED")).to_be_visible()
     await expect(addresses.get_by_role("button", name="Listen for a test call")).to_be_enabled()
     await page.get_by_role("button", name="Close the node").click()

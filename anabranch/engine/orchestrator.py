@@ -14,7 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from anabranch.engine.children import AwaitedChildren
 from anabranch.engine.engine_options import EngineOptions
@@ -464,22 +464,22 @@ class Orchestrator:
             self._cancelled.update(filter(self.holds, outcome.cancelled))
         self._tell_parents(applied, outcome)
         news: list[News] = []
+        # One by one: what raises over one run must not affect the others in the batch.
         for won in applied.won:
-            self._guarded(self._perform, won.pending, won, batch.asked_at, news)
+            try:
+                self._perform(won, batch.asked_at, news)
+            except Exception as defect:  # noqa: BLE001 -- whatever it is, it is this run's
+                self._reconciler.drop_defective(won.pending, defect)
         for pending in applied.idle:
-            self._guarded(self._settle_idle, pending, pending)
+            try:
+                self._settle_idle(pending)
+            except Exception as defect:  # noqa: BLE001 -- the same
+                self._reconciler.drop_defective(pending, defect)
         if news:
             asyncio.get_running_loop().call_soon(self._observers.tell, news)
         if len(applied.won) + len(applied.idle) + len(applied.locked) < len(planned.pending_transitions):
             await self._reconciler.settle_others(applied)
         return applied.locked
-
-    def _guarded(self, act: Callable[..., None], pending: PendingTransition, *arguments: Any) -> None:
-        """Act on a transition; an exception must not affect the others in the batch."""
-        try:
-            act(*arguments)
-        except Exception as defect:  # noqa: BLE001 -- whatever it is, it is this run's
-            self._reconciler.drop_defective(pending, defect)
 
     # -- after the commit -----------------------------------------------------------------
     def _tell_parents(self, applied: AppliedOutcome, outcome: Outcome) -> None:

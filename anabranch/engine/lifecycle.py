@@ -104,23 +104,9 @@ class Engine:
         )
         self.orchestrator = self._new_orchestrator(worker, telemetry)
         self._handover = Handover(store=store, orchestrator=self.orchestrator, task_worker=worker, tasks=self._tasks)
-        self.leadership = Leadership(
-            rows=leaders,
-            worker_id=self.worker_id,
-            clock=self.clock,
-            poll_ms=options.poll_ms,
-            say=lambda word: self.hints.say_of_leading(word),
-            offer=lambda: self.hints.offer_work(),
-        )
+        self.leadership = self._new_leadership(leaders)
         """Whether another worker looks for what concerns all."""
-        self.recovery = Recovery(
-            store=store,
-            orchestrator=self.orchestrator,
-            plans=self.plans,
-            clock=self.clock,
-            options=options,
-            covers=self.leadership.covers,
-        )
+        self.recovery = self._new_recovery()
         self._leases = Leases(store=store, orchestrator=self.orchestrator, clock=self.clock, lease_ms=options.lease_ms)
         self.loop_watch = self._new_loop_watch()
         self._reports = self._new_reports(digests)
@@ -128,11 +114,8 @@ class Engine:
         self._external = self._new_external_changes(watch)
         self.hints = self._new_hints(line, watch, place)
         """Hints from and to other processes (`ChangeHints`)."""
-        acknowledged = self.orchestrator.acknowledged
-        self.history = HistoryWatch(store=store, acknowledged=acknowledged, clock=self.clock, every_ms=options.poll_ms)
-        self.notices = StoreNews(
-            hints=self.hints, clock=self.clock, telemetry=telemetry, acknowledged=acknowledged.note
-        )
+        self.history = self._new_history_watch()
+        self.notices = self._new_notices(telemetry)
         """Receives from the store what it has written."""
         self.housekeeping = self._new_housekeeping()
         for poller in (self.recovery, self.housekeeping):
@@ -204,6 +187,42 @@ class Engine:
             worker_id=self.worker_id,
             options=self.options,
             telemetry=telemetry,
+        )
+
+    def _new_leadership(self, rows: LeaderRows | None) -> Leadership:
+        return Leadership(
+            rows=rows,
+            worker_id=self.worker_id,
+            clock=self.clock,
+            poll_ms=self.options.poll_ms,
+            say=lambda word: self.hints.say_of_leading(word),
+            offer=lambda: self.hints.offer_work(),
+        )
+
+    def _new_recovery(self) -> Recovery:
+        return Recovery(
+            store=self.store,
+            orchestrator=self.orchestrator,
+            plans=self.plans,
+            clock=self.clock,
+            options=self.options,
+            covers=self.leadership.covers,
+        )
+
+    def _new_history_watch(self) -> HistoryWatch:
+        return HistoryWatch(
+            store=self.store,
+            acknowledged=self.orchestrator.acknowledged,
+            clock=self.clock,
+            every_ms=self.options.poll_ms,
+        )
+
+    def _new_notices(self, telemetry: Telemetry | None) -> StoreNews:
+        return StoreNews(
+            hints=self.hints,
+            clock=self.clock,
+            telemetry=telemetry,
+            acknowledged=self.orchestrator.acknowledged.note,
         )
 
     def _new_loop_watch(self) -> LoopWatch:

@@ -72,6 +72,16 @@ class Server:
         finally:
             connection.close()
 
+    def announce(self, path: str, length: int, begun: bytes = b"x") -> int:
+        """The status of the answer to a POST whose body does not come beyond its beginning."""
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection.putrequest("POST", path)
+        connection.putheader("Content-Length", str(length))
+        connection.endheaders(begun)
+        status = connection.getresponse().status
+        connection.close()
+        return status
+
     def send(self, method: str, path: str, body: bytes, headers: list[tuple[str, str]]) -> HTTPConnection:
         connection = HTTPConnection("127.0.0.1", self.port, timeout=60)
         connection.putrequest(method, path)
@@ -215,11 +225,13 @@ def test_no_attack_gets_through(server: Server) -> None:
     status, fields, body = server.ask("POST", "/hooks/default/says", b'{"said": "x", "body": "<script>"}', json_type)
     assert (status, body, fields["x-content-type-options"]) == (200, b"<script>", "nosniff")
     assert fields["content-security-policy"].startswith("sandbox")
-    attack_a_test_address(server)
+    test_address = attack_a_test_address(server)
+    attack_a_one_time_address(server, test_address)
+    attack_the_lists(server)
 
 
-def attack_a_test_address(server: Server) -> None:
-    """Guesses, split responses, wrong bodies, and a hundred callers at once."""
+def attack_a_test_address(server: Server) -> str:
+    """Guesses, split responses, wrong bodies, and a hundred callers at once. Returns the address."""
     document = hooked("tested", SAY, respond="respondNode", bodyLimit=200)
     hook = f"/v1/drafts/{server.rest('POST', '/v1/drafts', {'document': document})['draftID']}/test-hooks/hook"
     address = urlsplit(server.rest("GET", hook)["url"]).path
@@ -254,6 +266,65 @@ def attack_a_test_address(server: Server) -> None:
     for call in calls:
         call.close()
     assert sorted(status for status, _ in answers) == [200] + [409] * 99
+    return address
+
+
+def attack_a_one_time_address(server: Server, test_address: str) -> None:
+    """Guesses, tokens of other addresses, bodies that are only announced, and answers that contradict each other."""
+    ask = {"id": "ask", "type": "waitForWebhook", "config": {"timeout": "1h"}}
+    edges = [{"upstreamNodeID": "start", "downstreamNodeID": "ask"}]
+    server.rest(
+        "POST", "/v1/workflows", {"name": "asks", "nodes": [{"id": "start", "type": "start"}, ask], "edges": edges}
+    )
+    run = server.rest("POST", "/v1/workflows/asks/runs", {})["instanceID"]
+    while (shown := server.rest("GET", f"/v1/runs/{run}"))["status"] != "WAITING":
+        time.sleep(0.01)  # the test's time limit bounds it
+    address = urlsplit(next(node["waitsFor"]["url"] for node in shown["nodes"] if node["waitsFor"])).path
+    token, other = address.rpartition("/")[2], test_address.rpartition("/")[2]
+
+    guesses = (
+        "x",
+        token[:-1],
+        token + "A",
+        token.swapcase(),
+        other,
+        "A" * len(token),
+        "%00",
+        "..%2f" + token,
+        "a" * 3_000,
+    )
+    told = {server.ask("POST", f"/callbacks/{guess}", BODY)[::2] for guess in guesses}
+    assert len(told) == 1, told
+    assert server.ask("POST", f"/test-hooks/{token}", BODY)[0] == 404
+    for path in ("/callbacks/x", f"/callbacks/{other}", "/test-hooks/x"):
+        assert server.announce(path, 16_000_000) == 404, path
+    assert server.announce(address, 16_000_000, b"x" * 1_048_577) == 413
+
+    for method in ("GET", "HEAD"):
+        for query in ("decision=yes", "a=<script>alert(1)</script>"):
+            status, fields, page = server.ask(method, f"{address}?{query}", headers=[("Accept", "text/html")])
+            assert (status, b"<script>alert" in page) == (200, False)
+            assert "default-src 'none'" in fields["content-security-policy"]
+    assert server.rest("GET", f"/v1/runs/{run}")["status"] == "WAITING"
+    answers = [server.ask("POST", f"{address}?n={number}", BODY)[0] for number in range(10)]
+    assert answers == [202] + [409] * 9
+
+
+def attack_the_lists(server: Server) -> None:
+    """Lists of what begins runs tell neither strangers anything nor anybody a secret or its name."""
+    for path in ("/v1/triggers", "/v1/webhooks"):
+        assert server.ask("GET", path)[0] == 401, path
+        status, _, listed = server.ask("GET", path, headers=[("Authorization", f"Bearer {KEY}")])
+        assert (status, b"github" in listed) == (200, True)
+        assert not [
+            each for each in (SECRET.encode(), STANDARD_SECRET.encode(), b"GITHUB", b"X-Token") if each in listed
+        ]
+        for query in ("cursor=x", "cursor=" + "A" * 600, "limit=0", "limit=100000", "workflow=", "kind=%00"):
+            status, _, _ = server.ask("GET", f"{path}?{query}", headers=[("Authorization", f"Bearer {KEY}")])
+            assert status in (400, 422), (path, query)
+        for query in ("workflow=%00", "workflow=..%2f", "workflow=%27%20OR%201%3D1--", "workflow=" + "a" * 3_000):
+            status, _, listed = server.ask("GET", f"{path}?{query}", headers=[("Authorization", f"Bearer {KEY}")])
+            assert status in (400, 404) or json.loads(listed)["items"] == [], (path, query)
 
 
 @pytest.mark.timeout(240)

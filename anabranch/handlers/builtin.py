@@ -1,77 +1,103 @@
-"""The built-in node types: a new one is entered here."""
+"""The built-in node types: a new one is entered here.
+
+A type is imported when it is first asked for: a process loads those that its workflows have.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any
 
 from anabranch.handlers.services import NO_SERVICES, Services
 from anabranch.handlers.spec import HandlerSpec
-from anabranch.handlers.types import (
-    condition,
-    cursor,
-    delay,
-    end,
-    loop,
-    placeholder,
-    set,
-    start,
-    stop_with_error,
-    switch,
-    wait_for_event,
-)
-from anabranch.handlers.types.data import (
-    aggregate,
-    choose_fields,
-    crypto_values,
-    date_time,
-    filter_items,
-    limit_items,
-    merge_lists,
-    sort_items,
-    split_out,
-    unique_items,
-)
-from anabranch.handlers.types.data_query import data_query_spec
-from anabranch.handlers.types.formats import (
-    convert_csv,
-    convert_markdown,
-    convert_xml,
-    extract_html,
-    search_text,
-)
-from anabranch.handlers.types.http_request import http_request_spec
-from anabranch.handlers.types.javascript import javascript_spec
-from anabranch.handlers.types.python import python_spec
-from anabranch.handlers.types.triggers import failure, schedule, topic, webhook, workflow_call
-from anabranch.handlers.types.webhooks import respond
-from anabranch.handlers.types.webhooks.wait_for_webhook import wait_for_webhook_spec
-from anabranch.handlers.types.workflow import workflow_spec
 
-_FILES = (
-    *(webhook, schedule, topic, workflow_call, failure),
-    *(start, end, condition, cursor, delay, loop, placeholder, respond, set, stop_with_error),
-    *(switch, wait_for_event),
-    *(convert_csv, convert_markdown, convert_xml, date_time, extract_html, search_text),
-    *(choose_fields, filter_items, limit_items, merge_lists, sort_items, split_out, unique_items),
-)
+_PACKAGE = "anabranch.handlers.types"
+
+_SPECS: Mapping[str, str] = {
+    "webhook": "triggers.webhook:SPEC",
+    "schedule": "triggers.schedule:SPEC",
+    "topic": "triggers.topic:SPEC",
+    "workflowCall": "triggers.workflow_call:SPEC",
+    "failure": "triggers.failure:SPEC",
+    "start": "start:SPEC",
+    "end": "end:SPEC",
+    "condition": "condition:SPEC",
+    "cursor": "cursor:SPEC",
+    "delay": "delay:SPEC",
+    "loop": "loop:SPEC",
+    "placeholder": "placeholder:SPEC",
+    "respond": "webhooks.respond:SPEC",
+    "set": "set:SPEC",
+    "stopWithError": "stop_with_error:SPEC",
+    "switch": "switch:SPEC",
+    "waitForEvent": "wait_for_event:SPEC",
+    "csv": "formats.convert_csv:SPEC",
+    "markdown": "formats.convert_markdown:SPEC",
+    "xml": "formats.convert_xml:SPEC",
+    "dateTime": "data.date_time:SPEC",
+    "html": "formats.extract_html:SPEC",
+    "text": "formats.search_text:SPEC",
+    "fields": "data.choose_fields:SPEC",
+    "filter": "data.filter_items:SPEC",
+    "limit": "data.limit_items:SPEC",
+    "merge": "data.merge_lists:SPEC",
+    "sort": "data.sort_items:SPEC",
+    "splitOut": "data.split_out:SPEC",
+    "unique": "data.unique_items:SPEC",
+    "aggregate": "data.aggregate:AGGREGATE",
+    "group": "data.aggregate:GROUP",
+}
+"""Where the specification of a type is."""
+
+_MAKERS: Mapping[str, tuple[str, ...]] = {
+    "crypto": ("data.crypto_values:crypto_spec", "secrets"),
+    "httpRequest": ("http_request:http_request_spec", "http", "secrets"),
+    "javascript": ("javascript:javascript_spec", "sandbox"),
+    "python": ("python:python_spec", "sandbox"),
+    "dataQuery": ("data_query:data_query_spec", "queries"),
+    "workflow": ("workflow:workflow_spec", "children"),
+    "waitForWebhook": ("webhooks.wait_for_webhook:wait_for_webhook_spec", "callbacks"),
+}
+"""Where the function is that makes it, and the services that it needs."""
 
 
-def builtin_specs(services: Services = NO_SERVICES) -> Mapping[str, HandlerSpec]:
+class BuiltinSpecs(Mapping[str, HandlerSpec]):
     """By type; those that need services use these."""
-    specs = (
-        *(file.SPEC for file in _FILES),
-        aggregate.AGGREGATE,
-        aggregate.GROUP,
-        crypto_values.crypto_spec(services.secrets),
-        http_request_spec(services.http, services.secrets),
-        javascript_spec(services.sandbox),
-        python_spec(services.sandbox),
-        data_query_spec(services.queries),
-        workflow_spec(services.children),
-        wait_for_webhook_spec(services.callbacks),
-    )
-    return {spec.type: spec for spec in specs}
+
+    def __init__(self, services: Services = NO_SERVICES) -> None:
+        self._services = services
+        self._specs: dict[str, HandlerSpec] = {}
+
+    def __getitem__(self, type_name: str) -> HandlerSpec:
+        spec = self._specs.get(type_name)
+        if spec is None:
+            spec = self._specs[type_name] = self._loaded(type_name)
+        return spec
+
+    def __iter__(self) -> Iterator[str]:
+        yield from _SPECS
+        yield from _MAKERS
+
+    def __len__(self) -> int:
+        return len(_SPECS) + len(_MAKERS)
+
+    def __contains__(self, type_name: object) -> bool:
+        return type_name in _SPECS or type_name in _MAKERS
+
+    def _loaded(self, type_name: str) -> HandlerSpec:
+        if type_name in _SPECS:
+            spec: HandlerSpec = _found(_SPECS[type_name])
+            return spec
+        place, *needed = _MAKERS[type_name]
+        made: HandlerSpec = _found(place)(*(getattr(self._services, name) for name in needed))
+        return made
 
 
-BUILTIN: Mapping[str, HandlerSpec] = builtin_specs()
+def _found(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(import_module(f"{_PACKAGE}.{module}"), name)
+
+
+BUILTIN: Mapping[str, HandlerSpec] = BuiltinSpecs()
 """By type, without services: good for checking, and for the names."""

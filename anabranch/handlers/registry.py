@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from importlib.metadata import EntryPoint, entry_points
 
-from anabranch.handlers.builtin import builtin_specs
+from anabranch.handlers.builtin import BuiltinSpecs
 from anabranch.handlers.declare import DECLARED
 from anabranch.handlers.services import NO_SERVICES, Services
 from anabranch.handlers.spec import NodeTypeRegistry
@@ -20,7 +20,7 @@ ENTRY_POINT_GROUP = "anabranch.handlers"
 
 def builtin_types(services: Services = NO_SERVICES) -> NodeTypeRegistry:
     """The types that anabranch brings, and no others."""
-    return NodeTypeRegistry(builtin_specs(services))
+    return NodeTypeRegistry(BuiltinSpecs(services))
 
 
 def load_types(services: Services = NO_SERVICES) -> NodeTypeRegistry:
@@ -32,7 +32,7 @@ def load_types(services: Services = NO_SERVICES) -> NodeTypeRegistry:
     """
     for entry_point in entry_points(group=ENTRY_POINT_GROUP):
         import_handlers(entry_point)
-    return NodeTypeRegistry(builtin_specs(services), declared=DECLARED)
+    return NodeTypeRegistry(BuiltinSpecs(services), declared=DECLARED)
 
 
 def import_handlers(entry_point: EntryPoint) -> None:

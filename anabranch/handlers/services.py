@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import NonRetryable
-from anabranch.handlers.sandbox import CodeRunner, NoSandbox
-from anabranch.handlers.spec import SecretReader
-from anabranch.handlers.types.data_query import NoQueries, QueryRunner
-from anabranch.handlers.types.http_port import HttpAnswer, HttpSender
-from anabranch.handlers.types.webhooks.wait_for_webhook import CallbackKey
-from anabranch.handlers.types.workflow import Children
+from anabranch.handlers.sandbox.code_jobs import CodeRunner, NoSandbox
+
+# The ports are beside the types that use them, which are imported when they are first asked for.
+if TYPE_CHECKING:
+    from anabranch.handlers.spec import SecretReader
+    from anabranch.handlers.types.data_query import QueryRunner
+    from anabranch.handlers.types.http_port import HttpAnswer, HttpSender
+    from anabranch.handlers.types.webhooks.wait_for_webhook import CallbackKey
+    from anabranch.handlers.types.workflow import Children
 
 
 class _NoHttp:
@@ -26,6 +29,11 @@ class _NoHttp:
 class _NoSecrets:
     async def read(self, tenant_id: str, names: Collection[str]) -> Mapping[str, str]:
         raise NonRetryable("this process has no secrets: it was set up without a secret store")
+
+
+class _NoQueries:
+    async def run_query(self, **_: Any) -> Mapping[str, Any]:
+        raise NonRetryable("data queries cannot be run here: there is no database of queries", code="QUERY_NOT_FOUND")
 
 
 class _NoChildren:
@@ -45,7 +53,7 @@ class Services:
     http: HttpSender = field(default_factory=_NoHttp)
     secrets: SecretReader = field(default_factory=_NoSecrets)
     sandbox: CodeRunner = field(default_factory=NoSandbox)
-    queries: QueryRunner = field(default_factory=NoQueries)
+    queries: QueryRunner = field(default_factory=_NoQueries)
     children: Children = field(default_factory=_NoChildren)
     callbacks: CallbackKey = field(default_factory=_NoCallbacks)
 

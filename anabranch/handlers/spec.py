@@ -297,6 +297,8 @@ class NodeTypeRegistry:
 
     def __init__(self, specs: Mapping[str, HandlerSpec], *, declared: Mapping[str, HandlerSpec] | None = None) -> None:
         self._specs = specs
+        self._builtin: dict[str, _Entry] = {}
+        """The entries of those that were asked for."""
         self._declared: Mapping[str, HandlerSpec] = {} if declared is None else declared
         self._entries: dict[str, _Entry] = {}
 
@@ -315,9 +317,15 @@ class NodeTypeRegistry:
         return sorted({*self._specs, *self._declared})
 
     def _entry(self, type_name: str) -> _Entry | None:
-        spec = self._specs.get(type_name) or self._declared.get(type_name)
+        entry = self._builtin.get(type_name)
+        if entry is not None:
+            return entry
+        spec = self._declared.get(type_name)
         if spec is None:
-            return None
+            spec = self._specs.get(type_name)
+            if spec is not None:
+                entry = self._builtin[type_name] = (spec, spec.node_type(), SpecHandler(spec))
+            return entry
         entry = self._entries.get(type_name)
         if entry is None or entry[0] is not spec:
             entry = self._entries[type_name] = (spec, spec.node_type(), SpecHandler(spec))

@@ -17,7 +17,7 @@ from anabranch.engine.rules.events import EventType
 from anabranch.engine.rules.verify.check_log import check_log
 from anabranch.errors import NonRetryable
 from anabranch.handlers import NodeTypeRegistry
-from anabranch.handlers.builtin import builtin_specs
+from anabranch.handlers.builtin import BuiltinSpecs
 from anabranch.handlers.services import Services
 from anabranch.histories.graph_replay import replay_graph
 from anabranch.testing import MemoryDatabase, MemoryStore
@@ -37,7 +37,7 @@ class OneSecret:
         return dict.fromkeys(names, KEY)
 
 
-WITH_SECRET = NodeTypeRegistry(builtin_specs(Services(secrets=OneSecret())))
+WITH_SECRET = NodeTypeRegistry(BuiltinSpecs(Services(secrets=OneSecret())))
 
 
 async def made(type_name: str, context: Mapping[str, Any] | None = None, **config: Any) -> Any:

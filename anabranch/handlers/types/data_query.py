@@ -8,7 +8,6 @@ from typing import Any, Protocol
 from pydantic import Field
 
 from anabranch.engine.handling import HandlerResult, Helpers
-from anabranch.errors import NonRetryable
 from anabranch.handlers.config_fields import x_ui
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
 
@@ -18,14 +17,6 @@ class QueryRunner(Protocol):
 
     async def run_query(self, *, tenant_id: str, data_query_id: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
         """`{"rows", "rowCount"}`. Raises NodeFailure or NonRetryable."""
-
-
-class NoQueries:
-    """The default without a query engine, for validation only."""
-
-    async def run_query(self, *, tenant_id: str, data_query_id: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Raises NonRetryable."""
-        raise NonRetryable("data queries cannot be run here: there is no database of queries", code="QUERY_NOT_FOUND")
 
 
 class DataQueryConfig(NodeConfig):

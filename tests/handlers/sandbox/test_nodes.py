@@ -14,7 +14,7 @@ import pytest
 from anabranch.engine.handling import HandlerResult
 from anabranch.errors import NodeFailure, NonRetryable
 from anabranch.handlers import NodeTypeRegistry, load_types
-from anabranch.handlers.builtin import Services
+from anabranch.handlers.services import Services
 from anabranch.handlers.types.code_node import CODE_BYTES_MAX
 from tests.handlers.running import problems, run
 from tests.handlers.sandbox.running import LANGUAGES, SPIN, Coding

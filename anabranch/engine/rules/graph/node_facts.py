@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from anabranch.deferred import deferred
 from anabranch.engine.rules.events import DEFAULT_HANDLE, ELSE_HANDLE, ERROR_HANDLE
@@ -17,6 +17,7 @@ from anabranch.engine.rules.graph.known_fields import NODE_FIELDS, did_you_mean
 from anabranch.engine.rules.graph.loop_config import FOR_EACH, LOOP_TYPE
 from anabranch.engine.rules.graph.node_types import ConfigProblem, NodeType, NodeTypes, config_fields
 from anabranch.engine.rules.graph.problems import Problem, pointer_to, quoted
+from anabranch.engine.rules.schema.plain_values import is_certainly_valid
 
 if TYPE_CHECKING:
     from anabranch.engine.rules.schema import json_schema
@@ -24,6 +25,10 @@ else:
     json_schema = deferred("anabranch.engine.rules.schema.json_schema")
 
 RESERVED_BRANCHES = frozenset({DEFAULT_HANDLE, ELSE_HANDLE, ERROR_HANDLE})
+
+
+_Schemas: TypeAlias = "dict[str, json_schema.ValueSchema]"
+"""The prepared schemas of configs, by node type."""
 
 
 @dataclass(slots=True)
@@ -44,7 +49,7 @@ class NodeFacts:
 def facts_of(graph: Graph, node_types: NodeTypes) -> NodeFacts:
     """Ask the types about every node of a graph. Invalid configs are reported in `problems`."""
     facts = NodeFacts(known_types=node_types.names())
-    schemas: dict[str, json_schema.ValueSchema] = {}
+    schemas: _Schemas = {}
     for node in graph.nodes.values():
         node_type = node_types.get(node.type)
         if node_type is None:
@@ -55,10 +60,10 @@ def facts_of(graph: Graph, node_types: NodeTypes) -> NodeFacts:
         facts.types[node.id] = node_type
         if not node.config_readable:
             continue
-        problems = list(_config_problems(node, node_type, _schema_of(node_type, schemas)))
+        problems = list(_config_problems(node, node_type, schemas))
         loop_type = None if node.mapping is None else node_types.get(LOOP_TYPE)
         if node.mapping is not None and loop_type is not None:
-            problems += _mapping_problems(node, node.mapping, loop_type, _schema_of(loop_type, schemas))
+            problems += _mapping_problems(node, node.mapping, loop_type, schemas)
         facts.problems.extend(problems)
         if any(problem.code in ("CONFIG_INVALID", "NODE_TYPE_BROKEN") for problem in problems):
             continue  # a type need not handle a config that violates its own schema
@@ -84,7 +89,7 @@ def _unknown_type(node: GraphNode, node_types: NodeTypes) -> Problem:
     return Problem("UNKNOWN_TYPE", message, node.pointer + "/type", node.id, hint=hint)
 
 
-def _config_problems(node: GraphNode, node_type: NodeType, schema: json_schema.ValueSchema) -> Iterator[Problem]:
+def _config_problems(node: GraphNode, node_type: NodeType, schemas: _Schemas) -> Iterator[Problem]:
     place = node.pointer + "/config"
     known = config_fields(node_type)
     takes_others = node_type.config_schema.get("additionalProperties") is not False
@@ -96,7 +101,7 @@ def _config_problems(node: GraphNode, node_type: NodeType, schema: json_schema.V
         else:
             hint = did_you_mean(name, known) or f"It has {', '.join(sorted(known)) or 'no fields'}."
         yield Problem("CONFIG_INVALID", message, place + pointer_to(name), node.id, hint=hint)
-    misfits = schema.problems({name: value for name, value in node.config.items() if name not in unknown})
+    misfits = _misfits(node_type, {name: node.config[name] for name in node.config if name not in unknown}, schemas)
     for pointer, message in misfits:
         yield Problem("CONFIG_INVALID", f"the config of {quoted(node.id)}: {message}", place + pointer, node.id)
     if misfits or unknown:
@@ -111,19 +116,22 @@ def _config_problems(node: GraphNode, node_type: NodeType, schema: json_schema.V
         yield from _branch_problems(node, known={place + answer[1] for answer in answers})
 
 
-def _schema_of(node_type: NodeType, schemas: dict[str, json_schema.ValueSchema]) -> json_schema.ValueSchema:
-    """The prepared schema of a type's config: preparing it takes longer than to check most configs."""
+def _misfits(node_type: NodeType, config: Mapping[str, Any], schemas: _Schemas) -> list[tuple[str, str]]:
+    """Where a config violates the schema of its type, and how. Preparing a schema takes longer than to check most
+    configs, so it is kept."""
+    if is_certainly_valid(node_type.config_schema, config):
+        return []
     if node_type.type not in schemas:
         schemas[node_type.type] = json_schema.ValueSchema(node_type.config_schema)
-    return schemas[node_type.type]
+    return schemas[node_type.type].problems(config)
 
 
 def _mapping_problems(
-    node: GraphNode, mapping: Mapping[str, Any], loop_type: NodeType, schema: json_schema.ValueSchema
+    node: GraphNode, mapping: Mapping[str, Any], loop_type: NodeType, schemas: _Schemas
 ) -> Iterator[Problem]:
     """What the type `loop` finds wrong with the fields of a mapped node, which are the config of its loop."""
     loop, place = replace(node, type=LOOP_TYPE, config=mapping), node.pointer + "/config"
-    for problem in _config_problems(loop, loop_type, schema):
+    for problem in _config_problems(loop, loop_type, schemas):
         pointer = problem.pointer.removeprefix(place).replace("/source", f"/{FOR_EACH}", 1)
         message = problem.message.replace("the config of", "the items of", 1)
         yield replace(problem, pointer=node.pointer + pointer, message=message)

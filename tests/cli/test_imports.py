@@ -123,7 +123,7 @@ def test_a_first_run_loads_no_migrations_no_servers_no_other_database_and_no_ser
 
     loaded = modules_after(folder, ["run", "greeting.json", "--input", '{"name": "Ada"}'])
 
-    assert loaded.isdisjoint(set(NEVER_FOR_READING) - {"jsonschema"})
+    assert loaded.isdisjoint(NEVER_FOR_READING)
     assert loaded.isdisjoint(
         {"fastapi", "mako", "networkx", "opentelemetry", "pygments", "sqlalchemy.dialects.postgresql"}
     )
@@ -133,9 +133,24 @@ def test_a_first_run_loads_no_migrations_no_servers_no_other_database_and_no_ser
     side_concerns = ("audit.audit_log", "drafts.draft_service", "keys.access", "triggers.topics.publisher",
                      "triggers.schedules.scheduler", "service.preview", "service.purge")  # fmt: skip
     assert not services and loaded.isdisjoint(f"anabranch.{each}" for each in side_concerns)
+    types = {name.removeprefix("anabranch.handlers.types.") for name in loaded if ".handlers.types." in name}
+    assert types <= {"start", "set", "end", "http_port"}
 
 
-@pytest.mark.parametrize("name", ["anabranch", "anabranch.service"])
+def test_a_command_collects_rarely_and_not_when_it_ends() -> None:
+    program = (
+        "import atexit, gc\n"
+        "atexit.register(lambda: print(gc.get_threshold()[0], gc.get_freeze_count() > 0))\n"  # called after the others
+        "import sys; sys.argv = ['anabranch', 'version']\n"
+        "from anabranch.__main__ import main\n"
+        "main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout.splitlines()[-1] == "50000 True"
+
+
+@pytest.mark.parametrize("name", ["anabranch", "anabranch.handlers", "anabranch.service"])
 def test_every_exported_name_is_where_its_package_looks_for_it(name: str) -> None:
     package = __import__(name, fromlist=["__all__"])
 

@@ -28,6 +28,7 @@ from anabranch.n8n.maps.mapping import RULES
 from anabranch.n8n.node_scope import ItemUnknown, NodeScope, Surrounding
 from anabranch.n8n.refs import WORDS, ItemFeed, Ref, first_there, variable
 from anabranch.n8n.report import ImportReport, NodeReport
+from anabranch.n8n.shared_paths import join_webhooks
 from anabranch.n8n.texts import Counts, expression
 
 NOTE_KIND = "stickyNote"
@@ -423,7 +424,7 @@ class _Importer(Surrounding):
         self._yields()
         extra = self._answer_of_last(edges)
         nodes += extra
-        nodes = self._one_start(nodes, edges)
+        nodes = join_webhooks(self._one_start(nodes, edges), edges)
         document: dict[str, Any] = {
             "name": workflow_name(self._workflow.name),
             "title": self._workflow.name[:200],

@@ -116,6 +116,26 @@ def reads_unnamed_nodes(code: str) -> bool:
     return bool(re.search(r"\$\(|\$node\b|\$items\(\s*[^)\s]", bare))
 
 
+_PAUSE = re.compile(
+    r"\s*(?P<waits>(?:const\s+\w+\s*=\s*)?await\s+)new\s+Promise\(\s*\(?\s*(?P<done>\w+)\s*\)?\s*=>\s*"
+    r"setTimeout\(\s*(?P=done)\s*,\s*(?P<ms>\d{1,6})\s*\)\s*\)\s*(?:;|\n|$)"
+)
+_LATER = re.compile(
+    r"\s*return\s+new\s+Promise\(\s*\(?\s*(?P<done>\w+)\s*(?:,\s*\w+\s*)?\)?\s*=>\s*\{\s*setTimeout\(\s*\(\)\s*=>\s*\{?\s*"
+    r"(?P=done)\((?P<value>.*)\)\s*;?\s*\}?\s*,\s*(?P<ms>\d{1,6})\s*\)\s*;?\s*\}\s*\)\s*;?\s*",
+    re.DOTALL,
+)
+
+
+def without_pause(code: str) -> tuple[int, str]:
+    """How many milliseconds code waits before it does anything else, and the rest of it."""
+    if found := _LATER.fullmatch(code):
+        return int(found["ms"]), f"return ({found['value'] or 'undefined'});"
+    if found := _PAUSE.match(_COMMENTS.sub("", code)):
+        return int(found["ms"]), _COMMENTS.sub("", code)[found.end() :]
+    return 0, code
+
+
 def absent_in(code: str, timezone: str) -> str | None:
     """What code uses that is not there in our sandbox; None if nothing is known to be missing."""
     bare = _STRINGS.sub("''", code)

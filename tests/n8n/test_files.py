@@ -37,7 +37,8 @@ def download(name: str = "Get", **options: Any) -> dict[str, Any]:
 def test_a_picture_of_each_item_is_uploaded_with_its_own_type() -> None:
     upload = node("Put", "httpRequest", 4.2, method="PUT", url="https://files.example/up", sendBody=True,
                   contentType="binaryData", inputDataFieldName="data", options={})  # fmt: skip
-    run = run_of([download(), node("Same", "noOp", 1), upload], NAMED, serving)
+    kept = set_to("Kept", keeps=True, more="x")
+    run = run_of([download(), node("Same", "noOp", 1), kept, upload], NAMED, serving)
 
     assert (run.output or {})["n8nItems"] == [{"size": 768, "type": "image/png"}] * 2
     assert [each.body for each in run.requests if each.method == "PUT"] == [PICTURE, PICTURE]

@@ -193,3 +193,79 @@ def test_a_credential_that_is_not_known_is_named() -> None:
     assert (report.status, report.why) == (
         "equal", "how a credential of the type shopOfMineApi is sent is not known: it is a bearer token"
     )  # fmt: skip
+
+
+def webhook(name: str, **parameters: Any) -> dict[str, Any]:
+    return node(name, "webhook", 2, path="orders", responseMode="responseNode", options={}, **parameters)
+
+
+def hooks(*nodes: Any) -> Imported:
+    """The import of webhooks that lead to a field each."""
+    fields = [set_to(f"Of {each['name']}", body="={{ $json.body.id }}") for each in nodes]
+    connections = {each["name"]: {"main": [[{"node": to["name"], "type": "main", "index": 0}]]}
+                   for each, to in zip(nodes, fields, strict=True)}  # fmt: skip
+    placed = [{"position": [0, 0], **each} for each in (*nodes, *fields)]
+    [workflow] = read_exports({"name": "Hooks", "nodes": placed, "connections": connections})
+    return import_workflow(workflow, TYPES)
+
+
+@pytest.mark.parametrize(("method", "done"), [("GET", "of_read"), ("POST", "of_write")])
+def test_webhooks_of_one_path_become_one_that_asks_for_the_method(method: str, done: str) -> None:
+    workflow = hooks(webhook("Read"), webhook("Write", httpMethod="POST"))
+    request = {"method": method, "path": "orders", "headers": {}, "query": {}, "json": {"id": 7}, "form": None,
+               "body": "", "rawBody": ""}  # fmt: skip
+    run = asyncio.run(run_workflow(workflow.document, request))
+
+    assert ([each.status for each in workflow.report.nodes], workflow.errors) == (["exact"] * 4, ())
+    assert made(workflow, "read")["config"]["methods"] == ["GET", "POST"]
+    assert [each for each in run.completed if each.startswith("of_")] == [done]
+
+
+def test_webhooks_that_answer_in_different_ways_are_not_joined() -> None:
+    workflow = hooks(webhook("Read"), {**webhook("Write", httpMethod="POST", authentication="basicAuth")})
+
+    assert [each.status for each in workflow.report.nodes].count("placeholder") == 1
+
+
+def test_a_webhook_of_several_methods_has_a_way_for_each_and_an_answer_of_its_own_comes_first() -> None:
+    several = hooks(node("Both", "webhook", 2, path="a", multipleMethods=True, options={"responseData": "=done"}))
+
+    assert made(several, "both")["config"]["methods"] == ["GET", "POST"]
+    assert made(several, "both")["config"]["respond"] == "respondNode"
+    assert made(several, "both_answer")["config"]["body"] == "done"
+    assert several.report.status == "exact"
+
+
+def test_code_that_waits_first_becomes_a_delay_and_the_rest() -> None:
+    later = "return new Promise((resolve) => {\n setTimeout(() => { resolve([{json: {a: 1}}]) }, 5000);\n})"
+    then = "await new Promise(r => setTimeout(r, 70));\nreturn $input.all()"
+    workflow = imported(node("Code", "function", 1, functionCode=later), node("Then", "code", 2, jsCode=then))
+    run = asyncio.run(run_workflow(workflow.document, {"n8nItems": [{}]}))
+
+    assert workflow.report.status == "exact"
+    assert (run.output["n8nItems"], run.duration_ms) == ([{"a": 1}], 5_070)
+
+
+def test_what_is_no_code_in_n8n_either_fails_when_it_is_reached() -> None:
+    python = node("Python", "code", 2, language="python", pythonCode="for x in _input.all():\nx = 1\nreturn []")
+    request = node("Get", "httpRequest", 4.2, url="={{ $('A).item.json.x }}", options={})
+    for each, message in ((python, "no Python"), (request, "not closed")):
+        workflow = imported(each)
+        run = asyncio.run(run_workflow(workflow.document, {"n8nItems": [{}]}))
+        assert (workflow.report.status, run.status) == ("exact", "FAILED")
+        assert message in run.error["message"]
+
+
+def test_queries_select_and_insert_as_saved_queries_with_bound_values() -> None:
+    rows = node("Rows", "mySql", 2.2, operation="select", table={"__rl": True, "value": "a`b"}, returnAll=True)
+    insert = node("Insert", "postgres", 1, table="t", columns="id, customer")
+    workflow = imported(rows, insert)
+    [select, write] = workflow.queries
+
+    assert workflow.report.status == "exact"
+    assert (select["sql"], select["writes"]) == ("SELECT * FROM `a``b`", False)
+    assert (write["params"], write["writes"]) == ({"rows": "any"}, True)
+    assert write["sql"] == (
+        'INSERT INTO "public"."t" ("id", "customer") SELECT "id", "customer"'
+        ' FROM json_populate_recordset(NULL::"public"."t", CAST(:rows AS json)) RETURNING *'
+    )

@@ -7,10 +7,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from anabranch.n8n.expressions import Untranslatable, translate
 from anabranch.n8n.javascript import prelude
 from anabranch.n8n.job import MappingJob, NotMapped
 from anabranch.n8n.js_code import item_code, items_code
-from anabranch.n8n.js_reading import absent_in, reads_files
+from anabranch.n8n.js_reading import absent_in, reads_files, without_pause
 from anabranch.n8n.maps import going_on
 from anabranch.n8n.maps.credentials import put_header, renewed_at, renewing, sent_as
 from anabranch.n8n.maps.map_data import json_of
@@ -167,25 +168,54 @@ def _written_json(written: Any, texts: Texts) -> Any:
         pieces = split(written[1:])
         sources = [piece for piece in pieces if isinstance(piece, Source)]
         marked = "".join(piece if isinstance(piece, str) else f"\ue000{sources.index(piece)}\ue001" for piece in pieces)
-        try:
-            value = json.loads(marked.strip() or "{}", strict=False)
-        except (ValueError, RecursionError):
-            return json_of(written, texts)
-        return texts.value(_restored(value, sources))
+        value = _read(marked)
+        if value is None and _are_numbers(sources, texts):
+            value = _read(_BARE.sub(lambda found: f'"{found[0]}"', marked))
+        if value is not None:
+            return texts.value(_restored(value, sources))
     return json_of(written, texts)
+
+
+# An expression that stands for a value of its own, and not within a text.
+_BARE = re.compile("(?<=[:,\\[])\\s*\ue000\\d+\ue001(?=\\s*[,}\\]])")
+
+
+def _read(marked: str) -> Any:
+    try:
+        return json.loads(marked.strip() or "{}", strict=False)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _are_numbers(sources: list[Source], texts: Texts) -> bool:
+    """Whether all expressions are numbers, which are the same in JSON with and without a text around them."""
+    try:
+        return all(translate(source.js, texts.scope).kind == "number" for source in sources)
+    except Untranslatable:
+        return False
 
 
 def _restored(value: Any, sources: list[Source]) -> Any:
     if isinstance(value, dict):
         return {name: _restored(each, sources) for name, each in value.items()}
     if isinstance(value, str) and "\ue000" in value:
+        value = value.strip() if value.strip().startswith("\ue000") and value.strip().endswith("\ue001") else value
         return "=" + re.sub("\ue000(\\d+)\ue001", lambda found: "{{ " + sources[int(found[1])].js + " }}", value)
     return value
 
 
+def _brackets(name: str, value: Any) -> dict[str, Any]:
+    """Objects within a query, whose fields are written `name[field]`."""
+    if not isinstance(value, dict):
+        return {name: value}
+    return {path: each for key, inner in value.items() for path, each in _brackets(f"{name}[{key}]", inner).items()}
+
+
 def _flat(value: Any) -> dict[str, Any]:
     computed = isinstance(value, str) and value.startswith("{{")
-    if not isinstance(value, dict) or any(isinstance(each, (dict, list)) for each in value.values()) or computed:
+    if isinstance(value, dict) and not computed:
+        value = {name: each for key, inner in value.items() for name, each in _brackets(str(key), inner).items()}
+    if not isinstance(value, dict) or any(isinstance(each, list) for each in value.values()) or computed:
         raise NotMapped("its headers or query are computed as a whole")
     return {str(key): str(each).lower() if isinstance(each, bool) else each for key, each in value.items()}
 
@@ -439,6 +469,10 @@ def function_item(job: MappingJob) -> None:
 
 
 def _javascript(job: MappingJob, source: str, *, each: bool) -> None:
+    pause, rest = (0, source) if each else without_pause(source)
+    if pause:
+        source = rest
+        job.add("delay", {"duration": pause}, suffix="pause", writes=False)
     if (absent := absent_in(source, job.around.timezone)) is not None:
         raise NotMapped(f"its code uses {absent}")
     if reads_files(source):

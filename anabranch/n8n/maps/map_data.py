@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from anabranch.n8n.expressions import Phrase
@@ -35,8 +36,6 @@ def set_(job: MappingJob) -> None:
     """`set`, all its versions: fields with values, beside those of the item or in their place."""
     feed, texts = going_on.begin(job), job.texts()
     dots = job.option("options", "dotNotation", default=True) is not False
-    if job.option("options", "includeBinary") is True:
-        job.remarks.append("the files of its items do not go on behind it")
     if job.fixed("mode", default="manual") == "raw":
         config: dict[str, Any] = {"values": _raw(job, texts)}
         _included(job, config, feed)
@@ -60,10 +59,19 @@ def set_(job: MappingJob) -> None:
             config["base"] = _computed(texts, computed, dots=dots)
     if job.error_way == "stop":
         job.add("set", config, each=feed)
-        job.leave()
+        job.leave(files=feed.files if _keeps_files(job, config) else None)
         return
     job.add("set", config, suffix="fields", each=feed, **job.on_error())
     going_on.end_of_each(job)
+
+
+def _keeps_files(job: MappingJob, config: Mapping[str, Any]) -> bool:
+    """Whether the files of an item go on behind it."""
+    if job.node.version < 3:
+        return job.option("keepOnlySet") is not True
+    if job.node.version < 3.4:
+        return job.option("options", "includeBinary") is True
+    return "base" in config and job.option("options", "stripBinary") is not True
 
 
 def _is_deep(fields: list[tuple[Any, Any, str]], *, dots: bool, includes: bool) -> bool:
@@ -125,6 +133,8 @@ def _old_fields(job: MappingJob) -> list[tuple[Any, Any, str]]:
 def _new_fields(job: MappingJob) -> list[tuple[Any, Any, str]]:
     made = []
     for each in job.option("assignments", "assignments", default=[]):
+        if isinstance(each, dict) and each.get("type") == "binary":
+            raise NotMapped("it sets a file")
         if isinstance(each, dict):
             made.append((each.get("name", ""), each.get("value"), _TYPES.get(str(each.get("type", "string")), "any")))
     for each in job.option("fields", "values", default=[]):

@@ -10,18 +10,12 @@ from anabranch.n8n.expressions import Phrase
 from anabranch.n8n.job import MappingJob, NotMapped
 from anabranch.n8n.maps import going_on
 from anabranch.n8n.maps.programs import (
-    AGGREGATE,
     GET,
-    MERGE,
     PUT,
     SET_WITHIN,
-    SOME_FIELDS,
-    SORT,
-    SPLIT_OUT,
-    SUMMARIZE,
-    UNIQUE,
 )
-from anabranch.n8n.refs import ItemFeed, Ref, quoted, variable
+from anabranch.n8n.maps.rules import maps
+from anabranch.n8n.refs import ItemFeed, quoted, variable
 from anabranch.n8n.texts import Source, Texts, expression, js_of, split
 
 _TYPES = {"string": "string", "number": "number", "boolean": "boolean", "array": "array", "object": "object",
@@ -32,6 +26,7 @@ _TYPES = {"string": "string", "number": "number", "boolean": "boolean", "array":
 # -- fields ---------------------------------------------------------------------------------------
 
 
+@maps("set", becomes="set")
 def set_(job: MappingJob) -> None:
     """`set`, all its versions: fields with values, beside those of the item or in their place."""
     feed, texts = going_on.begin(job), job.texts()
@@ -250,6 +245,7 @@ def _parsed(text: str) -> Any:
         raise NotMapped("what it sends or sets is no valid JSON") from None
 
 
+@maps("renameKeys", becomes="fields")
 def rename(job: MappingJob) -> None:
     """`renameKeys`: other names for fields."""
     pairs = job.option("keys", "key", default=[])
@@ -262,247 +258,3 @@ def rename(job: MappingJob) -> None:
     feed = job.needed_feed()
     job.add("fields", {"source": expression(feed.value.template), "rename": names})
     job.leave()
-
-
-# -- lists ----------------------------------------------------------------------------------------
-
-
-def _fields(job: MappingJob, *path: str) -> list[str]:
-    """A list of fields, in any of the forms that n8n writes it in."""
-    written = job.fixed(*path, default="")
-    if isinstance(written, str):
-        return [name.strip() for name in written.split(",") if name.strip()]
-    listed = written.get("fields", written.get("values", [])) if isinstance(written, dict) else written
-    if not isinstance(listed, list):
-        raise NotMapped("its fields are computed")
-    names = [each.get("fieldName", each.get("field", "")) if isinstance(each, dict) else each for each in listed]
-    if any(not isinstance(name, str) or name.startswith("=") for name in names):
-        raise NotMapped("the name of a field is computed")
-    return [name for name in names if name]
-
-
-def split_out(job: MappingJob) -> None:
-    """`splitOut`: one item for each item of lists in fields."""
-    names = [name.removeprefix("$json.") for name in _fields(job, "fieldToSplitOut")]
-    into = _fields(job, "options", "destinationFieldName")
-    include = job.fixed("include", default="noOtherFields")
-    if "$binary" in names or not names:
-        raise NotMapped("binary data are split" if names else "it names no field")
-    if into and len(into) != len(names):
-        raise NotMapped("it has other numbers of fields and of names for them")
-    options = {"fields": names, "into": into, "include": include,
-               "dots": job.option("options", "disableDotNotation") is not True,
-               "other": _fields(job, "fieldsToInclude")}  # fmt: skip
-    job.program(f"const options = {json.dumps(options)};\n{GET}\n{SPLIT_OUT}")
-    made = variable(job.node_id)
-    job.leave(made.field("items"), many=True, pairing=made.field("of"))
-
-
-def aggregate(job: MappingJob) -> None:
-    """`aggregate`: one item of all."""
-    feed = job.needed_feed()
-    if job.option("options", "includeBinaries") is True:
-        raise NotMapped("binary data are put together")
-    if job.option("options", "groupByFields"):
-        raise NotMapped("it makes groups")
-    if job.fixed("aggregate", default="aggregateIndividualFields") == "aggregateAllItemData":
-        name = str(job.fixed("destinationFieldName", default="data"))
-        keep, drop = _fields(job, "fieldsToInclude"), _fields(job, "fieldsToExclude")
-        include = job.fixed("include", default="allFields")
-        source = expression(feed.items.template)
-        if include != "allFields" and (keep or drop):
-            job.program(f"const keep = {json.dumps(keep)}, drop = {json.dumps(drop)};\n{SOME_FIELDS}", suffix="fields")
-            source = expression(f"ctx.{job.node_id}_fields")
-        job.add("set", {"values": {name: source}})
-    else:
-        wanted = _aggregated(job)
-        if not wanted:
-            job.always_fails("No fields specified")
-            return
-        options = {"fields": wanted, "merge": job.option("options", "mergeLists") is True,
-                   "keepMissing": job.option("options", "keepMissing") is True,
-                   "dots": job.option("options", "disableDotNotation") is not True}  # fmt: skip
-        job.program(f"const options = {json.dumps(options)};\n{GET}\n{AGGREGATE}")
-    job.leave(many=False, pairing=None)
-
-
-def _aggregated(job: MappingJob) -> list[list[str]]:
-    wanted = []
-    for each in job.option("fieldsToAggregate", "fieldToAggregate", default=[]):
-        field, name = str(each.get("fieldToAggregate", "")), str(each.get("outputFieldName") or "")
-        if field.startswith("=") or name.startswith("="):
-            raise NotMapped("the name of a field is computed")
-        if field:
-            wanted.append([field, name or field.split(".")[-1]])
-    return wanted
-
-
-def sort(job: MappingJob) -> None:
-    """`sort`: by fields; at random and by code are not mapped here."""
-    if job.fixed("type", default="simple") != "simple":
-        raise NotMapped("it sorts at random or by code")
-    fields = [each for each in job.option("sortFieldsUi", "sortField", default=[]) if isinstance(each, dict)]
-    by = [{"field": str(each.get("fieldName", "")), "order": str(each.get("order", "ascending"))} for each in fields]
-    if not fields:
-        job.always_fails("No sorting specified. Please add a field to sort by")
-        return
-    if any(each["field"].startswith("=") or each["order"].startswith("=") for each in by):
-        raise NotMapped("what it sorts by is computed")
-    options = {"by": by, "dots": job.option("options", "disableDotNotation") is not True}
-    job.program(f"const options = {json.dumps(options)};\n{GET}\n{SORT}")
-    made = variable(job.node_id)
-    job.leave(made.field("items"), many=True, pairing=made.field("of"))
-
-
-def limit(job: MappingJob) -> None:
-    """`limit`: the first or the last items."""
-    feed = job.needed_feed()
-    count = job.texts(per_item=False).value(job.option("maxItems", default=1))
-    keep = "last" if job.fixed("keep", default="firstItems") == "lastItems" else "first"
-    job.add("limit", {"source": expression(feed.items.template), "count": count, "keep": keep})
-    job.leave(many=True, pairing="same" if keep == "first" else None)
-
-
-def remove_duplicates(job: MappingJob) -> None:
-    """`removeDuplicates` within the items of this run."""
-    if (
-        job.node.version >= 2
-        and job.fixed("operation", default="removeDuplicateInputItems") != "removeDuplicateInputItems"
-    ):
-        raise NotMapped("it remembers items from run to run")
-    compare = job.fixed("compare", default="allFields")
-    named = "fieldsToCompare" if compare == "selectedFields" else "fieldsToExclude"
-    options = {"compare": compare, "fields": [] if compare == "allFields" else _fields(job, named),
-               "only": job.option("options", "removeOtherFields") is True,
-               "dots": job.option("options", "disableDotNotation") is not True}  # fmt: skip
-    job.program(f"const options = {json.dumps(options)};\n{GET}\n{UNIQUE}")
-    made = variable(job.node_id)
-    job.leave(made.field("items"), many=True, pairing=made.field("of"))
-
-
-def summarize(job: MappingJob) -> None:
-    """`summarize`: figures of all items, or of groups."""
-    wanted = [each for each in job.option("fieldsToSummarize", "values", default=[]) if isinstance(each, dict)]
-    by = _fields(job, "fieldsToSplitBy")
-    if not wanted or any(str(value).startswith("=") for each in wanted for value in each.values()):
-        raise NotMapped("what it summarizes is computed")
-    if job.option("options", "outputFormat", default="separateItems") != "separateItems" and by:
-        raise NotMapped("its groups are put into one item")
-    options = {"fields": wanted, "by": by, "dots": job.option("options", "disableDotNotation") is not True,
-               "skipEmpty": job.option("options", "skipEmptySplitFields") is True}  # fmt: skip
-    job.program(f"const options = {json.dumps(options)};\n{GET}\n{SUMMARIZE}")
-    made = variable(job.node_id)
-    if by:
-        job.leave(many=True, pairing=None)
-    else:
-        job.leave(made.at(Ref("0", "0")), many=False, pairing=None)
-
-
-def item_lists(job: MappingJob) -> None:
-    """`itemLists`: the older node of which the others were made."""
-    operation = job.fixed("operation", default="splitOutItems")
-    match operation:
-        case "splitOutItems":
-            split_out(job)
-        case "concatenateItems" | "aggregateItems":
-            aggregate(job)
-        case "removeDuplicates":
-            remove_duplicates(job)
-        case "sort":
-            sort(job)
-        case "limit":
-            limit(job)
-        case "summarize":
-            summarize(job)
-        case _:
-            raise NotMapped(f"the operation {operation}")
-
-
-def merge(job: MappingJob) -> None:
-    """`merge`: the items of several inputs together."""
-    mode = _merge_mode(job)
-    sources = [job.feeds[place] for place in sorted(job.feeds)]
-    if not sources:
-        raise NotMapped("nothing flows into it")
-    if mode.startswith("input"):
-        place = int(mode.removeprefix("input")) - 1
-        if place not in job.feeds:
-            raise NotMapped("nothing flows into the input that it takes")
-        source = job.feeds[place]
-        job.add("merge", {"mode": "append", "sources": [expression(source.items.template)]})
-        job.leave(many=True, pairing=None)
-        return
-    if mode == "append":
-        job.add("merge", {"mode": "append", "sources": [expression(feed.items.template) for feed in sources]})
-        job.leave(many=True, pairing=None)
-        return
-    clash = job.option("options", "clashHandling", "values", default={})
-    options = {
-        "mode": mode,
-        "unpaired": job.option("options", "includeUnpaired") is True,
-        "pairs": _pairs(job),
-        "join": _join(job, mode),
-        "output": str(job.fixed("outputDataFrom", default="both")),
-        "first": job.option("options", "multipleMatches", default="all") == "first",
-        "clash": clash.get("resolveClash"),
-        "shallow": clash.get("mergeMode") == "shallowMerge",
-        "fuzzy": job.option("options", "fuzzyCompare") is True,
-        "overwrite": str(job.fixed("overwrite", default="always")),
-        "dots": job.option("options", "disableDotNotation") is not True,
-    }
-    if clash.get("overrideEmpty") or options["overwrite"] != "always" or options["fuzzy"]:
-        raise NotMapped("it has rules for fields that both have, or for values that are nearly equal")
-    listed = ", ".join(f"{job.feeds[place].items.js} ?? []" for place in sorted(job.feeds))
-    missing = "[]" if len(sources) == 1 else ""
-    lists = ", ".join(filter(None, [listed, missing]))
-    head = f"const $orOne = list => list?.length ? list : [{{}}], lists = [{lists}];"
-    code = f"{head}\nconst options = {json.dumps(options)};\n{GET}\n{MERGE}"
-    job.add("javascript", {"code": code}, retry={"maxAttempts": 1})
-    job.leave(many=True, pairing="same" if mode == "position" else None)
-
-
-def _merge_mode(job: MappingJob) -> str:
-    mode = str(job.fixed("mode", default="append"))
-    if job.node.version < 2:
-        known = {"append": "append", "passThrough": f"input{str(job.option('output', default='input1'))[-1:]}",
-                 "wait": "input1", "mergeByIndex": "position", "mergeByKey": "key", "multiplex": "all",
-                 "removeKeyMatches": "key", "keepKeyMatches": "key"}  # fmt: skip
-        if mode not in known:
-            raise NotMapped(f"the mode {mode}")
-        return known[mode]
-    match mode:
-        case "append":
-            return "append"
-        case "chooseBranch":
-            if job.fixed("output", default="specifiedInput" if job.node.version >= 3 else "input1") == "empty":
-                raise NotMapped("it hands on an empty item")
-            if job.node.version >= 3:
-                return f"input{job.option('useDataOfInput', default=1)}"
-            return f"input{str(job.option('output', default='input1'))[-1:]}"
-        case "combine":
-            default = "combineByFields" if job.node.version >= 3 else "mergeByFields"
-            by = str(job.fixed("combineBy", default=job.fixed("combinationMode", default=default)))
-            known = {"combineByPosition": "position", "mergeByPosition": "position", "combineAll": "all",
-                     "multiplex": "all", "combineByFields": "key", "mergeByFields": "key"}  # fmt: skip
-            if by in known:
-                return known[by]
-    raise NotMapped(f"the mode {mode}")
-
-
-def _pairs(job: MappingJob) -> list[list[str]]:
-    one, other = job.option("propertyName1"), job.option("propertyName2")
-    if isinstance(one, str) and isinstance(other, str):
-        return [[one, other]]
-    listed = job.option("mergeByFields", "values", default=[])
-    if listed and isinstance(listed, list):
-        return [[str(each.get("field1", "")), str(each.get("field2", ""))] for each in listed if isinstance(each, dict)]
-    return [[name, name] for name in _fields(job, "fieldsToMatchString")]
-
-
-def _join(job: MappingJob, mode: str) -> str:
-    if job.node.version >= 2:
-        return str(job.fixed("joinMode", default="keepMatches"))
-    old = str(job.option("mode", default=""))
-    if old == "mergeByIndex":
-        return {"inner": "inner", "outer": "outer"}.get(str(job.option("join", default="left")), "left")
-    return {"removeKeyMatches": "removeKeyMatches", "keepKeyMatches": "keepKeyMatches"}.get(old, "enrichInput1First")

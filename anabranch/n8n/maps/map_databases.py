@@ -9,6 +9,7 @@ import re
 from typing import Any
 
 from anabranch.n8n.job import MappingJob, NotMapped
+from anabranch.n8n.maps.rules import maps
 from anabranch.n8n.refs import ItemFeed, Ref, variable
 from anabranch.n8n.texts import Source, Texts, expression, split, without_sign
 
@@ -22,6 +23,7 @@ _IN_PLACE_OF_A_NAME = re.compile(
 _QUOTED_EXPRESSION = re.compile(r"'\s*(\{\{.*?\}\})\s*'", re.DOTALL)
 
 
+@maps("postgres", "mySql", becomes="dataQuery")
 def query(job: MappingJob) -> None:
     """`postgres`, `mySql`: a query, its values bound as parameters."""
     operation = job.fixed("operation", default="insert")

@@ -9,6 +9,7 @@ from anabranch.n8n.job import MappingJob, NotMapped
 from anabranch.n8n.maps import going_on
 from anabranch.n8n.maps.conditions import condition_of, old_test, typed
 from anabranch.n8n.maps.programs import LISTED_RESULTS
+from anabranch.n8n.maps.rules import maps
 from anabranch.n8n.refs import ITEM, ItemFeed, Ref, quoted, variable
 from anabranch.n8n.texts import expression
 
@@ -18,6 +19,7 @@ _UNITS = {"seconds": 1_000, "minutes": 60_000, "hours": 3_600_000, "days": 86_40
 _WAIT_MS_MAX = 366 * 86_400_000
 
 
+@maps("noOp", becomes="fields")
 def passed_on(job: MappingJob) -> None:
     """`noOp`: nothing."""
     feed = job.needed_feed()
@@ -25,6 +27,7 @@ def passed_on(job: MappingJob) -> None:
     job.leave(files=feed.files)
 
 
+@maps("if", becomes="condition; of several items set")
 def if_(job: MappingJob) -> None:
     """`if`: one item takes one way, of several items each its own."""
     _empty_item(job)
@@ -39,6 +42,7 @@ def if_(job: MappingJob) -> None:
     _routed(job, 1, "false")
 
 
+@maps("filter", becomes="condition; of several items set")
 def filter_(job: MappingJob) -> None:
     """`filter`: what does not pass goes nowhere."""
     _empty_item(job)
@@ -79,6 +83,7 @@ def _routed(job: MappingJob, output: int, way: str) -> None:
     job.leave(taken("item"), many=True, output=output, pairing=taken("index"))
 
 
+@maps("switch", becomes="condition; of several items set")
 def switch(job: MappingJob) -> None:
     """`switch`: the first rule that holds; with its version 3.x also an output of its own for the rest."""
     _empty_item(job)
@@ -178,6 +183,7 @@ def _switch_by_number(job: MappingJob) -> None:
         job.passes(output=output, handles=(f"out{output}",))
 
 
+@maps("splitInBatches", becomes="loop, or cursor", needs_items=True)
 def batches_as_loop(job: MappingJob) -> None:
     """`splitInBatches` whose loop is entered and left only there."""
     size, feed = _batch_size(job), job.needed_feed()
@@ -226,6 +232,7 @@ def _batch_size(job: MappingJob) -> int:
     return size
 
 
+@maps("wait", becomes="delay, waitForWebhook", needs_items=True)
 def wait(job: MappingJob) -> None:
     """`wait`: for a time, until a time, or for a request to an address of its own."""
     resume = job.fixed("resume", default="timeInterval")
@@ -261,6 +268,7 @@ def _duration(job: MappingJob) -> Any:
     return expression(f"[1, ({said.as_number()} * {unit}) | round | int] | max")
 
 
+@maps("executeWorkflow", becomes="workflow", needs_items=True)
 def call(job: MappingJob) -> None:
     """`executeWorkflow`: starts another workflow, with all items or once for each."""
     workflow = _called_workflow(job)
@@ -324,6 +332,7 @@ def _called_workflow(job: MappingJob) -> str:
     return job.around.name_of(str(name or value or "choose-a-workflow"))
 
 
+@maps("respondToWebhook", becomes="respond", needs_items=True)
 def respond(job: MappingJob) -> None:
     """`respondToWebhook`: what the webhook that began the run answers."""
     texts = job.texts(per_item=False)
@@ -387,6 +396,7 @@ def _json_body(job: MappingJob, texts: Any) -> Any:
     return texts.value(body)
 
 
+@maps("stopAndError", becomes="stopWithError", needs_items=True)
 def stop(job: MappingJob) -> None:
     """`stopAndError`: fails with a message."""
     texts = job.texts(per_item=False)

@@ -11,10 +11,12 @@ from anabranch.n8n.javascript import prelude, xml_prelude
 from anabranch.n8n.job import MappingJob, NotMapped
 from anabranch.n8n.maps.map_data import item_of, put_at
 from anabranch.n8n.maps.programs import HTML_VALUES, XML_READ, XML_WRITTEN
+from anabranch.n8n.maps.rules import maps
 from anabranch.n8n.refs import INDEX, ItemFeed, Ref, number, quoted, variable
 from anabranch.n8n.texts import Texts, expression
 
 
+@maps("html", "htmlExtract", becomes="html, set")
 def html(job: MappingJob) -> None:
     """`html`, `htmlExtract`: parts of a page by CSS selectors, or a page of a template."""
     operation = job.fixed(
@@ -93,6 +95,7 @@ def _field_of_item(job: MappingJob, feed: ItemFeed, name: str) -> str:
     return expression(item.template)
 
 
+@maps("markdown", becomes="markdown, set")
 def markdown(job: MappingJob) -> None:
     """`markdown`: to HTML or from it."""
     texts, feed = job.texts(), job.needed_feed()
@@ -124,6 +127,7 @@ _XML_OPTIONS = frozenset({"attrkey", "charkey", "mergeAttrs", "explicitArray", "
                           "normalize", "normalizeTags", "trim", "headless", "rootName", "cdata"})  # fmt: skip
 
 
+@maps("xml", becomes="javascript")
 def xml(job: MappingJob) -> None:
     """`xml`: to JSON or from it, by a code node that does it as n8n does."""
     name = str(job.fixed("dataPropertyName", default="data"))
@@ -141,6 +145,7 @@ _HASHES = {"MD5": "md5", "SHA1": "sha1", "SHA256": "sha256", "SHA384": "sha384",
            "SHA3-256": "sha3-256", "SHA3-512": "sha3-512"}  # fmt: skip
 
 
+@maps("crypto", becomes="crypto, set")
 def crypto(job: MappingJob) -> None:
     """`crypto`: hashes, signatures with a shared key, random values."""
     texts, feed = job.texts(), job.needed_feed()
@@ -174,6 +179,7 @@ def crypto(job: MappingJob) -> None:
     _put_beside(job, feed, key)
 
 
+@maps("dateTime", becomes="dateTime, set")
 def date_time(job: MappingJob) -> None:
     """`dateTime`: the present, formats, sums and differences of dates."""
     if job.node.version < 2:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from anabranch.n8n.job import MappingJob, NotMapped, word_of
+from anabranch.n8n.maps.rules import maps
 from anabranch.n8n.refs import Ref, quoted, variable
 from anabranch.n8n.texts import escaped, expression, without_sign
 
@@ -17,12 +18,14 @@ _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"})
 _DAY = 24
 
 
+@maps("manualTrigger", "start", becomes="start", begins=True)
 def manual(job: MappingJob) -> None:
     """`manualTrigger`, `start`: begun by hand, with one empty item."""
     job.add("start", {}, writes=False)
     job.leave(Ref("ctx.input", 'ctx["input"]'), many=False)
 
 
+@maps("webhook", becomes="webhook, set; respond for an answer of its own, condition for several methods", begins=True)
 def webhook(job: MappingJob) -> None:
     """`webhook`: its payload has n8n's names of the request's parts."""
     path = _PATH.sub("-", str(job.fixed("path", default=""))).strip("/") or word_of(job.node.name) or "webhook"
@@ -98,6 +101,7 @@ def _authentication(job: MappingJob) -> dict[str, Any]:
     raise NotMapped(f"the authentication {kind}")
 
 
+@maps("scheduleTrigger", becomes="schedule, set", begins=True)
 def schedule(job: MappingJob) -> None:
     """`scheduleTrigger`: each of its rules is a schedule."""
     rules = job.option("rule", "interval", default=[{}])
@@ -106,6 +110,7 @@ def schedule(job: MappingJob) -> None:
     )
 
 
+@maps("cron", becomes="schedule, set", begins=True)
 def cron(job: MappingJob) -> None:
     """`cron`: the older form of the same."""
     items = job.option("triggerTimes", "item", default=[{}])
@@ -114,6 +119,7 @@ def cron(job: MappingJob) -> None:
     )
 
 
+@maps("interval", becomes="schedule, set", begins=True)
 def interval(job: MappingJob) -> None:
     """`interval`: again and again."""
     unit = {"seconds": "s", "minutes": "m", "hours": "h"}.get(str(job.option("unit", default="seconds")))
@@ -245,6 +251,7 @@ def _digit(day: Any) -> int:
     return int(day)
 
 
+@maps("executeWorkflowTrigger", becomes="workflowCall", begins=True)
 def called(job: MappingJob) -> None:
     """`executeWorkflowTrigger`: called by another workflow, with its items."""
     job.add("workflowCall", {})
@@ -257,6 +264,7 @@ def called(job: MappingJob) -> None:
     job.leave(listed, many=True)
 
 
+@maps("errorTrigger", becomes="failure, set", begins=True)
 def failed(job: MappingJob) -> None:
     """`errorTrigger`: a run of another workflow has failed."""
     job.add("failure", {})

@@ -1,0 +1,133 @@
+"""Nodes of n8n that run code: JavaScript and Python with n8n's names."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+from anabranch.n8n.job import MappingJob, NotMapped
+from anabranch.n8n.js_code import item_code, items_code
+from anabranch.n8n.js_reading import absent_in, reads_files, without_pause
+from anabranch.n8n.maps import going_on
+from anabranch.n8n.maps.rules import maps
+from anabranch.n8n.python_code import is_valid, names_of_nodes, python_absent, python_program
+from anabranch.n8n.refs import INDEX, ITEM, Ref, variable
+
+
+@maps("code", becomes="javascript, python", needs_items=True)
+def code(job: MappingJob) -> None:
+    """`code`: JavaScript or Python with n8n's names."""
+    language = str(job.fixed("language", default="javaScript"))
+    each = job.fixed("mode", default="runOnceForAllItems") == "runOnceForEachItem"
+    if language.startswith("python"):
+        _python(job, str(job.option("pythonCode", default="")), each=each)
+    elif language == "javaScript":
+        _javascript(job, str(job.option("jsCode", default="")), each=each)
+    else:
+        raise NotMapped(f"the language {language}")
+
+
+@maps("function", becomes="javascript", needs_items=True)
+def function(job: MappingJob) -> None:
+    """`function`: the older form, for all items."""
+    _javascript(job, str(job.option("functionCode", default="")), each=False)
+
+
+@maps("functionItem", becomes="javascript")
+def function_item(job: MappingJob) -> None:
+    """`functionItem`: the older form, for each item; `item` is the item itself."""
+    _javascript(job, f"const item = $json;\n{job.option('functionCode', default='')}", each=True)
+
+
+def _javascript(job: MappingJob, source: str, *, each: bool) -> None:
+    pause, rest = (0, source) if each else without_pause(source)
+    if pause:
+        source = rest
+        job.add("delay", {"duration": pause}, suffix="pause", writes=False)
+    if (absent := absent_in(source, job.around.timezone)) is not None:
+        raise NotMapped(f"its code uses {absent}")
+    if reads_files(source):
+        _javascript_of_files(job, source, each=each)
+        return
+    feed = going_on.begin(job) if each else job.needed_feed()
+    names = job.around.code_names(job, source, per_item=each and feed.many)
+    goes_on = job.error_way != "stop"
+    if each:
+        code = item_code(source, ITEM if feed.many else feed.value, names, INDEX if feed.many else None)
+        job.add("javascript", {"code": code}, suffix="each" if goes_on else "", each=feed, **job.attempts(),
+                **job.on_error())  # fmt: skip
+        if goes_on:
+            going_on.end_of_each(job)
+        else:
+            job.leave()
+        return
+    code = items_code(source, feed, names, catches=goes_on)
+    job.add("javascript", {"code": code}, suffix="all" if job.error_way == "apart" else "", **job.attempts())
+    _leave_all(job)
+
+
+def _javascript_of_files(job: MappingJob, source: str, *, each: bool) -> None:
+    """Code for all items that reads their `binary`, and may give items others."""
+    feed = job.needed_feed()
+    if re.search(r"\b(?:fileName|fileExtension|fileType|directory)\b", source):
+        raise NotMapped("its code uses names of files, which are not known here")
+    if each or job.error_way != "stop" or "BinaryData" in source or feed.files is None:
+        raise NotMapped("its code uses binary data")
+    if job.around.code_names(job, source, per_item=False):
+        raise NotMapped("its code uses binary data, and other nodes")
+    job.add("javascript", {"code": items_code(source, feed, {}, files=feed.as_list().files)}, **job.attempts())
+    made = variable(job.node_id)
+    job.leave(made.field("items"), many=True, files=made.field("files"), pairing=None)
+
+
+def _leave_all(job: MappingJob) -> None:
+    """The items that code made of all, those with an error apart if the node says so."""
+    if job.error_way != "apart":
+        job.leave(many=True, pairing="same")
+        return
+    job.takes_list = True
+    before = variable(job.nodes[-1]["id"])
+    going_on.end(job, "results.forEach(item => put(item, -1));", head=f"const results = {before.js} ?? [];\n",
+                 whole=True)  # fmt: skip
+
+
+def _python(job: MappingJob, source: str, *, each: bool) -> None:
+    if not is_valid(source):
+        job.always_fails("SyntaxError: the code is no Python")
+        return
+    if (absent := python_absent(source)) is not None:
+        raise NotMapped(f"its code uses {absent}")
+    feed = going_on.begin(job) if each else job.needed_feed()
+    if feed.value.python is None:
+        raise NotMapped(_NOT_FOR_PYTHON)
+    each = each and feed.many
+    items = '[ctx["item"]]' if each else feed.items.python or ""
+    read = " ".join(f"$({json.dumps(name)})" for name in names_of_nodes(source))
+    nodes = _for_python(job.around.code_names(job, read, per_item=each))
+    goes_on = job.error_way != "stop"
+    if each and goes_on:
+        job.add("python", {"code": python_program(source, items, nodes, each=True)}, suffix="each", each=feed,
+                **job.attempts(), **job.on_error())  # fmt: skip
+        going_on.end_of_each(job)
+        return
+    code = python_program(source, items, nodes, each=each, catches=goes_on)
+    job.add("python", {"code": code}, suffix="all" if job.error_way == "apart" else "", each=feed if each else None,
+            **job.attempts())  # fmt: skip
+    if each:
+        job.leave(many=feed.many)
+    else:
+        _leave_all(job)
+
+
+_NOT_FOR_PYTHON = "its Python code gets items that only templates and JavaScript can read"
+
+
+def _for_python(names: Mapping[str, tuple[Ref, Ref | None]]) -> dict[str, tuple[str, str]]:
+    found = {}
+    for name, (everything, one) in names.items():
+        item = "None" if one is None else one.python
+        if everything.python is None or item is None:
+            raise NotMapped(_NOT_FOR_PYTHON)
+        found[name] = everything.python, item
+    return found

@@ -17,8 +17,9 @@ from anabranch.drafts.saved_drafts import Draft
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.graph.validate import validate
 from anabranch.errors import LimitReached
+from anabranch.n8n.drawing import workflow_name
 from anabranch.n8n.exports import N8nWorkflow, read_exports
-from anabranch.n8n.importing import Imported, ImportOptions, import_workflow, workflow_name
+from anabranch.n8n.importing import Imported, ImportOptions, import_workflow
 
 # 200 workflows in one call: more than one file has, and a few seconds of work.
 WORKFLOWS_MAX = 200

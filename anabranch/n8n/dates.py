@@ -6,6 +6,9 @@ Pure. Called by `expressions` and the mapping of `dateTime`.
 from __future__ import annotations
 
 import re
+from typing import Any
+
+from anabranch.n8n.phrases import Untranslatable
 
 _LUXON = {
     "yyyy": "%Y",
@@ -70,3 +73,40 @@ def format_of(written: str, *, moment: bool = False) -> str | None:
         else:
             return None
     return made
+
+
+DATE_PARTS = {
+    "year": "%Y",
+    "month": "%m",
+    "day": "%d",
+    "hour": "%H",
+    "minute": "%M",
+    "second": "%S",
+    "weekday": "%u",
+    "weekdayLong": "%A",
+    "weekdayShort": "%a",
+    "monthLong": "%B",
+    "monthShort": "%b",
+    "weekNumber": "%V",
+    "ordinal": "%j",
+}
+
+_UNITS = {"ms": "milliseconds"}
+_KNOWN_UNITS = ("milliseconds", "seconds", "minutes", "hours", "days", "weeks", "months", "quarters", "years")
+
+
+def unit_of(written: Any) -> str:
+    """A unit of Luxon, as ours. Raises Untranslatable."""
+    name = _UNITS.get(written, written)
+    plural = name if isinstance(name, str) and name.endswith("s") else f"{name}s"
+    if plural not in _KNOWN_UNITS:
+        raise Untranslatable(f"`{written}` is no unit of time here")
+    return plural
+
+
+def strftime_of(form: str) -> str:
+    """A format of Luxon by strftime's letters. Raises Untranslatable."""
+    written = format_of(form)
+    if written is None:
+        raise Untranslatable(f"the date format `{form}` has no counterpart")
+    return written

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from anabranch.n8n.dates import format_of
+from anabranch.n8n.dates import DATE_PARTS, strftime_of, unit_of
 from anabranch.n8n.js_tree import (
     Arrow,
     Binary,
@@ -32,101 +31,8 @@ from anabranch.n8n.js_tree import (
     Unary,
     read_expression,
 )
+from anabranch.n8n.phrases import CONSTANT, NameScope, NeverValid, Phrase, Untranslatable
 from anabranch.n8n.refs import Ref, literal, quoted, step
-
-FALSY = "['', 0, false, none]"
-
-
-class Untranslatable(Exception):
-    """An expression has no exact counterpart in our templates."""
-
-
-class NeverValid(Exception):
-    """An expression that n8n cannot read, either: the node fails there, too."""
-
-
-class NameScope(Protocol):
-    """What the names of n8n mean at one node."""
-
-    @property
-    def timezone(self) -> str:
-        """In which dates are written."""
-
-    def json(self) -> Ref:
-        """`$json`. Raises Untranslatable."""
-
-    def item_index(self) -> Ref:
-        """`$itemIndex`."""
-
-    def node(self, name: str, which: str) -> Ref:
-        """The `item`, `first` or `last` item of a node, or `all` as a list. Raises Untranslatable."""
-
-    def inputs(self, which: str) -> Ref:
-        """The same of what flows into this node. Raises Untranslatable."""
-
-    def files(self) -> Ref:
-        """`$binary`. Raises Untranslatable."""
-
-    def parameters(self, name: str) -> Mapping[str, Any]:
-        """The parameters of a node. Raises Untranslatable."""
-
-
-@dataclass(frozen=True, slots=True)
-class Phrase:
-    """An expression of our templates."""
-
-    text: str
-    kind: str = "any"
-    """`text`, `number`, `boolean`, `list`, `object`, `date`, `null`, or `any`."""
-    is_atom: bool = True
-    """It stands before a filter as it is."""
-    is_path: bool = False
-    """A path, which may be missing."""
-
-    @property
-    def atom(self) -> str:
-        return self.text if self.is_atom else f"({self.text})"
-
-    @property
-    def value(self) -> str:
-        """As an operand: a missing path is null."""
-        return f"({self.text} | default(none))" if self.is_path else self.atom
-
-    @property
-    def truth(self) -> str:
-        """As a condition."""
-        if self.kind == "boolean":
-            return self.atom
-        return f"({self.value} not in {FALSY})"
-
-    def whole(self) -> str:
-        """The value of a parameter: nothing where it fails."""
-        if self.is_path:
-            return f"{self.text} | default(none)"
-        return self.text if self.kind == "null" or _never_fails(self.text) else f"{self.atom} | otherwise(none)"
-
-    def embedded(self) -> str:
-        """Within a text."""
-        if self.is_path:
-            return f"{self.text} | js_text"
-        return f"{self.atom} | otherwise(none) | js_text"
-
-    def as_text(self) -> str:
-        """As an operand that is joined to a text."""
-        if self.kind == "text" and not self.is_path:
-            return self.atom
-        return f"({self.atom} | js_text('undefined'))"
-
-    def as_number(self) -> str:
-        """As an operand of arithmetic."""
-        return self.atom if self.kind == "number" else f"({self.atom} | js_number)"
-
-
-_CONSTANT = re.compile(r"'(?:[^'\\]|\\.)*'|-?[0-9.]+|true|false|none|now|ctx\.run\.id|ctx\.workflow\.name")
-
-
-def _never_fails(text: str) -> bool:
-    return bool(_CONSTANT.fullmatch(text))
 
 
 def translate(source: str, scope: NameScope) -> Phrase:
@@ -344,7 +250,7 @@ class _Translator:
         if constant.kind == "text" and constant.text == "''":
             listed = "['', 0, false]"
             return Phrase(f"{other.value} {'in' if ours == '==' else 'not in'} {listed}", "boolean", is_atom=False)
-        if constant.kind == "text" and _CONSTANT.fullmatch(constant.text) and not _looks_numeric(constant.text):
+        if constant.kind == "text" and CONSTANT.fullmatch(constant.text) and not _looks_numeric(constant.text):
             return Phrase(f"{left.as_text()} {ours} {right.as_text()}", "boolean", is_atom=False)
         if "number" in (left.kind, right.kind):
             text = f"(({left.as_number()} == {right.as_number()}) | otherwise(false))"
@@ -421,7 +327,7 @@ class _Translator:
     # -- dates ----------------------------------------------------------------------------
 
     def _date_part(self, base: Phrase, part: str) -> Phrase:
-        code = _DATE_PARTS.get(part)
+        code = DATE_PARTS.get(part)
         if code is None or base.kind == "jsdate":
             raise Untranslatable(f"`.{part}` of a date has no counterpart")
         text = f"({base.atom} | date_format({quoted(code)}, {quoted(self._scope.timezone)}))"
@@ -444,9 +350,9 @@ class _Translator:
             case "toISODate", ():
                 return Phrase(f"({base.atom} | date_format('%Y-%m-%d', {zone}))", "text")
             case "format" | "toFormat", (Literal(str(form)),):
-                return Phrase(f"({base.atom} | date_format({quoted(_strftime(form))}, {zone}))", "text")
+                return Phrase(f"({base.atom} | date_format({quoted(strftime_of(form))}, {zone}))", "text")
             case "startOf", (Literal(str(unit)),):
-                return Phrase(f"({base.atom} | date_start({quoted(_unit(unit))}, {zone}))", "date")
+                return Phrase(f"({base.atom} | date_start({quoted(unit_of(unit))}, {zone}))", "date")
             case "toUTC" | "toLocal", () if self._scope.timezone == "UTC":
                 return base
             case "plus" | "minus", _ if base.kind == "date":
@@ -470,7 +376,7 @@ class _Translator:
         how_much = by.atom if by.kind == "number" and by.text.isdigit() else f"({by.as_number()} | int)"
         moved = how_much if sign > 0 else f"0 - {how_much}"
         return Phrase(
-            f"({base.atom} | date_add({moved}, {quoted(_unit(unit))}, {quoted(self._scope.timezone)}))", "date"
+            f"({base.atom} | date_add({moved}, {quoted(unit_of(unit))}, {quoted(self._scope.timezone)}))", "date"
         )
 
 
@@ -727,7 +633,7 @@ def _from_format(self: _Translator, arguments: tuple[Tree, ...]) -> Phrase:
     match arguments:
         case (text, Literal(str(form))):
             zone = quoted(self._scope.timezone)
-            return Phrase(f"({self.say(text).atom} | date_parse({quoted(_strftime(form))}, {zone}))", "date")
+            return Phrase(f"({self.say(text).atom} | date_parse({quoted(strftime_of(form))}, {zone}))", "date")
     raise Untranslatable("a date is read in a form that is computed")
 
 
@@ -751,40 +657,6 @@ _STATIC: Mapping[str, Callable[[_Translator, tuple[Tree, ...]], Phrase]] = {
     "DateTime.fromSeconds": _from_seconds,
     "DateTime.fromFormat": _from_format,
 }
-
-_DATE_PARTS = {
-    "year": "%Y",
-    "month": "%m",
-    "day": "%d",
-    "hour": "%H",
-    "minute": "%M",
-    "second": "%S",
-    "weekday": "%u",
-    "weekdayLong": "%A",
-    "weekdayShort": "%a",
-    "monthLong": "%B",
-    "monthShort": "%b",
-    "weekNumber": "%V",
-    "ordinal": "%j",
-}
-
-_UNITS = {"ms": "milliseconds"}
-_KNOWN_UNITS = ("milliseconds", "seconds", "minutes", "hours", "days", "weeks", "months", "quarters", "years")
-
-
-def _unit(written: Any) -> str:
-    name = _UNITS.get(written, written)
-    plural = name if isinstance(name, str) and name.endswith("s") else f"{name}s"
-    if plural not in _KNOWN_UNITS:
-        raise Untranslatable(f"`{written}` is no unit of time here")
-    return plural
-
-
-def _strftime(form: str) -> str:
-    written = format_of(form)
-    if written is None:
-        raise Untranslatable(f"the date format `{form}` has no counterpart")
-    return written
 
 
 def _leading_number(base: Phrase, pattern: str, convert: str) -> str:

@@ -8,30 +8,27 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from anabranch.engine.rules.beginnings import TRIGGER_TYPES
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.graph.problems import Problem
 from anabranch.engine.rules.graph.validate import validate
+from anabranch.n8n.drawing import NOTE_KIND, edge_of, ids_of, notes_of, one_start, place, workflow_name
 from anabranch.n8n.exports import Link, N8nWorkflow
-from anabranch.n8n.expressions import NameScope, NeverValid, Untranslatable
 from anabranch.n8n.graph import CHOOSING, LOOP_KIND, LinkGraph
-from anabranch.n8n.job import Exit, MappingJob, NotMapped, word_of
+from anabranch.n8n.job import Exit, MappingJob, NotMapped
 from anabranch.n8n.js_reading import names_of_nodes
 from anabranch.n8n.maps.going_on import FAILING
 from anabranch.n8n.maps.map_flow import batches_as_cursor
 from anabranch.n8n.maps.mapping import RULES
 from anabranch.n8n.node_scope import ItemUnknown, NodeScope, Surrounding
-from anabranch.n8n.refs import WORDS, ItemFeed, Ref, first_there, variable
+from anabranch.n8n.phrases import NameScope, NeverValid, Untranslatable
+from anabranch.n8n.refs import ItemFeed, Ref, first_there, variable
 from anabranch.n8n.report import ImportReport, NodeReport
 from anabranch.n8n.shared_paths import join_webhooks
 from anabranch.n8n.texts import Counts, expression
-
-NOTE_KIND = "stickyNote"
 
 # 4 rounds: what flows back along a link is known after the second; a nested loop needs one more.
 ROUNDS_MAX = 4
@@ -39,9 +36,6 @@ ROUNDS_MAX = 4
 # 20 nodes that our validator refuses: more of them are a fault of the import, and the draft says so.
 REFUSED_MAX = 20
 
-_RESERVED = frozenset(
-    {"count", "index", "input", "item", "output", "results", "secret", "run", "workflow", "trigger", "now", *WORDS}
-)
 # What they do with an item has nothing to do with the other items: it is the same in one go or in several.
 _PER_ITEM = frozenset({"set", "noOp", "if", "filter", "switch", "httpRequest", "html", "htmlExtract",
                        "markdown", "xml", "crypto",
@@ -96,14 +90,6 @@ def import_workflow(workflow: N8nWorkflow, node_types: NodeTypes, options: Impor
         refused |= found  # they become placeholders, so that the rest can be saved
 
 
-def workflow_name(written: str) -> str:
-    """A name for programs, of one for people."""
-    plain = unicodedata.normalize("NFKD", written).encode("ascii", "ignore").decode().lower()
-    name = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
-    name = name if name[:1].isalpha() else f"workflow-{name}"
-    return name[:60].strip("-")
-
-
 class _Importer(Surrounding):
     def __init__(
         self, workflow: N8nWorkflow, options: ImportOptions, cursors: frozenset[str], node_types: NodeTypes
@@ -123,7 +109,7 @@ class _Importer(Surrounding):
         self.refused: dict[str, str] = {}
         """Nodes that our validator refuses, with the reason."""
         self._node_types = node_types
-        self._ids = _ids_of(graph.order)
+        self._ids = ids_of(graph.order)
         self._jobs: dict[str, MappingJob] = {}
         self._status: dict[str, tuple[str, str]] = {}
         self._single: frozenset[str] = frozenset()
@@ -409,9 +395,9 @@ class _Importer(Surrounding):
         edges: list[dict[str, Any]] = []
         for name in self.graph.nodes:
             job = self._jobs[name]
-            self._placed(job)
+            place(job)
             nodes += job.nodes
-            edges += [_edge(*edge) for edge in job.edges]
+            edges += [edge_of(*edge) for edge in job.edges]
         batches = [name for name, node in self.graph.nodes.items() if node.kind == LOOP_KIND]
         returning = {link for name in batches for link in self.graph.returns(name)}
         for link in self.graph.links:
@@ -420,11 +406,11 @@ class _Importer(Surrounding):
             if exit_ is None or not target.nodes:
                 continue
             entry = target.node_id if link in returning else target.nodes[0]["id"]
-            edges += [_edge(exit_.node_id, handle, entry) for handle in exit_.handles]
+            edges += [edge_of(exit_.node_id, handle, entry) for handle in exit_.handles]
         self._yields()
         extra = self._answer_of_last(edges)
         nodes += extra
-        nodes = join_webhooks(self._one_start(nodes, edges), edges)
+        nodes = join_webhooks(one_start(nodes, edges), edges)
         document: dict[str, Any] = {
             "name": workflow_name(self._workflow.name),
             "title": self._workflow.name[:200],
@@ -435,7 +421,7 @@ class _Importer(Surrounding):
                 }.values()
             ),
         }
-        if notes := self._notes():
+        if notes := notes_of(self._workflow):
             document["notes"] = notes
         return Imported(
             document, self._pins(), self._report(), tuple(query for job in self._jobs.values() for query in job.queries)
@@ -452,55 +438,6 @@ class _Importer(Surrounding):
 
     def _feed_back(self, name: str) -> ItemFeed | None:
         return self._feed(name, self.graph.returns(name))
-
-    def _placed(self, job: MappingJob) -> None:
-        x, y = job.node.position
-        for number, node in enumerate(job.nodes):
-            node["position"] = {"x": round(x * 1.5) + number * 40, "y": round(y * 1.5) + number * 100}
-
-    def _notes(self) -> list[dict[str, Any]]:
-        notes = []
-        for number, node in enumerate((each for each in self._workflow.nodes if each.kind == NOTE_KIND), 1):
-            x, y = node.position
-            width, height = node.parameters.get("width", 240), node.parameters.get("height", 160)
-            notes.append(
-                {
-                    "id": f"note{number}",
-                    "text": str(node.parameters.get("content", ""))[:10_000],
-                    "position": {"x": round(x * 1.5), "y": round(y * 1.5)},
-                    "size": {
-                        "width": round(width * 1.5) if isinstance(width, (int, float)) else 360,
-                        "height": round(height * 1.5) if isinstance(height, (int, float)) else 240,
-                    },
-                }
-            )
-        return notes
-
-    def _one_start(self, nodes: list[dict[str, Any]], edges: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """At most one `start`: several manual beginnings, and triggers without a counterpart, begin at one."""
-        starts = [node for node in nodes if node["type"] == "start"]
-        beginnings = [node for node in nodes if node["type"] in TRIGGER_TYPES and not node.get("disabled")]
-        manual = [node for node in starts if not node.pop("x-begins", False)]
-        if manual:
-            kept = manual[0]
-        elif starts and not beginnings:
-            kept = starts[0]
-        elif not beginnings:
-            kept = {"id": "start", "type": "start", "name": "Start", "config": {}, "position": {"x": 0, "y": 0}}
-            nodes = [kept, *nodes]
-        else:
-            kept = {}
-        removed = {node["id"] for node in starts if node["id"] != kept.get("id")}
-        for edge in edges:
-            if edge["upstreamNodeID"] in removed and kept and (manual or starts):
-                edge["upstreamNodeID"] = kept["id"]
-        edges[:] = [edge for edge in edges if edge["upstreamNodeID"] not in removed]
-        calls = [node["id"] for node in nodes if node["type"] == "workflowCall"]
-        for further in calls[1:]:
-            for edge in edges:
-                if edge["upstreamNodeID"] == further:
-                    edge["upstreamNodeID"] = calls[0]
-        return [node for node in nodes if node["id"] not in removed and node["id"] not in calls[1:]]
 
     def _answer_of_last(self, edges: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The nodes that hand on what the last node made: to the caller of the workflow, or of its webhook."""
@@ -540,7 +477,7 @@ class _Importer(Surrounding):
                 {"id": "end", "type": "end", "name": "Output of the last node", "config": output, "position": place}
             )
         for each in made:
-            edges += [_edge(exit_.node_id, handle, each["id"]) for exit_, _ in exits for handle in exit_.handles]
+            edges += [edge_of(exit_.node_id, handle, each["id"]) for exit_, _ in exits for handle in exit_.handles]
         return made
 
     def _inside_a_loop(self, name: str) -> bool:
@@ -624,24 +561,3 @@ def _is_the_same_in_one_go(job: MappingJob) -> bool:
     ):
         return False
     return not _READS_ITEMS.search(json.dumps(dict(job.parameters)))
-
-
-def _edge(source: str, handle: str, target: str) -> dict[str, Any]:
-    edge = {"upstreamNodeID": source, "downstreamNodeID": target}
-    return edge if handle == "default" else {**edge, "sourceHandle": handle}
-
-
-def _ids_of(names: Sequence[str]) -> dict[str, str]:
-    """An identifier for each node, of its name."""
-    ids: dict[str, str] = {}
-    taken: set[str] = set(_RESERVED)
-    for name in names:
-        plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
-        base = re.sub(r"_{2,}", "_", word_of(plain))[:48].strip("_") or "node"
-        base = base if base[0].isalpha() else f"n_{base}"
-        made, number = base, 2
-        while made in taken:
-            made, number = f"{base}_{number}", number + 1
-        taken.add(made)
-        ids[name] = made
-    return ids

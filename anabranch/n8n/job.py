@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from anabranch.n8n.exports import N8nNode
-from anabranch.n8n.expressions import NameScope, Phrase, Untranslatable
 from anabranch.n8n.js_code import value_code
 from anabranch.n8n.js_reading import check_expression
+from anabranch.n8n.phrases import NameScope, Phrase, Untranslatable
 from anabranch.n8n.refs import INDEX, ITEM, ItemFeed, Ref, variable
 from anabranch.n8n.texts import Counts, Texts, escaped, expression, without_sign
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from anabranch.n8n.expressions import Untranslatable
 from anabranch.n8n.graph import LinkGraph, loop_output
 from anabranch.n8n.job import Exit
+from anabranch.n8n.phrases import Untranslatable
 from anabranch.n8n.refs import INDEX, ITEM, ItemFeed, Ref, number
 
 

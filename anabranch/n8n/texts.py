@@ -15,7 +15,8 @@ from typing import Any
 from anabranch.engine.rules.templates.budget import Refused
 from anabranch.engine.rules.templates.expression import Expression
 from anabranch.engine.rules.templates.text import EXPRESSION_LENGTH_MAX, EXPRESSIONS_MAX, TEMPLATE_LENGTH_MAX
-from anabranch.n8n.expressions import NameScope, Phrase, Untranslatable, translate
+from anabranch.n8n.expressions import translate
+from anabranch.n8n.phrases import NameScope, Phrase, Untranslatable
 from anabranch.n8n.refs import literal
 
 # 1,600 characters leave room in an expression of 2,048 for what is done with the text.

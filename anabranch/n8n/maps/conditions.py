@@ -10,8 +10,8 @@ from typing import Any
 
 from anabranch.engine.rules.templates.linear_regex import find
 from anabranch.engine.rules.templates.text import EXPRESSION_LENGTH_MAX
-from anabranch.n8n.expressions import Phrase
 from anabranch.n8n.job import MappingJob, NotMapped
+from anabranch.n8n.phrases import Phrase
 from anabranch.n8n.refs import quoted
 from anabranch.n8n.texts import Texts, js_of
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from anabranch.n8n.expressions import Untranslatable, translate
+from anabranch.n8n.expressions import translate
 from anabranch.n8n.javascript import prelude
 from anabranch.n8n.job import MappingJob, NotMapped
 from anabranch.n8n.maps import going_on
@@ -16,6 +16,7 @@ from anabranch.n8n.maps.map_data import json_of
 from anabranch.n8n.maps.pagination import DELAY_MS_MAX, begin_pages, end_pages, pagination_of
 from anabranch.n8n.maps.programs import ANSWERS, FILES
 from anabranch.n8n.maps.rules import maps
+from anabranch.n8n.phrases import Untranslatable
 from anabranch.n8n.refs import variable
 from anabranch.n8n.texts import Source, Texts, expression, split, without_sign
 

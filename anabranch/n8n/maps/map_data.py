@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from anabranch.n8n.expressions import Phrase
 from anabranch.n8n.job import MappingJob, NotMapped
 from anabranch.n8n.maps import going_on
 from anabranch.n8n.maps.programs import (
@@ -15,6 +14,7 @@ from anabranch.n8n.maps.programs import (
     SET_WITHIN,
 )
 from anabranch.n8n.maps.rules import maps
+from anabranch.n8n.phrases import Phrase
 from anabranch.n8n.refs import ItemFeed, quoted, variable
 from anabranch.n8n.texts import Source, Texts, expression, js_of, split
 

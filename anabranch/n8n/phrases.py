@@ -1,0 +1,107 @@
+"""Expressions of our templates that expressions of n8n became, and what the names of n8n mean at a node.
+
+Pure. Used by `expressions`, which makes them, and by the mappings, which put them into configs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from anabranch.n8n.refs import Ref
+
+FALSY = "['', 0, false, none]"
+
+
+class Untranslatable(Exception):
+    """An expression has no exact counterpart in our templates."""
+
+
+class NeverValid(Exception):
+    """An expression that n8n cannot read, either: the node fails there, too."""
+
+
+class NameScope(Protocol):
+    """What the names of n8n mean at one node."""
+
+    @property
+    def timezone(self) -> str:
+        """In which dates are written."""
+
+    def json(self) -> Ref:
+        """`$json`. Raises Untranslatable."""
+
+    def item_index(self) -> Ref:
+        """`$itemIndex`."""
+
+    def node(self, name: str, which: str) -> Ref:
+        """The `item`, `first` or `last` item of a node, or `all` as a list. Raises Untranslatable."""
+
+    def inputs(self, which: str) -> Ref:
+        """The same of what flows into this node. Raises Untranslatable."""
+
+    def files(self) -> Ref:
+        """`$binary`. Raises Untranslatable."""
+
+    def parameters(self, name: str) -> Mapping[str, Any]:
+        """The parameters of a node. Raises Untranslatable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """An expression of our templates."""
+
+    text: str
+    kind: str = "any"
+    """`text`, `number`, `boolean`, `list`, `object`, `date`, `null`, or `any`."""
+    is_atom: bool = True
+    """It stands before a filter as it is."""
+    is_path: bool = False
+    """A path, which may be missing."""
+
+    @property
+    def atom(self) -> str:
+        return self.text if self.is_atom else f"({self.text})"
+
+    @property
+    def value(self) -> str:
+        """As an operand: a missing path is null."""
+        return f"({self.text} | default(none))" if self.is_path else self.atom
+
+    @property
+    def truth(self) -> str:
+        """As a condition."""
+        if self.kind == "boolean":
+            return self.atom
+        return f"({self.value} not in {FALSY})"
+
+    def whole(self) -> str:
+        """The value of a parameter: nothing where it fails."""
+        if self.is_path:
+            return f"{self.text} | default(none)"
+        return self.text if self.kind == "null" or _never_fails(self.text) else f"{self.atom} | otherwise(none)"
+
+    def embedded(self) -> str:
+        """Within a text."""
+        if self.is_path:
+            return f"{self.text} | js_text"
+        return f"{self.atom} | otherwise(none) | js_text"
+
+    def as_text(self) -> str:
+        """As an operand that is joined to a text."""
+        if self.kind == "text" and not self.is_path:
+            return self.atom
+        return f"({self.atom} | js_text('undefined'))"
+
+    def as_number(self) -> str:
+        """As an operand of arithmetic."""
+        return self.atom if self.kind == "number" else f"({self.atom} | js_number)"
+
+
+CONSTANT = re.compile(r"'(?:[^'\\]|\\.)*'|-?[0-9.]+|true|false|none|now|ctx\.run\.id|ctx\.workflow\.name")
+
+
+def _never_fails(text: str) -> bool:
+    return bool(CONSTANT.fullmatch(text))

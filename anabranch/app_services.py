@@ -19,6 +19,7 @@ from anabranch.telemetry import Meters
 if TYPE_CHECKING:
     from anabranch.audit.audit_log import AuditLog
     from anabranch.bulk.bulk_service import BulkService
+    from anabranch.dead_letters.dead_letters import DeadLetterRows
     from anabranch.drafts.draft_service import DraftService
     from anabranch.forks.fork_service import ForkService
     from anabranch.imports.import_service import ImportService
@@ -81,5 +82,6 @@ class AppServices:
     test_hooks: TestHookService
     addresses: CallbackAddresses
     job_seals: JobSeals
+    dead_letters: DeadLetterRows
     metrics_key: str | None = field(default=None, repr=False)
     """The key that `/metrics` requires; None: no key."""

@@ -124,7 +124,11 @@ class App:
             open_webhooks(self.settings, store, components, runs, grace) as hooks,
         ):
             explanations = explaining.Explanations(
-                store, runs.engine.plans, runs.workflows.checks, waits_for_broker=runs.waits_for_broker
+                store,
+                runs.engine.plans,
+                runs.workflows.checks,
+                waits_for_broker=runs.waits_for_broker,
+                dead_letters_of=components.dead_letters.letters_of_run,
             )
             drafts = drafting.DraftService(saved=draft_table.DraftTable(store), workflows=runs.workflows)
             clock, key = runs.engine.clock, self.settings.metrics_key
@@ -153,6 +157,7 @@ class App:
                 test_hooks=hooks.tests,
                 addresses=components.callbacks,
                 job_seals=components.job_seals,
+                dead_letters=components.dead_letters,
                 metrics_key=None if key is None else key.get_secret_value(),
             )
 

@@ -15,6 +15,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from anabranch.dead_letters.dead_letter_table import DeadLetterTable
+from anabranch.dead_letters.dead_letters import DeadLetterRows
 from anabranch.deferred import deferred
 from anabranch.egress import AllowList, Guard, GuardedClient
 from anabranch.engine.store.opening import open_store as make_store
@@ -74,6 +76,7 @@ class Components:
     callbacks: CallbackAddresses
     test_addresses: TestAddresses
     job_seals: JobSeals
+    dead_letters: DeadLetterRows
 
 
 @asynccontextmanager
@@ -141,7 +144,15 @@ async def open_components(
                 callbacks=callbacks,
             )
             yield Components(
-                services, data, secrets, sandbox, children, callbacks, test_addresses, JobSeals(find_cipher)
+                services,
+                data,
+                secrets,
+                sandbox,
+                children,
+                callbacks,
+                test_addresses,
+                job_seals=JobSeals(find_cipher),
+                dead_letters=DeadLetterTable(store),
             )
     finally:
         await sandbox.stop()

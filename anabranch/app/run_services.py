@@ -187,7 +187,13 @@ class _RunParts:
 
     def _new_sender(self) -> JobSender | None:
         seals = self._components.job_seals
-        return sender_of_jobs(self._settings, self._node_types, seals=seals, stored=self._store)
+        return sender_of_jobs(
+            self._settings,
+            self._node_types,
+            seals=seals,
+            stored=self._store,
+            letters=self._components.dead_letters,
+        )
 
     def _new_engine(self, *, telemetry: Telemetry | None) -> Engine:
         store, components, runner = self._store, self._components, self._runner

@@ -24,6 +24,7 @@ from anabranch.handlers.spec import NodeTypeRegistry
 from anabranch.settings import Settings
 
 if TYPE_CHECKING:
+    from anabranch.dead_letters.dead_letters import DeadLetterRows
     from anabranch.secrets.job_seals import JobSeals
     from anabranch.transport import job_configs, job_executor, job_parts, job_sender, server_values
     from anabranch.transport.job_executor import JobExecutor, JobValues
@@ -41,7 +42,12 @@ _RABBITMQ = "anabranch.transport.rabbitmq_transport"
 
 
 def sender_of_jobs(
-    settings: Settings, node_types: NodeTypeRegistry, *, seals: JobSeals, stored: job_parts.StoredReferences
+    settings: Settings,
+    node_types: NodeTypeRegistry,
+    *,
+    seals: JobSeals,
+    stored: job_parts.StoredReferences,
+    letters: DeadLetterRows,
 ) -> JobSender | None:
     """What has jobs of other pools executed, if there is a broker. Raises SettingsError."""
     if settings.broker_url is None:
@@ -51,6 +57,7 @@ def sender_of_jobs(
         transport=_transport(settings, name),
         resolver=job_configs.ConfigResolver(node_types, seals),
         stored=stored,
+        letters=letters,
         pools=settings.pools,
         name=name,
     )

@@ -124,6 +124,7 @@ application.commands = CommandsOnDemand(
         "topics": "anabranch.triggers.topics.topic_commands:family",
         "keys": "anabranch.keys.key_commands:family",
         "audit": "anabranch.audit.audit_commands:audit",
+        "dead-letters": "anabranch.dead_letters.dead_letter_commands:dead_letters",
         "backup": "anabranch.backups.backup_commands:backup",
         "restore-check": "anabranch.backups.backup_commands:restore_check",
         "purge": "anabranch.cli.commands.purge_command:purge",

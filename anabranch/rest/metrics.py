@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from aiohttp import web
@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 
 from anabranch.app_services import AppServices
 from anabranch.engine.rules.events import EventType
+from anabranch.errors import StoreUnavailable
 from anabranch.rest.run_metrics import RunMetrics
 from anabranch.triggers.webhooks.webhook_requests import OUTCOMES
 
@@ -79,6 +80,9 @@ class Metrics:
         async with self._asked:
             self._runs.open_runs = await self._services.open_runs.counts()
             self._runs.values = self._services.open_runs.values
+            if self._runs.open_runs is not None:
+                with suppress(StoreUnavailable):
+                    self._runs.dead_letters = await self._services.dead_letters.count_letters()
             self._runs.unclaimed = self._services.open_runs.unclaimed
             return await asyncio.to_thread(generate_latest, self.registry)
 

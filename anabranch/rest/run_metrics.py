@@ -29,6 +29,7 @@ class RunMetrics(Collector):
         """What was counted just now; None: the database did not answer."""
         self.values = (0, 0)
         self.unclaimed = 0
+        self.dead_letters = 0
 
     def collect(self) -> Iterable[Metric]:
         """Every metric family, also those without values yet."""
@@ -47,7 +48,10 @@ class RunMetrics(Collector):
         if self.open_runs is not None:
             count.add_metric([], self.values[0])
             size.add_metric([], self.values[1])
-        yield from (count, size)
+        dead = GaugeMetricFamily("anabranch_dead_letters", "Jobs in the database that no executor could take.")
+        if self.open_runs is not None:
+            dead.add_metric([], self.dead_letters)
+        yield from (count, size, dead)
 
     def describe(self) -> Iterable[Metric]:
         """Nothing: no other collector uses these names."""

@@ -6,15 +6,17 @@ another program.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 import orjson
 
+from anabranch.dead_letters.dead_letters import SHOWN_CHARACTERS_MAX, DeadLetter
 from anabranch.engine.handling import HandlerResult
 from anabranch.engine.rules.graph.priorities import NORMAL, PRIORITIES, Priority
-from anabranch.engine.rules.shared.failures import kept_error
+from anabranch.engine.rules.shared.failures import kept_error, storable
 from anabranch.engine.rules.stimuli import Failed
 from anabranch.errors import AnabranchError, RunError, ValueTooLarge
 
@@ -23,6 +25,10 @@ PROTOCOL = 1
 
 # 8 MB: half of what a broker of RabbitMQ 4 takes as one message by default.
 MESSAGE_BYTES_MAX = 8 * 1_048_576
+
+# What a letter keeps of an id, which may be anything: more than any of ours has.
+_LETTER_CHARACTERS_MAX = 1_024
+_ATTEMPTS_MAX = 2**31
 
 Kind: TypeAlias = Literal["started", "beat", "progress", "line", "result"]
 
@@ -230,6 +236,50 @@ class JobSearch:
         if not isinstance(jobs, list) or not all(isinstance(each, dict) for each in jobs):
             raise BadMessage("a search is an object, and its jobs a list of objects")
         return cls(_text(fields, "replyTo"), {_text(each, "jobID"): _text(each, "ticket") for each in jobs})
+
+
+@dataclass(frozen=True, slots=True)
+class DeadMessage:
+    """A message of a queue of jobs that the broker has set aside."""
+
+    raw: bytes
+    queue: str
+    reason: str
+
+    def as_letter(self) -> DeadLetter:
+        """What is kept of it."""
+        try:
+            told = orjson.loads(self.raw)
+        except orjson.JSONDecodeError:
+            told = None
+        fields = told if isinstance(told, dict) else {}
+
+        def text(name: str) -> str:
+            value = fields.get(name)
+            return storable(value, _LETTER_CHARACTERS_MAX) if isinstance(value, str) else ""
+
+        attempt = fields.get("attempt")
+        shown = storable(self.raw.decode(errors="replace"), SHOWN_CHARACTERS_MAX)
+        return DeadLetter(
+            letter_id=text("jobID") or hashlib.sha256(self.raw).hexdigest(),
+            tenant_id=text("tenantID"),
+            instance_id=text("instanceID"),
+            node_id=text("nodeID"),
+            scope=text("scope"),
+            attempt=attempt if isinstance(attempt, int) and 0 <= attempt < _ATTEMPTS_MAX else 0,
+            queue=self.queue,
+            reason=self._reason(),
+            shown=shown,
+        )
+
+    def _reason(self) -> str:
+        if self.reason != "rejected":
+            return f"its executors ended again and again while they had it ({self.reason})"
+        try:
+            NodeJob.from_json(self.raw)
+        except BadMessage as refusal:
+            return f"executors cannot read it: {refusal.message}"
+        return "executors refused it"
 
 
 def completed(job_id: str, result: HandlerResult) -> JobReport:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from secrets import token_hex
 from typing import Any, Protocol, TypeAlias, cast
 
+from anabranch.dead_letters.dead_letters import DeadLetterRows
 from anabranch.engine.console.lines import Sink, read_progress
 from anabranch.engine.handling import HandlerResult, Helpers
 from anabranch.engine.pool_worker import PoolTaskWorker, bare_head
@@ -35,7 +36,7 @@ from anabranch.engine.rules.shared.run_state import Redone
 from anabranch.engine.rules.stimuli import Failed, HandlerOutcome
 from anabranch.engine.task_worker import Execution, checked_outcome
 from anabranch.errors import AnabranchError
-from anabranch.transport.job_messages import BadMessage, JobReport, JobSearch, NodeJob, outcome_in
+from anabranch.transport.job_messages import BadMessage, DeadMessage, JobReport, JobSearch, NodeJob, outcome_in
 from anabranch.transport.job_parts import StoredReferences, divide_job
 from anabranch.transport.transport_ports import Transport, TransportUnavailable
 
@@ -124,6 +125,7 @@ class JobSender:
         transport: Transport,
         resolver: Resolver,
         stored: StoredReferences,
+        letters: DeadLetterRows,
         pools: Collection[str],
         name: str,
         silent_s: float = SILENT_S,
@@ -134,6 +136,7 @@ class JobSender:
         self._transport = transport
         self._resolver = resolver
         self._stored = stored
+        self._letters = letters
         self._pools = frozenset(pools)
         self._name = name
         self._console: Sink | None = None
@@ -205,6 +208,7 @@ class JobSender:
     async def start(self) -> None:
         """Begin to send and to receive; the broker need not be there."""
         await self._transport.register_results_worker(self._name, self._receive)
+        await self._transport.register_dead_letters(self._keep_dead)
         self._transport.when_connected(self._room.set)
         self._tasks += [asyncio.create_task(self._publish(), name=f"job-publisher-{n}") for n in range(PUBLISHERS)]
         self._tasks.append(asyncio.create_task(self._look_again(), name="unheard-jobs"))
@@ -369,6 +373,11 @@ class JobSender:
                     sent.has_begun = False
                     self._note_queued(sent, is_queued=False)
                     self._wait(sent)
+
+    async def _keep_dead(self, dead: DeadMessage) -> None:
+        letter = dead.as_letter()
+        logger.error("a job of the queue %s is a dead letter: %s", letter.queue, letter.reason)
+        await self._letters.add_letter(letter)
 
     # -- receiving ------------------------------------------------------------------------
     def _receive(self, report: JobReport) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from anabranch.engine.rules.graph.priorities import HIGH, Priority
-from anabranch.transport.job_messages import JobReport, JobSearch, NodeJob, reports_in
+from anabranch.transport.job_messages import BadMessage, DeadMessage, JobReport, JobSearch, NodeJob, reports_in
 from anabranch.transport.transport_ports import Accept
 
 LocalQueue: TypeAlias = tuple[str, Priority]
@@ -36,6 +36,9 @@ class LocalBroker:
     queues: dict[LocalQueue, deque[tuple[bytes, int]]] = field(default_factory=dict)
     """Waiting jobs, with the number of their deliveries."""
     consumers: list[_Consumer] = field(default_factory=list)
+    dead: deque[DeadMessage] = field(default_factory=deque)
+    keepers: list[Callable[[DeadMessage], Awaitable[None]]] = field(default_factory=list)
+    """Who takes what is dead."""
     receivers: dict[str, Callable[[JobReport], None]] = field(default_factory=dict)
 
     def hand_out(self) -> None:
@@ -53,9 +56,20 @@ class LocalBroker:
                 task.add_done_callback(under_way.discard)
                 task.add_done_callback(lambda _: self.hand_out())
 
+    async def keep_dead(self) -> None:
+        """Give what is dead to who takes it."""
+        while self.dead and self.keepers:
+            await self.keepers[0](self.dead.popleft())
+
     async def _deliver(self, consumer: _Consumer, name: LocalQueue, raw: bytes, deliveries: int) -> None:
         try:
-            await consumer.accept(NodeJob.from_json(raw), deliveries)
+            job = NodeJob.from_json(raw)
+        except BadMessage:
+            self.dead.append(DeadMessage(raw, name[0], "rejected"))
+            await self.keep_dead()
+            return
+        try:
+            await consumer.accept(job, deliveries)
         except asyncio.CancelledError:
             self.queues[name].appendleft((raw, deliveries + 1))
             raise
@@ -117,6 +131,11 @@ class LocalTransport:
         self._own.append(consumer)
         self._broker.consumers.append(consumer)
         self._broker.hand_out()
+
+    async def register_dead_letters(self, keep: Callable[[DeadMessage], Awaitable[None]]) -> None:
+        """Take what is dead, now and later."""
+        self._broker.keepers.append(keep)
+        await self._broker.keep_dead()
 
     async def add_result(self, reply_to: str, report: JobReport) -> bool:
         """Hand the report on at once."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias
 
@@ -18,7 +18,8 @@ import aio_pika
 from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractExchange, AbstractIncomingMessage
 
 from anabranch.engine.rules.graph.priorities import HIGH, PRIORITIES
-from anabranch.transport.job_messages import BadMessage, JobReport, JobSearch, NodeJob, reports_in
+from anabranch.errors import AnabranchError
+from anabranch.transport.job_messages import BadMessage, DeadMessage, JobReport, JobSearch, NodeJob, reports_in
 from anabranch.transport.transport_ports import Accept, TransportUnavailable
 
 logger = logging.getLogger("anabranch.transport")
@@ -199,6 +200,39 @@ class RabbitTransport:
         except Exception:
             logger.exception("a job failed outside its handler", extra={"instance_id": job.instance_id})
         with suppress(*_FAULTS):  # the connection is gone: the broker delivers it again
+            await message.ack()
+
+    async def register_dead_letters(self, keep: Callable[[DeadMessage], Awaitable[None]]) -> None:
+        """Consume the queue of dead letters, which all workers share."""
+
+        async def take(message: AbstractIncomingMessage) -> None:
+            deaths: Any = message.headers.get("x-death") or [{}]
+            dead = DeadMessage(message.body, str(deaths[0].get("queue", "")), str(deaths[0].get("reason", "")))
+            self._keep(self._keep_dead(keep, dead, message))
+
+        async def consume() -> None:
+            connection = self._connection
+            assert connection is not None, "consumers are registered with a connection"
+            channel = await connection.channel()
+            await self._watch(channel)
+            await channel.set_qos(prefetch_count=1)
+            queue = await channel.get_queue(DEAD, ensure=False)
+            await queue.consume(take)
+
+        await self._register(consume)
+
+    async def _keep_dead(
+        self, keep: Callable[[DeadMessage], Awaitable[None]], dead: DeadMessage, message: AbstractIncomingMessage
+    ) -> None:
+        """Keep it until that succeeds: the broker drops what comes back too often."""
+        while True:
+            try:
+                await keep(dead)
+                break
+            except AnabranchError as failure:
+                logger.warning("a dead letter cannot be stored: %s; trying again in %.0f s", failure, RECONNECT_S_MAX)
+                await asyncio.sleep(RECONNECT_S_MAX)
+        with suppress(*_FAULTS):  # the connection is gone: it comes again, and is counted again
             await message.ack()
 
     # -- reports --------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeAlias
 
 from anabranch.errors import AnabranchError
-from anabranch.transport.job_messages import JobReport, JobSearch, NodeJob
+from anabranch.transport.job_messages import DeadMessage, JobReport, JobSearch, NodeJob
 
 Accept: TypeAlias = Callable[[NodeJob, int], Awaitable[None]]
 """Takes a job and the number of deliveries that ended without an acknowledgement; returns when the job is done with,
@@ -60,8 +60,15 @@ class ResultQueue(Protocol):
         """Receive the reports to this name, each sender's in order."""
 
 
-class Transport(TaskQueue, ResultQueue, Protocol):
-    """Both queues of one process."""
+class DeadLetterQueue(Protocol):
+    """Carries jobs that no executor could take to the workers."""
+
+    async def register_dead_letters(self, keep: Callable[[DeadMessage], Awaitable[None]]) -> None:
+        """Take them one after the other; each is acknowledged when `keep` returns, and given again if it raises."""
+
+
+class Transport(TaskQueue, ResultQueue, DeadLetterQueue, Protocol):
+    """All queues of one process."""
 
     is_connected: bool
 

@@ -207,6 +207,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "engine.rules",
         "imports",
         "keys",
+        "ports of side concerns",
         "queries.saved",
         "secrets",
         "service",
@@ -220,6 +221,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "imports": ("drafts", "engine.rules", "errors", "n8n", "ports of side concerns"),
     # pure: exports of n8n as documents of ours
     "n8n": ("engine.rules", "errors"),
+    # the names only: what a dead letter is, is a port
+    "dead_letters": (),
     "keys": ("engine.rules", "errors", "ports of side concerns"),
     "secrets": ("engine.rules", "errors", "ports of side concerns"),
     # SQL is judged before it is saved, with the eyes of what will run it
@@ -324,6 +327,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "engine.rules",
         "errors",
         "handlers",
+        "ports of side concerns",
         "secrets",
     ),
     "engine.poller": ("errors",),
@@ -405,6 +409,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     ),
     "side concerns": (
         "audit",
+        "dead_letters",
         "drafts",
         "imports",
         "keys",
@@ -466,6 +471,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "commands": (
         "cli.commands",
         "audit.audit_commands",
+        "dead_letters.dead_letter_commands",
         "backups.backup_commands",
         "imports.import_commands",
         "keys.key_commands",
@@ -478,6 +484,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "cli.entry": ("cli.entry", "cli.on_demand"),
     "routes of side concerns": (
         "audit.audit_routes",
+        "dead_letters.dead_letter_routes",
         "drafts.draft_routes",
         "imports.import_routes",
         "keys.key_routes",
@@ -491,6 +498,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "tables of side concerns": (
         "audit.audit_table",
+        "dead_letters.dead_letter_table",
         "drafts.draft_table",
         "keys.key_table",
         "queries.saved.query_tables",
@@ -501,6 +509,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "schema of side concerns": (
         "audit.audit_schema",
+        "dead_letters.dead_letter_schema",
         "drafts.draft_schema",
         "keys.key_schema",
         "queries.saved.query_schema",
@@ -513,6 +522,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "ports of side concerns": (
         "audit.audit_trail",
         "audit.counted_entries",
+        "dead_letters.dead_letters",
         "drafts.saved_drafts",
         "keys.api_keys",
         "queries.saved.saved_queries",

@@ -17,6 +17,7 @@ NEEDS: Mapping[tuple[str, str], str] = {
     ("GET", "/healthz"): "public",
     ("GET", "/readyz"): "public",
     ("GET", "/v1/audit"): "admin",
+    ("GET", "/v1/dead-letters"): "admin",
     ("GET", "/v1/data-queries"): "viewer",
     ("POST", "/v1/data-queries"): "editor",
     ("GET", "/v1/data-queries/{query}"): "viewer",

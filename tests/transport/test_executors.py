@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from anabranch import Client, Worker
+from anabranch.dead_letters.dead_letters import DeadLetter
 from anabranch.engine.console.console import LinesWanted
 from anabranch.errors import AnabranchError
 from tests.rabbitmq import Forwarder, RabbitMQ
@@ -58,6 +59,10 @@ async def test_a_node_runs_in_a_process_without_a_database_and_the_broker_may_go
     async with working(way.url, tmp_path, *documents) as (worker, client):
         early = await client.start("far-tells", {"name": "{{ctx.secret}}"})
         await says_why(worker, early.run_id, "The jobs of the pool 'tells' wait: the broker cannot be reached.")
+        assert worker.services is not None
+        letter = DeadLetter("l", "default", early.run_id, "far", "", 1, "anabranch.jobs.tells", "it is unreadable", "")
+        await worker.services.dead_letters.add_letter(letter)
+        await says_why(worker, early.run_id, "The job of 'far' is a dead letter: it is unreadable. It is sent again.")
         await way.open()
         executor = await executors.start(way.url, "tells")
         told = (await early.result(timeout=PATIENCE_S))["told"]

@@ -7,11 +7,12 @@ import hashlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import orjson
 import pytest
 
+from anabranch.dead_letters.dead_letters import DeadLetterRows
 from anabranch.durable.step_functions import StepFunctionHandler
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.handling import HandlerResult, Helpers
@@ -113,6 +114,7 @@ class World:
             transport=transport,
             resolver=self.resolver,
             stored=self,
+            letters=cast("DeadLetterRows", self),
             pools=["default"],
             name=name,
             silent_s=self.silent_s,

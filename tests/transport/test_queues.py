@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from secrets import token_hex
+from typing import cast
 
 import aio_pika
 import pytest
 
-from anabranch.transport.job_messages import JobPart, JobReport, JobSearch, NodeJob, reports_in
+from anabranch.engine.rules.graph.priorities import Priority
+from anabranch.transport.job_messages import DeadMessage, JobPart, JobReport, JobSearch, NodeJob, reports_in
 from anabranch.transport.local_transport import LocalBroker, LocalTransport
 from anabranch.transport.rabbitmq_transport import JOBS_PREFIX, REPORTS_PREFIX, RabbitTransport
 from anabranch.transport.transport_ports import Transport, TransportUnavailable
@@ -119,6 +121,40 @@ async def test_a_job_arrives_unchanged_in_its_pool_and_its_reports_come_back_in_
     async with asyncio.timeout(PATIENCE_S):
         assert await taken.sought.get() == search
     taken.let_go.set()
+
+
+async def test_a_job_that_cannot_be_read_is_given_to_a_worker_as_a_dead_letter(make: Make) -> None:
+    pool = f"p{token_hex(4)}"
+    worker, executor = await connected(make("worker")), await connected(make("executor"))
+    taken = await Taken().register(executor, pool)
+    dead: asyncio.Queue[DeadMessage] = asyncio.Queue()
+
+    async def keep(message: DeadMessage) -> None:
+        if message.as_letter().letter_id == f"{pool}-1":
+            dead.put_nowait(message)
+
+    await worker.register_dead_letters(keep)
+    unreadable = replace(job(pool), job_id=f"{pool}-1", node_id="far\0", priority=cast("Priority", "urgent"))
+    await worker.add_node_job(unreadable)
+    await worker.add_node_job(job(pool, 2))
+    assert (await taken.next())[0].job_id == "job-2", "what follows it is not delayed"
+    async with asyncio.timeout(PATIENCE_S):
+        letter = (await dead.get()).as_letter()
+    assert (letter.tenant_id, letter.instance_id, letter.attempt) == ("acme", "run", 1)
+    assert "\0" not in letter.node_id, "a database can store it"
+    assert "priority of a job" in letter.reason
+    assert pool in letter.queue
+    taken.let_go.set()
+
+
+@pytest.mark.parametrize(
+    "raw", [b"\xff\x00", b"[]", b'{"jobID": 7, "attempt": true, "tenantID": null}', b'{"attempt": -1}']
+)
+def test_anything_that_was_a_message_makes_a_dead_letter(raw: bytes) -> None:
+    letter = DeadMessage(raw, "anabranch.jobs.gpu", "rejected").as_letter()
+    assert (len(letter.letter_id), letter.tenant_id) == (64, "")
+    assert letter.reason.startswith("executors cannot read it: ")
+    assert "expired" in DeadMessage(raw, "q", "expired").as_letter().reason
 
 
 async def test_a_full_executor_still_takes_jobs_of_high_priority(make: Make) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from anabranch.audit import audit_routes
+from anabranch.dead_letters import dead_letter_routes
 from anabranch.drafts import draft_routes
 from anabranch.imports import import_routes
 from anabranch.keys import key_routes
@@ -38,6 +39,7 @@ ROUTES: Sequence[Route] = (
     *key_routes.ROUTES,
     *audit_routes.ROUTES,
     *trigger_routes.ROUTES,
+    *dead_letter_routes.ROUTES,
     *schedule_routes.ROUTES,
     *topic_routes.ROUTES,
     *webhook_routes.ROUTES,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from anabranch.dead_letters.dead_letters import DeadLetter
 from anabranch.deferred import deferred
 from anabranch.engine.log_pages import log_pages
 from anabranch.engine.plans import PlanCache
@@ -58,8 +59,13 @@ class Explanations:
         checks: Checks,
         *,
         waits_for_broker: Callable[[str], str | None] | None = None,
+        dead_letters_of: Callable[[str], Awaitable[Sequence[DeadLetter]]] | None = None,
     ) -> None:
-        """`waits_for_broker` tells why the jobs of a pool are not sent to executors now; None: they are."""
+        """`waits_for_broker` tells why the jobs of a pool are not sent to executors now; None: they are.
+
+        `dead_letters_of` reads those of a run.
+        """
+        self._dead_letters_of = dead_letters_of
         self._waits_for_broker = waits_for_broker or (lambda pool: None)
         self._store = store
         self._plans = plans
@@ -87,7 +93,7 @@ class Explanations:
         run = await self._run(row, row.last_seq)
         held = await self._held(row)
         found = await self._checks.run(tenant_id, lambda: why.why_run(run, **held))
-        return {"instanceID": instance_id, **await self._with_children(self._with_broker(found))}
+        return {"instanceID": instance_id, **await self._with_children(await self._with_broker(instance_id, found))}
 
     async def why_node(self, instance_id: str, node_id: str, *, tenant_id: str, scope: str = "") -> dict[str, Any]:
         """Why a node has run, was skipped, or has not run yet. Raises NotFound (run or node), RunTooLarge."""
@@ -104,7 +110,7 @@ class Explanations:
             )
         held = await self._held(row)
         found = await self._checks.run(tenant_id, lambda: why.why_node(run, node_id, scope, **held))
-        return {"instanceID": instance_id, **await self._with_children(self._with_broker(found))}
+        return {"instanceID": instance_id, **await self._with_children(await self._with_broker(instance_id, found))}
 
     async def context_at(
         self, instance_id: str, node_id: str, scope: str | None, *, tenant_id: str
@@ -139,11 +145,20 @@ class Explanations:
         pauses = await paused_by(self._store, [row], tenant_id=row.head.tenant_id)
         return {"worker": row.worker_id, "paused_by": pauses.get(row.head.instance_id)}
 
-    def _with_broker(self, found: dict[str, Any]) -> dict[str, Any]:
+    async def _with_broker(self, instance_id: str, found: dict[str, Any]) -> dict[str, Any]:
         """The same answer, with what keeps jobs from executors."""
         told = set()
-        for reason in _reasons_in(found["waitsFor"]):
-            away = self._waits_for_broker(reason["pool"]) if "pool" in reason else None
+        in_pools = [reason for reason in _reasons_in(found["waitsFor"]) if "pool" in reason]
+        if in_pools and self._dead_letters_of is not None:
+            found_letters = await self._dead_letters_of(instance_id)
+            letters = {(each.node_id, each.scope, each.attempt): each for each in found_letters}
+            for reason in in_pools:
+                letter = letters.get((reason["nodeID"], reason["scope"], reason["attempt"]))
+                if letter is not None:
+                    reason["deadLetter"] = letter.reason
+                    told.add(f"The job of {reason['nodeID']!r} is a dead letter: {letter.reason}. It is sent again.")
+        for reason in in_pools:
+            away = self._waits_for_broker(reason["pool"])
             if away is not None:
                 reason["broker"] = away
                 told.add(f"The jobs of the pool {reason['pool']!r} wait: {away}.")

@@ -8,6 +8,7 @@ epoch, UTC. Ids are UUIDs, native where the database has them, and always text i
 from __future__ import annotations
 
 from anabranch.audit.audit_schema import audit_head, audit_log
+from anabranch.dead_letters.dead_letter_schema import dead_letters
 from anabranch.drafts.draft_schema import drafts
 from anabranch.engine.store.columns import OLDEST_PROGRAM, SCHEMA_REVISION, metadata, set_postgresql_options
 from anabranch.engine.store.schema.console_schema import activation_progress, console_lines
@@ -57,6 +58,7 @@ __all__ = [
     "data_queries",
     "data_sources",
     "database_epochs",
+    "dead_letters",
     "drafts",
     "leaders",
     "metadata",

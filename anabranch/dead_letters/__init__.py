@@ -1,0 +1,1 @@
+"""Dead letters: jobs that no executor could take, kept in the database and listed."""

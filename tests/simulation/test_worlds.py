@@ -46,13 +46,12 @@ COMMON_THERE = (
 )
 
 # Worlds whose runs begin at triggers, and have nodes that run once per item.
-OF_BEGINNINGS = (95, 160)
+OF_BEGINNINGS = (148, 316, 421, 616)
 COMMON_AT_BEGINNINGS = (
-    "child begun at its workflowCall",
+    "item of a node copied by a fork",
     "item of a node done",
     "item of a node recovered",
     "run begun at a trigger",
-    "run begun at a trigger by another worker",
     "run matched the oracle",
 )
 

@@ -43,9 +43,8 @@ class Costs:
 
     worker_per_node: float
     server_per_node: float
-    server_per_poll: float
-    polls_per_s: float
-    """Of one worker without work."""
+    server_per_idle_s: float
+    """A second of one worker without work."""
     server_per_connection: float
 
 
@@ -56,15 +55,14 @@ def costs_of(figures: dict[str, Any]) -> Costs:
     return Costs(
         worker,
         two["cpu_ms_per_node"] - worker,
-        idle["server_cpu_ms_per_transaction"],
-        idle["transactions_per_s_each"],
+        idle["server_cpu_ms_per_s_each"],
         idle["server_cpu_ms_per_connection"],
     )
 
 
 def ceiling(costs: Costs, *, workers: int, cores: int) -> tuple[float, str]:
     """The runs a second that fit, and what is used up then."""
-    left_ms = 1_000 * cores - workers * costs.polls_per_s * costs.server_per_poll
+    left_ms = 1_000 * cores - workers * costs.server_per_idle_s
     by_server = max(0.0, left_ms) / costs.server_per_node / NODES_PER_RUN
     by_workers = 1_000 * workers / costs.worker_per_node / NODES_PER_RUN
     return (by_server, "database") if by_server < by_workers else (by_workers, "workers")
@@ -93,7 +91,7 @@ def simulate(costs: Costs, *, workers: int, cores: int, runs_per_s: float) -> di
         paid = min(herd_ms, server_ms)
         herd_ms, server_ms = herd_ms - paid, server_ms - paid
         busy = min(1.0, open_nodes * costs.worker_per_node / (1_000 * TICK_S * workers))
-        server_ms -= min(server_ms, workers * (1 - busy) * costs.polls_per_s * TICK_S * costs.server_per_poll)
+        server_ms -= min(server_ms, workers * (1 - busy) * TICK_S * costs.server_per_idle_s)
         nodes = min(server_ms / costs.server_per_node, 1_000 * TICK_S * workers / costs.worker_per_node)
         done = min(nodes, open_nodes)
         open_nodes -= done

@@ -1,6 +1,6 @@
 """What several workers on one database come to, and what a node costs that database.
 
-    python -m benchmarks.scale [--json] [--save FILE] [--instances 600] [--idle 10]
+    python -m benchmarks.scale [--json] [--save FILE] [--instances 600] [--idle 100]
 
 Three measurements, one after the other, on both databases where it makes sense:
 
@@ -8,7 +8,9 @@ Three measurements, one after the other, on both databases where it makes sense:
   node (that of the workers and of the database's own processes), the share of the least busy worker, and on PostgreSQL
   how many of its commits waited for a lock: sessions are looked at every few milliseconds.
 * **footprint**: rows, bytes and write-ahead log a node, from what the database itself says before and after.
-* **idle**: workers without work, complete ones with triggers, in one process. Transactions a second that each causes.
+* **idle**: workers without work, complete ones with triggers, in one process: a few of them, then many. The statements
+  that the server logs, those of heartbeats (the rows of workers and processes) apart; what 1,000 would send is computed
+  from both.
 
 The last line of output is one JSON object.
 """
@@ -18,12 +20,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import re
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -41,15 +45,17 @@ from benchmarks.workloads import Load, effects
 
 NODES = 10
 INSTANCES = 600
-# A fresh PostgreSQL takes 100 connections; an idle worker keeps up to 8.
-IDLE = 10
+# Some seconds of work until they all run; an idle worker keeps up to 10 connections.
+IDLE = 100
+IDLE_FEW = 10
+CONNECTIONS_PER_WORKER = 12
 WORKERS = (1, 2, 4)
 
-# 10 s: several times each interval of an idle worker.
-IDLE_S = 10.0
+# 30 s: several times each interval of an idle worker.
+IDLE_S = 30.0
 
-# 10 s until everything that a start does is over.
-SETTLE_S = 10.0
+# 15 s until everything that a start does is over.
+SETTLE_S = 15.0
 
 # 200 connections, one after the other.
 CONNECTIONS = 200
@@ -58,6 +64,8 @@ CONNECTIONS = 200
 LOOK_S = 0.002
 
 Figures = dict[str, float]
+
+_HEARTBEAT = re.compile(r"INSERT INTO (workers|processes) ")
 
 _ENDED = text("SELECT count(*) FROM workflow_instances WHERE completed_at IS NOT NULL")
 _WAITING = (
@@ -168,26 +176,47 @@ def measure_footprint(found: Databases, instances: int) -> Figures:
     }
 
 
-async def measure_idle(found: Databases, workers: int) -> Figures:
-    """Workers that wait for work, as `anabranch worker` is, on one PostgreSQL."""
+def measure_idle(found: Databases, workers: int) -> Figures:
+    """Workers that wait for work: what they send, measured with a few and with many, and computed for 1,000."""
+    few = asyncio.run(_measure_idle(found, IDLE_FEW))
+    many = asyncio.run(_measure_idle(found, workers))
+    each = max(0.0, (many.statements_per_s - few.statements_per_s) / (workers - IDLE_FEW))
+    url = found.create("postgresql")
+    return {
+        "workers": workers,
+        "statements_per_s": many.statements_per_s,
+        "statements_per_s_of_few": few.statements_per_s,
+        "statements_per_s_of_1000": many.statements_per_s + (1_000 - workers) * each,
+        "heartbeats_per_s_each": many.heartbeats_per_s / workers,
+        "server_cpu_ms_per_s_each": many.server_cpu_ms_per_s / workers,
+        "server_cpu_ms_per_connection": _connecting_ms(found, url),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Idle:
+    statements_per_s: float
+    heartbeats_per_s: float
+    server_cpu_ms_per_s: float
+
+
+async def _measure_idle(found: Databases, workers: int) -> _Idle:
+    """Idle workers as `anabranch worker` is, on one PostgreSQL. First the statements, then, without the log, the
+    processor time."""
     url = found.create("postgresql")
     async with AsyncExitStack() as stack:
         for _ in range(workers):
             await stack.enter_async_context(build(Settings.load(database_url=url)).open_services(works=True))
         await asyncio.sleep(SETTLE_S)
-        before, began = await asyncio.to_thread(_number, url, _COMMITS), time.perf_counter()
+        with found.logged_statements() as statements:
+            began = time.perf_counter()
+            await asyncio.sleep(IDLE_S)
+            took = time.perf_counter() - began
         cpu = found.server_cpu_s()
         await asyncio.sleep(IDLE_S)
         cpu = found.server_cpu_s() - cpu
-        done = await asyncio.to_thread(_number, url, _COMMITS) - before
-        each = done / (time.perf_counter() - began) / workers
-    return {
-        "workers": workers,
-        "transactions_per_s_each": each,
-        "transactions_per_s_of_1000": 1_000 * each,
-        "server_cpu_ms_per_transaction": 1_000 * cpu / done,
-        "server_cpu_ms_per_connection": await asyncio.to_thread(_connecting_ms, found, url),
-    }
+    beats = sum(_HEARTBEAT.match(each) is not None for each in statements)
+    return _Idle((len(statements) - beats) / took, beats / took, 1_000 * cpu / IDLE_S)
 
 
 def _connecting_ms(found: Databases, url: str) -> float:
@@ -257,7 +286,8 @@ def main() -> None:
     arguments = parser.parse_args()
     tune_interpreter()
     figures: dict[str, object] = {}
-    with databases() as found:
+    connections = max(100, CONNECTIONS_PER_WORKER * arguments.idle)
+    with databases(max_connections=str(connections)) as found:
         for backend in BACKENDS:
             of_backend: dict[str, Figures] = {}
             for workers in WORKERS:
@@ -267,7 +297,7 @@ def main() -> None:
             figures[backend] = of_backend
         for name, measured in (
             ("footprint", measure_footprint(found, arguments.instances)),
-            ("idle", asyncio.run(measure_idle(found, arguments.idle))),
+            ("idle", measure_idle(found, arguments.idle)),
         ):
             figures[name] = measured
             if not arguments.json:

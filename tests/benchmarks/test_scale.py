@@ -12,9 +12,7 @@ from benchmarks.fleet import Costs, ceiling, costs_of, simulate
 from benchmarks.measured import RESULTS, read
 
 PAGE = (Path(__file__).parents[2] / "docs" / "scale.md").read_text()
-COSTS = Costs(
-    worker_per_node=0.1, server_per_node=0.1, server_per_poll=0.1, polls_per_s=10.0, server_per_connection=5.0
-)
+COSTS = Costs(worker_per_node=0.1, server_per_node=0.1, server_per_idle_s=1.0, server_per_connection=5.0)
 
 
 def test_each_unique_index_of_runs_and_logs_contains_the_column_or_is_replaced() -> None:

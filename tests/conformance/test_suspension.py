@@ -163,3 +163,26 @@ async def test_a_run_that_nobody_can_decide_is_nobodys_and_fails_at_its_deadline
     while not await store.suspend_unfit(overdue_ms=3_600_000, seen_ms=90_000, limit=9):
         assert await claimed(store) == []
     assert (await row_of(store, row.head.instance_id)).status is Status.FAILED
+
+
+async def test_lost_history_replaces_every_other_reason_in_one_step_and_only_once(store: Store) -> None:
+    row = await parked(store, available_at=None)
+    run_id = row.head.instance_id
+    await store.append_suspension(
+        run_id, RunSuspended(SuspendReason.UNKNOWN_NODE_TYPE, "no", "Start a worker."), tenant_id=TENANT
+    )
+    lost = RunSuspended(SuspendReason.HISTORY_LOST, "rows are not there any more", "Resume the run.")
+
+    replaced = await store.append_suspension(run_id, lost, tenant_id=TENANT)
+    again = await store.append_suspension(run_id, lost, tenant_id=TENANT)
+
+    assert replaced.row is not None and replaced.seq == replaced.row.last_seq
+    assert (replaced.row.status, replaced.row.suspended_for) == (Status.SUSPENDED, SuspendReason.HISTORY_LOST)
+    assert again.seq is None
+    types = [each[1] for each in await log_of(store, run_id)]
+    assert types[-3:] == [
+        EventType.INSTANCE_SUSPENDED, EventType.INSTANCE_RESUMED, EventType.INSTANCE_SUSPENDED,
+    ]  # fmt: skip
+    assert await claimed(store) == []
+    other = RunSuspended(SuspendReason.PAUSED, "by hand", "Resume it.")
+    assert (await store.append_suspension(run_id, other, tenant_id=TENANT)).seq is None

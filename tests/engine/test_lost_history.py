@@ -13,7 +13,8 @@ from sqlalchemy import text
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.ownership.history_watch import HistoryWatch
 from anabranch.engine.ownership.reconcile import REMEMBERED_MS, Acknowledged
-from anabranch.engine.rules.events import EventType
+from anabranch.engine.rules.events import EventType, SuspendReason
+from anabranch.engine.rules.payloads import RunSuspended
 from anabranch.errors import StoreUnavailable
 from tests.engine import nodes
 from tests.engine.conftest import TENANT, MakeProcess, Process, until
@@ -89,6 +90,27 @@ async def test_a_run_that_ended_here_is_suspended_when_its_end_is_lost_and_can_b
     assert (await process.ended(run_id))["status"] == "COMPLETED"
     assert nodes.calls.total() == 3, "on request, under the same key"
     assert len(nodes.calls) == 2
+
+
+async def test_a_run_that_is_suspended_in_the_past_that_came_back_is_set_aside_and_does_not_go_on_by_itself(
+    process: Process,
+) -> None:
+    run_id = await process.run(drawn("unserved-then", node("only", "testFails", config={"times": 0})))
+    await process.ended(run_id)
+    await take_back(process, run_id, rows=2)
+    unserved = RunSuspended(SuspendReason.UNKNOWN_NODE_TYPE, "no worker knew it then", "Start one.")
+    await process.engine.store.append_suspension(run_id, unserved, tenant_id=TENANT)
+
+    await process.engine.history.compare()
+
+    shown = await process.service.get_run(run_id, tenant_id=TENANT)
+    assert (shown["status"], shown["suspendedFor"]) == ("SUSPENDED", "HISTORY_LOST")
+    await process.engine.recovery.claim_once()
+    await process.engine.history.compare()
+    types = [event.type for event in await process.engine.store.read_log(run_id)]
+    assert types[-1] is EventType.INSTANCE_SUSPENDED
+    assert types.count(EventType.INSTANCE_SUSPENDED) == 2
+    assert nodes.calls.total() == 1, "it was not done once more"
 
 
 async def test_a_run_that_was_done_again_by_another_process_is_noticed_by_the_time_of_its_row(process: Process) -> None:

@@ -115,7 +115,7 @@ class Acknowledged:
         logger.error("run %s is suspended: %s", instance_id, message, extra={"instance_id": instance_id})
         said = RunSuspended(SuspendReason.HISTORY_LOST, message, LOST_ROWS_HINT)
         result = await store.append_suspension(instance_id, said, tenant_id=tenant_id, log_limit=UNLIMITED_LOG)
-        if result.row is not None:  # else it is suspended already, and looked at again when it is owned
+        if result.row is not None:  # else it is suspended for lost rows already, or has ended
             self.forget(instance_id)
             self.note(instance_id, result.row.last_seq)
 

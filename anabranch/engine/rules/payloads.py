@@ -360,6 +360,10 @@ class RunCancelledPayload:
         return Payload.trusted(self.reason)
 
 
+LOST_ROWS = "the loss of rows"
+"""By what a suspended run is resumed only to be suspended for HISTORY_LOST."""
+
+
 # -- INSTANCE_SUSPENDED, INSTANCE_RESUMED ----------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class RunSuspended:

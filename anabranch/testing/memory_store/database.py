@@ -33,6 +33,7 @@ from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.events import Event, EventType, Status, SuspendReason
 from anabranch.engine.rules.graph.pools import Needs, are_served
 from anabranch.engine.rules.payloads import (
+    LOST_ROWS,
     RunCancelledPayload,
     RunFailedPayload,
     RunResumed,
@@ -368,7 +369,14 @@ class MemoryDatabase:
     def append_suspension(
         self, instance_id: str, suspension: RunSuspended, *, tenant_id: str, log_limit: LogLimit = LOG_LIMIT
     ) -> ExternalResult:
-        """Append INSTANCE_SUSPENDED, whether the instance is owned or not, unless it is suspended."""
+        """Append INSTANCE_SUSPENDED, whether the instance is owned or not, unless it is suspended.
+
+        HISTORY_LOST replaces another reason.
+        """
+        record = self._of_tenant(instance_id, tenant_id)
+        was = None if record is None else record.row.suspended_for
+        if suspension.reason is SuspendReason.HISTORY_LOST and was not in (None, SuspendReason.HISTORY_LOST):
+            self._suspend_or_resume(instance_id, tenant_id, RunResumed(LOST_ROWS), log_limit)
         return self._suspend_or_resume(instance_id, tenant_id, suspension, log_limit)
 
     def append_resumption(

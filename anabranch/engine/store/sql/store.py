@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 from sqlalchemy import Connection
@@ -30,8 +31,9 @@ from anabranch.engine.ports import (
     WorkerCode,
     WorkerReport,
 )
-from anabranch.engine.rules.events import EventType, Status
+from anabranch.engine.rules.events import EventType, Status, SuspendReason
 from anabranch.engine.rules.payloads import (
+    LOST_ROWS,
     RunCancelledPayload,
     RunFailedPayload,
     RunResumed,
@@ -372,17 +374,24 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
         tenant_id: str,
         log_limit: LogLimit = LOG_LIMIT,
     ) -> ExternalResult:
-        """Append INSTANCE_SUSPENDED to an open instance, owned or not, unless it is suspended already."""
-        return await self._append_or_explain(
-            ExternalEvent(
-                tenant_id,
-                instance_id,
-                EventType.INSTANCE_SUSPENDED,
-                suspension.payload,
-                suspends=suspension.reason,
-                log_limit=log_limit,
-            )
+        """Append INSTANCE_SUSPENDED to an open instance, owned or not, unless it is suspended already; HISTORY_LOST
+        replaces another reason."""
+        event = ExternalEvent(
+            tenant_id,
+            instance_id,
+            EventType.INSTANCE_SUSPENDED,
+            suspension.payload,
+            suspends=suspension.reason,
+            log_limit=log_limit,
         )
+        result = await self._append_or_explain(event)
+        if result.seq is None and suspension.reason is SuspendReason.HISTORY_LOST and is_uuid(instance_id):
+            replaced = await self.write(lambda connection: self._replace_suspension(connection, event))
+            if replaced is not None:
+                if self._notices is not None:
+                    self._notices.appended(replaced, signal=None)
+                return ExternalResult(replaced, replaced.last_seq)
+        return result
 
     async def append_resumption(
         self, instance_id: str, resumed: RunResumed, *, tenant_id: str, log_limit: LogLimit = LOG_LIMIT
@@ -439,6 +448,24 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
         if row is not None and self._notices is not None:
             self._notices.appended(row, signal=signal)
         return row
+
+    def _replace_suspension(self, connection: Connection, event: ExternalEvent) -> InstanceRow | None:
+        """Resume a run that is suspended for another reason, and suspend it, so that nobody sees it awake; None: it is
+        not."""
+        with self.dialect.transaction(connection):
+            row = find_instance(connection, event.instance_id)
+            if row is None or row.suspended_for in (None, event.suspends):
+                return None
+            resumed = replace(
+                event,
+                event_type=EventType.INSTANCE_RESUMED,
+                payload=RunResumed(LOST_ROWS).payload,
+                suspends=None,
+                resumes=True,
+            )
+            if self.dialect.append_external(connection, resumed, signals_max=0) is None:
+                return None
+            return self.dialect.append_external(connection, event, signals_max=0)
 
     def _append_with_values(self, connection: Connection, event: ExternalEvent, signals_max: int) -> InstanceRow | None:
         division = event.payload.division

@@ -125,11 +125,11 @@ class _Renderer:
             return int(word)
         if word == ".":
             return scope
-        if word.startswith("$"):
+        if word.startswith("$") and not word.startswith("$."):
             return names[word]
-        if word.startswith("."):
+        if word.startswith((".", "$.")):
             found = scope
-            for name in word[1:].split("."):
+            for name in word.removeprefix("$")[1:].split("."):
                 found = found[name]
             return found
         return _INCLUDE if word == "include" else _FUNCTIONS[word]

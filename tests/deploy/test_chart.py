@@ -11,10 +11,19 @@ import pytest
 import yaml
 
 from anabranch.cli.entry import application
+from anabranch.engine.rules.graph.priorities import HIGH, NORMAL
 from anabranch.settings import Settings, environment_name
+from anabranch.transport.rabbitmq_transport import _jobs_queue
 from tests.deploy.chart import CHART, rendered
 
-ALL = {"autoscaling": {"enabled": True}, "monitoring": {"enabled": True}}
+EXECUTORS = {
+    "enabled": True, "queues": ["anabranch.jobs.gpu"], "minReplicas": 1, "maxReplicas": 10, "jobsPerExecutor": 64,
+}  # fmt: skip
+ALL = {
+    "autoscaling": {"enabled": True, "executors": EXECUTORS},
+    "executor": {"enabled": True},
+    "monitoring": {"enabled": True, "metricsKey": True},
+}
 DATABASE = {"ANABRANCH_DATABASE_URL": "postgresql://anabranch@db/anabranch"}
 
 
@@ -30,15 +39,19 @@ def pods(documents: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     return [each["spec"]["template"] for each in documents.values() if each["kind"] in ("Deployment", "Job")]
 
 
-def test_it_has_servers_workers_a_migration_budgets_scaling_and_monitoring(documents: dict[str, Any]) -> None:
+def test_it_has_servers_workers_executors_a_migration_budgets_scaling_and_monitoring(documents: dict[str, Any]) -> None:
     assert set(documents) == {
         "Deployment flows-server",
         "Deployment flows-worker",
+        "Deployment flows-executor",
         "Job flows-migrate",
         "Service flows-server",
         "PodDisruptionBudget flows-server",
         "PodDisruptionBudget flows-worker",
+        "PodDisruptionBudget flows-executor",
         "ScaledObject flows-worker",
+        "ScaledObject flows-executor",
+        "TriggerAuthentication flows-broker",
         "PodMonitor flows",
     }
     plain = {each["kind"] for each in rendered(migrations={"enabled": False})}
@@ -55,7 +68,8 @@ def test_commands_and_settings_exist(documents: dict[str, Any], tmp_path: Path) 
         given = {each["name"]: each["value"] for each in container["env"]}
         assert given.keys() <= fields
         Settings.load(environ={**given, **DATABASE}, folder=tmp_path)
-        assert container["envFrom"] == [{"secretRef": {"name": "anabranch"}}]
+        secret = "anabranch-executor" if name == "executor" else "anabranch"
+        assert container["envFrom"] == [{"secretRef": {"name": secret}}], "an executor has no database"
         assert pod["spec"]["enableServiceLinks"] is False, "their variables would be unknown settings"
 
 
@@ -90,15 +104,16 @@ def test_pods_have_no_rights(documents: dict[str, Any]) -> None:
 
 
 def test_what_selects_pods_finds_them(documents: dict[str, Any]) -> None:
-    for kind in ("server", "worker"):
+    for kind in ("server", "worker", "executor"):
         deployment = documents[f"Deployment flows-{kind}"]["spec"]
         labels = deployment["template"]["metadata"]["labels"].items()
         budget = documents[f"PodDisruptionBudget flows-{kind}"]["spec"]
         assert deployment["selector"]["matchLabels"] == budget["selector"]["matchLabels"]
         assert deployment["selector"]["matchLabels"].items() <= labels
         assert documents["PodMonitor flows"]["spec"]["selector"]["matchLabels"].items() <= labels
-        others = documents["Deployment flows-worker" if kind == "server" else "Deployment flows-server"]["spec"]
-        assert not deployment["selector"]["matchLabels"].items() <= others["template"]["metadata"]["labels"].items()
+        for other in {"server", "worker", "executor"} - {kind}:
+            others = documents[f"Deployment flows-{other}"]["spec"]["template"]["metadata"]["labels"]
+            assert not deployment["selector"]["matchLabels"].items() <= others.items()
     assert documents["Service flows-server"]["spec"]["selector"].items() <= (
         documents["Deployment flows-server"]["spec"]["template"]["metadata"]["labels"].items()
     )
@@ -115,6 +130,27 @@ def test_workers_are_scaled_by_what_nobody_has_taken_over(documents: dict[str, A
     assert plain["spec"]["replicas"] == 2
 
 
+def test_executors_are_scaled_by_the_queues_of_their_pools(documents: dict[str, Any]) -> None:
+    scaled = documents["ScaledObject flows-executor"]["spec"]
+    assert scaled["scaleTargetRef"]["name"] == "flows-executor"
+    (trigger,) = scaled["triggers"]
+    assert (trigger["type"], trigger["metadata"]["queueName"]) == ("rabbitmq", _jobs_queue("gpu", NORMAL))
+    access = documents[f"TriggerAuthentication {trigger['authenticationRef']['name']}"]["spec"]["secretTargetRef"]
+    assert access == [{"parameter": "host", "name": "anabranch-executor", "key": "ANABRANCH_BROKER_URL"}]
+    assert environment_name("broker_url") == access[0]["key"]
+    assert "replicas" not in documents["Deployment flows-executor"]["spec"]
+    defaults = yaml.safe_load((CHART / "values.yaml").read_text())
+    pool, queues = defaults["executor"]["pools"], defaults["autoscaling"]["executors"]["queues"]
+    assert queues == [_jobs_queue(pool, priority) for priority in (NORMAL, HIGH)]
+
+
+def test_prometheus_sends_the_key_of_the_metrics_if_there_is_one(documents: dict[str, Any]) -> None:
+    (endpoint,) = documents["PodMonitor flows"]["spec"]["podMetricsEndpoints"]
+    assert endpoint["authorization"]["credentials"] == {"name": "anabranch", "key": environment_name("metrics_key")}
+    (plain,) = (each for each in rendered(monitoring={"enabled": True}) if each["kind"] == "PodMonitor")
+    assert "authorization" not in plain["spec"]["podMetricsEndpoints"][0]
+
+
 def test_the_database_is_migrated_before_the_processes_start(documents: dict[str, Any]) -> None:
     job = documents["Job flows-migrate"]
     assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"
@@ -126,5 +162,11 @@ def test_the_values_fit_their_schema_which_refuses_others() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     validator = jsonschema.Draft7Validator(schema)
     assert [error.message for error in validator.iter_errors(values)] == []
-    for wrong in ({"sever": {}}, {"settings": {"PATH": "/bin"}}, {"graceSeconds": "30s"}):
+    no_pool = {**values["autoscaling"]["executors"], "queues": ["gpu"]}
+    for wrong in (
+        {"autoscaling": {**values["autoscaling"], "executors": no_pool}},
+        {"sever": {}},
+        {"settings": {"PATH": "/bin"}},
+        {"graceSeconds": "30s"},
+    ):
         assert list(validator.iter_errors({**values, **wrong}))

@@ -72,7 +72,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
     """The steps of the Dockerfile, done; dependencies are those that are installed here, as from a warm cache."""
     root, context = tmp_path_factory.mktemp("container"), wheel.parents[1]
-    shutil.copy(ROOT / "requirements.lock", context)
+    for lock in ("requirements.lock", "requirements-dev.lock"):
+        shutil.copy(ROOT / lock, context)
     shutil.copytree(ROOT / "deploy", context / "deploy")
     programs = f"{Path(sys.executable).parent}:/usr/bin:/bin"
     environ = {"PATH": programs, "HOME": str(root / "data"), "PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1"}

@@ -58,11 +58,15 @@ envFrom:
   - secretRef:
       name: {{ .Values.secretName }}
 env:
-  - name: ANABRANCH_GRACE
-    value: {{ printf "%ds" (int .Values.graceSeconds) | quote }}
+  {{- include "anabranch.settings" . | nindent 2 }}
+{{- end }}
+
+{{- define "anabranch.settings" -}}
+- name: ANABRANCH_GRACE
+  value: {{ printf "%ds" (int .Values.graceSeconds) | quote }}
 {{- range $name, $value := .Values.settings }}
-  - name: {{ $name }}
-    value: {{ $value | quote }}
+- name: {{ $name }}
+  value: {{ $value | quote }}
 {{- end }}
 {{- end }}
 

@@ -3,7 +3,7 @@
     python -m benchmarks.fleet [--costs benchmarks/results/scale.json] [--workers 1000] [--cores 64] [--json]
 
 No engine runs here. Runs of ten nodes arrive at random; each node takes the processor time of a worker and of the
-database that `benchmarks.scale` measured, and idle workers poll as often as they did there. In the middle the primary
+database that `benchmarks.scale` measured, and idle workers cost what they did there. In the middle the primary
 is away for 30 s. Then every worker opens its connections again, all at once. What comes out says how long runs wait at
 which load, and how long the herd after a failover lasts; what it leaves out (locks, memory, networks) makes it
 optimistic.

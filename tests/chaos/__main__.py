@@ -1,6 +1,6 @@
-"""`python -m tests.chaos [--soak] [--seed N] [--store sqlite|postgresql|failover|pools]`: campaigns on both databases,
-on two PostgreSQL servers of which the first is killed, and with executors behind a RabbitMQ (skipped, and said so,
-where there is none).
+"""`python -m tests.chaos [--soak] [--seed N] [--store NAME]`: campaigns on both databases (`sqlite`, `postgresql`),
+over a slow `network`, on two PostgreSQL servers of which the first is killed (`failover`), and with executors behind a
+RabbitMQ (`pools`; skipped, and said so, where there is none).
 
 Without a seed it draws one, and says which. A seed that fails is written to `seeds.txt`; those are run first for ever.
 (A seed decides what is killed when, and not how the processes interleave: it may have to be run several times to fail
@@ -20,6 +20,7 @@ from pathlib import Path
 from tests.chaos.campaign import Plan, Report
 from tests.chaos.poison import PoisonPlan
 from tests.chaos.scenes import (
+    on_a_slow_network,
     on_postgresql,
     on_sqlite,
     over_a_failover,
@@ -34,6 +35,9 @@ SEEDS_FILE = Path(__file__).with_name("seeds.txt")
 # Short enough to be typed.
 SEED_MAX = 1_000_000_000
 
+# The clocks of three workers, in seconds: right, an hour fast, an hour slow.
+HOUR_APART = (0.0, 3_600.0, -3_600.0)
+
 SIZES = {
     "ci": {
         "sqlite": [
@@ -41,6 +45,7 @@ SIZES = {
             Plan(workers=2, kills=16, instances=180, pauses=3),
         ],
         "postgresql": [Plan(workers=3, kills=25, instances=300, pauses=5, partitions=6)],
+        "network": [Plan(workers=3, kills=8, instances=100, pauses=3, clock_offsets_s=HOUR_APART, peace_s=180)],
         "failover": [Plan(workers=2, kills=6, instances=100, pauses=1)],
         "pools": [Plan(workers=2, executors=2, kills=10, instances=150, pauses=1, peace_s=300)],
     },
@@ -50,13 +55,20 @@ SIZES = {
             Plan(workers=2, kills=200, instances=5_000, pauses=60),
         ],
         "postgresql": [Plan(workers=3, kills=220, instances=10_000, pauses=90, partitions=60, peace_s=600)],
+        "network": [Plan(workers=3, kills=80, instances=1_000, pauses=30, clock_offsets_s=HOUR_APART, peace_s=600)],
         "failover": [Plan(workers=3, kills=40, instances=1_000, pauses=10, peace_s=600)],
         "pools": [Plan(workers=3, executors=3, kills=80, instances=2_000, pauses=20, peace_s=900)],
     },
 }
 
 
-SCENES = {"sqlite": on_sqlite, "postgresql": on_postgresql, "failover": over_a_failover, "pools": over_rabbitmq}
+SCENES = {
+    "sqlite": on_sqlite,
+    "postgresql": on_postgresql,
+    "network": on_a_slow_network,
+    "failover": over_a_failover,
+    "pools": over_rabbitmq,
+}
 
 POISONS = [PoisonPlan(poisons=1), PoisonPlan(poisons=3, patience_s=600.0)]
 

@@ -56,6 +56,8 @@ class Plan:
     """Processes that execute the nodes of the pool, with a broker; without any, the workers do."""
     partitions: int = 0
     """How often the workers are cut off from the database, in one direction or both, for longer than their leases."""
+    clock_offsets_s: Sequence[float] = (0.0,)
+    """How far the workers' clocks are from the database's, in turn."""
     peace_s: float = 90.0
     """How long everything may take to end once nobody is killed any more."""
 
@@ -76,6 +78,11 @@ class Report:
     cuts: int = 0
     withheld: int = 0
     partitions: int = 0
+    half_open: int = 0
+    freezes: int = 0
+    """How often all processes of the database stood still."""
+    recovery_s: float = 0.0
+    """From the last fault until every run had ended."""
     effects: int = 0
     repeated_effects: int = 0
     seconds: float = 0.0
@@ -101,14 +108,16 @@ class Campaign:
             api = _Door(self.door_url)
             await api.open(pool=None if self.broker_url is None else POOL)
             environ = {nodes.LEDGER_PORT: str(ledger.port)}
-            workers = [_Process(*self._worker(environ)) for _ in range(self.plan.workers)]
+            workers = [_Process(*self._worker(environ, number)) for number in range(self.plan.workers)]
             executors = [_Process(*self._executor(environ)) for _ in range(self.plan.executors)]
             await asyncio.gather(*(each.start() for each in [*workers, *executors]))
             feeding = asyncio.create_task(api.feed(self.plan.instances, random.Random(self.plan.seed + 1)))
             try:
                 await self._kill(workers, executors, api, report, dice)
                 await feeding
+                calm = time.monotonic()
                 ended = await api.all_ended(self.plan.peace_s)
+                report.recovery_s = time.monotonic() - calm
             finally:
                 feeding.cancel()
                 await asyncio.gather(*(each.end() for each in [*workers, *executors]))
@@ -124,9 +133,11 @@ class Campaign:
         report.seconds = time.monotonic() - began
         return report
 
-    def _worker(self, environ: dict[str, str]) -> tuple[list[str], dict[str, str]]:
+    def _worker(self, environ: dict[str, str], number: int) -> tuple[list[str], dict[str, str]]:
         if self.broker_url is None:
-            return ["-m", "tests.chaos.worker", self.worker_url, str(LEASE_MS)], environ
+            offset_s = self.plan.clock_offsets_s[number % len(self.plan.clock_offsets_s)]
+            offset = {"ANABRANCH_TEST_CLOCK_OFFSET_S": str(offset_s)}
+            return ["-m", "tests.chaos.worker", self.worker_url, str(LEASE_MS)], environ | offset
         own = {"DATABASE_URL": self.worker_url, "LEASE": f"{LEASE_MS}ms", "CRASH_LIMIT": "1000", "GRACE": "5s"}
         command = ["-m", "anabranch", "worker", "--import", str(Path(nodes.__file__))]
         return command, environ | self._settings(own)

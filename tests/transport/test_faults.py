@@ -7,7 +7,7 @@ import hashlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import orjson
 import pytest
@@ -32,9 +32,29 @@ from anabranch.transport.job_sender import JobSender
 from anabranch.transport.local_transport import LocalBroker, LocalTransport
 from anabranch.transport.server_values import NoServer, ServerValues
 
+Message = TypeVar("Message", NodeJob, JobReport)
+
 PATIENCE_S = 30
 DISPATCH = Dispatch("n", "", 1)
 RESOLVED: dict[str, Any] = {}
+
+
+def noted(seen: list[Message], message: Message) -> list[Message]:
+    """Let it pass, and remember it."""
+    seen.append(message)
+    return [message]
+
+
+def noted_raw(seen: list[bytes], job: NodeJob) -> list[NodeJob]:
+    """Let a job pass, and remember its message."""
+    seen.append(job.to_json())
+    return [job]
+
+
+def swallowed(seen: list[Message], message: Message) -> list[Message]:
+    """Lose it, and remember it."""
+    seen.append(message)
+    return []
 
 
 class Secrets:
@@ -174,7 +194,7 @@ async def until(is_so: Callable[[], bool]) -> None:
 async def test_a_lost_job_is_sent_again() -> None:
     async with running(World(silent_s=0.1)) as world:
         lost: list[NodeJob] = []
-        world.to_worker.jobs = lambda job: [job] if lost else lost.append(job) or []
+        world.to_worker.jobs = lambda job: [job] if lost else swallowed(lost, job)
         world.dispatch(text="{{ctx.input}}")
         outcome = await world.outcome()
         assert isinstance(outcome, Completed)
@@ -185,7 +205,7 @@ async def test_a_lost_job_is_sent_again() -> None:
 async def test_copies_of_a_job_that_has_ended_are_withdrawn() -> None:
     async with running(World(silent_s=0.1)) as world:
         late: list[NodeJob] = []
-        world.to_worker.jobs = lambda job: [job] if len(late) > 1 else late.append(job) or []
+        world.to_worker.jobs = lambda job: [job] if len(late) > 1 else swallowed(late, job)
         withdrawn = asyncio.Event()
         cancel = world.to_worker.cancel
 
@@ -206,7 +226,7 @@ async def test_a_double_job_is_executed_once_and_a_lost_result_comes_again() -> 
         lost: list[JobReport] = []
         world.to_worker.jobs = lambda job: [job, job]
         world.to_executor.reports = lambda report: (
-            [report] if report.kind != "result" or lost else lost.append(report) or []
+            [report] if report.kind != "result" or lost else swallowed(lost, report)
         )
         world.dispatch()
         assert isinstance(await world.outcome(), Completed)
@@ -217,7 +237,7 @@ async def test_a_double_job_is_executed_once_and_a_lost_result_comes_again() -> 
 async def test_a_result_that_comes_twice_or_late_is_dropped() -> None:
     async with running(World()) as world:
         kept: list[JobReport] = []
-        world.to_executor.reports = lambda report: kept.append(report) or [report, report]
+        world.to_executor.reports = lambda report: 2 * noted(kept, report)
         world.dispatch()
         await world.outcome()
         (key,) = world.handler.calls
@@ -230,10 +250,8 @@ async def test_a_silent_executor_is_given_up_and_the_first_result_counts() -> No
         silenced: list[JobReport] = []
         world.handler.may_end.clear()
         sent: list[NodeJob] = []
-        world.to_worker.jobs = lambda job: sent.append(job) or [job]
-        world.to_executor.reports = lambda report: (
-            [report] if report.kind == "started" else silenced.append(report) or []
-        )
+        world.to_worker.jobs = lambda job: noted(sent, job)
+        world.to_executor.reports = lambda report: [report] if report.kind == "started" else swallowed(silenced, report)
         world.dispatch()
         await until(lambda: len(sent) > 1)
         world.to_executor.reports = lambda report: [report]
@@ -326,11 +344,11 @@ async def test_a_job_of_a_worker_that_stops_goes_on_and_reports_to_the_next_owne
     async with running(World()) as world:
         world.handler.may_end.clear()
         sent: list[NodeJob] = []
-        world.to_worker.jobs = lambda job: sent.append(job) or [job]
+        world.to_worker.jobs = lambda job: noted(sent, job)
         world.dispatch()
         await until(lambda: bool(world.handler.calls))
         told: list[JobReport] = []
-        world.to_executor.reports = lambda report: told.append(report) or [report]
+        world.to_executor.reports = lambda report: noted(told, report)
         async with taken_over(world):
             await until(lambda: any(each.kind == "started" for each in told))
             world.handler.may_end.set()
@@ -415,7 +433,7 @@ async def test_secrets_travel_only_encrypted_and_a_server_opens_them() -> None:
     world, server = world_with_server()
     async with running(world):
         seen: list[bytes] = []
-        world.to_worker.jobs = lambda job: seen.append(job.to_json()) or [job]
+        world.to_worker.jobs = lambda job: noted_raw(seen, job)
         world.dispatch(token="Bearer {{secret.TOKEN}}")
         outcome = await world.outcome()
         assert seen
@@ -471,7 +489,7 @@ async def test_large_values_of_the_log_are_fetched_and_others_travel_with_the_jo
     world.stored[hashlib.sha256(raw).hexdigest()] = raw
     async with running(world):
         seen: list[bytes] = []
-        world.to_worker.jobs = lambda job: seen.append(job.to_json()) or [job]
+        world.to_worker.jobs = lambda job: noted_raw(seen, job)
         context = {"input": large, "small": 1}
         head = bare_head("run", "acme", "w")
         world.worker.execute(head, DISPATCH, node({"body": "{{ctx.input.rows}}", "made": made}), context)

@@ -19,10 +19,10 @@ class Waiting:
     priority: str = "normal"
     instance_id: str = "run"
     begins: asyncio.Future[bool] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    node: Any = None
 
-    @property
-    def node(self) -> Any:
-        return SimpleNamespace(type="crunch", priority=self.priority)
+    def __post_init__(self) -> None:
+        self.node = SimpleNamespace(type="crunch", priority=self.priority)
 
 
 def begun(jobs: list[Waiting], places: ExecutorPlaces) -> list[str]:

@@ -248,9 +248,9 @@ async def test_reports_that_come_together_share_messages_in_their_order(broker: 
             queue = await channel.declare_queue(REPORTS_PREFIX + name)
             there = await asyncio.gather(*(executor.add_result(name, each) for each in [*reports, *huge]))
             assert all(there)
-            messages = []
+            messages: list[list[JobReport]] = []
             async with asyncio.timeout(PATIENCE_S), queue.iterator(no_ack=True) as arriving:
-                while sum(map(len, messages)) < len(there):
+                while sum(len(each) for each in messages) < len(there):
                     messages.append(reports_in((await anext(arriving)).body)[0])
             assert [each for message in messages for each in message] == [*reports, *huge]
             assert len(messages) == 3, "all at once, but for those that are too large together"

@@ -33,6 +33,7 @@ ROWS_PER_STATEMENT = 256
 ROWS_READ_MAX = 32
 
 _NUMBER_OF = attrgetter("number")
+_SEPARATOR = "\x1e"
 
 
 def _column(place: int, kind: str) -> str:
@@ -46,12 +47,14 @@ def _insert_rows_here(rows: int) -> str:
     return f"INSERT INTO console_lines ({_WRITTEN}) VALUES {values} ON CONFLICT DO NOTHING"
 
 
-# One statement for a batch, for a database server. Arrays take it and us less time than JSON or a parameter per value.
+# One statement for a batch, for a database server. Arrays take it and us less time than JSON or a parameter per value,
+# and lines, which are JSON and so have no control characters, are sent as they are.
 _INSERT_ROWS_THERE = text(f"""
     INSERT INTO console_lines ({_WRITTEN})
     SELECT r.*, {_BEFORE} FROM unnest(
         CAST(:instance_ids AS uuid[]), CAST(:numbers AS bigint[]), CAST(:tenant_ids AS text[]),
-        CAST(:positions AS bigint[]), CAST(:sizes AS integer[]), CAST(:lines AS text[])
+        CAST(:positions AS bigint[]), CAST(:sizes AS integer[]),
+        string_to_array(:lines, chr({ord(_SEPARATOR)}))
     ) AS r ON CONFLICT DO NOTHING
 """)
 
@@ -258,7 +261,7 @@ def _arrays(rows: Sequence[StoredLines]) -> dict[str, str]:
         "tenant_ids": _array(tenant_ids),
         "positions": _array(map(str, positions)),
         "sizes": _array(map(str, sizes)),
-        "lines": _array(lines),
+        "lines": _SEPARATOR.join(lines),
     }
 
 

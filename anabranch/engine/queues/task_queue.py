@@ -184,48 +184,55 @@ class LocalTaskQueue(Generic[AnyJob]):
         in_a_row = 0
         self._about_to_look -= 1
         slot: Slot | None = None  # kept from job to job: taking a new one each time would wake others for nothing
-        while True:
-            if slot is not None and not (self._jobs.waiting and slot.is_kept):
-                slot.end()
-                slot = None
-            job = self._jobs.pop() if slot is not None or self._slots.has_free else None
-            if job is None:
-                if slot is not None:
-                    slot.end()
+        try:
+            while True:
+                if slot is not None and not (self._jobs.waiting and slot.is_kept):
+                    self._end(slot)
                     slot = None
-                if len(self._consumers) > self._slots.concurrency:
-                    del self._consumers[me]  # it replaced one that had lent its slot
-                    return
-                in_a_row = 0
-                idler = asyncio.get_running_loop().create_future()
-                self._idlers.append(idler)
-                await idler
-                self._about_to_look -= 1
-                continue
-            if slot is None:
-                slot = self._slots.take()
-                present_slot.set(slot)
-            self._busy += 1
-            if self._busy > self._busy_max:
-                self._busy_max = self._busy
-            if self._busy == 1:
-                self._idle.clear()
-            try:
-                rest = self._process(job)
-                if rest is not None:  # most executions never wait
-                    self._wake(self._jobs.waiting)
-                    await rest
-            except Exception:
-                # Its lease will expire; this consumer must survive.
-                logger.exception("a job failed outside its handler", extra={"instance_id": job.instance_id})
-            finally:
-                self._busy -= 1
-                if self._busy == 0:
-                    self._idle.set()
-            in_a_row += 1
-            if in_a_row >= JOBS_IN_A_ROW_MAX:
-                in_a_row = 0
-                await asyncio.sleep(0)
+                job = self._jobs.pop() if slot is not None or self._slots.has_free else None
+                if job is None:
+                    if slot is not None:
+                        self._end(slot)
+                        slot = None
+                    if len(self._consumers) > self._slots.concurrency:
+                        del self._consumers[me]  # it replaced one that had lent its slot
+                        return
+                    in_a_row = 0
+                    idler = asyncio.get_running_loop().create_future()
+                    self._idlers.append(idler)
+                    await idler
+                    self._about_to_look -= 1
+                    continue
+                if slot is None:
+                    slot = self._slots.take()
+                    present_slot.set(slot)
+                    self._busy += 1
+                    self._busy_max = max(self._busy, self._busy_max)
+                    self._idle.clear()
+                try:
+                    rest = self._process(job)
+                    if rest is not None:  # most executions never wait
+                        self._wake(self._jobs.waiting)
+                        await rest
+                except Exception:
+                    # Its lease will expire; this consumer must survive.
+                    logger.exception("a job failed outside its handler", extra={"instance_id": job.instance_id})
+                in_a_row += 1
+                if in_a_row >= JOBS_IN_A_ROW_MAX:
+                    in_a_row = 0
+                    await asyncio.sleep(0)
+        finally:
+            if slot is not None:  # it is cancelled
+                self._note_end()
+
+    def _end(self, slot: Slot) -> None:
+        slot.end()
+        self._note_end()
+
+    def _note_end(self) -> None:
+        self._busy -= 1
+        if self._busy == 0:
+            self._idle.set()
 
 
 class _Round(Generic[AnyJob]):

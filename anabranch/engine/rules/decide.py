@@ -118,13 +118,13 @@ def decide(
         if state.head.deadline_at is not None and deadline_passed(builder):
             return _concluded(builder)
         match stimulus:
-            case Started():
-                _start(builder, stimulus)
             case NodeResult():
                 activation = state.awaits(stimulus.node_id, stimulus.scope, stimulus.attempt)
                 if activation is None:
                     return NOTHING  # a duplicate, or an attempt that was cancelled
                 _answer(builder, activation, stimulus.outcome)
+            case Started():
+                _start(builder, stimulus)
             case TimersDue():
                 _catch_up(builder)
             case SignalSent():

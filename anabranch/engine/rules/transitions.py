@@ -233,7 +233,8 @@ def plan_transitions(
     pure nodes at most. Each instance may appear once. Its state is evolved at once and must be discarded if its
     transition does not win.
     """
-    planned = Planned([], [])
+    pendings: list[PendingTransition] = []
+    transitions: list[Transition] = []
     size = rows = 0
     work_left = LOOP_WORK_MAX
     for leased, stimuli in work:
@@ -244,19 +245,19 @@ def plan_transitions(
             )
         except Exception as defect:  # noqa: BLE001 -- one instance's trouble must not become its neighbours'
             pending = PendingTransition(leased, stimuli, [], None, defect=defect)
-        planned.pending_transitions.append(pending)
+        pendings.append(pending)
         for decision in pending.decisions:
             work_left -= decision.worked
         transition = pending.transition
         if transition is not None:
-            planned.transitions.append(transition)
+            transitions.append(transition)
             size += transition.payload_bytes + pending.values_bytes
             rows += len(transition.events)
-        if len(planned.transitions) >= transitions_max or size >= BATCH_BYTES_MAX or rows >= BATCH_ROWS_MAX:
-            break
+            if len(transitions) >= transitions_max or size >= BATCH_BYTES_MAX or rows >= BATCH_ROWS_MAX:
+                break
         if work_left <= 0:
             break
-    return planned
+    return Planned(pendings, transitions)
 
 
 def _evaluations_allowed(leased: LeasedState, stimuli: Sequence[Stimulus], evaluations_max: int) -> int:
@@ -334,20 +335,24 @@ def _pending(
     state = leased.state
     was_started, bytes_before, was_suspected = state.started, state.log_bytes, state.suspicion is not None
     values_before = state.values_bytes
-    decisions: list[Decision] = []
-    for stimulus in stimuli:
-        decision = decide(state, stimulus, now, work_max=work_max, evaluations_max=evaluations_max)
-        work_max -= decision.worked
-        evaluations_max -= len(decision.evaluated)
-        decisions.append(decision)
-    pending = PendingTransition(leased, stimuli, decisions, None)
-    if len(decisions) == 1:  # as nearly always
-        events, cancels, not_before = decisions[0].events, decisions[0].cancels, decisions[0].not_before
+    events: Sequence[Event]
+    cancels: Sequence[str]
+    if len(stimuli) == 1:  # as nearly always
+        decision = decide(state, stimuli[0], now, work_max=work_max, evaluations_max=evaluations_max)
+        decisions = [decision]
+        events, cancels, not_before = decision.events, decision.cancels, decision.not_before
     else:
+        decisions = []
+        for stimulus in stimuli:
+            decision = decide(state, stimulus, now, work_max=work_max, evaluations_max=evaluations_max)
+            work_max -= decision.worked
+            evaluations_max -= len(decision.evaluated)
+            decisions.append(decision)
         events = [event for decision in decisions for event in decision.events]
         cancels = [child_id for decision in decisions for child_id in decision.cancels]
         due_times = [decision.not_before for decision in decisions if decision.not_before is not None]
         not_before = max(due_times, default=None)
+    pending = PendingTransition(leased, stimuli, decisions, None)
     if state.children:
         commands = [command for decision in decisions for command in decision.commands]
         leased.unchecked.update(each.child_id for each in commands if isinstance(each, AwaitChild))

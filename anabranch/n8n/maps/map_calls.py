@@ -387,6 +387,8 @@ def _authentication(job: MappingJob, config: dict[str, Any]) -> None:
         _generic(job, config, str(job.fixed("genericAuthType", default="")))
     elif kind == "predefinedCredentialType":
         _predefined(job, config, str(job.fixed("nodeCredentialType", default="")))
+    elif kind in ("oAuth1", "oAuth2"):
+        _generic(job, config, f"{kind}Api")
     else:
         _generic(job, config, f"http{kind[:1].upper()}{kind[1:]}")
 

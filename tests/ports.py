@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 import socket
+from collections import deque
 from pathlib import Path
 
 # What the system gives to who asks for any port begins here or above, unless it says otherwise.
@@ -25,14 +26,20 @@ _TRIES_MAX = 200
 _WORKERS_MAX = 32
 _WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _WORKERS_MAX
 
+# The last hundred that were given: who has one of them may not listen there yet.
+_given: deque[int] = deque(maxlen=100)
+
 
 def lasting_port() -> int:
     """A free port of 127.0.0.1 that the system gives to nobody by itself. Raises OSError if none is found."""
     given_from = int(_RANGE.read_text().split()[0]) if _RANGE.exists() else _GIVEN_FROM
     for _ in range(_TRIES_MAX):
         port = random.randrange(_LOWEST + _WORKER, max(given_from, _LOWEST + 1_000), _WORKERS_MAX)
+        if port in _given:
+            continue
         try:
             with socket.create_server(("127.0.0.1", port)):
+                _given.append(port)
                 return port
         except OSError:
             continue

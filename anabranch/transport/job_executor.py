@@ -282,7 +282,7 @@ class JobExecutor:
 
     def _answer_search(self, search: JobSearch) -> None:
         """Report to the worker that asks what is executed here, or has ended, from now on."""
-        for job_id in search.tickets.keys() & (self._running.keys() | self._ended.keys()):
+        for job_id in search.tickets:
             kept, running = self._ended.get(job_id), self._running.get(job_id)
             if running is not None and not (running.done.done() and kept is None):
                 running.job = replace(running.job, reply_to=search.reply_to, ticket=search.tickets[job_id])

@@ -73,6 +73,8 @@ class Character:
     """A slot whose processes know no coded workflow."""
     rolls_out: bool = field(default=False, kw_only=True)
     """Half of the processes, but none in the first slot, lack the node type `work` until all is calm."""
+    has_executors: bool = field(default=False, kw_only=True)
+    """`work` is executed by executors behind a broker."""
     log_limit: LogLimit
     """How large a log may become: in most worlds larger than any does."""
     evaluations_max: int
@@ -116,6 +118,11 @@ def repairing(character: Character) -> Character:
     if character.coded_cases:
         return replace(character, codeless_slot=0 if workers > 1 else None)
     return replace(character, cases=(*character.cases, *repaired_cases()))
+
+
+def with_executors(character: Character) -> Character:
+    """The same for a world in which other processes execute `work`, behind a broker that keeps no promise."""
+    return replace(character, has_executors=True)
 
 
 def rolling_out(character: Character) -> Character:

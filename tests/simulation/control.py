@@ -15,11 +15,15 @@ from contextlib import contextmanager
 from anabranch.engine import plans
 from anabranch.engine.rules import transitions as transition
 from anabranch.engine.rules.graph.plan import Plan
+from anabranch.transport import job_sender
 from tests.simulation.judge import Judge
 
 # Worlds make little garbage that needs a collector: looking for it at every few hundred objects, as is the default,
 # costs a sixth of the time.
 GARBAGE_THRESHOLDS = (50_000, 20, 100)
+
+# A worker of a world sends some jobs a second; each that waits is a callback for each of its publishers.
+PUBLISHERS = 2
 
 
 @contextmanager
@@ -29,6 +33,8 @@ def under_control(judge: Judge, compiled: Mapping[str, Plan], *, seed: int) -> I
     log, complaints = logging.getLogger("anabranch"), _Complaints(judge)
     thresholds = gc.get_threshold()
     kept = (plans.compile_plan, transition.decide, uuid.uuid4, log.level, log.propagate)
+    publishers = job_sender.PUBLISHERS
+    job_sender.PUBLISHERS = PUBLISHERS
     plans.compile_plan = lambda document, node_types, *_, **__: compiled[document["name"]]
     transition.decide = judge.checked(transition.decide)
     uuid.uuid4 = lambda: uuid.UUID(int=dice.getrandbits(128), version=4)
@@ -40,6 +46,7 @@ def under_control(judge: Judge, compiled: Mapping[str, Plan], *, seed: int) -> I
         yield
     finally:
         gc.set_threshold(*thresholds)
+        job_sender.PUBLISHERS = publishers
         log.removeHandler(complaints)
         plans.compile_plan, transition.decide, uuid.uuid4, log.level, log.propagate = kept
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextvars
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -132,6 +132,8 @@ class Judge:
         """The suspect that a worker took alone last, and when, by its id."""
         self.pauses: Mapping[tuple[str, str | None], Pause] = {}
         """Those of the database: by tenant and workflow, or without one."""
+        self.answered: Collection[tuple[str, str]] = ()
+        """Which executor has reported the result of which job."""
         self._only_poison_kills = only_poison_kills
         self._keys: dict[str, Place] = {}
         self._loop = loop
@@ -197,6 +199,9 @@ class Judge:
         if effects.context != seen(helpers.context):
             what = f"attempt {helpers.attempt} of {node_id} in {scope!r} sees another context than the first"
             self.accuse("the context is the one before the first dispatch, in every attempt", what, instance_id)
+        if (worker_id, f"{helpers.idempotency_key}-{helpers.attempt}") in self.answered:
+            what = f"attempt {helpers.attempt} of {node_id} in {scope!r} runs again in {worker_id}"
+            self.accuse("an executor answers a repeated job with the result that it has", what, instance_id)
         if effects.awaited(helpers.attempt, worker_id):
             what = f"attempt {helpers.attempt} of {node_id} in {scope!r} runs twice at once in {worker_id}"
             self.accuse("dispatch inside a process is idempotent", what, instance_id)

@@ -20,6 +20,7 @@ from tests.simulation.judge import Judge
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.network import CommitFault, Weather
 from tests.simulation.nodes import SimulatedTypes, WithoutWork
+from tests.simulation.pools import Executors, SimulatedBroker
 from tests.simulation.processes import SimulatedProcess, SkewedClock
 from tests.simulation.tenant_order import WatchedJobs
 
@@ -96,6 +97,18 @@ class Machines:
         self._weather = [Weather(seed=seed * 31 + slot, rarities=rarities) for slot in range(character.slots)]
         self._slots: list[SimulatedProcess | None] = [None] * character.slots
         self.database_clock = database_clock
+        self._broker: SimulatedBroker | None = None
+        self._executors: Executors | None = None
+        if character.has_executors:
+            self._broker = SimulatedBroker(loop, seed=seed, rarities=rarities)
+            judge.answered = self._broker.answered
+            self._executors = Executors(
+                self._broker,
+                types=types,
+                ledger=judge.ledger,
+                count=1 + seed % 3,
+                concurrency=character.concurrency,
+            )
         self.struck: list[Fault] = []
         """Faults that happened to something."""
 
@@ -103,6 +116,8 @@ class Machines:
         """A process in every slot."""
         for slot in range(self._character.slots):
             self._launch(slot)
+        if self._executors is not None:
+            self._executors.start()
 
     def clear_up(self) -> None:
         """Nothing new goes wrong; what stood still goes on."""
@@ -111,6 +126,8 @@ class Machines:
             weather.clear_up()
         for process in self.living():
             self._thaw(process)
+        if self._executors is not None:
+            self._executors.clear_up()
 
     def poison(self, worker_id: str) -> bool:
         """What this process executes kills it, as long as things go wrong at all; did it?"""
@@ -132,6 +149,8 @@ class Machines:
         self._ended = True
         for process in self.living():
             self._loop.kill(process.owner)
+        if self._executors is not None:
+            self._executors.end()
 
     def living(self) -> Iterator[SimulatedProcess]:
         """Those that have neither crashed nor gone."""
@@ -215,6 +234,7 @@ class Machines:
             clock=clock,
             worker_id=worker_id,
             commits_in_flight_max=character.commits_in_flight_max,
+            broker=self._broker,
         )
         tasks = process.engine._tasks
         tasks._jobs = WatchedJobs(tasks._jobs, accuse=self._judge.accuse, rarities=self._rarities)
@@ -230,7 +250,7 @@ class Machines:
 
     async def _start(self, slot: int, process: SimulatedProcess) -> None:
         try:
-            await process.engine.start()
+            await process.start()
         except StoreUnavailable:
             self._from_outside(RESTART_S, self._crash, slot, process, RESTART_S)
         else:
@@ -241,6 +261,8 @@ class Machines:
         if process.dead:
             return
         process.crash()
+        if self._broker is not None:
+            self._broker.worker_ended(process.worker_id)
         self._judge.processes.pop(process.worker_id, None)
         self._judge.ledger.forget_process(process.worker_id)
         self._judge.steps.forget_process(process.worker_id)
@@ -261,7 +283,7 @@ class Machines:
 
     async def _stop(self, slot: int, process: SimulatedProcess, *, grace_s: float, down_s: float) -> None:
         process.ready = False
-        await process.engine.stop(grace_s=grace_s)
+        await process.stop(grace_s=grace_s)
         self._from_outside(0.0, self._crash, slot, process, down_s)
 
     def _from_outside(self, after_s: float, act: Callable[..., None], *arguments: Any) -> None:

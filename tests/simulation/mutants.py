@@ -486,4 +486,33 @@ MUTANTS = (
         ("durable.calls:Replay.__init__", "if step.created_in == attempt", "if step.created_in"),
         coded=True,
     ),
+    mutant(
+        "job-never-sent-again",
+        "a job that the broker has lost is sent no second time",
+        ("transport.job_sender:JobSender._look_again", "self._wait(sent)", "pass"),
+    ),
+    mutant(
+        "unconfirmed-job-forgotten",
+        "a job whose publication was not confirmed is taken for sent",
+        ("transport.job_sender:JobSender._publish", "self._wait(sent)", "pass"),
+    ),
+    mutant(
+        "ended-job-executed-again",
+        "an executor executes a repeated job although it has its result",
+        ("transport.job_executor:JobExecutor._accept", "self._ended.get(job.job_id)", "None"),
+    ),
+    mutant(
+        "results-of-attempts-mixed",
+        "the late result of an attempt is taken for that of the next one",
+        (
+            "transport.job_sender:job_id_of",
+            'f"{execution.idempotency_key}-{execution.attempt}"',
+            "execution.idempotency_key",
+        ),
+    ),
+    mutant(
+        "cancelled-job-executed-on",
+        "executors are not told that nobody awaits a job any more",
+        ("transport.job_sender:JobSender.cancel", "sent.is_told and not self._is_leaving", "False"),
+    ),
 )

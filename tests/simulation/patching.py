@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-_OUTSIDE_THE_ENGINE = ("bulk.", "durable.", "service.", "testing.")
+_OUTSIDE_THE_ENGINE = ("bulk.", "durable.", "service.", "testing.", "transport.")
 
 
 @dataclass(frozen=True, slots=True)

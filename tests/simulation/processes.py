@@ -24,6 +24,7 @@ from anabranch.service.workflow_service import WorkflowService
 from anabranch.testing.memory_store.database import MemoryDatabase
 from tests.simulation.loop import Owner, SimulatedLoop
 from tests.simulation.network import SENDER, Connection, Sender, Weather
+from tests.simulation.pools import SimulatedBroker, WorkElsewhere
 
 PENDING_MAX = 1_000
 RETENTION_DAYS_MAX = 365
@@ -73,7 +74,9 @@ class SimulatedProcess:
         clock: SkewedClock,
         worker_id: str,
         commits_in_flight_max: int,
+        broker: SimulatedBroker | None = None,
     ) -> None:
+        """With a `broker` every `work` is executed by executors."""
         self.loop = loop
         self.weather = weather
         self.worker_id = worker_id
@@ -91,6 +94,7 @@ class SimulatedProcess:
         connection = Connection(database, weather, worker_id=worker_id, commits_in_flight_max=commits_in_flight_max)
         self.children, signals = ChildRuns(), StepSignals()
         runner = Runner(WorkflowRegistry(code if options.works else ()), children=self.children, signals=signals)
+        self.sender = None if broker is None else WorkElsewhere(broker, self.owner, name=worker_id)
         # Built in its own context, as everything that runs in it.
         self.engine: Engine = self.owner.context.run(
             lambda: Engine(
@@ -101,6 +105,7 @@ class SimulatedProcess:
                 clock=clock,
                 worker_id=worker_id,
                 known_code=runner.registry.known,
+                elsewhere=self.sender,
             )
         )
         self.service = WorkflowService(
@@ -112,6 +117,20 @@ class SimulatedProcess:
         # The queue promises no more than a network would: results may be doubled, late, or lost with their process.
         self._deliver = self.engine.orchestrator.held.receive
         self.engine.orchestrator._task_worker.report_to(self._receive_result)
+
+    async def start(self) -> None:
+        """Start the engine, and what has its jobs executed elsewhere. Raises StoreUnavailable."""
+        await self.engine.start()
+        if self.sender is not None:
+            await self.sender.start()
+
+    async def stop(self, *, grace_s: float) -> None:
+        """Stop in order."""
+        if self.sender is not None:
+            self.sender.leave()
+        await self.engine.stop(grace_s=grace_s)
+        if self.sender is not None:
+            await self.sender.stop()
 
     @property
     def dead(self) -> bool:

@@ -20,7 +20,14 @@ from anabranch.engine.rules.shared.blame import CRASH_DELAYS_MS
 from anabranch.handlers import Services, builtin_types
 from anabranch.testing.memory_store.database import MemoryDatabase
 from tests.simulation.aftermath import last_look, look_how_soon, replay_completed, written_log
-from tests.simulation.character import beginning_anywhere, draw_character, poisoned, repairing, rolling_out
+from tests.simulation.character import (
+    beginning_anywhere,
+    draw_character,
+    poisoned,
+    repairing,
+    rolling_out,
+    with_executors,
+)
 from tests.simulation.clients import Client, Known
 from tests.simulation.control import under_control
 from tests.simulation.faults import Fault, draw_plan, sparing
@@ -64,6 +71,11 @@ WORLDS_PER_ROUND = 24
 # kept seeds only that of their mutants has one.
 BEGINNING = frozenset({4, 5})
 WORLDS_PER_BEGINNING = 13
+
+# Of 17 worlds of drawn runs: in this one `work` is executed by executors. Of the kept seeds only those of their mutants
+# have one.
+POOLED = 12
+WORLDS_PER_POOLED = 17
 
 SIGNAL_EVERY_S = 0.8
 
@@ -124,6 +136,8 @@ class _World:
         character = draw_character(random.Random(f"character {seed}"), coded=is_coded(seed))
         if seed % WORLDS_PER_BEGINNING in BEGINNING and not is_coded(seed):
             character = beginning_anywhere(character, random.Random(f"beginnings {seed}"))
+        if seed % WORLDS_PER_POOLED == POOLED and not is_coded(seed):
+            character = with_executors(character)
         if seed % WORLDS_PER_PAUSING == 1:
             character = repairing(character)
         self._is_gated = seed % WORLDS_PER_ROUND in GATED

@@ -73,7 +73,7 @@ class JobValues(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class _Running:
+class RunningJob:
     """A job between its arrival and its result."""
 
     job: NodeJob
@@ -125,8 +125,8 @@ class JobExecutor:
         )
         self._worker.report_to(self._receive)
         self._places_left = ExecutorPlaces(concurrency)
-        self._running: dict[str, _Running] = {}
-        self._places: dict[tuple[str, Dispatch], _Running] = {}
+        self._running: dict[str, RunningJob] = {}
+        self._places: dict[tuple[str, Dispatch], RunningJob] = {}
         self._ended: OrderedDict[str, JobReport] = OrderedDict()
         """The results of jobs that have ended."""
         self._answering: set[asyncio.Task[bool]] = set()
@@ -192,14 +192,14 @@ class JobExecutor:
         if deliveries >= DELIVERIES_MAX:
             await self._report(lambda: job.reply_to, failed(job.job_id, _deadly(job, deliveries)))
             return
-        running = _Running(job, asyncio.get_running_loop().create_future())
+        running = RunningJob(job, asyncio.get_running_loop().create_future())
         self._running[job.job_id] = self._places[running.place] = running
         try:
             await self._execute(running)
         finally:
             self._forget(running)
 
-    async def _execute(self, running: _Running) -> None:
+    async def _execute(self, running: RunningJob) -> None:
         job = running.job
         if job.ticket in self._cancelled:
             return
@@ -224,7 +224,7 @@ class JobExecutor:
             begins.cancel()
             saying.cancel()
 
-    async def _begin(self, running: _Running) -> None:
+    async def _begin(self, running: RunningJob) -> None:
         job, (instance_id, dispatch) = running.job, running.place
         node, context = running.node, job.context
         if job.parts or job.sealed is not None:
@@ -262,7 +262,7 @@ class JobExecutor:
             report = failed(job_id, _stays(running.job))
         self._end(running, report)
 
-    def _end(self, running: _Running, report: JobReport) -> None:
+    def _end(self, running: RunningJob, report: JobReport) -> None:
         self._ended[running.job.job_id] = report
         if len(self._ended) > KEPT_MAX:
             self._ended.popitem(last=False)
@@ -296,7 +296,7 @@ class JobExecutor:
         self._answering.add(task)
         task.add_done_callback(self._answering.discard)
 
-    def _forget(self, running: _Running) -> None:
+    def _forget(self, running: RunningJob) -> None:
         self._running.pop(running.job.job_id, None)
         self._places.pop(running.place, None)
         if not running.done.done():
@@ -312,7 +312,7 @@ class JobExecutor:
             except TransportUnavailable:
                 await asyncio.sleep(AGAIN_S)
 
-    async def _say(self, running: _Running) -> None:
+    async def _say(self, running: RunningJob) -> None:
         """Report lines and progress of a job, in order."""
         while True:
             report = await running.reports.get()
@@ -372,6 +372,8 @@ def _node_of(job: NodeJob) -> PlanNode:
         home=Body(loop=None),
         heartbeat_ms=job.heartbeat_ms,
         output_bytes_max=job.output_bytes_max,
+        pool=job.pool,
+        priority=job.priority,
     )
 
 

@@ -35,7 +35,7 @@ from anabranch.engine.rules.shared.failures import failed_by, storable, who_is
 from anabranch.engine.rules.shared.run_state import Redone
 from anabranch.engine.rules.stimuli import Failed, HandlerOutcome
 from anabranch.engine.task_worker import Execution, checked_outcome
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, StoreUnavailable
 from anabranch.transport.job_messages import BadMessage, DeadMessage, JobReport, JobSearch, NodeJob, outcome_in
 from anabranch.transport.job_parts import StoredReferences, divide_job
 from anabranch.transport.transport_ports import Transport, TransportUnavailable
@@ -258,7 +258,7 @@ class JobSender:
                 continue
             try:
                 await self._publish_one(sent)
-            except TransportUnavailable:
+            except (TransportUnavailable, StoreUnavailable):  # whatever it is that does not answer, the node waits
                 self._note_queued(sent, is_queued=False)
                 if not sent.is_over:
                     self._wait(sent)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,8 @@ from typing import TypeAlias
 from anabranch.engine.rules.graph.priorities import HIGH, Priority
 from anabranch.transport.job_messages import BadMessage, DeadMessage, JobReport, JobSearch, NodeJob, reports_in
 from anabranch.transport.transport_ports import Accept
+
+logger = logging.getLogger("anabranch.transport")
 
 LocalQueue: TypeAlias = tuple[str, Priority]
 """Pool and priority."""
@@ -59,7 +62,15 @@ class LocalBroker:
     async def keep_dead(self) -> None:
         """Give what is dead to who takes it."""
         while self.dead and self.keepers:
-            await self.keepers[0](self.dead.popleft())
+            letter = self.dead.popleft()
+            try:
+                await self.keepers[0](letter)
+            except BaseException as failure:
+                self.dead.appendleft(letter)  # it is given again with the next one
+                if not isinstance(failure, Exception):
+                    raise
+                logger.warning("a dead letter cannot be stored: %r", failure)
+                break
 
     async def _deliver(self, consumer: _Consumer, name: LocalQueue, raw: bytes, deliveries: int) -> None:
         try:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, TypeAlias
 
 import aio_pika
@@ -65,7 +65,25 @@ BATCH_BYTES_MAX = 1_048_576
 _Outbox: TypeAlias = deque[tuple[bytes, asyncio.Future[bool]]]
 """Reports, and whom their confirmation is told."""
 
-_FAULTS = (aio_pika.exceptions.AMQPError, OSError, TimeoutError, RuntimeError)
+
+@contextmanager
+def _to_broker(what: str) -> Iterator[None]:
+    """Raise TransportUnavailable for whatever aio-pika raises.
+
+    Only call aio-pika within it: when a connection breaks off, that has many names. If heartbeats stop, what awaits the
+    broker even ends with CancelledError, although nobody has cancelled this task.
+    """
+    try:
+        yield
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise TransportUnavailable(f"{what}: the connection was lost") from None
+    except AnabranchError:
+        raise
+    except Exception as fault:
+        raise TransportUnavailable(f"{what}: {fault!r}") from fault
 
 
 class RabbitTransport:
@@ -114,7 +132,7 @@ class RabbitTransport:
             await asyncio.gather(self._keeping, return_exceptions=True)
         channel = self._channel
         if self._reports and channel is not None and self.is_connected:
-            with suppress(*_FAULTS):
+            with suppress(TransportUnavailable), _to_broker("a queue cannot be deleted"):
                 for name in self._reports:
                     await channel.queue_delete(name, timeout=STOP_S)
         for task in self._under_way:
@@ -142,10 +160,8 @@ class RabbitTransport:
         exchange = self._fanouts.get(fanout)
         if exchange is None or not self.is_connected:
             raise TransportUnavailable("the broker is not connected")
-        try:
+        with _to_broker("the broker has not confirmed"):
             await exchange.publish(aio_pika.Message(raw), "", mandatory=False, timeout=ANSWER_S_MAX)
-        except _FAULTS as fault:
-            raise TransportUnavailable(f"the broker has not confirmed: {fault!r}") from None
 
     async def register_task_worker(
         self,
@@ -199,8 +215,7 @@ class RabbitTransport:
             await accept(job, deliveries)
         except Exception:
             logger.exception("a job failed outside its handler", extra={"instance_id": job.instance_id})
-        with suppress(*_FAULTS):  # the connection is gone: the broker delivers it again
-            await message.ack()
+        await _acknowledge(message)
 
     async def register_dead_letters(self, keep: Callable[[DeadMessage], Awaitable[None]]) -> None:
         """Consume the queue of dead letters, which all workers share."""
@@ -231,9 +246,10 @@ class RabbitTransport:
                 break
             except AnabranchError as failure:
                 logger.warning("a dead letter cannot be stored: %s; trying again in %.0f s", failure, RECONNECT_S_MAX)
-                await asyncio.sleep(RECONNECT_S_MAX)
-        with suppress(*_FAULTS):  # the connection is gone: it comes again, and is counted again
-            await message.ack()
+            except Exception:
+                logger.exception("a dead letter cannot be stored; trying again in %.0f s", RECONNECT_S_MAX)
+            await asyncio.sleep(RECONNECT_S_MAX)
+        await _acknowledge(message)
 
     # -- reports --------------------------------------------------------------------------
     async def add_result(self, reply_to: str, report: JobReport) -> bool:
@@ -251,20 +267,23 @@ class RabbitTransport:
 
         A message costs the broker, this process and the worker far more than a report in it.
         """
-        while waiting:
-            batch = _taken(waiting)
-            try:
+        batch: list[tuple[bytes, asyncio.Future[bool]]] = []
+        try:
+            while waiting:
+                batch = _taken(waiting)
                 raw = b"[" + b",".join(raw for raw, _ in batch) + b"]"
                 there = await self._publish(REPORTS_PREFIX + reply_to, raw, persistent=False)
-            except TransportUnavailable as fault:
-                for _, confirmed in batch:
-                    if not confirmed.done():
-                        confirmed.set_exception(TransportUnavailable(fault.message))
-            else:
                 for _, confirmed in batch:
                     if not confirmed.done():
                         confirmed.set_result(there)
-        del self._outboxes[reply_to]
+                batch = []
+        except TransportUnavailable as fault:
+            logger.debug("reports to %s were not confirmed: %s", reply_to, fault.message)
+        finally:  # whatever it was: who waits here tries again, with an outbox that is published
+            del self._outboxes[reply_to]
+            for _, confirmed in [*batch, *waiting]:
+                if not confirmed.done():
+                    confirmed.set_exception(TransportUnavailable("the broker has not confirmed a report"))
 
     async def register_results_worker(self, name: str, receive: Callable[[JobReport], None]) -> None:
         """Consume the queue of this name, which is deleted when nobody has for a while."""
@@ -275,7 +294,7 @@ class RabbitTransport:
                 logger.warning("a report is dropped: %s", refusal.message)
             for report in reports:
                 receive(report)
-            await message.ack()
+            await _acknowledge(message)
 
         async def consume() -> None:
             connection = self._connection
@@ -307,10 +326,11 @@ class RabbitTransport:
         pause_s = RECONNECT_S
         while True:
             try:
-                async with asyncio.timeout(ANSWER_S_MAX):
-                    closed = await self._connect()
-            except (*_FAULTS, TransportUnavailable) as fault:
-                logger.warning("the broker cannot be reached: %r; trying again in %.0f s", fault, pause_s)
+                with _to_broker("the broker cannot be reached"):
+                    async with asyncio.timeout(ANSWER_S_MAX):
+                        closed = await self._connect()
+            except TransportUnavailable as fault:
+                logger.warning("%s; trying again in %.0f s", fault.message, pause_s)
                 await self._disconnect()
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, RECONNECT_S_MAX)
@@ -342,7 +362,7 @@ class RabbitTransport:
         connection, self._connection, self._channel = self._connection, None, None
         self._fanouts.clear()
         if connection is not None:
-            with suppress(*_FAULTS):
+            with suppress(TransportUnavailable), _to_broker("the connection cannot be closed"):
                 async with asyncio.timeout(ANSWER_S_MAX):
                     await connection.close()
 
@@ -353,14 +373,14 @@ class RabbitTransport:
             known = self._declared[queue] = asyncio.ensure_future(self._declare_queue(queue))
         try:
             await asyncio.shield(known)
-        except _FAULTS as fault:
+        except TransportUnavailable:
             self._declared.pop(queue, None)
-            raise TransportUnavailable(f"the queue {queue} cannot be declared: {fault!r}") from None
+            raise
 
     async def _declare_queue(self, queue: str) -> None:
         channel = self._channel
         if channel is None:
-            raise ConnectionError("the broker is not connected")
+            raise TransportUnavailable("the broker is not connected")
         arguments: Any = {
             "x-queue-type": "quorum",
             "x-delivery-limit": DELIVERIES_MAX,
@@ -368,7 +388,8 @@ class RabbitTransport:
             "x-dead-letter-exchange": "",
             "x-dead-letter-routing-key": DEAD,
         }
-        await channel.declare_queue(queue, durable=True, arguments=arguments, timeout=ANSWER_S_MAX)
+        with _to_broker(f"the queue {queue} cannot be declared"):
+            await channel.declare_queue(queue, durable=True, arguments=arguments, timeout=ANSWER_S_MAX)
 
     async def _publish(self, queue: str, raw: bytes, *, persistent: bool) -> bool:
         """Publish and wait for the confirmation; False if there is no such queue."""
@@ -377,18 +398,22 @@ class RabbitTransport:
             raise TransportUnavailable("the broker is not connected")
         mode = aio_pika.DeliveryMode.PERSISTENT if persistent else aio_pika.DeliveryMode.NOT_PERSISTENT
         message = aio_pika.Message(raw, content_type="application/json", delivery_mode=mode)
-        try:
-            await channel.default_exchange.publish(message, queue, timeout=ANSWER_S_MAX)
-        except aio_pika.exceptions.PublishError:
-            return False
-        except _FAULTS as fault:
-            raise TransportUnavailable(f"the broker has not confirmed: {fault!r}") from None
+        with _to_broker("the broker has not confirmed"):
+            try:
+                await channel.default_exchange.publish(message, queue, timeout=ANSWER_S_MAX)
+            except aio_pika.exceptions.PublishError:
+                return False
         return True
 
     def _keep(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
+
+
+async def _acknowledge(message: AbstractIncomingMessage) -> None:
+    with suppress(TransportUnavailable), _to_broker("a message cannot be acknowledged"):  # then it comes again
+        await message.ack()
 
 
 def _jobs_queue(pool: str, priority: str) -> str:

@@ -21,10 +21,11 @@ from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.graph.plan import Body, PlanNode
 from anabranch.engine.rules.shared.retry import RetryPolicy
 from anabranch.engine.rules.stimuli import Completed, Failed, NodeResult
-from anabranch.errors import SecretUnknown
+from anabranch.errors import SecretUnknown, StoreUnavailable
 from anabranch.handlers.spec import HandlerSpec, NodeTypeRegistry
 from anabranch.secrets.cipher import SecretCipher
 from anabranch.secrets.job_seals import JobPlace, JobSeals
+from anabranch.transport import job_sender
 from anabranch.transport.job_configs import ConfigResolver, ResolvedTypes
 from anabranch.transport.job_executor import JobExecutor, JobValues
 from anabranch.transport.job_messages import JobReport, NodeJob
@@ -498,6 +499,23 @@ async def test_large_values_of_the_log_are_fetched_and_others_travel_with_the_jo
         assert outcome.output.value == {"config": {"body": large["rows"], "made": made}, "context": context}
         assert len(seen[0]) < 80_000, "only what was made is in the message"
         assert server.asked == [f"GET /v1/values/{hashlib.sha256(raw).hexdigest()}"], "fetched once for both places"
+
+
+async def test_a_node_waits_for_a_database_that_is_away_and_no_attempt_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_sender, "LOOK_S", 0.01)
+    world = World()
+    refusals = [StoreUnavailable("the database is away")] * 3
+
+    async def referenced(instance_id: str, sha256s: Collection[str]) -> Collection[str]:
+        if refusals:
+            raise refusals.pop()
+        return ()
+
+    world.referenced_values = referenced  # type: ignore[method-assign]
+    async with running(world):
+        world.dispatch(made="m" * 70_000)
+        assert isinstance(await world.outcome(), Completed)
+    assert refusals == []
 
 
 async def test_a_job_that_is_too_large_fails_its_node() -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
+from anabranch.engine.rules.graph.priorities import HIGH, NORMAL, Priority
 from anabranch.transport.executor_places import HIGH_IN_A_ROW_MAX, ExecutorPlaces
+from anabranch.transport.job_executor import RunningJob
+from tests.transport.test_queues import job
 
 
 @dataclass(eq=False)
@@ -61,3 +64,20 @@ async def test_a_job_that_waits_no_more_gets_no_place() -> None:
     cancelled.begins.set_result(False)
     places.give_back()
     assert last.begins.done()
+
+
+async def test_jobs_of_an_executor_begin_by_the_priority_of_their_messages() -> None:
+    def held(number: int, priority: Priority) -> RunningJob:
+        return RunningJob(replace(job("gpu", number), priority=priority), asyncio.get_running_loop().create_future())
+
+    places = ExecutorPlaces(1)
+    jobs = [held(number, NORMAL if number % 2 else HIGH) for number in range(8)]
+    assert {each.node.pool for each in jobs} == {"gpu"}
+    for each in jobs:
+        places.ask(each)
+    order = []
+    for _ in jobs:
+        (begun,) = [each for each in jobs if each.begins.done() and each not in order]
+        order.append(begun)
+        places.give_back()
+    assert [each.node.priority for each in order] == [HIGH] * 4 + [NORMAL] * 4

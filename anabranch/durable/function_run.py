@@ -230,6 +230,8 @@ class FunctionRun:
 
     def _advance(self) -> None:
         self._is_due = False
+        if self._over.done():
+            return  # its slot is another job's by now
         if not self._slot.take_back(self.settled):
             return  # others execute; it is our turn before any job that has not begun
         try:
@@ -361,6 +363,7 @@ class FunctionRun:
     # -- steps ----------------------------------------------------------------------------
     def _begin_new(self, journal: CodedState) -> None:
         """Start, in call order, every call that has not ended in the log."""
+        begun: list[StepCall] = []
         for call in self._calls.of(Stage.ASKED):
             if call.timer is not None:
                 continue  # recorded when there is nothing else to do, or when it fires
@@ -368,13 +371,16 @@ class FunctionRun:
                 call.asked = self._report_of(call, 1, call.wait)
                 self._calls.move(call, Stage.WAITING)
             else:
-                record = journal.steps.get(call.place)
                 self._calls.move(call, Stage.TRYING)
-                if record is None and call.kind is StepKind.RUN:
-                    call.tried_at = self._worker_loop.time()
-                self._try(call, 1 if record is None else record.attempt)
-                if call.tried_at is not None and self._unwritten is None and call.stage is Stage.TRYING:
-                    self._look_at_unwritten(WRITTEN_AFTER_S)
+                begun.append(call)
+        # All of them are under way before the first is tried: one that ends at once must not lend the others' slot.
+        for call in begun:
+            record = journal.steps.get(call.place)
+            if record is None and call.kind is StepKind.RUN:
+                call.tried_at = self._worker_loop.time()
+            self._try(call, 1 if record is None else record.attempt)
+            if call.tried_at is not None and self._unwritten is None and call.stage is Stage.TRYING:
+                self._look_at_unwritten(WRITTEN_AFTER_S)
 
     def _try(self, call: StepCall, attempt: int) -> None:
         assert call.context is not None, "it is something to be done"

@@ -84,3 +84,60 @@ async def test_a_later_try_begins_once_its_dispatch_is_committed() -> None:
     run.when(run_access.reports.pop())
     run_access.commit(function_run.settled)
     assert await under_way is None
+
+
+async def test_a_function_that_has_ended_leaves_its_slot_to_the_next_job() -> None:
+    run = Coded()
+    slots = Slots(lambda: None)
+    slots.concurrency = 1
+    slot = slots.take()
+    function_run = FunctionRun(cast(RunAccess, OpenDesk(run)), run.state, SystemClock(), slot)
+
+    async def function() -> None:
+        return None
+
+    assert await function_run.run(function) is None
+    slot.lend()  # the next job, which has kept it
+    function_run.settled()  # by a commit that came late
+    await rounds()
+
+    assert slots.has_free, "it is lent as before"
+
+
+async def test_a_step_that_ends_at_once_lends_no_slot_that_the_next_step_needs() -> None:
+    run = Coded()
+    slots = Slots(lambda: None)
+    slots.concurrency = 1
+    run_access = OpenDesk(run)
+    function_run = FunctionRun(cast(RunAccess, run_access), run.state, SystemClock(), slots.take())
+    may_end, was_free = asyncio.Event(), []
+
+    async def quick(attempt: int) -> tuple[StepOutcome, BaseException | None]:
+        return Completed(NULL), None
+
+    async def slow(attempt: int) -> tuple[StepOutcome, BaseException | None]:
+        was_free.append(slots.has_free)
+        await may_end.wait()
+        was_free.append(slots.has_free)
+        return Completed(NULL), None
+
+    async def function() -> None:
+        await asyncio.gather(
+            *(
+                function_run.answer(function_run.ask(name, StepKind.RUN, None, POLICY), attempt_once=attempt_once)
+                for name, attempt_once in (("quick", quick), ("slow", slow))
+            )
+        )
+
+    under_way = asyncio.create_task(function_run.run(function))
+    await rounds()
+    assert [report.name for report in run_access.reports] == ["quick"]
+    may_end.set()
+    await rounds()
+    assert was_free == [False, False]
+    assert slots.has_free, "both only wait for a commit"
+
+    for report in run_access.reports:
+        run.when(report)
+    run_access.commit(function_run.settled)
+    assert await under_way is None

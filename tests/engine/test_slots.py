@@ -85,6 +85,43 @@ def test_a_job_may_end_while_its_slot_is_lent_or_asked_back() -> None:
     assert not counted.slots.has_free
 
 
+def test_a_slot_that_was_lent_at_its_end_is_not_taken_again() -> None:
+    counted = Counted(1)
+    (first,) = counted.take(1)
+    first.lend()
+    first.end()
+    counted.wanted_back(first, "late")
+    first.lend()
+
+    assert counted.back == []
+    assert counted.slots.jobs_max == 1, "none is lent"
+    counted.take(1)
+    assert not counted.slots.has_free
+
+
+def test_a_slot_that_was_asked_back_after_its_end_does_not_keep_another_from_its_job() -> None:
+    counted = Counted(1)
+    (first,) = counted.take(1)
+    first.lend()
+    (second,) = counted.take(1)
+    first.end()
+    counted.wanted_back(first, "late")
+    second.end()
+
+    assert counted.back == []
+    assert counted.slots.has_free, "a new job gets it"
+
+
+def test_a_slot_that_has_ended_is_not_lent() -> None:
+    counted = Counted(2)
+    first, _ = counted.take(2)
+    first.end()
+    first.lend()
+    counted.take(1)
+
+    assert not counted.slots.has_free
+
+
 def test_only_so_many_are_lent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slots_module, "LENT_MAX", 1)
     counted = Counted(2)

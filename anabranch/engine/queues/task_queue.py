@@ -387,11 +387,12 @@ class Slots:
 class Slot:
     """The right of a job, and of the consumer's following jobs, to execute, until `end`."""
 
-    __slots__ = ("_is_lent", "_slots", "_then")
+    __slots__ = ("_has_ended", "_is_lent", "_slots", "_then")
 
     def __init__(self, slots: Slots) -> None:
         self._slots = slots
         self._is_lent = False
+        self._has_ended = False
         self._then: Callable[[], None] | None = None
 
     @property
@@ -400,15 +401,15 @@ class Slot:
         return not self._is_lent and not self._slots.returning
 
     def lend(self) -> None:
-        """Let others use it while the job only waits for a commit."""
-        if not self._is_lent:
+        """Let others use it while the job only waits for a commit; after the end nothing."""
+        if not (self._is_lent or self._has_ended):
             self._is_lent = self._slots.lend()
 
     def take_back(self, then: Callable[[], None]) -> bool:
         """Whether the job may execute now: the slot was not lent, or one is free. Otherwise `then` is called when it
-        may; only the first call counts."""
+        may; only the first call counts. After the end it may not, and `then` is never called."""
         if not self._is_lent:
-            return True
+            return not self._has_ended
         if self._slots.has_free:
             self._is_lent = False
             self._slots.retake()
@@ -427,9 +428,11 @@ class Slot:
         then()
 
     def end(self) -> None:
-        """End its use: it is freed, or dropped if lent."""
+        """End its use: it is freed, or dropped if lent. Late calls change nothing."""
+        was_lent, self._is_lent = self._is_lent, False
+        self._has_ended = True
         self._then = None
-        if self._is_lent:
+        if was_lent:
             self._slots.forget(self)
         else:
             self._slots.free()

@@ -1,6 +1,6 @@
 """What does it cost that the lines of handlers are kept?
 
-    python -m benchmarks.console [--rounds 5] [--instances 400]
+    python -m benchmarks.console [--rounds 5] [--instances 2000]
 
 Effect nodes/s and processor time without a console, with one that nobody uses, and with a line from each node, one
 after the other in each round (in another order in the next) and on both databases; the figures are medians over the
@@ -31,7 +31,7 @@ from benchmarks.workloads import EFFECT_TYPE, Load, effects
 
 NODES = 10
 ROUNDS = 5
-INSTANCES = 400
+INSTANCES = 2_000
 
 WAYS = ("no console", "not used", "a line a node")
 

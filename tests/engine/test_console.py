@@ -6,6 +6,8 @@ import asyncio
 import io
 import json
 import logging
+import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -66,7 +68,7 @@ class Rows:
         }
 
     async def sizes(self) -> Mapping[str, int]:
-        return {}
+        return Counter({TENANT: sum(row.size for row in self.rows)})
 
     @property
     def lines(self) -> list[Line]:
@@ -162,6 +164,39 @@ async def test_a_tenant_that_says_too_much_makes_no_more_rows() -> None:
     await console.stop()
 
     assert 0 < sum(row.size for row in rows.rows) <= 1_300
+
+
+async def test_a_tenant_has_room_again_once_another_process_has_removed_its_lines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = Rows()
+    console = _console(rows, tenant_bytes_max=1_000)
+    await console.start()
+    for number in range(20):
+        _origin(console, instance_id=f"run-{number}").log.info("x" * 100)
+    await console._write_all()
+    rows.rows.clear()  # another process has removed them
+
+    _origin(console).log.info("read again once a minute")
+    await console._write_all()
+    assert rows.texts == []
+    monkeypatch.setattr("anabranch.engine.console.console.SIZES_EVERY_S", 0.0)
+    _origin(console).log.info("there is room")
+    await console.stop()
+
+    assert rows.texts == ["there is room"]
+
+
+async def test_limits_count_bytes_and_not_characters() -> None:
+    rows = Rows()
+    console = _console(rows, run_bytes_max=4_000)
+    await console.start()
+    for _ in range(30):
+        _origin(console).log.info("水" * 100)
+    await console.stop()
+
+    assert 3_000 < sum(len(row.lines.encode()) for row in rows.rows) <= 4_500
+    assert sum(row.size for row in rows.rows) <= sum(len(row.lines.encode()) for row in rows.rows)
 
 
 async def test_lines_are_cut_made_storable_and_written_to_the_stream_as_json() -> None:
@@ -265,6 +300,23 @@ async def test_who_begins_to_watch_before_a_line_is_written_is_told_it_before_la
     assert watcher.texts == ["before", "after"]
     await console.stop()
     assert watcher.texts == ["before", "after"]
+
+
+async def test_a_line_of_a_thread_that_is_written_before_its_turn_is_told_once() -> None:
+    console, watcher = _console(Rows()), Watcher()
+    watcher.is_there = True
+    console.add(watcher)
+    await console.start()
+    await asyncio.to_thread(_origin(console).log.info, "said beside the loop")
+    thread = threading.Thread(target=_origin(console).log.info, args=("written first",))
+    thread.start()
+    thread.join()  # the loop has not had its turn
+    await console._write_all()
+    console.tell_now()
+    await console.stop()
+
+    assert watcher.texts == ["said beside the loop", "written first"]
+    assert console._told == set()
 
 
 @pytest.mark.parametrize("wrong", [("x",), (-1,), (float("nan"),), (1, True)])

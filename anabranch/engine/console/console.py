@@ -15,7 +15,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple, Protocol, TextIO, TypeAlias
 
 import orjson
@@ -46,7 +46,7 @@ WAITING_MAX = 20_000
 LINES_WRITTEN_MAX = 4_000
 
 # 64 kB of lines share a row: readers decode rows as a whole.
-ROW_CHARACTERS_MAX = 65_536
+ROW_BYTES_MAX = 65_536
 
 # 500 rows, 32 MB of lines at most and mostly far less, are removed per statement.
 ROWS_REMOVED_MAX = 500
@@ -56,6 +56,10 @@ RETRY_S = 1.0
 
 # 10,000 runs, as many as a worker owns: for these the stored sizes are cached.
 RUNS_KNOWN_MAX = 10_000
+
+# 60 s: other processes write and remove lines of a tenant, too. Where one seems to be at its limit, its size is read
+# again after this time.
+SIZES_EVERY_S = 60.0
 
 # Another process may have written lines of the run before: after a sixteenth of the limit, the stored size is read.
 UNKNOWN_SHARE = 16
@@ -111,7 +115,7 @@ class StoredLines(NamedTuple):
     position: int
     """For lines of a workflow function: the largest of their positions, else 0."""
     size: int
-    """The length of `lines`."""
+    """The length of `lines` in bytes."""
     lines: str
     """A JSON array of objects, as in `Line.as_json`."""
 
@@ -245,13 +249,15 @@ STARTS_KEPT_MAX = 1_000
 class _Run:
     """Cached counts for one run."""
 
-    __slots__ = ("head", "instance_id", "is_full", "is_known", "position", "size", "starts", "tenant_id")
+    __slots__ = ("head", "instance_id", "is_full", "is_known", "position", "size", "starts", "tenant_id", "told_until")
 
     def __init__(self, instance_id: str, tenant_id: str) -> None:
         self.instance_id = instance_id
         self.tenant_id = tenant_id
         self.head = f'{{"instanceID":"{instance_id}","tenant":{_tenant_as_json(tenant_id)},'
         """The beginning of each of its lines on the stream."""
+        self.told_until = 0
+        """The number of the last line that was written: watchers have heard of it."""
         self.size = self.position = 0
         self.is_known = False
         """`size` includes lines of other processes."""
@@ -291,7 +297,7 @@ class _RunLines:
         """Add the next line."""
         self.numbers.append(number)
         self.encoded.append(encoded)
-        self.size += len(encoded)
+        self.size += _bytes(encoded)
         if position:
             self.position = max(self.position, position)
 
@@ -299,10 +305,11 @@ class _RunLines:
         """The lines in as few rows as they fit into, if one is not enough."""
         first, size = 0, 0
         for end, encoded in enumerate(self.encoded):
-            if size and size + len(encoded) > ROW_CHARACTERS_MAX:
+            added = _bytes(encoded)
+            if size and size + added > ROW_BYTES_MAX:
                 yield self.row(run, first, end, size)
                 first, size = end, 0
-            size += len(encoded)
+            size += added
         yield self.row(run, first, len(self.encoded), size)
 
     def row(self, run: _Run, first: int, end: int, size: int) -> StoredLines:
@@ -338,6 +345,7 @@ class Console:
         self._reports: dict[tuple[str, str, str], ProgressReport] = {}
         self._live: deque[Line | ProgressReport] = deque()
         self._dropped = 0
+        self._sizes_read_at = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
         self._stopping = asyncio.Event()
@@ -363,7 +371,7 @@ class Console:
         """Begin to write lines. Raises StoreUnavailable."""
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         self._stopping = asyncio.Event()
-        self._tenants = dict(await self._rows.sizes())
+        await self._read_sizes()
         self._prints = prints_kept()
         self._prints.__enter__()
 
@@ -415,7 +423,8 @@ class Console:
             self._waiting.append(said)
         if self._observers:
             # A line of a function may be a repetition; that is known once the counts of its run are.
-            self._announce(said, is_new=not position or origin.is_first_call or run.says_anew(position))
+            is_new = not position or origin.is_first_call or run.says_anew(position)
+            self._soon(partial(self._announce, said, is_new=is_new))
         if not self._is_due:
             self._is_due = True
             self._soon(self._begin_writing)
@@ -478,8 +487,7 @@ class Console:
     async def remove_old(self) -> None:
         """Remove lines past their retention, and the oldest lines of tenants above their limit. Raises
         StoreUnavailable."""
-        sizes = await self._rows.sizes()
-        self._tenants = dict(sizes)
+        sizes = await self._read_sizes()
         before = _now_us() - self._options.retention_days * _DAY_US
         for tenant_id, size in sizes.items():
             await self._remove(tenant_id, before, spares_open=True)
@@ -504,8 +512,17 @@ class Console:
             self._is_due = True
             self._soon(self._begin_writing)
 
+    async def _read_sizes(self) -> Mapping[str, int]:
+        sizes = await self._rows.sizes()
+        self._tenants = dict(sizes)
+        self._sizes_read_at = time.monotonic()
+        return sizes
+
     def _announce(self, said: _Said, *, is_new: bool) -> None:
+        """Tell watchers a line, on the event loop's thread; by then it may be written."""
         instance_id, number = said[0].instance_id, said[1]
+        if number <= said[0].told_until:
+            return
         if not is_new or not self._is_followed(instance_id):
             self._untold.add(instance_id)
             return
@@ -514,7 +531,7 @@ class Console:
         if number not in self._told:
             self._told.add(number)
             self._live.append(_line_of(said))
-        self._soon(self._tell_soon)
+        self._tell_soon()
 
     def _is_followed(self, instance_id: str) -> bool:
         for observer in self._observers:  # noqa: SIM110 -- asked for each line: a generator would take longer
@@ -603,6 +620,8 @@ class Console:
         unknown = [run for run, lines in runs.items() if (lines.position or run.size > small) and not run.is_known]
         if unknown:
             await self._learn(unknown)
+        if self._seems_full(runs) and time.monotonic() - self._sizes_read_at >= SIZES_EVERY_S:
+            await self._read_sizes()
         tenants: Counter[str] = Counter()
         changed: dict[int, str | None] = {}
         """What is stored instead of some lines, by their numbers."""
@@ -611,7 +630,7 @@ class Console:
                 runs[run] = self._fitting(run, lines, tenants, changed)
         rows: list[StoredLines] = []
         for run, lines in runs.items():
-            if lines.size > ROW_CHARACTERS_MAX:
+            if lines.size > ROW_BYTES_MAX:
                 rows.extend(lines.rows(run))
             elif lines.size:
                 rows.append(lines.row(run, 0, len(lines.encoded), lines.size))
@@ -628,6 +647,8 @@ class Console:
             self._runs.popitem(last=False)
         if self._observers:
             self._tell_written(some, changed)
+        for said in some:
+            said[0].told_until = said[1]
         self._print(some, encoded, changed)
 
     async def _learn(self, runs: Sequence[_Run]) -> None:
@@ -636,6 +657,14 @@ class Console:
         for run in runs:
             found = said.get(run.instance_id, Said(0, 0))
             run.size, run.position, run.is_known = found.size, found.position, True
+
+    def _seems_full(self, runs: Mapping[_Run, _RunLines]) -> bool:
+        """Whether a tenant would exceed its limit."""
+        added: Counter[str] = Counter()
+        for run, lines in runs.items():
+            added[run.tenant_id] += lines.size
+        limit = self._options.tenant_bytes_max
+        return any(self._tenants.get(tenant_id, 0) + size > limit for tenant_id, size in added.items())
 
     def _fits(self, run: _Run, lines: _RunLines, tenants: Counter[str]) -> bool:
         """Whether all lines of a run are new and within the limits. `tenants` counts what is stored of each."""
@@ -665,7 +694,7 @@ class Console:
                 changed[number] = None
                 continue
             told = encoded
-            if fitting.size + len(encoded) > room:
+            if fitting.size + _bytes(encoded) > room:
                 fitting.is_full = True
                 changed[number] = told = _full_as_json(encoded)
             fitting.add(number, told, position)
@@ -739,10 +768,14 @@ def _by_run(some: Sequence[_Said], encoded: Sequence[str]) -> dict[_Run, _RunLin
                 lines.positions = {}
             lines.positions[number] = position
     for lines in runs.values():
-        lines.size = sum(map(len, lines.encoded))
+        lines.size = sum(map(_bytes, lines.encoded))
         if lines.positions is not None:
             lines.position = max(lines.positions.values())
     return runs
+
+
+def _bytes(encoded: str) -> int:
+    return len(encoded) if encoded.isascii() else len(encoded.encode())
 
 
 def _line_of(said: _Said) -> Line:

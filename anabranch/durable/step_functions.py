@@ -1,7 +1,7 @@
 """Functions of steps that executors call: named by their module in the worker, found by that name in the executor.
 
-A worker hands the name and the arguments on, never code. An executor calls only functions of the modules that it was
-started with.
+A worker hands the name and the arguments on, never code. An executor calls only functions that the modules define which
+it was started with, never what these import.
 """
 
 from __future__ import annotations
@@ -131,10 +131,9 @@ class StepFunctionHandler:
             raise NonRetryable(
                 f"this executor was not started with `--import {module}`, where {path!r} is", code="STEP_NOT_IMPORTED"
             )
-        found = _attribute(module, path)
-        if not callable(found):
-            raise NonRetryable(f"module {module!r} of this executor has no {path!r}", code="STEP_NOT_IMPORTED")
-        function: Callable[..., Any] = found
+        function = _function_at(module, path)
+        if function is None:
+            raise NonRetryable(f"module {module!r} of this executor has no function {path!r}", code="STEP_NOT_IMPORTED")
         return function
 
 
@@ -147,15 +146,27 @@ def _name_of(name: str, function: Any) -> str:
         reason = f"{path!r} is in the program itself, which no executor imports"
     elif "<" in path:
         reason = f"{path!r} is made where it is called"
-    elif _attribute(module, path) is not function:
+    elif isinstance(function, type):
+        reason = f"{path!r} is a class"
+    elif _function_at(module, path) is not function:
         reason = f"{module}.{path} is something else, as of a function that is decorated or bound"
     else:
         return f"{module}:{path}"
     raise InvalidDefinition(f"step {name!r}: its function cannot be imported by an executor: {reason}", hint=_HINT)
 
 
-def _attribute(module: str, path: str) -> Any:
-    found: Any = sys.modules.get(module)
-    for part in path.split("."):
-        found = getattr(found, part, None)
-    return found
+def _function_at(module: str, path: str) -> Callable[..., Any] | None:
+    """The function that the module itself defines at this path, at its top or in a class; None for all else that can be
+    reached from there, such as what the module imports."""
+    holder: Any = sys.modules.get(module)
+    *classes, name = path.split(".")
+    for each in classes:
+        holder = getattr(holder, each, None)
+        if not isinstance(holder, type):
+            return None
+    found = getattr(holder, name, None)
+    if not callable(found) or isinstance(found, type) or "<" in path:
+        return None
+    is_own = (getattr(found, "__module__", None), getattr(found, "__qualname__", None)) == (module, path)
+    function: Callable[..., Any] = found
+    return function if is_own else None

@@ -68,7 +68,10 @@ class Role(StrEnum):
     ADMIN = "admin"
     """Also keys, data sources and secrets."""
     EXECUTOR = "executor"
-    """Fetches what jobs of its pools refer to, and nothing else."""
+    """Fetches what jobs refer to, and nothing else: configs of its pools, and large values of its tenant by hash.
+
+    Who knows the hash of a value may read it, whatever the pool: it cannot be guessed, and only logs and jobs have it.
+    """
 
     def may(self, needed: Role) -> bool:
         """Whether this role includes `needed`."""

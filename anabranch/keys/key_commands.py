@@ -41,7 +41,7 @@ def create(
         typer.Option(
             "--role",
             help="viewer reads; operator also starts, cancels and signals; editor also writes workflows and queries;"
-            " admin also keys, sources and secrets; executor only fetches what jobs of its pools refer to.",
+            " admin also keys, sources and secrets; executor only fetches what jobs refer to.",
         ),
     ] = Role.EDITOR,
     pools: Annotated[

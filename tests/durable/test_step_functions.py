@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
@@ -71,7 +72,7 @@ def test_a_function_that_no_executor_can_import_is_refused() -> None:
     def inner() -> None: ...
 
     alias = functools.wraps(plain)(lambda text: text)
-    for function in (lambda: None, inner, functools.partial(plain, "a"), Holder().bound, alias):
+    for function in (lambda: None, inner, functools.partial(plain, "a"), Holder().bound, alias, Holder):
         with pytest.raises(InvalidDefinition, match="cannot be imported by an executor"):
             step_node("s", "gpu", (cast("Callable[..., Any]", function), (), {}))
 
@@ -80,8 +81,42 @@ async def test_an_executor_calls_only_functions_of_its_modules() -> None:
     with pytest.raises(NonRetryable, match="not started with `--import os`") as refused:
         await called({"function": "os:system", "args": ["true"], "kwargs": {}}, __name__)
     assert refused.value.code == "STEP_NOT_IMPORTED"
-    with pytest.raises(NonRetryable, match="has no 'absent'"):
+    with pytest.raises(NonRetryable, match="has no function 'absent'"):
         await called({"function": f"{__name__}:absent", "args": [], "kwargs": {}}, __name__)
+
+
+class Escape:
+    modules = os
+    borrowed = staticmethod(os.getpid)
+
+
+escape = Escape()
+borrowed = os.getpid
+nameless = lambda: None  # noqa: E731 -- it is tried whether it can be called
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "os.getpid",
+        "borrowed",
+        "Escape.modules.getpid",
+        "Escape.borrowed",
+        "escape.modules.getpid",
+        "functools.partial",
+        "Escape",
+        "escape.__init__",
+        "plain.__call__",
+        "plain.__globals__",
+        "nameless",
+        "<lambda>",
+        "",
+    ],
+)
+async def test_an_executor_calls_nothing_that_its_modules_only_reach(path: str) -> None:
+    with pytest.raises(NonRetryable, match="has no function") as refused:
+        await called({"function": f"{__name__}:{path}", "args": [], "kwargs": {}}, __name__)
+    assert refused.value.code == "STEP_NOT_IMPORTED"
 
 
 async def test_an_exception_keeps_its_type_and_its_place() -> None:

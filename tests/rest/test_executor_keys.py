@@ -1,4 +1,4 @@
-"""Keys of executors: they fetch what jobs of their pools refer to, and nothing else."""
+"""Keys of executors: they fetch what jobs refer to, and nothing else."""
 
 from __future__ import annotations
 
@@ -74,8 +74,9 @@ async def test_an_executor_opens_configs_of_its_pools_as_long_as_their_run_is_op
 
 async def test_an_executor_fetches_large_values_of_its_tenant(served: Served):
     await run_with(served)
-    own = (await executor(served, "gpu"))[0]
+    own, of_another_pool = (await executor(served, "gpu"))[0], (await executor(served, "fast"))[0]
     assert (await own.ask("GET", f"/v1/values/{NAME}")).json == LARGE
+    assert (await of_another_pool.ask("GET", f"/v1/values/{NAME}")).json == LARGE, "the hash is the right to read it"
     assert (await own.ask("GET", f"/v1/values/{NAME}?tenantID={TENANT}")).json == LARGE
     assert (await own.ask("GET", f"/v1/values/{NAME}?tenantID={OTHER_TENANT}")).code == "FORBIDDEN"
     of_all = (await executor(served, "gpu", tenant=ALL_TENANTS))[0]

@@ -26,6 +26,9 @@ REFERENCE_TABLES = ("workflows", "workflow_versions", "pauses")
 # Found by its content, not by a run.
 BY_ANOTHER_COLUMN = {"stored_values": "sha256"}
 
+# Names runs, but is found by its own id, and written only when a job comes to nothing.
+ON_COORDINATOR = ("dead_letters",)
+
 REPLACED = {
     "ux_instance_idempotency": (
         "a run with a key gets an id derived from tenant, workflow and key, so the primary key refuses the second one"
@@ -37,6 +40,7 @@ REPLACED = {
 def distributed() -> list[Table]:
     """The tables of runs, `workflow_instances` first."""
     tables = [table for table in metadata.sorted_tables if RUN_COLUMN in table.columns]
+    tables = [table for table in tables if table.name not in ON_COORDINATOR]
     return sorted(tables, key=lambda table: (table.name != RUNS, table.name))
 
 

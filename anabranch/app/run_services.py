@@ -215,7 +215,7 @@ class _RunParts:
             console=Console(rows=ConsoleTable(store), options=self._console_options()),
             callbacks=components.callbacks,
             elsewhere=self._sender,
-            leaders=open_leader_rows(store) if self._role.leads else None,
+            leaders=open_leader_rows(store),
         )
 
     def _engine_options(self) -> EngineOptions:
@@ -232,6 +232,7 @@ class _RunParts:
             log_limit=settings.log_limit,
             audit_retention_days=settings.audit_retention_days,
             works=role.works,
+            leads=role.leads,
             only=role.only,
             pools=settings.pools if role.only is None and self._sender is None else ALL_POOLS,
         )

@@ -70,7 +70,7 @@ async def open_triggers(
     try:
         if works:
             for poller in (starting, publishing):
-                leadership.when_uncovered(poller.soon)
+                leadership.add(poller)
             await starting.start()
             await publishing.start()
         yield (
@@ -78,7 +78,7 @@ async def open_triggers(
             topic_service.TopicService(saved=topics, workflows=workflows, publisher=publishing),
         )
     finally:
-        await leadership.stop()  # who leads has schedules
+        await leadership.stop()  # before the scheduler: as long as this worker leads, no other starts what is due
         await starting.stop()
         await publishing.stop()
 

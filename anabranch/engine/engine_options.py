@@ -50,6 +50,8 @@ class EngineOptions:
     """False: a blocked event loop is not detected; for loops with simulated time."""
     works: bool = True
     """False: accepts starts, signals and cancels, but executes nothing."""
+    leads: bool = True
+    """False: never does the looks that concern all workers for the others."""
     only: Sequence[str] | None = None
     """Adopt only these instances."""
     pools: Sequence[str] = (DEFAULT_POOL,)

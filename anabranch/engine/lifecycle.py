@@ -79,8 +79,8 @@ class Engine:
         `functions` calls workflow functions, and `known_code` returns the name and version of those that it knows.
         `telemetry` receives every row that this process writes. `gates` limit node types that need something scarce, by
         type name. `console` keeps the output of user code, and `callbacks` makes the addresses that nodes send.
-        `elsewhere` executes jobs of pools that this process does not serve. `leaders` lets one worker do the looks that
-        concern all; it needs a `line`.
+        `elsewhere` executes jobs of pools that this process does not serve. `leaders` says which worker does the
+        looks that concern all; it needs a `line`.
         """
         self.store = store
         self.options = options
@@ -119,7 +119,7 @@ class Engine:
         """Receives from the store what it has written."""
         self.housekeeping = self._new_housekeeping()
         for poller in (self.recovery, self.housekeeping):
-            self.leadership.when_uncovered(poller.soon)
+            self.leadership.add(poller)
         self._stopped = False
 
     async def start(self) -> None:
@@ -154,8 +154,8 @@ class Engine:
         self.orchestrator.held.accepts = False
         loop = asyncio.get_running_loop()
         end_at = loop.time() + (grace_s + COMMAND_S if within_s is None else within_s)
-        await self.housekeeping.stop()
         await self.leadership.stop()
+        await self.housekeeping.stop()
         await self.history.stop()
         await self.recovery.stop()
         self._tasks.close()
@@ -197,6 +197,7 @@ class Engine:
             poll_ms=self.options.poll_ms,
             say=lambda word: self.hints.say_of_leading(word),
             offer=lambda: self.hints.offer_work(),
+            may_lead=self.options.leads,
         )
 
     def _new_recovery(self) -> Recovery:
@@ -252,6 +253,7 @@ class Engine:
             digests=digests,
             release=self.options.release,
             unavailable=self.orchestrator.note_failure,
+            leader_read=self.leadership.confirm,
         )
 
     def _new_external_changes(self, watch: VersionWatch | None) -> ExternalChanges:

@@ -61,7 +61,7 @@ class Poller:
         StoreUnavailable instead of logging it.
         """
         self._look = look
-        self._name = name
+        self.name = name
         self._every_ms = every_ms
         self._only_on_request = only_on_request
         self._sleep = sleep
@@ -75,13 +75,25 @@ class Poller:
         self._wanted = self._finishing = False
         self.found = False
         """Was the last look worth it? Said by a look that knows."""
+        self.succeeded = 0
+        """How many looks have not failed."""
         self._failures = 0
         self._told: str | None = None
         """The trouble that the log has; None once a look has succeeded."""
 
+    @property
+    def fails(self) -> bool:
+        """Did the last look fail?"""
+        return self._failures > 0
+
+    @property
+    def interval_ms(self) -> int | None:
+        """The present interval of looks that nobody requests; None: there are none."""
+        return self._every_ms() if callable(self._every_ms) else self._every_ms
+
     async def start(self) -> None:
         """Begin, with a pause first unless a look was requested; returns at once. May be started once."""
-        self._task = asyncio.create_task(self._poll(), name=self._name)
+        self._task = asyncio.create_task(self._poll(), name=self.name)
 
     def soon(self) -> None:
         """Request a look: at once, if the last one is long enough ago. Before `start` it is remembered, after `stop`
@@ -104,7 +116,7 @@ class Poller:
         if task is not None:
             task.cancel()
             if (await asyncio.wait([task], timeout=STOP_S))[1]:
-                logger.warning("%s does not stop, and is left behind", self._name)
+                logger.warning("%s does not stop, and is left behind", self.name)
 
     async def _poll(self) -> None:
         loop = asyncio.get_running_loop()
@@ -141,9 +153,10 @@ class Poller:
         except Exception as fault:
             self._failures += 1
             if self._is_news(repr(fault)):
-                logger.exception("%s failed; retrying", self._name)
+                logger.exception("%s failed; retrying", self.name)
             return False
         self._failures, self._told = 0, None
+        self.succeeded += 1
         return bool(has_more)
 
     async def _back_off(self) -> None:
@@ -170,11 +183,11 @@ class Poller:
         """The pause until the next look that nobody requests; None: there is none."""
         if self._only_on_request is not None and self._only_on_request():
             return None
-        return self._every_ms() if callable(self._every_ms) else self._every_ms
+        return self.interval_ms
 
     def _tell_unavailable(self, failure: StoreUnavailable) -> None:
         if self._is_news(failure.code):
-            logger.warning("%s waits for the database: %s", self._name, failure.message)
+            logger.warning("%s waits for the database: %s", self.name, failure.message)
 
     def _is_news(self, trouble: str) -> bool:
         """Whether this failure differs from the last one."""

@@ -141,9 +141,9 @@ async def test_other_code_is_offered_what_some_code_has_refused_and_another_rele
     defective = await refused(SuspendReason.ENGINE_DEFECT, "1.0")
     await suspend(store, await parked(store, available_at=None))
     mine = WorkerCode(digests={("greets", 1): "new"}, release="1.0")
-    assert await store.report_worker(WorkerReport(worker_id="w", executing=0))
+    assert (await store.report_worker(WorkerReport(worker_id="w", executing=0))).are_refused
     later = WorkerReport(worker_id="w", executing=0, refused_since=await store.now())
-    assert not await store.report_worker(later), "there would be nothing to offer"
+    assert not (await store.report_worker(later)).are_refused, "there would be nothing to offer"
     assert await store.offer_refused(mine, since=await store.now(), limit=9) == 0, "all were suspended before"
     assert await store.offer_refused(mine, since=0, limit=9) == 2
     assert sorted(await claimed(store)) == sorted([nondeterministic, undefined])

@@ -157,7 +157,13 @@ async def make_process(database_url: str) -> AsyncIterator[MakeProcess]:
     started: list[Process] = []
 
     async def make(
-        *, pending_max: int = 1_000, hinted: bool = False, leads: bool = False, place: str | None = None, **options: Any
+        *,
+        pending_max: int = 1_000,
+        hinted: bool = False,
+        leads: bool = False,
+        knows_leader: bool = False,
+        place: str | None = None,
+        **options: Any,
     ) -> Process:
         store = open_store(database_url)
         await store.start()
@@ -168,11 +174,11 @@ async def make_process(database_url: str) -> AsyncIterator[MakeProcess]:
         engine = Engine(
             store=store,
             handlers=types,
-            options=EngineOptions(**options),
+            options=EngineOptions(leads=leads, **options),
             line=line,
             watch=watch,
             place=place,
-            leaders=open_leader_rows(store) if leads else None,
+            leaders=open_leader_rows(store) if leads or knows_leader else None,
             console=Console(rows=ConsoleTable(store), options=ConsoleOptions()),
         )
         if hinted or place is not None:

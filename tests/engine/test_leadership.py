@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from collections.abc import Awaitable, Callable
 
 import pytest
 
 from anabranch.engine.hints.leadership import (
+    AILING_REST_S,
     APART_MS,
+    BEAT_MS,
+    CONFIRMED_S,
+    HEARD_MAX,
     LEADS,
+    OVERDUE_INTERVALS,
+    OVERDUE_S,
     REMIND_LAST_S,
     RESIGNS,
     REST_S,
@@ -17,6 +25,8 @@ from anabranch.engine.hints.leadership import (
     Leadership,
 )
 from anabranch.engine.ownership.recovery import Recovery
+from anabranch.engine.poller import Poller
+from anabranch.engine.ports import WorkerReport
 from anabranch.engine.store.opening import open_leader_rows, open_store
 from anabranch.errors import StoreUnavailable
 from tests.engine.conftest import TENANT, MakeProcess, until
@@ -35,31 +45,58 @@ class World:
         self.holder: tuple[str, float] | None = None
         self.due_runs = (0, 0)
         self.available = True
+        self.random = random.Random(7)
         self.workers: list[Worker] = []
 
-    def add(self, name: str, *, listens: bool = True) -> Worker:
-        worker = Worker(self, name)
+    def add(self, name: str, *, listens: bool = True, may_lead: bool = True) -> Worker:
+        worker = Worker(self, name, may_lead=may_lead)
         self.workers.append(worker)
         worker.leadership.listens(connected=listens)
         return worker
 
+    def held_by(self) -> str | None:
+        """Who holds the lease now."""
+        return self.holder[0] if self.holder is not None and self.holder[1] > self.now_s else None
+
+    async def one_more_beat(self) -> None:
+        """Every worker looks that would; the leader first."""
+        self.pass_time(BEAT_MS / 1000)
+        for each in sorted(self.workers, key=lambda each: not each.leadership.leads):
+            await each.leadership.look()
+
     def pass_time(self, seconds: float) -> None:
+        """Meanwhile looks succeed, but for those that hang or fail."""
         self.now_s += seconds
+        for each in self.workers:
+            each.leadership._searching.succeeded += 1
+            each.poller.succeeded += not (each.poller.is_failing or each.poller.is_hanging)
 
 
 class Worker:
     """One worker; also its rows, and its clock."""
 
-    def __init__(self, world: World, name: str) -> None:
+    def __init__(self, world: World, name: str, *, may_lead: bool) -> None:
         self.world = world
         self.name = name
-        self.looks = self.offers = 0
+        self.offers = self.reads = self.takes = 0
         self.is_heard = True
-        self.leadership = Leadership(rows=self, worker_id=name, clock=self, poll_ms=500, say=self.say, offer=self.offer)
-        self.leadership.when_uncovered(self.look)
+        self.leadership = Leadership(
+            rows=self,
+            worker_id=name,
+            clock=self,
+            poll_ms=500,
+            say=self.say,
+            offer=self.offer,
+            may_lead=may_lead,
+            draw=world.random.randrange,
+        )
+        self.poller = Requested(self.sleep)
+        self.leadership.add(self.poller)
 
-    def look(self) -> None:
-        self.looks += 1
+    @property
+    def looks(self) -> int:
+        """How often this worker was told to look for itself."""
+        return self.poller.requests
 
     def offer(self) -> None:
         self.offers += 1
@@ -69,7 +106,14 @@ class Worker:
             if self.is_heard and other is not self:
                 other.leadership.heard([word])
 
+    async def holder(self) -> str | None:
+        self.reads += 1
+        if not self.world.available:
+            raise StoreUnavailable("the database is away")
+        return self.world.held_by()
+
     async def take(self, *, worker_id: str, lease_ms: int) -> bool:
+        self.takes += 1
         if not self.world.available:
             raise StoreUnavailable("the database is away")
         holder = self.world.holder
@@ -96,6 +140,22 @@ class Worker:
 
     async def sleep(self, milliseconds: int) -> None:
         raise AssertionError("nothing waits here")
+
+
+class Requested(Poller):
+    """Notes requests; its looks fail, succeed or hang as the test says."""
+
+    def __init__(self, sleep: Callable[[int], Awaitable[None]]) -> None:
+        super().__init__(self.nothing, name="looking", every_ms=500, sleep=sleep)
+        self.requests = 0
+        self.is_failing = self.is_hanging = False
+
+    async def nothing(self) -> None:
+        if self.is_failing:
+            raise StoreUnavailable("reading does not work")
+
+    def soon(self) -> None:
+        self.requests += 1
 
 
 @pytest.fixture
@@ -161,7 +221,7 @@ async def test_a_worker_that_the_beats_do_not_reach_polls_and_does_not_take_the_
         world.pass_time(2)
 
     assert (leader.leadership.leads, other.leadership.leads, other.leadership.covers()) == (True, False, False)
-    assert other.looks == 5
+    assert (other.looks, other.takes) == (5, 0)
 
 
 async def test_a_leader_that_was_frozen_steps_back_when_it_hears_its_successor(world: World) -> None:
@@ -196,6 +256,7 @@ async def test_a_leader_makes_room_after_its_term_and_looks_until_another_leads(
     assert (leader.leadership.leads, leader.leadership.covers(), leader.looks) == (False, False, 2)
     world.pass_time(APART_MS / 1000)
     await other.leadership.look()
+    await leader.leadership.look()
 
     assert (other.leadership.leads, leader.leadership.covers()) == (True, True)
 
@@ -256,8 +317,150 @@ async def test_who_does_not_lead_does_not_look_for_due_runs(world: World) -> Non
     assert other.offers == 0
 
 
-def test_the_words_of_leading_are_no_ids_of_runs() -> None:
-    assert max(len(LEADS), len(RESIGNS)) < 36
+# -- who may be believed ------------------------------------------------------------------
+@pytest.mark.parametrize("sender", ["nobody", "", "b"], ids=["a forged id", "none", "its own"])
+async def test_beats_of_somebody_that_the_row_does_not_name_cover_nobody(world: World, sender: str) -> None:
+    worker = world.add("b", may_lead=False)
+    worker.leadership.heard([LEADS, f"{LEADS}:{sender}"])
+    await worker.leadership.look()
+
+    worker.leadership.heard([LEADS, f"{LEADS}:{sender}"])
+
+    assert not worker.leadership.covers()
+
+
+async def test_a_foreign_leader_costs_a_covered_worker_nothing_and_does_not_keep_it_covered(world: World) -> None:
+    leader, other = world.add("a"), world.add("b")
+    await leader.leadership.look()
+    await other.leadership.look()
+    reads, looks = other.reads, other.looks
+    for _ in range(5):
+        other.leadership.heard([f"{LEADS}:{number}" for number in range(HEARD_MAX + 1)])
+        other.leadership.heard([f"{RESIGNS}:foreign"])
+        await world.one_more_beat()
+        assert other.leadership.covers()
+    assert (other.reads, other.looks) == (reads, looks)
+
+    world.workers.remove(leader)
+    for _ in range(4):
+        other.leadership.heard([f"{LEADS}:{number}" for number in range(HEARD_MAX + 1)])
+        await world.one_more_beat()
+
+    assert other.leadership.leads
+
+
+async def test_beats_forged_in_the_name_of_a_dead_leader_cover_no_longer_than_until_the_next_report(
+    world: World,
+) -> None:
+    leader, other = world.add("a"), world.add("b")
+    await leader.leadership.look()
+    await other.leadership.look()
+    world.workers.remove(leader)
+    world.pass_time(BOUND_S)
+    other.leadership.heard([f"{LEADS}:a"])
+    assert other.leadership.covers()
+
+    other.leadership._holding._wanted = False
+    other.leadership.confirm(world.held_by())
+    assert not other.leadership.covers()
+    assert other.leadership._holding._wanted, "it looks at once"
+    await other.leadership.look()
+
+    assert (other.looks > 0, other.leadership.leads) == (True, True)
+
+
+async def test_without_reports_the_row_is_believed_for_a_while_and_read_again_without_other_looks(world: World) -> None:
+    leader, other = world.add("a"), world.add("b")
+    await leader.leadership.look()
+    await other.leadership.look()
+    assert other.reads == 1
+    beats = round(CONFIRMED_S * 1000 / BEAT_MS)
+
+    for _ in range(beats - 1):
+        await world.one_more_beat()
+    assert other.reads == 1
+    await world.one_more_beat()
+
+    assert (other.reads, other.looks, other.leadership.covers()) == (2, 0, True)
+
+
+async def test_a_report_keeps_a_worker_covered_without_a_read(world: World) -> None:
+    leader, other = world.add("a"), world.add("b")
+    await leader.leadership.look()
+    await other.leadership.look()
+    for number in range(40):
+        await world.one_more_beat()
+        if number % 5 == 0:
+            other.leadership.confirm(world.held_by())
+    assert (other.reads, other.looks) == (1, 0)
+
+
+async def test_who_may_not_lead_is_told_to_look_when_the_only_leader_is_gone_and_does_not_lead(world: World) -> None:
+    leader, command = world.add("a"), world.add("b", may_lead=False)
+    await leader.leadership.look()
+    await command.leadership.look()
+    assert (command.looks, command.leadership.covers()) == (0, True)
+
+    await leader.leadership.stop()
+    world.workers.remove(leader)
+    world.pass_time(BOUND_S)
+    await command.leadership.look()
+
+    assert (command.looks, command.takes, command.leadership.leads) == (1, 0, False)
+
+
+# -- who leads next -----------------------------------------------------------------------
+async def test_the_lead_goes_round_among_all_workers(world: World) -> None:
+    for number in range(6):
+        world.add(f"worker-{number}")
+    await world.workers[0].leadership.look()
+    leaders: set[str | None] = set()
+    for _ in range(40):
+        world.pass_time(TERM_S - 2 - BEAT_MS / 1000)
+        await world.one_more_beat()
+        leaders.add(world.held_by())
+        world.pass_time(3)
+        await next(each for each in world.workers if each.leadership.leads).leadership.look()
+        for _ in range(APART_MS // 5):
+            world.pass_time(0.005)
+            for each in world.workers:
+                if not each.leadership.leads and not each.leadership.covers():
+                    await each.leadership.look()
+    assert leaders >= {each.name for each in world.workers}
+
+
+@pytest.mark.parametrize("how", ["fails", "hangs"])
+async def test_a_leader_whose_looks_fail_or_hang_makes_room_and_rests_longer(world: World, how: str) -> None:
+    leader, other = world.add("a"), world.add("b")
+    await leader.leadership.look()
+    await other.leadership.look()
+    if how == "fails":
+        leader.poller.is_failing = True
+        await leader.poller._look_once()
+    else:
+        leader.poller.is_hanging = True
+        world.pass_time(OVERDUE_INTERVALS * 0.5 + OVERDUE_S)
+        await leader.leadership.look()
+        assert leader.leadership.leads, "not yet"
+        world.pass_time(0.1)
+    await leader.leadership.look()
+    assert not leader.leadership.leads
+    world.pass_time(APART_MS / 1000)
+    await other.leadership.look()
+    assert (other.leadership.leads, leader.leadership.covers()) == (True, False)
+    await leader.leadership.look()
+    assert leader.leadership.covers()
+
+    await other.leadership.stop()
+    world.workers.remove(other)
+    world.pass_time(BOUND_S)
+    await leader.leadership.look()
+    assert not leader.leadership.leads, "it rests"
+    world.pass_time(AILING_REST_S)
+    leader.poller.is_failing = leader.poller.is_hanging = False
+    await leader.poller._look_once()
+    await leader.leadership.look()
+    assert leader.leadership.leads
 
 
 # -- on PostgreSQL ------------------------------------------------------------------------
@@ -284,9 +487,13 @@ async def test_the_row_has_one_leader_until_its_lease_is_over(database_url: str)
 
     assert await rows.take(worker_id=leader, lease_ms=60_000)
     assert not await rows.take(worker_id=other, lease_ms=60_000)
+    assert await rows.holder() == leader
+    assert (await store.report_worker(WorkerReport(worker_id=other, executing=0))).leader == leader
     await rows.give_up(worker_id=other)
     assert not await rows.take(worker_id=other, lease_ms=60_000)
     await rows.give_up(worker_id=leader)
+    assert await rows.holder() is None
+    assert (await store.report_worker(WorkerReport(worker_id=other, executing=0))).leader is None
     assert await rows.take(worker_id=other, lease_ms=0)
     assert await rows.take(worker_id=leader, lease_ms=60_000), "the lease of the other is over"
     await store.stop()
@@ -331,10 +538,34 @@ async def test_an_idle_worker_that_is_covered_claims_on_request_only_and_one_wit
     await leads(leader.engine.leadership, over=worker.engine.leadership)
     recovery = worker.engine.recovery
     assert pause_of(recovery) is None
+    assert {look.poller.name for look in leader.engine.leadership._looks} == {
+        "claiming",
+        "housekeeping",
+        "looking for due runs",
+        "looking for external changes",
+    }, "if one of them fails, it resigns"
 
     await worker.run(drawn("keeps", node("gate", "testGate", config={"gate": "never"})))
     assert pause_of(recovery) == NEVER_MS
     assert pause_of(leader.engine.recovery) == NEVER_MS
+
+
+async def test_a_process_that_never_leads_takes_up_due_runs_itself_once_the_only_leader_has_stopped(
+    hinted: MakeListening,
+) -> None:
+    leader = await hinted(held_max=0, leads=True)
+    await until(lambda: leader.engine.leadership.leads)
+    command = await hinted(knows_leader=True)
+    await until(command.engine.leadership.covers)
+    await until(lambda: pause_of(command.engine.recovery) is None)
+    server = await hinted(works=False)
+    server.engine.store.tell(Silent())  # type: ignore[attr-defined]
+    run_id = await server.run(drawn("left", node("only")))
+
+    await leader.engine.stop()
+
+    assert (await command.ended(run_id))["status"] == "COMPLETED"
+    assert not command.engine.leadership.leads
 
 
 async def leads(one: Leadership, *, over: Leadership) -> None:

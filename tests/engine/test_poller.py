@@ -392,3 +392,17 @@ async def test_while_others_look_it_does_so_on_request_only_and_then_at_its_inte
 
     assert looks.at_ms == [5_000, 10_000, 11_000, 12_000]
     await poller.stop()
+
+
+@virtual_time
+async def test_it_tells_how_many_looks_have_succeeded_and_whether_the_last_one_failed() -> None:
+    poller = polling(Looks(None, AWAY, None))
+    await poller.start()
+    told = []
+    for _ in range(3):
+        await sleep_ms(1_001)
+        told.append((poller.succeeded, poller.fails))
+    await poller.stop()
+
+    assert told == [(1, False), (1, True), (2, False)]
+    assert poller.interval_ms == 1_000

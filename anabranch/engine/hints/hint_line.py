@@ -1,8 +1,8 @@
-"""Interfaces for hints: a line between the processes of one database, who leads them, and a store that reports its
-writes.
+"""Interfaces for hints: a line between the processes of one database, which worker leads, and a store that
+reports its writes.
 
 `engine.hints` sends and receives; a line is made in `engine.store`, for databases that have one. A hint may be lost,
-repeated, late or forged.
+repeated, late, forged, or from an installation in another schema.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Channel(StrEnum):
     PAUSED = "anabranch_paused"
     """A workflow or tenant was paused or resumed: workers read the pauses. Carries no ids."""
     LEADER = "anabranch_leader"
-    """A worker does the looks that concern all, or does so no more: see `leadership`. Carries a word."""
+    """A worker does the looks that concern all, or no longer does: see `leadership`. Carries that and its worker id."""
 
 
 Heard = Callable[[Channel, Sequence[str]], None]
@@ -66,6 +66,9 @@ class LeaderRows(Protocol):
 
     async def take(self, *, worker_id: str, lease_ms: int) -> bool:
         """Take or keep the lead for so long; False: another worker has it. Raises StoreUnavailable."""
+
+    async def holder(self) -> str | None:
+        """The worker that has the lead now; None: nobody. Raises StoreUnavailable."""
 
     async def give_up(self, *, worker_id: str) -> None:
         """Free the lead if this worker has it. Raises StoreUnavailable."""

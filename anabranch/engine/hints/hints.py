@@ -1,8 +1,10 @@
 """Hints: shorten the time until a process notices what another one wrote.
 
 Made by `lifecycle`. A store reports what was written (`Notices`), APIs report which runs are watched
-(`ports.ChangeHints`), and the line (`HintLine`) carries hints between processes. A hint may be lost, repeated, late or
-forged: it only causes a read, and polling works without any. Each hint is sent after the commit that it is about.
+(`ports.ChangeHints`), and the line (`HintLine`) carries hints between processes. A hint may be lost, repeated, late,
+forged, or from an installation in another schema: it only causes a read, and polling works without any. Beats of a
+leader also save polls, but only while its row in the database agrees (`leadership`). Each hint is sent after the commit
+that it is about.
 """
 
 from __future__ import annotations

@@ -54,6 +54,8 @@ class ExternalChanges:
             return Poller(look, name=name, every_ms=every_ms, sleep=clock.sleep, unavailable=orchestrator.note_failure)
 
         self._looking = poller(self.look, lambda: look_ms * WATCHED_LOOKS if watched() else look_ms)
+        if leadership is not None:
+            leadership.add(self._looking)
         self._hinted = poller(self._look_at_touched, None)
         self._pausing = poller(self._look_at_pauses, None)
         self._uncompared: set[str] = set()

@@ -37,8 +37,10 @@ class WorkerReports(Poller):
         digests: Callable[[], Mapping[tuple[str, int], str]],
         release: str,
         unavailable: Callable[[StoreUnavailable], None],
+        leader_read: Callable[[str | None], None],
     ) -> None:
-        """`executing` returns the maximum of concurrent executions since its last call."""
+        """`executing` returns the maximum of concurrent executions since its last call. `leader_read` is told after
+        each report which worker leads."""
         super().__init__(
             self.report,
             name="reporting this worker",
@@ -53,6 +55,7 @@ class WorkerReports(Poller):
         self._plans = plans
         self._digests = digests
         self._release = release
+        self._leader_read = leader_read
         self._offered_until = 0
         """Runs suspended before (ms) were offered to this process."""
 
@@ -67,7 +70,7 @@ class WorkerReports(Poller):
 
     async def _report(self, executing: int | None) -> None:
         now = self._clock.now()
-        are_refused = await self._store.report_worker(
+        answer = await self._store.report_worker(
             WorkerReport(
                 worker_id=self._worker_id,
                 executing=executing,
@@ -76,7 +79,8 @@ class WorkerReports(Poller):
                 refused_since=self._offered_until,
             )
         )
-        if are_refused:
+        self._leader_read(answer.leader)
+        if answer.are_refused:
             await self._offer_refused(now)
 
     async def _offer_refused(self, now: int) -> None:

@@ -22,6 +22,7 @@ from anabranch.engine.ports.store_records import (
     OutputsRead,
     Pause,
     Position,
+    ReportAnswer,
     RunReading,
     WorkerCode,
     WorkerReport,
@@ -87,11 +88,8 @@ class Store(Protocol):
         are suspended. A suspect whose company is 1 is taken alone.
         """
 
-    async def report_worker(self, report: WorkerReport) -> bool:
-        """Store the report of a working process, replacing the previous one.
-
-        False: `offer_refused` would find nothing since `refused_since`.
-        """
+    async def report_worker(self, report: WorkerReport) -> ReportAnswer:
+        """Store the report of a working process, replacing the previous one."""
 
     async def suspend_unfit(self, *, overdue_ms: int, seen_ms: int, limit: int) -> int:
         """Suspend runs that have been due for this long and that no recently reporting worker can run; returns how

@@ -200,6 +200,16 @@ class WorkerReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReportAnswer:
+    """What a working process learns by its report."""
+
+    are_refused: bool
+    """Whether `offer_refused` may find something since `refused_since`."""
+    leader: str | None = None
+    """The worker that does the looks that concern all; None: nobody."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerCode:
     """What a worker would continue runs with."""
 

@@ -24,6 +24,7 @@ from anabranch.engine.ports import (
     Outcome,
     Pause,
     Reopening,
+    ReportAnswer,
     TenantRooms,
     Transition,
     WorkerCode,
@@ -248,12 +249,12 @@ class MemoryDatabase:
             self._companies[lost] = max(1, min(EXECUTING_UNKNOWN if executing is None else executing, held))
         return self._companies[lost]
 
-    def report_worker(self, report: WorkerReport) -> bool:
-        """Store the report of a working process; returns whether runs were refused lately."""
+    def report_worker(self, report: WorkerReport) -> ReportAnswer:
+        """Store the report of a working process. Nobody leads: there is no hint line."""
         self._executing[report.worker_id] = report.executing
         self._reports[report.worker_id] = (self.now(), report)
         self._companies.pop(report.worker_id, None)
-        return any(said.created_at > report.refused_since for _, said in self._refused())
+        return ReportAnswer(are_refused=any(said.created_at > report.refused_since for _, said in self._refused()))
 
     def forget_worker(self, worker_id: str) -> None:
         """Remove the report of a process."""

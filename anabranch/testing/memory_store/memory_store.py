@@ -29,6 +29,7 @@ from anabranch.engine.ports import (
     OutputsRead,
     Pause,
     Position,
+    ReportAnswer,
     RunReading,
     Transition,
     WorkerCode,
@@ -121,11 +122,11 @@ class MemoryStore:
         await self.faults.after("claim")
         return claimed
 
-    async def report_worker(self, report: WorkerReport) -> bool:
+    async def report_worker(self, report: WorkerReport) -> ReportAnswer:
         await self.faults.before("report_worker")
-        are_refused = self.database.report_worker(report)
+        answer = self.database.report_worker(report)
         await self.faults.after("report_worker")
-        return are_refused
+        return answer
 
     async def suspend_unfit(self, *, overdue_ms: int, seen_ms: int, limit: int) -> int:
         await self.faults.before("suspend_unfit")

@@ -19,6 +19,8 @@ _TAKE = text(f"""
 """)
 """Of two workers that take it at once, the second sees the first one's row, and changes nothing."""
 
+_HOLDER = text(f"SELECT worker_id FROM leaders WHERE name = 'looks' AND until > {NOW_MS}")
+
 _GIVE_UP = text("UPDATE leaders SET until = 0 WHERE name = 'looks' AND worker_id = :worker_id")
 
 _DUE = text(f"""
@@ -42,6 +44,10 @@ class PostgresqlLeaderRows:
         return await self._store.write_without_waiting(
             lambda connection: connection.execute(_TAKE, asked).rowcount == 1
         )
+
+    async def holder(self) -> str | None:
+        """The worker that has the lead now; None: nobody."""
+        return await self._store.read(lambda connection: connection.execute(_HOLDER).scalar_one_or_none())
 
     async def give_up(self, *, worker_id: str) -> None:
         """Free the lead if this worker has it."""

@@ -17,7 +17,7 @@ from functools import cache
 import orjson
 from sqlalchemy import Connection, TextClause, text
 
-from anabranch.engine.ports import ClaimRequest, InstanceRow, WorkerCode, WorkerReport
+from anabranch.engine.ports import ClaimRequest, InstanceRow, ReportAnswer, WorkerCode, WorkerReport
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.events import EventType, Status, SuspendReason
 from anabranch.engine.rules.graph.pools import Needs, are_served
@@ -85,7 +85,8 @@ _REFUSED = text(f"""
 
 @cache
 def _report(clock: str) -> TextClause:
-    """Write the report of a process, replacing the previous one, and return whether runs were refused lately.
+    """Write the report of a process, replacing the previous one; return whether runs were refused lately, and who
+    leads.
 
     A process that seemed lost is active again. One statement: idle workers cause no other.
     """
@@ -94,7 +95,8 @@ def _report(clock: str) -> TextClause:
         VALUES (:worker_id, {clock}, :executing, NULL, :node_types, :code)
         ON CONFLICT (worker_id) DO UPDATE SET seen_at = {clock}, executing = :executing, company = NULL,
             node_types = :node_types, code = :code
-        RETURNING EXISTS (SELECT 1 {_REFUSED_SINCE})
+        RETURNING EXISTS (SELECT 1 {_REFUSED_SINCE}),
+            (SELECT l.worker_id FROM leaders AS l WHERE l.name = 'looks' AND l.until > {clock})
     """)
 
 
@@ -131,9 +133,8 @@ def _release(among_ids: str) -> TextClause:
     """)
 
 
-def report_worker(connection: Connection, dialect: Dialect, report: WorkerReport) -> bool:
-    """Store the report of a working process; the first report also removes those of long lost processes. True: there
-    are runs that `offer_refused` may concern."""
+def report_worker(connection: Connection, dialect: Dialect, report: WorkerReport) -> ReportAnswer:
+    """Store the report of a working process; the first report also removes those of long lost processes."""
     asked = {
         "worker_id": report.worker_id,
         "executing": report.executing,
@@ -141,10 +142,10 @@ def report_worker(connection: Connection, dialect: Dialect, report: WorkerReport
         "code": orjson.dumps(list(report.code)).decode(),
         "since": report.refused_since,
     }
-    are_refused = bool(connection.execute(_report(dialect.clock), asked).scalar_one())
+    are_refused, leader = connection.execute(_report(dialect.clock), asked).one()
     if report.executing is None:
         connection.execute(_FORGET_OLD, {"me": report.worker_id, "age": FORGOTTEN_AFTER_MS})
-    return are_refused
+    return ReportAnswer(are_refused=bool(are_refused), leader=leader)
 
 
 def forget_worker(connection: Connection, worker_id: str) -> None:

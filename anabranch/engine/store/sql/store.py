@@ -27,6 +27,7 @@ from anabranch.engine.ports import (
     Loaded,
     Outcome,
     Position,
+    ReportAnswer,
     Transition,
     WorkerCode,
     WorkerReport,
@@ -226,7 +227,7 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
             for row in suspended:
                 self._notices.appended(row, signal=None)
 
-    async def report_worker(self, report: WorkerReport) -> bool:
+    async def report_worker(self, report: WorkerReport) -> ReportAnswer:
         """Store the report of a working process, replacing the previous one."""
         return await self.write_without_waiting(
             lambda connection: lapses.report_worker(connection, self.dialect, report)

@@ -233,7 +233,9 @@ class Leadership:
         assert self._leads_since is not None, "it leads"
         ailing = [look.poller.name for look in self._looks if look.is_ailing(now)]
         if ailing:
-            logger.warning("another worker shall look for all: here fails or hangs %s", ", ".join(ailing))
+            logger.warning(
+                "this worker stops looking for all, because of failing or hanging looks: %s", ", ".join(ailing)
+            )
             await self._resign(AILING_REST_S)
         elif now - self._leads_since > TERM_S or not self._listens:
             await self._resign(REST_S)

@@ -18,7 +18,6 @@ dead_letters = Table(
     Column("attempt", Integer, nullable=False),
     Column("queue", Text, nullable=False),
     Column("reason", Text, nullable=False),
-    Column("shown", Text, nullable=False),
     Column("count", Integer, nullable=False),
     Column("first_at", BigInteger, nullable=False),
     Column("last_at", BigInteger, nullable=False),

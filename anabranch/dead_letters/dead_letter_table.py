@@ -1,4 +1,7 @@
-"""The rows of dead letters: the newest 10,000. Shares the threads of the store that it is built on."""
+"""The rows of dead letters: the newest 10,000. Shares the threads of the store that it is built on.
+
+What removes runs removes their letters (`engine.store.sql.letters_of_runs`).
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,12 @@ from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, 
 from anabranch.dead_letters.dead_letter_schema import dead_letters
 from anabranch.dead_letters.dead_letters import LETTERS_MAX, LISTED_MAX, DeadLetter
 from anabranch.engine.store.sql.component import SqlComponent
+from anabranch.engine.store.sql.letters_of_runs import locks_run
 
 _COLUMNS = list(dead_letters.c)
+
+NO_TENANT = ""
+"""No tenant has this name."""
 
 
 class DeadLetterTable:
@@ -27,11 +34,13 @@ class DeadLetterTable:
         def add(connection: Connection) -> None:
             now = dialect.now(connection)
             with dialect.transaction(connection):
-                again = {"count": columns.count + 1, "last_at": now, "reason": letter.reason}
-                known = update(dead_letters).where(columns.letter_id == letter.letter_id).values(again)
+                is_known = locks_run(connection, dialect, letter.instance_id, tenant_id=letter.tenant_id)
+                kept = letter if is_known else _of_no_tenant(letter)
+                again = {"count": columns.count + 1, "last_at": now, "reason": kept.reason}
+                known = update(dead_letters).where(columns.letter_id == kept.letter_id).values(again)
                 if connection.execute(known).rowcount:
                     return
-                connection.execute(insert(dead_letters).values(asdict(replace(letter, first_at=now, last_at=now))))
+                connection.execute(insert(dead_letters).values(asdict(replace(kept, first_at=now, last_at=now))))
                 old = select(columns.letter_id).order_by(columns.last_at.desc()).offset(LETTERS_MAX)
                 connection.execute(delete(dead_letters).where(columns.letter_id.in_(old.limit(LETTERS_MAX))))
 
@@ -43,7 +52,7 @@ class DeadLetterTable:
 
     async def letters_of_run(self, instance_id: str) -> Sequence[DeadLetter]:
         """Uses ix_dead_letter_run."""
-        return await self._select(dead_letters.c.instance_id == instance_id)
+        return await self._select(dead_letters.c.instance_id == instance_id, dead_letters.c.tenant_id != NO_TENANT)
 
     async def count_letters(self) -> int:
         """At most LETTERS_MAX rows."""
@@ -54,3 +63,8 @@ class DeadLetterTable:
         query = select(*_COLUMNS).where(*which).order_by(dead_letters.c.last_at.desc(), dead_letters.c.letter_id)
         query = query.limit(LISTED_MAX)
         return await self._store.read(lambda connection: [DeadLetter(*row) for row in connection.execute(query)])
+
+
+def _of_no_tenant(letter: DeadLetter) -> DeadLetter:
+    """With an id that no letter of a tenant has, so that none is counted for it."""
+    return replace(letter, tenant_id=NO_TENANT, letter_id=f"unknown:{letter.letter_id}")

@@ -14,19 +14,17 @@ from anabranch.engine.rules.instants import to_iso
 # 10,000 letters: each is another job, and a fault that makes more is visible by then. The oldest go first.
 LETTERS_MAX = 10_000
 
-# 4,096 characters of a message show what it is.
-SHOWN_CHARACTERS_MAX = 4_096
-
 LISTED_MAX = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A job that the broker has set aside. What the message does not say is empty, or 0."""
+    """A job that the broker has set aside, without what it contains. What the message does not say is empty, or 0."""
 
     letter_id: str
     """The job's id; of a message without one its hash."""
     tenant_id: str
+    """As stored: empty if the tenant has no such run, since anybody who may publish can name one."""
     instance_id: str
     node_id: str
     scope: str
@@ -34,31 +32,29 @@ class DeadLetter:
     queue: str
     """Where it came from."""
     reason: str
-    shown: str
-    """The beginning of the message."""
     count: int = 1
     first_at: int = 0
     last_at: int = 0
 
 
 class DeadLetterRows(Protocol):
-    """Keeps the letters."""
+    """Keeps the letters: as long as their run, and no longer than the audit trail."""
 
     async def add_letter(self, letter: DeadLetter) -> None:
         """Add it, or count it again; its times are those of the store. Raises StoreUnavailable."""
 
     async def list_letters(self, *, tenant_id: str | None) -> Sequence[DeadLetter]:
-        """The newest first; of one tenant, or (None) all, with those of unreadable messages."""
+        """The newest first; of one tenant, or (None) all, with those of no tenant."""
 
     async def letters_of_run(self, instance_id: str) -> Sequence[DeadLetter]:
-        """Those about a run."""
+        """Those about a run, without those that name another tenant."""
 
     async def count_letters(self) -> int:
         """How many there are."""
 
 
 def letter_as_json(letter: DeadLetter) -> dict[str, Any]:
-    """The public form. The message itself is not in it: it may have what its run keeps."""
+    """The public form."""
     return {
         "letterID": letter.letter_id,
         "tenant": letter.tenant_id,

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 import orjson
 
-from anabranch.dead_letters.dead_letters import SHOWN_CHARACTERS_MAX, DeadLetter
+from anabranch.dead_letters.dead_letters import DeadLetter
 from anabranch.engine.handling import HandlerResult
 from anabranch.engine.rules.graph.priorities import NORMAL, PRIORITIES, Priority
 from anabranch.engine.rules.shared.failures import kept_error, storable
@@ -259,7 +259,6 @@ class DeadMessage:
             return storable(value, _LETTER_CHARACTERS_MAX) if isinstance(value, str) else ""
 
         attempt = fields.get("attempt")
-        shown = storable(self.raw.decode(errors="replace"), SHOWN_CHARACTERS_MAX)
         return DeadLetter(
             letter_id=text("jobID") or hashlib.sha256(self.raw).hexdigest(),
             tenant_id=text("tenantID"),
@@ -269,7 +268,6 @@ class DeadMessage:
             attempt=attempt if isinstance(attempt, int) and 0 <= attempt < _ATTEMPTS_MAX else 0,
             queue=self.queue,
             reason=self._reason(),
-            shown=shown,
         )
 
     def _reason(self) -> str:

@@ -11,6 +11,8 @@ from sqlalchemy import text
 from anabranch.audit.audit_log import AuditLog
 from anabranch.audit.audit_table import AuditTable
 from anabranch.audit.audit_trail import CUT, AuditEntry
+from anabranch.dead_letters.dead_letter_table import DeadLetterTable
+from anabranch.dead_letters.dead_letters import DeadLetter
 from anabranch.engine.ports import InstanceRow, NewVersion, Store
 from anabranch.engine.rules.events import Status
 from anabranch.engine.store.sql.store import SqlStore
@@ -149,6 +151,50 @@ async def test_what_names_a_deleted_workflow_stays_if_another_has_its_name(store
     assert await store.remove_unused_workflows(limit=9) == 1
     assert await execute(store, "SELECT workflow FROM triggers") == [("named",)]
     assert await store.get_definition(replacement, 1) is not None
+
+
+# -- dead letters --------------------------------------------------------------------------------
+async def with_letter(store: SqlStore, row: InstanceRow) -> InstanceRow:
+    run_id = row.head.instance_id
+    await DeadLetterTable(store).add_letter(DeadLetter(run_id, TENANT, run_id, "far", "", 1, "q", "refused"))
+    return row
+
+
+async def runs_with_letters(store: SqlStore) -> set[str]:
+    return {letter.instance_id for letter in await DeadLetterTable(store).list_letters(tenant_id=None)}
+
+
+@only_sql
+async def test_dead_letters_go_with_their_run_however_it_goes(store: SqlStore) -> None:
+    kept = (await with_letter(store, await created(store))).head.instance_id
+    deleted = await with_letter(store, await ended(store))
+    await store.delete_run(tenant_id=TENANT, instance_id=deleted.head.instance_id)
+    assert await runs_with_letters(store) == {kept}
+    tested = await with_letter(store, await ended(store, test=True))
+    await store.delete_test_instance(tenant_id=TENANT, instance_id=tested.head.instance_id)
+    assert await runs_with_letters(store) == {kept}
+    await with_letter(store, await ended(store, retention_days=0))
+    assert await store.remove_expired(limit=9) == 1
+    assert await runs_with_letters(store) == {kept}
+    await with_letter(store, await ended(store))
+    everything = PurgeFilter(TENANT, ended_before=await store.now() + DAY_MS)
+    assert await store.purge_runs(everything, after=FIRST_PLACE, dry_run=True, actor="cli")
+    assert len(await runs_with_letters(store)) == 2
+    assert await store.purge_runs(everything, after=FIRST_PLACE, dry_run=False, actor="cli")
+    assert await runs_with_letters(store) == {kept}
+    await store.remove_logs([kept])
+    assert await runs_with_letters(store) == set()
+
+
+@only_sql
+async def test_dead_letters_are_kept_no_longer_than_the_audit_trail(store: SqlStore) -> None:
+    old, new = [await with_letter(store, await created(store)) for _ in range(2)]
+    statement = "UPDATE dead_letters SET last_at = last_at - :by WHERE instance_id = :run_id"
+    await execute(store, statement, by=400 * DAY_MS + 1, run_id=old.head.instance_id)
+    await store.trim_audit(retention_days=401, limit=9)
+    assert len(await runs_with_letters(store)) == 2
+    await store.trim_audit(retention_days=400, limit=9)
+    assert await runs_with_letters(store) == {new.head.instance_id}
 
 
 # -- the audit trail -----------------------------------------------------------------------------

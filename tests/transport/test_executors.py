@@ -60,7 +60,7 @@ async def test_a_node_runs_in_a_process_without_a_database_and_the_broker_may_go
         early = await client.start("far-tells", {"name": "{{ctx.secret}}"})
         await says_why(worker, early.run_id, "The jobs of the pool 'tells' wait: the broker cannot be reached.")
         assert worker.services is not None
-        letter = DeadLetter("l", "default", early.run_id, "far", "", 1, "anabranch.jobs.tells", "it is unreadable", "")
+        letter = DeadLetter("l", "default", early.run_id, "far", "", 1, "anabranch.jobs.tells", "it is unreadable")
         await worker.services.dead_letters.add_letter(letter)
         await says_why(worker, early.run_id, "The job of 'far' is a dead letter: it is unreadable. It is sent again.")
         await way.open()

@@ -343,7 +343,7 @@ class Store(Protocol):
         """Remove at most `limit` older rows of the audit trail, a day's rows at once, and record that; returns how
         many.
 
-        The chain of hashes continues from the last removed row.
+        The chain of hashes continues from the last removed row. Older dead letters are removed, too.
         """
 
     async def give_back_space(self) -> bool:

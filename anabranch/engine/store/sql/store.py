@@ -52,6 +52,7 @@ from anabranch.engine.store.sql.definitions import Definitions
 from anabranch.engine.store.sql.dialect import Dialect, ExternalEvent, Taken
 from anabranch.engine.store.sql.epochs import Epochs, positions_of
 from anabranch.engine.store.sql.faults import DataRefused, DuplicateRefused, LocksHeld
+from anabranch.engine.store.sql.letters_of_runs import remove_letters_of
 from anabranch.engine.store.sql.pauses import Pauses
 from anabranch.engine.store.sql.reading.reads import Reads, find_instance, is_uuid
 from anabranch.engine.store.sql.reading.run_reading import RunReader
@@ -515,6 +516,7 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
                     return False
                 connection.execute(statements.DELETE_LOG, {"instance_id": instance_id})
                 remove_console_of(connection, self.dialect, [instance_id])
+                remove_letters_of(connection, [instance_id])
                 remove_values_of(connection, self.dialect, [instance_id])
                 return True
 

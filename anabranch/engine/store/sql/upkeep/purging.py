@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 
 from anabranch.audit.audit_recording import record_audit_event
 from anabranch.engine.rules.events import Status
+from anabranch.engine.store.sql.letters_of_runs import remove_letters_of
 from anabranch.engine.store.sql.upkeep import upkeep_statements as statements
 from anabranch.engine.store.sql.upkeep.upkeep import Upkeep
 from anabranch.engine.store.value_table import remove_values_of
@@ -136,6 +137,7 @@ class Purging(Upkeep):
             with self.dialect.transaction(connection):
                 ids = {"ids": self.dialect.ids(instance_ids)}
                 connection.execute(statements.remove_logs(self.dialect.among_ids), ids)
+                remove_letters_of(connection, instance_ids)
                 remove_values_of(connection, self.dialect, instance_ids)
 
         await self.write(remove)

@@ -19,6 +19,7 @@ from anabranch.engine.ports import OpenRuns
 from anabranch.engine.rules.events import Status, SuspendReason
 from anabranch.engine.store.sql.component import SqlComponent
 from anabranch.engine.store.sql.console_table import remove_console_of
+from anabranch.engine.store.sql.letters_of_runs import remove_letters_of, remove_old_letters
 from anabranch.engine.store.sql.reading.reads import is_uuid
 from anabranch.engine.store.sql.statements import DELETE_LOG
 from anabranch.engine.store.sql.upkeep import upkeep_statements as statements
@@ -171,6 +172,7 @@ class Upkeep(SqlComponent):
                 connection.execute(statements.DELETE_ENDED_RUN, asked)
                 connection.execute(DELETE_LOG, {"instance_id": instance_id})
                 remove_console_of(connection, self.dialect, [instance_id])
+                remove_letters_of(connection, [instance_id])
                 remove_values_of(connection, self.dialect, [instance_id])
                 if row.completed_at <= counted_until:
                     uncount(connection, [row])
@@ -212,7 +214,7 @@ class Upkeep(SqlComponent):
         return await self.write(remove)
 
     async def trim_audit(self, *, retention_days: int, limit: int) -> int:
-        """Remove at most `limit` older rows of the audit trail, and record where it was cut."""
+        """Remove at most `limit` older rows of the audit trail, and record where it was cut; and older dead letters."""
 
         def trim(connection: Connection) -> int:
             """Cut the trail while no other process removes or counts."""
@@ -220,9 +222,9 @@ class Upkeep(SqlComponent):
                 if counted_until is None:
                     return 0
                 now = self.dialect.now(connection)
-                return trim_trail(
-                    connection, before=now - retention_days * _DAY_MS, every_ms=AUDIT_CUT_EVERY_MS, limit=limit, now=now
-                )
+                before = now - retention_days * _DAY_MS
+                remove_old_letters(connection, before=before)
+                return trim_trail(connection, before=before, every_ms=AUDIT_CUT_EVERY_MS, limit=limit, now=now)
 
         return await self.write(trim)
 
@@ -238,6 +240,7 @@ class Upkeep(SqlComponent):
             connection.execute(statements.remove_runs(self.dialect.among_ids), ids)
             connection.execute(statements.remove_logs(self.dialect.among_ids), ids)
             remove_console_of(connection, self.dialect, instance_ids)
+            remove_letters_of(connection, instance_ids)
             remove_values_of(connection, self.dialect, instance_ids)
             uncount(connection, [row for row in to_cancel if row.completed_at <= counted_until])
 

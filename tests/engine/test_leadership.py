@@ -502,7 +502,7 @@ async def test_the_row_has_one_leader_until_its_lease_is_over(database_url: str)
 async def test_a_due_run_that_the_leader_cannot_take_reaches_a_worker_that_does_not_poll(
     hinted: MakeListening,
 ) -> None:
-    leader, worker = await hinted(held_max=0, leads=True), await hinted(leads=True)
+    leader, worker = await hinted(held_max=0, leads=True), await hinted(knows_leader=True)
     await leads(leader.engine.leadership, over=worker.engine.leadership)
     server = await hinted(works=False)
     server.engine.store.tell(Silent())  # type: ignore[attr-defined]
@@ -514,7 +514,7 @@ async def test_a_due_run_that_the_leader_cannot_take_reaches_a_worker_that_does_
 
 
 async def test_a_pause_that_nobody_announced_is_told_by_the_leader(hinted: MakeListening) -> None:
-    leader, worker = await hinted(leads=True), await hinted(leads=True)
+    leader, worker = await hinted(leads=True), await hinted(knows_leader=True)
     await leads(leader.engine.leadership, over=worker.engine.leadership)
     await leader.engine.store.pause(tenant_id=TENANT, workflow_id=None, by="Ada")
 
@@ -534,7 +534,7 @@ async def test_a_pause_is_heard_of_without_a_leader(hinted: MakeListening) -> No
 async def test_an_idle_worker_that_is_covered_claims_on_request_only_and_one_with_runs_polls(
     hinted: MakeListening,
 ) -> None:
-    leader, worker = await hinted(leads=True), await hinted(leads=True)
+    leader, worker = await hinted(leads=True), await hinted(knows_leader=True)
     await leads(leader.engine.leadership, over=worker.engine.leadership)
     recovery = worker.engine.recovery
     assert pause_of(recovery) is None
@@ -569,8 +569,7 @@ async def test_a_process_that_never_leads_takes_up_due_runs_itself_once_the_only
 
 
 async def leads(one: Leadership, *, over: Leadership) -> None:
-    """Return when one worker leads and covers the other, which does not try any more."""
-    await over.stop()
+    """Return when one worker leads and covers the other, which never leads."""
     await until(lambda: one.leads and over.covers())
 
 

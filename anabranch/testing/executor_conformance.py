@@ -120,13 +120,22 @@ class Trial:
                 *self.command, env=environ, stdout=asyncio.subprocess.DEVNULL
             )
 
+    def tell(self, number: signal.Signals) -> None:
+        """Send it this signal."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                self._process.send_signal(number)
+
     async def end(self, number: signal.Signals) -> int:
         """End it by this signal; its exit code, once the broker has noticed."""
+        self.tell(number)
+        return await self.ended()
+
+    async def ended(self) -> int:
+        """The exit code of an executor that was told to end, once the broker has noticed."""
         process, self._process = self._process, None
         assert process is not None, "a case ends an executor that it has started"
-        with suppress(ProcessLookupError):
-            process.send_signal(number)
-        async with _patience(f"the executor does not end on {number.name}"):
+        async with _patience("the executor does not end on its signal"):
             code = await process.wait()
             while any(each.consumer_count for each in await self._counts()):  # noqa: ASYNC110 -- the broker tells nobody
                 await asyncio.sleep(0.02)
@@ -135,6 +144,12 @@ class Trial:
     async def jobs_left(self) -> int:
         """How many jobs have not been acknowledged, when no executor runs."""
         return sum(each.message_count for each in await self._counts())
+
+    async def until_ready(self, count: int, otherwise: str) -> None:
+        """Returns when as many jobs wait for an executor."""
+        async with _patience(otherwise):
+            while sum(each.message_count for each in await self._counts()) != count:  # noqa: ASYNC110 -- as above
+                await asyncio.sleep(0.02)
 
     async def _counts(self) -> list[Any]:
         declared = [await self.channel.declare_queue(queue, passive=True) for queue in self.queues]
@@ -321,6 +336,14 @@ async def large_value(trial: Trial) -> None:
     check(result["output"]["config"] == sent["config"], "the value is another one")
 
 
+async def large_parts(trial: Trial) -> None:
+    """No server answers here: a job that only names its large values is refused, and its handler not called."""
+    part = {"at": ["context", "input", "rows"], "sha256": "0" * 64, "bytes": 70_000}
+    sent = trial.job("conformanceEcho", context={"input": {"rows": None}}, parts=[part])
+    await trial.failure(await trial.send(sent), "EXECUTOR_REFUSED")
+    check(not trial.told_of(sent, "line"), "the handler got null in place of a large value")
+
+
 async def duplicate_job(trial: Trial) -> None:
     """A job that comes again is executed once: the newest sender gets the result, then and later."""
     other = f"{trial.pool}-other"
@@ -407,6 +430,21 @@ async def cancelled(trial: Trial) -> None:
     check(not completed, f"a cancelled job completed: {completed}")
 
 
+async def sent_again(trial: Trial) -> None:
+    """A job that was cancelled before it began, and is sent again then, is executed: its repetition is awaited."""
+    waiting = [await trial.send(trial.job("conformanceWaits", {"ms": FOREVER_MS})) for _ in range(CONCURRENCY)]
+    for each in waiting:
+        await trial.report(each, "line")
+    sent = await trial.send(trial.job("conformanceEcho", priority="high"))
+    await trial.report(sent, "started")
+    await trial.cancel(sent)
+    await trial.send(sent | {"ticket": token_hex(8), "sending": 2})
+    await trial.until_ready(0, "the executor does not take the repetition")
+    for each in waiting:
+        await trial.cancel(each)
+    await trial.result(sent)
+
+
 async def beats(trial: Trial) -> None:
     """A job under way gives a sign of life at least every 10 s."""
     sent = await trial.send(trial.job("conformanceWaits", {"ms": FOREVER_MS}))
@@ -423,6 +461,26 @@ async def shutdown(trial: Trial) -> None:
     await trial.result(sent)
     left = await trial.jobs_left()
     check(left == 0, f"{left} jobs were not acknowledged")
+
+
+async def given_back(trial: Trial) -> None:
+    """On SIGTERM a job that waits for a place is in its queue again at once, as if it had never been taken."""
+    waiting = [await trial.send(trial.job("conformanceWaits", {"ms": FOREVER_MS})) for _ in range(CONCURRENCY)]
+    for each in waiting:
+        await trial.report(each, "line")
+    sent = await trial.send(trial.job("conformanceEcho", priority="high"))
+    await trial.until_ready(0, "the executor takes no job of high priority while it is full")
+    trial.tell(signal.SIGTERM)
+    await trial.until_ready(1, "the job that waits is not given back while others execute")
+    queue = await trial.channel.get_queue(trial.queues[1])
+    message = await queue.get()
+    check(json.loads(message.body)["jobID"] == sent["jobID"], "another job was given back")
+    check(not message.headers.get("x-delivery-count"), "the broker counts the job as one whose executor died")
+    await message.ack()
+    for each in waiting:
+        await trial.cancel(each)
+    code = await trial.ended()
+    check(code == 0, f"it ended with {code}")
 
 
 async def killed(trial: Trial) -> None:
@@ -442,6 +500,7 @@ CASES: tuple[Callable[[Trial], Awaitable[None]], ...] = (
     unknown_type,
     bad_message,
     large_value,
+    large_parts,
     duplicate_job,
     search,
     priorities,
@@ -449,8 +508,10 @@ CASES: tuple[Callable[[Trial], Awaitable[None]], ...] = (
     deadline_passed,
     nobody_awaits,
     cancelled,
+    sent_again,
     beats,
     shutdown,
+    given_back,
     killed,
 )
 NAMES = tuple(case.__name__ for case in CASES)

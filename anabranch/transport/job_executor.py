@@ -16,6 +16,7 @@ import os
 import socket
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
 
@@ -32,9 +33,11 @@ from anabranch.engine.rules.shared.run_state import Redone
 from anabranch.engine.rules.stimuli import Completed, Failed, NodeResult
 from anabranch.engine.task_worker import Execution, TaskWorker
 from anabranch.errors import AnabranchError, RunError
+from anabranch.transport.executor_lines import JobLines
 from anabranch.transport.executor_places import ExecutorPlaces
+from anabranch.transport.executor_results import KeptResults
 from anabranch.transport.job_configs import ConfigWithSecrets
-from anabranch.transport.job_messages import JobReport, JobSearch, Kind, NodeJob, completed, failed
+from anabranch.transport.job_messages import JobReport, JobSearch, NodeJob, completed, failed
 from anabranch.transport.transport_ports import Transport, TransportUnavailable
 
 logger = logging.getLogger("anabranch.transport")
@@ -45,8 +48,11 @@ BEAT_S = 10.0
 # 5 deliveries of a job whose executors died: it is more likely to have killed them than to have met five deaths.
 DELIVERIES_MAX = 5
 
-# 1,000 jobs that have ended or were cancelled: some minutes of a busy executor. A repetition after that is executed.
-KEPT_MAX = 1_000
+# 1,000 cancellations of jobs that may not have come yet: some minutes of a busy executor.
+CANCELLED_MAX = 1_000
+
+# 1 s to give jobs back at the stop: a broker that is well takes milliseconds, and gets them anyway when we are gone.
+GIVE_BACK_S = 1.0
 
 # 1 s until a report is tried again that the broker has not confirmed.
 AGAIN_S = 1.0
@@ -79,8 +85,10 @@ class RunningJob:
     job: NodeJob
     done: asyncio.Future[JobReport | None]
     """Its result; None: it was cancelled, or nobody awaited it when it came."""
-    reports: asyncio.Queue[JobReport] = field(default_factory=asyncio.Queue)
     forgotten: asyncio.Event = field(default_factory=asyncio.Event)
+    goes_back: bool = False
+    """This executor stops: another one is to have the job."""
+    lines: JobLines = field(init=False)
     instance_id: str = field(init=False)
     tenant_id: str = field(init=False)
     node: PlanNode = field(init=False)
@@ -90,6 +98,7 @@ class RunningJob:
         """What `ExecutorPlaces` reads."""
         self.instance_id, self.tenant_id, self.node = self.job.instance_id, self.job.tenant_id, _node_of(self.job)
         self.begins = asyncio.get_running_loop().create_future()
+        self.lines = JobLines(self.job.job_id)
 
     @property
     def place(self) -> tuple[str, Dispatch]:
@@ -127,24 +136,21 @@ class JobExecutor:
         self._places_left = ExecutorPlaces(concurrency)
         self._running: dict[str, RunningJob] = {}
         self._places: dict[tuple[str, Dispatch], RunningJob] = {}
-        self._ended: OrderedDict[str, JobReport] = OrderedDict()
-        """The results of jobs that have ended."""
+        self._ended = KeptResults()
         self._answering: set[asyncio.Task[bool]] = set()
         self._cancelled: OrderedDict[str, None] = OrderedDict()
         """Tickets that nobody awaits any more."""
         self._stopping = False
-        """What comes now is not executed, and goes to others once this executor is gone."""
-        self._loop: asyncio.AbstractEventLoop | None = None
+        """What comes now is not executed, and goes to others."""
         self._beating: asyncio.Task[None] | None = None
 
     async def run_until(
         self, asked: asyncio.Event, *, grace_s: Callable[[], float], ready: Callable[[str], None]
     ) -> None:
-        """Execute jobs until asked to stop; what executes then has the grace to end, and the rest goes to others.
+        """Execute jobs until asked to stop; what executes then has the grace to end, the rest goes to others.
 
         `ready` is called with the name of this executor after its first connection.
         """
-        self._loop = asyncio.get_running_loop()
         with prints_kept():
             await self._tasks.start()
             self._beating = asyncio.create_task(self._beat(), name="executor-beats")
@@ -161,18 +167,33 @@ class JobExecutor:
             telling = asyncio.create_task(_tell_once(connected, ready, self.name), name="executor-ready")
             await asked.wait()
             telling.cancel()
-            self._stopping = True
-            try:
-                async with asyncio.timeout(grace_s()):
-                    await asyncio.gather(*(each.done for each in self._running.values()), return_exceptions=True)
-            except TimeoutError:
-                logger.warning("%d jobs have not ended; other executors get them", len(self._running))
+            await self._leave(grace_s())
             self._beating.cancel()
             for answering in self._answering:
                 answering.cancel()
             await self._transport.stop()
             await self._tasks.stop()
             await self._values.stop()
+
+    async def _leave(self, grace_s: float) -> None:
+        """Take no more jobs, give back those that wait for a place, and after the grace those that have not ended."""
+        self._stopping = True
+        await self._transport.stop_taking()
+        for running in list(self._running.values()):
+            if not running.begins.done():
+                self._give_back(running)
+        under_way = [each.done for each in self._running.values()]
+        if under_way:
+            await asyncio.wait(under_way, timeout=grace_s)
+        late = [each for each in self._running.values() if not each.done.done()]
+        if late:
+            logger.warning("%d jobs have not ended; other executors get them", len(late))
+        for running in late:
+            self._give_back(running)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GIVE_BACK_S):
+                for running in list(self._running.values()):
+                    await running.forgotten.wait()
 
     # -- jobs -----------------------------------------------------------------------------
     async def _accept(self, job: NodeJob, deliveries: int) -> None:
@@ -187,17 +208,29 @@ class JobExecutor:
             if await asyncio.shield(running.done) is not None:
                 return
             await running.forgotten.wait()  # its sender did not await it any more; that of the repetition may
-        if self._stopping:
-            await asyncio.get_running_loop().create_future()
         if deliveries >= DELIVERIES_MAX:
             await self._report(lambda: job.reply_to, failed(job.job_id, _deadly(job, deliveries)))
+            return
+        if self._stopping:
+            await self._queue_again(job)
             return
         running = RunningJob(job, asyncio.get_running_loop().create_future())
         self._running[job.job_id] = self._places[running.place] = running
         try:
             await self._execute(running)
+            if running.goes_back:
+                await self._queue_again(running.job)
         finally:
             self._forget(running)
+
+    async def _queue_again(self, job: NodeJob) -> None:
+        """Let another executor have it, as a new message: the broker counts how many executors died with one."""
+        if job.ticket in self._cancelled:
+            return
+        try:
+            await self._transport.add_node_job(job)
+        except TransportUnavailable:
+            await asyncio.get_running_loop().create_future()  # the broker gives it to others when we are gone
 
     async def _execute(self, running: RunningJob) -> None:
         job = running.job
@@ -208,13 +241,19 @@ class JobExecutor:
             return  # nobody awaits it: its worker is gone, and the next owner of the run sends it again
         if running.done.done() or running.job.ticket in self._cancelled:
             return
-        saying = asyncio.create_task(self._say(running), name="job-reports")
+        saying = asyncio.create_task(
+            running.lines.tell(lambda report: self._transport.add_result(running.job.reply_to, report)),
+            name="job-lines",
+        )
         try:
-            self._places_left.ask(running)
+            if self._stopping:
+                self._give_back(running)
+            else:
+                self._places_left.ask(running)
             if await running.begins and not running.done.done():
                 await self._begin(running)
             result = await asyncio.shield(running.done)
-            await running.reports.join()
+            await running.lines.last_told()
             if result is not None:
                 await self._report(lambda: running.job.reply_to, result)
         finally:
@@ -263,22 +302,31 @@ class JobExecutor:
         self._end(running, report)
 
     def _end(self, running: RunningJob, report: JobReport) -> None:
-        self._ended[running.job.job_id] = report
-        if len(self._ended) > KEPT_MAX:
-            self._ended.popitem(last=False)
+        self._ended.add(report)
         running.done.set_result(report)
 
     def _cancel(self, ticket: str) -> None:
         """Nobody awaits the job any more; it may not have come yet."""
         self._cancelled[ticket] = None
-        if len(self._cancelled) > KEPT_MAX:
+        if len(self._cancelled) > CANCELLED_MAX:
             self._cancelled.popitem(last=False)
         for running in self._running.values():
-            if running.job.ticket == ticket and not running.done.done():
-                self._worker.stop_job(*running.place)
-                running.done.set_result(None)
-                if not running.begins.done():
-                    running.begins.set_result(False)
+            if running.job.ticket == ticket:
+                self._abandon(running)
+
+    def _give_back(self, running: RunningJob) -> None:
+        """Let another executor have the job, unless it has ended."""
+        if not running.done.done():
+            running.goes_back = True
+            self._abandon(running)
+
+    def _abandon(self, running: RunningJob) -> None:
+        """End the job without a result, unless it has ended."""
+        if not running.done.done():
+            self._worker.stop_job(*running.place)
+            running.done.set_result(None)
+            if not running.begins.done():
+                running.begins.set_result(False)
 
     def _answer_search(self, search: JobSearch) -> None:
         """Report to the worker that asks what is executed here, or has ended, from now on."""
@@ -289,7 +337,7 @@ class JobExecutor:
             if kept is not None:
                 self._answer_later(search.reply_to, kept)
             elif running is not None and not running.done.done():
-                running.reports.put_nowait(JobReport(job_id, "started", {"executor": self.name}))
+                self._answer_later(search.reply_to, JobReport(job_id, "started", {"executor": self.name}))
 
     def _answer_later(self, reply_to: str, report: JobReport) -> None:
         task = asyncio.create_task(self._report(lambda: reply_to, report), name="answer-search")
@@ -312,31 +360,24 @@ class JobExecutor:
             except TransportUnavailable:
                 await asyncio.sleep(AGAIN_S)
 
-    async def _say(self, running: RunningJob) -> None:
-        """Report lines and progress of a job, in order."""
-        while True:
-            report = await running.reports.get()
-            try:
-                await self._transport.add_result(running.job.reply_to, report)
-            except TransportUnavailable:
-                logger.debug("a line of job %s is lost: the broker is away", report.job_id)
-            finally:
-                running.reports.task_done()
-
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(self._beat_s)
             for running in list(self._running.values()):
-                running.reports.put_nowait(JobReport(running.job.job_id, "beat"))
+                running.lines.add(JobReport(running.job.job_id, "beat"))
 
     # -- the console of its handlers (`lines.Sink`) ---------------------------------------
     def take_line(self, origin: LineOrigin, level: int, text: str) -> None:
         """Report a line; thread-safe."""
-        self._tell(origin, "line", {"level": level, "text": text})
+        running = self._of(origin)
+        if running is not None:
+            running.lines.add_line(level, text)
 
     def take_progress(self, origin: LineOrigin, progress: Progress) -> None:
         """Report progress; thread-safe."""
-        self._tell(origin, "progress", progress.as_json())
+        running = self._of(origin)
+        if running is not None:
+            running.lines.add(JobReport(running.job.job_id, "progress", progress.as_json()))
 
     def take_beginning(self, origin: LineOrigin) -> None:
         """Executors run no coded workflows."""
@@ -344,11 +385,8 @@ class JobExecutor:
     def take_start(self, origin: LineOrigin, *, is_kept: bool) -> None:
         """The job has been reported as started."""
 
-    def _tell(self, origin: LineOrigin, kind: Kind, body: dict[str, object]) -> None:
-        running = self._places.get((origin.instance_id, Dispatch(origin.node_id, origin.scope, origin.attempt)))
-        if running is not None and self._loop is not None:
-            report = JobReport(running.job.job_id, kind, body)
-            self._loop.call_soon_threadsafe(running.reports.put_nowait, report)
+    def _of(self, origin: LineOrigin) -> RunningJob | None:
+        return self._places.get((origin.instance_id, Dispatch(origin.node_id, origin.scope, origin.attempt)))
 
 
 async def _tell_once(connected: asyncio.Event, ready: Callable[[str], None], name: str) -> None:

@@ -26,6 +26,9 @@ PROTOCOL = 1
 # 8 MB: half of what a broker of RabbitMQ 4 takes as one message by default.
 MESSAGE_BYTES_MAX = 8 * 1_048_576
 
+# 4,096 characters of a line, as of one that a handler in the worker writes.
+LINE_CHARACTERS_MAX = 4_096
+
 # What a letter keeps of an id, which may be anything: more than any of ours has.
 _LETTER_CHARACTERS_MAX = 1_024
 _ATTEMPTS_MAX = 2**31

@@ -36,7 +36,15 @@ from anabranch.engine.rules.shared.run_state import Redone
 from anabranch.engine.rules.stimuli import Failed, HandlerOutcome
 from anabranch.engine.task_worker import Execution, checked_outcome
 from anabranch.errors import AnabranchError, StoreUnavailable
-from anabranch.transport.job_messages import BadMessage, DeadMessage, JobReport, JobSearch, NodeJob, outcome_in
+from anabranch.transport.job_messages import (
+    LINE_CHARACTERS_MAX,
+    BadMessage,
+    DeadMessage,
+    JobReport,
+    JobSearch,
+    NodeJob,
+    outcome_in,
+)
 from anabranch.transport.job_parts import StoredReferences, divide_job
 from anabranch.transport.transport_ports import Transport, TransportUnavailable
 
@@ -445,10 +453,6 @@ class JobSender:
         self._note_queued(sent, is_queued=False)
         if self._sent.get(job_id) is sent:
             del self._sent[job_id]
-
-
-# 4,096 characters, as of a line that a handler in the worker writes.
-LINE_CHARACTERS_MAX = 4_096
 
 
 def job_id_of(execution: Execution) -> str:

@@ -143,6 +143,11 @@ class LocalTransport:
         self._broker.consumers.append(consumer)
         self._broker.hand_out()
 
+    async def stop_taking(self) -> None:
+        """Leave waiting jobs to others."""
+        for each in self._own:
+            each.pools = frozenset()
+
     async def register_dead_letters(self, keep: Callable[[DeadMessage], Awaitable[None]]) -> None:
         """Take what is dead, now and later."""
         self._broker.keepers.append(keep)

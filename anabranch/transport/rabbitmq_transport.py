@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeAlias
 
 import aio_pika
-from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractExchange, AbstractIncomingMessage
+from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractExchange, AbstractIncomingMessage, AbstractQueue
 
 from anabranch.engine.rules.graph.priorities import HIGH, PRIORITIES
 from anabranch.errors import AnabranchError
@@ -104,6 +104,9 @@ class RabbitTransport:
         """Something of the present connection is gone."""
         self._keeping: asyncio.Task[None] | None = None
         self._under_way: set[asyncio.Task[None]] = set()
+        self._takes_jobs = True
+        self._consumers: list[tuple[AbstractQueue, str]] = []
+        """Of the queues of jobs, with their tags on the present connection."""
         self._outboxes: dict[str, _Outbox] = {}
         """Reports that wait for the publication before them, by the names of their workers."""
 
@@ -199,16 +202,28 @@ class RabbitTransport:
             channel = await connection.channel()
             await self._watch(channel)
             await channel.set_qos(prefetch_count=concurrency)  # of each consumer, so of each queue
+            self._consumers.clear()
             for name in [_jobs_queue(pool, priority) for pool in pools for priority in PRIORITIES]:
-                await self._declare_jobs(name)
-                queue = await channel.get_queue(name, ensure=False)
-                await queue.consume(take)
+                if self._takes_jobs:
+                    await self._declare_jobs(name)
+                    queue = await channel.get_queue(name, ensure=False)
+                    self._consumers.append((queue, await queue.consume(take)))
+            if not self._takes_jobs:
+                await self.stop_taking()
             own = await channel.declare_queue(exclusive=True, auto_delete=True)
             for fanout in (CANCELLED, SOUGHT):
                 await own.bind(fanout)
             await own.consume(hear, no_ack=True)
 
         await self._register(consume)
+
+    async def stop_taking(self) -> None:
+        """Cancel the consumers of jobs."""
+        self._takes_jobs = False
+        with suppress(TransportUnavailable), _to_broker("a consumer cannot be cancelled"):
+            while self._consumers:
+                queue, tag = self._consumers.pop()
+                await queue.cancel(tag, timeout=STOP_S)
 
     async def _executed(self, accept: Accept, job: NodeJob, deliveries: int, message: AbstractIncomingMessage) -> None:
         try:

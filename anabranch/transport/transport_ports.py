@@ -49,6 +49,10 @@ class TaskQueue(Protocol):
         """Take jobs of these pools, at most `concurrency` unacknowledged ones of each queue; hear of cancellations and
         searches."""
 
+    async def stop_taking(self) -> None:
+        """Take no further jobs; those that were taken are acknowledged as before. Returns when no more come, or the
+        broker does not answer."""
+
 
 class ResultQueue(Protocol):
     """Carries reports to the worker that awaits them."""

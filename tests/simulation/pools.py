@@ -257,6 +257,9 @@ class SimulatedTransport:
         """Take jobs."""
         self._broker.consume(_Consumer(self._owner, accept, concurrency, cancelled, sought))
 
+    async def stop_taking(self) -> None:
+        """Executors of these worlds are killed, and never stop in order."""
+
     async def register_results_worker(self, name: str, receive: Callable[[JobReport], None]) -> None:
         """Receive reports."""
         self._names.append(name)

@@ -196,6 +196,21 @@ async def test_an_executor_holds_no_more_than_its_concurrency_and_what_it_leaves
     quick.let_go.set()
 
 
+async def test_an_executor_that_takes_no_more_leaves_jobs_to_others(make: Make) -> None:
+    pool = f"p{token_hex(4)}"
+    worker, first = await connected(make("worker")), await connected(make("first"))
+    stopping = await Taken().register(first, pool)
+    await worker.add_node_job(job(pool, 1))
+    assert (await stopping.next())[0].job_id == "job-1"
+    await first.stop_taking()
+    await worker.add_node_job(job(pool, 2))
+    going_on = await Taken().register(await connected(make("second")), pool)
+    taken, deliveries = await going_on.next()
+    assert (taken.job_id, deliveries) == ("job-2", 0)
+    stopping.let_go.set()
+    going_on.let_go.set()
+
+
 async def test_a_deleted_queue_is_no_silent_loss_and_is_declared_again(broker: RabbitMQ) -> None:
     pool, worker = f"p{token_hex(4)}", RabbitTransport(broker.url, name="worker")
     try:

@@ -284,7 +284,7 @@ def _body(config: HttpRequestConfig, more: Mapping[str, Any]) -> bytes | None:
             return base64.b64decode(config.base64, validate=True)
         except (binascii.Error, ValueError):
             raise NodeFailure(
-                "NODE_CONFIG_INVALID", "`base64` is no base64", type_name="ConfigInvalid", retryable=False
+                "NODE_CONFIG_INVALID", "`base64` is not valid base64", type_name="ConfigInvalid", retryable=False
             ) from None
     return None if config.body is None else config.body.encode()
 

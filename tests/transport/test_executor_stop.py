@@ -1,0 +1,172 @@
+"""Executors that stop in order give back what they have not begun, at once and as if they had never had it; what they
+tell and keep is bounded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from anabranch.durable.step_functions import StepFunctionHandler
+from anabranch.handlers.spec import HandlerSpec, NodeTypeRegistry
+from anabranch.transport import executor_lines, executor_results, job_executor
+from anabranch.transport.executor_lines import REPORTS_MAX, JobLines
+from anabranch.transport.executor_results import KeptResults
+from anabranch.transport.job_configs import ResolvedTypes
+from anabranch.transport.job_executor import DELIVERIES_MAX, JobExecutor
+from anabranch.transport.job_messages import LINE_CHARACTERS_MAX, JobReport
+from anabranch.transport.local_transport import LocalBroker, LocalQueue, LocalTransport
+from anabranch.transport.server_values import NoServer
+from anabranch.transport.transport_ports import TransportUnavailable
+from tests.transport.test_faults import Crunch, until
+from tests.transport.test_queues import job
+
+NORMAL: LocalQueue = ("gpu", "normal")
+HIGH: LocalQueue = ("gpu", "high")
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_executor, "GIVE_BACK_S", 30.0)
+
+
+class Scene:
+    """A broker, a worker that listens, and a handler that waits."""
+
+    def __init__(self) -> None:
+        self.broker, self.handler = LocalBroker(), Crunch()
+        self.handler.may_end.clear()
+        self.worker = LocalTransport(self.broker)
+        self.reports: list[JobReport] = []
+        self.broker.receivers["worker"] = self.reports.append
+
+    @asynccontextmanager
+    async def executor(self, *, grace_s: float) -> AsyncIterator[asyncio.Event]:
+        """An executor with one place, until the event is set."""
+        spec = HandlerSpec("crunch", "Crunch", None, execute=self.handler.execute)
+        handlers = ResolvedTypes(NodeTypeRegistry({"crunch": spec}), StepFunctionHandler([__name__]))
+        executor = JobExecutor(
+            transport=LocalTransport(self.broker), handlers=handlers, values=NoServer(), pools=["gpu"], concurrency=1
+        )
+        asked, ready = asyncio.Event(), asyncio.Event()
+        executing = asyncio.create_task(executor.run_until(asked, grace_s=lambda: grace_s, ready=lambda _: ready.set()))
+        await ready.wait()
+        yield asked
+        asked.set()
+        async with asyncio.timeout(30):
+            await executing
+
+    def waiting(self, queue: LocalQueue) -> list[int]:
+        """The deliveries of each job that waits in a queue."""
+        return [deliveries for _, deliveries in self.broker.queues.get(queue, ())]
+
+    def told(self, job_id: str, kind: str) -> int:
+        return sum((each.job_id, each.kind) == (job_id, kind) for each in self.reports)
+
+
+async def test_an_executor_that_stops_gives_waiting_jobs_back_at_once_and_takes_no_more() -> None:
+    scene = Scene()
+    async with scene.executor(grace_s=30) as asked:
+        await scene.worker.add_node_job(job("gpu", 1))
+        await until(lambda: len(scene.handler.calls) == 1)
+        await scene.worker.add_node_job(replace(job("gpu", 2), node_id="far", priority="high"))
+        await until(lambda: scene.told("job-2", "started") == 1)
+        asked.set()
+        await until(lambda: scene.waiting(HIGH) == [0])
+        await scene.worker.add_node_job(job("gpu", 3))
+        scene.handler.may_end.set()
+    assert (scene.told("job-1", "result"), len(scene.handler.calls)) == (1, 1), "what was under way has ended"
+    assert (scene.waiting(HIGH), scene.waiting(NORMAL)) == ([0], [0])
+
+
+async def test_no_number_of_orderly_stops_fails_a_job() -> None:
+    scene = Scene()
+    await scene.worker.add_node_job(job("gpu", 1))
+    await scene.worker.add_node_job(replace(job("gpu", 2), node_id="far", priority="high"))
+    for stops in range(1, DELIVERIES_MAX + 2):
+        async with scene.executor(grace_s=0):
+            await until(lambda stops=stops: len(scene.handler.calls) == stops)  # type: ignore[misc]
+            await until(lambda stops=stops: scene.told("job-1", "started") == stops)  # type: ignore[misc]
+        assert (scene.waiting(HIGH), scene.waiting(NORMAL)) == ([0], [0])
+    assert not [each for each in scene.reports if each.kind == "result"]
+    scene.handler.may_end.set()
+    async with scene.executor(grace_s=30):
+        await until(lambda: scene.told("job-1", "result") + scene.told("job-2", "result") == 2)
+
+
+async def test_lines_that_the_broker_does_not_take_in_time_are_bounded_and_the_run_is_told_once() -> None:
+    lines, told, may_go = JobLines("job"), list[JobReport](), asyncio.Event()
+
+    async def send(report: JobReport) -> bool:
+        await may_go.wait()
+        told.append(report)
+        return True
+
+    telling = asyncio.create_task(lines.tell(send))
+
+    def print_much() -> None:
+        for _ in range(2_000):
+            lines.add_line(20, "x" * 10_000)
+
+    for _ in range(5):
+        await asyncio.to_thread(print_much)
+    may_go.set()
+    await lines.last_told()
+    telling.cancel()
+    assert REPORTS_MAX < len(told) <= 2 * REPORTS_MAX + 1
+    assert {len(each.body["text"]) for each in told if each.body["level"] == 20} == {LINE_CHARACTERS_MAX}
+    assert [each.body["text"] for each in told if each.body["level"] == 30] == [
+        f"lines are missing: more than {REPORTS_MAX} waited for the broker"
+    ]
+
+
+async def test_a_result_does_not_wait_for_lines_that_nobody_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor_lines, "LAST_LINES_S", 0.01)
+    lines = JobLines("job")
+
+    async def send(report: JobReport) -> bool:
+        await asyncio.Event().wait()
+        return True
+
+    telling = asyncio.create_task(lines.tell(send))
+    lines.add_line(20, "x")
+    async with asyncio.timeout(30):
+        await lines.last_told()
+    telling.cancel()
+
+
+async def test_lines_are_lost_while_the_broker_is_away_and_later_ones_are_told() -> None:
+    lines, told = JobLines("job"), list[str]()
+
+    async def send(report: JobReport) -> bool:
+        if report.body["text"] == "lost":
+            raise TransportUnavailable("away")
+        told.append(report.body["text"])
+        return True
+
+    telling = asyncio.create_task(lines.tell(send))
+    lines.add_line(20, "lost")
+    await lines.last_told()
+    lines.add_line(20, "first")
+    lines.add_line(20, "second")
+    await lines.last_told()
+    telling.cancel()
+    assert told == ["first", "second"]
+
+
+def test_kept_results_are_bounded_by_number_and_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor_results, "KEPT_MAX", 3)
+    monkeypatch.setattr(executor_results, "KEPT_BYTES_MAX", 1_000)
+    kept = KeptResults()
+    for number in range(4):
+        kept.add(JobReport(f"small-{number}", "result"))
+    assert [kept.get(f"small-{number}") is not None for number in range(4)] == [False, True, True, True]
+    kept.add(JobReport("large", "result", {"output": "x" * 2_000}))
+    assert kept.get("large") is not None, "the last one is kept whatever its size is"
+    assert kept.get("small-3") is None
+    kept.add(JobReport("small-4", "result"))
+    kept.add(JobReport("small-4", "result"))
+    assert (kept.get("large"), kept.get("small-4")) == (None, JobReport("small-4", "result"))

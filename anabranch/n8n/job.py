@@ -152,7 +152,8 @@ class MappingJob:
     def add(
         self, kind: str, config: Mapping[str, Any], *, suffix: str = "", each: ItemFeed | None = None, **fields: Any
     ) -> str:
-        """A node behind the last one; its id. `each`: it runs once for each of these items, if they are many."""
+        """A node behind the last one, or behind that with the id `behind`; its id. `each`: it runs once for each of
+        these items, if they are many."""
         node_id = f"{self.node_id}_{suffix}" if suffix else self.node_id
         made: dict[str, Any] = {"id": node_id, "type": kind}
         made["name"] = f"{self.node.name}: {suffix}" if suffix else self.node.name
@@ -162,7 +163,8 @@ class MappingJob:
         if each is not None and each.many:
             made["forEach"] = expression(each.value.template)
         if self.nodes:
-            self.edges.append((self.nodes[-1]["id"], fields.pop("after", "default"), node_id))
+            before = fields.pop("behind", self.nodes[-1]["id"])
+            self.edges.append((before, fields.pop("after", "default"), node_id))
         made.update(fields)
         self.nodes.append(made)
         return node_id

@@ -165,6 +165,16 @@ DRAWN_CODE = (
         [{"a": {"b": [{"_": "two", "$": {"c": "1"}}]}}] * 2,
     ),
     Drawn(
+        "XML with names that every object has",
+        f"{DOCS}/n8n-nodes-base.xml/",
+        [
+            set_to("Page", data="<a toString='1'><constructor>x</constructor><valueOf>y</valueOf></a>"),
+            node("Read", "xml", 1, options={}),
+        ],
+        ORDERS[:1],
+        [{"a": {"toString": "1", "constructor": "x", "valueOf": "y"}}],
+    ),
+    Drawn(
         "a pattern that each item brings",
         f"{DOCS}/n8n-nodes-base.filter/",
         [

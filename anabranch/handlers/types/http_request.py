@@ -76,7 +76,7 @@ class HttpRequestConfig(NodeConfig):
         None,
         alias="json",
         title="JSON body",
-        description="The body, as JSON. Give either this or `body`.",
+        description="The body, as JSON. Give one of this, `body` and `base64`.",
         json_schema_extra=x_ui(group="Request"),
     )
     body: str | None = Field(
@@ -116,7 +116,7 @@ class HttpRequestConfig(NodeConfig):
         "auto",
         title="Read the body",
         description='`auto`: JSON and text by the content type, other bytes as `{"base64": …}`; `base64`: every body'
-        " so.",
+        " as base64.",
         json_schema_extra=x_ui(group="Answer", advanced=True),
     )
     delay: Duration = Field(
@@ -141,7 +141,7 @@ class HttpRequestConfig(NodeConfig):
     def _one_body(cls, written: dict[str, Any]) -> dict[str, Any]:
         given = [name for name in ("json", "body", "base64") if name in written and (name == "json" or written[name])]
         if len(given) > 1:
-            raise ValueError(f"give either {' or '.join(given)}")
+            raise ValueError(f"give only one of {', '.join(given)}")
         return written
 
 
@@ -184,10 +184,15 @@ def http_request_spec(sender: HttpSender, secrets: SecretReader) -> HandlerSpec:
             answer = await sender.fetch(call, timeout_s=REQUEST_S_MAX)
         masker = Masker(hidden) if hidden else None
         _refuse_failure(config, answer, helpers, masker)
+
+        def mask(text: str) -> str:
+            text = helpers.mask(text)
+            return text if masker is None else masker.text(text)
+
         output = {
             "status": answer.status,
             "headers": dict(answer.headers),
-            "body": await body_of(answer.headers, answer.body, as_bytes=config.response == "base64"),
+            "body": await body_of(answer.headers, answer.body, mask=mask, as_bytes=config.response == "base64"),
         }
         return HandlerResult(output if masker is None else masker.value(output))
 

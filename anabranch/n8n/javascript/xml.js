@@ -16,7 +16,7 @@ const $xml = (() => {
     const text = String(source).replace(/^\ufeff/, ''), stack = [];
     let at = 0, result;
     const add = (object, key, value) => {
-      if (!(key in object)) put(object, key, options.explicitArray ? [value] : value);
+      if (!Object.hasOwn(object, key)) put(object, key, options.explicitArray ? [value] : value);
       else { if (!Array.isArray(object[key])) put(object, key, [object[key]]); object[key].push(value); }
     };
     const name = () => {

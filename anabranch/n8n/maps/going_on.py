@@ -7,6 +7,7 @@ tells them from results. An item that failed is `{error}`; on the way for errors
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from anabranch.n8n.job import MappingJob
 from anabranch.n8n.maps.programs import RESULTS, SORTED_OUT
@@ -24,19 +25,28 @@ def begin(job: MappingJob) -> ItemFeed:
 
 
 def end(
-    job: MappingJob, program: str, *, head: str = "", single: bool = False, whole: bool = False, files: bool = False
+    job: MappingJob,
+    program: str,
+    *,
+    head: str = "",
+    single: bool = False,
+    whole: bool = False,
+    files: bool = False,
+    loop: str | None = None,
 ) -> None:
     """A code node that sorts out results and failures, and the ways out of both.
 
     `program` puts items by `put(item, index)`. `single`: one item comes out for one that flows in. `whole`: it ran once
     for all items, so that both ways may be taken. `files`: `put` is given the files of an item, too.
+    `loop`: the loop that it follows, if the last node is in the body of one.
     """
     feed = job.needed_feed()
     inputs = f"{feed.items.js} ?? []" if job.error_way == "apart" or files else "[]"
     returned = "items, of, failed, failedOf" + (", files: files.some(Boolean) ? files : []" if files else "")
     options = json.dumps({"errors": job.error_way})
+    edge: dict[str, Any] = {} if loop is None else {"behind": loop, "after": "done"}
     job.add("javascript", {"code": f"const inputs = {inputs}, going = {options};\n{head}{SORTED_OUT}\n{program}\n"
-                                   f"return {{{returned}}};"}, retry={"maxAttempts": 1})  # fmt: skip
+                                   f"return {{{returned}}};"}, **edge, retry={"maxAttempts": 1})  # fmt: skip
     made = variable(job.node_id)
     items, was_one = made.field("items"), job.takes_list and 0 in job.feeds and not job.feeds[0].many and not whole
     if job.error_way == "apart" and was_one:

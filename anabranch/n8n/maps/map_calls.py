@@ -63,13 +63,15 @@ def http(job: MappingJob) -> None:
     )
     values = variable(raw)
     job.nodes[-1]["name"] = job.node.name
-    listed = values.js if feed.many else f"[{values.js}]"
+    listed, loop = values.js if feed.many else f"[{values.js}]", None
     if pages is not None:
-        listed = end_pages(job, pages).js
+        loop = end_pages(job, pages)
+        listed = f"{variable(loop).js}.flatMap(each => each.answer ?? [])"
     files = answer["format"] in ("file", "auto")
     before = feed.as_list().files if files else None
     head = f"const answers = {listed}, as = {json.dumps(answer)}, before = {before.js if before else '[]'} ?? [];\n"
-    going_on.end(job, ANSWERS, head=f"{prelude('buffer')}{FILES}\n{head}" if files else head, files=files)
+    head = f"{prelude('buffer')}{FILES}\n{head}" if files else head
+    going_on.end(job, ANSWERS, head=head, files=files, loop=loop)
     named = next(node for node in job.nodes if node["id"] == job.node_id)
     named["name"] = f"{job.node.name}: items"
 

@@ -1,7 +1,8 @@
-"""Pages of a request of n8n as a loop of ours: parameters, request, a look at the answer, and back for more.
+"""Pages of a request of n8n as a loop of ours, whose body computes the parameters, asks, and looks at the answer.
 
 Pure. Called by the mapping of requests. The expressions that read `$response` and `$pageCount` are JavaScript as they
-are, in code nodes; each page is a step of the run of its own.
+are, in code nodes. The loop collects the answers; a page that n8n would fail for is asked for again by another
+iteration, as often as the node tries, for whether it is a failure is known only once it was looked at.
 """
 
 # ruff: noqa: E501 - lines of JavaScript
@@ -24,13 +25,28 @@ DELAY_MS_MAX = 300_000
 _PAGES = 100
 _PLACES = {"qs": "query", "headers": "headers", "body": "json"}
 
-_SEEN = """const pages = [...before, answer], code = answer.status, isOk = code >= 200 && code < 300;
+# As many as a loop over a list has items; 1 MB of answers is reached long before.
+_ITERATIONS_MAX = 100_000
+
+# What a request sends beside its method and address, and trusts.
+_CARRIED = frozenset({"headers", "auth", "query", "json", "body", "base64", "checkCertificate"})
+
+_SEEN = """const code = answer.status, isOk = code >= 200 && code < 300, last = good.at(-1)?.same;
 const same = {length: answer.headers['content-length'] ?? '', mark: answer.headers.etag ?? JSON.stringify($response.body)};
-const last = ctx[seenAs]?.same, count = last && last.length === same.length && last.mark === same.mark ? last.count + 1 : 0;
+const count = last && last.length === same.length && last.mark === same.mark ? last.count + 1 : 0;
 if (count > 2) throw new Error('The returned response was identical 5x, so requests got stopped');
-const more = !(values.most > 0 && pages.length >= values.most) && Boolean(values.more);
-if (more && !isOk) throw new Error(`${code} - ${JSON.stringify($response.body)}`);
-return {pages, more, same: {...same, count}};"""
+const more = !(values.most > 0 && $pageCount >= values.most) && Boolean(values.more);
+if (isOk || !more) return {answer, more, same: {...same, count}, failed: 0};
+const failed = (ctx["results"].at(-1)?.failed ?? 0) + 1;
+if (failed < tries) return {more, failed};
+throw new Error(`${code} - ${JSON.stringify($response.body)}`);"""
+
+# An origin is compared as it is written: an address that could be read in two ways has none.
+_SAME_ORIGIN = r"""const originOf = url => /^https?:\/\/[^\/?#\\@\s]+(?=[\/?#]|$)/i.exec(String(url))?.[0].toLowerCase().replace(/^(http:.*):80$|^(https:.*):443$/, '$1$2');
+const first = originOf(String(values.first).includes('://') ? values.first : `http://${values.first}`);
+if (values.url && (!first || originOf(values.url) !== first))
+  throw new Error('the next page is at another origin than the first; what the request carries is not sent there');
+"""
 
 
 def pagination_of(job: MappingJob) -> Mapping[str, Any] | None:
@@ -48,11 +64,16 @@ def begin_pages(job: MappingJob, given: Mapping[str, Any], config: dict[str, Any
     """
     if job.is_mapped or job.error_way != "stop" or config.get("response") == "base64":
         return "only the first page is asked for"
+    _leave_item(job)
     sources: dict[str, str] = {}
+    check = ""
     try:
         if given.get("paginationMode") == "responseContainsNextURL":
             first, sources["url"] = config["url"], _source(job, given.get("nextURL", ""))
             config["url"] = expression(f"ctx.{job.node_id}_page.url if ctx.{job.node_id}_page.url else {_said(first)}")
+            if _CARRIED & config.keys():
+                sources["first"], check = _source(job, job.option("url", default="")), _SAME_ORIGIN
+                job.differs("a next page at another origin than the first is not asked for, and fails")
         for number, each in enumerate(_parameters(given)):
             place, key = config.setdefault(_PLACES[str(each.get("type", "qs"))], {}), f"p{number}"
             if not isinstance(place, dict):
@@ -63,25 +84,41 @@ def begin_pages(job: MappingJob, given: Mapping[str, Any], config: dict[str, Any
     except (NotMapped, KeyError):
         return "only the first page is asked for"
     config["okStatuses"] = list(range(400, 600))
-    pause = given.get("requestInterval", 0)
-    if isinstance(pause, int) and 0 < pause <= DELAY_MS_MAX:
-        config["delay"] = expression(f"{pause} if (ctx.{job.node_id}_seen | default(none)) != none else 0")
-    job.add("javascript", {"code": _code(job, sources, "return values;")}, suffix="page", retry={"maxAttempts": 1})
+    if (delay := _delay(job, given)) is not None:
+        config["delay"] = delay
+    asks = expression("ctx.index == 0 or (ctx.results | last).more")
+    yields = expression(f"ctx.{job.node_id}_seen")
+    job.add("loop", {"while": asks, "yield": yields, "maxIterations": _ITERATIONS_MAX}, suffix="pages")
+    code = _code(job, sources, f"{check}return values;")
+    job.add("javascript", {"code": code}, suffix="page", after="loop", retry={"maxAttempts": 1})
+    job.remarks.append("all pages together have at most 1 MB, and one that fails is asked for again by itself")
     return None
 
 
-def end_pages(job: MappingJob, given: Mapping[str, Any]) -> Ref:
-    """What looks at an answer and leads back for more; all answers, as a list."""
-    asked, answer = job.nodes[-2]["id"], variable(job.nodes[-1]["id"])
-    seen = f"{job.node_id}_seen"
-    head = f"const seenAs = {json.dumps(seen)}, answer = {answer.js}, before = ctx[seenAs]?.pages ?? [];\n"
-    job.add("javascript", {"code": _code(job, _looks(job, given), head + _SEEN, answer)}, suffix="seen",
-            retry={"maxAttempts": 1})  # fmt: skip
-    branches = [{"id": "more", "expression": expression(f"ctx.{seen}.more")}]
-    job.add("condition", {"branches": branches}, suffix="more", writes=False)
-    job.edges.append((job.nodes[-1]["id"], "more", asked))
-    job.add("fields", {"source": expression(f"ctx.{seen}"), "keep": ["pages"]}, suffix="pages", after="else")
-    return variable(job.nodes[-1]["id"]).field("pages")
+def end_pages(job: MappingJob, given: Mapping[str, Any]) -> str:
+    """What looks at an answer; the id of the loop, whose results have the answers in their field `answer`."""
+    tries = f"const tries = {job.attempts()['retry']['maxAttempts']};\n"
+    code = _code(job, _looks(job, given), tries + _SEEN, variable(job.nodes[-1]["id"]))
+    job.add("javascript", {"code": code}, suffix="seen", retry={"maxAttempts": 1})
+    return f"{job.node_id}_pages"
+
+
+def _leave_item(job: MappingJob) -> None:
+    """Give the item of a loop around this one a variable: in the loop for the pages, no item is current."""
+    feed = job.needed_feed()
+    if feed.loop is not None:
+        job.around.aliases.add(feed.loop)
+        raise NotMapped(f"the current item of the loop {feed.loop} is needed where another item is current")
+
+
+def _delay(job: MappingJob, given: Mapping[str, Any]) -> str | None:
+    """How long to wait before a page: the pause between pages, or that before one that failed is asked for again."""
+    retry, pause = job.attempts()["retry"], given.get("requestInterval", 0)
+    pause = pause if isinstance(pause, int) and 0 < pause <= DELAY_MS_MAX else 0
+    wait = retry["backoff"]["base"] if retry["maxAttempts"] > 1 else pause
+    if not pause and not wait:
+        return None
+    return expression(f"0 if ctx.index == 0 else {wait} if (ctx.results | last).failed > 0 else {pause}")
 
 
 def _looks(job: MappingJob, given: Mapping[str, Any]) -> dict[str, str]:
@@ -137,13 +174,12 @@ def _said(url: str) -> str:
 
 def _code(job: MappingJob, sources: Mapping[str, str], tail: str, answer: Ref | None = None) -> str:
     """Code that computes `values` from `$response` and `$pageCount`, and what follows."""
-    feed, seen = job.needed_feed(), f"ctx[{json.dumps(f'{job.node_id}_seen')}]"
-    last = f"{seen}?.pages.at(-1)" if answer is None else answer.js
-    count = f"({seen}?.pages.length ?? 0)" + ("" if answer is None else " + 1")
+    last, count = ("good.at(-1)?.answer", "good.length") if answer is None else (answer.js, "good.length + 1")
     names = job.around.code_names(job, " ".join(sources.values()), per_item=False)
     head = (
-        f"const $last = {last}, $isJson = String($last?.headers['content-type']).includes('application/json');\n"
-        "const $response = $last ? {body: $last.body ?? ($isJson ? {} : ''), headers: $last.headers,"
-        f" statusCode: $last.status}} : {{}}, $pageCount = {count};\n"
+        f'const good = ctx["results"].filter(each => each.answer), answer = {last},'
+        " isJson = String(answer?.headers['content-type']).includes('application/json');\n"
+        "const $response = answer ? {body: answer.body ?? (isJson ? {} : ''), headers: answer.headers,"
+        f" statusCode: answer.status}} : {{}}, $pageCount = {count};\n"
     )
-    return values_code(sources, feed, names, head, tail)
+    return values_code(sources, job.needed_feed(), names, head, tail)

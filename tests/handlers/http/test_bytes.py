@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import json
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from aiohttp import web
@@ -34,10 +36,36 @@ async def test_base64_is_sent_as_bytes_and_every_body_can_be_read_so() -> None:
 
 async def test_what_is_no_base64_fails() -> None:
     async with serving(echo) as server:
-        with pytest.raises(NodeFailure, match="no base64"):
+        with pytest.raises(NodeFailure, match="`base64` is not valid base64"):
             await call(server, {"url": f"{server.url}/x", "method": "PUT", "base64": "ä"})
 
     assert server.requests == []
+
+
+@pytest.mark.parametrize("written", ["k3y", "a/b c=d", "a long secret of Ångström"])
+@pytest.mark.parametrize("asked", [{}, {"response": "base64"}])
+async def test_secrets_are_masked_in_bytes_before_these_are_encoded(written: str, asked: dict[str, str]) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        body = b"\x00\xff1 " + written.encode() + b" 2 " + quote(written, safe="").encode()
+        return web.Response(body=body, content_type="application/x-own")
+
+    async with serving(answer) as server:
+        config = {"url": f"{server.url}/x", "method": "POST", "body": "{{secret.KEY}}", **asked}
+        output = await call(server, config, secrets={"KEY": written})
+
+    assert base64.b64decode(output["body"]["base64"]) == b"\x00\xff1 *** 2 ***"
+
+
+async def test_parts_of_custom_credentials_are_masked_in_bytes() -> None:
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(body=b"\x00\xff pass%20word", content_type="application/x-own")
+
+    async with serving(answer) as server:
+        auth = {"type": "custom", "value": "{{secret.KEY}}"}
+        given = json.dumps({"headers": {"X-Key": "pass word"}})
+        output = await call(server, {"url": f"{server.url}/x", "auth": auth}, secrets={"KEY": given})
+
+    assert base64.b64decode(output["body"]["base64"]) == b"\x00\xff ***"
 
 
 async def test_a_request_may_wait_before_it_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC
 from email.message import Message
 from email.utils import parsedate_to_datetime
@@ -42,10 +42,13 @@ _JSON_TYPES = re.compile(r"(application|text)/(.*\+)?json")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
-async def body_of(headers: Mapping[str, str], body: bytes, *, as_bytes: bool = False) -> Any:
+async def body_of(
+    headers: Mapping[str, str], body: bytes, *, mask: Callable[[str], str], as_bytes: bool = False
+) -> Any:
     """The body as a value: JSON where the content type says so, text, or `{"base64": …}` for other bytes, or for all.
 
-    Null if there is none. Raises HttpAnswerInvalid for invalid JSON, ValueNotStorable for JSON that cannot be stored,
+    `mask` takes secrets out of what is encoded here, where they could not be found later. Null if there is no body.
+    Raises HttpAnswerInvalid for invalid JSON, ValueNotStorable for JSON that cannot be stored,
     ValueTooLarge.
     """
     if not body:
@@ -59,7 +62,7 @@ async def body_of(headers: Mapping[str, str], body: bytes, *, as_bytes: bool = F
         text = _text(body, charset)
         if text is not None:
             return text
-    return {"base64": base64.b64encode(body).decode()}
+    return {"base64": base64.b64encode(_masked(body, charset, mask)).decode()}
 
 
 def retry_after_ms(headers: Mapping[str, str], now_ms: int) -> int | None:
@@ -99,6 +102,15 @@ def _content_type(header: str) -> tuple[str, str]:
     kind = header.split(";", 1)[0].strip().lower()
     charset = message.get_param("charset")
     return kind, charset.strip().lower() if isinstance(charset, str) else "utf-8"
+
+
+def _masked(body: bytes, charset: str, mask: Callable[[str], str]) -> bytes:
+    """The bytes without the secrets that they have as text, in the declared character set and in UTF-8."""
+    declared = _text(body, charset)
+    if declared is not None and (masked := mask(declared)) != declared:
+        body = masked.encode(charset, "replace")
+    text = body.decode("utf-8", "surrogateescape")
+    return body if (masked := mask(text)) == text else masked.encode("utf-8", "surrogateescape")
 
 
 def _text(body: bytes, charset: str) -> str | None:

@@ -50,7 +50,9 @@ def evaluate(config: RespondConfig, context: Mapping[str, Any], work: TemplateBu
 
 
 def _output_schema(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    fields = {"status": {"type": "integer"}, "headers": {"type": "object"}, "body": {}}
+    fields: dict[str, Any] = {"status": {"type": "integer"}, "headers": {"type": "object"}, "body": {}}
+    if config.get("base64") is not None:
+        fields["base64"] = {"type": "string"}
     return {"type": "object", "properties": fields}
 
 

@@ -63,6 +63,7 @@ NEEDS_A_DATABASE: dict[str, tuple[str, ...]] = {
     "keys list": (),
     "keys revoke": ("an-id",),
     "audit": (),
+    "dead-letters": (),
     "purge": (),
     "backup": ("copy.db",),
     "restore-check": (),

@@ -36,8 +36,8 @@ class DeadLetterList(ResponseModel):
 
 
 async def list_dead_letters(call: RouteCall) -> Reply:
-    """Jobs of the tenant that the broker has set aside. `anabranch dead-letters` lists those, too, that name no
-    tenant."""
+    """Jobs of the tenant that the broker has set aside. `anabranch dead-letters` also lists those whose tenant
+    is unknown."""
     found = await call.services.dead_letters.list_letters(tenant_id=call.tenant_id)
     return Reply(page_by_name([letter_as_json(each) for each in found], call.query, "dead-letters", "letterID"))
 

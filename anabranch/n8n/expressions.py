@@ -50,6 +50,7 @@ class _Translator:
         self._scope = scope
 
     def say(self, tree: Tree) -> Phrase:
+        """The same expression in the language of templates. Raises Untranslatable."""
         match tree:
             case Literal(value):
                 return Phrase(literal(value), _kind(value), is_atom=not isinstance(value, (int, float)) or value >= 0)

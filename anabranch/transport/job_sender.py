@@ -456,7 +456,7 @@ class JobSender:
 
 
 def job_id_of(execution: Execution) -> str:
-    """The same whoever owns the run, and whenever it is sent."""
+    """The id of a job: the same for every owner of the run and every sending."""
     return f"{execution.idempotency_key}-{execution.attempt}"
 
 

@@ -124,6 +124,7 @@ def _logs(level: int) -> Callable[..., None]:
     """The method that logs at this level. Usually only the console listens; then no record is made."""
 
     def say(self: ActivationLog, msg: object, *args: object, **more: Any) -> None:
+        """Log a line, as the method of `logging.Logger` with the name of this level does."""
         if more or not self.level or self.is_extended or _parent.isEnabledFor(level):
             if self.isEnabledFor(level):
                 more["stacklevel"] = more.get("stacklevel", 1) + 1

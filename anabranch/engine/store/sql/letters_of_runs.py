@@ -1,6 +1,6 @@
-"""What dead letters have to do with runs: a letter belongs to the tenant of its run, and is removed with it.
+"""The dead letters of runs: a letter belongs to the tenant of its run, and is removed with the run.
 
-Whoever adds a letter asks `locks_run`; whatever removes runs removes their letters in the same transaction.
+Code that adds a letter calls `locks_run` first; code that removes runs removes their letters in the same transaction.
 """
 
 from __future__ import annotations

@@ -87,6 +87,7 @@ class _Reading:
         """Elements that have not ended: the name, the fields, the pieces of text."""
 
     def read(self, text: str) -> dict[str, Any]:
+        """The document as objects, lists and texts. Raises Refused if it is not XML, or exceeds a limit."""
         parser = expat.ParserCreate(encoding="utf-8")
         parser.buffer_text = True
         parser.StartDoctypeDeclHandler = self._doctype

@@ -6,11 +6,12 @@ Every poll is an hour away, so whoever acts was told to.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import sqlite3
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +202,56 @@ def test_a_client_looks_only_while_it_waits() -> None:
     hints.unwatch("a run")
 
     assert [*pauses, hints._watch_pause_ms()] == [None, module.WATCH_MS_MIN, None]
+
+
+class Commits:
+    """A database to which somebody commits all the time."""
+
+    async def open(self) -> None:
+        """Nothing to open."""
+
+    def moved(self) -> bool:
+        """Always."""
+        return True
+
+    def ended(self, instance_ids: Collection[str]) -> Collection[str]:
+        """None of them."""
+        return []
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+async def test_who_begins_to_wait_between_two_looks_makes_none_of_them_late() -> None:
+    paused_ms: list[int] = []
+
+    class NotingClock(StillClock):
+        async def sleep(self, milliseconds: int) -> None:
+            paused_ms.append(milliseconds)
+
+    looks, enough = itertools.count(1), asyncio.Event()
+
+    def wait_for_one_more() -> None:
+        number = next(looks)
+        hints.watch(f"run {number}")
+        if number == 30:
+            enough.set()
+
+    hints = Hints(
+        line=None,
+        watch=Commits(),
+        clock=NotingClock(),  # type: ignore[arg-type]
+        works=False,
+        touched=lambda _: None,
+        pending=lambda: None,
+        moved=wait_for_one_more,
+    )
+    await hints.start()
+    hints.watch("the first run")
+    await enough.wait()
+    await hints.stop()
+
+    assert paused_ms == []
 
 
 # -- the version itself -------------------------------------------------------------------

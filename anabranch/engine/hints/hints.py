@@ -173,10 +173,10 @@ class Hints:
         if here[instance_id] == 1:
             self._say_on_line(Channel.AWAITED if end_only else Channel.WATCHED, [instance_id])
             self._news_at = self._clock.monotonic()
-            if self._commit is None:
-                self._watching.soon()
-            else:
+            if self._commit is not None:
                 self._ask_later()
+            elif not self._watch_is_open:  # an open watch asks by itself; a request would make it pause
+                self._watching.soon()
 
     def unwatch(self, instance_id: str, *, end_only: bool = False) -> None:
         """Undo one `watch`."""

@@ -5,11 +5,11 @@ Created by `App`, immutable. RunServices are for `anabranch run`, AppServices fo
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from anabranch.engine.lifecycle import Engine
+from anabranch.engine.pool_worker import Elsewhere
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.service.readiness import Readiness
 from anabranch.service.runs.run_waits import RunWaits
@@ -50,8 +50,8 @@ class RunServices:
     meters: Meters
     bulk: BulkService
     forks: ForkService
-    waits_for_broker: Callable[[str], str | None] | None = None
-    """Why the jobs of a pool are not sent to executors; None: there is no broker."""
+    elsewhere: Elsewhere | None = None
+    """What has jobs executed by executors; None: there is no broker."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -127,7 +127,7 @@ class App:
                 store,
                 runs.engine.plans,
                 runs.workflows.checks,
-                waits_for_broker=runs.waits_for_broker,
+                elsewhere=runs.elsewhere,
                 dead_letters_of=components.dead_letters.letters_of_run,
             )
             drafts = drafting.DraftService(saved=draft_table.DraftTable(store), workflows=runs.workflows)

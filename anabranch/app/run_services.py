@@ -182,7 +182,7 @@ class _RunParts:
             self._feed.meters,
             bulk,
             self._forks,
-            None if self._sender is None else self._sender.why_waiting,
+            self._sender,
         )
 
     def _new_sender(self) -> JobSender | None:

@@ -8,7 +8,8 @@ is dropped.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from anabranch.engine.console.lines import Sink
@@ -19,6 +20,17 @@ from anabranch.engine.rules.graph.plan import PlanNode
 from anabranch.engine.rules.shared.run_state import InstanceHead, Redone
 from anabranch.engine.rules.stimuli import HandlerOutcome
 from anabranch.engine.task_worker import Execution, TaskWorker
+
+
+@dataclass(frozen=True, slots=True)
+class JobElsewhere:
+    """A job of a run that other processes are to execute; its result has not come."""
+
+    node_id: str
+    scope: str
+    attempt: int
+    pool: str
+    has_begun: bool
 
 
 class Elsewhere(Protocol):
@@ -38,6 +50,12 @@ class Elsewhere(Protocol):
 
     def has_begun(self, execution: Execution) -> bool:
         """Whether an executor has told that it executes the job."""
+
+    def jobs_of(self, instance_id: str) -> Sequence[JobElsewhere]:
+        """The outstanding jobs of a run that this process owns, steps of coded workflows included."""
+
+    def why_waiting(self, pool: str) -> str | None:
+        """Why jobs of this pool are not sent now; None: they are, or they are executed here."""
 
     def connect(self, worker: PoolTaskWorker) -> None:
         """Set the worker that awaits the outcomes. Called once, before the first job."""

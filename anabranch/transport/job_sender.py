@@ -23,7 +23,7 @@ from typing import Any, Protocol, TypeAlias, cast
 from anabranch.dead_letters.dead_letters import DeadLetterRows
 from anabranch.engine.console.lines import Sink, read_progress
 from anabranch.engine.handling import HandlerResult, Helpers
-from anabranch.engine.pool_worker import PoolTaskWorker, bare_head
+from anabranch.engine.pool_worker import JobElsewhere, PoolTaskWorker, bare_head
 from anabranch.engine.queues.task_queue import FairJobs
 from anabranch.engine.rules.code_reads import names_read
 from anabranch.engine.rules.coded.coded_plan import FUNCTION_TYPE
@@ -202,6 +202,16 @@ class JobSender:
         head = bare_head(run.instance_id, run.tenant_id, run.workflow_id)
         dispatch = Dispatch(node.id, *place)
         return await self._worker.run_step(head, dispatch, node, redone=redone, may_run=may_run)
+
+    def jobs_of(self, instance_id: str) -> Sequence[JobElsewhere]:
+        """The outstanding jobs of a run."""
+        of_run = [each for each in self._sent.values() if each.instance_id == instance_id]
+        return [
+            JobElsewhere(
+                each.execution.node_id, each.execution.scope, each.execution.attempt, each.node.pool, each.has_begun
+            )
+            for each in of_run
+        ]
 
     def why_waiting(self, pool: str) -> str | None:
         """Why jobs of this pool are not sent now; None: they are, or they are executed here."""

@@ -290,6 +290,26 @@ async def test_a_key_is_shown_once_and_revoked(page: Page, server: Server) -> No
     await look_at(page, "audit")
 
 
+async def test_a_key_of_an_executor_names_its_pools(page: Page, server: Server, complaints: Complaints) -> None:
+    complaints.allowed.append("422")  # a pool has no such name
+    await page.goto(f"{server.entrance}#/settings/keys")
+    await page.get_by_role("button", name="New key").click()
+    await expect(page.get_by_role("textbox", name="Pools")).to_have_count(0)
+    await page.get_by_role("radio", name=re.compile("executor")).check()
+    await page.get_by_role("textbox", name="Pools").fill(" ,")
+    await expect(page.get_by_role("button", name="Make the key")).to_be_disabled()
+    await page.get_by_role("textbox", name="Pools").fill("GPU")
+    await page.get_by_role("button", name="Make the key").click()
+    await expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("GPU")
+    await page.get_by_role("textbox", name="Pools").fill("gpu, default")
+    await look_at(page, "key-form-executor")
+    await page.get_by_role("button", name="Make the key").click()
+    await page.get_by_role("button", name="I have copied it").click()
+
+    made = page.locator("tr[data-key]", has=page.get_by_role("cell", name="executor")).first
+    await expect(made).to_contain_text("gpu, default")
+
+
 async def test_a_viewer_is_offered_no_verb_and_told_what_the_key_may_not_see(page: Page, server: Server) -> None:
     name = server.save("Seen only", [])
     server.call("POST", "/schedules", {"name": "seen", "workflow": name, "every": "1h"})

@@ -16,7 +16,7 @@ import pytest
 from anabranch import Client, Worker
 from anabranch.dead_letters.dead_letters import DeadLetter
 from anabranch.engine.console.console import LinesWanted
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, NotFound
 from tests.rabbitmq import Forwarder, RabbitMQ
 from tests.transport.conftest import Executors
 from tests.transport.pool_nodes import far_steps
@@ -63,14 +63,19 @@ async def test_a_node_runs_in_a_process_without_a_database_and_the_broker_may_go
         letter = DeadLetter("l", "default", early.run_id, "far", "", 1, "anabranch.jobs.tells", "it is unreadable")
         await worker.services.dead_letters.add_letter(letter)
         await says_why(worker, early.run_id, "The job of 'far' is a dead letter: it is unreadable. It is sent again.")
+        steps = await client.start("far-steps", {"greeting": "ab"})
+        for node_id in (None, "say"):
+            away = "The jobs of the pool 'tells' wait: the broker cannot be reached."
+            await says_why(worker, steps.run_id, away, node_id=node_id)
         await way.open()
+        for run, node_id in ((early, "far"), (steps, "say"), (steps, None)):
+            await says_why(worker, run.run_id, "1 job waits for an executor of the pool 'tells'.", node_id=node_id)
         executor = await executors.start(way.url, "tells")
         told = (await early.result(timeout=PATIENCE_S))["told"]
         assert (told["pid"], told["database"]) == (executor.pid, None), "it waited for the broker and the executor"
         assert told["greeting"] == "{{ctx.secret}}", "what a template inserts is never resolved again"
         assert told["input"] == {"name": "{{ctx.secret}}"}
 
-        steps = await client.start("far-steps", {"greeting": "ab"})
         said = await steps.result(timeout=PATIENCE_S)
         assert (said["pid"], said["said"], said["here"]) == (executor.pid, "abab", os.getpid())
         assert said["error"] == ["LookupError", "times is negative"]
@@ -145,11 +150,21 @@ async def appears(path: Path) -> None:
             await asyncio.sleep(0.02)
 
 
-async def says_why(worker: Worker, run_id: str, sentence: str) -> None:
+async def says_why(worker: Worker, run_id: str, sentence: str, *, node_id: str | None = None) -> None:
+    """The run says so, or one of its nodes; a step can be asked for when the log has its beginning."""
     assert worker.services is not None
-    why = worker.services.explanations.why_run
+    explanations = worker.services.explanations
+
+    async def said() -> str:
+        if node_id is None:
+            return str((await explanations.why_run(run_id, tenant_id="default"))["sentence"])
+        try:
+            return str((await explanations.why_node(run_id, node_id, tenant_id="default"))["sentence"])
+        except NotFound:
+            return ""
+
     async with asyncio.timeout(PATIENCE_S):
-        while sentence not in (await why(run_id, tenant_id="default"))["sentence"]:  # noqa: ASYNC110 -- committed later
+        while sentence not in await said():  # noqa: ASYNC110 -- committed later
             await asyncio.sleep(0.02)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from anabranch.dead_letters.dead_letters import DeadLetter
 from anabranch.deferred import deferred
 from anabranch.engine.log_pages import log_pages
 from anabranch.engine.plans import PlanCache
+from anabranch.engine.pool_worker import Elsewhere
 from anabranch.engine.ports import InstanceRow, Store
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.drawn.drawn_state import ContextSnapshot, InstanceState
@@ -58,15 +59,12 @@ class Explanations:
         plans: PlanCache,
         checks: Checks,
         *,
-        waits_for_broker: Callable[[str], str | None] | None = None,
+        elsewhere: Elsewhere | None = None,
         dead_letters_of: Callable[[str], Awaitable[Sequence[DeadLetter]]] | None = None,
     ) -> None:
-        """`waits_for_broker` tells why the jobs of a pool are not sent to executors now; None: they are.
-
-        `dead_letters_of` reads those of a run.
-        """
+        """`elsewhere` knows the jobs of executors, if there is a broker; `dead_letters_of` reads those of a run."""
         self._dead_letters_of = dead_letters_of
-        self._waits_for_broker = waits_for_broker or (lambda pool: None)
+        self._elsewhere = elsewhere
         self._store = store
         self._plans = plans
         self._checks = checks
@@ -93,7 +91,7 @@ class Explanations:
         run = await self._run(row, row.last_seq)
         held = await self._held(row)
         found = await self._checks.run(tenant_id, lambda: why.why_run(run, **held))
-        return {"instanceID": instance_id, **await self._with_children(await self._with_broker(instance_id, found))}
+        return {"instanceID": instance_id, **await self._with_children(await self._with_jobs(instance_id, found))}
 
     async def why_node(self, instance_id: str, node_id: str, *, tenant_id: str, scope: str = "") -> dict[str, Any]:
         """Why a node has run, was skipped, or has not run yet. Raises NotFound (run or node), RunTooLarge."""
@@ -110,7 +108,7 @@ class Explanations:
             )
         held = await self._held(row)
         found = await self._checks.run(tenant_id, lambda: why.why_node(run, node_id, scope, **held))
-        return {"instanceID": instance_id, **await self._with_children(await self._with_broker(instance_id, found))}
+        return {"instanceID": instance_id, **await self._with_children(await self._with_jobs(instance_id, found))}
 
     async def context_at(
         self, instance_id: str, node_id: str, scope: str | None, *, tenant_id: str
@@ -145,10 +143,20 @@ class Explanations:
         pauses = await paused_by(self._store, [row], tenant_id=row.head.tenant_id)
         return {"worker": row.worker_id, "paused_by": pauses.get(row.head.instance_id)}
 
-    async def _with_broker(self, instance_id: str, found: dict[str, Any]) -> dict[str, Any]:
-        """The same answer, with what keeps jobs from executors."""
+    async def _with_jobs(self, instance_id: str, found: dict[str, Any]) -> dict[str, Any]:
+        """The same answer, with what keeps jobs from executors. The pool of a coded step is known only where its run
+        is executed: the log does not have it."""
         told = set()
-        in_pools = [reason for reason in _reasons_in(found["waitsFor"]) if "pool" in reason]
+        places = [reason for reason in _reasons_in(found["waitsFor"]) if "attempt" in reason]
+        jobs = () if self._elsewhere is None or not places else self._elsewhere.jobs_of(instance_id)
+        outstanding = {(each.node_id, each.scope, each.attempt): each for each in jobs}
+        queued = Counter[str]()
+        for reason in places:
+            job = outstanding.get((reason["nodeID"], reason["scope"], reason["attempt"]))
+            if job is not None:
+                reason["pool"], reason["begun"] = job.pool, job.has_begun
+                queued[job.pool] += not job.has_begun
+        in_pools = [reason for reason in places if "pool" in reason]
         if in_pools and self._dead_letters_of is not None:
             found_letters = await self._dead_letters_of(instance_id)
             letters = {(each.node_id, each.scope, each.attempt): each for each in found_letters}
@@ -158,10 +166,14 @@ class Explanations:
                     reason["deadLetter"] = letter.reason
                     told.add(f"The job of {reason['nodeID']!r} is a dead letter: {letter.reason}. It is sent again.")
         for reason in in_pools:
-            away = self._waits_for_broker(reason["pool"])
+            pool = reason["pool"]
+            away = None if self._elsewhere is None else self._elsewhere.why_waiting(pool)
             if away is not None:
                 reason["broker"] = away
-                told.add(f"The jobs of the pool {reason['pool']!r} wait: {away}.")
+                told.add(f"The jobs of the pool {pool!r} wait: {away}.")
+            elif queued[pool]:
+                count = "1 job waits" if queued[pool] == 1 else f"{queued[pool]} jobs wait"
+                told.add(f"{count} for an executor of the pool {pool!r}.")
         found["sentence"] = " ".join([found["sentence"], *sorted(told)])
         return found
 

@@ -24,6 +24,7 @@ const ROLES: readonly [Role, string][] = [
   ["operator", "also starts, cancels and signals runs"],
   ["editor", "also changes workflows, schedules and queries"],
   ["admin", "also manages keys, secrets and data sources"],
+  ["executor", "is for executors: fetches what the jobs of its pools refer to, and may do nothing else"],
 ];
 
 export function KeysPart(): ReactElement {
@@ -57,7 +58,10 @@ export function KeysPart(): ReactElement {
             <td className="wide">
               <code className="name">{key.keyID}</code> {key.keyID === own && <span className="badge accent">yours</span>}
             </td>
-            <td>{key.role}</td>
+            <td>
+              {key.role}
+              {key.pools !== null && <div className="small faint">{key.pools.map((pool) => (pool === "*" ? "every pool" : pool)).join(", ")}</div>}
+            </td>
             <td className="tight">{key.lastUsedAt === null ? <span className="faint">never</span> : <Ago time={key.lastUsedAt} />}</td>
             <td>
               <Ago time={key.createdAt} /> <span className="faint small">by {key.createdBy}</span>
@@ -105,16 +109,24 @@ function stateOf({ revokedAt, expiresAt }: Key): "active" | "revoked" | "expired
   return expiresAt !== null && Date.parse(expiresAt) <= serverNow() ? "expired" : "active";
 }
 
+function namesIn(text: string): string[] {
+  return text
+    .split(",")
+    .map((name) => name.trim())
+    .filter((name) => name !== "");
+}
+
 function NewKeyDialog({ onClose }: { onClose: () => void }): ReactElement {
   const id = useId();
   const [role, setRole] = useState<Role>("operator");
+  const [pools, setPools] = useState("default");
   const [made, setMade] = useState<Schemas["MadeKey"] | null>(null);
   const [problem, setProblem] = useState<unknown>(null);
   const [isBusy, setBusy] = useState(false);
   const create = () => {
     setBusy(true);
     setProblem(null);
-    call("create_key", { body: { role } })
+    call("create_key", { body: { role, pools: role === "executor" ? namesIn(pools) : [] } })
       .then((answer) => {
         setMade(answer);
         refresh("list_keys");
@@ -152,7 +164,7 @@ function NewKeyDialog({ onClose }: { onClose: () => void }): ReactElement {
       footer={
         <>
           <Button onClick={onClose}>Not now</Button>
-          <Button type="submit" look="primary" disabled={isBusy}>
+          <Button type="submit" look="primary" disabled={isBusy || (role === "executor" && namesIn(pools).length === 0)}>
             Make the key
           </Button>
         </>
@@ -169,6 +181,15 @@ function NewKeyDialog({ onClose }: { onClose: () => void }): ReactElement {
           </label>
         ))}
       </fieldset>
+      {role === "executor" && (
+        <div className="field">
+          <label htmlFor={`${id}-pools`}>Pools</label>
+          <input id={`${id}-pools`} className="input mono" required value={pools} autoComplete="off" spellCheck={false} aria-describedby={`${id}-help`} onChange={(event) => setPools(event.target.value)} />
+          <p id={`${id}-help`} className="field-help">
+            Names, separated by commas; <code>*</code> for every pool.
+          </p>
+        </div>
+      )}
       {problem !== null && <Problem error={problem} />}
     </Dialog>
   );

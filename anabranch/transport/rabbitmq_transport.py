@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeAlias
+from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 import aio_pika
 from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractExchange, AbstractIncomingMessage, AbstractQueue
@@ -40,6 +41,10 @@ RECONNECT_S_MAX = 10.0
 
 # 10 s for the broker to answer a connection, a declaration or a confirmation: longer means that it is not well.
 ANSWER_S_MAX = 10.0
+
+# 10 s between two heartbeats, unless the URL has `heartbeat=`: without any, the broker ends a connection after 20 to 30
+# s, and this process after 35 s. With the default of 60 s a connection that loses everything stood for three minutes.
+HEARTBEAT_S = 10
 
 # 30 s: a worker that is away for longer sends its jobs again anyway. Less than until another one owns the runs of a
 # worker that died: its jobs that nobody has begun are then dropped, and do not run beside those of the next owner.
@@ -358,7 +363,8 @@ class RabbitTransport:
             await self._disconnect()
 
     async def _connect(self) -> asyncio.Event:
-        connection = await aio_pika.connect(self._url, client_properties={"connection_name": self._name})
+        url = _with_heartbeats(self._url)
+        connection = await aio_pika.connect(url, client_properties={"connection_name": self._name})
         self._connection, closed = connection, asyncio.Event()
         self._lost = closed
         connection.close_callbacks.add(lambda *_: closed.set())
@@ -429,6 +435,13 @@ class RabbitTransport:
 async def _acknowledge(message: AbstractIncomingMessage) -> None:
     with suppress(TransportUnavailable), _to_broker("a message cannot be acknowledged"):  # then it comes again
         await message.ack()
+
+
+def _with_heartbeats(url: str) -> str:
+    parts = urlsplit(url)
+    if "heartbeat" in parse_qs(parts.query, keep_blank_values=True):
+        return url
+    return urlunsplit(parts._replace(query="&".join(filter(None, [parts.query, f"heartbeat={HEARTBEAT_S}"]))))
 
 
 def _jobs_queue(pool: str, priority: str) -> str:

@@ -121,6 +121,31 @@ async def test_a_connection_that_breaks_off_while_it_is_made_is_made_again(monke
     await transport.stop()
 
 
+@pytest.mark.parametrize(
+    ("url", "asked"),
+    [
+        ("amqp://user:p%40ss@broker/v%2Fhost", "amqp://user:p%40ss@broker/v%2Fhost?heartbeat=10"),
+        ("amqps://broker/?cafile=/ca.pem", "amqps://broker/?cafile=/ca.pem&heartbeat=10"),
+        ("amqp://broker/?heartbeat=30", "amqp://broker/?heartbeat=30"),
+    ],
+)
+async def test_a_connection_has_heartbeats_that_notice_a_half_open_one_soon(
+    monkeypatch: pytest.MonkeyPatch, url: str, asked: str
+) -> None:
+    tried = asyncio.Queue[str]()
+
+    async def connect(tried_url: str, **options: Any) -> Any:
+        tried.put_nowait(tried_url)
+        raise ConnectionError
+
+    monkeypatch.setattr("aio_pika.connect", connect)
+    transport = RabbitTransport(url, name="test")
+    await transport.start()
+    async with asyncio.timeout(30):
+        assert await tried.get() == asked
+    await transport.stop()
+
+
 class Letters:
     """Fails at first, as no code of ours does."""
 

@@ -68,9 +68,9 @@ class Role(StrEnum):
     ADMIN = "admin"
     """Also keys, data sources and secrets."""
     EXECUTOR = "executor"
-    """Fetches what jobs refer to, and nothing else: configs of its pools, and large values of its tenant by hash.
+    """Fetches what jobs refer to, and nothing else: configs of its pools, and large values of open runs of its tenant.
 
-    Who knows the hash of a value may read it, whatever the pool: it cannot be guessed, and only logs and jobs have it.
+    Who names a run and the hash of a value of it may read it, whatever the pool: both are only in its log and its jobs.
     """
 
     def may(self, needed: Role) -> bool:

@@ -64,7 +64,7 @@ class ServerValues:
             }
             opened = orjson.loads(await self._answer("POST", "/v1/jobs/config", body=body))
             config, secrets = opened["config"], opened["secrets"]
-        values = {part: orjson.loads(await self._value(job.tenant_id, part)) for part in job.parts}
+        values = {part: orjson.loads(await self._value(job, part)) for part in job.parts}
         config, context = put_back(config, job.context, values)
         return CompleteJob(config, secrets, context)
 
@@ -73,13 +73,14 @@ class ServerValues:
         if self._session is not None:
             await self._session.close()
 
-    async def _value(self, tenant_id: str, part: JobPart) -> bytes:
-        key = tenant_id, part.sha256
+    async def _value(self, job: NodeJob, part: JobPart) -> bytes:
+        key = job.tenant_id, part.sha256
         raw = self._kept.get(key)
         if raw is not None:
             self._kept.move_to_end(key)
             return raw
-        raw = await self._answer("GET", f"/v1/values/{part.sha256}", query={"tenantID": tenant_id})
+        place = {"tenantID": job.tenant_id, "instanceID": job.instance_id}
+        raw = await self._answer("GET", f"/v1/values/{part.sha256}", query=place)
         if hashlib.sha256(raw).hexdigest() != part.sha256:
             raise ValueMissing(f"what the server has as {part.sha256} is another value")
         self._kept[key] = raw

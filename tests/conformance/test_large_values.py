@@ -51,6 +51,8 @@ async def test_a_value_in_different_rows_and_runs_of_a_tenant_is_stored_once(sto
     other_tenant = await ended_run(store, tenant_id="other")
     assert await store.count_values() == (2, 2 * len(LARGE.raw))
     assert await store.read_value(tenant_id=TENANT, sha256=NAME) == LARGE.raw
+    assert set(await store.referenced_values(first, [NAME, "0" * 64])) == {NAME}
+    assert set(await store.referenced_values(await ended_run(store, "small"), [NAME])) == set()
     for instance_id in (first, second, other_tenant):
         assert (await store.load([instance_id]))[instance_id].row.log_bytes < PART_BYTES_MIN
 

@@ -72,16 +72,31 @@ async def test_an_executor_opens_configs_of_its_pools_as_long_as_their_run_is_op
     assert (await own.opens(run_id, sealed)).code == "UNAUTHORIZED"
 
 
-async def test_an_executor_fetches_large_values_of_its_tenant(served: Served):
-    await run_with(served)
+async def test_an_executor_fetches_large_values_that_an_open_run_of_its_tenant_refers_to(served: Served):
+    run_id, _ = await run_with(served)
+    without = await served.start("waiting", input={"text": "small"})
     own, of_another_pool = (await executor(served, "gpu"))[0], (await executor(served, "fast"))[0]
-    assert (await own.ask("GET", f"/v1/values/{NAME}")).json == LARGE
-    assert (await of_another_pool.ask("GET", f"/v1/values/{NAME}")).json == LARGE, "the hash is the right to read it"
-    assert (await own.ask("GET", f"/v1/values/{NAME}?tenantID={TENANT}")).json == LARGE
-    assert (await own.ask("GET", f"/v1/values/{NAME}?tenantID={OTHER_TENANT}")).code == "FORBIDDEN"
     of_all = (await executor(served, "gpu", tenant=ALL_TENANTS))[0]
-    assert (await of_all.ask("GET", f"/v1/values/{NAME}?tenantID={TENANT}")).json == LARGE
-    assert (await of_all.ask("GET", f"/v1/values/{NAME}?tenantID={OTHER_TENANT}")).status == 404
+
+    async def asks(who: Executor, **query: str) -> Answered:
+        return await who.ask("GET", f"/v1/values/{NAME}", params=query)
+
+    assert (await asks(own, instanceID=run_id)).json == LARGE
+    assert (await asks(own, instanceID=run_id, tenantID=TENANT)).json == LARGE
+    assert (await asks(of_another_pool, instanceID=run_id)).json == LARGE, "no table has the pools of jobs"
+    assert (await asks(of_all, instanceID=run_id, tenantID=TENANT)).json == LARGE
+
+    assert (await asks(own)).code == "INVALID_REQUEST"
+    assert (await asks(own, instanceID=without)).status == 404, "another run refers to it"
+    assert (await asks(own, instanceID=run_id, tenantID=OTHER_TENANT)).code == "FORBIDDEN"
+    assert (await asks(of_all, instanceID=run_id, tenantID=OTHER_TENANT)).status == 404
+    of_another_tenant = (await executor(served, "gpu", tenant=OTHER_TENANT))[0]
+    assert (await asks(of_another_tenant, instanceID=run_id)).status == 404
+    assert (await asks(of_another_tenant, instanceID=run_id, tenantID=TENANT)).code == "FORBIDDEN"
+
+    await served.ask("POST", f"/v1/runs/{run_id}/cancel")
+    await served.ended(run_id)
+    assert (await asks(own, instanceID=run_id)).status == 404, "nobody awaits its jobs"
     assert (await served.ask("GET", f"/v1/values/{NAME}", role="viewer")).json == LARGE
 
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from anabranch.engine.ports.store_records import (
@@ -233,6 +233,9 @@ class Store(Protocol):
 
     async def fetch_values(self, payloads: Iterable[Payload]) -> None:
         """Fetch the large parts of these payloads that are not there yet; what is not stored stays absent."""
+
+    async def referenced_values(self, instance_id: str, sha256s: Collection[str]) -> Collection[str]:
+        """Those of these hashes that the log of a run refers to. Raises StoreUnavailable."""
 
     async def read_value(self, *, tenant_id: str, sha256: str) -> bytes | None:
         """The JSON of a large value that a run of the tenant refers to; None: there is none."""

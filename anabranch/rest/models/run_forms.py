@@ -536,6 +536,9 @@ class ValueQuery(RequestModel):
     """Whose value it is."""
 
     tenantID: str | None = Field(None, description="For the key of an executor of all tenants; else that of the key.")
+    instanceID: str | None = Field(
+        None, max_length=64, description="For the key of an executor: the run of its job, which refers to the value."
+    )
 
 
 class LargeValueModel(RootModel[Any]):

@@ -185,10 +185,18 @@ async def get_history(call: RouteCall) -> Reply:
 
 
 async def get_value(call: RouteCall) -> Reply:
-    """A value over 64 kB by its content, as logs and steps name it: the JSON whose SHA-256 it is."""
+    """A value over 64 kB by its content, as logs and steps name it: the JSON whose SHA-256 it is.
+
+    An executor gets those that its job's run refers to, as long as that is open.
+    """
     query: ValueQuery = call.query
-    tenant_id = call.principal.tenant_for(query.tenantID)
-    return Reply(await call.services.workflows.get_value(call.path["sha256"], tenant_id=tenant_id))
+    tenant_id, sha256 = call.principal.tenant_for(query.tenantID), call.path["sha256"]
+    workflows = call.services.workflows
+    if call.principal.role is not Role.EXECUTOR:
+        return Reply(await workflows.get_value(sha256, tenant_id=tenant_id))
+    if query.instanceID is None:
+        raise one_problem("an executor names the run of its job", "/instanceID")
+    return Reply(await workflows.get_value_of_job(sha256, query.instanceID, tenant_id=tenant_id))
 
 
 async def get_graph(call: RouteCall) -> Reply:

@@ -230,6 +230,16 @@ class ReadVerbs(GateVerbs):
             raise NotFound(f"there is no value {sha256}", hint="Values go with the last run that refers to them.")
         return found
 
+    async def get_value_of_job(self, sha256: str, instance_id: str, *, tenant_id: str) -> bytes:
+        """The JSON of a large value for an executor: the log of an open run of the tenant has to refer to it. Raises
+        NotFound."""
+        run = await self.get_run_status(instance_id, tenant_id=tenant_id)
+        if run.status.is_terminal:
+            raise NotFound(f"run {instance_id} has ended: nobody awaits its jobs")
+        if not await self._store.referenced_values(instance_id, [sha256]):
+            raise NotFound(f"run {instance_id} refers to no value {sha256}")
+        return await self.get_value(sha256, tenant_id=tenant_id)
+
     async def get_console(
         self, instance_id: str, wanted: LinesWanted, *, tenant_id: str
     ) -> tuple[list[dict[str, Any]], int | None]:

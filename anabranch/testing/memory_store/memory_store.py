@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import accumulate, islice
 from typing import Any
 
@@ -303,6 +303,10 @@ class MemoryStore:
 
     async def fetch_values(self, payloads: Iterable[Payload]) -> None:
         """Payloads are whole."""
+
+    async def referenced_values(self, instance_id: str, sha256s: Collection[str]) -> Collection[str]:
+        await self.faults.before("referenced_values")
+        return self.database.values.names_of(instance_id).intersection(sha256s)
 
     async def read_value(self, *, tenant_id: str, sha256: str) -> bytes | None:
         await self.faults.before("read_value")

@@ -38,3 +38,7 @@ class MemoryValues:
             self._references[key].discard(instance_id)
             if not self._references[key]:
                 del self._references[key], self.bodies[key]
+
+    def names_of(self, instance_id: str) -> set[str]:
+        """The hashes of the values that a run refers to."""
+        return {sha256 for _, sha256 in self._of.get(instance_id, ())}

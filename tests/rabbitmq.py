@@ -81,6 +81,17 @@ class RabbitMQ:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """It stands still within, as in a machine that is suspended."""
+        process = self._process
+        assert process is not None, "it runs"
+        os.killpg(process.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.killpg(process.pid, signal.SIGCONT)
+
     def end_mapper(self) -> None:
         """End erlang's port mapper, which the node has left behind."""
         program = shutil.which("epmd")

@@ -28,6 +28,7 @@ from tests.chaos.scenes import (
     poisoned_on_postgresql,
     poisoned_on_sqlite,
 )
+from tests.chaos.standstills import standing_still
 from tests.tools import ToolMissing, rabbitmq
 
 SEEDS_FILE = Path(__file__).with_name("seeds.txt")
@@ -37,6 +38,9 @@ SEED_MAX = 1_000_000_000
 
 # The clocks of three workers, in seconds: right, an hour fast, an hour slow.
 HOUR_APART = (0.0, 3_600.0, -3_600.0)
+
+# Some 300 runs in the minutes that it takes, and the load ends with the last fault.
+STANDSTILLS = Plan(workers=2, executors=2, kills=0, pauses=0, instances=2_000, pace_s=1.0, peace_s=300)
 
 SIZES = {
     "ci": {
@@ -48,6 +52,7 @@ SIZES = {
         "network": [Plan(workers=3, kills=8, instances=100, pauses=3, clock_offsets_s=HOUR_APART, peace_s=180)],
         "failover": [Plan(workers=2, kills=6, instances=100, pauses=1)],
         "pools": [Plan(workers=2, executors=2, kills=10, instances=150, pauses=1, peace_s=300)],
+        "frozen": [STANDSTILLS],
     },
     "soak": {
         "sqlite": [
@@ -58,6 +63,7 @@ SIZES = {
         "network": [Plan(workers=3, kills=80, instances=1_000, pauses=30, clock_offsets_s=HOUR_APART, peace_s=600)],
         "failover": [Plan(workers=3, kills=40, instances=1_000, pauses=10, peace_s=600)],
         "pools": [Plan(workers=3, executors=3, kills=80, instances=2_000, pauses=20, peace_s=900)],
+        "frozen": [STANDSTILLS] * 5,
     },
 }
 
@@ -68,6 +74,7 @@ SCENES = {
     "network": on_a_slow_network,
     "failover": over_a_failover,
     "pools": over_rabbitmq,
+    "frozen": standing_still,
 }
 
 POISONS = [PoisonPlan(poisons=1), PoisonPlan(poisons=3, patience_s=600.0)]

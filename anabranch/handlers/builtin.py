@@ -52,7 +52,7 @@ _SPECS: Mapping[str, str] = {
 
 _MAKERS: Mapping[str, tuple[str, ...]] = {
     "crypto": ("data.crypto_values:crypto_spec", "secrets"),
-    "httpRequest": ("http_request:http_request_spec", "http", "secrets"),
+    "httpRequest": ("http_request:http_request_spec", "http", "secrets", "tokens"),
     "javascript": ("javascript:javascript_spec", "sandbox"),
     "python": ("python:python_spec", "sandbox"),
     "dataQuery": ("data_query:data_query_spec", "queries"),

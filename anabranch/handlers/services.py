@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import NonRetryable
 from anabranch.handlers.sandbox.code_jobs import CodeRunner, NoSandbox
+from anabranch.handlers.types.http.token_store import TokensInMemory
 
 # The ports are beside the types that use them, which are imported when they are first asked for.
 if TYPE_CHECKING:
     from anabranch.handlers.spec import SecretReader
     from anabranch.handlers.types.data_query import QueryRunner
+    from anabranch.handlers.types.http.token_store import TokenStore
     from anabranch.handlers.types.http_port import HttpAnswer, HttpSender
     from anabranch.handlers.types.webhooks.wait_for_webhook import CallbackKey
     from anabranch.handlers.types.workflow import Children
@@ -52,6 +54,7 @@ class Services:
 
     http: HttpSender = field(default_factory=_NoHttp)
     secrets: SecretReader = field(default_factory=_NoSecrets)
+    tokens: TokenStore = field(default_factory=TokensInMemory)
     sandbox: CodeRunner = field(default_factory=NoSandbox)
     queries: QueryRunner = field(default_factory=_NoQueries)
     children: Children = field(default_factory=_NoChildren)

@@ -170,6 +170,20 @@ def test_what_is_odd_in_an_export_makes_no_fault(broken: Any) -> None:
                    "clientID": "{{secret.SHOP_CLIENT_ID}}", "clientSecret": "{{secret.SHOP_CLIENT_SECRET}}",
                    "refreshToken": "{{secret.SHOP_REFRESH_TOKEN}}"}},
          ["SHOP_CLIENT_ID", "SHOP_CLIENT_SECRET", "SHOP_REFRESH_TOKEN"]),
+        ("twitterOAuth2Api",
+         {"auth": {"type": "oauth2", "tokenURL": "https://api.twitter.com/2/oauth2/token", "clientIn": "header",
+                   "clientID": "{{secret.SHOP_CLIENT_ID}}", "clientSecret": "{{secret.SHOP_CLIENT_SECRET}}",
+                   "refreshToken": "{{secret.SHOP_REFRESH_TOKEN}}"}},
+         ["SHOP_CLIENT_ID", "SHOP_CLIENT_SECRET", "SHOP_REFRESH_TOKEN"]),
+        ("googleApi",
+         {"auth": {"type": "serviceAccount", "email": "{{secret.SHOP_EMAIL}}",
+                   "privateKey": "{{secret.SHOP_PRIVATE_KEY}}", "scope": "{{secret.SHOP_SCOPES}}"}},
+         ["SHOP_EMAIL", "SHOP_PRIVATE_KEY", "SHOP_SCOPES"]),
+        ("twitterOAuth1Api",
+         {"auth": {"type": "oauth1", "consumerKey": "{{secret.SHOP_CONSUMER_KEY}}",
+                   "consumerSecret": "{{secret.SHOP_CONSUMER_SECRET}}", "token": "{{secret.SHOP_TOKEN}}",
+                   "tokenSecret": "{{secret.SHOP_TOKEN_SECRET}}"}},
+         ["SHOP_CONSUMER_KEY", "SHOP_CONSUMER_SECRET", "SHOP_TOKEN", "SHOP_TOKEN_SECRET"]),
     ],
 )  # fmt: skip
 def test_a_credential_is_sent_as_n8n_sends_it(kind: str, sent: Any, secrets: list[str]) -> None:
@@ -193,6 +207,39 @@ def test_a_credential_that_is_not_known_is_named() -> None:
     assert (report.status, report.why) == (
         "equal", "how a credential of the type shopOfMineApi is sent is not known: it is a bearer token"
     )  # fmt: skip
+
+
+def asks(**parameters: Any) -> dict[str, Any]:
+    """A request, as it is imported exactly."""
+    workflow = imported(node("Ask", "httpRequest", 4.2, url="https://a.example", options={}, **parameters))
+    assert workflow.report.status == "exact", [each.why for each in workflow.report.nodes]
+    config: dict[str, Any] = made(workflow, "ask_answer")["config"]
+    return config
+
+
+def test_a_request_without_a_kind_of_credential_is_sent_without_one() -> None:
+    assert "auth" not in asks(authentication="genericCredentialType")
+
+
+def test_headers_that_are_a_list_are_sent_by_their_numbers() -> None:
+    listed = '[{"name": "Accept", "value": "a/b"}, "x"]'
+    assert asks(sendHeaders=True, specifyHeaders="json", jsonHeaders=listed)["headers"] == {
+        "0": "[object Object]", "1": "x"
+    }  # fmt: skip
+
+
+def test_with_oauth_1_no_headers_of_the_node_are_sent() -> None:
+    headers = {"parameters": [{"name": "X-Own", "value": "1"}]}
+    config = asks(authentication="genericCredentialType", genericAuthType="oAuth1Api", sendHeaders=True,
+                  headerParameters=headers)  # fmt: skip
+    assert (config["auth"]["type"], "headers" in config) == ("oauth1", False)
+
+
+def test_an_older_request_that_sends_a_file_as_json_fails_as_in_n8n() -> None:
+    workflow = imported(node("Ask", "httpRequest", 1, url="https://a.example", requestMethod="POST", options={},
+                             jsonParameters=True, sendBinaryData=True, binaryPropertyName="a:data"))  # fmt: skip
+    assert workflow.report.status == "exact"
+    assert made(workflow, "ask")["type"] == "stopWithError"
 
 
 def webhook(name: str, **parameters: Any) -> dict[str, Any]:

@@ -26,12 +26,16 @@ from anabranch.handlers.types.http.http_answer import body_of, excerpt, reason_o
 from anabranch.handlers.types.http.http_auth import (
     Auth,
     KeyAuth,
+    OAuth1Auth,
     OAuthAuth,
-    TokenCache,
+    ServiceAccountAuth,
     authorization_of,
     custom_parts,
     secret_texts,
 )
+from anabranch.handlers.types.http.request_signing import signed
+from anabranch.handlers.types.http.token_cache import TokenCache
+from anabranch.handlers.types.http.token_store import TokenStore
 from anabranch.handlers.types.http_port import HttpAnswer, HttpCall, HttpSender
 
 # An hour: the node's timeout limits a request; this only ends requests of nodes without one.
@@ -94,7 +98,7 @@ class HttpRequestConfig(NodeConfig):
     auth: Auth | None = Field(
         None,
         title="Authentication",
-        description="The credentials: a user name and a password, a token, a key, OAuth 2, or custom parts.",
+        description="The credentials: a user name and a password, a token, a key, OAuth, a service account, or others.",
         json_schema_extra=x_ui(group="Authentication"),
     )
     follow_redirects: bool = Field(
@@ -145,19 +149,21 @@ class HttpRequestConfig(NodeConfig):
         return written
 
 
-def http_request_spec(sender: HttpSender, secrets: SecretReader) -> HandlerSpec:
-    """The type, on a way out and a place to read secrets."""
+def http_request_spec(sender: HttpSender, secrets: SecretReader, store: TokenStore) -> HandlerSpec:
+    """The type, on a way out, a place to read secrets, and one where tokens that services replaced are kept."""
 
-    tokens = TokenCache(sender)
+    tokens = TokenCache(sender, store)
 
-    async def with_token(call: HttpCall, auth: OAuthAuth, helpers: Helpers) -> tuple[HttpAnswer, str]:
-        """The answer to a request with a token, and that token; with a new one, if one from before is refused."""
-        token, was_known = await tokens.token_for(auth, helpers)
-        answer = await sender.fetch(_bearing(call, token), timeout_s=REQUEST_S_MAX)
+    async def with_tokens(
+        call: HttpCall, auth: OAuthAuth | ServiceAccountAuth, helpers: Helpers
+    ) -> tuple[HttpAnswer, list[str]]:
+        """The answer to a request with a token, and the tokens; with a new one, if one from before is refused."""
+        given, was_known = await tokens.tokens_for(auth, helpers)
+        answer = await sender.fetch(_bearing(call, given.access), timeout_s=REQUEST_S_MAX)
         if answer.status == 401 and was_known:
-            token, _ = await tokens.token_for(auth, helpers, renew=True)
-            answer = await sender.fetch(_bearing(call, token), timeout_s=REQUEST_S_MAX)
-        return answer, token
+            given, _ = await tokens.tokens_for(auth, helpers, refused=given.access)
+            answer = await sender.fetch(_bearing(call, given.access), timeout_s=REQUEST_S_MAX)
+        return answer, [given.access, *([given.refresh] if given.refresh else [])]
 
     async def execute(config: HttpRequestConfig, context: Mapping[str, Any], helpers: Helpers) -> HandlerResult:
         custom = custom_parts(config.auth)
@@ -177,9 +183,11 @@ def http_request_spec(sender: HttpSender, secrets: SecretReader) -> HandlerSpec:
             and (bool(custom["body"]) or _is_private(body.decode(errors="replace"), helpers)),
         )
         hidden = secret_texts(custom)
-        if isinstance(config.auth, OAuthAuth):
-            answer, token = await with_token(call, config.auth, helpers)
-            hidden.append(token)
+        if isinstance(config.auth, OAuth1Auth):
+            call = signed(call, config.auth, helpers.now_ms)
+        if isinstance(config.auth, OAuthAuth | ServiceAccountAuth):
+            answer, given = await with_tokens(call, config.auth, helpers)
+            hidden += given
         else:
             answer = await sender.fetch(call, timeout_s=REQUEST_S_MAX)
         masker = Masker(hidden) if hidden else None

@@ -99,31 +99,67 @@ SENT: Mapping[str, SentCredential] = {
 }  # fmt: skip
 
 
-# Where the services renew tokens of OAuth 2, and whether the client is named in the body or in a header. Those that
-# replace the refresh token each time it is used are left out: here it is a secret that nothing writes.
+# Where the services renew tokens of OAuth 2, and whether the client is named in the body or in a header.
 _GOOGLE = "https://oauth2.googleapis.com/token"
 _MICROSOFT = "https://login.microsoftonline.com/common/oauth2/v2.0/token"
-RENEWED: Mapping[str, tuple[str, str]] = {
-    "gmailOAuth2": (_GOOGLE, "body"),
-    "youTubeOAuth2Api": (_GOOGLE, "body"),
-    "hubspotOAuth2Api": ("https://api.hubapi.com/oauth/v1/token", "body"),
-    "linkedInOAuth2Api": ("https://www.linkedin.com/oauth/v2/accessToken", "body"),
-    "spotifyOAuth2Api": ("https://accounts.spotify.com/api/token", "header"),
-    "zohoOAuth2Api": ("https://accounts.zoho.com/oauth/v2/token", "body"),
-    "asanaOAuth2Api": ("https://app.asana.com/-/oauth_token", "body"),
-    "salesforceOAuth2Api": ("https://login.salesforce.com/services/oauth2/token", "header"),
-    "redditOAuth2Api": ("https://www.reddit.com/api/v1/access_token", "header"),
-    "dropboxOAuth2Api": ("https://api.dropboxapi.com/oauth2/token", "header"),
+_IN_BODY = {
+    "acuitySchedulingOAuth2Api": "https://acuityscheduling.com/oauth2/token",
+    "asanaOAuth2Api": "https://app.asana.com/-/oauth_token",
+    "bitlyOAuth2Api": "https://api-ssl.bitly.com/oauth/access_token",
+    "boxOAuth2Api": "https://api.box.com/oauth2/token",
+    "ciscoWebexOAuth2Api": "https://webexapis.com/v1/access_token",
+    "driftOAuth2Api": "https://driftapi.com/oauth2/token",
+    "gmailOAuth2": _GOOGLE,
+    "gSuiteAdminOAuth2Api": _GOOGLE,
+    "harvestOAuth2Api": "https://id.getharvest.com/api/v2/oauth2/token",
+    "helpScoutOAuth2Api": "https://api.helpscout.net/v2/oauth2/token",
+    "highLevelOAuth2Api": "https://services.leadconnectorhq.com/oauth/token",
+    "hubspotDeveloperApi": "https://api.hubapi.com/oauth/v1/token",
+    "hubspotOAuth2Api": "https://api.hubapi.com/oauth/v1/token",
+    "keapOAuth2Api": "https://api.infusionsoft.com/token",
+    "linearOAuth2Api": "https://api.linear.app/oauth/token",
+    "linkedInCommunityManagementOAuth2Api": "https://www.linkedin.com/oauth/v2/accessToken",
+    "linkedInOAuth2Api": "https://www.linkedin.com/oauth/v2/accessToken",
+    "miroOAuth2Api": "https://api.miro.com/v1/oauth/token",
+    "raindropOAuth2Api": "https://api.raindrop.io/v1/oauth/access_token",
+    "sentryIoOAuth2Api": "https://sentry.io/oauth/token/",
+    "stravaOAuth2Api": "https://www.strava.com/oauth/token",
+    "youTubeOAuth2Api": _GOOGLE,
+    "zohoOAuth2Api": "https://accounts.zoho.com/oauth/v2/token",
 }
+_IN_HEADER = {
+    "airtableOAuth2Api": "https://airtable.com/oauth2/v1/token",
+    "calendlyOAuth2Api": "https://auth.calendly.com/oauth/token",
+    "discordOAuth2Api": "https://discord.com/api/oauth2/token",
+    "dropboxOAuth2Api": "https://api.dropboxapi.com/oauth2/token",
+    "formstackOAuth2Api": "https://www.formstack.com/api/v2/oauth2/token",
+    "getResponseOAuth2Api": "https://api.getresponse.com/v3/token",
+    "gongOAuth2Api": "https://app.gong.io/oauth2/generate-customer-token",
+    "pagerDutyOAuth2Api": "https://app.pagerduty.com/oauth/token",
+    "pipedriveOAuth2Api": "https://oauth.pipedrive.com/oauth/token",
+    "quickBooksOAuth2Api": "https://oauth.platform.intuit.com/oauth2/v1/tokens/bearer",
+    "redditOAuth2Api": "https://www.reddit.com/api/v1/access_token",
+    "salesforceOAuth2Api": "https://login.salesforce.com/services/oauth2/token",
+    "spotifyOAuth2Api": "https://accounts.spotify.com/api/token",
+    "twitterOAuth2Api": "https://api.twitter.com/2/oauth2/token",
+    "typeformOAuth2Api": "https://api.typeform.com/oauth/token",
+    "xeroOAuth2Api": "https://identity.xero.com/connect/token",
+    "zoomOAuth2Api": "https://zoom.us/oauth/token",
+}
+
+# They send another token than the access token, or run out with another status.
+_OF_THEIR_OWN = ("microsoftAzure", "microsoftDynamics")
 
 
 def renewed_at(kind: str) -> tuple[str, str] | None:
     """Where a token of this type is renewed, and where the client is named; None: it is not known here."""
     if kind.startswith("google") and "OAuth2" in kind:
         return _GOOGLE, "body"
-    if kind.startswith("microsoft") and kind.endswith("OAuth2Api") and "Azure" not in kind:
+    if kind.startswith("microsoft") and kind.endswith("OAuth2Api") and not kind.startswith(_OF_THEIR_OWN):
         return _MICROSOFT, "body"
-    return RENEWED.get(kind)
+    if kind in _IN_BODY:
+        return _IN_BODY[kind], "body"
+    return (_IN_HEADER[kind], "header") if kind in _IN_HEADER else None
 
 
 def renewing(job: MappingJob, config: dict[str, Any], kind: str, token_url: str, client_in: str) -> None:
@@ -139,6 +175,37 @@ def renewing(job: MappingJob, config: dict[str, Any], kind: str, token_url: str,
         "refreshToken": f"{{{{secret.{refresh}}}}}",
     }
     job.remarks.append("its refresh token is a secret: what n8n asked for in the browser is entered here")
+
+
+def service_account(job: MappingJob, config: dict[str, Any], kind: str) -> None:
+    """Enter a service account of Google."""
+    email, key, scopes = job.secret(kind, "email", "private_key", "scopes")
+    put_header(config, "Authorization", None)
+    config["auth"] = {
+        "type": "serviceAccount",
+        "email": f"{{{{secret.{email}}}}}",
+        "privateKey": f"{{{{secret.{key}}}}}",
+        "scope": f"{{{{secret.{scopes}}}}}",
+    }
+    job.remarks.append("if the service account acts for a user: enter the `subject` in `auth`")
+
+
+def signing(job: MappingJob, config: dict[str, Any], kind: str) -> None:
+    """Enter a credential of OAuth 1, with which n8n sends no headers of the node."""
+    names = job.secret(kind, "consumer_key", "consumer_secret", "token", "token_secret")
+    parts = zip(("consumerKey", "consumerSecret", "token", "tokenSecret"), names, strict=True)
+    config["auth"] = {"type": "oauth1", **{part: f"{{{{secret.{name}}}}}" for part, name in parts}}
+    if "base64" in config or ("body" in config and not _is_form(config)):
+        job.differs("with OAuth 1 n8n sends no type of such a body")
+    kept = {"content-type"}
+    config["headers"] = {name: value for name, value in config.get("headers", {}).items() if name.lower() in kept}
+    if kind == "oAuth1Api":
+        job.remarks.append("it signs with HMAC-SHA1: where the credential says another method, enter it in `auth`")
+
+
+def _is_form(config: dict[str, Any]) -> bool:
+    kinds = [str(value) for name, value in config.get("headers", {}).items() if name.lower() == "content-type"]
+    return any(kind.startswith(("application/x-www-form-urlencoded", "multipart/form-data")) for kind in kinds)
 
 
 def sent_as(job: MappingJob, config: dict[str, Any], kind: str) -> bool:

@@ -11,7 +11,7 @@ from anabranch.n8n.expressions import translate
 from anabranch.n8n.javascript import prelude
 from anabranch.n8n.job import MappingJob, NotMapped
 from anabranch.n8n.maps import going_on
-from anabranch.n8n.maps.credentials import put_header, renewed_at, renewing, sent_as
+from anabranch.n8n.maps.credentials import put_header, renewed_at, renewing, sent_as, service_account, signing
 from anabranch.n8n.maps.map_data import json_of
 from anabranch.n8n.maps.pagination import DELAY_MS_MAX, begin_pages, end_pages, pagination_of
 from anabranch.n8n.maps.programs import ANSWERS, FILES
@@ -32,8 +32,11 @@ _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"
 @maps("httpRequest", becomes="httpRequest, javascript")
 def http(job: MappingJob) -> None:
     """`httpRequest`, all its versions; what it gives are items, as in n8n."""
-    feed, texts = going_on.begin(job), job.texts()
     new = job.node.version >= 3
+    if not new and _has_no_type_for_files(job):
+        job.always_fails('Sending binary data needs the option "Body Content Type" RAW/CUSTOM or FORM-DATA/MULTIPART')
+        return
+    feed, texts = going_on.begin(job), job.texts()
     config: dict[str, Any] = {"url": _url(job, texts)}
     method = job.option("method" if new else "requestMethod", default="GET")
     if isinstance(method, str) and method.startswith("="):
@@ -74,6 +77,14 @@ def http(job: MappingJob) -> None:
     going_on.end(job, ANSWERS, head=head, files=files, loop=loop)
     named = next(node for node in job.nodes if node["id"] == job.node_id)
     named["name"] = f"{job.node.name}: items"
+
+
+def _has_no_type_for_files(job: MappingJob) -> bool:
+    """Whether it is an older node that sends a file as JSON, which n8n refuses."""
+    kind = job.fixed("options", "bodyContentType", default="json")
+    is_sent = job.option("requestMethod", default="GET") in ("PATCH", "POST", "PUT")
+    sends = job.option("jsonParameters") is True and job.option("sendBinaryData") is True
+    return is_sent and sends and kind not in ("raw", "multipart-form-data")
 
 
 def _url(job: MappingJob, texts: Texts) -> str:
@@ -143,7 +154,8 @@ def _query_and_headers(job: MappingJob, texts: Texts, config: dict[str, Any], *,
             if job.option(f"send{theirs}") is not True:
                 continue
             if job.fixed(f"specify{theirs}", default="keypair") == "json":
-                made = _flat(_written_json(job.option(f"json{theirs}", default="{}"), texts))
+                made = _written_json(job.option(f"json{theirs}", default="{}"), texts)
+                made = _flat(_named(made) if ours == "headers" else made)
             else:
                 singular = theirs.removesuffix("s") if theirs == "Headers" else theirs
                 made = _pairs(job, texts, f"{singular.lower()}Parameters", "parameters", case=theirs == "Headers")
@@ -211,6 +223,13 @@ def _brackets(name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         return {name: value}
     return {path: each for key, inner in value.items() for path, each in _brackets(f"{name}[{key}]", inner).items()}
+
+
+def _named(value: Any) -> Any:
+    """Headers that are a list as n8n sends them: by their numbers. An object is no text in JavaScript."""
+    if not isinstance(value, list):
+        return value
+    return {str(number): "[object Object]" if isinstance(each, dict) else each for number, each in enumerate(value)}
 
 
 def _flat(value: Any) -> dict[str, Any]:
@@ -424,11 +443,15 @@ def _generic(job: MappingJob, config: dict[str, Any], kind: str) -> None:
         case "oAuth2Api":
             (token_url,) = job.secret(kind, "token_url")
             renewing(job, config, kind, _secret(token_url), "header")
-            job.differs("a refresh token that the service replaces has to be entered anew")
+            job.remarks.append("the grant, and where the client is named, are part of the credential: see `auth`")
+        case "oAuth1Api":
+            signing(job, config, kind)
+        case "":
+            return  # n8n sends no credential, either
         case _:
             (token,) = job.secret(kind, "access_token")
             config["auth"] = {"type": "bearer", "token": _secret(token)}
-            job.differs("a signature is not made here: a token is sent, which is a secret")
+            job.differs(f"a credential of the type {kind} is sent as a token, which is a secret")
 
 
 def _predefined(job: MappingJob, config: dict[str, Any], kind: str) -> None:
@@ -439,6 +462,12 @@ def _predefined(job: MappingJob, config: dict[str, Any], kind: str) -> None:
         return
     if (place := renewed_at(kind)) is not None:
         renewing(job, config, kind, *place)
+        return
+    if kind == "googleApi":
+        service_account(job, config, kind)
+        return
+    if kind == "twitterOAuth1Api":
+        signing(job, config, kind)
         return
     (token,) = job.secret(kind, "token")
     put_header(config, "Authorization", None)

@@ -36,6 +36,7 @@ from anabranch.engine.store.schema.runs import (
 )
 from anabranch.keys.key_schema import api_keys
 from anabranch.queries.saved.query_schema import data_queries, data_sources
+from anabranch.secrets.renewed_schema import renewed_tokens
 from anabranch.secrets.secret_schema import secrets
 from anabranch.triggers.topics.topic_schema import topic_messages
 from anabranch.triggers.trigger_schema import triggers
@@ -64,6 +65,7 @@ __all__ = [
     "metadata",
     "pauses",
     "processes",
+    "renewed_tokens",
     "run_counts",
     "schema_support",
     "secrets",

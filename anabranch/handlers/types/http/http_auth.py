@@ -1,44 +1,26 @@
 """Who sends a request: the forms of `auth`, and how they are sent.
 
-Used by `http_request`. Tokens of OAuth 2 are asked for through the same port as the request itself, and kept in memory
-until they run out: nothing of them is written.
+Used by `http_request`; tokens are asked for by `token_cache`, signatures made by `request_signing`. Knows no network.
 """
 
 from __future__ import annotations
 
 import base64
-import hashlib
-import json
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, TypeAlias
-from urllib.parse import urlencode
 
 from pydantic import ConfigDict, Field
 
-from anabranch.engine.handling import Helpers
 from anabranch.errors import BadJson, NodeFailure, TooLarge
 from anabranch.handlers.config_fields import x_ui
 from anabranch.handlers.spec import NodeConfig
-from anabranch.handlers.types.http.http_answer import reason_of
-from anabranch.handlers.types.http_port import HttpAnswer, HttpCall, HttpSender
 from anabranch.json_input import parse_json
-
-# 1,000 tokens of a few hundred bytes; beyond them the one that was not used for longest is asked for again.
-TOKENS_MAX = 1_000
-
-# A minute for a service to give a token.
-TOKEN_S_MAX = 60.0
-
-# Services that do not say how long a token lasts mostly mean an hour; 5 minutes are safe.
-LIFETIME_S = 300
-
-# A token is renewed a minute before it runs out: a request with it may take that long.
-RENEWED_MS_BEFORE = 60_000
-
 
 # 6 characters: shorter texts are versions and flags, and would be found by chance in every answer.
 _SECRET_CHARACTERS_MIN = 6
+
+# Where Google gives tokens to service accounts.
+GOOGLE_TOKENS = "https://oauth2.googleapis.com/token"
 
 _PLAIN_HEADERS = frozenset({"accept", "accept-language", "content-type", "user-agent"})
 
@@ -111,7 +93,53 @@ class CustomAuth(NodeConfig):
     )
 
 
-Auth: TypeAlias = BasicAuth | BearerAuth | KeyAuth | OAuthAuth | CustomAuth
+class ServiceAccountAuth(NodeConfig):
+    """A token that a service gives for a text that is signed with a private key."""
+
+    model_config = ConfigDict(title="Service account")
+
+    type: Literal["serviceAccount"] = Field(description="`serviceAccount`: a token for a signed JWT, as of Google.")
+    email: str = Field(min_length=1, description="The e-mail address of the service account: who signs.")
+    private_key: str = Field(
+        alias="privateKey",
+        title="Private key",
+        description="The RSA key in PEM form; line breaks may be written as `\\n`.",
+        json_schema_extra=x_ui(widget="secret"),
+    )
+    scope: str = Field(description="What the token is to allow, with blanks between.")
+    subject: str | None = Field(None, description="The user for whom it acts, if it may; without: the account itself.")
+    token_url: str = Field(
+        GOOGLE_TOKENS, alias="tokenURL", min_length=1, title="Token URL", description="Where a token is asked for."
+    )
+
+
+class OAuth1Auth(NodeConfig):
+    """A signature of each request."""
+
+    model_config = ConfigDict(title="OAuth 1")
+
+    type: Literal["oauth1"] = Field(description="`oauth1`: each request is signed.")
+    consumer_key: str = Field(alias="consumerKey", title="Consumer key", description="The key of the client.")
+    consumer_secret: str = Field(
+        alias="consumerSecret",
+        title="Consumer secret",
+        description="The secret of the client.",
+        json_schema_extra=x_ui(widget="secret"),
+    )
+    token: str = Field("", description="The token of the user.", json_schema_extra=x_ui(widget="secret"))
+    token_secret: str = Field(
+        "",
+        alias="tokenSecret",
+        title="Token secret",
+        description="The secret of the token.",
+        json_schema_extra=x_ui(widget="secret"),
+    )
+    method: Literal["HMAC-SHA1", "HMAC-SHA256", "HMAC-SHA512"] = Field(
+        "HMAC-SHA1", description="How it is signed; most services know the first only."
+    )
+
+
+Auth: TypeAlias = BasicAuth | BearerAuth | KeyAuth | OAuthAuth | ServiceAccountAuth | OAuth1Auth | CustomAuth
 
 
 def authorization_of(auth: Auth | None) -> tuple[str, str] | None:
@@ -136,7 +164,7 @@ def custom_parts(auth: Auth | None) -> dict[str, dict[str, Any]]:
         given = None
     parts = {name: given.get(name, {}) for name in ("headers", "qs", "body")} if isinstance(given, dict) else {}
     if not parts or not all(isinstance(part, dict) for part in parts.values()):
-        raise _refusal("NODE_CONFIG_INVALID", "auth is not a JSON object with objects in `headers`, `qs` or `body`")
+        raise refusal("NODE_CONFIG_INVALID", "auth is not a JSON object with objects in `headers`, `qs` or `body`")
     return parts
 
 
@@ -160,68 +188,6 @@ def _texts_in(value: Any) -> Iterator[str]:
         yield str(value)
 
 
-class TokenCache:
-    """Tokens of OAuth 2 that have not run out yet."""
-
-    def __init__(self, sender: HttpSender) -> None:
-        self._sender = sender
-        self._tokens: OrderedDict[str, tuple[str, int]] = OrderedDict()
-        """By a hash of what was asked with: the token, and when it has to be renewed."""
-
-    async def token_for(self, auth: OAuthAuth, helpers: Helpers, *, renew: bool = False) -> tuple[str, bool]:
-        """A token, and whether it was there already. Raises NodeFailure."""
-        key = hashlib.sha256(auth.model_dump_json().encode()).hexdigest()
-        known = self._tokens.get(key)
-        if known is not None and helpers.now_ms < known[1] and not renew:
-            self._tokens.move_to_end(key)
-            return known[0], True
-        token, lifetime_s = _token_in(await self._sender.fetch(_asking(auth), timeout_s=TOKEN_S_MAX))
-        self._tokens[key] = token, helpers.now_ms + lifetime_s * 1_000 - RENEWED_MS_BEFORE
-        self._tokens.move_to_end(key)
-        if len(self._tokens) > TOKENS_MAX:
-            self._tokens.popitem(last=False)
-        return token, False
-
-
-def _asking(auth: OAuthAuth) -> HttpCall:
-    form = {"grant_type": "refresh_token" if auth.refresh_token else "client_credentials"}
-    if auth.refresh_token:
-        form["refresh_token"] = auth.refresh_token
-    if auth.scope:
-        form["scope"] = auth.scope
-    headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
-    if auth.client_in == "header":
-        pair = f"{auth.client_id}:{auth.client_secret}"
-        headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
-    else:
-        form |= {"client_id": auth.client_id, "client_secret": auth.client_secret}
-    return HttpCall(
-        method="POST",
-        url=auth.token_url,
-        headers=headers,
-        body=urlencode(form).encode(),
-        follow_redirects=False,
-        private_headers=frozenset({"authorization"}),
-        private_body=True,
-    )
-
-
-def _token_in(answer: HttpAnswer) -> tuple[str, int]:
-    """The token of an answer, and how many seconds it lasts. The answer is not shown: it may have a token in it."""
-    if answer.status != 200:
-        retried = answer.status >= 500 or answer.status == 429
-        said = f"the token was refused with {answer.status}{reason_of(answer.status)}"
-        raise _refusal("HTTP_STATUS", said, retried=retried)
-    try:
-        given = json.loads(answer.body)
-    except ValueError:
-        given = None
-    token = given.get("access_token") if isinstance(given, dict) else None
-    if not isinstance(token, str) or not token or not token.isascii() or not token.isprintable():
-        raise _refusal("HTTP_RESPONSE_INVALID", "the service for tokens answered without a token")
-    lifetime = given.get("expires_in", LIFETIME_S)
-    return token, lifetime if isinstance(lifetime, int) and 0 < lifetime < 2**31 else LIFETIME_S
-
-
-def _refusal(code: str, message: str, *, retried: bool = False) -> NodeFailure:
+def refusal(code: str, message: str, *, retried: bool = False) -> NodeFailure:
+    """A failure of the authentication."""
     return NodeFailure(code, message, type_name="HttpAuth", retryable=retried)

@@ -1,0 +1,58 @@
+"""The port for tokens that services replace, and a store in memory.
+
+Implemented by the store of renewed tokens. What it keeps is opaque to it.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+# 1,000 grants, as the tokens of a process: beyond them the one that was renewed first is forgotten.
+_GRANTS_MAX = 1_000
+
+
+class TokenStore(Protocol):
+    """Keeps what a renewal gave, and lets one renew at a time: in all processes."""
+
+    async def read(self, tenant_id: str, grant: str) -> str | None:
+        """What the last renewal of this grant gave."""
+
+    async def hold(self, tenant_id: str, grant: str, holder: str) -> int | None:
+        """The version that this holder may renew; None: another one does."""
+
+    async def keep(self, tenant_id: str, grant: str, version: int, text: str) -> None:
+        """Store what a renewal of this version gave, and end the hold."""
+
+    async def drop(self, tenant_id: str, grant: str, holder: str) -> None:
+        """End the hold without a result."""
+
+
+class TokensInMemory:
+    """For processes without a database: what a service replaced lasts as long as they do."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, str], tuple[int, str]] = {}
+        self._held: dict[tuple[str, str], str] = {}
+
+    async def read(self, tenant_id: str, grant: str) -> str | None:
+        """What the last renewal of this grant gave."""
+        return self._kept.get((tenant_id, grant), (0, None))[1]
+
+    async def hold(self, tenant_id: str, grant: str, holder: str) -> int | None:
+        """The version that this holder may renew; None: another one does."""
+        if (tenant_id, grant) in self._held:
+            return None
+        self._held[tenant_id, grant] = holder
+        return self._kept.get((tenant_id, grant), (0, ""))[0]
+
+    async def keep(self, tenant_id: str, grant: str, version: int, text: str) -> None:
+        """Store what a renewal of this version gave, and end the hold."""
+        self._kept[tenant_id, grant] = version + 1, text
+        if len(self._kept) > _GRANTS_MAX:
+            del self._kept[next(iter(self._kept))]
+        self._held.pop((tenant_id, grant), None)
+
+    async def drop(self, tenant_id: str, grant: str, holder: str) -> None:
+        """End the hold without a result."""
+        if self._held.get((tenant_id, grant)) == holder:
+            del self._held[tenant_id, grant]

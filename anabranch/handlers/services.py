@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import NonRetryable
 from anabranch.handlers.sandbox.code_jobs import CodeRunner, NoSandbox
-from anabranch.handlers.types.http.token_store import TokensInMemory
 
 # The ports are beside the types that use them, which are imported when they are first asked for.
 if TYPE_CHECKING:
@@ -54,7 +53,8 @@ class Services:
 
     http: HttpSender = field(default_factory=_NoHttp)
     secrets: SecretReader = field(default_factory=_NoSecrets)
-    tokens: TokenStore = field(default_factory=TokensInMemory)
+    tokens: TokenStore | None = None
+    """None: what a service replaces is kept in memory."""
     sandbox: CodeRunner = field(default_factory=NoSandbox)
     queries: QueryRunner = field(default_factory=_NoQueries)
     children: Children = field(default_factory=_NoChildren)

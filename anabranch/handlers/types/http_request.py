@@ -35,7 +35,7 @@ from anabranch.handlers.types.http.http_auth import (
 )
 from anabranch.handlers.types.http.request_signing import signed
 from anabranch.handlers.types.http.token_cache import TokenCache
-from anabranch.handlers.types.http.token_store import TokenStore
+from anabranch.handlers.types.http.token_store import TokensInMemory, TokenStore
 from anabranch.handlers.types.http_port import HttpAnswer, HttpCall, HttpSender
 
 # An hour: the node's timeout limits a request; this only ends requests of nodes without one.
@@ -149,10 +149,10 @@ class HttpRequestConfig(NodeConfig):
         return written
 
 
-def http_request_spec(sender: HttpSender, secrets: SecretReader, store: TokenStore) -> HandlerSpec:
+def http_request_spec(sender: HttpSender, secrets: SecretReader, store: TokenStore | None = None) -> HandlerSpec:
     """The type, on a way out, a place to read secrets, and one where tokens that services replaced are kept."""
 
-    tokens = TokenCache(sender, store)
+    tokens = TokenCache(sender, store or TokensInMemory())
 
     async def with_tokens(
         call: HttpCall, auth: OAuthAuth | ServiceAccountAuth, helpers: Helpers

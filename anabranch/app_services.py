@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from anabranch.triggers.webhooks.callback_service import CallbackService
     from anabranch.triggers.webhooks.test_hook_service import TestHookService
     from anabranch.triggers.webhooks.webhook_service import WebhookService
+    from anabranch.variables.kept_variables import VariableRows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,5 +84,6 @@ class AppServices:
     addresses: CallbackAddresses
     job_seals: JobSeals
     dead_letters: DeadLetterRows
+    variables: VariableRows
     metrics_key: str | None = field(default=None, repr=False)
     """The key that `/metrics` requires; None: no key."""

@@ -158,6 +158,7 @@ class App:
                 addresses=components.callbacks,
                 job_seals=components.job_seals,
                 dead_letters=components.dead_letters,
+                variables=components.variables,
                 metrics_key=None if key is None else key.get_secret_value(),
             )
 

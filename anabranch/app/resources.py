@@ -44,6 +44,8 @@ from anabranch.settings import EMBEDDED_DATABASE_URL, Settings
 from anabranch.telemetry import SpanSink
 from anabranch.triggers.webhooks.callback_addresses import CallbackAddresses
 from anabranch.triggers.webhooks.test_addresses import TestAddresses
+from anabranch.variables.kept_variables import VariableRows
+from anabranch.variables.variable_table import VariableTable
 
 # Only the APIs need these; `anabranch run` does not import them.
 if TYPE_CHECKING:
@@ -79,6 +81,7 @@ class Components:
     test_addresses: TestAddresses
     job_seals: JobSeals
     dead_letters: DeadLetterRows
+    variables: VariableRows
 
 
 @asynccontextmanager
@@ -134,6 +137,7 @@ async def open_components(
         secrets = secret_store(settings, store, makes_key=makes_key)
         async with open_data(settings, store, guard, grace, makes_key=makes_key) as data:
             children = ChildRuns()
+            variables = VariableTable(store)
             find_cipher = cipher_finder(settings, makes_key=makes_key)
             callbacks = CallbackAddresses(find_cipher, base_url=settings.reached_at)
             test_addresses = TestAddresses(find_cipher, base_url=settings.reached_at)
@@ -145,6 +149,7 @@ async def open_components(
                 queries=data.queries,
                 children=children,
                 callbacks=callbacks,
+                variables=variables,
             )
             yield Components(
                 services,
@@ -156,6 +161,7 @@ async def open_components(
                 test_addresses,
                 job_seals=JobSeals(find_cipher),
                 dead_letters=DeadLetterTable(store),
+                variables=variables,
             )
     finally:
         await sandbox.stop()

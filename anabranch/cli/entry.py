@@ -118,6 +118,7 @@ application.commands = CommandsOnDemand(
         "verify": "anabranch.cli.commands.verify_command:verify",
         "replay": "anabranch.cli.commands.replay_command:replay",
         "secrets": "anabranch.secrets.secret_commands:family",
+        "variables": "anabranch.variables.variable_commands:family",
         "sources": "anabranch.queries.saved.source_commands:family",
         "queries": "anabranch.queries.saved.query_commands:family",
         "schedules": "anabranch.triggers.schedules.schedule_commands:family",

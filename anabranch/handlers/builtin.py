@@ -56,6 +56,8 @@ _MAKERS: Mapping[str, tuple[str, ...]] = {
     "javascript": ("javascript:javascript_spec", "sandbox"),
     "python": ("python:python_spec", "sandbox"),
     "dataQuery": ("data_query:data_query_spec", "queries"),
+    "readVariables": ("variable_nodes:read_variables_spec", "variables"),
+    "writeVariables": ("variable_nodes:write_variables_spec", "variables"),
     "workflow": ("workflow:workflow_spec", "children"),
     "waitForWebhook": ("webhooks.wait_for_webhook:wait_for_webhook_spec", "callbacks"),
 }

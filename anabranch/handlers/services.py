@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from anabranch.handlers.types.data_query import QueryRunner
     from anabranch.handlers.types.http.token_store import TokenStore
     from anabranch.handlers.types.http_port import HttpAnswer, HttpSender
+    from anabranch.handlers.types.variable_nodes import VariableStore
     from anabranch.handlers.types.webhooks.wait_for_webhook import CallbackKey
     from anabranch.handlers.types.workflow import Children
 
@@ -47,6 +48,14 @@ class _NoCallbacks:
         raise NonRetryable("this process cannot sign addresses: it was set up without a key")
 
 
+class _NoVariables:
+    async def read(self, **_: Any) -> Mapping[str, Any]:
+        raise NonRetryable("this process has no variables: it was set up without a database")
+
+    async def write(self, **_: Any) -> None:
+        raise NonRetryable("this process has no variables: it was set up without a database")
+
+
 @dataclass(frozen=True, slots=True)
 class Services:
     """One field per port; the defaults refuse to work."""
@@ -59,6 +68,7 @@ class Services:
     queries: QueryRunner = field(default_factory=_NoQueries)
     children: Children = field(default_factory=_NoChildren)
     callbacks: CallbackKey = field(default_factory=_NoCallbacks)
+    variables: VariableStore = field(default_factory=_NoVariables)
 
 
 NO_SERVICES = Services()

@@ -37,6 +37,7 @@ from anabranch.handlers.registry import load_types
 from anabranch.handlers.sandbox import Sandbox
 from anabranch.handlers.spec import NodeTypeRegistry
 from anabranch.handlers.types.http_port import HttpAnswer, HttpCall
+from anabranch.handlers.types.variable_nodes import OF_TENANT
 from anabranch.json_input import read_workflow_file
 
 # 2026-01-01T00:00:00Z: when a run of a test begins.
@@ -135,7 +136,8 @@ async def run_workflow(
     document = read_workflow_file(workflow) if isinstance(workflow, str | Path) else workflow
     sandbox = Sandbox()
     network = _Network(http)
-    services = Services(http=network, secrets=_Secrets(), sandbox=sandbox, queries=_SavedQueries(queries))
+    services = Services(http=network, secrets=_Secrets(), sandbox=sandbox, queries=_SavedQueries(queries),
+                        variables=_NoneSet())  # fmt: skip
     types = load_types(services)
     report = validate(document, types)
     if not report.valid:
@@ -285,6 +287,22 @@ class _SavedQueries:
             raise AssertionError(f"the run asks for {data_query_id}: give run_workflow queries that answer")
         rows = [dict(row) for row in self._queries(data_query_id, args)]
         return {"rows": rows, "rowCount": len(rows)}
+
+
+class _NoneSet:
+    """`VariableStore`: nothing is set, and what the run writes is gone with it."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, Any] = {}
+
+    async def read(
+        self, *, tenant_id: str, workflow_id: str | None, names: Collection[str] | None
+    ) -> Mapping[str, Any]:
+        known = {} if workflow_id == OF_TENANT else self._values
+        return {name: value for name, value in known.items() if names is None or name in names}
+
+    async def write(self, *, tenant_id: str, workflow_id: str | None, values: Mapping[str, Any], writer: str) -> None:
+        self._values = {name: value for name, value in {**self._values, **values}.items() if value is not None}
 
 
 class _Secrets:

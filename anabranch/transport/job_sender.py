@@ -77,7 +77,18 @@ SOUGHT_AT_ONCE = 500
 LOOK_S = 1.0
 
 STAYING = frozenset(
-    {FUNCTION_TYPE, "cursor", "dataQuery", "delay", "respond", "waitForEvent", "waitForWebhook", "workflow"}
+    {
+        FUNCTION_TYPE,
+        "cursor",
+        "dataQuery",
+        "delay",
+        "readVariables",
+        "respond",
+        "waitForEvent",
+        "waitForWebhook",
+        "workflow",
+        "writeVariables",
+    }
 )
 """Types that need the database or the clock of the worker: they are executed there, whatever their pool is."""
 

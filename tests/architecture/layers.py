@@ -223,6 +223,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "n8n": ("engine.rules", "errors"),
     # the names only: what a dead letter is, is a port
     "dead_letters": (),
+    "variables": (),
     "keys": ("engine.rules", "errors", "ports of side concerns"),
     "secrets": ("engine.rules", "errors", "ports of side concerns"),
     # SQL is judged before it is saved, with the eyes of what will run it
@@ -418,6 +419,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "queries.saved",
         "queries",
         "triggers",
+        "variables",
         "tables of side concerns",
         "audit.audit_recording",
         "recording of triggers",
@@ -480,6 +482,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "secrets.secret_commands",
         "triggers.schedules.schedule_commands",
         "triggers.topics.topic_commands",
+        "variables.variable_commands",
     ),
     "cli.entry": ("cli.entry", "cli.on_demand"),
     "routes of side concerns": (
@@ -495,6 +498,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "triggers.topics.topic_routes",
         "triggers.trigger_routes",
         "triggers.webhooks.webhook_routes",
+        "variables.variable_routes",
     ),
     "tables of side concerns": (
         "audit.audit_table",
@@ -507,6 +511,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "triggers.schedules.schedule_table",
         "triggers.topics.topic_tables",
         "triggers.trigger_table",
+        "variables.variable_table",
     ),
     "schema of side concerns": (
         "audit.audit_schema",
@@ -518,6 +523,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "secrets.secret_schema",
         "triggers.topics.topic_schema",
         "triggers.trigger_schema",
+        "variables.variable_schema",
     ),
     "recording of triggers": ("triggers.arming", "triggers.failure_recording"),
     "terms of triggers": ("triggers.schedules.occurrences", "triggers.topics.topic_patterns"),
@@ -532,6 +538,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "triggers.armed_triggers",
         "triggers.schedules.saved_schedules",
         "triggers.topics.saved_topics",
+        "variables.kept_variables",
     ),
 }
 

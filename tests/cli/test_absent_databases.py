@@ -64,13 +64,15 @@ NEEDS_A_DATABASE: dict[str, tuple[str, ...]] = {
     "keys revoke": ("an-id",),
     "audit": (),
     "dead-letters": (),
+    "variables list": (),
+    "variables delete": ("REGION",),
     "purge": (),
     "backup": ("copy.db",),
     "restore-check": (),
 }
 MAKES_ONE = {
     *("dev", "serve", "worker", "run", "migrate", "workflows import"),
-    *("import n8n", "keys create", "secrets set", "sources add"),
+    *("import n8n", "keys create", "secrets set", "variables set", "sources add"),
 }
 OPENS_NONE = {"new", "validate", "fmt", "schema", "openapi", "version", "doctor", "docs", "executor"}
 

@@ -30,9 +30,9 @@ def test_the_registry_has_the_promised_types_in_order() -> None:
     assert TYPES.names() == [
         "aggregate", "condition", "crypto", "csv", "cursor", "dataQuery", "dateTime", "delay", "end", "failure",
         "fields", "filter", "group", "html", "httpRequest", "javascript", "limit", "loop", "markdown", "merge",
-        "placeholder", "python", "respond", "schedule", "set", "sort", "splitOut", "start", "stopWithError",
-        "switch", "text", "topic", "unique", "waitForEvent", "waitForWebhook", "webhook", "workflow",
-        "workflowCall", "xml",
+        "placeholder", "python", "readVariables", "respond", "schedule", "set", "sort", "splitOut", "start",
+        "stopWithError", "switch", "text", "topic", "unique", "waitForEvent", "waitForWebhook", "webhook", "workflow",
+        "workflowCall", "writeVariables", "xml",
     ]  # fmt: skip
     assert TYPES.get("teleport") is None
     assert TYPES.handler("teleport") is None

@@ -235,6 +235,10 @@ EXAMPLES: dict[str, Example] = {
         given={"rows": [{"id": 1}], "rowCount": 1, "truncated": False},
         input_="Ada",
     ),
+    "readVariables": single("readVariables", {"names": ["REGION"]}, {"REGION": "EU"}, given={"REGION": "EU"}),
+    "writeVariables": single(
+        "writeVariables", {"values": {"lastId": "{{ctx.input}}"}}, {"lastId": 7}, given={"lastId": 7}, input_=7
+    ),
     "workflow": single(
         "workflow", {"workflow": "tax", "input": {"sum": "{{ctx.input}}"}}, {"tax": 10}, given={"tax": 10}, input_=100
     ),

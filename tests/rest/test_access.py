@@ -93,6 +93,12 @@ NEEDS: Mapping[tuple[str, str], str] = {
     ("DELETE", "/v1/topics/{pattern}/subscriptions/{subscription}"): "editor",
     ("POST", "/v1/topics/{topic}/messages"): "operator",
     ("POST", "/v1/validate"): "viewer",
+    ("GET", "/v1/variables"): "viewer",
+    ("PUT", "/v1/variables/{variable}"): "editor",
+    ("DELETE", "/v1/variables/{variable}"): "editor",
+    ("GET", "/v1/workflows/{workflow}/variables"): "viewer",
+    ("PUT", "/v1/workflows/{workflow}/variables/{variable}"): "editor",
+    ("DELETE", "/v1/workflows/{workflow}/variables/{variable}"): "editor",
     ("GET", "/v1/workflows"): "viewer",
     ("POST", "/v1/workflows"): "editor",
     ("GET", "/v1/workflows/{workflow}"): "viewer",
@@ -174,6 +180,7 @@ async def test_what_belongs_to_another_tenant_reads_as_absent(served: Served):
     await served.save(waiting())
     running = await served.start("waiting", input={})
     await served.ask("POST", "/v1/secrets", json={"name": "TOKEN", "value": "hidden"})
+    assert (await served.ask("PUT", "/v1/variables/REGION", json={"value": "EU"})).status == 200
     key = (await served.ask("POST", "/v1/keys", json={"role": "viewer"})).json["keyID"]
     source = (await served.ask("POST", "/v1/data-sources", json={"name": "own", "url": "sqlite:///own.db"})).json
     hourly = {"name": "hourly", "workflow": "waiting", "every": "1h"}
@@ -192,6 +199,7 @@ async def test_what_belongs_to_another_tenant_reads_as_absent(served: Served):
         "bulkID": [bulk["bulkID"]],
         "event": ["go"],
         "secret": ["TOKEN"],
+        "variable": ["REGION"],
         "keyID": [key],
         "source": [source.get("dataSourceID", "own"), "own"],
         "query": ["nothing"],
@@ -209,6 +217,8 @@ async def test_what_belongs_to_another_tenant_reads_as_absent(served: Served):
             continue  # topics are everybody's own: nothing there belongs to anybody else
         if path.startswith("/v1/templates/"):
             continue  # they are the same for every tenant
+        if (method, path) == ("PUT", "/v1/variables/{variable}"):
+            continue  # sets one of the caller's own
         for number in range(max(len(ids[name]) for name in names)):
             concrete = path
             for name in names:
@@ -223,6 +233,8 @@ async def test_what_belongs_to_another_tenant_reads_as_absent(served: Served):
             body = echo("taken") if method == "PUT" else {} if method == "POST" else None
             if method == "PUT" and "data-" in path:
                 body = {"name": "own", "url": "sqlite:///own.db"}
+            if path.endswith("/{variable}") and method == "PUT":
+                body = {"value": 1}
             if path.endswith("/active"):
                 body = {"version": 1}
             if "/draft" in path:

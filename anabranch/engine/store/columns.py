@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import UUID, Column, ColumnElement, Index, MetaData, Table, Text, TextClause
 from sqlalchemy.types import UserDefinedType
 
-SCHEMA_REVISION = "0031"
+SCHEMA_REVISION = "0032"
 
 # Programs of an older schema must be stopped before this one is migrated to: those from before 0026 do not say that
 # they run, and cannot read what this program writes (runs suspended for HISTORY_LOST). A migration that removes or

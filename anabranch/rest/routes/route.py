@@ -137,7 +137,8 @@ def data_route(
     answers: dict[int, type[BaseModel] | None],
     *errors: type[AnabranchError],
     body: Body = None,
+    has_pages: bool = False,
 ) -> Route:
     """A route of queries, secrets or keys. Their lists have pages."""
-    further: dict[str, Any] = {"query": Page} if method == "GET" and "{" not in path else {}
+    further: dict[str, Any] = {"query": Page} if has_pages or (method == "GET" and "{" not in path) else {}
     return Route(method, path, serve, summary, needs, answers, body=body, errors=errors, tag="data", **further)

@@ -23,6 +23,7 @@ from anabranch.triggers import trigger_routes
 from anabranch.triggers.schedules import schedule_routes
 from anabranch.triggers.topics import topic_routes
 from anabranch.triggers.webhooks import webhook_routes
+from anabranch.variables import variable_routes
 
 ROUTES: Sequence[Route] = (
     *workflow_routes.ROUTES,
@@ -35,6 +36,7 @@ ROUTES: Sequence[Route] = (
     *repair_routes.ROUTES,
     *query_routes.ROUTES,
     *secret_routes.ROUTES,
+    *variable_routes.ROUTES,
     *job_config_routes.ROUTES,
     *key_routes.ROUTES,
     *audit_routes.ROUTES,

@@ -40,6 +40,7 @@ from anabranch.secrets.renewed_schema import renewed_tokens
 from anabranch.secrets.secret_schema import secrets
 from anabranch.triggers.topics.topic_schema import topic_messages
 from anabranch.triggers.trigger_schema import triggers
+from anabranch.variables.variable_schema import variables
 
 __all__ = [
     "IS_ATTEMPT",
@@ -74,6 +75,7 @@ __all__ = [
     "topic_messages",
     "triggers",
     "value_references",
+    "variables",
     "watermarks",
     "workers",
     "workflow_instance_logs",

@@ -156,7 +156,7 @@ class Definitions(SqlComponent):
             raise _absent(workflow_id)
 
         def delete(connection: Connection) -> None:
-            """Mark the workflow deleted and disarm its triggers, while no run of it can be created."""
+            """Mark it deleted, disarm its triggers and remove its variables, while no run of it can be created."""
             with self.dialect.transaction(connection):
                 newest = _lock(connection, tenant_id, workflow_id, against_new_runs=True)
                 runs = {"workflow_id": workflow_id}
@@ -165,6 +165,7 @@ class Definitions(SqlComponent):
                 now = self.dialect.now(connection)
                 connection.execute(statements.update_workflow(workflow_id=workflow_id, deleted_at=now))
                 disarm(connection, workflow_id)
+                connection.execute(statements.delete_variables_of(workflow_id, tenant_id=tenant_id))
                 _record(connection, actor, "workflow.deleted", newest, now=now)
 
         await self.write(delete)

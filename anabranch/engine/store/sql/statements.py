@@ -11,8 +11,22 @@ from __future__ import annotations
 
 from functools import cache
 
-from sqlalchemy import ColumnElement, Select, TextClause, and_, exists, insert, not_, null, or_, select, text, update
-from sqlalchemy.sql.dml import Insert, Update
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    TextClause,
+    and_,
+    delete,
+    exists,
+    insert,
+    not_,
+    null,
+    or_,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.sql.dml import Delete, Insert, Update
 from sqlalchemy.sql.functions import coalesce
 
 from anabranch.engine.ports import WHOLE_LOG_WEIGHT_MAX
@@ -23,6 +37,7 @@ from anabranch.engine.rules.shared.log_limit import ROW_WEIGHT
 from anabranch.engine.store.schema import (
     IS_OPEN,
     IS_PENDING,
+    variables,
     workflow_versions,
     workflows,
 )
@@ -282,6 +297,11 @@ def lock_workflow(*, tenant_id: str, workflow_id: str, against_new_runs: bool) -
         .where(workflows.c.workflow_id == workflow_id, workflows.c.tenant_id == tenant_id, _LIVE)
         .with_for_update(key_share=not against_new_runs)
     )
+
+
+def delete_variables_of(workflow_id: str, *, tenant_id: str) -> Delete:
+    """The variables of a workflow."""
+    return delete(variables).where(variables.c.tenant_id == tenant_id, variables.c.workflow_id == workflow_id)
 
 
 def insert_workflow(**values: object) -> Insert:

@@ -1,0 +1,89 @@
+"""Variables as they are stored, their limits, and the port to the store for routes and commands.
+
+The tenant's are written by people; those of a workflow by its runs, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from anabranch.engine.rules.instants import to_iso
+from anabranch.engine.rules.values import Payload
+from anabranch.errors import InvalidRequest
+
+# 128 characters: a name is part of a key in the database, and of an address.
+NAME_LENGTH_MAX = 128
+
+# 256 kB: four of them can be read at once into the output of a node, which has at most 1 MB.
+VALUE_BYTES_MAX = 262_144
+
+# 1,000 variables of a tenant, and of each workflow: what has more names is data, and belongs in a database.
+VARIABLES_MAX = 1_000
+
+# 100 writers: a node that is executed again after a crash is known among the last hundred that wrote the variable.
+WRITERS_MAX = 100
+
+OF_TENANT = ""
+"""In place of the id of a workflow: the tenant's own."""
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose variables they are."""
+
+    tenant_id: str
+    workflow_id: str = OF_TENANT
+
+
+@dataclass(frozen=True, slots=True)
+class KeptVariable:
+    """A variable with its value."""
+
+    name: str
+    value: Any
+    version: int
+    """1, 2, 3…: how often it was written."""
+    updated_at: int
+
+
+class VariableRows(Protocol):
+    """Keeps the variables, as long as their tenant or workflow. Node types have a port of their own
+    (`handlers.types.variable_nodes`), for the same rows."""
+
+    async def list_variables(self, owner: Owner) -> Sequence[KeptVariable]:
+        """All of them, by name."""
+
+    async def set_variable(self, owner: Owner, name: str, value: Any, *, actor: str) -> KeptVariable:
+        """Set one by hand, on record. Raises LimitReached, NotFound for a workflow that is not there."""
+
+    async def delete_variable(self, owner: Owner, name: str, *, actor: str) -> bool:
+        """Remove one by hand, on record; False if there was none."""
+
+
+def check_name(name: str) -> None:
+    """Raise InvalidRequest for a name that no variable can have."""
+    if not _NAME.fullmatch(name):
+        raise InvalidRequest(
+            f"{name[:NAME_LENGTH_MAX]!r} is not a valid name of a variable",
+            hint=f"Up to {NAME_LENGTH_MAX} letters, digits and `_`, `.`, `:`, `-`; the first is a letter or `_`.",
+        )
+
+
+def variable_text(value: Any) -> str:
+    """The value as it is stored. Raises ValueNotStorable, ValueTooLarge."""
+    return Payload.of(value, bytes_max=VALUE_BYTES_MAX).raw.decode()
+
+
+def variable_as_json(variable: KeptVariable) -> dict[str, Any]:
+    """The public form."""
+    return {
+        "name": variable.name,
+        "value": variable.value,
+        "version": variable.version,
+        "updatedAt": to_iso(variable.updated_at),
+    }

@@ -1,0 +1,116 @@
+"""Routes of variables, with their forms."""
+
+# ruff: noqa: N815 -- the wire's names are camelCase
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import AwareDatetime, Field
+
+from anabranch.errors import InvalidRequest, LimitReached, NotFound
+from anabranch.keys.access import Role
+from anabranch.rest.lists import page_by_name
+from anabranch.rest.models.base import RequestModel, ResponseModel
+from anabranch.rest.routes.route import Reply, RouteCall, data_route
+from anabranch.variables.kept_variables import Owner, variable_as_json
+
+
+class VariableForm(RequestModel):
+    """The value of a variable."""
+
+    value: Any = Field(description="Any JSON value but null, of at most 256 kB.")
+
+
+class VariableWithValue(ResponseModel):
+    """A variable."""
+
+    name: str
+    value: Any
+    version: int = Field(description="How often it was written.")
+    updatedAt: AwareDatetime
+
+
+class VariableList(ResponseModel):
+    """Variables in the order of their names."""
+
+    items: list[VariableWithValue]
+    nextCursor: str | None
+
+
+async def list_variables(call: RouteCall) -> Reply:
+    """With their values, which are no secrets."""
+    found = await call.services.variables.list_variables(Owner(call.tenant_id))
+    return Reply(page_by_name([variable_as_json(each) for each in found], call.query, "variables"))
+
+
+async def set_variable(call: RouteCall) -> Reply:
+    """Nodes of the type `readVariables` that run from now on read it."""
+    return await _set(call, Owner(call.tenant_id))
+
+
+async def delete_variable(call: RouteCall) -> Reply:
+    """Nodes that read it find nothing under its name."""
+    return await _delete(call, Owner(call.tenant_id))
+
+
+async def list_workflow_variables(call: RouteCall) -> Reply:
+    """What its runs keep for later ones."""
+    found = await call.services.variables.list_variables(await _owner(call))
+    return Reply(page_by_name([variable_as_json(each) for each in found], call.query, "workflow-variables"))
+
+
+async def set_workflow_variable(call: RouteCall) -> Reply:
+    """Takes the place of what its runs have written."""
+    return await _set(call, await _owner(call))
+
+
+async def delete_workflow_variable(call: RouteCall) -> Reply:
+    """Its runs find nothing under this name."""
+    return await _delete(call, await _owner(call))
+
+
+async def _owner(call: RouteCall) -> Owner:
+    found = await call.services.workflows.get_workflow_by_id(call.path["workflow"], tenant_id=call.tenant_id)
+    return Owner(call.tenant_id, found.workflow_id)
+
+
+async def _set(call: RouteCall, owner: Owner) -> Reply:
+    form: VariableForm = call.body
+    if form.value is None:
+        raise InvalidRequest("the value of a variable is not null", hint="Delete the variable.")
+    written = await call.services.variables.set_variable(owner, call.path["variable"], form.value, actor=call.actor)
+    return Reply(variable_as_json(written))
+
+
+async def _delete(call: RouteCall, owner: Owner) -> Reply:
+    name = call.path["variable"]
+    if not await call.services.variables.delete_variable(owner, name, actor=call.actor):
+        raise NotFound(f"there is no variable {name}")
+    return Reply(status=204)
+
+
+_OF_TENANT, _OF_WORKFLOW = "/v1/variables", "/v1/workflows/{workflow}/variables"
+
+ROUTES = (
+    data_route("GET", _OF_TENANT, list_variables, "List the variables.", Role.VIEWER, {200: VariableList}),
+    data_route(
+        "PUT", f"{_OF_TENANT}/{{variable}}", set_variable, "Set a variable.", Role.EDITOR, {200: VariableWithValue},
+        LimitReached, body=VariableForm,
+    ),
+    data_route(
+        "DELETE", f"{_OF_TENANT}/{{variable}}", delete_variable, "Delete a variable.", Role.EDITOR, {204: None},
+        NotFound,
+    ),
+    data_route(
+        "GET", _OF_WORKFLOW, list_workflow_variables, "List the variables of a workflow.", Role.VIEWER,
+        {200: VariableList}, NotFound, has_pages=True,
+    ),
+    data_route(
+        "PUT", f"{_OF_WORKFLOW}/{{variable}}", set_workflow_variable, "Set a variable of a workflow.", Role.EDITOR,
+        {200: VariableWithValue}, LimitReached, NotFound, body=VariableForm,
+    ),
+    data_route(
+        "DELETE", f"{_OF_WORKFLOW}/{{variable}}", delete_workflow_variable, "Delete a variable of a workflow.",
+        Role.EDITOR, {204: None}, NotFound,
+    ),
+)  # fmt: skip

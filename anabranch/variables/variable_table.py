@@ -1,0 +1,173 @@
+"""The rows of variables. Shares the threads of the store that it is built on.
+
+What deletes a workflow deletes its variables (`engine.store.sql.definitions`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
+
+from anabranch.audit.audit_recording import record_audit_event
+from anabranch.engine.store.sql import statements
+from anabranch.engine.store.sql.component import SqlComponent
+from anabranch.engine.store.sql.faults import DuplicateRefused
+from anabranch.engine.store.sql.reading.reads import is_uuid
+from anabranch.errors import LimitReached, NotFound
+from anabranch.variables.kept_variables import (
+    OF_TENANT,
+    VARIABLES_MAX,
+    WRITERS_MAX,
+    KeptVariable,
+    Owner,
+    check_name,
+    variable_text,
+)
+from anabranch.variables.variable_schema import variables
+
+T = TypeVar("T")
+
+_COLUMNS = (variables.c.name, variables.c.value, variables.c.version, variables.c.updated_at)
+
+
+class VariableTable:
+    """`kept_variables.VariableRows`, and the port of the node types, on a SQL store."""
+
+    def __init__(self, store: SqlComponent) -> None:
+        self._store = store
+
+    async def read(
+        self, *, tenant_id: str, workflow_id: str | None = OF_TENANT, names: Collection[str] | None = None
+    ) -> Mapping[str, Any]:
+        """One statement, so all of them as they were at one moment."""
+        if workflow_id is None:
+            return {}
+        query = select(variables.c.name, variables.c.value).where(*_of(Owner(tenant_id, workflow_id)))
+        if names is not None:
+            query = query.where(variables.c.name.in_(sorted(names)))
+        rows = await self._store.read(lambda connection: connection.execute(query).all())
+        return {name: json.loads(value) for name, value in sorted(rows)}
+
+    async def list_variables(self, owner: Owner) -> Sequence[KeptVariable]:
+        """In the order of code points of their names."""
+        query = select(*_COLUMNS).where(*_of(owner))
+        rows = await self._store.read(lambda connection: connection.execute(query).all())
+        return sorted(map(_variable, rows), key=lambda each: each.name)
+
+    async def write(self, *, tenant_id: str, workflow_id: str | None, values: Mapping[str, Any], writer: str) -> None:
+        """One transaction; writers of one workflow come one after the other, and the last one wins.
+
+        For a workflow that is deleted, nothing is written. Raises LimitReached, InvalidRequest, ValueTooLarge.
+        """
+        if workflow_id is None:
+            return
+        owner = Owner(tenant_id, workflow_id)
+        texts = {name: None if value is None else variable_text(value) for name, value in sorted(values.items())}
+        for name in texts:
+            check_name(name)
+
+        def write(connection: Connection) -> None:
+            with self._store.dialect.transaction(connection):
+                if not _locks_owner(connection, owner):
+                    return
+                now = self._store.dialect.now(connection)
+                for name, text in texts.items():
+                    _put(connection, owner, name, text, writer=writer, now=now)
+                _check_count(connection, owner)
+
+        await self._store.write(write)
+
+    async def set_variable(self, owner: Owner, name: str, value: Any, *, actor: str) -> KeptVariable:
+        """The audit trail has its name and not its value."""
+        check_name(name)
+        text = variable_text(value)
+
+        def put(connection: Connection) -> KeptVariable:
+            with self._store.dialect.transaction(connection):
+                if not _locks_owner(connection, owner):
+                    raise NotFound(f"there is no workflow {owner.workflow_id}")
+                now = self._store.dialect.now(connection)
+                version = _put(connection, owner, name, text, writer="", now=now)
+                _check_count(connection, owner)
+                _record(connection, owner, name, actor, "variable.set", now)
+                return KeptVariable(name, json.loads(text), version, now)
+
+        return await self._twice(put)
+
+    async def delete_variable(self, owner: Owner, name: str, *, actor: str) -> bool:
+        """One transaction with its row of the audit trail."""
+        statement = delete(variables).where(*_of(owner), variables.c.name == name)
+
+        def remove(connection: Connection) -> bool:
+            with self._store.dialect.transaction(connection):
+                if not connection.execute(statement).rowcount:
+                    return False
+                _record(connection, owner, name, actor, "variable.deleted", self._store.dialect.now(connection))
+                return True
+
+        return await self._store.write(remove)
+
+    async def _twice(self, put: Callable[[Connection], T]) -> T:
+        """Again if somebody wrote the first version since we looked for it: now it is there to be locked."""
+        try:
+            return await self._store.write(put)
+        except DuplicateRefused:
+            return await self._store.write(partial(put))
+
+
+def _of(owner: Owner) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    return variables.c.tenant_id == owner.tenant_id, variables.c.workflow_id == owner.workflow_id
+
+
+def _locks_owner(connection: Connection, owner: Owner) -> bool:
+    """Whether the workflow is there; it is not deleted then before the transaction ends."""
+    if owner.workflow_id == OF_TENANT:
+        return True
+    if not is_uuid(owner.workflow_id):
+        return False
+    lock = statements.lock_workflow(tenant_id=owner.tenant_id, workflow_id=owner.workflow_id, against_new_runs=False)
+    return connection.execute(lock).first() is not None
+
+
+def _put(connection: Connection, owner: Owner, name: str, text: str | None, *, writer: str, now: int) -> int:
+    """Write or remove a variable; its version."""
+    place = (*_of(owner), variables.c.name == name)
+    found = connection.execute(select(variables.c.version, variables.c.writers).where(*place).with_for_update()).first()
+    version, writers = (0, []) if found is None else (found.version, json.loads(found.writers))
+    if writer and writer in writers:
+        return int(version)
+    if text is None:
+        connection.execute(delete(variables).where(*place))
+        return int(version)
+    written = {
+        "value": text,
+        "version": version + 1,
+        "writers": json.dumps([*writers, writer][-WRITERS_MAX:] if writer else writers),
+        "updated_at": now,
+    }
+    if found is None:
+        key = {"tenant_id": owner.tenant_id, "workflow_id": owner.workflow_id, "name": name}
+        connection.execute(insert(variables).values(**key, **written))
+    else:
+        connection.execute(update(variables).where(*place).values(**written))
+    return int(version) + 1
+
+
+def _check_count(connection: Connection, owner: Owner) -> None:
+    count = connection.execute(select(func.count()).select_from(variables).where(*_of(owner))).scalar_one()
+    if count > VARIABLES_MAX:
+        whose = "the tenant" if owner.workflow_id == OF_TENANT else "the workflow"
+        raise LimitReached(f"{whose} has {VARIABLES_MAX} variables, which is the limit")
+
+
+def _record(connection: Connection, owner: Owner, name: str, actor: str, action: str, now: int) -> None:
+    details = {} if owner.workflow_id == OF_TENANT else {"workflowID": owner.workflow_id}
+    record_audit_event(connection, actor, action, tenant_id=owner.tenant_id, target=name, details=details, now=now)
+
+
+def _variable(row: Any) -> KeptVariable:
+    return KeptVariable(row.name, json.loads(row.value), row.version, row.updated_at)

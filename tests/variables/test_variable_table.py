@@ -1,0 +1,116 @@
+"""Variables of tenants and workflows, on both databases: written once a writer, bounded, gone with their workflow."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from anabranch.engine.ports import NewVersion
+from anabranch.engine.store.opening import open_store
+from anabranch.engine.store.sql.store import SqlStore
+from anabranch.errors import InvalidRequest, LimitReached, NotFound, ValueNotStorable, ValueTooLarge
+from anabranch.variables import variable_table
+from anabranch.variables.kept_variables import VALUE_BYTES_MAX, Owner
+from anabranch.variables.variable_table import VariableTable
+
+TENANT = "a"
+OF_TENANT = Owner(TENANT)
+
+
+@pytest.fixture
+async def store(database_url: str) -> AsyncIterator[SqlStore]:
+    store = open_store(database_url)
+    await store.start()
+    yield store
+    await store.stop()
+
+
+@pytest.fixture
+def variables(store: SqlStore) -> VariableTable:
+    return VariableTable(store)
+
+
+@pytest.fixture
+async def workflow(store: SqlStore) -> str:
+    saved = await store.save_workflow(
+        NewVersion(name="keeper", definition={"nodes": [], "edges": []}), tenant_id=TENANT
+    )
+    return saved.workflow_id
+
+
+async def test_what_people_set_is_read_by_name_and_listed(variables: VariableTable) -> None:
+    await variables.set_variable(OF_TENANT, "REGION", "EU", actor="key")
+    again = await variables.set_variable(OF_TENANT, "REGION", {"name": "ü"}, actor="key")
+    await variables.set_variable(OF_TENANT, "LIMIT", 5, actor="key")
+    assert again.version == 2
+    assert await variables.read(tenant_id=TENANT, names=["REGION", "ABSENT"]) == {"REGION": {"name": "ü"}}
+    assert await variables.read(tenant_id=TENANT) == {"LIMIT": 5, "REGION": {"name": "ü"}}
+    assert [each.name for each in await variables.list_variables(OF_TENANT)] == ["LIMIT", "REGION"]
+    assert await variables.read(tenant_id="b") == {}
+    assert await variables.delete_variable(OF_TENANT, "LIMIT", actor="key")
+    assert not await variables.delete_variable(OF_TENANT, "LIMIT", actor="key")
+
+
+async def test_an_attempt_that_is_executed_again_does_not_take_back_what_another_run_wrote(
+    variables: VariableTable, workflow: str
+) -> None:
+    async def write(value: int, writer: str) -> None:
+        await variables.write(tenant_id=TENANT, workflow_id=workflow, values={"last": value}, writer=writer)
+
+    await write(1, "first")
+    await write(2, "second")
+    await write(1, "first")
+    assert await variables.read(tenant_id=TENANT, workflow_id=workflow) == {"last": 2}
+    assert await variables.read(tenant_id=TENANT) == {}
+
+
+async def test_null_removes_and_all_are_written_or_none(variables: VariableTable, workflow: str) -> None:
+    await variables.write(tenant_id=TENANT, workflow_id=workflow, values={"a": 1, "b": 2}, writer="1")
+    await variables.write(tenant_id=TENANT, workflow_id=workflow, values={"a": None, "absent": None}, writer="2")
+    with pytest.raises(InvalidRequest, match="not a valid name"):
+        await variables.write(tenant_id=TENANT, workflow_id=workflow, values={"b": 3, "1/x": 1}, writer="3")
+    assert await variables.read(tenant_id=TENANT, workflow_id=workflow) == {"b": 2}
+
+
+async def test_of_a_test_run_or_a_deleted_workflow_nothing_is_kept(
+    variables: VariableTable, store: SqlStore, workflow: str
+) -> None:
+    await variables.write(tenant_id=TENANT, workflow_id=None, values={"a": 1}, writer="1")
+    await variables.write(tenant_id=TENANT, workflow_id=workflow, values={"a": 1}, writer="2")
+    assert await variables.read(tenant_id=TENANT, workflow_id=None) == {}
+    await store.delete_workflow(tenant_id=TENANT, workflow_id=workflow)
+    assert await variables.read(tenant_id=TENANT, workflow_id=workflow) == {}
+    await variables.write(tenant_id=TENANT, workflow_id=workflow, values={"a": 1}, writer="3")
+    assert await variables.read(tenant_id=TENANT, workflow_id=workflow) == {}
+    with pytest.raises(NotFound):
+        await variables.set_variable(Owner(TENANT, workflow), "a", 1, actor="key")
+
+
+async def test_another_tenant_writes_no_variable_of_a_workflow(variables: VariableTable, workflow: str) -> None:
+    await variables.write(tenant_id="b", workflow_id=workflow, values={"a": 1}, writer="1")
+    assert await variables.read(tenant_id="b", workflow_id=workflow) == {}
+    assert await variables.read(tenant_id=TENANT, workflow_id=workflow) == {}
+
+
+async def test_values_and_their_number_are_bounded(
+    variables: VariableTable, workflow: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(variable_table, "VARIABLES_MAX", 2)
+    with pytest.raises(ValueTooLarge):
+        await variables.set_variable(OF_TENANT, "big", "x" * VALUE_BYTES_MAX, actor="key")
+    with pytest.raises(ValueNotStorable):
+        await variables.set_variable(OF_TENANT, "nul", "\x00", actor="key")
+    with pytest.raises(LimitReached, match="the workflow has 2 variables"):
+        await variables.write(tenant_id=TENANT, workflow_id=workflow, values={"a": 1, "b": 2, "c": 3}, writer="1")
+    assert await variables.read(tenant_id=TENANT, workflow_id=workflow) == {}
+    for name in ("a", "b", "b"):
+        await variables.set_variable(OF_TENANT, name, 1, actor="key")
+    with pytest.raises(LimitReached, match="the tenant has 2 variables"):
+        await variables.set_variable(OF_TENANT, "c", 1, actor="key")
+
+
+async def test_two_who_set_a_new_variable_at_once_write_two_versions(variables: VariableTable) -> None:
+    both = [variables.set_variable(OF_TENANT, "NEW", value, actor="key") for value in (1, 2)]
+    assert sorted(each.version for each in await asyncio.gather(*both)) == [1, 2]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
+from sqlalchemy import Engine
+from sqlalchemy import event as events
 
 from anabranch.engine.ports import ClaimRequest, NewVersion, Store
 from anabranch.engine.rules.coded.coded_plan import CODED_TENANT_ID
 from anabranch.errors import NameTaken
+from anabranch.testing.memory_store.memory_store import MemoryStore
 from tests.conformance.building import HOUR_MS, LEASE_MS, OTHER_WORKER, TENANT, parked
 
 OPTIONS = {"retention": "3d", "retry": None, "deadline": None}
@@ -30,6 +34,26 @@ async def test_every_tenant_finds_a_registered_workflow(store: Store, other_stor
         listed = await other_store.list_workflows(tenant_id=tenant_id, limit=9)
         assert [(entry.name, entry.kind) for entry in listed] == [("greets", "coded")]
     assert await other_store.get_definition(registered.workflow_id, 1) == registered
+
+
+async def test_a_start_by_name_costs_one_statement_whether_its_workflow_is_drawn_or_coded(store: Store) -> None:
+    await store.register_code(name="greets", version=1, definition=OPTIONS)
+    await drawn(store, "draws")
+    statements: list[str] = []
+
+    def note(*arguments: Any) -> None:
+        if "workflow_versions" in arguments[2]:
+            statements.append(arguments[2])
+
+    events.listen(Engine, "before_cursor_execute", note)
+    try:
+        for name in ("greets", "draws"):
+            found = await store.get_workflow(tenant_id=TENANT, workflow=name, active=True)
+            assert found is not None and found.name == name
+    finally:
+        events.remove(Engine, "before_cursor_execute", note)
+
+    assert len(statements) == (0 if isinstance(store, MemoryStore) else 2)
 
 
 async def test_versions_are_those_of_the_code_in_any_order(store: Store) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import orjson
@@ -55,16 +54,11 @@ class Definitions(SqlComponent):
         """By id or name; unless a version is named the newest one, or with `active` the one that starts take."""
 
         def find(connection: Connection) -> WorkflowVersion | None:
-            """By id first, then by name; the tenant's own workflow before a coded one of all tenants."""
-            find_live = partial(_find_live, connection, version=version, active=active)
-            if is_uuid(workflow):
-                found = find_live(tenant_id=tenant_id, workflow_id=workflow)
-                found = found or find_live(tenant_id=CODED_TENANT_ID, workflow_id=workflow)
-                if found is not None:
-                    return found
-            own = find_live(tenant_id=tenant_id, name=workflow)
-            return own or _find_code(connection, tenant_id=tenant_id, name=workflow, version=version, active=active)
+            """By id first, then by name."""
+            found = _find_visible(connection, asked, by_id=True, active=active) if is_uuid(workflow) else None
+            return found or _find_visible(connection, asked, by_id=False, active=active)
 
+        asked = {"tenant_id": tenant_id, "workflow": workflow} | ({} if version is None else {"version": version})
         return await self.read(find)
 
     async def activate_version(
@@ -331,20 +325,17 @@ def _find_live(
     workflow_id: str | None = None,
     name: str | None = None,
     version: int | None = None,
-    active: bool = False,
 ) -> WorkflowVersion | None:
-    query = statements.live_version(
-        tenant_id=tenant_id, workflow_id=workflow_id, name=name, version=version, active=active
-    )
+    query = statements.live_version(tenant_id=tenant_id, workflow_id=workflow_id, name=name, version=version)
     values = connection.execute(query).one_or_none()
     return None if values is None else _version(values)
 
 
-def _find_code(
-    connection: Connection, *, tenant_id: str, name: str, version: int | None, active: bool
+def _find_visible(
+    connection: Connection, asked: Mapping[str, Any], *, by_id: bool, active: bool
 ) -> WorkflowVersion | None:
-    query = statements.live_code(tenant_id=tenant_id, name=name, version=version, active=active)
-    values = connection.execute(query).one_or_none()
+    query = statements.visible_version(by_id=by_id, numbered="version" in asked, active=active)
+    values = connection.execute(query, asked).one_or_none()
     return None if values is None else _version(values)
 
 

@@ -20,6 +20,8 @@ _PAUSE = text("""
 """)
 """Two at once make one, by ux_pause_of_workflow and ux_pause_of_tenant."""
 
+_ALL = select(pauses)
+
 
 class Pauses(SqlComponent):
     """The pauses of all tenants."""
@@ -53,7 +55,7 @@ class Pauses(SqlComponent):
 
     async def pauses(self, *, tenant_id: str | None = None) -> list[Pause]:
         """All pauses, or those of one tenant."""
-        query = select(pauses) if tenant_id is None else select(pauses).where(pauses.c.tenant_id == tenant_id)
+        query = _ALL if tenant_id is None else _ALL.where(pauses.c.tenant_id == tenant_id)
         return await self.read(lambda connection: [Pause(*row) for row in connection.execute(query)])
 
 

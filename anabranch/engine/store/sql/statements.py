@@ -12,10 +12,12 @@ from __future__ import annotations
 from functools import cache
 
 from sqlalchemy import (
+    BindParameter,
     ColumnElement,
     Select,
     TextClause,
     and_,
+    bindparam,
     delete,
     exists,
     insert,
@@ -250,15 +252,23 @@ def versions_of(*, tenant_id: str, workflow_id: str, limit: int, before: int | N
     return query.order_by(workflow_versions.c.version.desc()).limit(limit)
 
 
-def live_code(*, tenant_id: str, name: str, version: int | None, active: bool) -> Select[tuple[object, ...]]:
-    """One version of a coded workflow by name, unless a workflow of the tenant has it. Uses ux_workflow_name."""
-    number = _default_number(active=active) if version is None else version
-    return _VERSIONS.where(
-        _is_code_unhidden_for(tenant_id), _LIVE, workflows.c.name == name, workflow_versions.c.version == number
-    )
+@cache
+def visible_version(*, by_id: bool, numbered: bool, active: bool) -> Select[tuple[object, ...]]:
+    """The version `:version` of the `:workflow` that `:tenant_id` sees, which is its own or a coded one of all tenants.
+
+    Unless it is `numbered`, the newest or active one. Starts read it: it is put together once, and uses
+    ux_workflow_name or the primary keys.
+    """
+    tenant_id: BindParameter[str] = bindparam("tenant_id")
+    workflow: BindParameter[str] = bindparam("workflow")
+    of_tenant = workflows.c.tenant_id.in_((tenant_id, CODED_TENANT_ID))
+    visible = or_(workflows.c.tenant_id == tenant_id, _is_code_unhidden_for(tenant_id))
+    which = (workflows.c.workflow_id == workflow,) if by_id else (workflows.c.name == workflow, visible)
+    number = bindparam("version") if numbered else _default_number(active=active)
+    return _VERSIONS.where(of_tenant, _LIVE, *which, workflow_versions.c.version == number)
 
 
-def _is_code_unhidden_for(tenant_id: str) -> ColumnElement[bool]:
+def _is_code_unhidden_for(tenant_id: str | BindParameter[str]) -> ColumnElement[bool]:
     """The condition that a coded workflow is visible by name: all tenants see it, except a tenant that had the name
     before."""
     own = workflows.alias("own")
@@ -267,11 +277,11 @@ def _is_code_unhidden_for(tenant_id: str) -> ColumnElement[bool]:
 
 
 def live_version(
-    *, tenant_id: str, workflow_id: str | None, name: str | None, version: int | None, active: bool
+    *, tenant_id: str, workflow_id: str | None, name: str | None, version: int | None
 ) -> Select[tuple[object, ...]]:
-    """One version of a workflow that is not deleted, by id or by name; without a number the newest or active one."""
+    """One version of a workflow that is not deleted, by id or by name; without a number the newest one."""
     which = workflows.c.workflow_id == workflow_id if workflow_id is not None else workflows.c.name == name
-    number = _default_number(active=active) if version is None else version
+    number = _default_number(active=False) if version is None else version
     return _VERSIONS.where(workflows.c.tenant_id == tenant_id, _LIVE, which, workflow_versions.c.version == number)
 
 

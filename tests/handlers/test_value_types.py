@@ -253,6 +253,55 @@ async def test_html_takes_texts_attributes_and_html() -> None:
     assert await made("html", source=[PAGE, ""], values=values) == [expected, dict.fromkeys(values)]
 
 
+@pytest.mark.parametrize(
+    ("page", "value", "taken"),
+    [
+        ("<p>a<script>b</script><b>c</b>", {"take": "visibleText"}, "ac"),
+        ("<!doctype html><p>a<p>b<table><td>c</table><!--d-->", {"take": "html"},
+         "<p>a</p><p>b</p><table><tbody><tr><td>c</td></tr></tbody></table><!--d-->"),
+        ("<b>1<p>2</b>3", {"take": "html"}, "<b>1</b><p><b>2</b>3</p>"),
+        ("<a title='\"&nbsp;<'>&lt;&nbsp;\"</a>", {"take": "html"}, '<a title="&quot;&nbsp;<">&lt;&nbsp;"</a>'),
+        ("<h1>A b</h1>c<ul><li>d<li>e<ol type=i><li>f<li>g</ol></ul>", {"take": "plainText"},
+         "A B\n\nc\n * d\n * e\n   i.  f\n   ii. g"),
+        ("<p>a <a href=/b>c</a> <a href=mailto:d></a> <a href=#e>f</a></p><p>g<br>h", {"take": "plainText"},
+         "a c [/b] d f\n\ng\nh"),
+        ("<blockquote>a<pre> b\n  c</pre></blockquote>", {"take": "plainText"}, "> a\n> \n>  b\n>   c"),
+        ("<p>" + "word " * 20, {"take": "plainText"}, " ".join(["word"] * 16) + "\n" + " ".join(["word"] * 4)),
+        ("<p><noscript>a <img src=b alt=c></noscript><hr>", {"take": "plainText"}, "a c [b]\n\n" + "-" * 80),
+        ("<input value=1>", {"selector": "input", "take": "value"}, "1"),
+        ("<select><option>a<option value=b selected>", {"selector": "select", "take": "value"}, "b"),
+        ("<select><option>a<option>b", {"selector": "select", "take": "value"}, "a"),
+        ("<select multiple><option selected>a<option selected>b", {"selector": "select", "take": "value"}, ["a", "b"]),
+        ("<textarea>a&lt;</textarea>", {"selector": "textarea", "take": "value"}, "a<"),
+        ("<svg viewBox=1>", {"selector": "svg", "take": "attribute", "attribute": "viewBox"}, "1"),
+    ],
+)  # fmt: skip
+async def test_html_is_read_and_written_as_the_standard_says(page: str, value: dict[str, Any], taken: Any) -> None:
+    assert await made("html", source=page, values={"v": {"selector": "body", **value}}) == {"v": taken}
+
+
+@pytest.mark.parametrize(
+    ("page", "why"),
+    [
+        ("<div>" * 300, "nested more than 200 levels deep"),
+        ("<p " + " ".join(f"a{number}" for number in range(300)) + ">", "more than 256 attributes"),
+        ("<p>" + "".join(f"<b id={number}>" for number in range(150)) + "</p>" + "<p>x" * 2_000, "are not closed"),
+        ("<p>" + "".join(f"<b id='</b>{number}'>" for number in range(150)) + "</p>" + "<p>x" * 2_000, "not closed"),
+        ("<p>" + "".join(f"<b id={number}><object></b></object>" for number in range(150)) + "</p>" + "<p>x" * 2_000,
+         "are not closed"),
+        ("<br>" * 300_000, "processes more than"),
+    ],
+)  # fmt: skip
+async def test_html_that_would_cost_too_much_is_refused(page: str, why: str) -> None:
+    values = {"v": {"selector": "p", "take": "html"}}
+    assert why in await refused("html", source=page, values=values)
+
+
+async def test_marks_that_are_closed_may_be_as_many_as_they_like() -> None:
+    page = "".join(f"<p><i class=i{number}><svg><path d=M0 /></svg></i><b><em>x</em></b>" for number in range(300))
+    assert len((await made("html", source=page, values={"v": {"selector": "b", "all": True}}))["v"]) == 300
+
+
 # -- markdown -----------------------------------------------------------------------------
 async def test_markdown_becomes_html_without_what_runs() -> None:
     text = "# Hi\n\n- *a*\n- <b>x</b>\n\n[l](javascript:alert) ~~s~~\n\n|a|\n|-|\n|1|\n"

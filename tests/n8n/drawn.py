@@ -5,6 +5,7 @@ Used by `test_workflows_of_n8n` and by the script that asks a real n8n.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -77,6 +78,12 @@ ORDERS = [
     {"id": 2, "customer": "Bob", "sum": 5, "tags": []},
     {"id": 3, "customer": "Ada", "sum": 12, "tags": ["paid"]},
 ]
+
+PAGE = (
+    "<h1>A title &amp; more</h1><p>Some text with <a href='/x?a=1&b=2'>a link</a> and<br>a line</p><ul><li>one"
+    "<li>two<ol><li>x<li>y</ol></ul><blockquote>said</blockquote><table><tr><td>1<tr><td><img src=i.png> 2</table>"
+    "<script>no()</script><input type=checkbox checked><select><option>a<option selected>b</select>"
+)
 
 DRAWN = (
     Drawn(
@@ -350,6 +357,71 @@ DRAWN = (
         ],
         ORDERS[:1],
         [{"all": ["one \n two", "three"], "link": "/x"}],
+    ),
+    Drawn(
+        "a page laid out in lines, and parts of it as HTML",
+        f"{DOCS}/n8n-nodes-base.html/",
+        [
+            set_to("Page", data=PAGE),
+            node(
+                "Html",
+                "html",
+                1.2,
+                operation="extractHtmlContent",
+                options={},
+                extractionValues={
+                    "values": [
+                        {"key": "text", "cssSelector": "body", "returnValue": "text"},
+                        {"key": "rows", "cssSelector": "tr", "returnValue": "html", "returnArray": True},
+                        {"key": "none", "cssSelector": "h6", "returnValue": "text"},
+                        {"key": "gone", "cssSelector": "h6", "returnValue": "html"},
+                        {"key": "chosen", "cssSelector": "select, input", "returnValue": "value", "returnArray": True},
+                        {"key": "mark", "cssSelector": "input", "returnValue": "attribute", "attribute": "checked"},
+                    ]
+                },
+            ),
+        ],
+        ORDERS[:1],
+        [
+            {
+                "text": "A TITLE & MORE\n\nSome text with a link [/x?a=1&b=2] and\na line\n\n * one\n * two\n   1. x\n"
+                "   2. y\n\n"
+                "> said\n\n1[i.png] 2\n\nab",
+                "rows": ["<td>1</td>", '<td><img src="i.png"> 2</td>'],
+                "none": "",
+                "chosen": ["on", "b"],
+                "mark": "checked",
+            }
+        ],
+    ),
+    Drawn(
+        "an item for each of several pages, with all texts together",
+        f"{DOCS}/n8n-nodes-base.htmlextract/",
+        [
+            node(
+                "Pages",
+                "set",
+                3.4,
+                mode="raw",
+                options={},
+                jsonOutput=json.dumps({"pages": ["<p>a<b> b</b></p> <p>c</p>", "<i>d</i>"]}),
+            ),
+            node(
+                "Html",
+                "htmlExtract",
+                1,
+                dataPropertyName="pages",
+                options={},
+                extractionValues={
+                    "values": [
+                        {"key": "p", "cssSelector": "p"},
+                        {"key": "html", "cssSelector": "p", "returnValue": "html"},
+                    ]
+                },
+            ),
+        ],
+        ORDERS[:1],
+        [{"p": "a bc", "html": "a<b> b</b>"}, {"p": ""}],
     ),
     Drawn(
         "numbers and days as Americans write them",

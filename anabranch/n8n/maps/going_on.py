@@ -15,7 +15,8 @@ from anabranch.n8n.refs import ItemFeed, number, variable
 from anabranch.n8n.texts import expression
 
 # The types whose failures are told from results here.
-FAILING = frozenset({"httpRequest", "code", "function", "functionItem", "executeWorkflow", "set"})
+FAILING = frozenset({"httpRequest", "code", "function", "functionItem", "executeWorkflow", "set", "html",
+                     "htmlExtract"})  # fmt: skip
 
 
 def begin(job: MappingJob) -> ItemFeed:

@@ -9,8 +9,9 @@ from typing import Any
 from anabranch.n8n.dates import format_of
 from anabranch.n8n.javascript import prelude, xml_prelude
 from anabranch.n8n.job import MappingJob, NotMapped
+from anabranch.n8n.maps import going_on
 from anabranch.n8n.maps.map_data import item_of, put_at
-from anabranch.n8n.maps.programs import HTML_VALUES, XML_READ, XML_WRITTEN
+from anabranch.n8n.maps.programs import HTML_ITEMS, HTML_MADE, HTML_RESULTS, XML_READ, XML_WRITTEN
 from anabranch.n8n.maps.rules import maps
 from anabranch.n8n.refs import INDEX, ItemFeed, Ref, number, quoted, variable
 from anabranch.n8n.texts import Texts, expression
@@ -24,6 +25,7 @@ def html(job: MappingJob) -> None:
     )
     texts, feed = job.texts(), job.needed_feed()
     if operation == "generateHtmlTemplate":
+        texts, feed = job.texts(), job.needed_feed()
         written = job.option("html", default="")
         page = texts.text(written if isinstance(written, str) and written.startswith("=") else f"={written}")
         job.add("set", {"values": {"html": page}}, each=feed)
@@ -31,47 +33,71 @@ def html(job: MappingJob) -> None:
         return
     if operation != "extractHtmlContent":
         raise NotMapped("it makes a table")
+    feed = going_on.begin(job)
     name = str(job.fixed("dataPropertyName", default="data"))
     if job.fixed("sourceData", default="json") == "json":
         source = _field_of_item(job, feed, name)
     else:
         source = _text_of_file(job, feed, name)
-    values: dict[str, Any] = {}
-    wanted = job.option("extractionValues", "values", default=[])
-    for each in wanted:
-        name, selector = str(each.get("key", "")), str(each.get("cssSelector", ""))
-        if name.startswith("=") or selector.startswith("="):
-            raise NotMapped("what it extracts is computed")
-        take = str(each.get("returnValue", "text"))
-        value: dict[str, Any] = {"selector": selector, "take": "attribute" if take in ("attribute", "value") else take}
-        if take in ("attribute", "value"):
-            value["attribute"] = "value" if take == "value" else str(each.get("attribute", ""))
-            if not value["attribute"]:
-                raise NotMapped("it takes an attribute without a name")
-        if not selector:
-            raise NotMapped("it extracts by no selector")
-        if each.get("returnArray") is True:
-            value["all"] = True
-        if each.get("skipSelectors"):
-            job.differs("text of parts that are to be skipped is not left out")
-        values[name] = value
-    if any(value["take"] == "html" for value in values.values()):
-        job.differs("HTML that is taken is written in another way")
-    if job.node.kind == "html" and job.node.version > 1.1 and any(value["take"] == "text" for value in values.values()):
-        job.differs("text is what stands in the elements, without the links, marks and line breaks that n8n adds")
+    values, wanted = _extracted(job)
     given = job.option("options", default={})
-    options = {"trim": given.get("trimValues") is True, "clean": given.get("cleanUpText") is True,
-               "attributes": [name for name, value in values.items() if value["take"] == "attribute"]}  # fmt: skip
-    for value in values.values():
-        value["trim"] = False
-    job.add("html", {"source": source, "values": values}, suffix="found", each=feed)
+    old = job.node.kind == "htmlExtract"
+    options = {
+        "name": name,
+        "trim": given.get("trimValues") is not False if old else given.get("trimValues") is True,
+        "clean": not old and given.get("cleanUpText") is True,
+        "emptyIsMissing": not old and job.node.version <= LAST_WITH_PLAIN_TEXT,
+        "first": not old and job.node.version > LAST_WITH_PLAIN_TEXT,
+        "values": wanted,
+    }
+    job.add("html", {"source": source, "values": values}, suffix="found", each=feed, **job.on_error())
     found = variable(job.nodes[-1]["id"])
     listed = f"{found.js} ?? []" if feed.many else f"[{found.js}]"
-    code = f"const found = {listed}, options = {json.dumps(options)};\n{HTML_VALUES}\n"
-    job.add(
-        "javascript", {"code": code + ("return made;" if feed.many else "return made[0];")}, retry={"maxAttempts": 1}
-    )
-    job.leave()
+    head = f"const found = {listed}, options = {json.dumps(options)};\n{HTML_ITEMS}\n"
+    if job.error_way != "stop":
+        going_on.end(job, HTML_RESULTS, head=head)
+        return
+    job.add("javascript", {"code": head + HTML_MADE}, retry={"maxAttempts": 1})
+    made = variable(job.node_id)
+    job.leave(made.field("items"), many=True, pairing=made.field("of"))
+
+
+# Version 1.1 is the last whose texts are just what stands in the elements.
+LAST_WITH_PLAIN_TEXT = 1.1
+
+
+def _extracted(job: MappingJob) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """What our node takes, as `v0`, `v1` and so on, and what n8n's makes of it."""
+    values: dict[str, Any] = {}
+    wanted: list[dict[str, Any]] = []
+    for each in job.option("extractionValues", "values", default=[]):
+        key, selector, kind = (
+            str(each.get("key", "")),
+            str(each.get("cssSelector", "")),
+            each.get("returnValue", "text"),
+        )
+        attribute = str(each.get("attribute", ""))
+        if any(text.startswith("=") for text in (key, selector, str(kind), attribute)):
+            raise NotMapped("what it extracts is computed")
+        if not selector:
+            raise NotMapped("it extracts by no selector")
+        if kind == "attribute" and not attribute:
+            raise NotMapped("it takes an attribute without a name")
+        if each.get("skipSelectors"):
+            job.differs("text of parts that are to be skipped is not left out")
+        laid_out = job.node.kind == "html" and job.node.version > LAST_WITH_PLAIN_TEXT
+        take = str(kind) if kind != "text" else "plainText" if laid_out else "visibleText"
+        value = {"selector": selector, "take": take, "trim": False, "all": True}
+        if take == "attribute":
+            value["attribute"] = attribute
+            if attribute == "value":
+                values[f"f{len(wanted)}"] = {**value, "take": "value"}
+                del values[f"f{len(wanted)}"]["attribute"]
+        values[f"v{len(wanted)}"] = value
+        wanted.append({"key": key, "kind": kind, "attribute": attribute, "all": each.get("returnArray") is True})
+    if not wanted:
+        raise NotMapped("it extracts nothing")
+    return values, wanted
 
 
 def _text_of_file(job: MappingJob, feed: ItemFeed, name: str) -> str:

@@ -236,14 +236,49 @@ SET_WITHIN = """const made = kept.map((base, index) => {
   return item;
 });"""
 
-HTML_VALUES = """const made = found.map(values => Object.fromEntries(Object.entries(values ?? {}).map(([name, value]) => {
-  const tidy = text => {
-    if (text === null || (text === '' && !options.attributes.includes(name))) return null;
-    const trimmed = options.trim ? text.trim() : text;
-    return options.clean ? trimmed.trim().replace(/[\\r\\n]/g, '').replace(/\\s+/g, ' ') : trimmed;
-  };
-  return [name, Array.isArray(value) ? value.map(tidy) : tidy(value)];
-})));"""
+HTML_ITEMS = """const marks = /^(?:autofocus|autoplay|async|checked|controls|defer|disabled|hidden|loop|multiple|open|readonly|required|scoped|selected)$/i;
+const tidy = text => {
+  if (text === undefined || text === null) return undefined;
+  const trimmed = options.trim ? text.trim() : text;
+  return options.clean ? trimmed.trim().replace(/[\\r\\n]/g, '').replace(/\\s+/g, ' ') : trimmed;
+};
+const valuesOf = (taken, {kind, attribute}) => {
+  if (kind === 'html') return taken.map(text => text || undefined);
+  if (kind === 'text' && options.emptyIsMissing) return taken.map(text => text || undefined);
+  if (kind === 'attribute' && marks.test(attribute)) return taken.map(value => value === null ? undefined : attribute);
+  return taken;
+};
+const itemsIn = found => {
+  if (found === null || found === undefined) throw new Error(`No property named "${options.name}" exists!`);
+  return (Array.isArray(found) ? found : [found]).map(values => {
+    if (values === null) throw new Error('cheerio.load() expects a string');
+    const item = {};
+    options.values.forEach((value, place) => {
+      let taken = values[`v${place}`];
+      if (values[`f${place}`]) taken = taken.map((each, at) => each ?? values[`f${place}`][at]);
+      const whole = value.kind === 'text' && !value.all && !options.first;
+      const given = whole ? valuesOf([taken.join('')], value) : valuesOf(taken, value);
+      if (value.all) item[value.key] = given.map(each => tidy(each) ?? null);
+      else {
+        const one = tidy(given.length ? given[0] : value.kind === 'text' ? (options.emptyIsMissing ? undefined : '') : undefined);
+        if (one !== undefined) item[value.key] = one;
+      }
+    });
+    return item;
+  });
+};"""
+
+HTML_MADE = """const items = [], of = [];
+found.forEach((each, index) => { for (const item of itemsIn(each)) { items.push(item); of.push(index); } });
+return {items, of};"""
+
+HTML_RESULTS = """found.forEach((each, index) => {
+  const fault = faultIn(each);
+  if (fault) { put({error: fault.message}, index); return; }
+  let made;
+  try { made = itemsIn(each); } catch (error) { made = [{error: error.message}]; }
+  for (const item of made) put(item, index);
+});"""
 
 # Which answers are files, and what n8n says of one.
 FILES = """const $files = (() => {

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.deferred import deferred
 from anabranch.engine.rules.templates.budget import ITEM_UNITS
-from anabranch.handlers.types.formats.html_document import HtmlDocument
+from anabranch.handlers.types.formats.html_document import HtmlDocument, HtmlElement
 
 if TYPE_CHECKING:
     from cssselect import parser as css
@@ -131,7 +131,7 @@ class _Matching:
         if name == "root":
             found = [parent < 0 for parent in self._parents]
         elif name == "empty":
-            found = [len(each) == 0 and not each.text for each in self._elements]
+            found = [not any(isinstance(part, (HtmlElement, str)) for part in each.content) for each in self._elements]
         else:
             found = [True] * len(self._elements)
             for from_end, of_type in _PSEUDO[name]:

@@ -12,7 +12,9 @@ from anabranch.handlers.spec import HandlerSpec, NodeConfig, Problem
 from anabranch.handlers.types.data.each_value import ValueConfig, converted, text_of
 from anabranch.handlers.types.data.items import FIELDS_MAX
 from anabranch.handlers.types.formats.css_selectors import SELECTOR_CHARACTERS_MAX, matching, parsed
-from anabranch.handlers.types.formats.html_document import HtmlDocument
+from anabranch.handlers.types.formats.html_document import CODE, HtmlDocument
+from anabranch.handlers.types.formats.html_fields import value_of
+from anabranch.handlers.types.formats.html_layout import laid_out
 from anabranch.handlers.types.formats.text_job import in_thread
 
 _NODE = "html"
@@ -24,13 +26,15 @@ class Extraction(NodeConfig):
     selector: str = Field(
         min_length=1, max_length=SELECTOR_CHARACTERS_MAX, description="A CSS selector, such as `table td:first-child`."
     )
-    take: Literal["text", "html", "attribute"] = Field(
-        "text", description="Of the element, its `text`, the `html` in it, or an `attribute`."
+    take: Literal["text", "visibleText", "plainText", "html", "attribute", "value"] = Field(
+        "text",
+        description="Of the element, its `text`, the text without scripts and styles (`visibleText`), the text laid "
+        "out in lines (`plainText`), the `html` in it, an `attribute`, or the `value` of a field of a form.",
     )
     attribute: str | None = Field(
         None, min_length=1, max_length=128, description="The name of the attribute, such as `href`."
     )
-    trim: bool = Field(True, description="Whether space at the ends of a `text` is left out.")
+    trim: bool = Field(True, description="Whether space at the ends of a text is left out.")
     all: bool = Field(
         False, description="All elements that match, as a list; otherwise the first, or null where none does."
     )
@@ -60,7 +64,7 @@ def _extracted(text: str, config: HtmlConfig, work: TemplateBudget) -> dict[str,
     made: dict[str, Any] = {}
     size = 2
     for name, each in config.values.items():
-        found: list[str | None] = []
+        found: list[str | list[str] | None] = []
         try:
             numbers = matching(document, each.selector)
         except ValueError as refusal:
@@ -75,12 +79,18 @@ def _extracted(text: str, config: HtmlConfig, work: TemplateBudget) -> dict[str,
     return made
 
 
-def _taken(document: HtmlDocument, number: int, each: Extraction) -> str | None:
-    if each.take == "attribute":
-        return document.attribute_of(number, (each.attribute or "").lower())
-    if each.take == "html":
-        return document.inner_html_of(number)
-    text = document.text_of(number)
+def _taken(document: HtmlDocument, number: int, each: Extraction) -> str | list[str] | None:
+    match each.take:
+        case "attribute":
+            return document.attribute_of(number, each.attribute or "")
+        case "value":
+            return value_of(document, number)
+        case "html":
+            return document.inner_html_of(number)
+        case "plainText":
+            text = laid_out(document, number)
+        case _:
+            text = document.text_of(number, left_out=CODE if each.take == "visibleText" else frozenset())
     return text.strip() if each.trim else text
 
 

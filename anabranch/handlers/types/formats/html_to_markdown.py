@@ -8,16 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
 
-from anabranch.deferred import deferred
 from anabranch.engine.rules.templates.budget import ITEM_UNITS, TemplateBudget, check_size
-from anabranch.handlers.types.formats.html_document import HtmlDocument
-
-if TYPE_CHECKING:
-    from lxml import etree
-else:
-    etree = deferred("lxml.etree")
+from anabranch.handlers.types.formats.html_document import Content, HtmlDocument, HtmlElement
 
 _SPACE = re.compile(r"[ \t\r\n\f]+")
 _SPECIAL = re.compile(r"([\\`*_\[\]<>])")
@@ -35,22 +28,24 @@ def markdown_of(text: str, node: str, work: TemplateBudget) -> str:
     if document.root is None:
         return ""
     open_parts: list[list[str]] = [[]]
-    raw = left_out = 0
-    for event, element in etree.iterwalk(document.root, events=("start", "end")):
-        tag = element.tag
-        if event == "start":
-            left_out += tag in _LEFT_OUT
-            raw += tag in _PREFORMATTED
-            open_parts.append([_text(element.text, raw=bool(raw))])
+    raw = 0
+    ahead: list[tuple[Content, bool]] = [(document.root, False)]
+    while ahead:
+        part, is_end = ahead.pop()
+        if isinstance(part, str):
+            open_parts[-1].append(_text(part, raw=bool(raw)))
+        if not isinstance(part, HtmlElement) or part.tag in _LEFT_OUT:
+            continue
+        if not is_end:
+            raw += part.tag in _PREFORMATTED
+            open_parts.append([])
+            ahead += [(part, True), *((inner, False) for inner in reversed(part.content))]
             continue
         inner = "".join(open_parts.pop())
         work.spend(ITEM_UNITS + 2 * len(inner))
         check_size(len(inner))
-        raw -= tag in _PREFORMATTED
-        left_out -= tag in _LEFT_OUT
-        if tag not in _LEFT_OUT and not left_out:
-            open_parts[-1].append(_ELEMENTS.get(tag, _plain)(element, inner))
-        open_parts[-1].append(_text(element.tail, raw=bool(raw)))
+        raw -= part.tag in _PREFORMATTED
+        open_parts[-1].append(_ELEMENTS.get(part.tag, _plain)(part, inner))
     return _tidied("".join(open_parts[0]))
 
 
@@ -65,21 +60,21 @@ def _text(text: str | None, *, raw: bool) -> str:
     return _LINE_START.sub(r"\1\\\2", _SPECIAL.sub(r"\\\1", _SPACE.sub(" ", text)))
 
 
-def _plain(element: Any, inner: str) -> str:
+def _plain(element: HtmlElement, inner: str) -> str:
     return inner
 
 
-def _block(element: Any, inner: str) -> str:
+def _block(element: HtmlElement, inner: str) -> str:
     return f"\n\n{inner.strip()}\n\n"
 
 
-def _heading(element: Any, inner: str) -> str:
+def _heading(element: HtmlElement, inner: str) -> str:
     title = _SPACE.sub(" ", inner).strip()
     return f"\n\n{'#' * int(element.tag[1])} {title}\n\n" if title else ""
 
 
-def _marked(mark: str) -> Callable[[Any, str], str]:
-    def marked(element: Any, inner: str) -> str:
+def _marked(mark: str) -> Callable[[HtmlElement, str], str]:
+    def marked(element: HtmlElement, inner: str) -> str:
         core = inner.strip()
         if not core:
             return inner
@@ -89,8 +84,8 @@ def _marked(mark: str) -> Callable[[Any, str], str]:
     return marked
 
 
-def _code(element: Any, inner: str) -> str:
-    parent = element.getparent()
+def _code(element: HtmlElement, inner: str) -> str:
+    parent = element.parent
     if (parent is not None and parent.tag == "pre") or not inner.strip():
         return inner
     mark = "``" if "`" in inner else "`"
@@ -98,21 +93,22 @@ def _code(element: Any, inner: str) -> str:
     return f"{mark}{pad}{_SPACE.sub(' ', inner)}{pad}{mark}"
 
 
-def _pre(element: Any, inner: str) -> str:
+def _pre(element: HtmlElement, inner: str) -> str:
     mark = "`" * max((len(fence) + 1 for fence in _FENCE.findall(inner)), default=3)
-    first = element[0].get("class", "") if len(element) and element[0].tag == "code" else ""
+    children = element.children
+    first = (children[0].get("class") or "") if children and children[0].tag == "code" else ""
     language = element.get("lang") or next(
         (name.removeprefix("language-") for name in first.split() if name.startswith("language-")), ""
     )
     return f"\n\n{mark}{language}\n{inner.strip(chr(10))}\n{mark}\n\n"
 
 
-def _link(element: Any, inner: str) -> str:
+def _link(element: HtmlElement, inner: str) -> str:
     target, title = element.get("href"), _SPACE.sub(" ", inner).strip()
     return f"[{title}]({_target(target)})" if target and title else inner
 
 
-def _image(element: Any, inner: str) -> str:
+def _image(element: HtmlElement, inner: str) -> str:
     source = element.get("src")
     return f"![{_text(element.get('alt'), raw=False)}]({_target(source)})" if source else ""
 
@@ -122,7 +118,7 @@ def _target(address: str) -> str:
     return f"<{plain.replace('<', '%3C').replace('>', '%3E')}>" if "(" in plain or ")" in plain else plain
 
 
-def _item(element: Any, inner: str) -> str:
+def _item(element: HtmlElement, inner: str) -> str:
     """A mark in the place of the number, which the list knows."""
     return f"\n{_ITEM}{_indented(_BLANK_LINES.sub(chr(10) * 2, inner.strip()), '  ').lstrip()}"
 
@@ -131,18 +127,18 @@ _ITEM = "\x00"
 """Stands for the bullet or number of an item; text that was read has no such character."""
 
 
-def _list(element: Any, inner: str) -> str:
-    parent = element.getparent()
+def _list(element: HtmlElement, inner: str) -> str:
+    parent = element.parent
     end = "\n" if parent is not None and parent.tag == "li" else "\n\n"
     pieces = inner.strip("\n ").split(_ITEM)
     if element.tag == "ul":
         return end + pieces[0] + "".join(f"- {piece}" for piece in pieces[1:]) + end
-    start = element.get("start", "1")
+    start = element.get("start") or "1"
     first = int(start) if start.isascii() and start.isdecimal() and len(start) <= 9 else 1
     return end + pieces[0] + "".join(f"{first + index}. {piece}" for index, piece in enumerate(pieces[1:])) + end
 
 
-def _quote(element: Any, inner: str) -> str:
+def _quote(element: HtmlElement, inner: str) -> str:
     return "\n\n" + _indented(_tidied(inner), "> ") + "\n\n"
 
 
@@ -150,27 +146,27 @@ def _indented(text: str, prefix: str) -> str:
     return "\n".join((prefix + line).rstrip() for line in text.split("\n"))
 
 
-def _cell(element: Any, inner: str) -> str:
+def _cell(element: HtmlElement, inner: str) -> str:
     return _SPACE.sub(" ", inner).strip().replace("|", "\\|") + " | "
 
 
-def _row(element: Any, inner: str) -> str:
+def _row(element: HtmlElement, inner: str) -> str:
     """A row; the first one of a table is its head."""
     cells = inner.strip(" \n").removesuffix("|").rstrip()
     line = f"| {cells} |\n"
     if not _is_first(element):
         return line
-    return f"{line}|{' --- |' * sum(cell.tag in ('td', 'th') for cell in element)}\n"
+    return f"{line}|{' --- |' * sum(cell.tag in ('td', 'th') for cell in element.children)}\n"
 
 
-def _is_first(row: Any) -> bool:
-    if row.getprevious() is not None:
-        return False
-    around = row.getparent()
-    return around is None or around.tag == "table" or around.getprevious() is None
+def _is_first(row: HtmlElement) -> bool:
+    around = row.parent
+    if around is None or around.children[0] is not row:
+        return around is None
+    return around.tag == "table" or around.parent is None or around.parent.children[0] is around
 
 
-_ELEMENTS: Mapping[str, Callable[[Any, str], str]] = {
+_ELEMENTS: Mapping[str, Callable[[HtmlElement, str], str]] = {
     **dict.fromkeys(
         ("p", "div", "section", "article", "header", "footer", "main", "aside", "nav", "figure", "form", "table"),
         _block,

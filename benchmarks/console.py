@@ -19,7 +19,8 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from anabranch.app import tune_interpreter
-from anabranch.engine.console.console import Console, ConsoleOptions
+from anabranch.engine.console.console import Console
+from anabranch.engine.console.console_writer import ConsoleOptions
 from anabranch.engine.handling import HandlerResult
 from anabranch.engine.store.sql.console_table import ConsoleTable
 from anabranch.engine.store.sql.store import SqlStore

@@ -22,7 +22,9 @@ from anabranch.bulk.bulk_workflow import bulk_workflow
 from anabranch.durable.definition import DECLARED, WorkflowRegistry, register
 from anabranch.durable.runner import Runner
 from anabranch.durable.step_functions import StepPools
-from anabranch.engine.console.console import LEVELS, Console, ConsoleOptions
+from anabranch.engine.console.console import Console
+from anabranch.engine.console.console_rows import LEVELS
+from anabranch.engine.console.console_writer import ConsoleOptions
 from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.handling import HandlerRegistry
 from anabranch.engine.lifecycle import Engine

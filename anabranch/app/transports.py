@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from anabranch.deferred import deferred
 from anabranch.durable.step_functions import StepFunctionHandler
 from anabranch.egress import AllowList, Guard, GuardedClient
-from anabranch.engine.console.console import LEVELS
+from anabranch.engine.console.console_rows import LEVELS
 from anabranch.errors import SettingsError
 from anabranch.handlers import Services
 from anabranch.handlers.registry import load_types

@@ -14,7 +14,7 @@ from anabranch.app import build
 from anabranch.app_services import AppServices
 from anabranch.bulk.bulk_actions import BulkRequest
 from anabranch.client.gateway import Gateway
-from anabranch.engine.console.console import LEVELS, LinesWanted
+from anabranch.engine.console.console_rows import LEVELS, LinesWanted
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.errors import InvalidRequest

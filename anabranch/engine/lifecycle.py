@@ -114,6 +114,8 @@ class Engine:
         self._external = self._new_external_changes(watch)
         self.hints = self._new_hints(line, watch, place)
         """Hints from and to other processes (`ChangeHints`)."""
+        if console is not None:
+            console.connect(holds=self.orchestrator.holds, is_watched=self.hints.is_watched)
         self.history = self._new_history_watch()
         self.notices = self._new_notices(telemetry)
         """Receives from the store what it has written."""

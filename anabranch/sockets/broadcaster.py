@@ -12,7 +12,8 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from anabranch.engine.console.console import Console, Line, ProgressReport
+from anabranch.engine.console.console import Console
+from anabranch.engine.console.console_rows import Line, ProgressReport
 from anabranch.engine.log_pages import log_pages
 from anabranch.engine.poller import Poller
 from anabranch.engine.ports import ChangeHints, Store
@@ -107,10 +108,6 @@ class Broadcaster:
                 self._console.tell_now()  # nothing follows the end
             room.committed(events, status)
 
-    def follows(self, instance_id: str) -> bool:
-        """Whether this run is watched."""
-        return instance_id in self._rooms
-
     def lines_said(self, instance_id: str, lines: Sequence[Line]) -> None:
         """Send console lines that the code of a run has written here."""
         room = self._rooms.get(instance_id)
@@ -173,6 +170,9 @@ class Broadcaster:
         room = self._enter(instance_id)
         try:
             await self._opened(room)
+            if self._console is not None and not room.hears_console:
+                room.hears_console = True
+                self._console.follow(instance_id)
             # Nothing is awaited from here to the membership: no update falls between it and the snapshot.
             progress = room.progress
             known, status = progress.snapshot(), progress.status
@@ -246,6 +246,8 @@ class Broadcaster:
             return
         del self._rooms[room.instance_id]
         self._unread.discard(room)
+        if self._console is not None and room.hears_console:
+            self._console.unfollow(room.instance_id)
         if self._hints is not None:
             self._hints.unwatch(room.instance_id)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from anabranch.engine.console.console import Line
+from anabranch.engine.console.console_rows import Line
 from anabranch.sockets.wire import EncodedMessage
 
 NODE_UPDATE = "workflow_node_update"

@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from anabranch.engine.console.console import ProgressReport
+from anabranch.engine.console.console_rows import ProgressReport
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.history import (
     ActivationStatus,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from anabranch.durable.definition import workflow
-from anabranch.engine.console.console import LinesWanted
+from anabranch.engine.console.console_rows import LinesWanted
 from tests.durable.conftest import TENANT, MakePlace, Place
 
 

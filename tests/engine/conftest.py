@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from anabranch.engine.console.console import Console, ConsoleOptions
+from anabranch.engine.console.console import Console
+from anabranch.engine.console.console_writer import ConsoleOptions
 from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.rules.events import Event, Status

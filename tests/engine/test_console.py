@@ -16,18 +16,9 @@ import pytest
 from sqlalchemy import text as sql
 
 from anabranch import HandlerResult, node_type
-from anabranch.engine.console.console import (
-    FULL,
-    LEVELS,
-    LINE_CHARACTERS_MAX,
-    Console,
-    ConsoleOptions,
-    Line,
-    LinesWanted,
-    ProgressReport,
-    Said,
-    StoredLines,
-)
+from anabranch.engine.console.console import LINE_CHARACTERS_MAX, Console
+from anabranch.engine.console.console_rows import LEVELS, Line, LinesWanted, ProgressReport, Said, StoredLines
+from anabranch.engine.console.console_writer import FULL, ConsoleOptions
 from anabranch.engine.console.lines import Progress
 from anabranch.engine.handling import Helpers
 from anabranch.engine.store.opening import open_store
@@ -152,7 +143,7 @@ async def test_a_run_that_says_too_much_is_told_so_once_and_others_go_on() -> No
     of_run = [line for line in rows.lines if line.instance_id == RUN]
     assert sum(row.size for row in rows.rows if row.instance_id == RUN) <= 2_500
     assert [line.text for line in of_run].count(FULL) == 1 and of_run[-1].text == FULL
-    assert rows.texts[-1] == "fine"
+    assert [line.text for line in rows.lines if line.instance_id == OTHER] == ["fine"]
 
 
 async def test_a_tenant_that_says_too_much_makes_no_more_rows() -> None:
@@ -180,7 +171,7 @@ async def test_a_tenant_has_room_again_once_another_process_has_removed_its_line
     _origin(console).log.info("read again once a minute")
     await console._write_all()
     assert rows.texts == []
-    monkeypatch.setattr("anabranch.engine.console.console.SIZES_EVERY_S", 0.0)
+    monkeypatch.setattr("anabranch.engine.console.console_writer.SIZES_EVERY_S", 0.0)
     _origin(console).log.info("there is room")
     await console.stop()
 
@@ -269,14 +260,10 @@ async def test_threads_say_at_once_what_is_kept_in_one_order() -> None:
 
 
 class Watcher:
-    """Notes what it is told, from when it follows on."""
+    """Notes what it is told."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
-        self.is_there = False
-
-    def follows(self, instance_id: str) -> bool:
-        return self.is_there
 
     def lines_said(self, instance_id: str, lines: Sequence[Line]) -> None:
         self.texts += [line.text for line in lines]
@@ -294,7 +281,7 @@ async def test_who_begins_to_watch_before_a_line_is_written_is_told_it_before_la
     await console.start()
     origin = _origin(console)
     origin.log.info("before")
-    watcher.is_there = True
+    console.follow(RUN)
     origin.log.info("after")
     console.tell_now()
     assert watcher.texts == ["before", "after"]
@@ -304,8 +291,8 @@ async def test_who_begins_to_watch_before_a_line_is_written_is_told_it_before_la
 
 async def test_a_line_of_a_thread_that_is_written_before_its_turn_is_told_once() -> None:
     console, watcher = _console(Rows()), Watcher()
-    watcher.is_there = True
     console.add(watcher)
+    console.follow(RUN)
     await console.start()
     await asyncio.to_thread(_origin(console).log.info, "said beside the loop")
     thread = threading.Thread(target=_origin(console).log.info, args=("written first",))
@@ -316,7 +303,6 @@ async def test_a_line_of_a_thread_that_is_written_before_its_turn_is_told_once()
     await console.stop()
 
     assert watcher.texts == ["said beside the loop", "written first"]
-    assert console._told == set()
 
 
 @pytest.mark.parametrize("wrong", [("x",), (-1,), (float("nan"),), (1, True)])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine.console.console import ProgressReport
+from anabranch.engine.console.console_rows import ProgressReport
 from anabranch.engine.console.lines import Progress
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.evolve import fold

@@ -15,7 +15,7 @@ import pytest
 
 from anabranch import Client, Worker
 from anabranch.dead_letters.dead_letters import DeadLetter
-from anabranch.engine.console.console import LinesWanted
+from anabranch.engine.console.console_rows import LinesWanted
 from anabranch.errors import AnabranchError, NotFound
 from tests.rabbitmq import Forwarder, RabbitMQ
 from tests.transport.conftest import Executors

@@ -185,6 +185,13 @@ class Hints:
         if here[instance_id] <= 0:
             del here[instance_id]
 
+    def is_watched(self, instance_id: str) -> bool:
+        """Whether this run is watched here or, as far as it was heard, in another process."""
+        if instance_id in self._watched_here or self._neighbours.watch(instance_id):
+            return True
+        until = self._watched_elsewhere.get(instance_id)
+        return until is not None and until > self._clock.monotonic()
+
     def subscribe(self, subscriber: ChangeSubscriber) -> None:
         """Add a subscriber for hints about watched runs."""
         self._subscribers.append(subscriber)
@@ -478,6 +485,10 @@ class Neighbours:
         for other in self._others():
             if watched := [each for each in instance_ids if other._watches(each, ended=channel is Channel.ENDED)]:
                 other._hear(channel, watched)
+
+    def watch(self, instance_id: str) -> bool:
+        """Whether one of the others watches this run."""
+        return self.present and any(other._watches(instance_id, ended=False) for other in self._others())
 
     def speaks_as(self, speaker: int) -> bool:
         """Is this one of the others, on the line between processes? Then we know already."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from anabranch.engine.console.console import LEVELS, LinesWanted
+from anabranch.engine.console.console_rows import LEVELS, LinesWanted
 from anabranch.engine.rules.history import ActivationFilter
 from anabranch.errors import (
     BadJson,

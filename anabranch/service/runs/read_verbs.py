@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from anabranch.engine.console.console import ConsoleRows, LinesWanted
+from anabranch.engine.console.console_rows import ConsoleRows, Line, LinesWanted
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.log_pages import log_pages
 from anabranch.engine.ports import NO_OUTPUTS, ActivationPage, InstanceRow, OutputsRead, RunReading
@@ -248,8 +248,11 @@ class ReadVerbs(GateVerbs):
         Raises NotFound.
         """
         await self.get_run_status(instance_id, tenant_id=tenant_id)
-        rows = self._console_rows
-        found = [] if rows is None else await rows.read_lines(instance_id, replace(wanted, limit=wanted.limit + 1))
+        console = self._engine.console
+        found: Sequence[Line] = []
+        if console is not None:
+            await console.write_run(instance_id)
+            found = await console.rows.read_lines(instance_id, replace(wanted, limit=wanted.limit + 1))
         page = [line.as_json() for line in found[: wanted.limit]]
         return page, page[-1]["number"] if len(found) > wanted.limit else None
 
@@ -259,15 +262,19 @@ class ReadVerbs(GateVerbs):
         """The same, page by page as lines arrive, until the run has ended or `is_over` returns True. Raises
         NotFound."""
         looks_left = LAST_LOOKS
-        while looks_left and not is_over():
-            row = await self.get_run_status(instance_id, tenant_id=tenant_id)
-            page, more = await self.get_console(instance_id, wanted, tenant_id=tenant_id)
-            if page:
-                wanted = replace(wanted, after=page[-1]["number"])
-            yield page
-            if more is None:
-                looks_left -= row.status.is_terminal
-                await asyncio.sleep(FOLLOW_EVERY_S)
+        self._engine.hints.watch(instance_id)  # another process then writes its lines sooner
+        try:
+            while looks_left and not is_over():
+                row = await self.get_run_status(instance_id, tenant_id=tenant_id)
+                page, more = await self.get_console(instance_id, wanted, tenant_id=tenant_id)
+                if page:
+                    wanted = replace(wanted, after=page[-1]["number"])
+                yield page
+                if more is None:
+                    looks_left -= row.status.is_terminal
+                    await asyncio.sleep(FOLLOW_EVERY_S)
+        finally:
+            self._engine.hints.unwatch(instance_id)
 
     async def get_totals(self, instance_id: str, *, tenant_id: str) -> dict[str, Any]:
         """Activations of each node of a run by status, and the iterations of its loops. Raises NotFound."""

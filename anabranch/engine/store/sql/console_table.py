@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection, TextClause, text
 
-from anabranch.engine.console.console import Line, LinesWanted, ProgressReport, Said, StoredLines
+from anabranch.engine.console.console_rows import Line, LinesWanted, ProgressReport, Said, StoredLines
 from anabranch.engine.console.lines import Progress
 from anabranch.engine.store.schema import IS_OPEN
 from anabranch.engine.store.sql.component import SqlComponent

@@ -1,0 +1,408 @@
+"""The rows of the console until they are written: which lines are kept, which of them share a row, and when it is
+written.
+
+Used by `Console` only, on its event loop. A row costs several times as much as a line, so the lines of a run wait for
+one another, the longer the more runs say something.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple, TextIO
+
+import orjson
+
+from anabranch.engine.console.console_rows import LEVELS, ConsoleRows, Line, ProgressReport, Said, StoredLines
+from anabranch.errors import StoreUnavailable
+
+# 64 kB of lines share a row: readers decode rows as a whole.
+ROW_BYTES_MAX = 65_536
+
+# 100 rows, about a millisecond of the database, may be written every time. If more runs than that have unwritten lines,
+# those of a run wait for later ones.
+RUNS_AT_ONCE_MAX = 100
+
+# 2 s at most: ten lines of a run then cost hardly more than one, and the database is hardly behind.
+LINES_WAIT_S = 2.0
+
+# 16 MB of unwritten lines are written without waiting for later ones.
+HURRY_BYTES = 16_777_216
+
+# 64 MB of unwritten lines: what 20,000 lines a second make while the database is away for half a minute. Further ones
+# are dropped and counted.
+UNWRITTEN_BYTES_MAX = 67_108_864
+
+# 1,000 rows of 4 MB in total are written in one statement: commits of runs do not wait longer than some milliseconds.
+ROWS_WRITTEN_MAX = 1_000
+BYTES_WRITTEN_MAX = 4_194_304
+
+# 500 rows, 32 MB of lines at most and mostly far less, are removed per statement.
+ROWS_REMOVED_MAX = 500
+
+# 10,000 runs, as many as a worker owns: for these the stored sizes are cached.
+RUNS_KNOWN_MAX = 10_000
+
+# 60 s: other processes write and remove lines of a tenant, too. Where one seems to be at its limit, its size is read
+# again after this time.
+SIZES_EVERY_S = 60.0
+
+# Another process may have written lines of the run before: after a sixteenth of the limit, the stored size is read.
+UNKNOWN_SHARE = 16
+
+FULL = "the console of this run is full; further lines are dropped"
+
+_DAY_US = 86_400_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleOptions:
+    """Limits and retention of the console."""
+
+    level: int = LEVELS["info"]
+    run_bytes_max: int = 1_048_576
+    """1 MB of one run: ten thousand short lines."""
+    tenant_bytes_max: int = 268_435_456
+    """256 MB of one tenant."""
+    retention_days: int = 7
+    """7 days: causes are usually investigated soon, and the log of the run stays longer."""
+    stream: TextIO | None = None
+    """A stream that also receives the lines as JSON; None: no stream."""
+
+
+class DoubtfulLine(NamedTuple):
+    """A line of which it is not known yet whether it is kept: it may be a repetition, or exceed a limit."""
+
+    number: int
+    encoded: str
+    position: int
+    is_told: bool
+    """Watchers have heard it already."""
+
+
+class RunLines:
+    """The lines of one run in this process: those of its open row, and counts of the others."""
+
+    __slots__ = (
+        "doubtful",
+        "granted",
+        "head",
+        "instance_id",
+        "is_followed",
+        "is_full",
+        "is_known",
+        "left",
+        "lines",
+        "number",
+        "opened_at",
+        "position",
+        "row_position",
+        "size",
+        "starts",
+        "tenant_id",
+        "used",
+    )
+
+    def __init__(self, instance_id: str, tenant_id: str, *, is_followed: bool) -> None:
+        self.instance_id = instance_id
+        self.tenant_id = tenant_id
+        self.head = f'{{"instanceID":"{instance_id}","tenant":{_tenant_as_json(tenant_id)},'
+        """The beginning of each of its lines on the stream."""
+        self.is_followed = is_followed
+        """Somebody watches it through this process."""
+        self.lines: list[str] = []
+        """Those of the open row, each as JSON without the braces."""
+        self.number = 0
+        """That of the last of them."""
+        self.row_position = 0
+        """The largest position of one of them."""
+        self.opened_at = 0.0
+        """When the first of them came (monotonic)."""
+        self.used = 0
+        """Their bytes, without what was used of `granted`."""
+        self.granted = self.left = 0
+        """Bytes of lines that need no decision when they are added, and how many of them are left."""
+        self.size = 0
+        """Bytes of all rows before the open one; with those of other processes if `is_known`."""
+        self.position = 0
+        """The largest position of a line of its function that was kept."""
+        self.is_known = False
+        self.is_full = False
+        """Its last line says that no more are kept."""
+        self.doubtful: list[DoubtfulLine] | None = None
+        """Lines to decide about once the stored counts are known, and all later ones; None: there are none."""
+        self.starts = 0
+        """Of how many attempts it was kept here when they began."""
+
+    def settle(self) -> int:
+        """Count what was used of the grant, and end it. Returns the bytes of the open row."""
+        self.used += self.granted - self.left
+        self.granted = self.left = 0
+        return self.used
+
+    def close(self) -> StoredLines:
+        """The open row; there is none afterwards."""
+        size = self.settle()
+        row = StoredLines(
+            self.instance_id, self.number, self.tenant_id, self.row_position, size, f"[{{{'},{'.join(self.lines)}}}]"
+        )
+        self.lines = []
+        self.size += size
+        self.used = self.row_position = 0
+        return row
+
+
+class ConsoleWriter:
+    """All unwritten lines and progress of one process."""
+
+    def __init__(self, *, rows: ConsoleRows, options: ConsoleOptions) -> None:
+        self.rows = rows
+        self.runs: OrderedDict[str, RunLines] = OrderedDict()
+        """The runs that have said something, the oldest ones first."""
+        self.reports: dict[tuple[str, str, str], ProgressReport] = {}
+        """Unwritten progress, by activation."""
+        self.unwritten_bytes = 0
+        """About as many bytes of lines are not written yet."""
+        self.holds: Callable[[str], bool] = lambda _: True
+        """Whether this process owns a run. The lines of others do not wait for later ones."""
+        self.is_watched: Callable[[str], bool] = lambda _: False
+        """Whether somebody watches a run, in whatever process."""
+        self._options = options
+        self._open: dict[RunLines, None] = {}
+        """Runs with an open row."""
+        self._closed: deque[StoredLines] = deque()
+        self._unsure: Sequence[StoredLines] = ()
+        """Rows that are being written. If that fails, it may have happened: exactly these are written again."""
+        self._doubtful: dict[RunLines, None] = {}
+        """Runs with doubtful lines."""
+        self._stored: dict[str, int] = {}
+        """Bytes of lines that each tenant has stored."""
+        self._stored_read_at = 0.0
+        self._counted: Counter[str] | None = None
+        """The same with unwritten ones, while one of the tenants may reach its limit."""
+
+    # -- lines ----------------------------------------------------------------------------
+    def expect(self, size: int) -> None:
+        """About as many bytes of lines are added next."""
+        self.unwritten_bytes += size
+        limit = self._options.tenant_bytes_max
+        if max(self._stored.values(), default=0) + self.unwritten_bytes <= limit:
+            self._counted = None
+            return
+        self._counted = Counter(self._stored)
+        for row in (*self._unsure, *self._closed):
+            self._counted[row.tenant_id] += row.size
+        for run in self._open:
+            self._counted[run.tenant_id] += run.settle()  # so each of its lines is counted
+
+    def add(self, run: RunLines, line: DoubtfulLine) -> str | None:
+        """Add a line. Returns it as it is kept; None: it is dropped, or `run` is doubtful."""
+        if run.is_full:
+            return None
+        if run.doubtful is None and self._needs_reading(run, line):
+            run.doubtful = []
+            self._doubtful[run] = None
+        if run.doubtful is not None:
+            run.doubtful.append(line)
+            return None
+        return self.admit(run, line)
+
+    def admit(self, run: RunLines, line: DoubtfulLine) -> str | None:
+        """Add a line that is not doubtful."""
+        used, encoded, tenant_id = run.settle(), line.encoded, run.tenant_id
+        size = _bytes(encoded)
+        is_repeated = 0 < line.position <= run.position
+        # What exceeds the limit of the tenant is dropped until its oldest lines have made room.
+        if run.is_full or is_repeated or self._exceeds(tenant_id, size):
+            return None
+        if run.size + used + size > self._options.run_bytes_max:
+            run.is_full = True
+            encoded = _full_as_json(encoded)
+            size = _bytes(encoded)
+        if used and used + size > ROW_BYTES_MAX:
+            self._close(run)
+        if not run.lines:
+            run.opened_at = time.monotonic()
+            self._open[run] = None
+        run.lines.append(encoded)
+        run.number = line.number
+        run.used += size
+        if line.position:
+            run.position = run.row_position = line.position
+        if self._counted is not None:
+            self._counted[tenant_id] += size
+        elif not run.is_followed:
+            limit = self._options.run_bytes_max // (1 if run.is_known else UNKNOWN_SHARE)
+            run.granted = run.left = max(0, min(ROW_BYTES_MAX, limit - run.size) - run.used)
+        return encoded
+
+    def unwritten_of(self, run: RunLines) -> Iterator[Line]:
+        """The unwritten lines of a run, oldest first, without doubtful ones."""
+        for row in (*self._unsure, *self._closed):
+            if row.instance_id == run.instance_id:
+                yield from row.decoded()
+        for encoded in run.lines:
+            yield line_of(run.instance_id, encoded)
+
+    def has_unwritten(self, run: RunLines) -> bool:
+        """Whether some of its lines are not written."""
+        rows = (*self._unsure, *self._closed)
+        return bool(run.lines or run.doubtful or any(row.instance_id == run.instance_id for row in rows))
+
+    def _needs_reading(self, run: RunLines, line: DoubtfulLine) -> bool:
+        size = _bytes(line.encoded)
+        if not run.is_known:
+            known_until = self._options.run_bytes_max // UNKNOWN_SHARE
+            if line.position or run.size + run.settle() + size > known_until:
+                return True
+        return self._exceeds(run.tenant_id, size) and self._stored_are_old
+
+    def _exceeds(self, tenant_id: str, size: int) -> bool:
+        return self._counted is not None and self._counted[tenant_id] + size > self._options.tenant_bytes_max
+
+    # -- reading --------------------------------------------------------------------------
+    async def read_doubtful(self) -> list[tuple[RunLines, list[DoubtfulLine]]]:
+        """Read the counts that doubtful lines need. Returns these lines, to be admitted. Raises StoreUnavailable."""
+        runs = list(self._doubtful)
+        unknown = [run for run in runs if not run.is_known]
+        if unknown:
+            said = await self.rows.said(sorted({run.instance_id for run in unknown}))
+            for run in unknown:
+                self._learn(run, said.get(run.instance_id, Said(0, 0)))
+        if runs and self._stored_are_old:
+            await self.read_sizes()
+        decided = [(run, run.doubtful or []) for run in runs]
+        for run in runs:
+            run.doubtful = None
+            del self._doubtful[run]
+        if decided:
+            self.expect(0)
+        return decided
+
+    def _learn(self, run: RunLines, said: Said) -> None:
+        # A row whose write failed without an answer may count twice.
+        rows = (*self._unsure, *self._closed)
+        unwritten = sum(row.size for row in rows if row.instance_id == run.instance_id)
+        run.size, run.position, run.is_known = said.size + unwritten, max(said.position, run.position), True
+        run.is_full = run.is_full or run.size > self._options.run_bytes_max
+
+    async def read_sizes(self) -> Mapping[str, int]:
+        """Read the stored size of each tenant. Raises StoreUnavailable."""
+        sizes = await self.rows.sizes()
+        self._stored = dict(sizes)
+        self._stored_read_at = time.monotonic()
+        return sizes
+
+    @property
+    def _stored_are_old(self) -> bool:
+        return time.monotonic() - self._stored_read_at >= SIZES_EVERY_S
+
+    # -- writing --------------------------------------------------------------------------
+    @property
+    def is_behind(self) -> bool:
+        """Whether anything is not written."""
+        return bool(self._unsure or self._closed or self._open or self._doubtful or self.reports)
+
+    @property
+    def unwritten_lines(self) -> int:
+        """How many lines are not written."""
+        rows = sum(len(list(row.decoded())) for row in (*self._unsure, *self._closed))
+        return rows + sum(len(run.lines) for run in self._open) + sum(len(run.doubtful or ()) for run in self._doubtful)
+
+    async def write(self, *, everything: bool = False, only: RunLines | None = None) -> None:
+        """Write the rows that are due, or everything, or beside closed rows `only` those of a run; and all progress.
+        Raises StoreUnavailable."""
+        if only is None:
+            self._close_due(everything=everything)
+        elif only.lines:
+            self._close(only)
+        reports, self.reports = self.reports, {}
+        while self._unsure or self._closed or reports:
+            if not self._unsure:
+                self._unsure = self._next_rows()
+            try:
+                await self.rows.write(self._unsure, list(reports.values()))
+            except StoreUnavailable:
+                self.reports = {**reports, **self.reports}
+                raise
+            except Exception:
+                self._unsure = ()
+                raise
+            for row in self._unsure:
+                self._stored[row.tenant_id] = self._stored.get(row.tenant_id, 0) + row.size
+            self._unsure, reports = (), {}
+        self.unwritten_bytes = sum(run.used + run.granted - run.left for run in self._open) + sum(
+            len(line.encoded) for run in self._doubtful for line in run.doubtful or ()
+        )
+        while len(self.runs) > RUNS_KNOWN_MAX:
+            self.runs.popitem(last=False)
+
+    def _close_due(self, *, everything: bool) -> None:
+        if everything or len(self._open) <= RUNS_AT_ONCE_MAX or self.unwritten_bytes > HURRY_BYTES:
+            due = list(self._open)
+        else:
+            since, holds, is_watched = time.monotonic() - LINES_WAIT_S, self.holds, self.is_watched
+            due = [
+                run
+                for run in self._open
+                if run.opened_at <= since or not holds(run.instance_id) or is_watched(run.instance_id)
+            ]
+        for run in due:
+            self._close(run)
+
+    def _close(self, run: RunLines) -> None:
+        self._closed.append(run.close())
+        del self._open[run]
+
+    def _next_rows(self) -> Sequence[StoredLines]:
+        rows: list[StoredLines] = []
+        size = 0
+        while self._closed and len(rows) < ROWS_WRITTEN_MAX and size < BYTES_WRITTEN_MAX:
+            rows.append(self._closed.popleft())
+            size += rows[-1].size
+        return rows
+
+    # -- retention ------------------------------------------------------------------------
+    async def remove_old(self, *, now_us: int) -> None:
+        """Remove lines past their retention, and the oldest lines of tenants above their limit. Raises
+        StoreUnavailable."""
+        sizes = await self.read_sizes()
+        before = now_us - self._options.retention_days * _DAY_US
+        for tenant_id, size in sizes.items():
+            await self._remove(tenant_id, before, spares_open=True)
+            if size > self._options.tenant_bytes_max:
+                # Nine tenths stay, so that there is room until the next time.
+                keep = self._options.tenant_bytes_max // 10 * 9
+                number = await self.rows.number_to_keep(tenant_id=tenant_id, size=keep)
+                if number is not None:
+                    await self._remove(tenant_id, number, spares_open=False)
+
+    async def _remove(self, tenant_id: str, before: int, *, spares_open: bool) -> None:
+        while (
+            await self.rows.remove(tenant_id=tenant_id, before=before, limit=ROWS_REMOVED_MAX, spares_open=spares_open)
+            == ROWS_REMOVED_MAX
+        ):
+            pass
+
+
+def line_of(instance_id: str, encoded: str) -> Line:
+    """A line of a run from its JSON without the braces."""
+    (line,) = StoredLines(instance_id, 0, "", 0, 0, f"[{{{encoded}}}]").decoded()
+    return line
+
+
+def _bytes(encoded: str) -> int:
+    return len(encoded) if encoded.isascii() else len(encoded.encode())
+
+
+def _full_as_json(encoded: str) -> str:
+    told = {**orjson.loads(f"{{{encoded}}}"), "level": "warning", "text": FULL}
+    return orjson.dumps(told).decode()[1:-1]
+
+
+@lru_cache(maxsize=1_024)
+def _tenant_as_json(tenant_id: str) -> str:
+    return orjson.dumps(tenant_id).decode()

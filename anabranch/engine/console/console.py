@@ -49,6 +49,9 @@ TELL_EVERY_S = 0.05
 # 20,000 lines that are not collected yet, of half a second mostly; further ones are dropped and counted.
 WAITING_MAX = 20_000
 
+# 500 lines are encoded at once: their JSON is then still in the caches of the processor when it is printed.
+COLLECTED_MAX = 500
+
 # 1 s before a failed write is repeated.
 RETRY_S = 1.0
 
@@ -270,33 +273,36 @@ class Console:
         )
 
     def _collect(self) -> None:
-        """Give the waiting lines numbers, encode them, print them and pass them on to be written, on the event loop's
-        thread. What many of them have alike is encoded once."""
-        some = self._waiting[:]
-        del self._waiting[: len(some)]  # threads may have appended others
-        if not some:
+        """Pass the waiting lines on to be written, on the event loop's thread."""
+        waiting = self._waiting[:]
+        del self._waiting[: len(waiting)]  # threads may have appended others
+        if self._writer.unwritten_bytes > UNWRITTEN_BYTES_MAX:
+            self._dropped += len(waiting)
             return
+        for first in range(0, len(waiting), COLLECTED_MAX):
+            self._encode(waiting[first : first + COLLECTED_MAX])
+
+    def _encode(self, some: Sequence[_Said]) -> None:
+        """Give lines numbers, encode them, print them and pass them on. What many of them have alike is encoded
+        once."""
         writer = self._writer
-        if writer.unwritten_bytes > UNWRITTEN_BYTES_MAX:
-            self._dropped += len(some)
-            return
         texts, size, is_ascii = _texts_as_json([said[4] for said in some])
         writer.expect(size + LINE_BYTES * len(some))
         printed: list[str] = []
-        add, number, at_ms, at, at_level = printed.append, self._number, 0, "", -1
+        add, number, at, at_until, at_level = printed.append, self._number, "", 0, -1
         by_level: dict[int, dict[tuple[str, str, int], str]] = {}
         places: dict[tuple[str, str, int], str] = {}
         for (run, place, level, time_ns, _, position, is_new), text in zip(some, texts, strict=True):
-            number = max(number + 1, time_ns // 1000)
-            if number // 1000 != at_ms:
-                at_ms = number // 1000
-                at = f'"at":"{to_iso(at_ms)}"'
+            at_us = time_ns // 1000
+            number = at_us if at_us > number else number + 1  # noqa: PLR1730 -- a call of `max` takes longer
+            if number >= at_until:
+                at, at_until = f'"at":"{to_iso(number // 1000)}",', number - number % 1000 + 1000
             if level != at_level:
                 at_level, places = level, by_level.setdefault(level, {})
             told = places.get(place)
             if told is None:
-                told = places[place] = _place_as_json(*place, level)
-            line = f'"number":{number},{told},"text":{text}'
+                told = places[place] = f',{_place_as_json(*place, level)},"text":'
+            line = f'"number":{number}{told}{text}'
             left = run.left - (len(line) if is_ascii else len(line.encode()))
             if left >= 0 and not position:
                 run.left, run.number = left, number
@@ -306,7 +312,7 @@ class Console:
                 if kept is None:
                     continue
                 line = kept
-            add(f"{run.head}{at},{line}}}\n")
+            add(f"{run.head}{at}{line}")
         self._number = number
         self._print(printed)
 
@@ -325,7 +331,7 @@ class Console:
                 kept = self._writer.admit(run, line)
                 if kept is not None:
                     at = to_iso(line.number // 1000)
-                    printed.append(f'{run.head}"at":"{at}",{kept}}}\n')
+                    printed.append(f'{run.head}"at":"{at}",{kept}')
                     if run.is_followed and not line.is_told:
                         self._live.append(line_of(run.instance_id, kept))
         self._print(printed)
@@ -333,10 +339,11 @@ class Console:
             self._tell_soon()
 
     def _print(self, printed: Sequence[str]) -> None:
+        """Write lines, each as JSON without the last brace, to the stream."""
         if self._stream is None or not printed:
             return
         try:
-            self._stream.write("".join(printed))
+            self._stream.write("}\n".join([*printed, ""]))
             self._stream.flush()
         except (OSError, ValueError):  # nobody reads it any more
             return

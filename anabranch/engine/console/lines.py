@@ -137,7 +137,11 @@ def _logs(level: int) -> Callable[..., None]:
             origin = here  # `ctx.log` in a step
         console = origin.console
         if console is not None:
-            console.take_line(origin, level, origin.mask(_formatted(msg, args)))
+            # As `_formatted` does, without a call for what most lines are.
+            text = msg if not args and type(msg) is str else _formatted(msg, args)
+            if origin.mask is not str:
+                text = origin.mask(text)
+            console.take_line(origin, level, text)
 
     return say
 

@@ -7,8 +7,6 @@ import io
 import json
 import logging
 import threading
-from collections import Counter
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,9 +14,9 @@ import pytest
 from sqlalchemy import text as sql
 
 from anabranch import HandlerResult, node_type
-from anabranch.engine.console.console import LINE_CHARACTERS_MAX, Console
+from anabranch.engine.console.console import LINE_CHARACTERS_MAX
 from anabranch.engine.console.console_rows import LEVELS, Line, LinesWanted, ProgressReport, Said, StoredLines
-from anabranch.engine.console.console_writer import FULL, ConsoleOptions
+from anabranch.engine.console.console_writer import FULL
 from anabranch.engine.console.lines import Progress
 from anabranch.engine.handling import Helpers
 from anabranch.engine.store.opening import open_store
@@ -26,73 +24,17 @@ from anabranch.engine.store.sql.console_table import ConsoleTable
 from anabranch.errors import DatabaseAway
 from anabranch.handlers.masking import Masker
 from tests.engine.conftest import TENANT, Process, turns_until
+from tests.engine.consoles import OTHER, RUN, Rows, Watcher, console_of, origin_of
 from tests.engine.drawing import drawn, node
 
-RUN = "00000000-0000-7000-8000-000000000001"
-OTHER = "00000000-0000-7000-8000-000000000002"
 COUNTED = sql("SELECT instance_id, count(*) FROM console_lines GROUP BY instance_id")
-
-
-class Rows:
-    """Rows in memory, with a database that can be away."""
-
-    def __init__(self) -> None:
-        self.rows: list[StoredLines] = []
-        self.writes: list[list[StoredLines]] = []
-        """What each write was asked for, also those that failed."""
-        self.reports: list[ProgressReport] = []
-        self.is_away = False
-
-    async def write(self, rows: Sequence[StoredLines], reports: Sequence[ProgressReport]) -> None:
-        self.writes.append(list(rows))
-        if self.is_away:
-            raise DatabaseAway("away")
-        self.rows += self.writes[-1]
-        self.reports += reports
-
-    async def said(self, instance_ids: Sequence[str]) -> Mapping[str, Said]:
-        found = {each: [row for row in self.rows if row.instance_id == each] for each in instance_ids}
-        return {
-            each: Said(sum(row.size for row in rows), max(row.position for row in rows))
-            for each, rows in found.items()
-            if rows
-        }
-
-    async def sizes(self) -> Mapping[str, int]:
-        return Counter({TENANT: sum(row.size for row in self.rows)})
-
-    @property
-    def lines(self) -> list[Line]:
-        return [line for row in self.rows for line in row.decoded()]
-
-    @property
-    def texts(self) -> list[str]:
-        return [line.text for line in self.lines]
-
-
-def _origin(console: Console, *, node_id: str = "n", instance_id: str = RUN) -> Helpers:
-    return Helpers(
-        instance_id=instance_id,
-        tenant_id=TENANT,
-        node_id=node_id,
-        workflow_id=None,
-        scope="",
-        attempt=1,
-        context={},
-        now_ms=0,
-        console=console,
-    )
-
-
-def _console(rows: Any, **options: Any) -> Console:
-    return Console(rows=rows, options=ConsoleOptions(**options))
 
 
 async def test_lines_below_the_level_are_not_kept_and_secrets_never_are() -> None:
     rows = Rows()
-    console = _console(rows, level=LEVELS["warning"])
+    console = console_of(rows, level=LEVELS["warning"])
     await console.start()
-    origin = _origin(console)
+    origin = origin_of(console)
     origin.mask = Masker(["hunter2"]).text
     origin.log.info("not wanted")
     origin.log.warning("password %s", "hunter2")
@@ -110,9 +52,9 @@ async def test_lines_below_the_level_are_not_kept_and_secrets_never_are() -> Non
 
 async def test_progress_is_kept_where_nothing_is_said() -> None:
     rows = Rows()
-    console = _console(rows)
+    console = console_of(rows)
     await console.start()
-    _origin(console).progress(1, 2, "half")
+    origin_of(console).progress(1, 2, "half")
     await console.stop()
 
     assert [report.progress for report in rows.reports] == [Progress(1, 2, "half")]
@@ -121,9 +63,9 @@ async def test_progress_is_kept_where_nothing_is_said() -> None:
 async def test_a_function_that_says_everything_again_adds_only_what_is_new() -> None:
     rows = Rows()
     for said in (["a"], ["a", "b"], ["a", "b", "c"]):  # each in a process of its own
-        console = _console(rows)
+        console = console_of(rows)
         await console.start()
-        function = _origin(console, node_id="")
+        function = origin_of(console, node_id="")
         for text in said:
             function.log.info(text)
         await console.stop()
@@ -133,11 +75,11 @@ async def test_a_function_that_says_everything_again_adds_only_what_is_new() -> 
 
 async def test_a_run_that_says_too_much_is_told_so_once_and_others_go_on() -> None:
     rows = Rows()
-    console = _console(rows, run_bytes_max=2_000)
+    console = console_of(rows, run_bytes_max=2_000)
     await console.start()
     for _ in range(50):
-        _origin(console).log.info("x" * 100)
-    _origin(console, instance_id=OTHER).log.info("fine")
+        origin_of(console).log.info("x" * 100)
+    origin_of(console, instance_id=OTHER).log.info("fine")
     await console.stop()
 
     of_run = [line for line in rows.lines if line.instance_id == RUN]
@@ -148,10 +90,10 @@ async def test_a_run_that_says_too_much_is_told_so_once_and_others_go_on() -> No
 
 async def test_a_tenant_that_says_too_much_makes_no_more_rows() -> None:
     rows = Rows()
-    console = _console(rows, tenant_bytes_max=1_000)
+    console = console_of(rows, tenant_bytes_max=1_000)
     await console.start()
     for number in range(20):
-        _origin(console, instance_id=f"run-{number}").log.info("x" * 100)
+        origin_of(console, instance_id=f"run-{number}").log.info("x" * 100)
     await console.stop()
 
     assert 0 < sum(row.size for row in rows.rows) <= 1_300
@@ -161,18 +103,18 @@ async def test_a_tenant_has_room_again_once_another_process_has_removed_its_line
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rows = Rows()
-    console = _console(rows, tenant_bytes_max=1_000)
+    console = console_of(rows, tenant_bytes_max=1_000)
     await console.start()
     for number in range(20):
-        _origin(console, instance_id=f"run-{number}").log.info("x" * 100)
+        origin_of(console, instance_id=f"run-{number}").log.info("x" * 100)
     await console._write_all()
     rows.rows.clear()  # another process has removed them
 
-    _origin(console).log.info("read again once a minute")
+    origin_of(console).log.info("read again once a minute")
     await console._write_all()
     assert rows.texts == []
     monkeypatch.setattr("anabranch.engine.console.console_writer.SIZES_EVERY_S", 0.0)
-    _origin(console).log.info("there is room")
+    origin_of(console).log.info("there is room")
     await console.stop()
 
     assert rows.texts == ["there is room"]
@@ -180,10 +122,10 @@ async def test_a_tenant_has_room_again_once_another_process_has_removed_its_line
 
 async def test_limits_count_bytes_and_not_characters() -> None:
     rows = Rows()
-    console = _console(rows, run_bytes_max=4_000)
+    console = console_of(rows, run_bytes_max=4_000)
     await console.start()
     for _ in range(30):
-        _origin(console).log.info("水" * 100)
+        origin_of(console).log.info("水" * 100)
     await console.stop()
 
     assert 3_000 < sum(len(row.lines.encode()) for row in rows.rows) <= 4_500
@@ -192,10 +134,10 @@ async def test_limits_count_bytes_and_not_characters() -> None:
 
 async def test_lines_are_cut_made_storable_and_written_to_the_stream_as_json() -> None:
     rows, stream = Rows(), io.StringIO()
-    console = _console(rows, stream=stream)
+    console = console_of(rows, stream=stream)
     await console.start()
-    _origin(console).log.info("é" * 10_000)
-    _origin(console).log.info("nul \x00 and \ud800")
+    origin_of(console).log.info("é" * 10_000)
+    origin_of(console).log.info("nul \x00 and \ud800")
     await console.stop()
 
     assert len(rows.texts[0]) == LINE_CHARACTERS_MAX
@@ -208,13 +150,13 @@ async def test_lines_are_cut_made_storable_and_written_to_the_stream_as_json() -
 async def test_what_a_database_did_not_take_is_written_once_it_is_back() -> None:
     rows = Rows()
     rows.is_away = True
-    console = _console(rows)
+    console = console_of(rows)
     await console.start()
-    _origin(console).log.info("kept")
-    _origin(console).progress(1, 2)
+    origin_of(console).log.info("kept")
+    origin_of(console).progress(1, 2)
     with pytest.raises(DatabaseAway):
         await console._write_all()
-    _origin(console).log.info("said meanwhile")
+    origin_of(console).log.info("said meanwhile")
     rows.is_away = False
     await console.stop()
 
@@ -227,10 +169,10 @@ async def test_what_a_database_did_not_take_is_written_once_it_is_back() -> None
 async def test_a_run_whose_last_lines_were_not_taken_is_told_that_it_is_full_all_the_same() -> None:
     rows = Rows()
     rows.is_away = True
-    console = _console(rows, run_bytes_max=1_000)
+    console = console_of(rows, run_bytes_max=1_000)
     await console.start()
     for _ in range(20):
-        _origin(console).log.info("x" * 100)
+        origin_of(console).log.info("x" * 100)
     with pytest.raises(DatabaseAway):
         await console._write_all()
     rows.is_away = False
@@ -242,12 +184,12 @@ async def test_a_run_whose_last_lines_were_not_taken_is_told_that_it_is_full_all
 
 async def test_threads_say_at_once_what_is_kept_in_one_order() -> None:
     rows, stream = Rows(), io.StringIO()
-    console = _console(rows, stream=stream)
+    console = console_of(rows, stream=stream)
     await console.start()
 
     def talk(thread: int) -> None:
         for number in range(200):
-            _origin(console, node_id=f"n{thread}").log.info("%d", number)
+            origin_of(console, node_id=f"n{thread}").log.info("%d", number)
 
     await asyncio.gather(*(asyncio.to_thread(talk, thread) for thread in range(4)))
     await console.stop()
@@ -259,27 +201,11 @@ async def test_threads_say_at_once_what_is_kept_in_one_order() -> None:
     assert [json.loads(line)["number"] for line in stream.getvalue().splitlines()] == numbers
 
 
-class Watcher:
-    """Notes what it is told."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    def lines_said(self, instance_id: str, lines: Sequence[Line]) -> None:
-        self.texts += [line.text for line in lines]
-
-    def step_began(self, instance_id: str, place: tuple[str, str], attempt: int) -> None:
-        raise AssertionError("no step begins here")
-
-    def progress_made(self, reports: Sequence[ProgressReport]) -> None:
-        raise AssertionError("nobody reports progress here")
-
-
 async def test_who_begins_to_watch_before_a_line_is_written_is_told_it_before_later_ones() -> None:
-    console, watcher = _console(Rows()), Watcher()
+    console, watcher = console_of(Rows()), Watcher()
     console.add(watcher)
     await console.start()
-    origin = _origin(console)
+    origin = origin_of(console)
     origin.log.info("before")
     console.follow(RUN)
     origin.log.info("after")
@@ -290,12 +216,12 @@ async def test_who_begins_to_watch_before_a_line_is_written_is_told_it_before_la
 
 
 async def test_a_line_of_a_thread_that_is_written_before_its_turn_is_told_once() -> None:
-    console, watcher = _console(Rows()), Watcher()
+    console, watcher = console_of(Rows()), Watcher()
     console.add(watcher)
     console.follow(RUN)
     await console.start()
-    await asyncio.to_thread(_origin(console).log.info, "said beside the loop")
-    thread = threading.Thread(target=_origin(console).log.info, args=("written first",))
+    await asyncio.to_thread(origin_of(console).log.info, "said beside the loop")
+    thread = threading.Thread(target=origin_of(console).log.info, args=("written first",))
     thread.start()
     thread.join()  # the loop has not had its turn
     await console._write_all()
@@ -308,7 +234,7 @@ async def test_a_line_of_a_thread_that_is_written_before_its_turn_is_told_once()
 @pytest.mark.parametrize("wrong", [("x",), (-1,), (float("nan"),), (1, True)])
 def test_progress_is_a_number_from_zero(wrong: tuple[Any, ...]) -> None:
     with pytest.raises(ValueError, match="a number from 0"):
-        Helpers.progress(_origin(_console(Rows())), *wrong)
+        Helpers.progress(origin_of(console_of(Rows())), *wrong)
 
 
 def _line(number: int, text: str = "x", *, run: str = RUN, level: int = 20) -> Line:
@@ -352,14 +278,14 @@ async def test_lines_that_are_written_together_share_rows_and_are_read_one_by_on
     store = open_store(database_url)
     await store.start()
     table = ConsoleTable(store)
-    console = _console(table)
+    console = console_of(table)
     await console.start()
     # 100 of 4 kB do not fit into one row.
     texts = [f"{number:04}" * 1_000 for number in range(1, 101)]
     for number, text in enumerate(texts, 1):
-        _origin(console).log.log(LEVELS["warning" if number % 10 == 0 else "info"], text)
+        origin_of(console).log.log(LEVELS["warning" if number % 10 == 0 else "info"], text)
         if number <= 10:
-            _origin(console, instance_id=OTHER).log.info("%d", number)
+            origin_of(console, instance_id=OTHER).log.info("%d", number)
     await console.stop()
 
     wanted, read = LinesWanted(limit=30), list[Line]()

@@ -115,6 +115,7 @@ async def test_who_watches_a_run_is_told_of_changes_elsewhere(hinted: MakeListen
     watcher.hints.watch(run_id)
     await watcher.told_of(run_id)  # the line stands: look at everything once
     await until(lambda: run_id in worker.engine.hints._watched_elsewhere)
+    assert worker.engine.hints.is_watched(run_id)
     watcher.told.clear()
 
     nodes.open_gate("API")

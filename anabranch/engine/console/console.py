@@ -294,7 +294,7 @@ class Console:
         places: dict[tuple[str, str, int], str] = {}
         for (run, place, level, time_ns, _, position, is_new), text in zip(some, texts, strict=True):
             at_us = time_ns // 1000
-            number = at_us if at_us > number else number + 1  # noqa: PLR1730 -- a call of `max` takes longer
+            number = at_us if at_us > number else number + 1
             if number >= at_until:
                 at, at_until = f'"at":"{to_iso(number // 1000)}",', number - number % 1000 + 1000
             if level != at_level:

@@ -151,6 +151,8 @@ class _Translator:
                 return Phrase("now", "date")
             case Name("$today"):
                 return Phrase(f"(now | date_start('day', {quoted(scope.timezone)}))", "date")
+            case JsMember(Name("$env" | "$vars"), Literal(str(name))):
+                return _ref(scope.variable(name))
             case Name("$itemIndex" | "$position"):
                 return Phrase(scope.item_index().template, "number")
             case JsMember(Name("$execution"), Literal("id")) | Name("$executionId"):

@@ -19,7 +19,9 @@ from anabranch.n8n.drawing import NOTE_KIND, edge_of, ids_of, notes_of, one_star
 from anabranch.n8n.exports import Link, N8nWorkflow
 from anabranch.n8n.graph import CHOOSING, LOOP_KIND, LinkGraph
 from anabranch.n8n.job import Exit, MappingJob, NotMapped
+from anabranch.n8n.js_code import VARIABLES
 from anabranch.n8n.js_reading import names_of_nodes
+from anabranch.n8n.kept_data import variables_read
 from anabranch.n8n.maps.going_on import FAILING
 from anabranch.n8n.maps.map_flow import batches_as_cursor
 from anabranch.n8n.maps.mapping import RULES
@@ -182,6 +184,7 @@ class _Importer(Surrounding):
                 job = MappingJob(node, self._ids[name], feeds, self, counts=job.counts)
                 self._replace(job, "its parameters have a form that n8n does not write")
             else:
+                self._read_variables(job)
                 self._guard(job, needs_items=rule.needs_items)
                 self._status[name] = ("equal" if job.differences else "exact", "; ".join(job.differences))
         self._jobs[name] = job
@@ -255,6 +258,16 @@ class _Importer(Surrounding):
         job.edges.append((guard["id"], "items", job.nodes[0]["id"]))  # type: ignore[arg-type]
         job.nodes.insert(0, guard)
 
+    def _read_variables(self, job: MappingJob) -> None:
+        """A node in front that reads the variables of a node."""
+        if not job.nodes or not (job.variables or job.reads_all_variables):
+            return
+        node_id = f"{job.node_id}_variables"
+        names = {} if job.reads_all_variables else {"names": sorted(job.variables)}
+        job.edges.append((node_id, "default", job.nodes[0]["id"]))
+        job.nodes.insert(0, {"id": node_id, "type": "readVariables", "name": f"{job.node.name}: variables",
+                             "config": names, "outputVariable": node_id})  # fmt: skip
+
     def _jobs_feed(self, job: MappingJob) -> ItemFeed | None:
         return job.feeds.get(0)
 
@@ -324,6 +337,7 @@ class _Importer(Surrounding):
         for output in range(min(len(handles), 32)):
             value = variable(job.node_id)
             job.leave(value, many=True, output=output, handles=(handles[output],))
+        self._read_variables(job)
         self._status[node.name] = ("placeholder", why)
 
     def _type_of(self, name: str) -> str:
@@ -354,8 +368,13 @@ class _Importer(Surrounding):
 
     # -- what mappings ask ----------------------------------------------------------------
 
-    def scope(self, name: str, feed: ItemFeed | None, *, per_item: bool) -> NameScope:
-        return NodeScope(self, name, feed, per_item=per_item)
+    def scope(self, job: MappingJob, feed: ItemFeed | None, *, per_item: bool) -> NameScope:
+        return NodeScope(self, job.node.name, feed, per_item, job.variable if self._can_read(job) else None)
+
+    def _can_read(self, job: MappingJob) -> bool:
+        """Whether a node that reads variables can be in front of it."""
+        rule = RULES.get(job.node.kind)
+        return rule is not None and not rule.begins and job.node.name not in self.refused
 
     def secret_name(self, credential: str, part: str) -> str:
         key = (credential, part)
@@ -377,6 +396,9 @@ class _Importer(Surrounding):
 
     def code_names(self, job: MappingJob, code: str, *, per_item: bool) -> Mapping[str, tuple[Ref, Ref | None]]:
         found: dict[str, tuple[Ref, Ref | None]] = {}
+        read = variables_read(code)
+        if read is None or read:
+            found[VARIABLES] = (job.variable(*(read or ())), None)
         for name in names_of_nodes(code):
             if name not in self.graph.nodes:
                 continue
@@ -480,6 +502,25 @@ class _Importer(Surrounding):
             edges += [edge_of(exit_.node_id, handle, each["id"]) for exit_, _ in exits for handle in exit_.handles]
         return made
 
+    def _keeps_beside_others(self, name: str) -> bool:
+        """Whether another node may be under way that keeps the same data: the later one would undo the earlier."""
+        keeps = set(self._jobs[name].keeps)
+        others = [other for other, job in self._jobs.items() if other != name and keeps & set(job.keeps)]
+        return any(not self._come_in_order(name, other) for other in others)
+
+    def _come_in_order(self, one: str, other: str) -> bool:
+        """Whether two nodes never run at the same time in one run."""
+        if other in self.graph.reachable([one]) or one in self.graph.reachable([other]):
+            return True
+        begun = {name for name in self.graph.beginnings if one in self.graph.reachable([name])}
+        if not any(other in self.graph.reachable([name]) for name in begun):
+            return True
+        return all(
+            self.graph.are_exclusive([first, second], self._single)
+            for first in self.graph.into[one]
+            for second in self.graph.into[other]
+        )
+
     def _inside_a_loop(self, name: str) -> bool:
         return any(name in body for body in self.bodies.values())
 
@@ -520,6 +561,9 @@ class _Importer(Surrounding):
             if name in self._multiple and status == "exact" and not _is_the_same_in_one_go(job):
                 status = "equal"
                 differences.append("runs once with all items, where n8n runs it once for each branch that arrives")
+            if status == "exact" and self._keeps_beside_others(name):
+                status = "equal"
+                differences.append("it changes data that are kept from run to run while another node may change them")
             listed.append(
                 NodeReport(
                     name=name,
@@ -531,6 +575,7 @@ class _Importer(Surrounding):
                     nodes=tuple(node["id"] for node in job.nodes),
                     counts=job.counts,
                     credentials=tuple(job.credentials),
+                    variables=tuple(sorted(job.variables)),
                 )
             )
         for node in self._workflow.nodes:

@@ -57,7 +57,7 @@ class Surroundings(Protocol):
     aliases: set[str]
     """Loops whose current item has a variable of its own."""
 
-    def scope(self, name: str, feed: ItemFeed | None, *, per_item: bool) -> NameScope:
+    def scope(self, job: MappingJob, feed: ItemFeed | None, *, per_item: bool) -> NameScope:
         """What the names of n8n mean in a node."""
 
     def workflow_name(self, workflow_id: str) -> str:
@@ -98,6 +98,12 @@ class MappingJob:
     """Its input is taken as a list even where it is one item, so that failures of items can be told from results."""
     chooses: bool = False
     """Of its ways out exactly one is taken."""
+    variables: dict[str, None] = field(default_factory=dict)
+    """The variables that it reads."""
+    reads_all_variables: bool = False
+    """It computes their names."""
+    keeps: tuple[str, ...] = ()
+    """The variables of the workflow that it reads and writes."""
     _computed: dict[str, str] = field(default_factory=dict)
 
     # -- what it gets ---------------------------------------------------------------------
@@ -129,7 +135,7 @@ class MappingJob:
         feed = self.feed
         if feed is not None and feed.many and not per_item:
             feed = feed.alone()
-        scope = self.around.scope(self.node.name, feed, per_item=per_item)
+        scope = self.around.scope(self, feed, per_item=per_item)
         is_mapped = feed is not None and feed.many
         return Texts(scope, lambda js: self._compute(js, is_mapped=is_mapped), self.counts)
 
@@ -239,6 +245,12 @@ class MappingJob:
         names = [self.around.secret_name(name, part) for part in parts]
         self.credentials.append(Credential(self.node.name, kind, name, tuple(names)))
         return names
+
+    def variable(self, *names: str) -> Ref:
+        """The variables with these names, or all, as an object: a node in front reads them."""
+        self.variables.update(dict.fromkeys(names))
+        self.reads_all_variables = self.reads_all_variables or not names
+        return variable(f"{self.node_id}_variables")
 
     # -- expressions that become code -----------------------------------------------------
 

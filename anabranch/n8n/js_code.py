@@ -18,6 +18,9 @@ EXTENSIONS = ("isNumeric", "toSentenceCase", "toSnakeCase", "removeTags", "urlEn
               "isInteger", "isEven", "isOdd", "first", "last", "sum", "compact", "chunk", "append")  # fmt: skip
 """What n8n's expressions have beside JavaScript, and the prelude of expressions gives."""
 
+VARIABLES = "$vars"
+"""In place of the name of a node: what variables it reads."""
+
 _MODULES = {"crypto": "$crypto", "luxon": "{DateTime, Duration}", "buffer": "{Buffer}"}
 _VALUE = "const $value = f => { try { return f() ?? null } catch { return null } };"
 _CLONE = "const $copy = v => v === undefined ? undefined : JSON.parse(JSON.stringify(v));"
@@ -116,7 +119,9 @@ def _prelude(
     known = ", ".join(
         f"{json.dumps(name)}: () => [{everything.js}, {'undefined' if one is None else one.js}]"
         for name, (everything, one) in names.items()
+        if name != VARIABLES
     )
+    variables = names[VARIABLES][0].js if VARIABLES in names else "{}"
     parts = [
         (prelude("buffer"), ("Buffer", "btoa", "atob", "TextEncoder", "TextDecoder")),
         (prelude("crypto"), ("$crypto",)),
@@ -149,6 +154,8 @@ def _prelude(
             " get json() { return this.item?.json; }, get data() { return this.item?.json; }}; };",
             ("$(",),
         ),
+        (f"const $vars = {variables} ?? {{}};", ("$vars",)),
+        ("const $env = $vars;", ("$env",)),
         ("const $node = new Proxy({}, {get: (_, name) => $(name)});", ("$node",)),
         ("const $items = name => name === undefined ? items : $(name).all();", ("$items",)),
         (

@@ -27,14 +27,16 @@ _KNOWN = frozenset(
         "$execution",
         "$now",
         "$today",
+        "$env",
+        "$vars",
+        "$getWorkflowStaticData",
     }
 )
 _ABSENT = {
     r"\bimport\s*\(": "modules",
     r"\bIntl\b": "texts in the language of a country",
     r"\$jmespath|\$jmesPath": "JMESPath",
-    r"\$env\b|\$vars\b|\$secrets\b|process\.": "the environment",
-    r"[gG]etWorkflowStaticData": "data that are kept from run to run",
+    r"\$secrets\b|(?<![\w$.])process\.": "the environment",
     r"\bhelpers\.|\$http\b|\bthis\.[a-z]+Request": "n8n's helpers",
     r"\bBuffer\b(?!\.(?:from|concat|alloc|isBuffer|byteLength)\s*\()|\.(?:read|write)(?:U?Int|Big|Float|Double)\w*\(": "Node's buffers",
     r"\bURL\s*\(|\bURLSearchParams\b": "URL objects",
@@ -207,6 +209,8 @@ def _declared(code: str) -> set[str]:
 
 def check_expression(js: str, timezone: str) -> str | None:
     """Why an expression cannot be computed by a code node; None: it can."""
+    if "etWorkflowStaticData" in js:
+        return "it uses data that are kept from run to run"
     if not _is_balanced(js):
         return "its brackets do not match"
     if (absent := absent_in(js, timezone)) is not None:

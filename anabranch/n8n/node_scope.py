@@ -6,12 +6,13 @@ from node to node back to that one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.n8n.graph import LinkGraph, loop_output
 from anabranch.n8n.job import Exit
+from anabranch.n8n.kept_data import VARIABLE_NAME
 from anabranch.n8n.phrases import Untranslatable
 from anabranch.n8n.refs import INDEX, ITEM, ItemFeed, Ref, number
 
@@ -41,6 +42,8 @@ class NodeScope:
     name: str
     feed: ItemFeed | None
     per_item: bool
+    read_variable: Callable[[str], Ref] | None = None
+    """What has a node in front read a variable; None: no node can be in front."""
 
     @property
     def timezone(self) -> str:
@@ -74,6 +77,12 @@ class NodeScope:
         if files is None:
             raise Untranslatable("which files flow in is not known here")
         return files.at(INDEX) if self._is_mapped else self.feed.first_files or files  # type: ignore[union-attr]
+
+    def variable(self, name: str) -> Ref:
+        """`$vars` and `$env`."""
+        if self.read_variable is None or not VARIABLE_NAME.fullmatch(name):
+            raise Untranslatable("variables cannot be read there")
+        return self.read_variable(name).field(name)
 
     def node(self, name: str, which: str) -> Ref:
         """The items of another node, or one of them."""

@@ -45,6 +45,9 @@ class NameScope(Protocol):
     def files(self) -> Ref:
         """`$binary`. Raises Untranslatable."""
 
+    def variable(self, name: str) -> Ref:
+        """`$vars` and `$env`. Raises Untranslatable."""
+
     def parameters(self, name: str) -> Mapping[str, Any]:
         """The parameters of a node. Raises Untranslatable."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import io
 import json
+import re
 import textwrap
 import tokenize
 from collections.abc import Mapping
@@ -20,6 +21,8 @@ _NAMES = {
     "_items": "items",
     "_item": "item",
     "_data": "n8n_json",
+    "_env": "n8n_vars",
+    "_vars": "n8n_vars",
     "_": "n8n_node",
 }
 _MODULES = frozenset(
@@ -28,6 +31,7 @@ _MODULES = frozenset(
      "zlib"}
 )  # fmt: skip
 _REFUSED = frozenset({"async", "await", "exec", "eval", "open", "getattr", "setattr", "globals", "locals", "class"})
+_VARIABLES = re.compile(r"(?<![\w.])_(?:env|vars)\b(?:\.\w+\(?|\[\s*(?:'[^'\\]*'|\"[^\"\\]*\")\s*\])?")
 _LINE_BEGINS = frozenset({tokenize.NEWLINE, tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.COMMENT})
 
 _HEAD = """def n8n_wrap(value):
@@ -77,6 +81,11 @@ def names_of_nodes(code: str) -> list[str]:
             if token.string == "_" and tokens[place + 1].string == "("]  # fmt: skip
 
 
+def variables_in(code: str) -> str:
+    """What it reads of `_env` and `_vars`, as JavaScript would write it."""
+    return " ".join(found[0].replace("_", "$", 1) for found in _VARIABLES.finditer(code))
+
+
 def _is_of_names(tokens: list[tokenize.TokenInfo], place: int) -> bool:
     """Whether the attribute at this place belongs to one of n8n's names."""
     return any(begin <= place < end for begin, end in _chains(tokens))
@@ -106,7 +115,13 @@ def _chains(tokens: list[tokenize.TokenInfo]) -> list[tuple[int, int]]:
 
 
 def python_program(
-    code: str, items: str, nodes: Mapping[str, tuple[str, str]], *, each: bool, catches: bool = False
+    code: str,
+    items: str,
+    nodes: Mapping[str, tuple[str, str]],
+    *,
+    each: bool,
+    catches: bool = False,
+    variables: str = "{}",
 ) -> str:
     """Code of n8n with its names bound to these items: an expression of Python that gives a list.
 
@@ -122,7 +137,7 @@ def python_program(
     head = (
         f"{_HEAD}\nitems = [n8n_wrap(row) for row in ({items} or [])]\n"
         'item = items[0] if items else {"json": {}}\nn8n_json = item["json"]\n'
-        f'n8n_input = {{"all": items, "item": item}}\n{of_nodes}'
+        f'n8n_input = {{"all": items, "item": item}}\nn8n_vars = {variables}\n{of_nodes}'
     )
     body = textwrap.indent(_renamed(code), "    ")
     answer = "return n8n_all(n8n_main())[0]" if each else "return n8n_all(n8n_main())"

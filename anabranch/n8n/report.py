@@ -45,6 +45,8 @@ class NodeReport:
     """The ids of the nodes that it became."""
     counts: Counts
     credentials: tuple[Credential, ...]
+    variables: tuple[str, ...] = ()
+    """The variables that it reads."""
 
     def as_json(self) -> dict[str, Any]:
         """The public form."""
@@ -106,6 +108,12 @@ class ImportReport:
                     entry["nodes"].append(each.node)
         return list(found.values())
 
+    @property
+    def variables(self) -> list[dict[str, Any]]:
+        """What has to be entered of `$env` and `$vars`, each name once."""
+        names = sorted({name for node in self.nodes for name in node.variables})
+        return [{"name": name, "nodes": [node.name for node in self.nodes if name in node.variables]} for name in names]
+
     def as_json(self) -> dict[str, Any]:
         """The public form."""
         return {
@@ -116,6 +124,7 @@ class ImportReport:
             "nodes": [node.as_json() for node in self.nodes],
             "differences": self.differences,
             "credentials": self.credentials,
+            "variables": self.variables,
         }
 
     @property
@@ -137,5 +146,8 @@ class ImportReport:
             for each in self.credentials:
                 secrets = f" as {', '.join(each['secrets'])}" if each["secrets"] else ""
                 yield f"  {each['name']} ({each['type']}){secrets}: {', '.join(each['nodes'])}"
+        if self.variables:
+            yield "Variables to set:"
+            yield from (f"  {each['name']}: {', '.join(each['nodes'])}" for each in self.variables)
         yield "What behaves differently here:"
         yield from (f"  {each}" for each in self.differences)

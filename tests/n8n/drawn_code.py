@@ -196,4 +196,67 @@ DRAWN_CODE = (
         ORDERS,
         ORDERS[:1],
     ),
+    Drawn(
+        "static data that code nodes of a run share, and fail with",
+        "https://docs.n8n.io/code/cookbook/builtin/get-workflow-static-data/",
+        [
+            node(
+                "Count",
+                "code",
+                2,
+                jsCode="const kept = $getWorkflowStaticData('global');\n"
+                "kept.ids = kept.ids ?? [];\nfor (const item of $input.all()) kept.ids.push(item.json.id);\n"
+                "$getWorkflowStaticData('node').own = 1;\nreturn [{json: {count: kept.ids.length}}, {json: {n: 2}}];",
+            ),
+            node(
+                "Each",
+                "code",
+                2,
+                mode="runOnceForEachItem",
+                jsCode="const kept = $getWorkflowStaticData('global');\n"
+                "kept.ids.push(`item ${$itemIndex}`);\nreturn {seen: kept.ids.length, n: $json.n ?? null};",
+            ),
+            {
+                **node(
+                    "Fails",
+                    "code",
+                    2,
+                    jsCode="const kept = $getWorkflowStaticData(\"global\");\nkept.ids.push('failed');\n"
+                    "delete kept.ids[0];\nthrow new Error('on purpose');",
+                ),
+                "onError": "continueRegularOutput",
+            },
+            node(
+                "Read",
+                "function",
+                1,
+                functionCode="const kept = getWorkflowStaticData('global');\n"
+                "const own = this.getWorkflowStaticData('node');\n"
+                "const error = items[0].json.error.split(' [')[0];\n"
+                "return [{json: {ids: kept.ids.slice(1), own: own.own ?? null, error}}];",
+            ),
+        ],
+        ORDERS[:2],
+        [{"ids": [2, "item 0", "item 1", "failed"], "own": None, "error": "on purpose"}],
+    ),
+    Drawn(
+        "variables that nobody has set, in expressions and in code",
+        "https://docs.n8n.io/code/variables/",
+        [
+            set_to(
+                "Set",
+                region="={{ $vars.REGION ?? 'none' }}",
+                zone="={{ $env['NO_SUCH_ZONE'] || 'UTC' }}",
+                path="={{ 'https://' + ($env.NO_SUCH_HOST ?? 'a.example') + '/x' }}",
+            ),
+            node(
+                "Code",
+                "code",
+                2,
+                jsCode="return [{json: {...$json, kind: typeof $env.NO_SUCH_ZONE, also: $vars['REGION'] ?? null}}];",
+            ),
+        ],
+        ORDERS[:1],
+        [{"region": "none", "zone": "UTC", "path": "https://a.example/x", "kind": "undefined", "also": None}],
+    ),
 )

@@ -7,12 +7,14 @@ import re
 from collections.abc import Mapping
 
 from anabranch.n8n.job import MappingJob, NotMapped
-from anabranch.n8n.js_code import item_code, items_code
+from anabranch.n8n.js_code import VARIABLES, item_code, items_code
 from anabranch.n8n.js_reading import absent_in, reads_files, without_pause
+from anabranch.n8n.kept_data import each_code, keeping_code, kept_name, made_code, static_scopes
 from anabranch.n8n.maps import going_on
 from anabranch.n8n.maps.rules import maps
-from anabranch.n8n.python_code import is_valid, names_of_nodes, python_absent, python_program
+from anabranch.n8n.python_code import is_valid, names_of_nodes, python_absent, python_program, variables_in
 from anabranch.n8n.refs import INDEX, ITEM, Ref, variable
+from anabranch.n8n.texts import expression
 
 
 @maps("code", becomes="javascript, python", needs_items=True)
@@ -47,6 +49,12 @@ def _javascript(job: MappingJob, source: str, *, each: bool) -> None:
         job.add("delay", {"duration": pause}, suffix="pause", writes=False)
     if (absent := absent_in(source, job.around.timezone)) is not None:
         raise NotMapped(f"its code uses {absent}")
+    scopes = static_scopes(source)
+    if scopes is None:
+        raise NotMapped("which of the data that are kept from run to run its code uses is computed")
+    if scopes:
+        _javascript_that_keeps(job, source, scopes, each=each)
+        return
     if reads_files(source):
         _javascript_of_files(job, source, each=each)
         return
@@ -65,6 +73,46 @@ def _javascript(job: MappingJob, source: str, *, each: bool) -> None:
     code = items_code(source, feed, names, catches=goes_on)
     job.add("javascript", {"code": code}, suffix="all" if job.error_way == "apart" else "", **job.attempts())
     _leave_all(job)
+
+
+def _javascript_that_keeps(job: MappingJob, source: str, scopes: list[str], *, each: bool) -> None:
+    """Code between a node that reads what the workflow keeps, and one that writes what the code changed of it.
+
+    It fails behind that, so that what it changed before it failed is kept as well.
+    """
+    if reads_files(source):
+        raise NotMapped("its code uses binary data, and data that are kept from run to run")
+    if job.node.settings.get("retryOnFail") is True:
+        raise NotMapped("its code uses data that are kept from run to run, and is tried again")
+    if each and job.error_way != "stop":
+        raise NotMapped("its code uses data that are kept from run to run for each item, and goes on after failures")
+    feed = job.needed_feed()
+    names = job.around.code_names(job, source, per_item=each and feed.many)
+    if each:
+        code = item_code(source, ITEM if feed.many else feed.value, names, INDEX if feed.many else None)
+        code = each_code(code, feed.value.js) if feed.many else code
+    else:
+        code = items_code(source, feed, names, catches=job.error_way != "stop")
+    kept = [kept_name(scope, job.node_id) for scope in scopes]
+    job.keeps = tuple(kept)
+    read = job.add("readVariables", {"of": "workflow", "names": kept}, suffix="kept")
+    ran = job.add(
+        "javascript",
+        {"code": keeping_code(code, scopes, node_id=job.node_id, read=read)},
+        suffix="code",
+        retry={"maxAttempts": 1},
+    )
+    job.add("writeVariables", {"values": expression(f"ctx.{ran}.changed")}, suffix="keep", writes=False)
+    job.add(
+        "javascript",
+        {"code": made_code(ran)},
+        suffix="all" if job.error_way == "apart" else "",
+        retry={"maxAttempts": 1},
+    )
+    if each:
+        job.leave(many=feed.many)
+    else:
+        _leave_all(job)
 
 
 def _javascript_of_files(job: MappingJob, source: str, *, each: bool) -> None:
@@ -104,14 +152,17 @@ def _python(job: MappingJob, source: str, *, each: bool) -> None:
     each = each and feed.many
     items = '[ctx["item"]]' if each else feed.items.python or ""
     read = " ".join(f"$({json.dumps(name)})" for name in names_of_nodes(source))
-    nodes = _for_python(job.around.code_names(job, read, per_item=each))
+    names = dict(job.around.code_names(job, f"{read} {variables_in(source)}", per_item=each))
+    variables = names.pop(VARIABLES, None)
+    nodes = _for_python(names)
+    kept = "{}" if variables is None else f"({variables[0].python} or {{}})"
     goes_on = job.error_way != "stop"
     if each and goes_on:
-        job.add("python", {"code": python_program(source, items, nodes, each=True)}, suffix="each", each=feed,
-                **job.attempts(), **job.on_error())  # fmt: skip
+        code = python_program(source, items, nodes, each=True, variables=kept)
+        job.add("python", {"code": code}, suffix="each", each=feed, **job.attempts(), **job.on_error())
         going_on.end_of_each(job)
         return
-    code = python_program(source, items, nodes, each=each, catches=goes_on)
+    code = python_program(source, items, nodes, each=each, catches=goes_on, variables=kept)
     job.add("python", {"code": code}, suffix="all" if job.error_way == "apart" else "", each=feed if each else None,
             **job.attempts())  # fmt: skip
     if each:

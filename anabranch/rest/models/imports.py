@@ -57,6 +57,13 @@ class CredentialToEnter(ResponseModel):
     nodes: list[str]
 
 
+class VariableToSet(ResponseModel):
+    """A variable of n8n, or of its environment, which an export does not have."""
+
+    name: str
+    nodes: list[str]
+
+
 class ImportReportModel(ResponseModel):
     """What is the same, what differs, and what was not imported."""
 
@@ -67,6 +74,7 @@ class ImportReportModel(ResponseModel):
     nodes: list[ImportedNode]
     differences: list[str] = Field(description="What behaves differently in the whole workflow.")
     credentials: list[CredentialToEnter]
+    variables: list[VariableToSet]
 
 
 class ImportedWorkflow(ResponseModel):

@@ -80,6 +80,18 @@ export function ImportReportDialog({ imported, onClose }: { imported: readonly I
                 </ul>
               </>
             )}
+            {report.variables.length > 0 && (
+              <>
+                <h3>Variables to set</h3>
+                <ul>
+                  {report.variables.map((each) => (
+                    <li key={each.name}>
+                      {each.name}: {each.nodes.join(", ")}
+                    </li>
+                  ))}
+                </ul>
+              </>
+            )}
             <h3>What behaves differently here</h3>
             <ul className="faint small">
               {report.differences.map((each) => (

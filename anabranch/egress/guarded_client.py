@@ -94,7 +94,7 @@ class GuardedClient:
             answer = await exchange.exchange(request, addresses, bytes_max=self._body_bytes_max, tls=tls)
         except (aiohttp.ClientError, OSError) as failure:
             raise HttpUnreachable(f"{target.origin}: {_reason(failure)}") from None
-        return HttpAnswer(answer.status, answer.headers, answer.body), answer.headers.get("location")
+        return HttpAnswer(answer.status, answer.headers, answer.body, str(target.url)), answer.headers.get("location")
 
 
 def _redirected(request: EgressRequest, status: int, location: str, call: HttpCall) -> EgressRequest:

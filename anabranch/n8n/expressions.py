@@ -139,10 +139,8 @@ class _Translator:
                 return Phrase(literal(_plain(scope.parameters(name))), "object")
             case JsMember(Call(Name("$"), (Literal(str(name)),)), Literal("params")):
                 return Phrase(literal(_plain(scope.parameters(name))), "object")
-            case JsMember(
-                JsMember(Name("$binary"), _), Literal("fileName" | "fileExtension" | "fileType" | "directory" | "id")
-            ):
-                raise Untranslatable("names of files are not known here")
+            case JsMember(JsMember(Name("$binary"), _), Literal("id")):
+                raise Untranslatable("files have no ids here")
             case Name("$binary"):
                 return _ref(scope.files())
             case Name("$data"):

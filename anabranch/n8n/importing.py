@@ -42,6 +42,9 @@ REFUSED_MAX = 20
 _PER_ITEM = frozenset({"set", "noOp", "if", "filter", "switch", "httpRequest", "html", "htmlExtract",
                        "markdown", "xml", "crypto",
                        "dateTime", "functionItem", "renameKeys", "splitOut", "postgres", "mySql", "merge"})  # fmt: skip
+# What nodes that read files have in their parameters.
+_READS_FILES = re.compile(r"\bbinary|Binary|inputDataFieldName|rawBody")
+
 # What the mapping of a node raises where a parameter is of another kind than n8n writes it.
 _OTHER_FORM = (AttributeError, TypeError, ValueError, LookupError, RecursionError)
 _STRUCTURE = frozenset({"CYCLE", "LOOP_BORDER", "LOOPS_TOO_DEEP"})
@@ -105,6 +108,7 @@ class _Importer(Surrounding):
             graph=graph,
             timezone=zone if isinstance(zone, str) and zone not in ("", "DEFAULT") else options.timezone,
         )
+        self.reads_files = any(_READS_FILES.search(json.dumps(node.parameters)) for node in workflow.nodes)
         self._workflow = workflow
         self._options = options
         self._cursors = cursors

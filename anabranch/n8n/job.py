@@ -56,6 +56,8 @@ class Surroundings(Protocol):
     timezone: str
     aliases: set[str]
     """Loops whose current item has a variable of its own."""
+    reads_files: bool
+    """Whether any node reads n8n's binary data."""
 
     def scope(self, job: MappingJob, feed: ItemFeed | None, *, per_item: bool) -> NameScope:
         """What the names of n8n mean in a node."""

@@ -32,6 +32,8 @@ class Surrounding:
     """Loops whose current item has a variable of its own."""
     bodies: dict[str, set[str]] = field(default_factory=dict)
     """The bodies of loops: their variables are known in them only."""
+    reads_files: bool = False
+    """Whether any node reads n8n's binary data."""
 
 
 @dataclass(slots=True)

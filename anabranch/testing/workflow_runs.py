@@ -272,8 +272,9 @@ class _Network:
             **{name.lower(): value for name, value in answer.headers.items()},
         }
         if answer.body is not None:
-            return HttpAnswer(answer.status, headers, answer.body)
-        return HttpAnswer(answer.status, headers, b"" if answer.json is None else json.dumps(answer.json).encode())
+            return HttpAnswer(answer.status, headers, answer.body, call.url)
+        body = b"" if answer.json is None else json.dumps(answer.json).encode()
+        return HttpAnswer(answer.status, headers, body, call.url)
 
 
 class _SavedQueries:

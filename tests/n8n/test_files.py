@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from email import message_from_bytes
 from typing import Any
+
+import pytest
 
 from anabranch.testing import Answer, WorkflowRun, run_workflow
 from tests.n8n.drawn import Drawn, node, set_to
@@ -61,6 +64,61 @@ def test_code_renames_files_and_the_items_keep_their_fields() -> None:
         {"names": ["a", "b"], "kind": "image/png", "size": "768 B", "type": "image/png"}
     ]
     assert (sent.output or {})["n8nItems"] == [{"size": 768, "type": "application/octet-stream"}]
+
+
+def uploaded(run: WorkflowRun) -> list[tuple[str | None, str | None, str, bytes]]:
+    """The parts of the form that was sent: name, name of the file, type, content."""
+    sent = run.requests[-1]
+    kind = next(value for name, value in sent.headers.items() if name.lower() == "content-type")
+    form = message_from_bytes(f"Content-Type: {kind}\r\n\r\n".encode() + sent.body)
+    return [(str(each.get_param("name", header="content-disposition")), each.get_filename(), each.get_content_type(),
+             each.get_payload(decode=True)) for each in form.get_payload()]  # fmt: skip
+
+
+def test_a_form_has_texts_and_files_with_their_names() -> None:
+    parts = [{"name": "title", "value": "={{ $json.name }}"},
+             {"name": "photo[]", "parameterType": "formBinaryData", "inputDataFieldName": "=data"},
+             {"name": "none", "parameterType": "formBinaryData"}]  # fmt: skip
+    upload = node("Put", "httpRequest", 4.2, method="POST", url="https://files.example/up", sendBody=True, options={},
+                  contentType="multipart-form-data", bodyParameters={"parameters": parts})  # fmt: skip
+    assert uploaded(run_of([download(), upload], NAMED[:1], serving)) == [
+        ("title", None, "text/plain", b"a"), ("photo[]", "a.png", "image/png", PICTURE)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("written", "fields"), [("=data", ["file"]), ("one:data, two:data", ["one", "two"]), ("one:data", ["one"])]
+)
+def test_an_older_request_sends_files_by_fields(written: str, fields: list[str]) -> None:
+    upload = node("Put", "httpRequest", 1, requestMethod="POST", url="https://files.example/up", jsonParameters=True,
+                  options={"bodyContentType": "multipart-form-data"}, sendBinaryData=True,
+                  binaryPropertyName=written)  # fmt: skip
+    run = run_of([download(), upload], NAMED[:1], serving)
+    assert uploaded(run) == [(field, "a.png", "image/png", PICTURE) for field in fields]
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "name"),
+    [
+        ("img/logo.png?x=1", {}, {"fileName": "logo.png", "fileExtension": "png"}),
+        ("cd/file", {"Content-Disposition": 'attachment; filename="rep ort.pdf"'},
+         {"fileName": "rep ort.pdf", "fileExtension": "pdf"}),
+        ("star/7", {"Content-Disposition": "inline; filename=a.jpg; filename*=UTF-8''na%C3%AFve.jpg"},
+         {"fileName": "naïve.jpg", "fileExtension": "jpg"}),
+        ("pic/raw", {}, {"fileName": "raw", "fileExtension": "png"}),
+        ("picname/na%20me.JPG", {}, {"fileName": "na%20me.JPG", "fileExtension": "JPG"}),
+        ("", {}, {"fileName": "data.png", "fileExtension": "png"}),
+    ],
+)  # fmt: skip
+def test_a_file_has_the_name_that_n8n_gives_it(path: str, headers: dict[str, str], name: dict[str, str]) -> None:
+    # https://docs.n8n.io/data/binary-data/; the names are those of n8n 1.123.81
+    get = node("Get", "httpRequest", 4.2, url=f"https://files.example/{path}", options={})
+    read = set_to("Read", fileName="={{ $binary.data.fileName }}", fileExtension="={{ $binary.data.fileExtension }}")
+
+    def picture(request: Any) -> Answer:
+        return Answer(headers={"Content-Type": "image/png", **headers}, body=PICTURE)
+
+    assert (run_of([get, read], [{}], picture).output or {})["n8nItems"] == [name]
 
 
 def test_html_is_read_from_a_file() -> None:

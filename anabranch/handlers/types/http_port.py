@@ -35,6 +35,8 @@ class HttpAnswer:
     headers: Mapping[str, str]
     """By lower-case name; repeated ones joined by `, `."""
     body: bytes
+    url: str = ""
+    """Where it came from, after redirects."""
 
 
 class HttpSender(Protocol):

@@ -6,13 +6,11 @@ request, and a response into an output or a failure that may be retried.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 from asyncio import sleep
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
@@ -22,6 +20,7 @@ from anabranch.errors import NodeFailure
 from anabranch.handlers.config_fields import Duration, x_ui
 from anabranch.handlers.masking import Masker
 from anabranch.handlers.spec import HandlerSpec, NodeConfig, SecretReader
+from anabranch.handlers.types.http.form_data import PARTS_MAX, FormPart, Scalar, bytes_of, form_body
 from anabranch.handlers.types.http.http_answer import body_of, excerpt, reason_of, retry_after_ms
 from anabranch.handlers.types.http.http_auth import (
     Auth,
@@ -47,7 +46,6 @@ DELAY_MS_MAX = 300_000
 # Statuses that tell us to come again.
 _RETRIED_BELOW_500 = frozenset({408, 425, 429})
 
-Scalar: TypeAlias = str | int | float | bool | None
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 Method = Annotated[
     Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"],
@@ -80,7 +78,7 @@ class HttpRequestConfig(NodeConfig):
         None,
         alias="json",
         title="JSON body",
-        description="The body, as JSON. Give one of this, `body` and `base64`.",
+        description="The body, as JSON. Give one of this, `body`, `base64` and `form`.",
         json_schema_extra=x_ui(group="Request"),
     )
     body: str | None = Field(
@@ -92,7 +90,14 @@ class HttpRequestConfig(NodeConfig):
     base64: str | None = Field(
         None,
         title="Body of bytes",
-        description="The body, as base64: for files. Give one of this, `json` and `body`.",
+        description="The body, as base64: for files. Give one of this, `json`, `body` and `form`.",
+        json_schema_extra=x_ui(group="Request", advanced=True),
+    )
+    form: list[FormPart] | None = Field(
+        None,
+        max_length=PARTS_MAX,
+        title="Form",
+        description="The body, as a form in parts (multipart/form-data), which may be files.",
         json_schema_extra=x_ui(group="Request", advanced=True),
     )
     auth: Auth | None = Field(
@@ -132,6 +137,14 @@ class HttpRequestConfig(NodeConfig):
         json_schema_extra=x_ui(widget="duration", group="Request", advanced=True),
     )
 
+    final_url: bool = Field(
+        False,
+        alias="finalURL",
+        title="Final URL",
+        description="Put the URL that answered, after redirects, into the output as `url`.",
+        json_schema_extra=x_ui(group="Answer", advanced=True),
+    )
+
     check_certificate: bool = Field(
         True,
         alias="checkCertificate",
@@ -143,7 +156,8 @@ class HttpRequestConfig(NodeConfig):
     @model_validator(mode="before")
     @classmethod
     def _one_body(cls, written: dict[str, Any]) -> dict[str, Any]:
-        given = [name for name in ("json", "body", "base64") if name in written and (name == "json" or written[name])]
+        given = [name for name in ("json", "body", "base64", "form")
+                 if name in written and (name == "json" or written[name])]  # fmt: skip
         if len(given) > 1:
             raise ValueError(f"give only one of {', '.join(given)}")
         return written
@@ -169,6 +183,10 @@ def http_request_spec(sender: HttpSender, secrets: SecretReader, store: TokenSto
         custom = custom_parts(config.auth)
         headers, private_headers = _headers(config, custom["headers"], helpers)
         body = _body(config, custom["body"])
+        if config.form:
+            kind, body = form_body(config.form)
+            headers = {name: value for name, value in headers.items() if name.lower() != "content-type"}
+            headers["Content-Type"] = kind
         if config.delay:
             await sleep(config.delay / 1_000)
         call = HttpCall(
@@ -202,6 +220,8 @@ def http_request_spec(sender: HttpSender, secrets: SecretReader, store: TokenSto
             "headers": dict(answer.headers),
             "body": await body_of(answer.headers, answer.body, mask=mask, as_bytes=config.response == "base64"),
         }
+        if config.final_url:
+            output["url"] = helpers.mask(answer.url)
         return HandlerResult(output if masker is None else masker.value(output))
 
     return HandlerSpec(
@@ -293,12 +313,7 @@ def _body(config: HttpRequestConfig, more: Mapping[str, Any]) -> bytes | None:
         value = {**config.json_value, **more} if more and isinstance(config.json_value, dict) else config.json_value
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
     if config.base64 is not None:
-        try:
-            return base64.b64decode(config.base64, validate=True)
-        except (binascii.Error, ValueError):
-            raise NodeFailure(
-                "NODE_CONFIG_INVALID", "`base64` is not valid base64", type_name="ConfigInvalid", retryable=False
-            ) from None
+        return bytes_of(config.base64)
     return None if config.body is None else config.body.encode()
 
 

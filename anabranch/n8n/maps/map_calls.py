@@ -14,7 +14,7 @@ from anabranch.n8n.maps import going_on
 from anabranch.n8n.maps.credentials import put_header, renewed_at, renewing, sent_as, service_account, signing
 from anabranch.n8n.maps.map_data import json_of
 from anabranch.n8n.maps.pagination import DELAY_MS_MAX, begin_pages, end_pages, pagination_of
-from anabranch.n8n.maps.programs import ANSWERS, FILES
+from anabranch.n8n.maps.programs import ANSWERS
 from anabranch.n8n.maps.rules import maps
 from anabranch.n8n.phrases import Untranslatable
 from anabranch.n8n.refs import variable
@@ -73,7 +73,7 @@ def http(job: MappingJob) -> None:
     files = answer["format"] in ("file", "auto")
     before = feed.as_list().files if files else None
     head = f"const answers = {listed}, as = {json.dumps(answer)}, before = {before.js if before else '[]'} ?? [];\n"
-    head = f"{prelude('buffer')}{FILES}\n{head}" if files else head
+    head = f"{prelude('buffer')}{prelude('files')}\n{head}" if files else head
     going_on.end(job, ANSWERS, head=head, files=files, loop=loop)
     named = next(node for node in job.nodes if node["id"] == job.node_id)
     named["name"] = f"{job.node.name}: items"
@@ -119,6 +119,8 @@ def _answer(job: MappingJob, config: dict[str, Any], *, new: bool) -> dict[str, 
     name = options.get("outputPropertyName") if new else job.option("dataPropertyName")
     if job.needed_feed().many:
         _batches(job, config)
+    if job.around.reads_files and form in ("file", "autodetect"):
+        config["finalURL"] = True
     if job.option("options", "allowUnauthorizedCerts") is True or job.option("allowUnauthorizedCerts") is True:
         config["checkCertificate"] = False
     if job.option("options", "proxy"):
@@ -129,6 +131,7 @@ def _answer(job: MappingJob, config: dict[str, Any], *, new: bool) -> dict[str, 
         "format": {"string": "text", "autodetect": "auto"}.get(str(form), str(form)),
         "full": full is True,
         "name": name if isinstance(name, str) and name else "data",
+        "fileName": (name or "data") if new else None,
         "neverError": options.get("neverError") is True or (not new and options.get("ignoreResponseCode") is True),
     }
 
@@ -290,9 +293,13 @@ def _old_body(job: MappingJob, texts: Texts, config: dict[str, Any]) -> None:
         return
     kind = job.fixed("options", "bodyContentType", default="json")
     if job.option("sendBinaryData") is True:
-        if kind == "multipart-form-data" or job.option("jsonParameters") is not True:
+        if job.option("jsonParameters") is not True:
             raise NotMapped("its body is a form with files")
+        if kind == "multipart-form-data":
+            config["form"] = _named_files(job, texts)
+            return
         _file_as_body(job, texts, config, "binaryPropertyName")
+        config["headers"]["Content-Type"] = "application/x-www-form-urlencoded"  # what n8n's client says of bytes
         return
     if kind not in ("json", "form-urlencoded", "raw"):
         raise NotMapped("its body is a form with files")
@@ -375,23 +382,57 @@ def _form(job: MappingJob, texts: Texts, config: dict[str, Any], group: str, nam
     _content_type(config, "application/x-www-form-urlencoded")
 
 
-# Stands between the parts of a form: a text that no value has by chance.
-_BOUNDARY = "anabranch-7d1f0c9a4e5b4f0e9c3a2b1d8e6f5a40"
-
-
 def _parts(job: MappingJob, texts: Texts, config: dict[str, Any], group: str, name: str) -> None:
-    """A form in parts, without files."""
-    body = ""
+    """A form in parts: texts and files."""
+    parts: list[dict[str, Any]] = []
     for each in job.option(group, name, default=[]):
         if not isinstance(each, dict) or not each.get("name"):
             continue
-        if each.get("parameterType", "formData") != "formData":
-            raise NotMapped("its body is a form with files")
-        field = _name(each).replace('"', "%22")
-        value = texts.text(each.get("value", ""))
-        body += f'--{_BOUNDARY}\r\nContent-Disposition: form-data; name="{field}"\r\n\r\n{value}\r\n'
-    config["body"] = f"{body}--{_BOUNDARY}--\r\n"
-    put_header(config, "Content-Type", f"multipart/form-data; boundary={_BOUNDARY}")
+        part: dict[str, Any] = {"name": _name(each)}
+        if each.get("parameterType", "formData") == "formData":
+            part["value"] = texts.text(each.get("value", ""))
+        elif file := each.get("inputDataFieldName"):
+            part |= _file_part(texts, file)
+        else:
+            continue
+        before = [place for place, other in enumerate(parts) if other["name"] == part["name"]]
+        if before and job.node.version < _REPEATS:
+            parts[before[0]] = part
+        else:
+            parts.append(part)
+    config["form"] = parts
+    put_header(config, "Content-Type", None)
+
+
+# Since this version a form may have several parts of one name.
+_REPEATS = 4.2
+
+
+def _named_files(job: MappingJob, texts: Texts) -> list[dict[str, Any]]:
+    """The files of an older node: `field:file`, with commas between; of one alone the field is `file`."""
+    written = without_sign(job.option("binaryPropertyName", default="data"))
+    if not isinstance(written, str) or written.startswith("="):
+        raise NotMapped("which files its form has is computed")
+    parts = []
+    for each in written.split(","):
+        field, _, file = each.strip().partition(":")
+        if not file and "," in written:
+            raise NotMapped("a file of its form has no field")
+        parts.append({"name": field if file else "file", **_file_part(texts, file.split(":")[0] or field)})
+    return parts
+
+
+def _file_part(texts: Texts, written: Any) -> dict[str, Any]:
+    """What a file of the item is in a form; a file that is not there fails the request."""
+    name = without_sign(written)
+    if not isinstance(name, str) or not name or name.startswith("="):
+        raise NotMapped("which files its form has is computed")
+    file = texts.scope.files().field(name)
+    return {
+        "base64": expression(file.field("data").template),
+        "fileName": expression(f"{file.field('fileName').template} | default(none)"),
+        "contentType": expression(f"{file.field('mimeType').template} | default('application/octet-stream')"),
+    }
 
 
 def _content_type(config: dict[str, Any], kind: str) -> None:

@@ -280,25 +280,6 @@ HTML_RESULTS = """found.forEach((each, index) => {
   for (const item of made) put(item, index);
 });"""
 
-# Which answers are files, and what n8n says of one.
-FILES = """const $files = (() => {
-  const kinds = ['image/', 'audio/', 'video/', 'application/octet-stream', 'application/gzip', 'application/zip', 'application/vnd.rar', 'application/epub+zip',
-    'application/x-bzip', 'application/x-cdf', 'application/vnd.amazon.ebook', 'application/msword', 'application/vnd.openxmlformats-officedocument.wordprocessingml.document',
-    'application/vnd.ms-fontobject', 'application/vnd.oasis.opendocument.presentation', 'application/pdf', 'application/x-tar', 'application/vnd.visio',
-    'application/vnd.ms-excel', 'application/vnd.openxmlformats-officedocument.spreadsheetml.sheet', 'application/x-7z-compressed'];
-  const size = count => {
-    if (count < 1000) return `${count} B`;
-    const step = Math.min(Math.floor(Math.log10(count) / 3), 3);
-    return `${Number((count / 1000 ** step).toPrecision(3))} ${['B', 'kB', 'MB', 'GB'][step]}`;
-  };
-  const of = (body, headers) => {
-    const data = typeof body?.base64 === 'string' ? body.base64 : Buffer.from(typeof body === 'string' ? body : '').toString('base64');
-    const bytes = data.length / 4 * 3 - (data.endsWith('==') ? 2 : data.endsWith('=') ? 1 : 0);
-    return {mimeType: String(headers['content-type'] ?? '').split(';')[0].trim() || 'application/octet-stream', data, fileSize: size(bytes)};
-  };
-  return {is: headers => kinds.some(kind => String(headers['content-type'] ?? '').includes(kind)), of};
-})();"""
-
 ANSWERS = """answers.forEach((answer, index) => {
   if (answer === null || answer === undefined) { put({}, index); return; }
   const fault = faultIn(answer);
@@ -311,7 +292,7 @@ ANSWERS = """answers.forEach((answer, index) => {
   }
   const whole = {headers: answer.headers, statusCode: answer.status};
   if (as.format === 'file' || (as.format === 'auto' && $files.is(answer.headers))) {
-    put(as.full ? whole : inputs[index] ?? {}, index, true, {...before[index], [as.name]: $files.of(body, answer.headers)});
+    put(as.full ? whole : inputs[index] ?? {}, index, true, {...before[index], [as.name]: $files.of(answer, as.fileName)});
     return;
   }
   if (as.format === 'auto' && typeof body?.base64 === 'string' && Object.keys(body).length === 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from email import message_from_bytes
 from typing import Any
 from urllib.parse import quote
 
@@ -99,3 +100,65 @@ def test_a_response_of_bytes_is_sent_as_it_is() -> None:
 def test_a_response_of_bytes_that_are_none_is_refused(written: Any) -> None:
     with pytest.raises(ValueError, match="base64"):
         response_of({"base64": written})
+
+
+async def test_a_form_has_texts_and_files() -> None:
+    written = base64.b64encode(BYTES).decode()
+    parts = [{"name": "n", "value": 7}, {"name": "text", "value": "{{ctx.text}}"}, {"name": "none", "value": None},
+             {"name": "file", "base64": written, "fileName": 'ä "b".png', "contentType": "image/png"},
+             {"name": "other", "base64": "", "fileName": "x"}]  # fmt: skip
+    async with serving(echo) as server:
+        config = {"method": "POST", "form": parts, "headers": {"content-type": "text/plain"},
+                  "response": "base64"}  # fmt: skip
+        await call(server, config, context={"text": "ö\r\n--x"})
+        _, _, headers, body = server.requests[0]
+
+    form = message_from_bytes(f"Content-Type: {headers['content-type']}\r\n\r\n".encode() + body)
+    read = [(each.get_param("name", header="content-disposition"), each.get_content_type(), each.get_payload())
+            for each in form.get_payload()]  # fmt: skip
+    assert [(name, kind) for name, kind, _ in read] == [
+        ("n", "text/plain"), ("text", "text/plain"), ("file", "image/png"), ("other", "application/octet-stream")
+    ]  # fmt: skip
+    assert "\r\n\r\nö\r\n--x\r\n--anabranch-".encode() in body
+    assert b'name="file"; filename="\xc3\xa4 %22b%22.png"\r\nContent-Type: image/png\r\n\r\n\x00\xff{}\r\n' in body
+
+
+async def test_no_value_of_a_form_reaches_beyond_its_part() -> None:
+    async with serving(echo) as server:
+        ends = {"name": 'a"\r\nX-Own: 1\r\n\r\n', "base64": "AA==", "fileName": 'b"; x="\r\n\r\n'}
+        await call(server, {"method": "POST", "form": [ends], "response": "base64"})
+        _, _, headers, body = server.requests[0]
+        boundary = headers["content-type"].partition("boundary=")[2]
+        other = {"name": "a", "value": f"\r\n--{boundary}--\r\n"}
+        await call(server, {"method": "POST", "form": [other], "response": "base64"})
+        _, _, other_headers, _ = server.requests[1]
+
+    assert b"\r\nX-Own" not in body
+    assert body.count(b"\r\n\r\n") == 1
+    assert boundary not in other_headers["content-type"]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"name": "a"},
+        {"name": "a", "value": "x", "base64": "AA=="},
+        {"name": "", "value": "x"},
+        {"name": "a", "base64": "AA==", "contentType": "image/png\r\nX-Own: 1"},
+    ],
+)
+def test_a_part_of_another_form_is_refused(part: dict[str, Any]) -> None:
+    assert problems("httpRequest", {"url": "https://a.example", "form": [part]})
+
+
+async def test_the_url_that_answered_can_be_asked_for() -> None:
+    async def answer(request: web.Request) -> web.Response:
+        if request.path == "/old":
+            raise web.HTTPFound("/new/name.png?k3y-of-mine")
+        return web.Response(body=BYTES, content_type="image/png")
+
+    async with serving(answer) as server:
+        config = {"url": f"{server.url}/old", "finalURL": True, "headers": {"X-Key": "{{secret.KEY}}"}}
+        output = await call(server, config, secrets={"KEY": "k3y-of-mine"})
+
+    assert output["url"] == f"{server.url}/new/name.png?***"

@@ -49,6 +49,9 @@ TELL_EVERY_S = 0.05
 # 20,000 lines that are not collected yet, of half a second mostly; further ones are dropped and counted.
 WAITING_MAX = 20_000
 
+# 2,000 lines, some milliseconds, between two turns of the event loop.
+AT_ONCE_MAX = 2_000
+
 # 500 lines are encoded at once: their JSON is then still in the caches of the processor when it is printed.
 COLLECTED_MAX = 500
 
@@ -272,9 +275,9 @@ class Console:
             instance_id, RunLines(instance_id, origin.tenant_id, is_followed=instance_id in self._followed)
         )
 
-    def _collect(self) -> None:
-        """Pass the waiting lines on to be written, on the event loop's thread."""
-        waiting = self._waiting[:]
+    def _collect(self, most: int | None = None) -> None:
+        """Pass waiting lines on to be written, on the event loop's thread."""
+        waiting = self._waiting[:most]
         del self._waiting[: len(waiting)]  # threads may have appended others
         if self._writer.unwritten_bytes > UNWRITTEN_BYTES_MAX:
             self._dropped += len(waiting)
@@ -404,7 +407,9 @@ class Console:
     async def _write_all(self, *, only: RunLines | None = None) -> None:
         """Collect and write what is due, or only what one run has said. Raises StoreUnavailable."""
         async with self._one_writes:
-            self._collect()
+            for _ in range(0, len(self._waiting), AT_ONCE_MAX):
+                self._collect(AT_ONCE_MAX)
+                await asyncio.sleep(0)
             if self._dropped:
                 dropped, self._dropped = self._dropped, 0
                 logger.warning("%d lines were dropped: they came faster than they could be written", dropped)

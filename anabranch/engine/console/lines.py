@@ -274,7 +274,8 @@ def _formatted(msg: object, args: Any) -> str:
             return text
         first = args[0]
         if type(first) in _PLAIN or len(args) > 1:
-            return str(text % args)
+            formatted: str = text % args
+            return formatted
         return str(text % (first if isinstance(first, Mapping) and first else args))
     except Exception:  # noqa: BLE001 -- `logging` does not raise where a line does not fit its arguments
         return f"{msg!r} with {args!r}"

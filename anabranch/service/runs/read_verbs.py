@@ -49,10 +49,10 @@ PAGE_BYTES_MAX = 4 * 1_048_576
 
 _STEPS_PAGE = 1_000
 
-# 250 ms between two reads of a followed console: lines are written every 500 ms, and so are seen within a second.
-# Two more reads after the end of the run, because its last lines are written later.
+# 250 ms between two reads of a followed console: another process writes lines of followed runs every 500 ms, and so
+# they are seen within a second. Three more reads after the end of the run, because its last lines are written later.
 FOLLOW_EVERY_S = 0.25
-LAST_LOOKS = 3
+LAST_LOOKS = 4
 
 
 @dataclass(frozen=True, slots=True)

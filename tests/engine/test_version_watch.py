@@ -122,14 +122,84 @@ async def test_who_is_idle_neither_claims_nor_compares(watching: MakeListening) 
 
 async def test_own_commits_are_no_reason_to_claim(watching: MakeListening) -> None:
     worker = await watching()
-    asked = count_calls(worker, "external_changes_possible", "claim")
+    asked = count_calls(worker, "claim")
+    watch = worker.engine.hints._watch
+    others_wrote = watch.others_wrote  # type: ignore[union-attr]
 
+    def counted() -> bool | None:
+        asked["watch"] += 1
+        return others_wrote()
+
+    watch.others_wrote = counted  # type: ignore[union-attr, method-assign]
     for number in range(1, 6):
         run_id = await worker.run(QUICK)
         await worker.log.saw("INSTANCE_COMPLETED", instance_id=run_id)
-        await until(lambda number=number: asked["external_changes_possible"] >= number)  # type: ignore[misc]
+        await until(lambda number=number: asked["watch"] >= number)  # type: ignore[misc]
 
     assert asked["claim"] <= 2, "at the start, and for what was written before it began"
+
+
+async def test_what_another_process_writes_beside_own_commits_is_found_once_it_can_be_said(
+    database_url: str,
+) -> None:
+    store, stranger = open_store(database_url), sqlite3.connect(database_url.removeprefix("sqlite:///"))
+    await store.start()
+    watch = open_version_watch(store)
+    assert watch is not None
+    seen = [watch.others_wrote()]
+    await store.external_changes_possible()
+    seen.append(watch.others_wrote())
+    await store.register_code(name="own", version=1, definition={})
+    seen.append(watch.others_wrote())
+    stranger.execute("CREATE TABLE further (number INTEGER)")
+    seen += [watch.others_wrote(), watch.others_wrote()]
+    await store.external_changes_possible()
+    seen.append(watch.others_wrote())
+    committing, go_on = threading.Event(), threading.Event()
+
+    def commit(_: object) -> None:
+        committing.set()
+        go_on.wait()
+
+    under_way = asyncio.create_task(store.write(commit))
+    await asyncio.to_thread(committing.wait)
+    seen.append(watch.others_wrote())
+    go_on.set()
+    await under_way
+    seen.append(watch.others_wrote())
+    stranger.close()
+    await store.stop()
+
+    assert seen == [None, False, False, True, True, False, None, False]
+
+
+async def test_while_it_cannot_be_said_who_commits_a_thread_asks_now_and_then() -> None:
+    class BusyWriter(Commits):
+        moves = 1
+        """Nobody commits after the first one."""
+
+        def moved(self) -> bool:
+            self.moves, moved = 0, self.moves > 0
+            return moved
+
+        def others_wrote(self) -> None:
+            asked["watch"] += 1
+
+    asked, looked = Counter[str](), asyncio.Event()
+    hints = Hints(
+        line=None,
+        watch=BusyWriter(),
+        clock=StillClock(),  # type: ignore[arg-type]
+        works=True,
+        touched=lambda _: None,
+        pending=lambda: None,
+        moved=looked.set,
+    )
+    await hints.start()
+    await looked.wait()
+    await hints.stop()
+
+    assert asked["watch"] == module.UNSURE_MAX
 
 
 class StillClock:
@@ -214,6 +284,10 @@ class Commits:
         """Always."""
         return True
 
+    def others_wrote(self) -> bool:
+        """Always."""
+        return True
+
     def ended(self, instance_ids: Collection[str]) -> Collection[str]:
         """None of them."""
         return []
@@ -241,7 +315,7 @@ async def test_who_begins_to_wait_between_two_looks_makes_none_of_them_late() ->
         line=None,
         watch=Commits(),
         clock=NotingClock(),  # type: ignore[arg-type]
-        works=False,
+        works=True,
         touched=lambda _: None,
         pending=lambda: None,
         moved=wait_for_one_more,

@@ -93,6 +93,10 @@ class VersionWatch(Protocol):
         A commit hidden by a lock is reported by a later call. Raises StoreUnavailable.
         """
 
+    def others_wrote(self) -> bool | None:
+        """Whether anything but this store has committed since its `external_changes_possible`. Takes microseconds and
+        never waits; None where that cannot be said now."""
+
     def ended(self, instance_ids: Collection[str]) -> Collection[str] | None:
         """Which of these few runs have ended, read without waiting for a lock or a thread; None where that cannot be
         said now. Call it while the watch is open."""

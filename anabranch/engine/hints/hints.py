@@ -57,6 +57,9 @@ WATCH_IDLE_SHARE = 100
 # ends of more are looked for in a thread, all together.
 ENDS_READ_MAX = 8
 
+# 5 times in a row, 10 ms: while this process commits, it cannot be said at once whether others did. Then a thread asks.
+UNSURE_MAX = 5
+
 # 1 s for the last hints: a stopping process does not wait longer for them.
 LAST_WORDS_S = 1.0
 
@@ -82,8 +85,8 @@ class Hints:
         """`touched` and `pending` are called when runs should be compared, or may be claimed, here, and `paused` when
         the pauses have changed. The `leader` hears what other workers say of leading.
 
-        `moved` is called when the `watch` has seen a commit of any process. `place` identifies the store for other
-        engines of this process; None: no other engines.
+        `moved` is called when the `watch` has seen a commit that may be another process's; only where runs are
+        executed. `place` identifies the store for other engines of this process; None: no other engines.
         """
         self._line = line
         self._watch = watch
@@ -125,6 +128,8 @@ class Hints:
         self._watch_is_open = False
         self._commit: asyncio.Future[None] | None = None
         """Done once the open watch has moved."""
+        self._unsure = 0
+        """How often in a row it could not be said who committed."""
         self._next_ask: asyncio.TimerHandle | None = None
         self._news_at = 0.0
         """When somebody last committed, or began to watch a run here (monotonic)."""
@@ -372,11 +377,22 @@ class Hints:
             await self._watch.open()
             self._watch_is_open = True  # earlier commits are unknown: look
         self._news_at = self._clock.monotonic()
-        self._look_at_all()
+        if self._works and self._others_may_have_written():
+            self._look_at_all()
         ends_are_told = self._tell_ends()
         if self._watched_here or not ends_are_told:
             for subscriber in self._subscribers:
                 subscriber.moved(ends_are_told=ends_are_told)
+        return True
+
+    def _others_may_have_written(self) -> bool:
+        """Whether to look for what others wrote. If that cannot be said, the next look at the version asks again."""
+        assert self._watch is not None, "asked only with a watch"
+        others_wrote = self._watch.others_wrote()
+        self._unsure = self._unsure + 1 if others_wrote is None else 0
+        if self._unsure < UNSURE_MAX:
+            return bool(others_wrote)
+        self._unsure = 0
         return True
 
     def _tell_ends(self) -> bool:
@@ -418,7 +434,7 @@ class Hints:
         if self._commit.done():
             return
         try:
-            if self._watch.moved():
+            if self._watch.moved() or self._unsure:
                 self._commit.set_result(None)
             else:
                 self._ask_later()

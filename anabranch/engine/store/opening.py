@@ -85,7 +85,9 @@ def open_leader_rows(store: SqlStore) -> LeaderRows | None:
 def open_version_watch(store: SqlStore) -> VersionWatch | None:
     """The version watch of a started store without a hint line; None if it has a line."""
     dialect = store.dialect
-    return SqliteDataVersion(dialect.path) if isinstance(dialect, SqliteDialect) else None
+    if not isinstance(dialect, SqliteDialect):
+        return None
+    return SqliteDataVersion(dialect.path, others_wrote=lambda: store.others_wrote(dialect.others_wrote))
 
 
 def dialect_of(

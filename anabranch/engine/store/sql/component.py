@@ -73,6 +73,11 @@ class SqlComponent:
         threads = self._started(self._reading if self.dialect.writing_threads else self._committing)
         return threads.run_blocking(work, patience_s=patience_s)
 
+    def ask_idle_writer(self, look: Callable[[Connection], Answer]) -> Answer | None:
+        """Take a look of microseconds, which never waits, on the connection that commits; None while that is in use, or
+        if there are several."""
+        return self._started(self._committing).ask_idle(look)
+
     async def commit_few(self, transitions: Sequence[Transition]) -> Written | None:
         """Commit transitions without parents or children on the event loop; None: they need a thread."""
         small = self._small
@@ -128,6 +133,8 @@ class DatabaseThreads:
         self._threads = ThreadPoolExecutor(max_workers=count, thread_name_prefix=f"anabranch-{name}")
         self._own = threading.local()
         self._open: set[Connection] = set()
+        self._in_use = threading.Lock() if count == 1 else None
+        """Held by the only thread while it uses its connection."""
         self.outages = Outages()
 
     async def run(
@@ -167,6 +174,19 @@ class DatabaseThreads:
             answer.cancel()
             raise DatabaseAway(f"{self._dialect.place}: no answer within {patience_s:.1f} s") from None
 
+    def ask_idle(self, look: Callable[[Connection], Answer]) -> Answer | None:
+        """Take a look on the connection of the only thread, from another one; None if it is in use or to be replaced.
+
+        The thread waits meanwhile.
+        """
+        if self._in_use is None or not self._in_use.acquire(blocking=False):
+            return None
+        try:
+            connection = next(iter(self._open), None)
+            return None if connection is None or connection.invalidated else look(connection)
+        finally:
+            self._in_use.release()
+
     def renew(self) -> None:
         """Make every thread replace its connection before the next use."""
         self.outages.count += 1
@@ -189,6 +209,12 @@ class DatabaseThreads:
         self._engine.dispose()
 
     def _attempt(self, work: Callable[[Connection], Answer], reads_only: bool) -> Answer:  # noqa: FBT001
+        if self._in_use is None:
+            return self._attempt_alone(work, reads_only=reads_only)
+        with self._in_use:
+            return self._attempt_alone(work, reads_only=reads_only)
+
+    def _attempt_alone(self, work: Callable[[Connection], Answer], *, reads_only: bool) -> Answer:
         tries_left = TRIES_MAX
         while True:
             tries_left -= 1

@@ -340,6 +340,10 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
         elsewhere = await self.write_without_waiting(self.dialect.external_changes_possible)
         return elsewhere or stranger_wrote_here
 
+    def others_wrote(self, look: Callable[[Connection], bool | None]) -> bool | None:
+        """What `external_changes_possible` would say now, found by this `look` without waiting; None: not known."""
+        return True if self._stranger_wrote_here else self.ask_idle_writer(look)
+
     # -- external stimuli ------------------------------------------------------------------
     async def append_signal(
         self,

@@ -12,7 +12,7 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from anabranch.engine.rules.events import Status
@@ -32,8 +32,10 @@ SETTLED_NS = 5_000_000_000
 class SqliteDataVersion:
     """Watches the version of one file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, others_wrote: Callable[[], bool | None]) -> None:
+        """`others_wrote` asks the connection that writes for this process, to which its own commits are no news."""
         self._path = path
+        self.others_wrote = others_wrote
         self._log_path = f"{path}-wal"
         self._log: tuple[int, int, int] | None = None
         """The log when the version was last asked, if it was settled then: which file, its length, when written."""

@@ -341,6 +341,18 @@ class SqliteDialect:
         connection.info["data_version"] = version
         return bool(before != version)
 
+    def others_wrote(self, connection: Connection) -> bool | None:
+        """The same without waiting for a lock, and without noting it; None: a lock hides it."""
+        driver = _driver(connection)
+        driver.execute("PRAGMA busy_timeout = 0")
+        try:
+            version = _number(driver, "PRAGMA data_version")
+        except sqlite3.Error:
+            return None  # the next look by a thread says what is wrong
+        finally:
+            driver.execute(f"PRAGMA busy_timeout = {self._busy_timeout_ms}")
+        return bool(version != connection.info.get("data_version"))
+
     def fault_of(self, error: Exception) -> Fault:
         """By SQLite's primary result code."""
         code = _result_code(error)

@@ -18,6 +18,7 @@ from typing import Any
 
 from tests.n8n.drawn import DRAWN, Drawn, node
 from tests.n8n.drawn_code import DRAWN_CODE
+from tests.n8n.drawn_data import DRAWN_DATA
 
 # Two minutes for one command of n8n: it takes ten seconds to begin.
 COMMAND_S_MAX = 120
@@ -68,7 +69,9 @@ def main() -> None:
     """Compare all that need no other system."""
     if shutil.which("n8n") is None:
         sys.exit("there is no n8n on the PATH: npm install --global n8n")
-    asked = {f"drawn-{number}": drawn for number, drawn in enumerate([*DRAWN, *DRAWN_CODE]) if not drawn.answers}
+    asked = {
+        f"drawn-{number}": drawn for number, drawn in enumerate([*DRAWN, *DRAWN_CODE, *DRAWN_DATA]) if not drawn.answers
+    }
     differing = 0
     with tempfile.TemporaryDirectory() as folder:
         n8n, file = InstalledN8n(Path(folder)), Path(folder, "workflows.json")

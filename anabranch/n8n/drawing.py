@@ -14,6 +14,7 @@ from anabranch.engine.rules.beginnings import TRIGGER_TYPES
 from anabranch.n8n.exports import N8nWorkflow
 from anabranch.n8n.job import MappingJob, word_of
 from anabranch.n8n.refs import WORDS
+from anabranch.n8n.texts import escaped
 
 NOTE_KIND = "stickyNote"
 
@@ -57,6 +58,22 @@ def place(job: MappingJob) -> None:
     x, y = job.node.position
     for number, node in enumerate(job.nodes):
         node["position"] = {"x": round(x * 1.5) + number * 40, "y": round(y * 1.5) + number * 100}
+
+
+def gate_behind(trigger: dict[str, Any], why: str, edges: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A condition that is never true behind a trigger, and the failure instead; the edges are changed in place."""
+    x, y = trigger["position"]["x"], trigger["position"]["y"]
+    gate: dict[str, Any] = {"id": f"{trigger['id']}_gate", "type": "condition", "name": "Does n8n execute this?",
+            "config": {"branches": [{"id": "complete", "expression": "{{false}}"}]},
+            "position": {"x": x + 40, "y": y + 60}}  # fmt: skip
+    stop = {"id": f"{trigger['id']}_incomplete", "type": "stopWithError", "name": "A parameter is missing",
+            "config": {"message": escaped(f"The workflow has issues. {why}"[:1_000])},
+            "position": {"x": x + 40, "y": y + 120}}  # fmt: skip
+    for edge in edges:
+        if edge["upstreamNodeID"] == trigger["id"]:
+            edge["upstreamNodeID"], edge["sourceHandle"] = gate["id"], "complete"
+    edges += [edge_of(trigger["id"], "default", gate["id"]), edge_of(gate["id"], "else", stop["id"])]
+    return [gate, stop]
 
 
 def notes_of(workflow: N8nWorkflow) -> list[dict[str, Any]]:

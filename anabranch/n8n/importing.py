@@ -15,7 +15,7 @@ from typing import Any
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.graph.problems import Problem
 from anabranch.engine.rules.graph.validate import validate
-from anabranch.n8n.drawing import NOTE_KIND, edge_of, ids_of, notes_of, one_start, place, workflow_name
+from anabranch.n8n.drawing import NOTE_KIND, edge_of, gate_behind, ids_of, notes_of, one_start, place, workflow_name
 from anabranch.n8n.exports import Link, N8nWorkflow
 from anabranch.n8n.graph import CHOOSING, LOOP_KIND, LinkGraph
 from anabranch.n8n.job import Exit, MappingJob, NotMapped
@@ -26,7 +26,7 @@ from anabranch.n8n.maps.going_on import FAILING
 from anabranch.n8n.maps.map_flow import batches_as_cursor
 from anabranch.n8n.maps.mapping import RULES
 from anabranch.n8n.node_scope import ItemUnknown, NodeScope, Surrounding
-from anabranch.n8n.phrases import NameScope, NeverValid, Untranslatable
+from anabranch.n8n.phrases import NameScope, NeverBegins, NeverValid, Untranslatable
 from anabranch.n8n.refs import ItemFeed, Ref, first_there, variable
 from anabranch.n8n.report import ImportReport, NodeReport
 from anabranch.n8n.shared_paths import join_webhooks
@@ -120,6 +120,8 @@ class _Importer(Surrounding):
         self._status: dict[str, tuple[str, str]] = {}
         self._single: frozenset[str] = frozenset()
         self._multiple: dict[str, list[str]] = {}
+        self._incomplete: dict[str, str] = {}
+        """Nodes without a parameter that n8n demands, with the reason."""
         self._secrets: dict[tuple[str, str], str] = {}
         self.loops = {
             name for name, node in graph.nodes.items() if node.kind == LOOP_KIND and graph.returns(name)
@@ -147,7 +149,7 @@ class _Importer(Surrounding):
     def _map_all(self) -> None:
         known: Any = None
         for _ in range(ROUNDS_MAX):
-            self._jobs, self._status, self._multiple = {}, {}, {}
+            self._jobs, self._status, self._multiple, self._incomplete = {}, {}, {}, {}
             for name in self.graph.order:
                 self._map(name)
             now = {name: dict(job.exits) for name, job in self._jobs.items()}
@@ -178,6 +180,9 @@ class _Importer(Surrounding):
                     if self._node_types.get(made["type"]) is None:
                         raise NotMapped(f"it would become a node of the type {made['type']}, which is not there")
                 self._error_exit(job)
+            except NeverBegins as refusal:
+                job = MappingJob(node, self._ids[name], feeds, self, counts=job.counts)
+                self._never_begins(job, str(refusal))
             except NeverValid as refusal:
                 job = MappingJob(node, self._ids[name], feeds, self, counts=job.counts)
                 self._fails(job, str(refusal))
@@ -297,6 +302,8 @@ class _Importer(Surrounding):
         """The output for items that failed, of a node that has none of its own."""
         if job.error_way != "apart" or not job.exits or job.node.kind in FAILING or job.node.kind == "noOp":
             return
+        if job.node.kind in CHOOSING and not job.parameters:
+            return  # without conditions nothing can fail
         output = max(job.exits) + 1
         if not any(link.output == output for link in self.graph.out_of[job.node.name]):
             job.differs("a failure fails the run, where n8n leaves the item out")
@@ -317,6 +324,23 @@ class _Importer(Surrounding):
             return
         self._guard(job, needs_items=True)
         self._status[job.node.name] = ("exact", "")
+
+    def _never_begins(self, job: MappingJob, why: str) -> None:
+        """A node for which n8n does not execute the workflow at all."""
+        job.add("stopWithError", {"message": f"{job.node.name}: {why}"[:500]}, writes=False)
+        job.remarks.append(f"{why}: n8n executes no workflow that leads to it")
+        self._incomplete[job.node.name] = why
+        self._status[job.node.name] = ("exact", "")
+
+    def _gates(self, edges: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Behind each beginning that leads to a node for which n8n would not execute it: nothing else is run."""
+        made = []
+        for name in self.graph.beginnings:
+            found = sorted(self.graph.reachable([name]) & self._incomplete.keys())
+            if found and found != [name] and self._jobs[name].nodes:
+                why = "; ".join(f"{each}: {self._incomplete[each]}" for each in found)
+                made += gate_behind(self._jobs[name].nodes[0], why, edges)
+        return made
 
     # -- placeholders ---------------------------------------------------------------------
 
@@ -435,7 +459,7 @@ class _Importer(Surrounding):
             edges += [edge_of(exit_.node_id, handle, entry) for handle in exit_.handles]
         self._yields()
         extra = self._answer_of_last(edges)
-        nodes += extra
+        nodes += extra + self._gates(edges)
         nodes = join_webhooks(one_start(nodes, edges), edges)
         document: dict[str, Any] = {
             "name": workflow_name(self._workflow.name),

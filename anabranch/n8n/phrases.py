@@ -23,6 +23,10 @@ class NeverValid(Exception):
     """An expression that n8n cannot read, either: the node fails there, too."""
 
 
+class NeverBegins(Exception):
+    """A parameter that n8n demands is missing: it executes no workflow in which such a node may be reached."""
+
+
 class NameScope(Protocol):
     """What the names of n8n mean at one node."""
 

@@ -14,6 +14,7 @@ from anabranch.n8n.exports import read_exports
 from anabranch.n8n.importing import Imported, import_workflow
 from anabranch.testing import run_workflow
 from tests.n8n.drawn import ORDERS, Drawn, node, set_to
+from tests.n8n.drawn import test_of as conditions_of
 
 TYPES = builtin_types()
 
@@ -301,6 +302,36 @@ def test_what_is_no_code_in_n8n_either_fails_when_it_is_reached() -> None:
         run = asyncio.run(run_workflow(workflow.document, {"n8nItems": [{}]}))
         assert (workflow.report.status, run.status) == ("exact", "FAILED")
         assert message in run.error["message"]
+
+
+def test_a_workflow_that_n8n_never_begins_fails_before_it_does_anything() -> None:
+    begin = node("By hand", "manualTrigger", 1)
+    asks = node("Ask", "httpRequest", 4.2, url="https://example.com/do", method="POST", options={})
+    links = [("By hand", 0, "Ask", 0), ("Ask", 0, "Split", 0)]
+    workflow = imported(begin, asks, node("Split", "splitOut", 1), links=links)
+    run = asyncio.run(run_workflow(workflow.document, {}))  # without an answer for it, a request would be another fault
+
+    assert (workflow.report.status, workflow.errors, run.status) == ("exact", (), "FAILED")
+    assert "Split: its parameter `fieldToSplitOut` is empty" in run.error["message"]
+    assert "n8n executes no workflow that leads to it" in workflow.report.nodes[-1].remarks[0]
+
+
+@pytest.mark.parametrize(
+    ("failing", "message"),
+    [
+        (node("S", "set", 3.4, options={}, assignments={"assignments": [{"name": "a", "type": "array", "value": ""}]}),
+         "expects a array"),
+        (node("S", "summarize", 1), "at least one aggregation"),
+        (node("S", "if", 2.2, conditions=conditions_of("={{ $json.a === 1 }}", "boolean", "equals", right="true")),
+         "expecting a boolean"),
+    ],
+)  # fmt: skip
+def test_what_fails_in_n8n_as_it_is_written_fails_here(failing: Any, message: str) -> None:
+    workflow = imported(failing)
+    run = asyncio.run(run_workflow(workflow.document, {"n8nItems": [{"a": 1}]}))
+
+    assert (workflow.report.status, run.status) == ("exact", "FAILED")
+    assert message in run.error["message"]
 
 
 def test_queries_select_and_insert_as_saved_queries_with_bound_values() -> None:

@@ -14,6 +14,7 @@ from anabranch.n8n.importing import Imported, import_workflow
 from anabranch.testing import Answer, run_workflow
 from tests.n8n.drawn import DRAWN, Drawn
 from tests.n8n.drawn_code import DRAWN_CODE
+from tests.n8n.drawn_data import DRAWN_DATA
 
 TYPES = builtin_types()
 
@@ -24,7 +25,7 @@ def imported(export: Mapping[str, Any]) -> Imported:
     return import_workflow(workflow, TYPES)
 
 
-@pytest.mark.parametrize("drawn", [*DRAWN, *DRAWN_CODE], ids=lambda drawn: drawn.name)
+@pytest.mark.parametrize("drawn", [*DRAWN, *DRAWN_CODE, *DRAWN_DATA], ids=lambda drawn: drawn.name)
 def test_a_workflow_gives_what_the_documentation_says(drawn: Drawn) -> None:
     made = imported(drawn.export())
     assert made.report.status == "exact", [(node.name, node.why) for node in made.report.nodes]

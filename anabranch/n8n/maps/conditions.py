@@ -11,7 +11,7 @@ from typing import Any
 from anabranch.engine.rules.templates.linear_regex import find
 from anabranch.engine.rules.templates.text import EXPRESSION_LENGTH_MAX
 from anabranch.n8n.job import MappingJob, NotMapped
-from anabranch.n8n.phrases import Phrase
+from anabranch.n8n.phrases import NeverValid, Phrase
 from anabranch.n8n.refs import quoted
 from anabranch.n8n.texts import Texts, js_of
 
@@ -169,10 +169,14 @@ def _number(said: Phrase, loose: bool) -> str:  # noqa: FBT001 - of a table
 
 def _boolean_test(operation: str, left: Phrase, right: Phrase, loose: bool, folds: bool) -> str:  # noqa: FBT001 - of a table
     first = _boolean(left, loose=loose)
+    if not loose and right.kind == "text" and right.text in ("'true'", "'false'"):
+        raise NeverValid(f"Wrong type: {right.text} is a string but was expecting a boolean")
     if operation in ("true", "false"):
         return first if operation == "true" else f"not {first}"
     if operation in ("empty", "notEmpty"):
         return f"{left.value} {'==' if operation == 'empty' else '!='} none"
+    if operation == "equal":
+        return "false"  # n8n does not know it, and takes such a condition for false
     if operation not in ("equals", "notEquals"):
         raise NotMapped(f"the operation {operation} of booleans")
     second = _boolean(right, loose=loose)

@@ -11,10 +11,11 @@ from anabranch.n8n.maps import going_on
 from anabranch.n8n.maps.programs import (
     GET,
     PUT,
+    PUT_BESIDE,
     SET_WITHIN,
 )
 from anabranch.n8n.maps.rules import maps
-from anabranch.n8n.phrases import Phrase
+from anabranch.n8n.phrases import NeverValid, Phrase
 from anabranch.n8n.refs import ItemFeed, quoted, variable
 from anabranch.n8n.texts import Source, Texts, expression, js_of, split
 
@@ -45,7 +46,8 @@ def set_(job: MappingJob) -> None:
             includes = "base" in config
         computed = [field for field in fields if isinstance(field[0], str) and field[0].startswith("=")]
         if computed and includes:
-            raise NotMapped("the name of a field is computed, beside fields that are kept")
+            _set_by_name(job, texts, fields, dots=dots)
+            return
         if _is_deep(fields, dots=dots, includes=includes):
             _set_within(job, texts, config, fields)
             return
@@ -80,13 +82,25 @@ def _set_within(job: MappingJob, texts: Texts, config: dict[str, Any], fields: l
     if job.error_way != "stop":
         raise NotMapped("it sets fields within fields, and goes on after failures")
     feed = job.needed_feed()
-    values = {name: _typed(texts, value, kind) for name, value, kind in fields if name != ""}
+    values = {name: _typed(texts, value, kind, lenient=_is_lenient(job)) for name, value, kind in fields if name != ""}
     kept = variable(job.add("set", config, suffix="kept", each=feed))
     given = variable(job.add("set", {"values": values}, suffix="fields", each=feed))
     listed = [f"{ref.js} ?? []" if feed.many else f"[{ref.js}]" for ref in (kept, given)]
     code = f"const options = {{}}, kept = {listed[0]}, given = {listed[1]};\n{GET}\n{SET_WITHIN}\n"
     code += "return made;" if feed.many else "return made[0];"
     job.add("javascript", {"code": code}, retry={"maxAttempts": 1})
+    job.leave()
+
+
+def _set_by_name(job: MappingJob, texts: Texts, fields: list[tuple[Any, Any, str]], *, dots: bool) -> None:
+    """Fields of which a name is computed, beside all those of the item, as they are once the names are computed."""
+    if job.error_way != "stop" or (job.node.version >= 3 and job.fixed("include", default="all") != "all"):
+        raise NotMapped("the name of a field is computed, beside fields that are kept")
+    puts = "".join(f"put({js_of(name)}, {js_of(value)}, {json.dumps(kind)}); " for name, value, kind in fields)
+    options = json.dumps({"dots": dots})
+    said = texts.compute(f"(() => {{ const options = {options};\n{GET}\n{PUT_BESIDE}\n{puts}return whole($json); }})()")
+    texts.counts.as_code += sum(str(part).startswith("=") for field in fields for part in field[:2])
+    job.add("set", {"base": expression(said.text), "values": {}}, each=job.needed_feed())
     job.leave()
 
 
@@ -146,7 +160,11 @@ def _values(job: MappingJob, texts: Texts, fields: list[tuple[Any, Any, str]], *
             raise NotMapped("the name of a field is computed")
         if name == "":
             continue
-        put_at(made, name.split(".") if dots else [name], _typed(texts, value, kind))
+        typed_value = _typed(texts, value, kind, lenient=_is_lenient(job))
+        if dots:
+            put_at(made, name.split("."), typed_value)
+        else:
+            made[name] = typed_value
     return made
 
 
@@ -170,8 +188,22 @@ def put_at(into: dict[str, Any], path: list[str], value: Any) -> None:
     into[path[-1]] = value
 
 
-def _typed(texts: Texts, value: Any, kind: str) -> Any:
+def _is_lenient(job: MappingJob) -> bool:
+    """Whether values that cannot be converted stay as they are."""
+    return job.option("options", "ignoreConversionErrors") is True
+
+
+def _typed(texts: Texts, value: Any, kind: str, *, lenient: bool = False) -> Any:
     """The value of a field that has a type: written ones are converted here, computed ones when it runs."""
+    if lenient and kind in ("number", "boolean", "array", "object"):
+        if isinstance(value, str) and value.startswith("="):
+            said = texts.said(value)
+            plain = said.text if said.is_path else f"({said.atom} | otherwise(none))"
+            return expression(f"({plain} | js_type({quoted(kind)})) | otherwise({plain})")
+        try:
+            return _converted(texts, value, kind)
+        except (NeverValid, NotMapped):
+            return texts.value(value)
     if isinstance(value, str) and value.startswith("="):
         if kind.endswith("string") and len(split(value[1:])) != 1:
             return texts.value(value)
@@ -211,6 +243,8 @@ def _converted(texts: Texts, value: Any, kind: str) -> Any:
             case "string" if not isinstance(value, str):
                 return json.dumps(value)
     except (ValueError, KeyError, RecursionError):
+        if isinstance(value, str) and kind in ("number", "array", "object"):
+            raise NeverValid(f"a field expects a {kind} but we got '{value[:80]}'") from None
         raise NotMapped(f"a value is no {kind}") from None
     return texts.value(value)
 

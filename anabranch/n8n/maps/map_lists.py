@@ -7,6 +7,7 @@ import json
 from anabranch.n8n.job import MappingJob, NotMapped
 from anabranch.n8n.maps.programs import AGGREGATE, GET, MERGE, SOME_FIELDS, SORT, SPLIT_OUT, SUMMARIZE, UNIQUE
 from anabranch.n8n.maps.rules import maps
+from anabranch.n8n.phrases import NeverBegins
 from anabranch.n8n.refs import Ref, variable
 from anabranch.n8n.texts import expression
 
@@ -28,7 +29,10 @@ def _fields(job: MappingJob, *path: str) -> list[str]:
 @maps("splitOut", becomes="javascript")
 def split_out(job: MappingJob) -> None:
     """`splitOut`: one item for each item of lists in fields."""
-    names = [name.removeprefix("$json.") for name in _fields(job, "fieldToSplitOut")]
+    written = job.option("fieldToSplitOut", default="")
+    if job.node.kind == "splitOut" and written == "":
+        raise NeverBegins("its parameter `fieldToSplitOut` is empty")
+    names = [name.removeprefix("$json.") for name in _fields(job, "fieldToSplitOut")] if written != "=" else [""]
     into = _fields(job, "options", "destinationFieldName")
     include = job.fixed("include", default="noOtherFields")
     if "$binary" in names or not names:
@@ -134,7 +138,10 @@ def summarize(job: MappingJob) -> None:
     """`summarize`: figures of all items, or of groups."""
     wanted = [each for each in job.option("fieldsToSummarize", "values", default=[]) if isinstance(each, dict)]
     by = _fields(job, "fieldsToSplitBy")
-    if not wanted or any(str(value).startswith("=") for each in wanted for value in each.values()):
+    if not any(each.get("field") for each in wanted):
+        job.always_fails("You need to add at least one aggregation to 'Fields to Summarize' with non empty 'Field'")
+        return
+    if any(str(value).startswith("=") for each in wanted for value in each.values()):
         raise NotMapped("what it summarizes is computed")
     if job.option("options", "outputFormat", default="separateItems") != "separateItems" and by:
         raise NotMapped("its groups are put into one item")

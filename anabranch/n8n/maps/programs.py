@@ -308,20 +308,45 @@ ANSWERS = """answers.forEach((answer, index) => {
     put(each !== null && typeof each === 'object' && !Array.isArray(each) ? each : {[as.name]: each}, index, listed);
 });"""
 
-PUT = """const made = {};
-const convert = (value, kind) => {
+CONVERT = """const convert = (value, kind) => {
   if (value === undefined || value === null || kind === 'any' || kind.startsWith('old')) return value ?? null;
   if (kind === 'string') return typeof value === 'object' ? JSON.stringify(value) : String(value);
   if (kind === 'number') return Number(value);
   if (kind === 'boolean') return typeof value === 'string' ? ['true', '1'].includes(value.toLowerCase()) : Boolean(value);
   return typeof value === 'string' ? JSON.parse(value) : value;
-};
-const put = (name, value, kind) => {
+};"""
+
+PUT = (
+    f"""const made = {{}};
+{CONVERT}
+"""
+    + """const put = (name, value, kind) => {
   const keys = dots ? String(name).split('.') : [String(name)];
   let inner = made;
   for (const key of keys.slice(0, -1)) inner = inner[key] ??= {};
   inner[keys[keys.length - 1]] = convert(value, kind);
 };"""
+)
+
+PUT_BESIDE = (
+    f"""{CONVERT}
+"""
+    + """const given = [];
+const put = (name, value, kind) => { given.push([String(name), convert(value, kind)]); };
+const whole = kept => {
+  const item = JSON.parse(JSON.stringify(kept));
+  for (const [path, value] of given) {
+    const keys = keysOf(path);
+    let inner = item;
+    keys.slice(0, -1).forEach((key, place) => {
+      if (inner[key] === null || typeof inner[key] !== 'object') inner[key] = /^\\d+$/.test(keys[place + 1]) ? [] : {};
+      inner = inner[key];
+    });
+    inner[keys[keys.length - 1]] = value;
+  }
+  return item;
+};"""
+)
 
 XML_READ = """return items.map(item => {
   if (item[name] === undefined) throw new Error(`Item has no JSON property called "${name}"`);

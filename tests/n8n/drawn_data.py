@@ -1,0 +1,56 @@
+"""Further small workflows of n8n that change data, and what n8n gives for them (`benchmarks/ask_n8n.py` asks it)."""
+
+from __future__ import annotations
+
+from tests.n8n.drawn import DOCS, ORDERS, Drawn, node, set_to, test_of
+
+IS_MORE = test_of("={{ $json.sum > 1 }}", "boolean", "equal", right=True)
+
+DRAWN_DATA = (
+    Drawn(
+        "a name of a field that is computed, beside the others",
+        f"{DOCS}/n8n-nodes-base.set/",
+        [
+            set_to("Count", keeps=True, turn=0),
+            node("Set", "set", 3.4, options={}, includeOtherFields=True, assignments={"assignments": [
+                {"name": "={{ 'n' + $json.turn++ }}", "type": "number", "value": "="},
+                {"name": "in.side", "type": "string", "value": "={{ $json.turn }}"},
+            ]}),
+        ],
+        ORDERS[:1],
+        [{**ORDERS[0], "turn": 1, "n0": 0, "in": {"side": "1"}}],
+    ),
+    Drawn(
+        "values that cannot be converted stay, and brackets are letters",
+        f"{DOCS}/n8n-nodes-base.set/",
+        [
+            node("Set", "set", 3.4, options={"dotNotation": False, "ignoreConversionErrors": True},
+                 assignments={"assignments": [
+                     {"name": "a[0].b", "type": "array", "value": "={{ $json.customer }}"},
+                     {"name": "c", "type": "array", "value": ""},
+                     {"name": "d", "type": "number", "value": "={{ String($json.sum) }}"},
+                     {"name": "e", "type": "object", "value": '{"f": 1}'},
+                 ]}),
+        ],
+        ORDERS[:1],
+        [{"a[0].b": "Ada", "c": "", "d": 30, "e": {"f": 1}}],
+    ),
+    Drawn(
+        "an operation that n8n does not know is false",
+        f"{DOCS}/n8n-nodes-base.if/",
+        [
+            node("If", "if", 2.2, options={}, conditions=IS_MORE),
+            set_to("No", id="={{ $json.id }}"),
+        ],
+        ORDERS[:1],
+        [{"id": "1"}],
+        [("Begin", 0, "If", 0), ("If", 1, "No", 0)],
+    ),
+    Drawn(
+        "a list of a field whose name is an empty expression",
+        f"{DOCS}/n8n-nodes-base.splitout/",
+        [node("Split", "splitOut", 1, fieldToSplitOut="=", options={})],
+        ORDERS[:1],
+        [],
+    ),
+)  # fmt: skip

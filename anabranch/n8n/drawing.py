@@ -63,12 +63,20 @@ def place(job: MappingJob) -> None:
 def gate_behind(trigger: dict[str, Any], why: str, edges: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """A condition that is never true behind a trigger, and the failure instead; the edges are changed in place."""
     x, y = trigger["position"]["x"], trigger["position"]["y"]
-    gate: dict[str, Any] = {"id": f"{trigger['id']}_gate", "type": "condition", "name": "Does n8n execute this?",
-            "config": {"branches": [{"id": "complete", "expression": "{{false}}"}]},
-            "position": {"x": x + 40, "y": y + 60}}  # fmt: skip
-    stop = {"id": f"{trigger['id']}_incomplete", "type": "stopWithError", "name": "A parameter is missing",
-            "config": {"message": escaped(f"The workflow has issues. {why}"[:1_000])},
-            "position": {"x": x + 40, "y": y + 120}}  # fmt: skip
+    gate: dict[str, Any] = {
+        "id": f"{trigger['id']}_gate",
+        "type": "condition",
+        "name": "Does n8n execute this?",
+        "config": {"branches": [{"id": "complete", "expression": "{{false}}"}]},
+        "position": {"x": x + 40, "y": y + 60},
+    }
+    stop: dict[str, Any] = {
+        "id": f"{trigger['id']}_incomplete",
+        "type": "stopWithError",
+        "name": "A parameter is missing",
+        "config": {"message": escaped(f"The workflow has issues. {why}"[:1_000])},
+        "position": {"x": x + 40, "y": y + 120},
+    }
     for edge in edges:
         if edge["upstreamNodeID"] == trigger["id"]:
             edge["upstreamNodeID"], edge["sourceHandle"] = gate["id"], "complete"

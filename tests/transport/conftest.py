@@ -6,7 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -33,9 +33,9 @@ class Executors:
         self._folder = folder
         self.processes: list[subprocess.Popen[str]] = []
 
-    async def start(self, url: str, pool: str) -> subprocess.Popen[str]:
+    async def start(self, url: str, pool: str, **settings: str) -> subprocess.Popen[str]:
         """One more process; returns once it takes jobs."""
-        process = await asyncio.to_thread(self._start, url, pool)
+        process = await asyncio.to_thread(self._start, url, pool, settings)
         assert process.stdout is not None
         said = [await asyncio.to_thread(process.stdout.readline)]
         while said[-1] and not said[-1].startswith("executor "):  # a job that waited for it may be quicker
@@ -43,7 +43,7 @@ class Executors:
         assert said[-1].endswith(f"takes jobs of {pool}\n"), said
         return process
 
-    def _start(self, url: str, pool: str) -> subprocess.Popen[str]:
+    def _start(self, url: str, pool: str, settings: Mapping[str, str]) -> subprocess.Popen[str]:
         environ = {name: value for name, value in os.environ.items() if not name.startswith("ANABRANCH_")}
         command = [
             "-m",
@@ -58,7 +58,7 @@ class Executors:
         ]
         process = subprocess.Popen(
             [sys.executable, *command],
-            env=environ | {"ANABRANCH_BROKER_URL": url, "PYTHONPATH": str(FOLDER)},
+            env=environ | {"ANABRANCH_BROKER_URL": url, "PYTHONPATH": str(FOLDER), **settings},
             cwd=self._folder,
             stdout=subprocess.PIPE,
             text=True,

@@ -84,3 +84,14 @@ class PoolWaits:
         finally:
             Path(config["cancelled"]).touch()  # noqa: ASYNC240 -- it may not wait any more
         return HandlerResult(None)
+
+
+def pool_length(text: str) -> int:
+    """The function of a step with a large argument."""
+    return len(text)
+
+
+@workflow(name="far-length")
+async def far_length(ctx: Any, input: Any) -> Any:
+    """Hands its input on to a pool."""
+    return await ctx.step.run("measure", pool_length, input["text"], pool="served", retry={"maxAttempts": 1})

@@ -1,0 +1,110 @@
+"""Executors fetch what their jobs refer to from a real server, with a key of their own: everything is a process here,
+and the broker is RabbitMQ.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anabranch.app import build
+from anabranch.keys.access import Role
+from anabranch.settings import Settings
+from tests.hardening.drawing import chain
+from tests.processes.conftest import Place
+from tests.processes.launching import Staying
+from tests.rabbitmq import RabbitMQ
+from tests.transport import pool_nodes
+from tests.transport.conftest import FOLDER, Executors
+
+SECRET = "hush-hush"
+LARGE = "l" * 70_000
+NAME = hashlib.sha256(f'"{LARGE}"'.encode()).hexdigest()
+
+SIGNS = chain(
+    "far-signs",
+    {
+        "id": "far",
+        "type": "crypto",
+        "pool": "served",
+        "config": {
+            "operation": "hmac",
+            "source": "{{ctx.input.text}}",
+            "key": "{{secret.FAR_KEY}}",
+            "algorithm": "sha256",
+        },
+        "retry": {"maxAttempts": 1},
+        "outputVariable": "signature",
+    },
+)
+SIGNS["nodes"][-1]["config"] = {"outputParameters": {"signature": "{{ctx.signature}}"}}
+
+
+@pytest.fixture
+async def server(broker: RabbitMQ, tmp_path: Path) -> AsyncIterator[Staying]:
+    """`anabranch serve` with a worker, on a database and a broker."""
+    place = Place(tmp_path, f"sqlite:///{tmp_path / 'runs.db'}")
+    key = await asyncio.to_thread(place.make_key)
+    own = {
+        "ANABRANCH_BROKER_URL": broker.url,
+        "ANABRANCH_SECRET_KEY": base64.b64encode(b"k" * 32).decode(),
+        "PYTHONPATH": str(FOLDER),
+    }
+    arguments = ["serve", "--port", "0", "--import", pool_nodes.__name__]
+    running = Staying(arguments, tmp_path, {**place.environment, **own})
+    try:
+        await asyncio.to_thread(running.ready)
+        running.key = key
+        yield running
+    finally:
+        await asyncio.to_thread(running.close)
+
+
+async def key_of_executor(folder: Path, tenant_id: str) -> str:
+    async with build(Settings(database_url=f"sqlite:///{folder / 'runs.db'}")).open_access() as access:
+        made = await access.create_key(tenant_id=tenant_id, role=Role.EXECUTOR, actor="test", pools=["served"])
+    return made.key
+
+
+def started(server: Staying) -> list[str]:
+    """A run whose node needs a secret and a large value, and one whose step has a large argument."""
+    return [server.start(name, {"text": LARGE}) for name in ("far-signs", "far-length")]
+
+
+def ended(server: Staying, run_ids: list[str]) -> list[dict[str, Any]]:
+    return [server.ended_run(run_id) for run_id in run_ids]
+
+
+async def test_an_executor_gets_secrets_and_large_values_of_its_tenant_only_and_from_the_server(
+    server: Staying, broker: RabbitMQ, executors: Executors, tmp_path: Path
+) -> None:
+    answer = await asyncio.to_thread(server.ask, "POST", "/v1/secrets", {"name": "FAR_KEY", "value": SECRET})
+    assert answer.status == 201, answer
+    await asyncio.to_thread(server.save, SIGNS)
+    own, other = await key_of_executor(tmp_path, "default"), await key_of_executor(tmp_path, "other")
+
+    stranger = await executors.start(broker.url, "served", ANABRANCH_URL=server.url, ANABRANCH_TOKEN=other)
+    refused = await asyncio.to_thread(started, server)
+    for run in await asyncio.to_thread(ended, server, refused):
+        assert (run["status"], run["error"]["code"]) == ("FAILED", "EXECUTOR_REFUSED")
+        assert "not for the tenant 'default'" in run["error"]["message"]
+    stranger.kill()
+
+    await executors.start(broker.url, "served", ANABRANCH_URL=server.url, ANABRANCH_TOKEN=own)
+    signs, length = await asyncio.to_thread(started, server)
+    signature = hmac.new(SECRET.encode(), LARGE.encode(), "sha256").hexdigest()
+    assert (await asyncio.to_thread(server.ended_run, signs))["output"] == {"signature": signature}
+    assert (await asyncio.to_thread(server.ended_run, length))["output"] == len(LARGE)
+
+    server.key = own
+    path = f"/v1/values/{NAME}?instanceID={signs}"
+    assert (await asyncio.to_thread(server.ask, "GET", path)).status == 404, "the run has ended"
+    server.key = other
+    assert (await asyncio.to_thread(server.ask, "GET", f"{path}&tenantID=default")).status == 403

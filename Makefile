@@ -86,7 +86,7 @@ bench-check: $(DEV_READY) ## has the hot path become dearer? counted, so that a 
 simulate: $(DEV_READY) ## simulate the engine for two minutes on virtual time with all its faults, and hunt the mutants; SEED= repeats
 	$(PYTHON) -m tests.simulation $(if $(SEED),--first-seed $(SEED))
 
-chaos: $(DEV_READY) ## kill and pause real workers, and count what they did; minutes; SEED= repeats
+chaos: $(DEV_READY) ## kill, freeze and cut off every part of a real installation, and count what it did; a quarter of an hour; SEED= repeats
 	$(PYTHON) -m tests.chaos $(if $(SEED),--seed $(SEED))
 	$(PYTHON) -m tests.chaos.upgrade
 	$(PYTHON) -m tests.chaos.point_in_time

@@ -1,6 +1,7 @@
 """`python -m tests.chaos [--soak] [--seed N] [--store NAME]`: campaigns on both databases (`sqlite`, `postgresql`),
-over a slow `network`, on two PostgreSQL servers of which the first is killed (`failover`), and with executors behind a
-RabbitMQ (`pools`; skipped, and said so, where there is none).
+over a slow `network`, on two PostgreSQL servers of which the first is killed (`failover`), with executors behind a
+RabbitMQ (`pools`), with each part standing still in turn (`frozen`), with `servers` that clients ask, and with the
+worker that leads ended again and again (`leading`). Those that need a RabbitMQ are skipped by name where there is none.
 
 Without a seed it draws one, and says which. A seed that fails is written to `seeds.txt`; those are run first for ever.
 (A seed decides what is killed when, and not how the processes interleave: it may have to be run several times to fail
@@ -18,6 +19,7 @@ import sys
 from pathlib import Path
 
 from tests.chaos.campaign import Plan, Report
+from tests.chaos.leading import with_leaders
 from tests.chaos.poison import PoisonPlan
 from tests.chaos.scenes import (
     on_a_slow_network,
@@ -28,6 +30,7 @@ from tests.chaos.scenes import (
     poisoned_on_postgresql,
     poisoned_on_sqlite,
 )
+from tests.chaos.servers import with_servers
 from tests.chaos.standstills import standing_still
 from tests.tools import ToolMissing, rabbitmq
 
@@ -42,6 +45,9 @@ HOUR_APART = (0.0, 3_600.0, -3_600.0)
 # Some 300 runs in the minutes that it takes, and the load ends with the last fault.
 STANDSTILLS = Plan(workers=2, executors=2, kills=0, pauses=0, instances=2_000, pace_s=1.0, peace_s=300)
 
+# As many servers as workers.
+SERVERS = Plan(workers=2, kills=0, pauses=0, instances=0, peace_s=60)
+
 SIZES = {
     "ci": {
         "sqlite": [
@@ -53,6 +59,8 @@ SIZES = {
         "failover": [Plan(workers=2, kills=6, instances=100, pauses=1)],
         "pools": [Plan(workers=2, executors=2, kills=10, instances=150, pauses=1, peace_s=300)],
         "frozen": [STANDSTILLS],
+        "servers": [SERVERS],
+        "leading": [Plan(workers=3, kills=6, pauses=2, instances=0)],
     },
     "soak": {
         "sqlite": [
@@ -64,6 +72,8 @@ SIZES = {
         "failover": [Plan(workers=3, kills=40, instances=1_000, pauses=10, peace_s=600)],
         "pools": [Plan(workers=3, executors=3, kills=80, instances=2_000, pauses=20, peace_s=900)],
         "frozen": [STANDSTILLS] * 5,
+        "servers": [SERVERS] * 5,
+        "leading": [Plan(workers=3, kills=100, pauses=30, instances=0)],
     },
 }
 
@@ -75,7 +85,11 @@ SCENES = {
     "failover": over_a_failover,
     "pools": over_rabbitmq,
     "frozen": standing_still,
+    "servers": with_servers,
+    "leading": with_leaders,
 }
+
+OF_RABBITMQ = ("pools", "frozen")
 
 POISONS = [PoisonPlan(poisons=1), PoisonPlan(poisons=3, patience_s=600.0)]
 
@@ -124,14 +138,15 @@ def remember_seed(seed: int, why: str) -> None:
             file.write(f"{seed}  # {why.splitlines()[0]}\n")
 
 
-def _possible(stores: list[str]) -> tuple[list[str], dict[str, dict[str, str]]]:
+def possible(stores: list[str]) -> tuple[list[str], dict[str, dict[str, str]]]:
     """The stores without what this machine lacks, and why that is skipped."""
     try:
         rabbitmq()
     except ToolMissing as missing:
-        if "pools" in stores:
-            print(f"pools: skipped: {missing}", flush=True)
-            return [store for store in stores if store != "pools"], {"pools": {"skipped": str(missing)}}
+        skipped = {store: {"skipped": str(missing)} for store in stores if store in OF_RABBITMQ}
+        for store in skipped:
+            print(f"{store}: skipped: {missing}", flush=True)
+        return [store for store in stores if store not in skipped], skipped
     return stores, {}
 
 
@@ -141,7 +156,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="the seed of the campaigns (default: drawn anew)")
     parser.add_argument("--store", choices=[*SCENES], action="append")
     arguments = parser.parse_args()
-    stores, skipped = _possible(arguments.store or [*SCENES])
+    stores, skipped = possible(arguments.store or [*SCENES])
     size = "soak" if arguments.soak else "ci"
     drawn = secrets.randbelow(SEED_MAX) if arguments.seed is None else arguments.seed
     print(f"seed {drawn}; the same again: make chaos SEED={drawn}", flush=True)

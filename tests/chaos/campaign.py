@@ -91,6 +91,8 @@ class Report:
     """From the last fault until every run had ended."""
     recoveries_s: dict[str, float] = field(default_factory=dict)
     """From the end of each standstill and cut, by its name, until a run that began then had ended."""
+    seen: dict[str, int] = field(default_factory=dict)
+    """What clients of servers got, by what they asked for."""
     effects: int = 0
     repeated_effects: int = 0
     seconds: float = 0.0
@@ -222,6 +224,8 @@ class ChaosProcess:
         self._arguments = arguments
         self._environment = {**os.environ, **environ}
         self._process: asyncio.subprocess.Process | None = None
+        self.said = ""
+        """The line that it printed when it had begun to work."""
 
     async def start(self) -> None:
         self._process = await asyncio.create_subprocess_exec(
@@ -235,10 +239,14 @@ class ChaosProcess:
     async def restart(self, number: signal.Signals) -> None:
         """End the process by this signal and start another; after a while it has begun to work."""
         await self._end(number)
+        await self.started()
+
+    async def started(self) -> None:
+        """Start it; after a while it has begun to work."""
         await self.start()
         assert self._process is not None and self._process.stdout is not None
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._process.stdout.readline(), 10)
+            self.said = (await asyncio.wait_for(self._process.stdout.readline(), 10)).decode().strip()
 
     @contextlib.asynccontextmanager
     async def paused(self) -> AsyncIterator[None]:

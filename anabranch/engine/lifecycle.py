@@ -86,7 +86,7 @@ class Engine:
         self.options = options
         self.clock = clock or SystemClock()
         self.worker_id = worker_id or f"{socket.gethostname()[:40]}-{secrets.token_hex(6)}"
-        self.observers = Observers()
+        self.observers = Observers(telemetry)
         self.plans = PlanCache(store, handlers, known_code, evaluates=options.evaluations_max > 0, pools=options.pools)
         self.console = console
         self.threads = HandlerThreads()
@@ -102,7 +102,7 @@ class Engine:
             console=console,
             callbacks=callbacks,
         )
-        self.orchestrator = self._new_orchestrator(worker, telemetry)
+        self.orchestrator = self._new_orchestrator(worker)
         self._handover = Handover(store=store, orchestrator=self.orchestrator, task_worker=worker, tasks=self._tasks)
         self.leadership = self._new_leadership(leaders)
         """Whether another worker looks for what concerns all."""
@@ -168,6 +168,7 @@ class Engine:
         await self._external.stop()
         await self._reports.stop()
         await _ended(self.orchestrator.stop(), end_at, PART_SHARE, "the last commit may be lost")
+        self.observers.record()
         await self._leases.stop()
         if self.console is not None:
             await self.console.stop(patience_s=max(0.0, PART_SHARE * (end_at - loop.time())))
@@ -180,7 +181,7 @@ class Engine:
         self.hints.say_paused()
         await self.gates.look()
 
-    def _new_orchestrator(self, worker: TaskWorker, telemetry: Telemetry | None) -> Orchestrator:
+    def _new_orchestrator(self, worker: TaskWorker) -> Orchestrator:
         return Orchestrator(
             store=self.store,
             task_worker=worker,
@@ -188,7 +189,6 @@ class Engine:
             observers=self.observers,
             worker_id=self.worker_id,
             options=self.options,
-            telemetry=telemetry,
         )
 
     def _new_leadership(self, rows: LeaderRows | None) -> Leadership:

@@ -1,22 +1,29 @@
-"""Observers: pass on committed events within this process, to telemetry and to hints.
+"""Observers: pass on committed events within this process, to watchers, metrics and traces.
 
 The consequences of a commit start first: handlers do not wait for observers.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from anabranch.engine.hints.hint_line import Notices
+from anabranch.engine.ownership.owned import OwnedInstance
 from anabranch.engine.ports import Clock, InstanceRow, Observer
 from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.evolve import AnyPlan
 from anabranch.engine.rules.shared.log_limit import LOG_TOO_LARGE
+from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.telemetry import RunTelemetry, Telemetry
 
 logger = logging.getLogger("anabranch.engine")
+
+# 20 ms: the rows of several commits are counted together, and a batch of them takes a millisecond or two.
+RECORD_MS = 20
 
 
 @dataclass(slots=True, eq=False)
@@ -27,16 +34,19 @@ class News:
     events: Sequence[Event]
     status: Status
     written: Sequence[Event] = ()
-    """Those that this process has written."""
-    telemetry: RunTelemetry | None = None
-    """Counts the written rows; None: they are not counted."""
+    """Those that this process has written; telemetry counts them."""
+    owned: OwnedInstance | None = None
+    """The run that they were written for."""
 
 
 class Observers:
-    """A list of observers that is itself an observer. If one raises, that is logged, and it stays in the list."""
+    """Passes on what was committed. If an observer raises, that is logged, and it is called again the next time."""
 
-    def __init__(self) -> None:
+    def __init__(self, telemetry: Telemetry | None = None) -> None:
         self._observers: list[Observer] = []
+        self._telemetry = telemetry
+        self._unrecorded: list[tuple[OwnedInstance, Sequence[Event]]] = []
+        self._next_record: asyncio.TimerHandle | None = None
         self.written: Counter[str] = Counter()
         """How many events of each type were passed on."""
 
@@ -48,24 +58,46 @@ class Observers:
         """Remove an observer."""
         self._observers.remove(observer)
 
-    def tell(self, news: Sequence[News]) -> None:
-        """Pass on what was committed. Called one turn of the event loop after the commit, in the order of the
-        commits."""
-        for one in news:
-            self.committed(one.instance_id, one.events, one.status)
-            if one.telemetry is not None:
-                one.telemetry.wrote(one.written)
+    def telemetry_of(self, head: InstanceHead, plan: AnyPlan) -> RunTelemetry | None:
+        """The telemetry of a run that this process owns; None without telemetry."""
+        return None if self._telemetry is None else self._telemetry.of_run(head, plan)
 
-    def committed(self, instance_id: str, events: Sequence[Event], status: Status) -> None:
-        """Pass on committed events, in log order per instance."""
+    def committed(self, news: Sequence[News]) -> None:
+        """Pass on what was committed, in the order of the commits: to observers one turn of the event loop later, to
+        telemetry within `RECORD_MS`."""
         written = self.written
-        for event in events:
-            written[event.type._value_] += 1  # the descriptor `value` would cost more than everything else here
-        for observer in self._observers:
-            try:
-                observer.committed(instance_id, events, status)
-            except Exception:
-                logger.exception("an observer failed", extra={"instance_id": instance_id})
+        for one in news:
+            for event in one.events:
+                written[event.type._value_] += 1  # the descriptor `value` would cost more than everything else here
+        if self._observers:
+            asyncio.get_running_loop().call_soon(self._tell, news)
+        if self._telemetry is not None:
+            self._unrecorded += [(one.owned, one.written) for one in news if one.owned is not None]
+            if self._next_record is None:
+                self._next_record = asyncio.get_running_loop().call_later(RECORD_MS / 1000, self.record)
+
+    def record(self) -> None:
+        """Feed telemetry with what it does not have yet. Call it before metrics are read."""
+        if self._next_record is not None:
+            self._next_record.cancel()
+            self._next_record = None
+        unrecorded, self._unrecorded = self._unrecorded, []
+        for owned, events in unrecorded:
+            if owned.telemetry is None:
+                owned.telemetry = self.telemetry_of(owned.state.head, owned.state.plan)
+            if owned.telemetry is not None:
+                owned.telemetry.wrote(events)
+        for owned, _ in unrecorded:
+            if not owned.is_held:
+                owned.telemetry = None  # an unwinding call may refer to `owned` for a while
+
+    def _tell(self, news: Sequence[News]) -> None:
+        for one in news:
+            for observer in self._observers:
+                try:
+                    observer.committed(one.instance_id, one.events, one.status)
+                except Exception:
+                    logger.exception("an observer failed", extra={"instance_id": one.instance_id})
 
 
 class StoreNews:

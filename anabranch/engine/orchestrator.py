@@ -49,7 +49,6 @@ from anabranch.engine.rules.transitions import (
     plan_transitions,
 )
 from anabranch.engine.task_worker import TaskWorker
-from anabranch.engine.telemetry import Telemetry
 from anabranch.errors import StoreUnavailable
 
 logger = logging.getLogger("anabranch.engine")
@@ -129,14 +128,13 @@ class Orchestrator:
         observers: Observers,
         worker_id: str,
         options: EngineOptions,
-        telemetry: Telemetry | None = None,
     ) -> None:
         self._store = store
         self._task_worker = task_worker
         self._clock = clock
         self._observers = observers
         self._options = options
-        self._owned = OwnedInstances(clock, task_worker, options, telemetry)
+        self._owned = OwnedInstances(clock, task_worker, options)
         task_worker.report_to(self._owned.receive)
         self.acknowledged = Acknowledged(clock)
         self._reconciler = Reconciler(
@@ -254,7 +252,7 @@ class Orchestrator:
             self.worker_id if started.begin else None,
             0,
             mailbox=Mailbox(started),
-            waiters=Waiters(created),
+            created=created,
             extended_at=self._clock.monotonic(),
         )
         self._owned.add(owned)
@@ -270,7 +268,7 @@ class Orchestrator:
         """Begin to take over a claimed instance, whose log is still to be folded."""
         head = claimed.row.head
         state = new_state(plan, head, log_limit=self._options.log_limit)
-        return Adoption(claimed, state, self._owned.telemetry_of(head, plan))
+        return Adoption(claimed, state, self._observers.telemetry_of(head, plan))
 
     def adopt(self, adoption: Adoption, *, asked_at: float) -> None:
         """Take over an instance whose log is folded; its lease was last extended by a request at `asked_at`."""
@@ -302,7 +300,9 @@ class Orchestrator:
         owned = self._owned.get(instance_id)
         if owned is None or owned.is_new:
             return OfferResult(held=False)
-        answer = owned.waiters.ask(stimulus)
+        if owned.waiters is None:
+            owned.waiters = Waiters()
+        answer = owned.waiters.add(stimulus)
         self._owned.offer(owned, stimulus)
         try:
             async with asyncio.timeout(REQUEST_PATIENCE_S):
@@ -476,7 +476,7 @@ class Orchestrator:
             except Exception as defect:  # noqa: BLE001 -- the same
                 self._reconciler.drop_defective(pending, defect)
         if news:
-            asyncio.get_running_loop().call_soon(self._observers.tell, news)
+            self._observers.committed(news)
         if len(applied.won) + len(applied.idle) + len(applied.locked) < len(planned.pending_transitions):
             await self._reconciler.settle_others(applied)
         return applied.locked
@@ -514,10 +514,7 @@ class Orchestrator:
         if won.events:
             last = won.events[-1]
             self.acknowledged.note(owned.instance_id, last.seq, last.created_at)
-            telemetry = owned.telemetry
-            if not owned.is_held:  # evicted meanwhile
-                telemetry = self._owned.telemetry_of(owned.state.head, owned.state.plan)
-            news.append(News(owned.instance_id, won.events, transition.status, won.events, telemetry))
+            news.append(News(owned.instance_id, won.events, transition.status, won.events, owned))
         if not owned.is_held:
             return
         if transition.available_at is not None:
@@ -528,11 +525,11 @@ class Orchestrator:
         for stop in won.stops:
             owned.performing.discard(stop)
             self._task_worker.stop_job(transition.instance_id, stop)
-        if owned.waiters.created is not None:
-            owned.waiters.tell_new_run(StartResult(transition.instance_id, transition.status, created=True))
+        if owned.created is not None:
+            owned.answer_start(StartResult(transition.instance_id, transition.status, created=True))
         if won.parks:
-            if owned.waiters.asked:
-                owned.waiters.answer(pending)
+            if owned.waiters is not None:
+                owned.answer_requests(pending)
             self._owned.evict(owned)
             return
         owned.performing.difference_update(won.answered)
@@ -550,8 +547,8 @@ class Orchestrator:
         self, owned: OwnedInstance, pending: PendingTransition, dispatches: Sequence[Dispatch], next_due: int | None
     ) -> None:
         """Continue after a commit: perform commands, and schedule due times."""
-        if owned.waiters.asked:
-            owned.waiters.answer(pending)
+        if owned.waiters is not None:
+            owned.answer_requests(pending)
         self._dispatch(owned, dispatches)
         if owned.state.unevaluated:
             if self._evaluates and not owned.state.stands_still:

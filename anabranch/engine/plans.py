@@ -60,6 +60,8 @@ class PlanCache:
         self._store = store
         self._node_types = node_types
         self._plans: OrderedDict[tuple[str, int], AnyPlan] = OrderedDict()
+        self._runnable: set[tuple[str, int]] = set()
+        """Those of them that can be run here: code and node types may be added, but they do not go away."""
         self._reading: dict[tuple[str, int], asyncio.Event] = {}
 
     def known_types(self) -> Sequence[str]:
@@ -74,7 +76,13 @@ class PlanCache:
 
     def can_run_plan(self, head: InstanceHead, plan: AnyPlan) -> bool:
         """Is what this run needs here?"""
-        return self.can_run(Needs(head.kind == CODED_KIND, head.workflow_name, head.workflow_version, plan.needs))
+        key = (head.workflow_id or head.instance_id, head.workflow_version)
+        if key in self._runnable:
+            return True
+        can_run = self.can_run(Needs(head.kind == CODED_KIND, head.workflow_name, head.workflow_version, plan.needs))
+        if can_run and key in self._plans:
+            self._runnable.add(key)
+        return can_run
 
     async def plan_of(self, head: InstanceHead) -> AnyPlan:
         """The plan of an instance's version, or of the definition in a test run's log.
@@ -106,7 +114,8 @@ class PlanCache:
         try:
             self._plans[key] = await self._plan_of_stored(*key)
             if len(self._plans) > PLANS_KEPT_MAX:
-                self._plans.popitem(last=False)
+                dropped, _ = self._plans.popitem(last=False)
+                self._runnable.discard(dropped)
         finally:
             del self._reading[key]
             read.set()

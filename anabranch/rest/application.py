@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -97,6 +98,12 @@ METRICS = web.AppKey("metrics", Metrics)
 AUTHENTICATED = web.RequestKey("authenticated", bool)
 """Set on requests with a valid key. A process short of connections closes others first."""
 
+# Any other method is a client's invention and must not become a label of a metric.
+_METHODS_COUNTED = frozenset({"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"})
+
+# The status of a request that became a WebSocket.
+_SWITCHING_PROTOCOLS = 101
+
 # nginx's status for a client that disconnected: never sent, only counted.
 CLIENT_GONE = 499
 
@@ -166,31 +173,44 @@ def _middleware(function: Callable[..., Awaitable[web.StreamResponse]], first: o
 
 
 async def _answer_everything(metrics: Metrics, request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turn every error into a JSON response, and count every response."""
-    with metrics.request(request) as seen:
-        try:
-            response = await handler(request)
-        except AnabranchError as refusal:
-            response = response_of(refusal)
-        except web.HTTPMethodNotAllowed as refusal:
-            response = response_of(MethodNotAllowed(f"{request.path} does not support {request.method}"))
-            methods = _METHODS_OF.get(request.path, refusal.allowed_methods)
-            response.headers["Allow"] = ", ".join(sorted(methods))
-        except web.HTTPNotFound:
-            response = response_of(NotFound(f"there is nothing at {request.path}", hint="/docs lists what there is."))
-        except web.HTTPException:
-            raise  # the response of an attached API
-        except Exception as fault:  # noqa: BLE001 -- the last border: no traceback reaches a caller
-            if _has_gone(request, fault):
-                response = web.Response(status=CLIENT_GONE)
-            else:
-                response = fault_response(fault, f"{request.method} {request.path}")
-        for name, value in _HEADERS.items():
-            response.headers.setdefault(name, value)
-        if request.content.exception() is not None and not response.prepared:
-            response.force_close()  # the next request cannot be separated from the broken body
-        seen.status = response.status
+    """Count every response, and turn every error into a JSON response."""
+    began, status = time.perf_counter(), 500
+    try:
+        response = await _answer(request, handler)
+        status = response.status
         return response
+    finally:
+        resource = request.match_info.route.resource
+        route = "unknown" if resource is None else resource.canonical
+        method = request.method if request.method in _METHODS_COUNTED else "OTHER"
+        if status != _SWITCHING_PROTOCOLS:  # a WebSocket is not a request that takes hours
+            metrics.seconds.labels(method, route).observe(time.perf_counter() - began)
+        metrics.requests.labels(method, route, str(status)).inc()
+
+
+async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        response = await handler(request)
+    except AnabranchError as refusal:
+        response = response_of(refusal)
+    except web.HTTPMethodNotAllowed as refusal:
+        response = response_of(MethodNotAllowed(f"{request.path} does not support {request.method}"))
+        methods = _METHODS_OF.get(request.path, refusal.allowed_methods)
+        response.headers["Allow"] = ", ".join(sorted(methods))
+    except web.HTTPNotFound:
+        response = response_of(NotFound(f"there is nothing at {request.path}", hint="/docs lists what there is."))
+    except web.HTTPException:
+        raise  # the response of an attached API
+    except Exception as fault:  # noqa: BLE001 -- the last border: no traceback reaches a caller
+        if _has_gone(request, fault):
+            response = web.Response(status=CLIENT_GONE)
+        else:
+            response = fault_response(fault, f"{request.method} {request.path}")
+    for name, value in _HEADERS.items():
+        response.headers.setdefault(name, value)
+    if request.content.exception() is not None and not response.prepared:
+        response.force_close()  # the next request cannot be separated from the broken body
+    return response
 
 
 def _has_gone(request: web.Request, fault: Exception) -> bool:

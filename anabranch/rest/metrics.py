@@ -7,12 +7,9 @@ Names of process metrics start with `anabranch_`, those of `run_metrics` with `w
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
-from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -27,23 +24,17 @@ from anabranch.triggers.webhooks.webhook_requests import OUTCOMES
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
-@dataclass(slots=True)
-class Seen:
-    """A request under way."""
-
-    status: int = 500
-
-
 class Metrics:
     """The metrics of one process."""
 
     def __init__(self, services: AppServices) -> None:
         self.registry = CollectorRegistry()
         self._asked = asyncio.Lock()
-        self._requests = Counter(
+        self.requests = Counter(
             "anabranch_http_requests", "Requests answered.", ["method", "route", "status"], registry=self.registry
         )
-        self._seconds = Histogram(
+        """Counted by the application's middleware, by the pattern of the route, never by the path."""
+        self.seconds = Histogram(
             "anabranch_http_request_seconds",
             "Time from a request's headers to its answer.",
             ["method", "route"],
@@ -57,27 +48,13 @@ class Metrics:
         self._runs = RunMetrics(services)
         self.registry.register(self._runs)
 
-    @contextmanager
-    def request(self, request: web.Request) -> Iterator[Seen]:
-        """Count one request and its time, by the route's pattern, never by the path."""
-        seen = Seen()
-        began = time.perf_counter()
-        try:
-            yield seen
-        finally:
-            resource = request.match_info.route.resource
-            route = "unknown" if resource is None else resource.canonical
-            method = request.method if request.method in _METHODS else "OTHER"
-            if seen.status != _SWITCHING:  # a WebSocket is not a request that takes hours
-                self._seconds.labels(method, route).observe(time.perf_counter() - began)
-            self._requests.labels(method, route, str(seen.status)).inc()
-
     async def text(self) -> bytes:
         """All metrics, in Prometheus's text format.
 
         Made in a thread, one at a time: the maximum number of names takes a third of a second.
         """
         async with self._asked:
+            self._services.engine.observers.record()
             self._runs.open_runs = await self._services.open_runs.counts()
             self._runs.values = self._services.open_runs.values
             if self._runs.open_runs is not None:
@@ -85,13 +62,6 @@ class Metrics:
                     self._runs.dead_letters = await self._services.dead_letters.count_letters()
             self._runs.unclaimed = self._services.open_runs.unclaimed
             return await asyncio.to_thread(generate_latest, self.registry)
-
-
-# The status of a request that became a WebSocket.
-_SWITCHING = 101
-
-# Any other method is a client's invention and must not become a label.
-_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"})
 
 
 class _Committed(Collector):

@@ -192,7 +192,7 @@ def test_a_disabled_trigger_begins_nothing_and_is_skipped():
     document = drawn("start>a, hook>b", hook={**TOPIC, "disabled": True})
     assert errors(document) == []
     begun = Begun(document, None)
-    assert begun.plan.beginning("hook") is None
+    assert "hook" not in begun.plan.entry_points
     assert begun.rows == ["INPUT_SET", "DISPATCHED start", "SKIPPED hook", "SKIPPED b"]
     assert begun.plan.needs == ("topic",)
 

@@ -14,19 +14,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from anabranch.engine.engine_options import EngineOptions
-from anabranch.engine.ownership.waiters import Waiters
+from anabranch.engine.ownership.waiters import StartResult, Waiters
 from anabranch.engine.ports import Clock, Loaded
 from anabranch.engine.queues import DelayQueue
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.events import Event
-from anabranch.engine.rules.evolve import AnyPlan, AnyState, evolve
+from anabranch.engine.rules.evolve import AnyState, evolve
 from anabranch.engine.rules.shared.blame import ALONE_MS, Blame, SuspectRoom
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.stimuli import EvaluationDue, NodeResult, Started, StepReport, Stimulus, TimersDue
 from anabranch.engine.rules.transitions import LeasedState, PendingTransition
 from anabranch.engine.task_worker import TaskWorker
-from anabranch.engine.telemetry import RunTelemetry, Telemetry
+from anabranch.engine.telemetry import RunTelemetry
+from anabranch.errors import AnabranchError, StoreUnavailable
 
 logger = logging.getLogger("anabranch.engine")
 
@@ -62,7 +63,10 @@ class OwnedInstance(LeasedState):
     """An owned instance: its state, its mailbox, its timer and its executions."""
 
     mailbox: Mailbox = field(default_factory=Mailbox)
-    waiters: Waiters = field(default_factory=Waiters)
+    created: asyncio.Future[StartResult] | None = None
+    """The caller of the start, until the run is known to be stored."""
+    waiters: Waiters | None = None
+    """The callers of signals and cancels that are not answered; None: there are none."""
     is_held: bool = False
     """It is still owned and was not replaced since it was added."""
     owes_all: bool = False
@@ -78,12 +82,29 @@ class OwnedInstance(LeasedState):
     extended_at: float = 0.0
     """Monotonic seconds just before the last request that extended the lease."""
     telemetry: RunTelemetry | None = None
-    """Receives the rows written here; None without telemetry."""
+    """Receives the rows written here; None without telemetry, and before the first of a new run are counted."""
 
     @property
     def is_new(self) -> bool:
         """Whether it is not known to be stored yet."""
-        return self.waiters.created is not None
+        return self.created is not None
+
+    def answer_start(self, result: StartResult | AnabranchError) -> None:
+        """Answer the caller of the start, unless it has stopped waiting."""
+        created, self.created = self.created, None
+        if created is None or created.done():
+            return
+        if isinstance(result, StartResult):
+            created.set_result(result)
+        else:
+            created.set_exception(result)
+
+    def answer_requests(self, pending: PendingTransition) -> None:
+        """Answer the callers of signals and cancels that the transition has decided."""
+        if self.waiters is not None:
+            self.waiters.answer(pending)
+            if not self.waiters.requests:
+                self.waiters = None
 
     def replace_state(self, state: AnyState, *, version: int, worker_id: str | None, lease_until: int) -> None:
         """Continue from a newly folded state; decisions on the old one are void."""
@@ -160,9 +181,7 @@ class Suspects:
 class OwnedInstances:
     """Owned instances by id, and those with stimuli to decide, in order of arrival."""
 
-    def __init__(
-        self, clock: Clock, task_worker: TaskWorker, options: EngineOptions, telemetry: Telemetry | None = None
-    ) -> None:
+    def __init__(self, clock: Clock, task_worker: TaskWorker, options: EngineOptions) -> None:
         self._task_worker = task_worker
         self._held_max, self._tenant_max = options.held_max, options.tenant_max
         self.is_gated: Callable[[InstanceHead], bool] = lambda _: False
@@ -170,7 +189,6 @@ class OwnedInstances:
         self.accepts = options.works
         """False: new runs are left to other workers."""
         self.suspects = Suspects(clock, task_worker.leave_alone)
-        self._telemetry = telemetry
         self._owned: dict[str, OwnedInstance] = {}
         self._of_tenant: Counter[str] = Counter()
         self.ready: deque[OwnedInstance] = deque()
@@ -230,10 +248,6 @@ class OwnedInstances:
         """The heads of the owned instances. Thread-safe."""
         return [owned.state.head for owned in list(self._owned.values())]
 
-    def telemetry_of(self, head: InstanceHead, plan: AnyPlan) -> RunTelemetry | None:
-        """The telemetry for a run that is about to be owned; None without telemetry."""
-        return None if self._telemetry is None else self._telemetry.of_run(head, plan)
-
     def add(self, owned: OwnedInstance) -> None:
         """Add an instance, replacing the one with the same id."""
         stale = self._owned.get(owned.instance_id)
@@ -242,8 +256,6 @@ class OwnedInstances:
         self._owned[owned.instance_id] = owned
         owned.is_held = True
         self._of_tenant[owned.state.head.tenant_id] += 1
-        if owned.telemetry is None:
-            owned.telemetry = self.telemetry_of(owned.state.head, owned.state.plan)
         self.suspects.note(owned.instance_id, owned.blame)
         self.enqueue(owned)
 
@@ -329,8 +341,10 @@ class OwnedInstances:
             if owned.performing or owned.state.head.kind == CODED_KIND:
                 self._task_worker.stop_instance(instance_id)
         owned.mailbox.queued = False
-        owned.telemetry = None  # an unwinding call may refer to `owned` for a while
-        owned.waiters.fail(instance_id)
+        if owned.created is not None:
+            owned.answer_start(StoreUnavailable(f"run {instance_id}: stopped before its start was known to be stored"))
+        if owned.waiters is not None:
+            owned.waiters.refer_to_store()
 
     def drop(self, instance_id: str, why: str) -> None:
         """Stop the handlers of an instance and forget it, because another worker owns it or soon may."""

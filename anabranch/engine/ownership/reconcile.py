@@ -7,7 +7,6 @@ again on the stored state.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -200,7 +199,7 @@ class Reconciler:
         """Answer the caller of a start that created no run: the reason, or the existing run."""
         owned = owner_of(pending)
         if owned.is_held and owned.is_new:
-            owned.waiters.tell_new_run(answer)
+            owned.answer_start(answer)
             self._held.evict(owned)
 
     def drop_defective(self, pending: PendingTransition, defect: Exception | None) -> None:
@@ -253,7 +252,7 @@ class Reconciler:
         if not owned.is_held:
             return False
         if owned.is_new:
-            owned.waiters.tell_new_run(ValueNotStorable(f"the database does not take the input: {reason}"))
+            owned.answer_start(ValueNotStorable(f"the database does not take the input: {reason}"))
         elif (evaluated := pending.evaluated) and not owned.evaluates_singly:
             owned.evaluates_singly = True
             return True
@@ -267,8 +266,9 @@ class Reconciler:
         elif isinstance(result := pending.stimuli[0], NodeResult | StepReport):
             pending.stimuli = [as_refused(result, reason, run_id=instance_id)]
             return True
-        elif isinstance(asked := pending.stimuli[0], SignalSent):
-            owned.waiters.refuse(asked, ValueNotStorable.code)
+        elif isinstance(signal := pending.stimuli[0], SignalSent):
+            if owned.waiters is not None:
+                owned.waiters.refuse(signal, ValueNotStorable.code)
             pending.stimuli = []
             return True
         self._held.evict(owned)
@@ -351,7 +351,7 @@ class Reconciler:
         transition = None if pending is None else pending.transition
         written = transition is not None and read is not None and was_written(transition, read.tail)
         if pending is not None and written:
-            held.waiters.answer(pending)
+            held.answer_requests(pending)
             held.performing.difference_update(answered(pending.stimuli))
         elif pending is not None:
             held.mailbox.stimuli[:0] = pending.stimuli
@@ -367,11 +367,10 @@ class Reconciler:
         if read.tail:
             news = News(held.instance_id, read.tail, row.status)
             if transition is not None and written:
-                telemetry = held.telemetry or self._held.telemetry_of(row.head, held.state.plan)
-                news = replace(news, written=transition.events, telemetry=telemetry)
-            asyncio.get_running_loop().call_soon(self._observers.tell, [news])
+                news = replace(news, written=transition.events, owned=held)
+            self._observers.committed([news])
         if held.is_new:
-            held.waiters.tell_new_run(StartResult(row.head.instance_id, row.status, created=True))
+            held.answer_start(StartResult(row.head.instance_id, row.status, created=True))
         if read.state is None:
             self._held.evict(held)
             return

@@ -1,4 +1,4 @@
-"""Waiters: callers that wait until their start, signal or cancel is committed.
+"""Waiters: callers that wait until their signal or cancel is committed, and the answers to those of starts.
 
 No caller is answered before the commit. If the commit will not happen in this process, the caller is referred to the
 store.
@@ -13,7 +13,7 @@ from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.stimuli import Stimulus
 from anabranch.engine.rules.transitions import PendingTransition
-from anabranch.errors import AnabranchError, NotFound, StoreUnavailable
+from anabranch.errors import NotFound
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,31 +44,19 @@ def why_rejected(head: InstanceHead) -> NotFound:
 
 
 class Waiters:
-    """The callers of one owned instance."""
+    """The callers of signals and cancels to one owned instance."""
 
-    __slots__ = ("asked", "created")
+    __slots__ = ("requests",)
 
-    def __init__(self, created: asyncio.Future[StartResult] | None = None) -> None:
-        self.created = created
-        """The caller of the start, until the run is known to be stored."""
-        self.asked: list[tuple[Stimulus, asyncio.Future[OfferResult]]] = []
-        """The callers of signals and cancels, each with its request."""
+    def __init__(self) -> None:
+        self.requests: list[tuple[Stimulus, asyncio.Future[OfferResult]]] = []
+        """Each request, with the future that its caller awaits."""
 
-    def ask(self, stimulus: Stimulus) -> asyncio.Future[OfferResult]:
+    def add(self, stimulus: Stimulus) -> asyncio.Future[OfferResult]:
         """A future for the outcome of a stimulus that is about to be offered."""
         answer: asyncio.Future[OfferResult] = asyncio.get_running_loop().create_future()
-        self.asked.append((stimulus, answer))
+        self.requests.append((stimulus, answer))
         return answer
-
-    def tell_new_run(self, new_run: StartResult | AnabranchError) -> None:
-        """Answer the caller of the start, unless it has stopped waiting."""
-        created, self.created = self.created, None
-        if created is None or created.done():
-            return
-        if isinstance(new_run, StartResult):
-            created.set_result(new_run)
-        else:
-            created.set_exception(new_run)
 
     def answer(self, pending: PendingTransition) -> None:
         """Answer the callers of signals and cancels."""
@@ -76,7 +64,7 @@ class Waiters:
             id(stimulus): decision for stimulus, decision in zip(pending.stimuli, pending.decisions, strict=True)
         }
         waiting = []
-        for stimulus, future in self.asked:
+        for stimulus, future in self.requests:
             decision = decided.get(id(stimulus))
             if decision is None:
                 waiting.append((stimulus, future))
@@ -85,18 +73,17 @@ class Waiters:
                 future.set_result(
                     OfferResult(held=True, status=status, delivered=decision.delivered, refused=decision.refused)
                 )
-        self.asked = waiting
+        self.requests = waiting
 
     def refuse(self, stimulus: Stimulus, code: str) -> None:
         """Raise the refusal to the caller."""
-        for asked, future in self.asked:
-            if asked is stimulus and not future.done():
+        for request, future in self.requests:
+            if request is stimulus and not future.done():
                 future.set_result(OfferResult(held=True, refused=code))
-        self.asked = [(asked, future) for asked, future in self.asked if asked is not stimulus]
+        self.requests = [(request, future) for request, future in self.requests if request is not stimulus]
 
-    def fail(self, instance_id: str) -> None:
-        """Refer the remaining callers to the store."""
-        for _, future in self.asked:
+    def refer_to_store(self) -> None:
+        """Answer the remaining callers that the run is no longer owned."""
+        for _, future in self.requests:
             if not future.done():
                 future.set_result(OfferResult(held=False))
-        self.tell_new_run(StoreUnavailable(f"run {instance_id}: stopped before its start was known to be stored"))

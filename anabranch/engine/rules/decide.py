@@ -166,7 +166,7 @@ def _start(builder: DrawnDecisionBuilder, started: Started) -> None:
 def _begin(builder: DrawnDecisionBuilder) -> None:
     """Dispatch the beginning that the run was started at, and skip the others."""
     state = builder.state
-    beginning = state.plan.beginning(state.trigger)
+    beginning = state.plan.entry_points.get(state.trigger)
     assert beginning is not None, "who starts a run has looked for its beginning"
     builder.dispatch(beginning, "")
     for other in state.plan.beginnings:

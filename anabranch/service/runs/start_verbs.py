@@ -142,7 +142,8 @@ class StartVerbs(ReadVerbs):
             ),
         )
         try:
-            check_start(version=options.version, retention_days=options.retention_days)
+            if options.version is not None or options.retention_days is not None:
+                check_start(version=options.version, retention_days=options.retention_days)
             return await self._start_version(workflow, options.version, start, tenant_id=tenant_id)
         except START_REFUSALS:
             # Looked up only here: nearly every start has a new key and must not pay for a read.
@@ -244,7 +245,7 @@ def check_beginning(plan: AnyPlan, trigger: str | None) -> None:
     if isinstance(plan, CodedPlan):
         if trigger is not None:
             raise UnknownTrigger(f"a coded workflow has no nodes, and so no trigger {trigger!r}")
-    elif plan.beginning(trigger) is None:
+    elif trigger not in plan.entry_points:
         if trigger is not None:
             raise UnknownTrigger(f"the workflow has no trigger {trigger!r} that can begin a run")
         shown = ", ".join(f"{node.id!r} ({node.type})" for node in plan.beginnings)
@@ -265,10 +266,13 @@ async def input_payload(
 
     Raises InvalidInput; TooManyChecks unless `bounded` is false.
     """
-    beginning = None if isinstance(plan, CodedPlan) or trigger is None else plan.beginning(trigger)
-    bytes_max = VALUE_BYTES_MAX if beginning is None else beginning.output_bytes_max
+    bytes_max, schema = VALUE_BYTES_MAX, plan.input_schema
+    if trigger is not None and not isinstance(plan, CodedPlan):
+        beginning = plan.entry_points.get(trigger)
+        if beginning is not None:
+            bytes_max = beginning.output_bytes_max
+            schema = plan.trigger_schemas.get(trigger)
     payload = checked_payload(input_, "the input", bytes_max=bytes_max)
-    schema = plan.input_schema if isinstance(plan, CodedPlan) else plan.schema_of(trigger)
     if schema is not None:
         refuse_input(await checks.input_problems(tenant_id, schema, payload.value, bounded=bounded), trigger)
     return payload

@@ -136,7 +136,7 @@ def beginning_of(plan: Plan, trigger: str | None) -> str | None:
     if trigger is None and plan.start is None and len(plan.beginnings) == 1:
         trigger = plan.beginnings[0].id
     check_beginning(plan, trigger)
-    return None if plan.beginning(trigger) is plan.start else trigger
+    return None if plan.entry_points.get(trigger) is plan.start else trigger
 
 
 def listening_node(options: TrialOptions, plan: Plan) -> str | None:
@@ -144,7 +144,7 @@ def listening_node(options: TrialOptions, plan: Plan) -> str | None:
     if not options.listens:
         return None
     trigger = beginning_of(plan, options.trigger)
-    node = plan.beginning(trigger)
+    node = plan.entry_points.get(trigger)
     if node is None or node.type != WEBHOOK_TYPE:
         message = "only a run that begins at a `webhook` can wait for a request; name it as `trigger`"
         raise _refusal([("/listen", message)])

@@ -83,7 +83,7 @@ class TestingVerbs(RunVerbs):
         if known is not None and INPUT_FIELD not in request:
             given = known.input
         trigger = options.trigger
-        if known is not None and trigger is None and plan.beginning(known.trigger) is not None:
+        if known is not None and trigger is None and known.trigger in plan.entry_points:
             trigger = known.trigger
         trigger = beginning_of(plan, trigger)
         if options.listens:

@@ -129,10 +129,13 @@ class _PlanCompiler:
             deadline_ms=graph.deadline_ms,
             retention_ms=graph.retention_ms,
             input_schema=graph.input_schema,
-            trigger_schemas={node.id: node.input_schema for node in kept if node.input_schema is not None},
+            trigger_schemas={node.id: schema for node in kept if (schema := self._schema_of(node)) is not None},
         )
         plan.needs = (*sorted(plan.types - BUILTIN_TYPES), *pools.needed(plan.pools))
         return plan
+
+    def _schema_of(self, beginning: GraphNode) -> Mapping[str, Any] | None:
+        return self._graph.input_schema if beginning.type == START_TYPE else beginning.input_schema
 
     def _node(self, written: GraphNode) -> PlanNode:
         home = self._bodies[self._structure.homes[written.id]]

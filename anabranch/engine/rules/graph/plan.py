@@ -240,36 +240,30 @@ class Plan:
     """`workflowOptions.deadline`: counted from max(createdAt, availableAt)."""
     retention_ms: int | None = None
     input_schema: Mapping[str, Any] | None = field(default=None)
-    """Of the input of a run that begins at `start`."""
+    """Of the input of a run that begins at its start node."""
     trigger_schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Those of other inputs, by the id of the trigger."""
+    """Of the input of a run that names where it begins, by that id."""
+
+    entry_points: Mapping[str | None, PlanNode] = field(init=False)
+    """The beginnings that are not disabled, by id; under None the start node, where runs without a trigger begin."""
+
+    def __post_init__(self) -> None:
+        points: dict[str | None, PlanNode] = {node.id: node for node in self.beginnings if node.given is None}
+        start = next((node for node in points.values() if node.type == START_TYPE), None)
+        if start is not None:
+            points[None] = start
+        self.entry_points = points
 
     @property
     def start(self) -> PlanNode | None:
         """Where a run begins that somebody starts."""
-        return self._only_of(START_TYPE)
+        return self.entry_points.get(None)
 
     @property
     def called(self) -> PlanNode | None:
         """Where a run begins that another run starts."""
-        return self._only_of(WORKFLOW_CALL_TYPE) or self.start
-
-    def beginning(self, trigger: str | None) -> PlanNode | None:
-        """The beginning with this id (None: the start), unless it is disabled; None: there is none."""
-        if trigger is None:
-            return self.start
-        return next((node for node in self.beginnings if node.id == trigger and node.given is None), None)
-
-    def schema_of(self, trigger: str | None) -> Mapping[str, Any] | None:
-        """The JSON Schema of the input of a run that begins there."""
-        node = self.beginning(trigger)
-        return self.input_schema if node is None or node.type == START_TYPE else self.trigger_schemas.get(node.id)
-
-    def _only_of(self, type_name: str) -> PlanNode | None:
-        for node in self.beginnings:
-            if node.type == type_name and node.given is None:
-                return node
-        return None
+        points = self.entry_points.values()
+        return next((node for node in points if node.type == WORKFLOW_CALL_TYPE), None) or self.start
 
     def node_at(self, node_id: str, scope: str) -> PlanNode | None:
         """The node as it runs in a scope; None if it cannot be reached."""

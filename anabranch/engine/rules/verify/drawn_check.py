@@ -76,7 +76,7 @@ class DrawnCheck(RunCheck):
     # -- rows -----------------------------------------------------------------------------
     def begin(self, event: Event) -> None:
         """Take INPUT_SET."""
-        self._beginning = self._plan.beginning(read_trigger(event.payload))
+        self._beginning = self._plan.entry_points.get(read_trigger(event.payload))
         self._root.names["input"] = [(event.seq, read_input(event.payload))]
         self._root.bytes += event.payload.weight
 

@@ -66,6 +66,7 @@ async def open_triggers(
         unfinished_max=settings.unfinished_max,
         unfinished_per_tenant_max=settings.unfinished_per_tenant_max,
         covers=leadership.covers,
+        base_url=settings.reached_at,
     )
     try:
         if works:

@@ -156,7 +156,13 @@ class _Translator:
             case JsMember(Name("$execution"), Literal("id")) | Name("$executionId"):
                 return Phrase("ctx.run.id", "text")
             case JsMember(Name("$workflow"), Literal("name")):
-                return Phrase("ctx.workflow.name", "text")
+                return Phrase(quoted(scope.title), "text")
+            case JsMember(Name("$workflow"), Literal("active")):
+                return Phrase("true", "boolean")
+            case JsMember(Name("$execution"), Literal("mode")):
+                return Phrase("'production'", "text")
+            case JsMember(Name("$response"), _):  # known in the pages of a request only, where nothing is translated
+                return Phrase("none", "null")
             case JsMember(JsMember(base, Literal("all")), Literal("length")):
                 return None
         return None

@@ -107,6 +107,7 @@ class _Importer(Surrounding):
         super().__init__(
             graph=graph,
             timezone=zone if isinstance(zone, str) and zone not in ("", "DEFAULT") else options.timezone,
+            title=workflow.name,
         )
         self.reads_files = any(_READS_FILES.search(json.dumps(node.parameters)) for node in workflow.nodes)
         self._workflow = workflow

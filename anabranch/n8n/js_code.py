@@ -15,7 +15,8 @@ from anabranch.n8n.refs import ItemFeed, Ref
 
 EXTENSIONS = ("isNumeric", "toSentenceCase", "toSnakeCase", "removeTags", "urlEncode", "urlDecode", "base64Encode",
               "base64Decode", "quote", "toBoolean", "parseJson", "toJsonString", "round", "floor", "ceil", "abs",
-              "isInteger", "isEven", "isOdd", "first", "last", "sum", "compact", "chunk", "append")  # fmt: skip
+              "isInteger", "isEven", "isOdd", "first", "last", "sum", "compact", "chunk", "append",
+              "removeMarkdown", "pluck", "unique", "union", "difference", "intersection", "average", "max", "min")  # fmt: skip
 """What n8n's expressions have beside JavaScript, and the prelude of expressions gives."""
 
 VARIABLES = "$vars"
@@ -127,7 +128,7 @@ def _prelude(
         (prelude("crypto"), ("$crypto",)),
         (prelude("luxon"), ("DateTime", "Duration", "$now", "$today", "luxon")),
         (_require(source), ("require(", "require (")),
-        (prelude("american"), (".toLocale",)),
+        (prelude("american"), (".toLocale", "Intl")),
         (prelude("extensions"), tuple(f".{name}(" for name in EXTENSIONS) if of_expressions else ()),
         ("DateTime.prototype.format = DateTime.prototype.toFormat;", (".format(",) if of_expressions else ()),
         (_CLONE, ("$copy",)),

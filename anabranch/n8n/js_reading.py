@@ -34,7 +34,6 @@ _KNOWN = frozenset(
 )
 _ABSENT = {
     r"\bimport\s*\(": "modules",
-    r"\bIntl\b": "texts in the language of a country",
     r"\$jmespath|\$jmesPath": "JMESPath",
     r"\$secrets\b|(?<![\w$.])process\.": "the environment",
     r"\bhelpers\.|\$http\b|\bthis\.[a-z]+Request": "n8n's helpers",
@@ -59,11 +58,11 @@ _LUXON = re.compile(r"\bDateTime\b|\bluxon\b|\$now\b|\$today\b")
 _ITEMS = re.compile(r"(?:\$\([^()]*\)|\$input|\$items\([^()]*\))\s*\.\s*(?:first|last|all)\(")
 # What n8n's expressions have for all values, and `extensions.js` has not, or not for all kinds of values.
 _EXTENSIONS = re.compile(
-    r"(?<!Math)\.(?:isEmpty|isNotEmpty|toDateTime|toNumber|removeMarkdown|replaceSpecialChars|hash|extractEmail"
-    r"|extractDomain|extractUrl|extractUrlPath|toTitleCase|isEmail|isUrl|isDomain|isBlank|isNotBlank|unique|average"
-    r"|pluck|randomItem|merge|smartJoin|difference|intersection|union|renameKeys|removeField|keepFieldsContaining"
+    r"(?<!Math)\.(?:isEmpty|isNotEmpty|toDateTime|toNumber|replaceSpecialChars|hash|extractEmail"
+    r"|extractDomain|extractUrl|extractUrlPath|toTitleCase|isEmail|isUrl|isDomain|isBlank|isNotBlank"
+    r"|randomItem|merge|smartJoin|renameKeys|removeField|keepFieldsContaining"
     r"|removeFieldsContaining|beginningOf|endOfMonth|extract|inBetween|isDst|isInLast|isWeekend|toInt|toFloat"
-    r"|stripMarkdown|toDate|hasField|diffTo|diffToNow|isBetween|length|max|min|removeDuplicates)\s*\("
+    r"|stripMarkdown|toDate|hasField|diffTo|diffToNow|isBetween|length|removeDuplicates)\s*\("
 )
 _OF_DATES = re.compile(r"\.(?:format|plus|minus|setZone)\s*\(")
 
@@ -99,8 +98,13 @@ _AMERICAN = re.compile(
 )
 _OPTION = re.compile(
     r"\s*(?:(?:weekday|month)\s*:\s*['\"](?:long|short)['\"]|(?:year|month|day|hour|minute|second)\s*:\s*['\"](?:numeric|2-digit)['\"]"
-    r"|hour12\s*:\s*(?:true|false)|(?:minimum|maximum)FractionDigits\s*:\s*\d|style\s*:\s*['\"]currency['\"]|currency\s*:\s*['\"]USD['\"])\s*"
+    r"|hour12\s*:\s*(?:true|false)|(?:minimum|maximum)FractionDigits\s*:\s*\d|style\s*:\s*['\"]currency['\"]|currency\s*:\s*['\"]USD['\"]|timeZone\s*:\s*['\"](?:UTC|Etc/UTC|GMT)['\"])\s*"
 )
+_IN_FORM = re.compile(r"\b(?:new\s+)?Intl\s*\.\s*NumberFormat\s*\(([^()]*)\)\s*\.\s*format\s*\(")
+_OF_NUMBERS = re.compile(
+    r"\s*(?:(?:minimum|maximum)FractionDigits\s*:\s*\d|style\s*:\s*['\"]currency['\"]|currency\s*:\s*['\"]USD['\"])\s*"
+)
+_COMPACT = re.compile(r"\s*(?:notation\s*:\s*['\"]compact['\"]|maximumFractionDigits\s*:\s*\d)\s*")
 
 
 def names_of_nodes(code: str) -> list[str]:
@@ -198,6 +202,25 @@ def _is_american(code: str) -> bool:
         named = " ".join(options)
         if not all(_OPTION.fullmatch(each) for each in options) or ("currency" in named and "USD" not in named):
             return False
+    return _writes_numbers(code)
+
+
+def _writes_numbers(code: str) -> bool:
+    """Whether all that it uses of `Intl` writes numbers in American English, with options that are read here."""
+    calls = list(_IN_FORM.finditer(code))
+    if len(calls) != len(re.findall(r"\bIntl\b", code)):
+        return False
+    for call in calls:
+        form = _AMERICAN.fullmatch(call[1])
+        options = [] if form is None else [each for each in (form["options"] or "").split(",") if each.strip()]
+        is_compact = (
+            len(options) == 2
+            and len({each.split(":")[0].strip() for each in options}) == 2
+            and all(map(_COMPACT.fullmatch, options))
+        )
+        money = sum("USD" in each or "currency'" in each or 'currency"' in each for each in options)
+        if form is None or money == 1 or not (is_compact or all(map(_OF_NUMBERS.fullmatch, options))):
+            return False
     return True
 
 
@@ -215,7 +238,7 @@ def check_expression(js: str, timezone: str) -> str | None:
         return "its brackets do not match"
     if (absent := absent_in(js, timezone)) is not None:
         return f"it uses {absent}"
-    bare = _ITEMS.sub("$items", _STRINGS.sub("''", js))
+    bare = _ITEMS.sub("$items", _STRINGS.sub("''", _IN_FORM.sub("(", js)))
     found = _EXTENSIONS.search(bare) or (None if _LUXON.search(bare) else _OF_DATES.search(bare))
     if found:
         return f"it uses n8n's own {found[0].strip('.(')}()"

@@ -34,6 +34,8 @@ class Surrounding:
     """The bodies of loops: their variables are known in them only."""
     reads_files: bool = False
     """Whether any node reads n8n's binary data."""
+    title: str = ""
+    """The name of the workflow in n8n."""
 
 
 @dataclass(slots=True)
@@ -51,6 +53,11 @@ class NodeScope:
     def timezone(self) -> str:
         """In which dates are written."""
         return self.around.timezone
+
+    @property
+    def title(self) -> str:
+        """The name of the workflow in n8n."""
+        return self.around.title
 
     @property
     def _is_mapped(self) -> bool:

@@ -34,6 +34,10 @@ class NameScope(Protocol):
     def timezone(self) -> str:
         """In which dates are written."""
 
+    @property
+    def title(self) -> str:
+        """The name of the workflow in n8n."""
+
     def json(self) -> Ref:
         """`$json`. Raises Untranslatable."""
 

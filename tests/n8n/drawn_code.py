@@ -259,4 +259,60 @@ DRAWN_CODE = (
         ORDERS[:1],
         [{"region": "none", "zone": "UTC", "path": "https://a.example/x", "kind": "undefined", "also": None}],
     ),
+    Drawn(
+        "more of n8n's own functions",
+        f"{_FUNCTIONS}/arrays/",
+        [
+            set_to(
+                "Lists",
+                plain="={{ '# Title\\n**bold** [a](https://a.example) `x`\\n- one'.removeMarkdown() }}",
+                ids="={{ [{ip: 'a'}, {ip: 'b', n: 1}, {ip: 'a'}, {}].pluck('ip').unique().toJsonString() }}",
+                sets="={{ [[1, 2].union([2, {a: 1}, {a: 1}]), [1, 2, 2].difference([1]),"
+                " [1, 2].intersection([2, 3])].toJsonString() }}",
+                most="={{ [1, 5, 3].max() + [4, 2].min() + [1, 2].average() }}",
+            ),
+            set_to(
+                "Numbers",
+                keeps=True,
+                views="={{ Intl.NumberFormat('en-US', {notation: 'compact', maximumFractionDigits: 2})"
+                ".format('1234567') }}",
+                price="={{ new Intl.NumberFormat('en-US', {style: 'currency', currency: 'USD'}).format(-1234.5) }}",
+                day="={{ new Date('2026-03-05T07:08:09Z').toLocaleString('en-US', {timeZone: 'UTC'}) }}",
+            ),
+        ],
+        ORDERS[:1],
+        [
+            {
+                "plain": "Title\nbold a x\none",
+                "ids": '["a","b"]',
+                "sets": '[[1,2,{"a":1}],[2],[2]]',
+                "most": "8.5",
+                "views": "1.23M",
+                "price": "-$1,234.50",
+                "day": "3/5/2026, 7:08:09 AM",
+            }
+        ],
+    ),
+    Drawn(
+        "the names of a workflow, and of answers where there are none",
+        "https://docs.n8n.io/code/builtin/n8n-metadata/",
+        [
+            set_to(
+                "Set",
+                title="={{ $workflow.name }}",
+                status="={{ $response.statusCode }}",
+                code="={{ $response?.statusCode ?? 'none' }}",
+            ),
+            node(
+                "If",
+                "if",
+                1,
+                conditions={
+                    "number": [{"value1": "={{ $response.statusCode }}", "value2": 299, "operation": "smallerEqual"}]
+                },
+            ),
+        ],
+        ORDERS[:1],
+        [{"title": "the names of a workflow, and of answers where there are none", "status": None, "code": "none"}],
+    ),
 )

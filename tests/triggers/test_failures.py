@@ -49,6 +49,7 @@ async def test_a_failed_run_begins_one_run_of_each_workflow_that_is_told(office:
         1,
     )
     assert payload["run"]["workflowID"] == row.head.workflow_id
+    assert payload["url"] == payload["link"]  # of a server without a name
     assert (payload["error"]["code"], payload["link"], payload["depth"]) == ("LOG_TOO_LARGE", f"/#/runs/{failed}", 1)
     assert await told(office, "others") == []
     [run] = await office.runs(workflow="all")

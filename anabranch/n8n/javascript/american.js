@@ -30,17 +30,27 @@ const $locale = (() => {
     return date_ && time ? date_ + joint + time : date_ || time;
   };
   const counted = (value, options) => {
-    if (!Number.isFinite(value)) return Number.isNaN(value) ? 'NaN' : value < 0 ? '-∞' : '∞';
     const money = options.style === 'currency', least = options.minimumFractionDigits ?? (money ? Math.min(2, options.maximumFractionDigits ?? 2) : 0);
-    const most = Math.max(least, options.maximumFractionDigits ?? (money ? 2 : 3));
-    const size = Math.abs(value), scale = 10 ** most, up = Number((size + 'e').split('e')[0] + 'e' + (Number((size + 'e0').split('e')[1]) + most));
-    let [integer, rest = ''] = size < 1e21 ? (Math.round(up) / scale).toFixed(most).split('.') : [String(BigInt(size)), '0'.repeat(least)];
+    const sign = money ? '$' : '', most = Math.max(least, options.maximumFractionDigits ?? (money ? 2 : 3)), size = Math.abs(value);
+    if (!Number.isFinite(value)) return (value < 0 ? '-' : '') + sign + (Number.isNaN(value) ? 'NaN' : '∞');
+    const [before, after = ''] = (size >= 1e21 ? String(BigInt(size)) : size < 1e-6 ? size.toFixed(20) : String(size)).split('.');
+    const digits = String(BigInt(before + after.slice(0, most).padEnd(most, '0')) + (after[most] >= '5' ? 1n : 0n)).padStart(most + 1, '0');
+    let integer = digits.slice(0, digits.length - most), rest = digits.slice(digits.length - most);
     while (rest.length > least && rest.endsWith('0')) rest = rest.slice(0, -1);
     integer = integer.replace(/\B(?=(\d{3})+$)/g, ',');
-    const text = (money ? '$' : '') + integer + (rest ? '.' + rest : '');
+    const text = sign + integer + (rest ? '.' + rest : '');
     return (value < 0 || Object.is(value, -0) ? '-' : '') + text;
   };
+  const compact = (value, most) => {
+    const size = Math.abs(value), cut = power => Number(counted(Number((size + 'e').split('e')[0] + 'e' + (Number((size + 'e0').split('e')[1]) - 3 * power)), {maximumFractionDigits: most}).replaceAll(',', ''));
+    if (!Number.isFinite(value)) return counted(value, {});
+    let power = 0;
+    while (power < 4 && cut(power) >= 1000) power += 1;
+    const text = counted(cut(power), {maximumFractionDigits: most}), integer = text.split('.')[0];
+    return (value < 0 || Object.is(value, -0) ? '-' : '') + (integer.length < 6 ? text.replace(',', '') : text) + ['', 'K', 'M', 'B', 'T'][power];
+  };
   return {
+    number: (value, options) => options.notation === 'compact' ? compact(value, options.maximumFractionDigits) : counted(value, options),
     text: (value, _, options = {}) => typeof value === 'number' ? counted(value, options)
       : value instanceof Date ? dated(value, options, 'both') : value.toLocaleString(),
     date: (value, _, options = {}) => dated(value, options, 'date'), time: (value, _, options = {}) => dated(value, options, 'time'),
@@ -49,4 +59,5 @@ const $locale = (() => {
 Number.prototype.toLocaleString = function (...given) { return $locale.text(Number(this), ...given); };
 Date.prototype.toLocaleString = function (...given) { return $locale.text(this, ...given); };
 Date.prototype.toLocaleDateString = function (...given) { return $locale.date(this, ...given); };
+const Intl = {NumberFormat: function (_, options = {}) { return {format: value => $locale.number(Number(value), options)}; }};
 Date.prototype.toLocaleTimeString = function (...given) { return $locale.time(this, ...given); };

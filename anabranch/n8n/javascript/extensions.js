@@ -4,7 +4,20 @@ const $extend = (prototype, methods) => {
     if (!(name in prototype)) Object.defineProperty(prototype, name, {value: function (...given) { return method(this.valueOf(), ...given); }, configurable: true});
 };
 const $number = (text, read) => { if (Number.isNaN(read)) throw new Error(`cannot convert ${text} to a number`); return read; };
+const $same = (one, other) => one === other || (Number.isNaN(one) && Number.isNaN(other)) || (typeof one === 'object' && typeof other === 'object' && one !== null && other !== null
+  && Array.isArray(one) === Array.isArray(other) && Object.keys(one).length === Object.keys(other).length
+  && Object.keys(one).every(key => Object.hasOwn(other, key) && $same(one[key], other[key])));
+const $once = list => list.reduce((kept, each) => { if (!kept.some(known => $same(known, each))) kept.push(each); return kept; }, []);
+const $listed = value => { if (!Array.isArray(value)) throw new Error('it needs a list'); return value; };
+const $counted = list => { if (list.some(each => typeof each !== 'number')) throw new Error('all elements must be numbers'); return list; };
+const $unmarked = [
+  [/^([\s\t]*)(?:[*+\-]|\d\.)\s+/gm, '$1'], [/\n={2,}/g, '\n'], [/~~/g, ''], [/`{3}.*\n/g, ''], [/<[\w\s|='":(),;\/.\-]+[>|\\]/g, ''], [/^[=\-]{2,}\s*$/g, ''],
+  [/\[\^.+?\](?:: .*?$)?/g, ''], [/\s{0,2}\[.*?\]: .*?$/g, ''], [/!\[.*?\][\[(].*?[\])]/g, ''], [/\[(.*?)\][\[(].*?[\])]/g, '$1'], [/>/g, ''],
+  [/^\s{1,2}\[.*?\]: \S+(?: ".*?")?\s*$/g, ''], [/^#{1,6}\s*([^#]*)\s*(?:#{1,6})?/gm, '$1'], [/([*_]{1,3})(\S.*?\S)\1/g, '$2'], [/(`{3,})(.*?)\1/gm, '$2'],
+  [/^-{3,}\s*$/g, ''], [/`(.+?)`/g, '$1'], [/\n{2,}/g, '\n\n'],
+];
 $extend(String.prototype, {
+  removeMarkdown: text => $unmarked.reduce((rest, [mark, by]) => rest.replace(mark, by), text),
   isNumeric: text => !text.includes(' ') && !Number.isNaN(Number(text)) && !Number.isNaN(parseFloat(text)),
   isEmpty: text => text === '', isNotEmpty: text => text !== '',
   toSentenceCase: text => {
@@ -38,5 +51,21 @@ $extend(Array.prototype, {
   sum: list => list.reduce((sum, each) => { if (!['number', 'string'].includes(typeof each) || Number.isNaN(Number(each))) throw new Error('sum() needs numbers'); return sum + Number(each); }, 0),
   compact: list => list.filter(each => each !== null && each !== undefined && each !== '' && each !== 'nil' && !(typeof each === 'object' && !Object.keys(each).length)),
   chunk: (list, size) => { if (typeof size !== 'number' || size < 1) throw new Error('chunk() needs a size'); const made = []; for (let at = 0; at < list.length; at += size) made.push(list.slice(at, at + size)); return made; },
+  pluck: (list, ...names) => names.length === 0 ? list : list.reduce((made, each) => {
+    if (each && typeof each === 'object') {
+      const found = Object.keys(each).flatMap(key => names.filter(name => name === key).map(() => each[key]));
+      if (found.length) made.push(found.length === 1 ? found[0] : found);
+    }
+    return made;
+  }, []),
+  unique: (list, ...names) => names.length === 0 ? $once(list) : list.reduce((kept, each) => {
+    const seen = item => item && typeof item === 'object' ? names.map(name => item[name]) : item;
+    if (!kept.some(known => $same(seen(known), seen(each)))) kept.push(each);
+    return kept;
+  }, []),
+  union: (list, other) => $once([...list, ...$listed(other)]), difference: (list, other) => $once(list.filter(each => !$listed(other).some(known => $same(known, each)))),
+  intersection: (list, other) => $once(list.filter(each => $listed(other).some(known => $same(known, each)))),
+  average: list => list.length === 0 ? 0 : $counted(list).reduce((sum, each) => sum + each, 0) / list.length,
+  max: list => Math.max(...$counted(list)), min: list => Math.min(...$counted(list)),
   append: (list, ...more) => list.concat(more), toJsonString: list => JSON.stringify(list),
 });

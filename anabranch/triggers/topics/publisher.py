@@ -65,9 +65,10 @@ class Publisher(Poller):
         unfinished_max: int = UNFINISHED_MAX,
         unfinished_per_tenant_max: int | None = None,
         covers: Callable[[], bool] | None = None,
+        base_url: str = "",
     ) -> None:
         """`store_now` is the clock that the age of messages is judged by; `clock` only waits. `covers`: whether another
-        process finishes what is left."""
+        process finishes what is left. `base_url` is where the pages of runs are."""
         super().__init__(
             self._take_up, name="finishing messages", every_ms=POLL_MS, sleep=clock.sleep, only_on_request=covers
         )
@@ -79,6 +80,7 @@ class Publisher(Poller):
         self._clock = clock
         self._store_now = store_now
         self._removed_at: float | None = None
+        self._base_url = base_url.rstrip("/")
 
     async def publish(self, topic: str, payload: Any, *, tenant_id: str, key: str | None) -> Message:
         """Store a message and start its runs.
@@ -152,7 +154,7 @@ class Publisher(Poller):
             try:
                 run = await self._starter.start_triggered_run(
                     delivery.workflow,
-                    message.payload,
+                    self._payload_of(message),
                     _options_of(message, delivery),
                     tenant_id=message.tenant_id,
                 )
@@ -172,6 +174,11 @@ class Publisher(Poller):
                 logger.exception("message %s could not start %s; retrying", message.message_id, delivery.workflow)
                 return delivery
         return replace(delivery, instance_id=run.instance_id)
+
+    def _payload_of(self, message: Message) -> Any:
+        """What its runs are given: of a failure with the address of the page of the run that failed."""
+        payload = message.payload
+        return {**payload, "url": self._base_url + payload["link"]} if message.topic == FAILED_TOPIC else payload
 
 
 def _options_of(message: Message, delivery: Delivery) -> StartOptions:

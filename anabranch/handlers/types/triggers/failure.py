@@ -25,6 +25,7 @@ _PAYLOAD: dict[str, Any] = {
             "properties": {name: {"type": "string"} for name in ("code", "type", "message")},
         },
         "link": {"type": "string"},
+        "url": {"type": "string"},
     },
     "required": ["run", "error", "link"],
 }

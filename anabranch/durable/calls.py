@@ -100,8 +100,9 @@ def present_branch(loop: WorkflowLoop, began_seq: int) -> StepBranch:
     return branch
 
 
-_STAGES = tuple(Stage)
-"""Going through the members of an enum takes as long as making all the dictionaries for them."""
+# Looked up once: a member of an enum costs ten times a global before Python 3.12.
+_STAGES = _ASKED, _TRYING, _REPORTED, _WAITING, _, _OVER = tuple(Stage)
+_DISPATCHED = Phase.DISPATCHED
 
 
 class StepCall:
@@ -152,7 +153,7 @@ class StepCall:
         """Where the function waits for the answer."""
         self.timer: WorkflowTimer | None = None
         """Or what is to be called."""
-        self.stage = Stage.ASKED
+        self.stage = _ASKED
         self.task: asyncio.Task[None] | None = None
         """The try that is under way."""
         self.tried_at: float | None = None
@@ -189,10 +190,10 @@ class Calls:
         self._open: dict[Place, StepCall] = {}
         self._stages: dict[Stage, dict[StepCall, None]] = {stage: {} for stage in _STAGES}
         # To see at a glance whether any call is at one of these.
-        self.asked = self._stages[Stage.ASKED]
-        self.trying = self._stages[Stage.TRYING]
-        self.reported = self._stages[Stage.REPORTED]
-        self.waiting = self._stages[Stage.WAITING]
+        self.asked = self._stages[_ASKED]
+        self.trying = self._stages[_TRYING]
+        self.reported = self._stages[_REPORTED]
+        self.waiting = self._stages[_WAITING]
 
     def of(self, stage: Stage) -> list[StepCall]:
         """Those at this stage."""
@@ -211,7 +212,7 @@ class Calls:
         """It is at this stage now."""
         self._stages[call.stage].pop(call, None)
         call.stage = stage
-        if stage is Stage.OVER:
+        if stage is _OVER:
             self._open.pop(call.place, None)
             call.attempt_once = call.context = None  # they refer back to it
         else:
@@ -285,7 +286,7 @@ def is_short(call: StepCall, journal: CodedState, *, now: int) -> bool:
         record = journal.steps.get(call.place)
         if record is None:
             return False
-        if record.has_ended or record.phase is Phase.DISPATCHED:
+        if record.has_ended or record.phase is _DISPATCHED:
             return True  # its end, or the next attempt, is decided and being committed
         return record.due_at is not None and record.due_at - now <= PARK_AFTER_MS
     match call.asked.outcome:

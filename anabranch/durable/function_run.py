@@ -79,6 +79,10 @@ LEAST_AGE_S = 0.01
 # At most 8 tasks are named if a function is stuck or leaves tasks behind: enough to see a pattern.
 TASKS_TOLD_MAX = 8
 
+# Looked up once: a member of an enum costs ten times a global before Python 3.12, and a step needs a dozen.
+_ASKED, _TRYING, _REPORTED, _WAITING, _ENDED, _OVER = Stage
+_DISPATCHED, _RUN = Phase.DISPATCHED, StepKind.RUN
+
 
 class FunctionRun:
     """One call of a workflow function, from its first line until it ends or only waits."""
@@ -150,7 +154,7 @@ class FunctionRun:
 
     def steps_under_way(self) -> list[str]:
         """The steps under way."""
-        return [call.shown for call in self._calls.of(Stage.TRYING)]
+        return [call.shown for call in self._calls.of(_TRYING)]
 
     # -- the author's side ----------------------------------------------------------------
     def ask(
@@ -209,12 +213,12 @@ class FunctionRun:
 
     def _cancel_step(self, call: StepCall) -> None:
         """The function no longer awaits the step: drop its outcome."""
-        if self._has_left or call.stage is Stage.OVER:
+        if self._has_left or call.stage is _OVER:
             return
         journal = self._run_access.journal
         record = None if journal is None else journal.steps.get(call.place)
-        is_open = call.stage in (Stage.TRYING, Stage.REPORTED) if record is None else not record.has_ended
-        self._calls.move(call, Stage.OVER)
+        is_open = call.stage in (_TRYING, _REPORTED) if record is None else not record.has_ended
+        self._calls.move(call, _OVER)
         if call.task is not None:
             call.task.cancel()
         if is_open:
@@ -271,7 +275,7 @@ class FunctionRun:
 
     def _look_at_new(self, journal: CodedState) -> str | None:
         """Match the new calls with the log; returns the difference if one does not match."""
-        for call in self._calls.of(Stage.ASKED):
+        for call in self._calls.of(_ASKED):
             record = journal.steps.get(call.place)
             if record is None:
                 continue
@@ -284,28 +288,28 @@ class FunctionRun:
 
     def _look_at_settled(self, journal: CodedState) -> None:
         """Check the reported and the waiting calls for commits."""
-        for call in self._calls.of(Stage.REPORTED):
+        for call in self._calls.of(_REPORTED):
             record = journal.steps.get(call.place)
             if record is not None and call.reported_seq < record.seq <= self._run_access.settled_seq:
                 self._place(call, record, journal)
-        for call in self._calls.of(Stage.WAITING):
+        for call in self._calls.of(_WAITING):
             record = None if call.asked is not None else journal.steps.get(call.place)
-            if record is not None and (record.has_ended or record.phase is Phase.DISPATCHED):
+            if record is not None and (record.has_ended or record.phase is _DISPATCHED):
                 self._place(call, record, journal)
 
     def _place(self, call: StepCall, record: Step, journal: CodedState) -> None:
         """Move a call to the stage of its latest row, if that is committed."""
         if record.seq > self._run_access.settled_seq:
-            self._calls.move(call, Stage.REPORTED)
+            self._calls.move(call, _REPORTED)
             call.reported_seq = record.seq - 1
         elif record.has_ended:
-            self._calls.move(call, Stage.ENDED)
+            self._calls.move(call, _ENDED)
             if self._replay.has_met(record, journal.endings):
                 self._replay.asked_late(record)
-        elif record.phase is Phase.DISPATCHED:
-            self._calls.move(call, Stage.ASKED)
+        elif record.phase is _DISPATCHED:
+            self._calls.move(call, _ASKED)
         else:
-            self._calls.move(call, Stage.WAITING)
+            self._calls.move(call, _WAITING)
 
     # -- answers --------------------------------------------------------------------------
     def _tell_next(self, journal: CodedState, row: int, place: Place) -> bool:
@@ -318,9 +322,9 @@ class FunctionRun:
             why = f"it waits for {call.shown}, which its log has as cancelled: the code has changed"
             return self._fire_unrecorded() or self._block(why)
         self._replay.pass_on()
-        if call is None or call.stage is not Stage.ENDED:
+        if call is None or call.stage is not _ENDED:
             return True  # it is no longer awaited
-        self._calls.move(call, Stage.OVER)
+        self._calls.move(call, _OVER)
         self._set_time(record.ended_at)
         call.branch.saw(record.ended_seq)
         if call.timer is not None:
@@ -345,41 +349,41 @@ class FunctionRun:
         since = self._new_rules_since
         if since is not None and (missing is None or missing[0] > since):
             return False
-        timers = [call for call in self._calls.of(Stage.ASKED) if call.timer is not None]
+        timers = [call for call in self._calls.of(_ASKED) if call.timer is not None]
         if not timers:
             return False
         first = min(timers, key=_due)
         assert first.timer is not None, "a timer has one"
-        self._calls.move(first, Stage.OVER)
+        self._calls.move(first, _OVER)
         self._set_time(min(_due(first)[0], self._clock.now()))
         self._loop.fire(first.timer)
         return True
 
     def _note_new_rules(self) -> None:
         self._new_rules_since = self._journal.last_seq
-        known = Mark.of(StepKind.RUN, frozenset((self._began_seq,)))
+        known = Mark.of(_RUN, frozenset((self._began_seq,)))
         self._run_access.report(StepReport("", "", 0, known, self.attempt, LegacyReplayed()))
 
     # -- steps ----------------------------------------------------------------------------
     def _begin_new(self, journal: CodedState) -> None:
         """Start, in call order, every call that has not ended in the log."""
         begun: list[StepCall] = []
-        for call in self._calls.of(Stage.ASKED):
+        for call in self._calls.of(_ASKED):
             if call.timer is not None:
                 continue  # recorded when there is nothing else to do, or when it fires
             if call.wait is not None:
                 call.asked = self._report_of(call, 1, call.wait)
-                self._calls.move(call, Stage.WAITING)
+                self._calls.move(call, _WAITING)
             else:
-                self._calls.move(call, Stage.TRYING)
+                self._calls.move(call, _TRYING)
                 begun.append(call)
         # All of them are under way before the first is tried: one that ends at once must not lend the others' slot.
         for call in begun:
             record = journal.steps.get(call.place)
-            if record is None and call.kind is StepKind.RUN:
+            if record is None and call.kind is _RUN:
                 call.tried_at = self._worker_loop.time()
             self._try(call, 1 if record is None else record.attempt)
-            if call.tried_at is not None and self._unwritten is None and call.stage is Stage.TRYING:
+            if call.tried_at is not None and self._unwritten is None and call.stage is _TRYING:
                 self._look_at_unwritten(WRITTEN_AFTER_S)
 
     def _try(self, call: StepCall, attempt: int) -> None:
@@ -399,13 +403,13 @@ class FunctionRun:
             return
         finally:
             call.task = None
-        if call.stage is not Stage.TRYING or self._has_left or self._run_access.journal is None:
+        if call.stage is not _TRYING or self._has_left or self._run_access.journal is None:
             return  # it was cancelled while it ended
         call.cause = cause or call.cause
         report = self._report_of(call, attempt, outcome)
         if isinstance(outcome, AwaitsChild):
             call.asked = report
-            self._calls.move(call, Stage.WAITING)
+            self._calls.move(call, _WAITING)
             self.settled()
             return
         self._hand_in(call, report)
@@ -424,7 +428,7 @@ class FunctionRun:
         if self._has_left or journal is None:
             return
         now, next_s = self._worker_loop.time(), None
-        for call in self._calls.of(Stage.TRYING):
+        for call in self._calls.of(_TRYING):
             if call.tried_at is None:
                 continue
             if now - call.tried_at < age_s:
@@ -444,7 +448,7 @@ class FunctionRun:
         record = self._journal.steps.get(call.place)
         call.reported_seq = 0 if record is None else record.seq
         call.asked = call.tried_at = None
-        self._calls.move(call, Stage.REPORTED)
+        self._calls.move(call, _REPORTED)
         if self._unwritten is not None and self._calls.trying:
             self._write_beginnings(LEAST_AGE_S)
         self._run_access.report(report)
@@ -458,22 +462,22 @@ class FunctionRun:
         """Steps or commits are under way and will call us. Meanwhile report the waits and set the alarm."""
         calls = self._calls
         if calls.waiting:
-            for call in calls.of(Stage.WAITING):
+            for call in calls.of(_WAITING):
                 if call.asked is not None:
                     self._hand_in(call, call.asked)
         if calls.asked or self._alarm is not None:
             self._set_alarm()
-        if not calls.trying or all(call.is_elsewhere for call in calls.of(Stage.TRYING)):
+        if not calls.trying or all(call.is_elsewhere for call in calls.of(_TRYING)):
             self._slot.lend()  # `settled` is called after the commit
         return False
 
     def _only_waits(self, journal: CodedState) -> bool:
         """The function only waits for events of the log."""
-        for timer in sorted((call for call in self._calls.of(Stage.ASKED) if call.timer is not None), key=_due):
+        for timer in sorted((call for call in self._calls.of(_ASKED) if call.timer is not None), key=_due):
             assert timer.wait is not None, "a timer has a time"
             timer.asked = self._report_of(timer, 1, timer.wait)
-            self._calls.move(timer, Stage.WAITING)
-        waits = self._calls.of(Stage.WAITING)
+            self._calls.move(timer, _WAITING)
+        waits = self._calls.of(_WAITING)
         if not waits:
             raise self._stuck()
         if any(is_short(call, journal, now=self._clock.now()) for call in waits):
@@ -490,7 +494,7 @@ class FunctionRun:
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
-        timers = [call for call in self._calls.of(Stage.ASKED) if call.timer is not None]
+        timers = [call for call in self._calls.of(_ASKED) if call.timer is not None]
         if timers:
             wait_s = max(0, min(map(_due, timers))[0] - self._clock.now()) / 1000
             # Empty, since a timer keeps its context until it is due and ours refers to the whole function.
@@ -502,7 +506,7 @@ class FunctionRun:
         if self._has_left or self._run_access.journal is None:
             return
         now = self._clock.now()
-        for call in sorted((call for call in self._calls.of(Stage.ASKED) if call.timer is not None), key=_due):
+        for call in sorted((call for call in self._calls.of(_ASKED) if call.timer is not None), key=_due):
             if _due(call)[0] <= now and call.wait is not None:
                 self._hand_in(call, self._report_of(call, 1, call.wait))
         self._set_alarm()
@@ -511,7 +515,7 @@ class FunctionRun:
         """Report that the code matches the log, so that the run is resumed; continue once that is committed."""
         if not self._has_matched:
             self._has_matched = True
-            known = Mark.of(StepKind.RUN, frozenset((self._began_seq,)))
+            known = Mark.of(_RUN, frozenset((self._began_seq,)))
             self._run_access.report(StepReport("", "", 0, known, self.attempt, LogMatched()))
         self._slot.lend()
         return False
@@ -526,7 +530,7 @@ class FunctionRun:
             self._alarm = None
         if self._calls.trying or self._calls.reported:
             return False
-        left = [call.place for stage in (Stage.WAITING, Stage.ASKED) for call in self._calls.of(stage)]
+        left = [call.place for stage in (_WAITING, _ASKED) for call in self._calls.of(stage)]
         if not left:
             raise self._stuck()
         return self._end(FunctionSuspended(left, (), self._called_by))
@@ -562,7 +566,7 @@ class FunctionRun:
                 names,
                 extra={"instance_id": self._run_id},
             )
-        for call in self._calls.of(Stage.TRYING):
+        for call in self._calls.of(_TRYING):
             if call.task is not None:
                 call.task.cancel()
         swallowed = self._loop.unwind()
@@ -570,7 +574,7 @@ class FunctionRun:
 
     async def _stop_steps(self) -> None:
         """Return when no step of the function is running, or after `STOP_PATIENCE_S`."""
-        tasks = [call.task for call in self._calls.of(Stage.TRYING) if call.task is not None]
+        tasks = [call.task for call in self._calls.of(_TRYING) if call.task is not None]
         for task in tasks:
             task.cancel()
         if tasks:
@@ -594,7 +598,7 @@ class FunctionRun:
     def _what_it_does(self) -> str:
         """What a function does in place of the recorded call, for messages."""
         known = self._journal.steps
-        new = [call for call in self._calls.of(Stage.ASKED) if call.timer is None and call.place not in known]
+        new = [call for call in self._calls.of(_ASKED) if call.timer is None and call.place not in known]
         if self._main is not None and self._main.done():
             return _how_it_ended(self._main)
         return f"it asks for {new[0].shown}" if new else "it waits"

@@ -411,11 +411,11 @@ async def outcome_of(
 
 def checked_outcome(returned: HandlerReturn, bytes_max: int) -> HandlerOutcome:
     """A handler's result as an outcome for the log. Raises if it cannot be stored."""
-    if isinstance(returned, AwaitsSignal | AwaitsChild | FunctionSuspended | FunctionBlocked | Failed):
-        return returned
     if not isinstance(returned, HandlerResult):
+        if isinstance(returned, AwaitsSignal | AwaitsChild | FunctionSuspended | FunctionBlocked | Failed):
+            return returned
         raise NonRetryable(f"the handler returned a {type(returned).__name__}, not a HandlerResult")
-    if not isinstance(returned.next_handle, str | None):
+    if returned.next_handle is not None and not isinstance(returned.next_handle, str):
         raise NonRetryable(f"next_handle is a {type(returned.next_handle).__name__}, not text", code="UNKNOWN_HANDLE")
     delay_ms = returned.queue_delay
     if delay_ms is not None and not (math.isfinite(delay_ms) and 0 <= delay_ms <= DURATION_MS_MAX):

@@ -73,7 +73,7 @@ class _Committed(Collector):
     def collect(self) -> Iterable[Metric]:
         family = CounterMetricFamily("anabranch_events", "Events committed here.", labels=["type"])
         for event_type in EventType:
-            family.add_metric([event_type.value], self._events.get(event_type.value, 0))
+            family.add_metric([event_type.value], self._events.get(event_type, 0))
         yield family
 
     def describe(self) -> Iterable[Metric]:

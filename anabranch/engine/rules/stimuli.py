@@ -144,9 +144,10 @@ StepOutcome: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StepReport:
-    """The outcome or request of a step of a coded run. It is delivered after the commit."""
+    """The outcome or request of a step of a coded run. It is delivered after the commit. Never changed once created
+    (not `frozen`: see `Event`)."""
 
     name: str
     scope: str

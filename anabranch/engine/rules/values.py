@@ -54,17 +54,11 @@ class Payload:
     def __init__(self, value: Any, raw: bytes) -> None:
         self.value = value
         self.raw = raw
-        self.size = len(raw)
-        if self.size <= PART_BYTES_MIN:
-            self.division, self.weight = None, self.size
-
-    def __getattr__(self, name: str) -> Any:
-        """Divide a large payload on first access to its stored form."""
-        if name not in ("division", "weight"):
-            raise AttributeError(name)
-        self.division = divide(self.value, self.raw)
-        self.weight = self.division.weight
-        return getattr(self, name)
+        self.size = size = len(raw)
+        if size <= PART_BYTES_MIN:
+            self.division, self.weight = None, size
+        else:
+            self.__class__ = LargePayload
 
     def __repr__(self) -> str:
         return f"Payload({self.raw[:80]!r})"
@@ -114,6 +108,23 @@ class Payload:
     def trusted(cls, value: Any) -> Payload:
         """Encode a value that the engine built from parts that are already checked."""
         return cls(value, orjson.dumps(value))
+
+
+class LargePayload(Payload):
+    """A payload with large parts, divided on first access to its stored form.
+
+    A class of its own, which a large payload takes by itself: `__getattr__` makes every access dearer, and most
+    payloads are small.
+    """
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("division", "weight"):
+            raise AttributeError(name)
+        self.division = divide(self.value, self.raw)
+        self.weight = self.division.weight
+        return getattr(self, name)
 
 
 class WholePayload(Payload):

@@ -41,6 +41,9 @@ from anabranch.errors import RunError
 
 _NO_CONTEXT = ContextSnapshot(())
 
+# Looked up once: a member of an enum costs ten times a global before Python 3.12, and these are read for every row.
+_DISPATCHED, _WAITING = Phase.DISPATCHED, Phase.WAITING
+
 
 class Step(OpenActivation):
     """What the log knows of one call of a step."""
@@ -63,7 +66,7 @@ class Step(OpenActivation):
     )
 
     def __init__(self, name: str, scope: str, mark: Mark, created_in: int, arguments: str | None = None) -> None:
-        super().__init__()
+        OpenActivation.__init__(self)
         self.name = name
         self.scope = scope
         self.mark = mark
@@ -225,7 +228,7 @@ def _dispatched(state: CodedState, event: Event) -> None:
         _run_function(state, function)
         return
     step = _step_of(state, event)
-    step.phase = Phase.DISPATCHED
+    step.phase = _DISPATCHED
     step.attempt = event.attempt
     step.due_at = None
     _resume(state)
@@ -251,7 +254,7 @@ def _function_waiting(state: CodedState, *, ready: bool) -> None:
         _run_function(state, state.function)
     else:
         state.running.pop(FUNCTION_KEY, None)
-        state.function.phase = Phase.WAITING
+        state.function.phase = _WAITING
 
 
 def _attempt_failed(state: CodedState, event: Event) -> None:
@@ -334,7 +337,7 @@ def is_reported_step(state: CodedState, event: Event) -> bool:
     if event.node_id == FUNCTION_NODE_ID:
         return False
     step = state.steps.get((event.node_id, event.scope))
-    return step is None or (step.phase is Phase.DISPATCHED and not step.has_ended)
+    return step is None or (step.phase is _DISPATCHED and not step.has_ended)
 
 
 def _step_of(state: CodedState, event: Event) -> Step:
@@ -368,12 +371,12 @@ def _end_step(state: CodedState, event: Event) -> Step:
 
 def _resume(state: CodedState) -> None:
     """Make a suspended function run again, because one of its steps has ended."""
-    if state.function is not None and state.function.phase is Phase.WAITING:
+    if state.function is not None and state.function.phase is _WAITING:
         _run_function(state, state.function)
 
 
 def _run_function(state: CodedState, function: FunctionActivation) -> None:
-    function.phase = Phase.DISPATCHED
+    function.phase = _DISPATCHED
     function.due_at = None
     function.blocked = False
     function.called_by = state.last_seq

@@ -90,7 +90,7 @@ class Mark:
     @property
     def text(self) -> str:
         """The stored form: `run:7`."""
-        return f"{self.kind.value}:{self.after}"
+        return f"{self.kind._value_}:{self.after}"  # `value` is a descriptor, and dearer than the rest
 
     @property
     def rows(self) -> range | tuple[int, ...]:

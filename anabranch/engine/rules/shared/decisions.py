@@ -172,7 +172,10 @@ class DecisionBuilder(Generic[State]):
         """The decision, without commands that it revoked itself."""
         if not self.events:
             return Decision(worked=self.worked) if self.worked else NOTHING
-        commands = self.commands and [command for command in self.commands if self.state.owes(command)]
+        commands, last = self.commands, self.events[-1]
+        is_last = len(commands) == 1 and last.type is _NODE_DISPATCHED and last.node_id == commands[0].node_id
+        if not is_last or self.state.suspension is not None:  # else nothing came after it that could revoke it
+            commands = [command for command in commands if self.state.owes(command)]
         begun_now = frozenset(self.commands) if self.stops else ()
         stops = [stop for stop in self.stops if stop not in begun_now]
         return Decision(
@@ -189,7 +192,7 @@ class DrawnDecisionBuilder(DecisionBuilder[InstanceState]):
     """Collects the events and commands of one decision about a drawn run."""
 
     def __init__(self, state: InstanceState, now: int, work_max: int, evaluations_max: int) -> None:
-        super().__init__(state, now)
+        DecisionBuilder.__init__(self, state, now)
         self.work_max = work_max
         self.evaluations_max = evaluations_max
         self.evaluated_bytes = 0

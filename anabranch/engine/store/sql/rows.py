@@ -89,10 +89,10 @@ def encode_transitions(transitions: Iterable[Transition]) -> str:
                 "first_seq": transition.events[0].seq if transition.events else None,
                 "events": len(transition.events),
                 "bytes": transition.payload_bytes,
-                "status": transition.status,
-                "ends": transition.status.is_terminal,
-                "releases": transition.release or transition.status.is_terminal,
-                "available_at": None if transition.status.is_terminal else transition.available_at,
+                "status": transition.status._value_,  # `value` is a descriptor, and dearer than the rest of a row
+                "ends": (ends := transition.status.is_terminal),
+                "releases": ends or transition.release,
+                "available_at": None if ends else transition.available_at,
                 "not_before": transition.not_before,
                 "started_at": transition.started_at,
                 "suspended_for": transition.suspended_for,
@@ -115,18 +115,19 @@ def encode_events(transitions: Iterable[Transition]) -> str:
     rows = []
     for transition in transitions:
         for event in transition.events:
-            division = event.payload.division
+            payload, event_type = event.payload, event.type._value_
+            division = payload.division
             rows.append(
                 {
                     "instance_id": transition.instance_id,
                     "seq": event.seq,
                     "node_id": event.node_id,
                     "scope": event.scope,
-                    "event_type": event.type,
-                    "node_status": NODE_STATUS.get(event.type._value_),
+                    "event_type": event_type,
+                    "node_status": NODE_STATUS.get(event_type),
                     "next_handle": event.next_handle,
-                    "output_variable": event.stored_variable,
-                    "payload": orjson.Fragment(event.payload.raw if division is None else division.shell),
+                    "output_variable": event.output_variable if event.mark is None else event.mark.text,
+                    "payload": orjson.Fragment(payload.raw if division is None else division.shell),
                     "error_message": event.error_message,
                     "node_attempt": event.attempt,
                     "created_at": event.created_at,

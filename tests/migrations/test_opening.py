@@ -7,10 +7,11 @@ import logging
 import resource
 import socket
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from sqlalchemy import make_url
+from sqlalchemy import Connection, make_url
 
 from anabranch.engine.store.opening import dialect_of, open_store
 from anabranch.engine.store.postgresql.postgresql_dialect import PostgresqlDialect
@@ -18,7 +19,7 @@ from anabranch.engine.store.sql.store import SqlStore
 from anabranch.engine.store.sqlite.sqlite_dialect import SqliteDialect
 from anabranch.errors import SettingsError, StoreUnavailable
 from anabranch.migrations import ensure_schema, upgrade
-from tests.conformance.building import committed, input_set, new_head, new_run
+from tests.conformance.building import committed, dispatched, input_set, new_head, new_run, transition
 from tests.postgres import PostgresServer
 
 SECRET = "s3cret"
@@ -131,6 +132,26 @@ async def test_a_file_that_another_program_keeps_locked_is_named(tmp_path: Path)
         stranger.execute("ROLLBACK")
     await committed(store, new_run(new_head(now=await store.now()), input_set()))
     await store.stop()
+
+
+async def test_a_step_alone_is_four_statements_to_the_driver(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path / 'anabranch.db'}")
+    upgrade(f"sqlite:///{tmp_path / 'anabranch.db'}")
+    await store.start()
+    row = await committed(store, new_run(new_head(now=await store.now()), input_set()))
+    statements: list[str] = []
+
+    def traced(connection: Connection, trace: Callable[[str], None] | None) -> None:
+        driver = connection.connection.driver_connection
+        assert isinstance(driver, sqlite3.Connection)
+        driver.set_trace_callback(trace)
+
+    await store.write(lambda connection: traced(connection, statements.append))
+    await committed(store, transition(row, dispatched("n")))
+    await store.write(lambda connection: traced(connection, None))
+    await store.stop()
+
+    assert [statement.split()[0] for statement in statements] == ["BEGIN", "UPDATE", "INSERT", "COMMIT"]
 
 
 async def test_a_reader_does_not_notice_that_its_connection_was_ended_meanwhile(

@@ -7,6 +7,7 @@ reason given there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from sqlite3 import Connection as Driver
 from typing import Any
 
 import orjson
@@ -34,11 +35,11 @@ _Conflict = tuple[str, str | None, bool]
 
 
 def commit_transitions(
-    connection: Connection, transitions: Sequence[Transition], events: list[Any], *, now: int
+    connection: Connection, driver: Driver, transitions: Sequence[Transition], events: list[Any], *, now: int
 ) -> Written:
     """Write the transitions whose guards hold, and their events, inside the caller's transaction.
 
-    `events` has the values of all events.
+    `driver` is the connection's own, and `events` has the values of all events. Raises the driver's errors, too.
     """
     new_runs = [transition for transition in transitions if transition.new_run is not None]
     steps = [transition for transition in transitions if transition.new_run is None]
@@ -46,14 +47,14 @@ def commit_transitions(
     rejected: set[str] = set()
     woken: dict[str, int] = {}
     cancelled: set[str] = set()
-    won = _advance(connection, steps, now)
+    won = _advance(driver, steps, now)
     if new_runs:
         conflicts = _conflicting(connection, new_runs)
         rejected = {instance_id for instance_id, _, is_rejected in conflicts if is_rejected}
-        won |= _create_run(connection, new_runs, conflicts, existing, now)
+        won |= _create_run(driver, new_runs, conflicts, existing, now)
     if len(won) < len(transitions):
         events, _ = values_of_events(transition for transition in transitions if transition.instance_id in won)
-    _write(connection, statements.append_events, events, len(EVENT_COLUMNS))
+    _write(driver, statements.append_events, events, len(EVENT_COLUMNS))
     family = [transition for transition in transitions if transition.wakes is not None or transition.cancels]
     if family:
         woken = wake(connection, woken_parents(family, won), now)
@@ -72,21 +73,26 @@ def one_list(connection: Connection, statement: TextClause, **parameters: Any) -
     return answer
 
 
-def _advance(connection: Connection, steps: Sequence[Transition], now: int) -> set[str]:
+def _advance(driver: Driver, steps: Sequence[Transition], now: int) -> set[str]:
     """Write the transitions whose guards hold. Almost always all do; otherwise a second statement finds out which."""
     if not steps:
         return set()
     columns = len(statements.TRANSITION_COLUMNS)
     transitions = _values_of_transitions(steps, now=now)
-    connection.exec_driver_sql("SAVEPOINT advance")
-    if _write(connection, statements.advance, transitions, columns) == len(steps):
+    is_alone = len(steps) == 1
+    if not is_alone:
+        driver.execute("SAVEPOINT advance")
+    written = _write(driver, statements.advance, transitions, columns)
+    if written == len(steps):
         return {transition.instance_id for transition in steps}
-    connection.exec_driver_sql("ROLLBACK TO advance")
+    if is_alone:
+        return set()
+    driver.execute("ROLLBACK TO advance")
     won: set[str] = set()
     for part, rows in _parts(transitions, columns):
-        won.update(orjson.loads(connection.exec_driver_sql(statements.guards_held(rows), tuple(part)).scalar_one()))
+        won.update(orjson.loads(driver.execute(statements.guards_held(rows), part).fetchone()[0]))
     winners = _values_of_transitions((transition for transition in steps if transition.instance_id in won), now=now)
-    _write(connection, statements.advance, winners, columns)
+    _write(driver, statements.advance, winners, columns)
     return won
 
 
@@ -110,7 +116,7 @@ def _conflicting(connection: Connection, new_runs: Sequence[Transition]) -> list
 
 
 def _create_run(
-    connection: Connection,
+    driver: Driver,
     new_runs: Sequence[Transition],
     conflicts: list[_Conflict],
     existing: dict[str, str],
@@ -119,7 +125,7 @@ def _create_run(
     """Insert the possible creations; notes in `existing` the runs with used keys."""
     won = _new_runs(new_runs, conflicts, existing)
     rows = _values_of_new_runs((transition for transition in new_runs if transition.instance_id in won), now=now)
-    _write(connection, statements.create_run, rows, len(statements.NEW_RUN_COLUMNS))
+    _write(driver, statements.create_run, rows, len(statements.NEW_RUN_COLUMNS))
     return won
 
 
@@ -245,10 +251,9 @@ def cancel(connection: Connection, by: str, ids: Sequence[str], now: int) -> set
     return set(cancelled)
 
 
-def _write(connection: Connection, statement: Callable[[int], str], values: list[Any], columns: int) -> int:
+def _write(driver: Driver, statement: Callable[[int], str], values: list[Any], columns: int) -> int:
     """Execute a batch statement for all rows; returns how many it wrote."""
-    parts = _parts(values, columns)
-    return sum(connection.exec_driver_sql(statement(rows), tuple(part)).rowcount for part, rows in parts)
+    return sum(driver.execute(statement(rows), part).rowcount for part, rows in _parts(values, columns))
 
 
 def _parts(values: list[Any], columns: int) -> Iterator[tuple[list[Any], int]]:

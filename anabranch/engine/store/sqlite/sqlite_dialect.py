@@ -43,6 +43,8 @@ from anabranch.engine.store.sqlite.sqlite_commit import cancel, commit_transitio
 from anabranch.engine.store.value_table import keep_values, parts_of
 from anabranch.triggers.failure_recording import record_failures
 
+_BEGIN = "BEGIN IMMEDIATE"
+
 # 10 s: a commit of another process takes milliseconds. A longer wait means a leaked lock (a shell with an open
 # transaction), which should be reported.
 BUSY_TIMEOUT_MS = 10_000
@@ -158,7 +160,7 @@ class SqliteDialect:
         one."""
         if _driver(connection).in_transaction:
             return nullcontext()
-        return transaction(connection, "BEGIN IMMEDIATE", driver_error=sqlite3.Error)
+        return transaction(connection, _BEGIN, driver_error=sqlite3.Error)
 
     def snapshot(self, connection: Connection) -> AbstractContextManager[None]:
         """The write-ahead log provides the snapshot of the first read."""
@@ -184,11 +186,15 @@ class SqliteDialect:
         return sqlite_condition(wanted, number)
 
     def commit(self, connection: Connection, transitions: Sequence[Transition]) -> Written:
-        """Read the guards under the write lock, then write the winners."""
+        """Read the guards under the write lock, then write the winners.
+
+        Statements of every commit are executed by the driver: a run alone pays for each of them, one after the other.
+        """
+        driver = _driver(connection)
         try:
             events, has_large_values = values_of_events(transitions)
-            with self.transaction(connection):
-                written = commit_transitions(connection, transitions, events, now=self.now(connection))
+            with transaction(connection, _BEGIN, driver_error=sqlite3.Error, execute=driver.execute):
+                written = commit_transitions(connection, driver, transitions, events, now=self.now(connection))
                 if has_large_values:
                     winners = [each for each in transitions if each.instance_id in written.won]
                     if parts := parts_of(winners):
@@ -196,6 +202,8 @@ class SqliteDialect:
                 return written
         except UnicodeError as problem:
             raise DataRefused(f"text that is not valid Unicode ({problem})") from None
+        except sqlite3.Error as error:
+            raise DBAPIError.instance(_BEGIN, None, error, sqlite3.Error) from error
 
     def claim(self, connection: Connection, wanted: ClaimRequest) -> list[Taken]:
         """Reads and takes due instances under the write lock."""

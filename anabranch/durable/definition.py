@@ -71,6 +71,8 @@ class WorkflowRegistry:
 
     def __init__(self, workflows: Iterable[Workflow] = ()) -> None:
         self._workflows: dict[tuple[str, int], Workflow] = {}
+        self.revision = 0
+        """Raised by every change."""
         for each in workflows:
             self.add(each)
 
@@ -91,6 +93,7 @@ class WorkflowRegistry:
             )
         # The same function again is a module that was imported twice, or reloaded.
         self._workflows[declared.name, declared.version] = declared
+        self.revision += 1
 
     def find(self, name: str, version: int) -> Workflow | None:
         """The workflow, or None: it is not known here in this version."""
@@ -107,6 +110,7 @@ class WorkflowRegistry:
     def clear(self) -> None:
         """Remove all workflows. Running functions continue."""
         self._workflows.clear()
+        self.revision += 1
 
     @contextmanager
     def redeclaring(self, modules: Collection[str]) -> Iterator[None]:
@@ -118,10 +122,12 @@ class WorkflowRegistry:
         self._workflows = {
             key: declared for key, declared in before.items() if declared.function.__module__ not in modules
         }
+        self.revision += 1
         try:
             yield
         except BaseException:
             self._workflows = before
+            self.revision += 1
             raise
 
     def __iter__(self) -> Iterator[Workflow]:

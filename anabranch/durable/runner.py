@@ -69,6 +69,9 @@ class Runner:
         self._around = around
         self._engine: Engine | None = None
         self._threads = StepThreads()
+        self._known: Sequence[tuple[str, int]] = ()
+        self._known_at = (-1, -1)
+        """The revisions of both registries that `_known` was read at."""
         self._warned: set[tuple[str, int]] = set()
         """Workflows whose functions were warned of."""
 
@@ -78,7 +81,11 @@ class Runner:
 
     def known(self) -> Sequence[tuple[str, int]]:
         """Name and version of each workflow that can be called here."""
-        return [*self.registry.known(), *self._system.known()]
+        revisions = (self.registry.revision, self._system.revision)
+        if revisions != self._known_at:  # asked at every claim
+            self._known = (*self.registry.known(), *self._system.known())
+            self._known_at = revisions
+        return self._known
 
     def digests(self) -> Mapping[tuple[str, int], str]:
         """The digests of these, by name and version; without those of the system's own."""

@@ -7,6 +7,7 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from anabranch.engine.ports import Store, WorkflowVersion
@@ -16,7 +17,7 @@ from anabranch.engine.rules.evolve import AnyPlan
 from anabranch.engine.rules.graph.compile import compile_plan
 from anabranch.engine.rules.graph.node_types import BUILTIN_TYPES, NodeTypes
 from anabranch.engine.rules.graph.plan import Plan
-from anabranch.engine.rules.graph.pools import DEFAULT_POOL, Needs, served
+from anabranch.engine.rules.graph.pools import DEFAULT_POOL, Needs, are_served, served, types_in
 from anabranch.engine.rules.payloads import DEFINITION_SEQ, read_definition, read_test_run
 from anabranch.engine.rules.test_runs import WHOLE, TestRunPlan
 from anabranch.errors import NotFound
@@ -60,13 +61,12 @@ class PlanCache:
         self._store = store
         self._node_types = node_types
         self._plans: OrderedDict[tuple[str, int], AnyPlan] = OrderedDict()
-        self._runnable: set[tuple[str, int]] = set()
-        """Those of them that can be run here: code and node types may be added, but they do not go away."""
+        self._types_of = lru_cache(maxsize=PLANS_KEPT_MAX)(self._types_if_served)
         self._reading: dict[tuple[str, int], asyncio.Event] = {}
 
     def known_types(self) -> Sequence[str]:
         """The node types that are here and not with every worker; and the pools that are served here."""
-        return [*(name for name in self._node_types.names() if name not in BUILTIN_TYPES), *self._served]
+        return (*(name for name in self._node_types.names() if name not in BUILTIN_TYPES), *self._served)
 
     def can_run(self, needs: Needs) -> bool:
         """Is what a run needs here? A coded one needs its function, in this version."""
@@ -76,13 +76,14 @@ class PlanCache:
 
     def can_run_plan(self, head: InstanceHead, plan: AnyPlan) -> bool:
         """Is what this run needs here?"""
-        key = (head.workflow_id or head.instance_id, head.workflow_version)
-        if key in self._runnable:
-            return True
-        can_run = self.can_run(Needs(head.kind == CODED_KIND, head.workflow_name, head.workflow_version, plan.needs))
-        if can_run and key in self._plans:
-            self._runnable.add(key)
-        return can_run
+        if head.kind == CODED_KIND:
+            return self.can_run(Needs(True, head.workflow_name, head.workflow_version, plan.needs))
+        types = self._types_of(plan.needs)
+        return types is not None and all(self._node_types.get(name) is not None for name in types)
+
+    def _types_if_served(self, needs: tuple[str, ...]) -> tuple[str, ...] | None:
+        """The node types in a list of needs; None if a pool in it is not served here."""
+        return types_in(needs) if are_served(needs, by=self._served) else None
 
     async def plan_of(self, head: InstanceHead) -> AnyPlan:
         """The plan of an instance's version, or of the definition in a test run's log.
@@ -114,8 +115,7 @@ class PlanCache:
         try:
             self._plans[key] = await self._plan_of_stored(*key)
             if len(self._plans) > PLANS_KEPT_MAX:
-                dropped, _ = self._plans.popitem(last=False)
-                self._runnable.discard(dropped)
+                self._plans.popitem(last=False)
         finally:
             del self._reading[key]
             read.set()

@@ -297,6 +297,7 @@ class NodeTypeRegistry:
 
     def __init__(self, specs: Mapping[str, HandlerSpec], *, declared: Mapping[str, HandlerSpec] | None = None) -> None:
         self._specs = specs
+        self._names = frozenset(specs)
         self._builtin: dict[str, _Entry] = {}
         """The entries of those that were asked for."""
         self._declared: Mapping[str, HandlerSpec] = {} if declared is None else declared
@@ -314,7 +315,7 @@ class NodeTypeRegistry:
 
     def names(self) -> Sequence[str]:
         """Every registered name, sorted."""
-        return sorted({*self._specs, *self._declared})
+        return sorted({*self._names, *self._declared})
 
     def _entry(self, type_name: str) -> _Entry | None:
         entry = self._builtin.get(type_name)

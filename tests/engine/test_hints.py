@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from anabranch.engine.hints.hint_line import Channel, HintLine
-from anabranch.engine.hints.hints import Neighbours
+from anabranch.engine.hints.local_peers import LocalPeers
 from anabranch.engine.store.opening import open_hint_line, open_store
 from anabranch.errors import StoreUnavailable
 from tests.engine import nodes
@@ -259,16 +259,16 @@ async def test_an_engine_hears_neither_itself_nor_twice_those_that_tell_it_witho
 ) -> None:
     line, beside, other = line_to(database_url), line_to(database_url), line_to(database_url)
     assert line is not None and beside is not None and other is not None
-    here, neighbour = (
-        Neighbours("a place", heard=lambda *_: None, watches=lambda _, *, ended: False, line=each)
+    here, peer = (
+        LocalPeers("a place", heard=lambda *_: None, watches=lambda _, *, ended: False, line=each)
         for each in (line, beside)
     )
     here.join()
-    neighbour.join()
+    peer.join()
     heard: list[str] = []
     connected = asyncio.Event()
     listening = asyncio.create_task(
-        line.listen(lambda _, words: heard.extend(words), connected=connected.set, ignores=here.speaks_as)
+        line.listen(lambda _, words: heard.extend(words), connected=connected.set, ignores=here.is_speaker)
     )
     await connected.wait()
 
@@ -282,7 +282,7 @@ async def test_an_engine_hears_neither_itself_nor_twice_those_that_tell_it_witho
     for each in (line, beside, other):
         await each.close()
     here.leave()
-    neighbour.leave()
+    peer.leave()
 
 
 async def test_a_line_without_a_server_says_so(postgres_server: object) -> None:

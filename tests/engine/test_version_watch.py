@@ -19,7 +19,8 @@ import pytest
 
 from anabranch.engine.hints import hints as module
 from anabranch.engine.hints.hint_line import Channel
-from anabranch.engine.hints.hints import Hints, Neighbours
+from anabranch.engine.hints.hints import Hints
+from anabranch.engine.hints.local_peers import LocalPeers
 from anabranch.engine.store.opening import open_store, open_version_watch
 from anabranch.engine.store.sqlite import data_version
 from anabranch.errors import StoreUnavailable
@@ -415,9 +416,9 @@ async def test_engines_of_one_process_tell_each_other_without_the_database(
 ) -> None:
     monkeypatch.setattr(run_waits, "LOOK_MS", NEVER_MS)
     monkeypatch.setattr(run_waits, "FIRST_LOOK_MS", NEVER_MS)
-    neighbours: dict[str, Any] = {"poll_ms": NEVER_MS, "place": "one database"}
-    worker = await make_process(**neighbours)
-    client, stranger = await make_process(works=False, **neighbours), await make_process(poll_ms=NEVER_MS)
+    peers: dict[str, Any] = {"poll_ms": NEVER_MS, "place": "one database"}
+    worker = await make_process(**peers)
+    client, stranger = await make_process(works=False, **peers), await make_process(poll_ms=NEVER_MS)
     waits = RunWaits(client.engine)
 
     run_id = await client.run(QUICK)
@@ -429,9 +430,9 @@ async def test_engines_of_one_process_tell_each_other_without_the_database(
     await waits.stop()
 
 
-async def test_neighbours_hear_on_their_own_loops_and_nothing_once_they_have_left() -> None:
+async def test_peers_receive_hints_on_their_own_loops_until_they_leave() -> None:
     heard: list[tuple[str, str, list[str]]] = []
-    here = Neighbours("a place", heard=lambda *_: heard.append(("here", *_)), watches=lambda _, *, ended: False)  # type: ignore[arg-type]
+    here = LocalPeers("a place", heard=lambda *_: heard.append(("here", *_)), watches=lambda _, *, ended: False)  # type: ignore[arg-type]
     joined, leaving = threading.Event(), threading.Event()
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -441,7 +442,7 @@ async def test_neighbours_hear_on_their_own_loops_and_nothing_once_they_have_lef
             heard.append((threading.current_thread().name, channel, ids))
             loop.call_soon_threadsafe(told.set)
 
-        elsewhere = Neighbours("a place", heard=note, watches=lambda each, *, ended: each == "watched")
+        elsewhere = LocalPeers("a place", heard=note, watches=lambda each, *, ended: each == "watched")
         elsewhere.join()
         joined.set()
         await asyncio.to_thread(leaving.wait)
@@ -450,11 +451,11 @@ async def test_neighbours_hear_on_their_own_loops_and_nothing_once_they_have_lef
     other.start()
     await asyncio.to_thread(joined.wait)
     here.join()
-    here.say_to_watchers(Channel.ENDED, ["watched", "other"])
+    here.send_to_watchers(Channel.ENDED, ["watched", "other"])
     await told.wait()
     leaving.set()
     await asyncio.to_thread(other.join)
-    here.say(Channel.PENDING, [""])  # its loop is closed: nobody hears it, and nothing fails
+    here.send(Channel.PENDING, [""])  # its loop is closed: nobody hears it, and nothing fails
     here.leave()
     here.leave()
 

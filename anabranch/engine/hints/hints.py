@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from typing import Protocol
 
-from anabranch.engine.hints.hint_line import Channel, Heard, HintLine, VersionWatch
+from anabranch.engine.hints.hint_line import Channel, HintLine, VersionWatch
 from anabranch.engine.hints.leadership import Leadership
+from anabranch.engine.hints.local_peers import LocalPeers
 from anabranch.engine.poller import Poller
 from anabranch.engine.ports import ChangeSubscriber, Clock, InstanceRow, Outcome, Transition
 from anabranch.errors import StoreUnavailable
@@ -90,7 +89,7 @@ class Hints:
         """
         self._line = line
         self._watch = watch
-        self._neighbours = Neighbours(place, heard=self._heard, watches=self._watches, line=line)
+        self._peers = LocalPeers(place, heard=self._heard, watches=self._watches, line=line)
         self._clock = clock
         self._works = works
         self._look_at = touched
@@ -139,7 +138,7 @@ class Hints:
     # -- life -----------------------------------------------------------------------------
     async def start(self) -> None:
         """Begin to listen if this process works or has subscribers; returns at once."""
-        self._neighbours.join()
+        self._peers.join()
         if self._works:
             self._listener.soon()
         if self._line is not None:
@@ -152,7 +151,7 @@ class Hints:
 
     async def stop(self) -> None:
         """Stop listening, send the remaining hints, and close; may be called twice, or before start."""
-        self._neighbours.leave()
+        self._peers.leave()
         await self._watching.stop()
         if self._watch is not None:
             self._watch.close()
@@ -192,7 +191,7 @@ class Hints:
 
     def is_watched(self, instance_id: str) -> bool:
         """Whether this run is watched here or, as far as it was heard, in another process."""
-        if instance_id in self._watched_here or self._neighbours.watch(instance_id):
+        if instance_id in self._watched_here or self._peers.watch(instance_id):
             return True
         until = self._watched_elsewhere.get(instance_id)
         return until is not None and until > self._clock.monotonic()
@@ -211,7 +210,7 @@ class Hints:
             self._touch([*outcome.woken, *outcome.cancelled])
         if outcome.woken:
             self._offer_work()  # a parked parent may be claimed now
-        if self._watched_elsewhere or self._awaited_elsewhere or self._neighbours.present:
+        if self._watched_elsewhere or self._awaited_elsewhere or self._peers.present:
             won = [transition for transition in transitions if transition.instance_id in outcome.won]
             self._tell_watchers(Channel.CHANGED, [each.instance_id for each in won if not each.status.is_terminal])
             self._tell_watchers(Channel.ENDED, [each.instance_id for each in won if each.status.is_terminal])
@@ -250,13 +249,15 @@ class Hints:
         self._look_for_work()
 
     def _tell_watchers(self, channel: Channel, instance_ids: Collection[str]) -> None:
-        self._neighbours.say_to_watchers(channel, instance_ids)
+        if self._peers.present:
+            self._peers.send_to_watchers(channel, instance_ids)
         known = [self._watched_elsewhere, *([self._awaited_elsewhere] if channel is Channel.ENDED else [])]
         now = self._clock.monotonic()
         self._say_on_line(channel, [each for each in instance_ids if any(of.get(each, 0.0) > now for of in known)])
 
     def _say(self, channel: Channel, instance_ids: Collection[str]) -> None:
-        self._neighbours.say(channel, instance_ids)
+        if self._peers.present:
+            self._peers.send(channel, instance_ids)
         self._say_on_line(channel, instance_ids)
 
     def _say_on_line(self, channel: Channel, instance_ids: Collection[str]) -> None:
@@ -296,7 +297,7 @@ class Hints:
         assert self._line is not None, "started only with a line"
         asked_at = self._clock.monotonic()
         try:
-            await self._line.listen(self._heard, connected=self._connected, ignores=self._neighbours.speaks_as)
+            await self._line.listen(self._heard, connected=self._connected, ignores=self._peers.is_speaker)
         except StoreUnavailable as failure:
             if self._clock.monotonic() - asked_at <= RETRY_LAST_MS / 1000:
                 raise
@@ -448,88 +449,3 @@ class Hints:
         quiet_ms = round((self._clock.monotonic() - self._news_at) * 1000)
         idle_ms = min(quiet_ms // WATCH_IDLE_SHARE, WATCH_IDLE_MS_MAX)
         return max(min(quiet_ms // WATCH_SHARE, WATCH_MS_MAX), idle_ms, WATCH_MS_MIN)
-
-
-class Watches(Protocol):
-    """Is this run watched here, or, if it has `ended`, awaited?"""
-
-    def __call__(self, instance_id: str, *, ended: bool) -> bool: ...
-
-
-class Neighbours:
-    """The other engines of this process on one store, as seen by one engine. A worker and a client in one program are
-    two engines.
-
-    Hints go from one to the others without the database, at the next turn of their event loops, which may run in other
-    threads. Like every hint, they only cause a look.
-    """
-
-    def __init__(self, place: str | None, *, heard: Heard, watches: Watches, line: HintLine | None = None) -> None:
-        """`place` identifies the store; None: no neighbours. `watches` tells whether a run is watched here, or its end.
-
-        `line` is where this engine tells other processes the same.
-        """
-        self._place = place
-        self._line = line
-        self._heard = heard
-        self._watches = watches
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self.present = False
-        """Are there any others? Kept, not computed: it is read for every commit."""
-
-    def join(self) -> None:
-        """Begin to exchange hints, on the running loop."""
-        if self._place is not None:
-            self._loop = asyncio.get_running_loop()
-            with _changing:
-                _change(self._place, (*_of_place.get(self._place, ()), self))
-
-    def leave(self) -> None:
-        """Stop receiving hints; may be called twice, or before `join`."""
-        if self._place is not None:
-            with _changing:
-                _change(self._place, tuple(each for each in _of_place.get(self._place, ()) if each is not self))
-                self.present = False
-
-    def say(self, channel: Channel, instance_ids: Collection[str]) -> None:
-        """Send a hint to all others."""
-        for other in self._others():
-            other._hear(channel, list(instance_ids))
-
-    def say_to_watchers(self, channel: Channel, instance_ids: Collection[str]) -> None:
-        """Send hints to the others about runs that they watch."""
-        for other in self._others():
-            if watched := [each for each in instance_ids if other._watches(each, ended=channel is Channel.ENDED)]:
-                other._hear(channel, watched)
-
-    def watch(self, instance_id: str) -> bool:
-        """Whether one of the others watches this run."""
-        return self.present and any(other._watches(instance_id, ended=False) for other in self._others())
-
-    def speaks_as(self, speaker: int) -> bool:
-        """Is this one of the others, on the line between processes? Then we know already."""
-        return any(other._line is not None and other._line.speaker == speaker for other in self._others())
-
-    def _others(self) -> tuple[Neighbours, ...]:
-        present = _of_place.get(self._place, ()) if self._place is not None else ()
-        return tuple(each for each in present if each is not self) if len(present) > 1 else ()
-
-    def _hear(self, channel: Channel, instance_ids: list[str]) -> None:
-        assert self._loop is not None, "who is present has joined"
-        with suppress(RuntimeError):  # its loop is closed
-            self._loop.call_soon_threadsafe(self._heard, channel, instance_ids)
-
-
-_of_place: dict[str, tuple[Neighbours, ...]] = {}
-"""By store. Replaced as a whole, so that it can be read without waiting."""
-_changing = threading.Lock()
-
-
-def _change(place: str, members: tuple[Neighbours, ...]) -> None:
-    """Replace the engines of a store; under the lock."""
-    if members:
-        _of_place[place] = members
-    else:
-        _of_place.pop(place, None)
-    for each in members:
-        each.present = len(members) > 1

@@ -7,9 +7,10 @@ may be called again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Protocol
 
 from sqlalchemy import Connection, Engine, TextClause
@@ -293,11 +294,12 @@ def claim_parameters(wanted: ClaimRequest) -> dict[str, Any]:
         "held": room.held,
         "company_min": _NO_LIMIT if room.company_min is None else room.company_min,
         "away_until": 0 if wanted.away_until is None else wanted.away_until,
-        **({} if wanted.known_code is None else _pool_parameters(wanted.known_types or ())),
+        **({} if wanted.known_code is None else _pool_parameters(tuple(wanted.known_types or ()))),
     }
 
 
-def _pool_parameters(known_types: Sequence[str]) -> dict[str, bool]:
+@lru_cache(maxsize=16)  # one list for each engine of the process
+def _pool_parameters(known_types: tuple[str, ...]) -> Mapping[str, bool]:
     """Whether the worker serves every pool, and the default one, which runs with other needs or none do not name."""
     here = pools_in(known_types)
     return {"every_pool": EVERY_POOL in here, "default_pool": bool(here & {DEFAULT_POOL, EVERY_POOL})}

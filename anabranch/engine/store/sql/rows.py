@@ -178,7 +178,7 @@ def events_from(notes: Sequence[Sequence[Any]], payloads: str) -> list[Event]:
         seq, event_type, node_id, scope, attempt, created_at, next_handle, stored, error_message, arguments, parts = (
             note
         )
-        variable, mark = variable_and_mark(stored)
+        variable, mark = (None, None) if stored is None else variable_and_mark(stored)
         events.append(
             Event(
                 seq,

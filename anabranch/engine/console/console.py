@@ -271,9 +271,9 @@ class Console:
     # -- collecting -----------------------------------------------------------------------
     def _new_run(self, origin: LineOrigin) -> RunLines:
         instance_id = origin.instance_id
-        return self._runs.setdefault(
-            instance_id, RunLines(instance_id, origin.tenant_id, is_followed=instance_id in self._followed)
-        )
+        run = self._runs.setdefault(instance_id, RunLines(instance_id, origin.tenant_id))
+        run.is_followed = instance_id in self._followed  # after it is known: in a thread, `follow` may come in between
+        return run
 
     def _collect(self, most: int | None = None) -> None:
         """Pass waiting lines on to be written, on the event loop's thread."""
@@ -289,8 +289,8 @@ class Console:
         """Give lines numbers, encode them, print them and pass them on. What many of them have alike is encoded
         once."""
         writer = self._writer
-        texts, size, is_ascii = _texts_as_json([said[4] for said in some])
-        writer.expect(size + LINE_BYTES * len(some))
+        texts, bytes_of_texts, is_ascii = _texts_as_json([said[4] for said in some])
+        writer.expect(bytes_of_texts + LINE_BYTES * len(some))
         printed: list[str] = []
         add, number, at, at_until, at_level = printed.append, self._number, "", 0, -1
         by_level: dict[int, dict[tuple[str, str, int], str]] = {}
@@ -306,15 +306,16 @@ class Console:
             if told is None:
                 told = places[place] = f',{_place_as_json(*place, level)},"text":'
             line = f'"number":{number}{told}{text}'
-            left = run.left - (len(line) if is_ascii else len(line.encode()))
-            if left >= 0 and not position:
-                run.left, run.number = left, number
-                run.lines.append(line)
-            else:
+            size = len(line) if is_ascii else len(line.encode())
+            if position or (run.left < size and not writer.grant(run, size)):
                 kept = self._decide(run, DoubtfulLine(number, line, position, is_new and run.is_followed))
                 if kept is None:
                     continue
                 line = kept
+            else:
+                run.left -= size
+                run.number = number
+                run.lines.append(line)
             add(f"{run.head}{at}{line}")
         self._number = number
         self._print(printed)

@@ -29,8 +29,8 @@ RUNS_AT_ONCE_MAX = 100
 # 5 s at most: of 10,000 runs that say 20,000 lines a second, ten lines share a row then.
 LINES_WAIT_S = 5.0
 
-# 16 MB of unwritten lines are written without waiting for later ones.
-HURRY_BYTES = 16_777_216
+# 32 MB of unwritten lines, more than 20,000 short lines a second make in that time, are written without waiting.
+HURRY_BYTES = 33_554_432
 
 # 64 MB of unwritten lines: what 20,000 lines a second make while the database is away for half a minute. Further ones
 # are dropped and counted.
@@ -106,12 +106,12 @@ class RunLines:
         "used",
     )
 
-    def __init__(self, instance_id: str, tenant_id: str, *, is_followed: bool) -> None:
+    def __init__(self, instance_id: str, tenant_id: str) -> None:
         self.instance_id = instance_id
         self.tenant_id = tenant_id
         self.head = f'{{"instanceID":"{instance_id}","tenant":{_tenant_as_json(tenant_id)},'
         """The beginning of each of its lines on the stream."""
-        self.is_followed = is_followed
+        self.is_followed = False
         """Somebody watches it through this process."""
         self.lines: list[str] = []
         """Those of the open row, each as JSON without the braces."""
@@ -124,7 +124,7 @@ class RunLines:
         self.used = 0
         """Their bytes, without what was used of `granted`."""
         self.granted = self.left = 0
-        """Bytes of lines that need no decision when they are added, and how many of them are left."""
+        """Bytes of lines that are kept without a decision, and how many of them are left."""
         self.size = 0
         """Bytes of all rows before the open one; with those of other processes if `is_known`."""
         self.position = 0
@@ -198,6 +198,19 @@ class ConsoleWriter:
         for run in self._open:
             self._counted[run.tenant_id] += run.settle()  # so each of its lines is counted
 
+    def grant(self, run: RunLines, size: int) -> bool:
+        """Let lines of a run be appended to its open row without a decision, if one of this size can be."""
+        if run.is_followed or run.is_full or run.doubtful is not None or self._counted is not None:
+            return False
+        used = run.settle()
+        left = min(ROW_BYTES_MAX, self._limit_of(run) - run.size) - used
+        if left < size:
+            return False
+        run.granted = run.left = left
+        if not run.lines:
+            self._open_row(run)
+        return True
+
     def add(self, run: RunLines, line: DoubtfulLine) -> str | None:
         """Add a line. Returns it as it is kept; None: it is dropped, or `run` is doubtful."""
         if run.is_full:
@@ -225,8 +238,7 @@ class ConsoleWriter:
         if used and used + size > ROW_BYTES_MAX:
             self._close(run)
         if not run.lines:
-            run.opened_at = time.monotonic()
-            self._open[run] = None
+            self._open_row(run)
         run.lines.append(encoded)
         run.number = line.number
         run.used += size
@@ -234,9 +246,6 @@ class ConsoleWriter:
             run.position = run.row_position = line.position
         if self._counted is not None:
             self._counted[tenant_id] += size
-        elif not run.is_followed:
-            limit = self._options.run_bytes_max // (1 if run.is_known else UNKNOWN_SHARE)
-            run.granted = run.left = max(0, min(ROW_BYTES_MAX, limit - run.size) - run.used)
         return encoded
 
     def unwritten_of(self, run: RunLines) -> Iterator[Line]:
@@ -254,11 +263,18 @@ class ConsoleWriter:
 
     def _needs_reading(self, run: RunLines, line: DoubtfulLine) -> bool:
         size = _bytes(line.encoded)
-        if not run.is_known:
-            known_until = self._options.run_bytes_max // UNKNOWN_SHARE
-            if line.position or run.size + run.settle() + size > known_until:
-                return True
+        if not run.is_known and (line.position or run.size + run.settle() + size > self._limit_of(run)):
+            return True
         return self._exceeds(run.tenant_id, size) and self._stored_are_old
+
+    def _limit_of(self, run: RunLines) -> int:
+        """How many bytes of lines a run may have before it is full, or before the stored ones have to be read."""
+        limit = self._options.run_bytes_max
+        return limit if run.is_known else limit // UNKNOWN_SHARE
+
+    def _open_row(self, run: RunLines) -> None:
+        run.opened_at = time.monotonic()
+        self._open[run] = None
 
     def _exceeds(self, tenant_id: str, size: int) -> bool:
         return self._counted is not None and self._counted[tenant_id] + size > self._options.tenant_bytes_max

@@ -149,7 +149,9 @@ def _logs(level: int) -> Callable[..., None]:
 class ActivationLog(logging.Logger):
     """A logger whose lines belong to an attempt, without its secrets; what it logs is also passed to its parent."""
 
-    # One is made for every attempt that logs (`log_of`), so what is the same for all is set here.
+    # One is made for every attempt that logs (`log_of`), so what is the same for all is set here, and what is not does
+    # not need a dict.
+    __slots__ = ("level", "origin")
     name = _parent.name
     parent = _parent
     propagate = True

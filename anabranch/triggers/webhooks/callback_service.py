@@ -19,7 +19,7 @@ from anabranch.triggers.webhooks.callback_addresses import Callback, CallbackAdd
 from anabranch.triggers.webhooks.webhook_requests import Incoming, payload_of
 
 # What two calls have in common if one repeats the other; headers differ by proxy and time.
-_COMPARED = ("method", "query", "body", "json", "form")
+_COMPARED = ("method", "query", "body", "json", "form", "files")
 
 
 class SignalRows(Protocol):
@@ -103,4 +103,4 @@ class CallbackService:
 
 
 def _is_same(first: Any, payload: dict[str, Any]) -> bool:
-    return isinstance(first, dict) and all(first.get(name) == payload[name] for name in _COMPARED)
+    return isinstance(first, dict) and all(first.get(name) == payload.get(name) for name in _COMPARED)

@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl
 from anabranch.engine.rules.values import WEBHOOK_INPUT_BYTES_MAX, Payload
 from anabranch.errors import BadJson, InvalidInput, TooLarge, ValueTooLarge
 from anabranch.json_input import parse_json
+from anabranch.triggers.webhooks.form_parts import FormPart, TooManyParts, parts_of
 
 # 16 MB, as of every body: more is refused before it is known whose it is.
 BODY_BYTES_MAX = 16 * 1_048_576
@@ -99,7 +100,8 @@ def too_large(bytes_max: int) -> TooLarge:
 def payload_of(
     request: HookRequest, body: bytes, *, hidden: Iterable[str] = (), bytes_max: int = WEBHOOK_INPUT_BYTES_MAX
 ) -> dict[str, Any]:
-    """The payload for a run: method, path, query, headers, body, json and form of a request.
+    """The payload for a run: method, path, query, headers, body, json and form of a request, and of a form in parts
+    the files.
 
     `body` is the raw body as text, or in base64 (`bodyEncoding`) if it is not UTF-8. It is null where `json` or
     `form` has its content and both would not fit into one value. Headers that prove who the caller is, and those in
@@ -122,6 +124,8 @@ def payload_of(
         payload["json"] = parse_json(body, what="the body") if body.strip() else None
     elif media_type == "application/x-www-form-urlencoded" and text is not None:
         payload["form"] = _form(text)
+    elif media_type == "multipart/form-data":
+        payload |= _parts(request, body)
     for form in _forms(payload, body, text):
         if len(body) <= SURELY_FITS_BYTES or _fits(form, bytes_max):
             return form
@@ -167,11 +171,35 @@ def _form(text: str) -> dict[str, Any]:
         raise BadJson(f"the form has more than {FIELDS_MAX} fields") from None
 
 
+def _parts(request: HookRequest, body: bytes) -> dict[str, Any]:
+    """`form` and `files` of a form in parts; nothing if it cannot be read."""
+    try:
+        parts = parts_of(request.headers["content-type"][0], body, parts_max=FIELDS_MAX)
+    except TooManyParts as refusal:
+        raise BadJson(str(refusal)) from None
+    if parts is None:
+        return {}
+    texts = [(part.name, part.content.decode("utf-8", "replace")) for part in parts if part.content_type is None]
+    files = [(part.name, _file(part)) for part in parts if part.content_type is not None]
+    return {"form": _fields(texts), "files": _by_name((_storable(name), file) for name, file in files)}
+
+
+def _file(part: FormPart) -> dict[str, Any]:
+    return {
+        "fileName": None if part.file_name is None else _storable(part.file_name),
+        "mimeType": _storable(part.content_type or ""),
+        "base64": base64.b64encode(part.content).decode(),
+    }
+
+
 def _fields(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
     """Fields by name; those that are repeated as lists."""
+    return _by_name((_storable(name), _storable(value)) for name, value in pairs)
+
+
+def _by_name(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in pairs:
-        name, value = _storable(name), _storable(value)
         if name not in found:
             found[name] = value
         elif isinstance(found[name], list):

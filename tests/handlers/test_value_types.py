@@ -411,6 +411,14 @@ async def test_crypto_hashes_and_signs_as_others_do(algorithm: str) -> None:
     assert await made("crypto", **config, encoding="base64url") == for_addresses
 
 
+async def test_crypto_hashes_bytes() -> None:
+    assert await made("crypto", operation="hash", source="AP8=", sourceEncoding="base64") == (
+        hashlib.sha256(b"\x00\xff").hexdigest()
+    )
+    with pytest.raises(NonRetryable, match="the source is not valid base64"):
+        await made("crypto", operation="hash", source="é", sourceEncoding="base64")
+
+
 async def test_crypto_makes_identifiers_and_random_values() -> None:
     found = {await made("crypto", operation="uuid") for _ in range(3)}
     assert len(found) == 3

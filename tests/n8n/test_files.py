@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 from email import message_from_bytes
 from typing import Any
 
 import pytest
 
+from anabranch.handlers import builtin_types
+from anabranch.n8n.exports import read_exports
+from anabranch.n8n.importing import import_workflow
 from anabranch.testing import Answer, WorkflowRun, run_workflow
+from anabranch.triggers.webhooks.webhook_requests import HookRequest, payload_of
 from tests.n8n.drawn import Drawn, node, set_to
 from tests.n8n.test_workflows_of_n8n import imported
 
@@ -147,3 +153,65 @@ def test_a_file_that_nothing_brings_is_no_exact_body() -> None:
     made = imported(Drawn("files", DOCS, [upload], NAMED, []).export())
 
     assert [each.status for each in made.report.nodes] == ["exact", "placeholder"]
+
+
+def part(head: str, content: bytes) -> bytes:
+    return f"--b9\r\nContent-Disposition: form-data; {head}\r\n\r\n".encode() + content + b"\r\n"
+
+
+PARTS = (part('name="t"', b"x") + part('name="f"; filename="../a b.png"\r\nContent-Type: image/png', b"PNG")
+         + part('name="g[]"; filename="1.txt"\r\nContent-Type: text/plain', b"1")
+         + part('name="g[]"; filename="2.txt"\r\nContent-Type: text/plain', b"2")
+         + part('name="no"; filename="z.bin"', b"zz") + b"--b9--\r\n")  # fmt: skip
+SENT = {"mimeType": "image/png", "fileType": "image", "fileExtension": "png", "data": "UE5H", "fileName": "a b.png",
+        "fileSize": "3 B"}  # fmt: skip
+
+
+def text_file(data: str, name: str) -> dict[str, Any]:
+    return {"mimeType": "text/plain", "fileType": "text", "fileExtension": "txt", "data": data, "fileName": name,
+            "fileSize": "1 B"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("version", "options", "kind", "sent", "body", "binary"),
+    [
+        (2, {}, "multipart/form-data; boundary=b9", PARTS, {"t": "x", "no": "zz"},
+         {"f": SENT, "g0": text_file("MQ==", "1.txt"), "g1": text_file("Mg==", "2.txt")}),
+        (2, {"binaryPropertyName": "file"}, "multipart/form-data; boundary=b9", PARTS, {"t": "x", "no": "zz"},
+         {"file0": SENT, "file1": text_file("MQ==", "1.txt"), "file2": text_file("Mg==", "2.txt")}),
+        (2, {}, "image/png", b"PNG", {}, {"data": {**SENT, "fileName": "q.png"}}),
+        (1, {}, "image/png", b"PNG", None, None),
+        (2, {}, "text/plain", b"hi", "hi", None),
+        (2, {}, "application/json; charset=utf-8", b'{"a": 1}', {"a": 1}, None),
+        (2, {}, "", b"", {}, None),
+        (1, {"rawBody": True}, "application/json", b'{"a":1}', {"a": 1},
+         {"data": {"data": "eyJhIjoxfQ==", "mimeType": "application/json"}}),
+        (2, {"rawBody": True}, "audio/mpeg", b"mp", None, {"data": {"data": "bXA=", "mimeType": "audio/mpeg"}}),
+        (1, {"binaryData": True}, "image/png", b"PNG", {}, {"data": {**SENT, "fileName": "q.png"}}),
+    ],
+)  # fmt: skip
+def test_a_webhook_gives_the_files_that_n8n_makes_of_a_request(
+    version: float, options: Any, kind: str, sent: bytes, body: Any, binary: Any
+) -> None:
+    # What n8n 1.123.81 gives, asked with the same requests.
+    hook = node("Hook", "webhook", version, path="up", httpMethod="POST", responseMode="lastNode", options=options)
+    look = node("Look", "code", 2, jsCode="return items.map(item => ({body: item.json.body ?? null,"
+                " binary: item.binary ?? null}));")  # fmt: skip
+    tell = node("Tell", "httpRequest", 4.2, method="POST", url="https://a.example/", sendBody=True, options={},
+                specifyBody="json", jsonBody="={{ $json }}")  # fmt: skip
+    placed = [{"position": [0, 0], **each} for each in (hook, look, tell)]
+    links = {one: {"main": [[{"node": to, "type": "main", "index": 0}]]}
+             for one, to in (("Hook", "Look"), ("Look", "Tell"))}  # fmt: skip
+    [export] = read_exports({"name": "Up", "nodes": placed, "connections": links})
+    made = import_workflow(export, builtin_types())
+    assert made.report.status == "exact", [(each.name, each.why) for each in made.report.nodes]
+    headers = {"content-disposition": ['attachment; filename="q.png"'], **({"content-type": [kind]} if kind else {})}
+    request = payload_of(HookRequest("POST", "default", "up", headers, []), sent)
+    run = asyncio.run(run_workflow(made.document, request, http=lambda asked: Answer({})))
+    assert [json.loads(each.body) for each in run.requests] == [{"body": body, "binary": binary}]
+
+
+def test_a_file_is_hashed_and_goes_no_further() -> None:
+    crypto = node("Hash", "crypto", 1, action="hash", type="SHA256", binaryData=True, dataPropertyName="sum")
+    [item] = (run_of([download(), crypto], NAMED[:1], serving).output or {})["n8nItems"]
+    assert item == {"name": "a", "sum": hashlib.sha256(PICTURE).hexdigest()}

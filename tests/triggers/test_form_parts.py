@@ -41,9 +41,9 @@ def test_texts_and_files_are_told_apart() -> None:
     assert read["files"] == {
         "pic": {"fileName": 'a "b".png', "mimeType": "image/png", "base64": base64.b64encode(PNG).decode()},
         "typed": {"fileName": None, "mimeType": "application/json", "base64": "e30="},
-        "star": {"fileName": "naïve.txt", "mimeType": "application/octet-stream", "base64": ""},
+        "star": {"fileName": "naïve.txt", "mimeType": None, "base64": ""},
     }
-    assert (read["body"], read["json"]) == (None, None) or read["bodyEncoding"] == "utf-8"
+    assert (read["body"], read["json"]) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_what_is_no_form_stays_a_body(body: bytes, content_type: str) -> None:
 
 
 def test_parts_within_parts_are_bytes() -> None:
-    inner = b"--c\r\nContent-Disposition: form-data; name=\"deep\"\r\n\r\nx\r\n--c--\r\n"
+    inner = b'--c\r\nContent-Disposition: form-data; name="deep"\r\n\r\nx\r\n--c--\r\n'
     body = part(disposed('name="outer"') + "\r\nContent-Type: multipart/mixed; boundary=c", inner) + END
     assert base64.b64decode(payload(body)["files"]["outer"]["base64"]) == inner
 
@@ -79,7 +79,7 @@ def test_a_form_of_too_many_parts_is_refused_at_once() -> None:
 
 def test_a_hostile_form_takes_no_longer_than_its_length() -> None:
     before = time.thread_time()
-    for body in (b"\r\n--b9" * 150_000, b"--b9\r\n" * 150_000, b"\r\n-" * 300_000, b"--b9\r\n" + b":;=\"" * 250_000):
+    for body in (b"\r\n--b9" * 150_000, b"--b9\r\n" * 150_000, b"\r\n-" * 300_000, b"--b9\r\n" + b':;="' * 250_000):
         try:
             payload(body)
         except BadJson:

@@ -88,5 +88,5 @@ const $files = (() => {
   };
   // A file that came with a webhook.
   const sent = (data, name, type) => whole(data, type, {base: name});
-  return {is: headers => kinds.some(kind => String(headers['content-type'] ?? '').includes(kind)), of, made, sent};
+  return {is: headers => kinds.some(kind => String(headers['content-type'] ?? '').includes(kind)), of, made, sent, disposed};
 })();

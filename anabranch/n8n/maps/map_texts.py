@@ -135,7 +135,7 @@ def markdown(job: MappingJob) -> None:
     _put_beside(job, feed, key)
 
 
-def _put_beside(job: MappingJob, feed: ItemFeed, key: str, *, include: bool = True) -> None:
+def _put_beside(job: MappingJob, feed: ItemFeed, key: str, *, include: bool = True, files: Ref | None = None) -> None:
     """The result of the node before, in a field of the item."""
     before = variable(job.nodes[-1]["id"])
     result = before.at(INDEX) if feed.many else before
@@ -146,7 +146,7 @@ def _put_beside(job: MappingJob, feed: ItemFeed, key: str, *, include: bool = Tr
             raise NotMapped("it sets a field within one that it keeps")
         config["base"] = item_of(job, feed)
     job.add("set", config, each=feed)
-    job.leave()
+    job.leave(files=files)
 
 
 _XML_OPTIONS = frozenset({"attrkey", "charkey", "mergeAttrs", "explicitArray", "explicitRoot", "ignoreAttrs",
@@ -176,8 +176,6 @@ def crypto(job: MappingJob) -> None:
     """`crypto`: hashes, signatures with a shared key, random values."""
     texts, feed = job.texts(), job.needed_feed()
     action, key = job.fixed("action", default="hash"), str(job.fixed("dataPropertyName", default="data"))
-    if job.option("binaryData") is True:
-        raise NotMapped("it reads a file")
     config: dict[str, Any]
     match action:
         case "generate" if job.fixed("encodingType", default="uuid") == "uuid":
@@ -194,7 +192,7 @@ def crypto(job: MappingJob) -> None:
                 raise NotMapped("the algorithm is computed, or is not known here")
             config = {"operation": action, "algorithm": algorithm,
                       "encoding": str(job.fixed("encoding", default="hex")).lower(),
-                      "source": texts.text(job.option("value", default=""))}  # fmt: skip
+                      **_hashed(job, texts)}  # fmt: skip
             if action == "hmac":
                 (name,) = job.secret("crypto", "key")
                 config["key"] = f"{{{{secret.{name}}}}}"
@@ -202,7 +200,18 @@ def crypto(job: MappingJob) -> None:
         case _:
             raise NotMapped("it signs with a private key")
     job.add("crypto", config, suffix="value", each=feed)
-    _put_beside(job, feed, key)
+    _put_beside(job, feed, key, files=None if "sourceEncoding" in config else feed.files)
+
+
+def _hashed(job: MappingJob, texts: Texts) -> dict[str, Any]:
+    """A text, or a file, which then goes no further."""
+    if job.option("binaryData") is not True:
+        return {"source": texts.text(job.option("value", default=""))}
+    name = job.fixed("binaryPropertyName", default="data")
+    if not isinstance(name, str) or not name:
+        raise NotMapped("which file it reads is computed")
+    data = texts.scope.files().field(name).field("data")
+    return {"source": expression(data.template), "sourceEncoding": "base64"}
 
 
 @maps("dateTime", becomes="dateTime, set")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
+from anabranch.n8n.javascript import prelude
 from anabranch.n8n.job import MappingJob, NotMapped, word_of
+from anabranch.n8n.maps.programs import REQUEST
 from anabranch.n8n.maps.rules import maps
 from anabranch.n8n.refs import Ref, quoted, variable
 from anabranch.n8n.texts import escaped, expression, without_sign
@@ -40,8 +43,6 @@ def webhook(job: MappingJob) -> None:
         config["respond"] = "respondNode"
     else:
         job.remarks.append("answers 202 with the run's id, where n8n answers 200 with a message")
-    if job.option("options", "rawBody") is True or job.option("options", "binaryData") is True:
-        job.differs("a body that is a file is base64 text in `body`, where n8n makes binary data of it")
     if ":" in str(job.option("path", default="")):
         job.differs("parts of the path have no names here")
     job.add("webhook", config)
@@ -58,17 +59,35 @@ def webhook(job: MappingJob) -> None:
         "query": expression(request.field("query").template),
         "body": expression(body),
     }
-    job.add("set", {"values": values}, suffix="request")
+    files = None
+    if job.around.reads_files:
+        files = _request_with_files(job, request)
+        value = files.field("item")
+        files = files.field("files")
+    else:
+        value = variable(job.add("set", {"values": values}, suffix="request"))
     if not several or len(listed) < 2:
-        job.leave(many=False)
+        job.leave(value, many=False, files=files)
         return
-    value = variable(job.nodes[-1]["id"])
     branches = [{"id": f"out{output}", "expression": expression(f"{request.template}.method == {quoted(method)}")}
                 for output, method in enumerate(listed)]  # fmt: skip
     job.add("condition", {"branches": branches}, suffix="method", writes=False)
     job.chooses = True
     for output in range(len(listed)):
-        job.leave(value, many=False, output=output, handles=(f"out{output}",))
+        job.leave(value, many=False, output=output, handles=(f"out{output}",), files=files)
+
+
+def _request_with_files(job: MappingJob, request: Ref) -> Ref:
+    """A code node that makes n8n's item and its files of a request."""
+    options = {
+        "version": job.node.version,
+        "rawBody": job.option("options", "rawBody") is True,
+        "binaryData": job.node.version < 2 and job.option("options", "binaryData") is True,
+        "name": str(job.fixed("options", "binaryPropertyName", default="") or ""),
+    }
+    head = f"const request = {request.js}, options = {json.dumps(options)};\n"
+    code = f"{prelude('buffer')}{prelude('files')}\n{head}{REQUEST}"
+    return variable(job.add("javascript", {"code": code}, suffix="request", retry={"maxAttempts": 1}))
 
 
 def _answer_at_once(job: MappingJob) -> dict[str, Any]:

@@ -354,3 +354,48 @@ XML_READ = """return items.map(item => {
 })"""
 
 XML_WRITTEN = "return items.map(item => ({[name]: $xml.build(item, options)}))"
+
+# The item that n8n makes of a request to a webhook, and its files.
+REQUEST = """const header = request.headers['content-type'], type = header === undefined ? undefined : header.split(';')[0].toLowerCase();
+const item = {headers: request.headers, params: {}, query: request.query};
+const raw = () => {
+  if (request.bodyEncoding === 'base64') return request.body;
+  if (request.body === null && (request.json !== null || request.form !== null)) throw new Error('the body is too large to be kept as it came');
+  return Buffer.from(request.body ?? '').toString('base64');
+};
+const tidy = name => {
+  const base = name.replace(/\\\\/g, '/').replace(/\\/+$/, '').split('/').pop().replace(/\\0/g, '');
+  return !base || /^\\.+$/.test(base) ? 'untitled' : base;
+};
+const whole = () => {
+  item.body = {};
+  const data = raw();
+  if (!data) return null;
+  const name = $files.disposed(request.headers['content-disposition']) ?? ctx["run"].id;
+  return {[options.name || 'data']: $files.sent(data, tidy(name), type ?? 'application/octet-stream')};
+};
+const parsed = () => {
+  const is = (...kinds) => kinds.some(kind => options.version > 1 ? String(type).startsWith(kind) : type === kind);
+  if (is('application/json')) return request.json ?? undefined;
+  if (is('application/x-www-form-urlencoded')) return request.form ?? undefined;
+  if (is('text/plain') || /[+\\/]xml$/.test(String(type))) return request.body || undefined;
+};
+if (options.binaryData) return {item, files: whole()};
+if (type === 'multipart/form-data') {
+  item.body = {...request.form};
+  const files = {};
+  let count = 0;
+  for (const [key, found] of Object.entries(request.files ?? {})) {
+    [found].flat().forEach((file, place) => {
+      if (file.mimeType === null) { item.body[key] = Buffer.from(file.base64, 'base64').toString(); return; }
+      const name = key.replace(/\\[\\]$/, '') + (Array.isArray(found) ? place : '');
+      files[options.name ? `${options.name}${count}` : name] = $files.sent(file.base64, tidy(file.fileName ?? ctx["run"].id), file.mimeType);
+      count += 1;
+    });
+  }
+  return {item, files: count ? files : null};
+}
+const body = parsed();
+if (body === undefined && options.version > 1 && !options.rawBody) return {item, files: whole()};
+if (body !== undefined) item.body = body;
+return {item, files: options.rawBody ? {data: {data: raw(), mimeType: type ?? 'application/json'}} : null};"""

@@ -19,12 +19,17 @@ _HEAD_BYTES_MAX = 8_192
 
 @dataclass(frozen=True, slots=True)
 class FormPart:
-    """One part; a file has a type."""
+    """One part."""
 
     name: str
     content: bytes
     file_name: str | None = None
     content_type: str | None = None
+
+    @property
+    def is_file(self) -> bool:
+        """Whether its sender says that it is one."""
+        return self.file_name is not None or self.content_type is not None
 
 
 class TooManyParts(ValueError):
@@ -60,11 +65,8 @@ def _part(piece: bytes) -> FormPart | None:
     field = _parameter(message, "name")
     if not field:
         return None
-    file_name = _parameter(message, "filename")
-    if file_name is None and "content-type" not in message:
-        return FormPart(field, content)
-    kind = message.get("content-type", "application/octet-stream").split(";", 1)[0].strip()
-    return FormPart(field, content, file_name, kind or "application/octet-stream")
+    kind = message.get("content-type", "").split(";", 1)[0].strip()
+    return FormPart(field, content, _parameter(message, "filename"), kind or None)
 
 
 def _parameter(message: Message, name: str) -> str | None:

@@ -179,15 +179,15 @@ def _parts(request: HookRequest, body: bytes) -> dict[str, Any]:
         raise BadJson(str(refusal)) from None
     if parts is None:
         return {}
-    texts = [(part.name, part.content.decode("utf-8", "replace")) for part in parts if part.content_type is None]
-    files = [(part.name, _file(part)) for part in parts if part.content_type is not None]
+    texts = [(part.name, part.content.decode("utf-8", "replace")) for part in parts if not part.is_file]
+    files = [(part.name, _file(part)) for part in parts if part.is_file]
     return {"form": _fields(texts), "files": _by_name((_storable(name), file) for name, file in files)}
 
 
 def _file(part: FormPart) -> dict[str, Any]:
     return {
         "fileName": None if part.file_name is None else _storable(part.file_name),
-        "mimeType": _storable(part.content_type or ""),
+        "mimeType": None if part.content_type is None else _storable(part.content_type),
         "base64": base64.b64encode(part.content).decode(),
     }
 

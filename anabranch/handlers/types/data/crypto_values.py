@@ -47,6 +47,13 @@ class CryptoConfig(ValueConfig):
             widget="expression", show_if={"/operation": ["hash", "hmac"]}, placeholder="{{ ctx.order.text }}"
         ),
     )
+    source_encoding: Literal["utf-8", "base64"] = Field(
+        "utf-8",
+        alias="sourceEncoding",
+        title="Source encoding",
+        description="What the source is: text, or bytes that are written as `base64`, as files are.",
+        json_schema_extra=x_ui(show_if={"/operation": ["hash", "hmac"]}, advanced=True),
+    )
     algorithm: Literal["sha256", "sha512", "sha384", "sha224", "sha1", "md5", "sha3-256", "sha3-512"] = Field(
         "sha256",
         description="The hash function. `md5` and `sha1` are insecure; only for systems that require them.",
@@ -94,11 +101,20 @@ async def execute(config: CryptoConfig, context: Mapping[str, Any], helpers: Hel
 
 
 def _digest(value: Any, config: CryptoConfig, work: TemplateBudget) -> str:
-    data = text_of(value, _NODE, work).encode()
+    data = _bytes(text_of(value, _NODE, work), config)
     name = _ALGORITHMS.get(config.algorithm, config.algorithm)
     if config.operation == "hash":
         return _encoded(hashlib.new(name, data, usedforsecurity=False).digest(), config.encoding)
     return _encoded(hmac.digest((config.key or "").encode(), data, name), config.encoding)
+
+
+def _bytes(text: str, config: CryptoConfig) -> bytes:
+    if config.source_encoding == "utf-8":
+        return text.encode()
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise NonRetryable("the source is not valid base64", code=DATA_INVALID) from None
 
 
 def _encoded(data: bytes, encoding: str) -> str:

@@ -18,7 +18,7 @@ _HEAD_BYTES_MAX = 8_192
 
 
 @dataclass(frozen=True, slots=True)
-class FormPart:
+class ReceivedPart:
     """One part."""
 
     name: str
@@ -36,7 +36,7 @@ class TooManyParts(ValueError):
     """The form has more parts than are read."""
 
 
-def parts_of(content_type: str, body: bytes, *, parts_max: int) -> list[FormPart] | None:
+def parts_of(content_type: str, body: bytes, *, parts_max: int) -> list[ReceivedPart] | None:
     """The parts of a form; None if it is none that can be read. Raises TooManyParts."""
     message = Message()
     message["Content-Type"] = content_type
@@ -52,7 +52,7 @@ def parts_of(content_type: str, body: bytes, *, parts_max: int) -> list[FormPart
     return None if None in parts else [part for part in parts if part is not None]
 
 
-def _part(piece: bytes) -> FormPart | None:
+def _part(piece: bytes) -> ReceivedPart | None:
     """What stands between two boundaries; None if it has no name."""
     head, end, content = piece.partition(b"\r\n\r\n")
     if not end or len(head) > _HEAD_BYTES_MAX or not head.lstrip(b" \t").startswith(b"\r\n"):
@@ -66,7 +66,7 @@ def _part(piece: bytes) -> FormPart | None:
     if not field:
         return None
     kind = message.get("content-type", "").split(";", 1)[0].strip()
-    return FormPart(field, content, _parameter(message, "filename"), kind or None)
+    return ReceivedPart(field, content, _parameter(message, "filename"), kind or None)
 
 
 def _parameter(message: Message, name: str) -> str | None:

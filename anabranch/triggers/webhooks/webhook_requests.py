@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl
 from anabranch.engine.rules.values import WEBHOOK_INPUT_BYTES_MAX, Payload
 from anabranch.errors import BadJson, InvalidInput, TooLarge, ValueTooLarge
 from anabranch.json_input import parse_json
-from anabranch.triggers.webhooks.form_parts import FormPart, TooManyParts, parts_of
+from anabranch.triggers.webhooks.form_parts import ReceivedPart, TooManyParts, parts_of
 
 # 16 MB, as of every body: more is refused before it is known whose it is.
 BODY_BYTES_MAX = 16 * 1_048_576
@@ -184,7 +184,7 @@ def _parts(request: HookRequest, body: bytes) -> dict[str, Any]:
     return {"form": _fields(texts), "files": _by_name((_storable(name), file) for name, file in files)}
 
 
-def _file(part: FormPart) -> dict[str, Any]:
+def _file(part: ReceivedPart) -> dict[str, Any]:
     return {
         "fileName": None if part.file_name is None else _storable(part.file_name),
         "mimeType": None if part.content_type is None else _storable(part.content_type),

@@ -334,6 +334,54 @@ def test_what_fails_in_n8n_as_it_is_written_fails_here(failing: Any, message: st
     assert message in run.error["message"]
 
 
+def test_a_schedule_whose_time_is_an_expression_of_a_number_and_python_that_begins_by_hand() -> None:
+    rule = {"interval": [{"triggerAtHour": "={{ 07 }}", "triggerAtMinute": "={{ 30 }}"}]}
+    begin, by_hand = node("At", "scheduleTrigger", 1.3, rule=rule), node("By hand", "manualTrigger", 1)
+    code = node("Code", "code", 2, language="python", pythonCode="return [{'json': {'n': len(_input.all())}}]")
+    links = [("At", 0, "Hi", 0), ("By hand", 0, "Code", 0), ("Code", 0, "Hi", 0)]
+    workflow = imported(begin, by_hand, code, node("Hi", "noOp", 1), links=links)
+
+    assert workflow.report.status == "exact"
+    assert made(workflow, "at")["config"]["cron"] == "30 7 * * *"
+    assert 'ctx["input"]' in made(workflow, "code")["config"]["code"]
+
+
+def test_an_insert_of_named_columns_is_one_statement_and_says_success_where_nothing_comes_back() -> None:
+    columns = {"mappingMode": "defineBelow", "value": {"id": "={{ $json.id }}", 'Na"me': "x"}, "matchingColumns": []}
+    insert = node("Insert", "postgres", 2.6, table={"value": "t"}, columns=columns, options={"skipOnConflict": True})
+    workflow = imported(insert)
+    [query] = workflow.queries
+
+    assert workflow.report.status == "exact"
+    assert query["sql"] == (
+        'INSERT INTO "public"."t" ("id", "Na""me") SELECT "id", "Na""me"'
+        ' FROM json_populate_recordset(NULL::"public"."t", CAST(:rows AS json)) ON CONFLICT DO NOTHING RETURNING *'
+    )
+    assert "'success': true" in made(workflow, "end")["config"]["outputParameters"]["n8nItems"]
+
+
+@pytest.mark.parametrize(
+    ("version", "sql", "says"),
+    [(2.6, "UPDATE t SET a = 1", True), (2.6, "/* all */ SELECT 1;", False), (2.6, "WITH x AS (TABLE y) TABLE x", 1),
+     (2.2, "SELECT 1", True), (1, "UPDATE t SET a = 1", False)],
+)  # fmt: skip
+def test_a_query_without_rows_says_success_where_n8n_says_so(version: float, sql: str, says: int) -> None:
+    workflow = imported(node("Query", "postgres", version, operation="executeQuery", query=sql, options={}))
+
+    assert workflow.report.status == "exact"
+    assert ("success" in made(workflow, "end")["config"]["outputParameters"]["n8nItems"]) == says
+
+
+def test_what_saved_queries_cannot_be_is_a_placeholder_and_an_upsert_without_a_key_fails() -> None:
+    upsert = node("Upsert", "postgres", 2.6, operation="upsert", table={"value": "t"},
+                  columns={"mappingMode": "autoMapInputData", "value": {}, "matchingColumns": []})  # fmt: skip
+    run = asyncio.run(run_workflow(imported(upsert).document, {"n8nItems": [{"a": 1}]}))
+    makes = imported(node("Make", "mySql", 1, operation="executeQuery", query="CREATE TABLE t (id int)"))
+
+    assert makes.report.status == "placeholder"
+    assert (imported(upsert).report.status, run.status) == ("exact", "FAILED")
+
+
 def test_queries_select_and_insert_as_saved_queries_with_bound_values() -> None:
     rows = node("Rows", "mySql", 2.2, operation="select", table={"__rl": True, "value": "a`b"}, returnAll=True)
     insert = node("Insert", "postgres", 1, table="t", columns="id, customer")

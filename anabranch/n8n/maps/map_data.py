@@ -17,7 +17,7 @@ from anabranch.n8n.maps.programs import (
 from anabranch.n8n.maps.rules import maps
 from anabranch.n8n.phrases import NeverValid, Phrase
 from anabranch.n8n.refs import ItemFeed, quoted, variable
-from anabranch.n8n.texts import Source, Texts, expression, js_of, split
+from anabranch.n8n.texts import Source, Texts, escaped, expression, js_of, split
 
 _TYPES = {"string": "string", "number": "number", "boolean": "boolean", "array": "array", "object": "object",
           "stringValue": "string", "numberValue": "number", "booleanValue": "boolean", "arrayValue": "array",
@@ -204,6 +204,8 @@ def _typed(texts: Texts, value: Any, kind: str, *, lenient: bool = False) -> Any
             return _converted(texts, value, kind)
         except (NeverValid, NotMapped):
             return texts.value(value)
+    if isinstance(value, str) and value.startswith("=") and kind.endswith("string") and "{{" not in value:
+        return escaped(value[1:])
     if isinstance(value, str) and value.startswith("="):
         if kind.endswith("string") and len(split(value[1:])) != 1:
             return texts.value(value)

@@ -42,8 +42,15 @@ def query(job: MappingJob) -> None:
         case "insert" if job.node.kind == "postgres" and job.node.version < 2:
             feed = ItemFeed(feed.items.listed(), many=False)
             sql, args = _inserted(job), {"rows": expression(f"{job.needed_feed().items.template} | tojson")}
+        case "upsert" if job.node.kind == "postgres" and _has_no_key(job):
+            job.always_fails("Column to match on not found in input item")
+            return
+        case "insert" if job.node.kind == "postgres":
+            sql, args, feed = _inserted_by_mapping(job, texts)
         case _:
             raise NotMapped(f"the operation {operation}")
+    if not _SAVED.match(sql):
+        raise NotMapped("saved queries read and change rows, nothing else")
     name = f"{job.around.name_of(job.node.name)}"
     source = job.node.credentials.get(job.node.kind) or job.node.kind
     job.secret(job.node.kind, "url")
@@ -56,11 +63,89 @@ def query(job: MappingJob) -> None:
     job.nodes[-1]["name"] = job.node.name
     job.remarks.append("the query has to be saved, and its data source added: see the report")
     rows = variable(job.nodes[-1]["id"])
+    found = rows.field("rows")
     if feed.many:
         of_each = f"({rows.js} ?? []).flatMap(each => each?.rows ?? [])"
-        job.leave(Ref(f"({rows.template} | map('rows', []) | flatten)", of_each), many=True, pairing=None)
+        found = Ref(f"({rows.template} | map('rows', []) | flatten)", of_each)
+    if _says_success(job, str(operation), sql):
+        done = f"(rows => rows?.length ? rows : [{{success: true}}])({found.js})"
+        found = Ref(f"({found.template} or [{{'success': true}}])", done)
+    job.leave(found, many=True, pairing=None)
+
+
+# What saved queries may be, after comments and brackets.
+_SAVED = re.compile(
+    r"(?:\s|\(|--[^\n]*\n|/\*.*?\*/)*(?:select|with|values|table|insert|update|delete|replace|merge)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+# n8n 2.3 of PostgreSQL and 2.2 of MySQL are the first that say nothing where a query that only reads finds nothing.
+_SILENT = {"postgres": 2.3, "mySql": 2.2}
+_COMMENT = re.compile(r"/\*.*?\*/")
+
+
+def _says_success(job: MappingJob, operation: str, sql: str) -> bool:
+    """Whether n8n hands on `{"success": true}` where there are no rows."""
+    if job.node.version < 2:
+        if job.node.kind == "mySql" and not _only_selects(sql):
+            job.differs("what MySQL says of a statement that writes is not handed on")
+        return False
+    if job.option("options", "detailedOutput") is True:
+        raise NotMapped("it hands on the SQL, too")
+    batching = job.option("options", "queryBatching", default="single")
+    if job.is_mapped and batching != "single" and not _only_selects(sql):
+        job.differs("where there are no rows for an item, no success is said of it")
+    if job.node.version < _SILENT[job.node.kind]:
+        return job.node.kind == "mySql" or operation != "select"
+    return not _only_selects(sql)
+
+
+def _only_selects(sql: str) -> bool:
+    """Whether n8n takes SQL for a query that only reads: by the first word of each statement, lines put together."""
+    parts = _COMMENT.sub("", sql).replace("\n", "").split(";")
+    return all(part.strip().lower().startswith("select") for part in parts if part and not part.startswith("--"))
+
+
+def _has_no_key(job: MappingJob) -> bool:
+    """Whether an `upsert` names no column to tell rows by, which n8n refuses."""
+    if job.node.version < 2.2:
+        return False
+    return not job.option("columns", "matchingColumns", default=[])
+
+
+def _inserted_by_mapping(job: MappingJob, texts: Texts) -> tuple[str, dict[str, Any], ItemFeed]:
+    """`insert` since version 2, of columns that are named: all items in one statement, as n8n's single batch."""
+    if job.option("options", "queryBatching", default="single") != "single" or job.error_way != "stop":
+        raise NotMapped("it inserts one row after the other")
+    if job.node.version < 2.2:
+        mode, given = (
+            job.fixed("dataMode", default="autoMapInputData"),
+            job.option("valuesToSend", "values", default=[]),
+        )
+        values = {str(each.get("column", "")): each.get("value") for each in given}
     else:
-        job.leave(rows.field("rows"), many=True, pairing=None)
+        mode, values = job.fixed("columns", "mappingMode", default="autoMapInputData"), job.option("columns", "value")
+    if mode != "defineBelow" or not isinstance(values, dict) or not values:
+        raise NotMapped("its columns are those of the items")
+    if any(not name or name.startswith("=") for name in values):
+        raise NotMapped("its columns are computed")
+    job.add("set", {"values": {name: texts.value(value) for name, value in values.items()}}, suffix="row",
+            each=job.needed_feed())  # fmt: skip
+    rows = ItemFeed(variable(job.nodes[-1]["id"]), many=job.is_mapped).items
+    wanted = job.option("options", "outputColumns", default=["*"])
+    if not isinstance(wanted, list) or any(str(name).startswith("=") for name in wanted):
+        raise NotMapped("the columns that come back are computed")
+    returned = "*" if "*" in wanted else ", ".join(_quoted(job, str(name)) for name in wanted)
+    conflict = " ON CONFLICT DO NOTHING" if job.option("options", "skipOnConflict") is True else ""
+    sql = _insert_of(_table(job), ", ".join(_quoted(job, name) for name in values), conflict, returned)
+    return sql, {"rows": expression(f"{rows.template} | tojson")}, ItemFeed(rows.listed(), many=False)
+
+
+def _insert_of(table: str, columns: str, conflict: str, returned: str) -> str:
+    """An INSERT of rows that are given as JSON, each of the table's own type."""
+    rows = f"json_populate_recordset(NULL::{table}, CAST(:rows AS json))"
+    return _sql(
+        "INSERT", f"INTO {table} ({columns})", f"SELECT {columns}", f"FROM {rows}{conflict}", f"RETURNING {returned}"
+    )
 
 
 def _named(job: MappingJob, parameter: str, default: str = "") -> str:
@@ -110,8 +195,7 @@ def _inserted(job: MappingJob) -> str:
     wanted = str(job.fixed("returnFields", default="*")).strip()
     returned = "*" if wanted == "*" else ", ".join(_quoted(job, name.strip()) for name in wanted.split(","))
     listed, table = ", ".join(_quoted(job, name) for name in columns), _table(job)
-    rows = f"json_populate_recordset(NULL::{table}, CAST(:rows AS json))"
-    return _sql("INSERT", f"INTO {table} ({listed})", f"SELECT {listed}", f"FROM {rows}", f"RETURNING {returned}")
+    return _insert_of(table, listed, "", returned)
 
 
 def _bound(written: str, texts: Texts) -> tuple[str, dict[str, Any]]:

@@ -186,9 +186,10 @@ def _switch_by_number(job: MappingJob) -> None:
 @maps("splitInBatches", becomes="loop, or cursor", needs_items=True)
 def batches_as_loop(job: MappingJob) -> None:
     """`splitInBatches` whose loop is entered and left only there."""
-    size, feed = _batch_size(job), job.needed_feed()
-    config: dict[str, Any] = {"source": expression(feed.items.template)}
-    if size > 1:
+    size, _, source = _batches(job)
+    config: dict[str, Any] = {"source": source}
+    several = size != 1
+    if several:
         config["batchSize"] = size
     job.add("loop", config)
     done = variable(job.node_id)
@@ -201,18 +202,19 @@ def batches_as_loop(job: MappingJob) -> None:
     output = loop_output(job.node)
     if job.node.name in job.around.aliases:
         job.add("fields", {"source": "{{ctx.item}}"}, suffix="item", after="loop")
-        job.leave(many=size > 1, output=output, pairing=None)
+        job.leave(many=several, output=output, pairing=None)
         return
-    job.leave(ITEM, many=size > 1, output=output, handles=("loop",), loop=job.node.name, pairing=None)
+    job.leave(ITEM, many=several, output=output, handles=("loop",), loop=job.node.name, pairing=None)
 
 
 def batches_as_cursor(job: MappingJob) -> None:
     """The same whose loop is entered or left elsewhere, too."""
-    size, feed = _batch_size(job), job.needed_feed()
-    job.add("cursor", {"source": expression(feed.items.template), "batchSize": size})
+    size, feed, source = _batches(job)
+    several = size != 1
+    job.add("cursor", {"source": source, "batchSize": size})
     batch = variable(job.node_id)
     one = ItemFeed(batch, many=True).first
-    job.leave(batch if size > 1 else one, many=size > 1, output=loop_output(job.node), handles=("loop",), pairing=None)
+    job.leave(batch if several else one, many=several, output=loop_output(job.node), handles=("loop",), pairing=None)
     job.leave(feed.items, many=True, output=1 - loop_output(job.node), handles=("done",))
     if job.node.version >= 3:
         job.differs(
@@ -220,16 +222,23 @@ def batches_as_cursor(job: MappingJob) -> None:
         )
 
 
-def _batch_size(job: MappingJob) -> int:
+def _batches(job: MappingJob) -> tuple[int | str, ItemFeed, str]:
+    """How many items a batch has, what flows in, and the list of it."""
+    feed = job.needed_feed()
+    source = expression(feed.items.template)
     size = job.option("batchSize", default=10 if job.node.version < 2 else 1)
-    if isinstance(size, str) and size.isdigit():
-        size = int(size)
-    if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= 10_000:
-        raise NotMapped("its batch size is computed")
     reset = job.option("options", "reset")
     if reset not in (None, False):
         job.differs("the list begins anew only when the loop is entered anew")
-    return size
+    if isinstance(size, str) and size.isdigit():
+        size = int(size)
+    if isinstance(size, str) and size.startswith("="):
+        # n8n ends a loop whose batches have no items; what is no number has none.
+        number = f"({job.texts(per_item=False).said(size).as_number()} | otherwise(0) | int)"
+        return expression(f"[{number}, 1] | max"), feed, expression(f"{feed.items.template} if {number} > 0 else []")
+    if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= 10_000:
+        raise NotMapped("its batch size is no number")
+    return size, feed, source
 
 
 @maps("wait", becomes="delay, waitForWebhook", needs_items=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from anabranch.n8n.job import MappingJob, NotMapped
-from anabranch.n8n.maps.programs import AGGREGATE, GET, MERGE, SOME_FIELDS, SORT, SPLIT_OUT, SUMMARIZE, UNIQUE
+from anabranch.n8n.maps.programs import AGGREGATE, GET, MERGE, SHUFFLE, SOME_FIELDS, SORT, SPLIT_OUT, SUMMARIZE, UNIQUE
 from anabranch.n8n.maps.rules import maps
 from anabranch.n8n.phrases import NeverBegins
 from anabranch.n8n.refs import Ref, variable
@@ -89,9 +89,15 @@ def _aggregated(job: MappingJob) -> list[list[str]]:
 
 @maps("sort", becomes="javascript")
 def sort(job: MappingJob) -> None:
-    """`sort`: by fields; at random and by code are not mapped here."""
-    if job.fixed("type", default="simple") != "simple":
-        raise NotMapped("it sorts at random or by code")
+    """`sort`: by fields, or at random, which the log keeps; by code is not mapped here."""
+    kind = job.fixed("type", default="simple")
+    if kind == "random":
+        job.program(SHUFFLE)
+        made = variable(job.node_id)
+        job.leave(made.field("items"), many=True, pairing=made.field("of"))
+        return
+    if kind != "simple":
+        raise NotMapped("it sorts by code")
     fields = [each for each in job.option("sortFieldsUi", "sortField", default=[]) if isinstance(each, dict)]
     by = [{"field": str(each.get("fieldName", "")), "order": str(each.get("order", "ascending"))} for each in fields]
     if not fields:

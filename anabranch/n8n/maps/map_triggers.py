@@ -17,6 +17,9 @@ from anabranch.n8n.texts import escaped, expression, without_sign
 _PATH = re.compile(r"[^A-Za-z0-9._~/-]+")
 _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"})
 
+# A number, or an expression that is nothing but one; JavaScript takes one that begins with 0 for octal.
+_WRITTEN_NUMBER = re.compile(r"(\d+)|=\{\{\s*(\d+)\s*\}\}", re.ASCII)
+
 # What n8n's own cron takes for the names of its modes.
 _DAY = 24
 
@@ -25,7 +28,7 @@ _DAY = 24
 def manual(job: MappingJob) -> None:
     """`manualTrigger`, `start`: begun by hand, with one empty item."""
     job.add("start", {}, writes=False)
-    job.leave(Ref("ctx.input", 'ctx["input"]'), many=False)
+    job.leave(Ref("ctx.input", 'ctx["input"]', 'ctx["input"]'), many=False)
 
 
 @maps("webhook", becomes="webhook, set; respond for an answer of its own, condition for several methods", begins=True)
@@ -251,8 +254,10 @@ def _expression(written: Any) -> str:
 
 def _number(rule: Mapping[str, Any], name: str, default: int) -> int:
     value = rule.get(name, default)
-    if isinstance(value, str) and value.isdigit():
-        value = int(value)
+    if isinstance(value, str) and (written := _WRITTEN_NUMBER.fullmatch(value)):
+        digits = written[1] or written[2]
+        is_octal = written[2] is not None and digits[0] == "0" and not set(digits) - set("01234567")
+        value = int(digits, 8 if is_octal else 10)
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise NotMapped(f"its {name} is computed")
     return value if value or name.startswith("trigger") or name in ("minute", "hour") else default

@@ -81,6 +81,13 @@ const places = items.map((_, index) => index).sort((one, other) => {
 });
 return {items: places.map(place => items[place]), of: places};"""
 
+SHUFFLE = """const places = items.map((_, index) => index);
+for (let last = places.length - 1; last > 0; last--) {
+  const other = Math.floor(Math.random() * (last + 1));
+  [places[last], places[other]] = [places[other], places[last]];
+}
+return {items: places.map(place => items[place]), of: places};"""
+
 UNIQUE = """const sorted = value => value && typeof value === 'object' && !Array.isArray(value)
   ? Object.fromEntries(Object.keys(value).sort().map(key => [key, sorted(value[key])]))
   : Array.isArray(value) ? value.map(sorted) : value;

@@ -12,10 +12,14 @@ import psycopg
 import pytest
 
 from anabranch.errors import NodeFailure, SourceTooPowerful
+from anabranch.handlers import builtin_types
+from anabranch.n8n.exports import read_exports
+from anabranch.n8n.importing import import_workflow
 from anabranch.queries.drivers.orders import DatabaseTarget, Order
 from anabranch.queries.drivers.postgresql import PostgresqlDriver
 from anabranch.queries.limits import Limits
 from tests.handlers.queries.conftest import TENANT, Bench, Shop
+from tests.n8n.drawn import Drawn, node
 
 _OURS = (
     "SELECT (SELECT count(*) FROM pg_stat_activity"
@@ -93,6 +97,17 @@ async def test_columns_of_one_name_are_told_apart(shop: Bench) -> None:
 async def test_order_survives_a_query_that_could_run_in_parallel(shop: Bench) -> None:
     sql = "SELECT n FROM generate_series(1, 5000) AS n ORDER BY n DESC"
     assert [row["n"] for row in (await shop.ask(sql))["rows"]] == list(range(5000, 0, -1))
+
+
+async def test_an_insert_that_n8n_maps_gives_rows_their_types_and_skips_those_that_are_there(shop: Bench) -> None:
+    columns = {"mappingMode": "defineBelow", "value": {"id": "={{ $json.id }}", "customer": "={{ $json.name }}"}}
+    insert = node("Insert", "postgres", 2.6, table={"value": "orders"}, columns=columns,
+                  options={"skipOnConflict": True, "outputColumns": ["id", "customer", "cents"]})  # fmt: skip
+    [workflow] = read_exports(Drawn("Insert", "", [insert], [], []).export())
+    [query] = import_workflow(workflow, builtin_types()).queries
+    rows = '[{"id": "4", "customer": 5}, {"id": 1, "customer": "there"}, {"id": 6, "customer": null}]'
+    answer = await shop.ask(query["sql"], {"rows": rows}, writes=query["writes"])
+    assert answer["rows"] == [{"id": 4, "customer": "5", "cents": None}, {"id": 6, "customer": None, "cents": None}]
 
 
 async def test_a_declared_writer_changes_rows_and_says_how_many(shop: Bench, postgres_shop: Shop) -> None:

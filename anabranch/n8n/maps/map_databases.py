@@ -116,15 +116,8 @@ def _inserted_by_mapping(job: MappingJob, texts: Texts) -> tuple[str, dict[str, 
     """`insert` since version 2, of columns that are named: all items in one statement, as n8n's single batch."""
     if job.option("options", "queryBatching", default="single") != "single" or job.error_way != "stop":
         raise NotMapped("it inserts one row after the other")
-    if job.node.version < 2.2:
-        mode, given = (
-            job.fixed("dataMode", default="autoMapInputData"),
-            job.option("valuesToSend", "values", default=[]),
-        )
-        values = {str(each.get("column", "")): each.get("value") for each in given}
-    else:
-        mode, values = job.fixed("columns", "mappingMode", default="autoMapInputData"), job.option("columns", "value")
-    if mode != "defineBelow" or not isinstance(values, dict) or not values:
+    mode, values = _columns_given(job)
+    if mode != "defineBelow" or not values:
         raise NotMapped("its columns are those of the items")
     if any(not name or name.startswith("=") for name in values):
         raise NotMapped("its columns are computed")
@@ -138,6 +131,17 @@ def _inserted_by_mapping(job: MappingJob, texts: Texts) -> tuple[str, dict[str, 
     conflict = " ON CONFLICT DO NOTHING" if job.option("options", "skipOnConflict") is True else ""
     sql = _insert_of(_table(job), ", ".join(_quoted(job, name) for name in values), conflict, returned)
     return sql, {"rows": expression(f"{rows.template} | tojson")}, ItemFeed(rows.listed(), many=False)
+
+
+def _columns_given(job: MappingJob) -> tuple[Any, dict[str, Any]]:
+    """How columns get their values, and the values that are named."""
+    if job.node.version < 2.2:
+        listed = job.option("valuesToSend", "values", default=[])
+        mode = job.fixed("dataMode", default="autoMapInputData")
+        return mode, {str(each.get("column", "")): each.get("value") for each in listed}
+    given = job.option("columns", "value")
+    mode = job.fixed("columns", "mappingMode", default="autoMapInputData")
+    return mode, dict(given) if isinstance(given, dict) else {}
 
 
 def _insert_of(table: str, columns: str, conflict: str, returned: str) -> str:

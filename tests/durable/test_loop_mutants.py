@@ -15,7 +15,7 @@ MUTANTS: dict[str, tuple[Patch, ...]] = {
         Patch(
             f"{_FUNCTION}._advance",
             "self._loop.drain()",
-            "(self._calls.of(Stage.ENDED)"
+            "(self._calls.of(_ENDED)"
             " and self._replay.next(self._journal.endings, settled_seq=self._run_access.settled_seq))"
             " or self._loop.drain()",
         ),
@@ -24,7 +24,7 @@ MUTANTS: dict[str, tuple[Patch, ...]] = {
         Patch(
             f"{_FUNCTION}._tell_next",
             "call, record = self._calls.at(place), journal.steps[place]",
-            "place = next((each.place for each in self._calls.of(Stage.ENDED)), place)\n"
+            "place = next((each.place for each in self._calls.of(_ENDED)), place)\n"
             "    call, record = self._calls.at(place), journal.steps[place]",
         ),
     ),
@@ -96,7 +96,7 @@ MUTANTS: dict[str, tuple[Patch, ...]] = {
         Patch(f"{_FUNCTION}._fire_unrecorded", "since = self._new_rules_since", "since = 0"),
     ),
     "what a cancelled step comes to is told": (
-        Patch(f"{_FUNCTION}._cancel_step", "self._calls.move(call, Stage.OVER)\n", "pass\n"),
+        Patch(f"{_FUNCTION}._cancel_step", "self._calls.move(call, _OVER)\n", "pass\n"),
     ),
     "a cancelled step goes on": (Patch(f"{_FUNCTION}._cancel_step", "call.task.cancel()", "pass"),),
     "as_completed takes coroutines": (

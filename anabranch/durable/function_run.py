@@ -4,7 +4,7 @@ Created by `runner` for each job; `steps` calls it for the author's code, which 
 runs until no task is ready, then gets the next answer from the log, and so on. When no answer is left, its new calls
 are started in order. When nothing is running either, the function only waits, and is unwound.
 
-All of that happens in `_advance`, a plain callback of the worker's loop. It uses only its run access of the engine and
+All of that happens in `advance`, a plain callback of the worker's loop. It uses only its run access of the engine and
 decides nothing: the rules of coded runs do (`engine.rules.coded`).
 """
 
@@ -128,7 +128,7 @@ class FunctionRun:
         self._unwritten: asyncio.Handle | None = None
         """Looks at steps whose beginning is not in the log."""
         self._is_due = False
-        """`_advance` is about to be called."""
+        """`advance` is about to be called."""
 
     # -- the runner's side ----------------------------------------------------------------
     async def run(self, function: Callable[[], Awaitable[Any]]) -> Any:
@@ -147,10 +147,10 @@ class FunctionRun:
         return self._main.result()
 
     def settled(self) -> None:
-        """Continue soon: never within a task, nor within the commit that settled something."""
+        """Continue soon: never within a task."""
         if not self._is_due:
             self._is_due = True
-            self._worker_loop.call_soon(self._advance)
+            self._worker_loop.call_soon(self.advance)
 
     def steps_under_way(self) -> list[str]:
         """The steps under way."""
@@ -230,9 +230,10 @@ class FunctionRun:
             return  # cancelled before it began
         self._main = self._loop.begin(_called(function), context)
         context.run(begin_branch, self._main, self._began_seq)
-        self._advance()
+        self.advance()
 
-    def _advance(self) -> None:
+    def advance(self) -> None:
+        """Continue with what was settled. Call it from a plain callback of the worker's loop."""
         self._is_due = False
         if self._over.done():
             return  # its slot is another job's by now
@@ -270,7 +271,7 @@ class FunctionRun:
             return self._report_match() if journal.may_perform else self._stand_still()
         self._begin_new(journal)
         if calls.trying or calls.reported:
-            return self._wait_for_others()
+            return self._wait_for_others(journal)
         return self._only_waits(journal)
 
     def _look_at_new(self, journal: CodedState) -> str | None:
@@ -292,6 +293,8 @@ class FunctionRun:
             record = journal.steps.get(call.place)
             if record is not None and call.reported_seq < record.seq <= self._run_access.settled_seq:
                 self._place(call, record, journal)
+        if not self._calls.waiting:
+            return
         for call in self._calls.of(_WAITING):
             record = None if call.asked is not None else journal.steps.get(call.place)
             if record is not None and (record.has_ended or record.phase is _DISPATCHED):
@@ -403,7 +406,8 @@ class FunctionRun:
             return
         finally:
             call.task = None
-        if call.stage is not _TRYING or self._has_left or self._run_access.journal is None:
+        journal = self._run_access.journal
+        if call.stage is not _TRYING or self._has_left or journal is None:
             return  # it was cancelled while it ended
         call.cause = cause or call.cause
         report = self._report_of(call, attempt, outcome)
@@ -412,9 +416,9 @@ class FunctionRun:
             self._calls.move(call, _WAITING)
             self.settled()
             return
-        self._hand_in(call, report)
+        self._hand_in(call, report, journal)
         if not self._calls.trying:
-            self._slot.lend()  # `settled` is called after the commit
+            self._slot.lend()  # `advance` is called after the commit
 
     def _look_at_unwritten(self, delay_s: float) -> None:
         # Empty, since a timer keeps its context until it is due and ours refers to the whole function.
@@ -443,9 +447,9 @@ class FunctionRun:
             if next_s is not None:
                 self._look_at_unwritten(max(next_s, LEAST_AGE_S))
 
-    def _hand_in(self, call: StepCall, report: StepReport) -> None:
+    def _hand_in(self, call: StepCall, report: StepReport, journal: CodedState) -> None:
         """Report it; it continues after the commit. What else is under way is written with it."""
-        record = self._journal.steps.get(call.place)
+        record = journal.steps.get(call.place)
         call.reported_seq = 0 if record is None else record.seq
         call.asked = call.tried_at = None
         self._calls.move(call, _REPORTED)
@@ -458,17 +462,17 @@ class FunctionRun:
         return StepReport(call.name, call.scope, attempt, known, self.attempt, outcome, call.policy, call.arguments)
 
     # -- when there is nothing to deliver -------------------------------------------------
-    def _wait_for_others(self) -> bool:
+    def _wait_for_others(self, journal: CodedState) -> bool:
         """Steps or commits are under way and will call us. Meanwhile report the waits and set the alarm."""
         calls = self._calls
         if calls.waiting:
             for call in calls.of(_WAITING):
                 if call.asked is not None:
-                    self._hand_in(call, call.asked)
+                    self._hand_in(call, call.asked, journal)
         if calls.asked or self._alarm is not None:
             self._set_alarm()
         if not calls.trying or all(call.is_elsewhere for call in calls.of(_TRYING)):
-            self._slot.lend()  # `settled` is called after the commit
+            self._slot.lend()  # `advance` is called after the commit
         return False
 
     def _only_waits(self, journal: CodedState) -> bool:
@@ -483,7 +487,7 @@ class FunctionRun:
         if any(is_short(call, journal, now=self._clock.now()) for call in waits):
             for call in waits:
                 if call.asked is not None:
-                    self._hand_in(call, call.asked)
+                    self._hand_in(call, call.asked, journal)
             self._slot.lend()
             return False
         asked = [call.asked for call in waits if call.asked is not None]
@@ -503,12 +507,13 @@ class FunctionRun:
     def _timers_come(self) -> None:
         """Record due timers; they fire in the function after the commit."""
         self._alarm = None
-        if self._has_left or self._run_access.journal is None:
+        journal = self._run_access.journal
+        if self._has_left or journal is None:
             return
         now = self._clock.now()
         for call in sorted((call for call in self._calls.of(_ASKED) if call.timer is not None), key=_due):
             if _due(call)[0] <= now and call.wait is not None:
-                self._hand_in(call, self._report_of(call, 1, call.wait))
+                self._hand_in(call, self._report_of(call, 1, call.wait), journal)
         self._set_alarm()
 
     def _report_match(self) -> bool:

@@ -137,7 +137,7 @@ class Runner:
         helpers.is_first_call = not journal.steps and helpers.attempt == 1
         input_ = orjson.loads(journal.input.raw)["input"]
         task = asyncio.current_task()
-        run_access.listen(run.settled, run.steps_under_way)
+        run_access.listen(run.advance, run.steps_under_way)
         try:
             returned = await run.run(partial(found.function, context, input_))
             if not isinstance(returned, FunctionSuspended | FunctionBlocked):
@@ -152,7 +152,7 @@ class Runner:
         finally:
             if run.has_swallowed:
                 self._warn_of_swallowing(found)
-            run_access.stop_listening(run.settled)
+            run_access.stop_listening(run.advance)
             steps.close()
         if isinstance(returned, FunctionBlocked):
             return replace(returned, refused_by=found.digest)

@@ -116,6 +116,11 @@ def _concerns_family(pending: PendingTransition) -> bool:
     return transition is not None and (transition.concerns_family or bool(pending.leased.state.children))
 
 
+def _call_all(listeners: Sequence[Callable[[], None]]) -> None:
+    for listener in listeners:
+        listener()
+
+
 class Orchestrator:
     """Advances owned instances. `start` before use; `stop` finishes the commits under way."""
 
@@ -160,6 +165,8 @@ class Orchestrator:
         """Tries of transitions that have met somebody else's lock."""
         self._one_locked = asyncio.Semaphore(1)
         """One such try at a time: it may take as long as a lock is waited for, and other transitions go first."""
+        self._listeners: list[Callable[[], None]] = []
+        """Of the workflow functions whose reports are settled by the commit that is acted on just now."""
         self._stopping = False
         self._evaluates = True
         """False once this process stops: the next owners evaluate the remaining pure nodes."""
@@ -475,6 +482,10 @@ class Orchestrator:
                 self._settle_idle(pending)
             except Exception as defect:  # noqa: BLE001 -- the same
                 self._reconciler.drop_defective(pending, defect)
+        if self._listeners:
+            # All in one callback: one for each function would cost as much as a part of its step.
+            asyncio.get_running_loop().call_soon(_call_all, self._listeners)
+            self._listeners = []
         if news:
             self._observers.committed(news)
         if len(applied.won) + len(applied.idle) + len(applied.locked) < len(planned.pending_transitions):
@@ -557,7 +568,7 @@ class Orchestrator:
             owned.evaluates_singly = False  # the node whose output the database refused has failed by now
         owned.settled_seq = owned.state.last_seq
         if owned.listener is not None:
-            owned.listener()
+            self._listeners.append(owned.listener)
         if owned.due_at != next_due:
             self._owned.schedule(owned, next_due)
         if owned.unchecked:

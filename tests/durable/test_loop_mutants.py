@@ -13,7 +13,7 @@ _LOOP = "durable.workflow_loop:WorkflowLoop"
 MUTANTS: dict[str, tuple[Patch, ...]] = {
     "two answers in one drain": (
         Patch(
-            f"{_FUNCTION}._advance",
+            f"{_FUNCTION}.advance",
             "self._loop.drain()",
             "(self._calls.of(_ENDED)"
             " and self._replay.next(self._journal.endings, settled_seq=self._run_access.settled_seq))"
@@ -37,8 +37,8 @@ MUTANTS: dict[str, tuple[Patch, ...]] = {
     "a timer is told before its commit": (
         Patch(
             f"{_FUNCTION}._timers_come",
-            "self._hand_in(call, self._report_of(call, 1, call.wait))",
-            "self._hand_in(call, self._report_of(call, 1, call.wait))\n"
+            "self._hand_in(call, self._report_of(call, 1, call.wait), journal)",
+            "self._hand_in(call, self._report_of(call, 1, call.wait), journal)\n"
             "            self._loop.fire(call.timer)\n"
             "            self._loop.drain()",
         ),

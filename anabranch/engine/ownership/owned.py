@@ -431,7 +431,8 @@ class RunAccess:
         return self._held.settled_seq
 
     def listen(self, settled: Callable[[], None], steps_under_way: Callable[[], Sequence[str]]) -> None:
-        """Set the listener for settled reports. `under_way` returns the executing steps, for log lines."""
+        """Set the listener for settled reports, which is called soon after their commit by a plain callback of the
+        event loop and raises nothing. `steps_under_way` returns the executing steps, for log lines."""
         self._held.listener = settled
         self._held.steps_under_way = steps_under_way
 

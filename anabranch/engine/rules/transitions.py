@@ -89,11 +89,9 @@ class Transition:
     """There is more to do for it than to write its own instance."""
 
     def __post_init__(self) -> None:
-        self.concerns_family = (
-            self.wakes is not None
-            or bool(self.cancels)
-            or (self.new_run is not None and self.new_run.parent_id is not None)
-        )
+        new_run = self.new_run
+        is_child = new_run is not None and new_run.parent_id is not None
+        self.concerns_family = is_child or self.wakes is not None or bool(self.cancels)
 
     @property
     def has_large_values(self) -> bool:
@@ -165,6 +163,13 @@ class PendingTransition:
     """JSON bytes of the large values that it writes for its run for the first time."""
     defect: Exception | None = None
     """What the rules raised over this instance; its neighbours are not harmed."""
+
+    @property
+    def worked(self) -> int:
+        """What running loops and evaluating nodes has cost, in the units of `templates.budget`."""
+        if len(self.decisions) == 1:  # as nearly always
+            return self.decisions[0].worked
+        return sum(decision.worked for decision in self.decisions)
 
     @property
     def evaluated(self) -> list[Dispatch]:
@@ -246,8 +251,7 @@ def plan_transitions(
         except Exception as defect:  # noqa: BLE001 -- one instance's trouble must not become its neighbours'
             pending = PendingTransition(leased, stimuli, [], None, defect=defect)
         pendings.append(pending)
-        for decision in pending.decisions:
-            work_left -= decision.worked
+        work_left -= pending.worked
         transition = pending.transition
         if transition is not None:
             transitions.append(transition)
@@ -267,10 +271,10 @@ def _evaluations_allowed(leased: LeasedState, stimuli: Sequence[Stimulus], evalu
     that other stimuli, such as a handler's result, are stored first.
     """
     if leased.state.suspicion is None and not leased.evaluates_singly:
-        for each in stimuli:
-            if isinstance(each, LeaseAcquired) and each.blame is not None:
-                break
-        else:
+        first = stimuli[0] if stimuli else None
+        if type(first) is NodeResult and len(stimuli) == 1:  # as nearly always
+            return evaluations_max
+        if not any(isinstance(each, LeaseAcquired) and each.blame is not None for each in stimuli):
             return evaluations_max
     if not all(isinstance(each, EvaluationDue) for each in stimuli):
         return 0
@@ -333,7 +337,7 @@ def _pending(
     evaluations_max: int,
 ) -> PendingTransition:
     state = leased.state
-    was_started, bytes_before, was_suspected = state.started, state.log_bytes, state.suspicion is not None
+    was_started, bytes_before, was_suspected = state.started, state.log_bytes, state.suspicion
     values_before = state.values_bytes
     events: Sequence[Event]
     cancels: Sequence[str]
@@ -361,24 +365,27 @@ def _pending(
         return pending
     creates = bool(events) and events[0].seq == 1
     transition = Transition(
-        instance_id=leased.instance_id,
-        expected_version=leased.version,
-        worker_id=leased.worker_id,
-        events=events,
-        payload_bytes=state.log_bytes - bytes_before,
-        status=state.status,
-        available_at=None,
+        leased.instance_id,
+        leased.version,
+        leased.worker_id,
+        events,
+        state.log_bytes - bytes_before,
+        state.status,
+        None,
         not_before=not_before,
         new_run=state.head if creates else None,
-        only_active=creates and isinstance(stimuli[0], Started) and stimuli[0].only_active,
-        suspended_for=None if state.suspension is None or state.is_terminal else state.suspension.reason,
-        started_at=now if state.started and not was_started else None,
         generation=state.head.generation,
         cancels=cancels,
-        needs=state.plan.needs if creates else (),
     )
+    if creates:
+        transition.only_active = isinstance(stimuli[0], Started) and stimuli[0].only_active
+        transition.needs = state.plan.needs
+    if state.suspension is not None and state.terminal is None:
+        transition.suspended_for = state.suspension.reason
+    if state.started and not was_started:
+        transition.started_at = now
     if leased.blame is not None and state.suspicion is None:
-        transition.clears = was_suspected or (_is_takeover(stimuli) and state.suspension is None)
+        transition.clears = was_suspected is not None or (_is_takeover(stimuli) and state.suspension is None)
     _set_lease(transition, leased, parks=parks, now=now, lease_ms=lease_ms)
     pending.transition, pending.values_bytes = transition, state.values_bytes - values_before
     return pending
@@ -394,6 +401,8 @@ def _is_idle(leased: LeasedState, stimuli: Sequence[Stimulus], now: int) -> bool
     that stands still stays until its executions have ended, which may be by these stimuli.
     """
     state = leased.state
+    if state.running and state.suspension is None and not state.gated:
+        return False  # as mostly
     if state.on_trial and state.may_perform:
         return False
     if state.stands_still:
@@ -444,21 +453,22 @@ def _won(pending: PendingTransition, transition: Transition) -> Won:
         leased.blame = None
     if transition.available_at is not None and not transition.release:
         leased.lease_until = transition.available_at
-    if len(pending.decisions) == 1:
-        stops = pending.decisions[0].stops
-        dispatches = [each for each in pending.decisions[0].commands if isinstance(each, Dispatch)]
+    if len(pending.decisions) == 1:  # as nearly always
+        stops, commands = pending.decisions[0].stops, pending.decisions[0].commands
+        dispatches = [each for each in commands if type(each) is Dispatch]
     else:
         stops = [stop for decision in pending.decisions for stop in decision.stops]
         commands = [command for decision in pending.decisions for command in decision.commands]
         # A later decision may have undone what an earlier one asked for.
         dispatches = [each for each in commands if isinstance(each, Dispatch) and state.owes(each)]
     parks = transition.release or transition.worker_id is None
-    results = answered(pending.stimuli)
-    return Won(
-        pending, transition.events, dispatches, stops, results, parks, next_due=None if parks else state.next_due()
-    )
+    due_at = None if parks else state.next_due()
+    return Won(pending, transition.events, dispatches, stops, answered(pending.stimuli), parks, due_at)
 
 
-def answered(stimuli: Iterable[Stimulus]) -> list[Dispatch]:
+def answered(stimuli: Sequence[Stimulus]) -> list[Dispatch]:
     """The attempts that end with these stimuli."""
+    if len(stimuli) == 1:  # as nearly always
+        result = stimuli[0]
+        return [Dispatch(result.node_id, result.scope, result.attempt)] if type(result) is NodeResult else []
     return [Dispatch(each.node_id, each.scope, each.attempt) for each in stimuli if isinstance(each, NodeResult)]

@@ -26,6 +26,7 @@ PAGES = (
     "/schedules/webhooks",
     "/schedules/workflows",
     "/settings/secrets",
+    "/settings/variables",
     "/settings/sources",
     "/settings/queries",
     "/settings/keys",
@@ -197,6 +198,21 @@ async def test_a_workflow_is_subscribed_and_a_published_message_starts_it(page: 
     await page.get_by_role("button", name="More", exact=True).click()
     await page.get_by_role("menuitem", name="Start a run…").click()
     await expect(page.get_by_role("dialog", name="Start Greeter")).to_contain_text("NO_MANUAL_START")
+
+
+async def test_a_variable_is_set_shown_and_deleted(page: Page, server: Server) -> None:
+    await page.goto(f"{server.entrance}#/settings/variables")
+    await page.get_by_role("button", name="New variable").click()
+    dialog = page.get_by_role("dialog", name="New variable")
+    await dialog.get_by_label("Name").fill("LIMITS")
+    await dialog.get_by_label("Value", exact=True).fill('{"orders": 50}')
+    await dialog.get_by_label("The value is JSON").check()
+    await dialog.get_by_role("button", name="Set it").click()
+    shown = row(page, "variable", "LIMITS")
+    await expect(shown).to_contain_text('{"orders":50}')
+    await shown.get_by_role("button", name="Delete LIMITS").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    await expect(page.get_by_role("heading", name="No variable yet")).to_be_visible()
 
 
 async def test_a_secret_is_stored_found_where_it_is_used_and_never_shown(page: Page, server: Server) -> None:

@@ -1,4 +1,4 @@
-/** Settings: secrets, data sources, data queries, keys and the audit trail. What the key may not see is not offered. */
+/** Settings: secrets, variables, data sources, data queries, keys and the audit trail. What the key may not see is not offered. */
 
 import type { ReactElement } from "react";
 import { Navigate, useParams } from "react-router";
@@ -14,6 +14,7 @@ import { KeysPart } from "./KeysPart";
 import { QueriesPart } from "./QueriesPart";
 import { SecretsPart } from "./SecretsPart";
 import { SourcesPart } from "./SourcesPart";
+import { VariablesPart } from "./VariablesPart";
 import "./settings.css";
 
 interface Part {
@@ -24,6 +25,7 @@ interface Part {
 
 const PARTS: Readonly<Record<string, Part>> = {
   secrets: { title: "Secrets", role: "admin", Shown: SecretsPart },
+  variables: { title: "Variables", role: "viewer", Shown: VariablesPart },
   sources: { title: "Data sources", role: "viewer", Shown: SourcesPart },
   queries: { title: "Data queries", role: "viewer", Shown: QueriesPart },
   keys: { title: "Keys", role: "admin", Shown: KeysPart },

@@ -19,8 +19,8 @@ from anabranch.n8n.drawing import NOTE_KIND, edge_of, gate_behind, ids_of, notes
 from anabranch.n8n.exports import Link, N8nWorkflow
 from anabranch.n8n.graph import CHOOSING, LOOP_KIND, LinkGraph
 from anabranch.n8n.job import Exit, MappingJob, NotMapped
-from anabranch.n8n.js_code import VARIABLES
-from anabranch.n8n.js_reading import names_of_nodes
+from anabranch.n8n.js_code import VARIABLES, ZONES
+from anabranch.n8n.js_reading import names_of_nodes, reads_dates, zones_of
 from anabranch.n8n.kept_data import variables_read
 from anabranch.n8n.maps.going_on import FAILING
 from anabranch.n8n.maps.map_flow import batches_as_cursor
@@ -31,6 +31,7 @@ from anabranch.n8n.refs import ItemFeed, Ref, first_there, variable
 from anabranch.n8n.report import ImportReport, NodeReport
 from anabranch.n8n.shared_paths import join_webhooks
 from anabranch.n8n.texts import Counts, expression
+from anabranch.n8n.zones import zones_code
 
 # 4 rounds: what flows back along a link is known after the second; a nested loop needs one more.
 ROUNDS_MAX = 4
@@ -425,6 +426,8 @@ class _Importer(Surrounding):
 
     def code_names(self, job: MappingJob, code: str, *, per_item: bool) -> Mapping[str, tuple[Ref, Ref | None]]:
         found: dict[str, tuple[Ref, Ref | None]] = {}
+        if reads_dates(code):
+            found[ZONES] = (Ref("", zones_code(self.timezone, zones_of(code))), None)
         read = variables_read(code)
         if read is None or read:
             found[VARIABLES] = (job.variable(*(read or ())), None)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from anabranch.n8n.javascript import prelude
 from anabranch.n8n.refs import ItemFeed, Ref
+from anabranch.n8n.zones import zones_code
 
 EXTENSIONS = ("isNumeric", "toSentenceCase", "toSnakeCase", "removeTags", "urlEncode", "urlDecode", "base64Encode",
               "base64Decode", "quote", "toBoolean", "parseJson", "toJsonString", "round", "floor", "ceil", "abs",
@@ -22,8 +23,17 @@ EXTENSIONS = ("isNumeric", "toSentenceCase", "toSnakeCase", "removeTags", "urlEn
 VARIABLES = "$vars"
 """In place of the name of a node: what variables it reads."""
 
+ZONES = "$zones"
+"""In the same way: the time zones of dates."""
+
 _MODULES = {"crypto": "$crypto", "luxon": "{DateTime, Duration}", "buffer": "{Buffer}"}
 _VALUE = "const $value = f => { try { return f() ?? null } catch { return null } };"
+_DATES = (
+    "if (typeof DateTime !== 'undefined') { DateTime.prototype.format = DateTime.prototype.toFormat;"
+    " for (const way of ['plus', 'minus']) { const native = DateTime.prototype[way];"
+    " DateTime.prototype[way] = function (amount, unit) {"
+    " return native.call(this, unit === undefined ? amount : {[unit]: Number(amount)}); }; } }"
+)
 _CLONE = "const $copy = v => v === undefined ? undefined : JSON.parse(JSON.stringify(v));"
 _WRAP = (
     "const $wrap = (list, files) => (list ?? []).map((json, item) =>"
@@ -120,17 +130,18 @@ def _prelude(
     known = ", ".join(
         f"{json.dumps(name)}: () => [{everything.js}, {'undefined' if one is None else one.js}]"
         for name, (everything, one) in names.items()
-        if name != VARIABLES
+        if name not in (VARIABLES, ZONES)
     )
     variables = names[VARIABLES][0].js if VARIABLES in names else "{}"
     parts = [
         (prelude("buffer"), ("Buffer", "btoa", "atob", "TextEncoder", "TextDecoder")),
         (prelude("crypto"), ("$crypto",)),
+        (names[ZONES][0].js if ZONES in names else zones_code("UTC", ()), ("$zone",)),
         (prelude("luxon"), ("DateTime", "Duration", "$now", "$today", "luxon")),
         (_require(source), ("require(", "require (")),
         (prelude("american"), (".toLocale", "Intl")),
         (prelude("extensions"), tuple(f".{name}(" for name in EXTENSIONS) if of_expressions else ()),
-        ("DateTime.prototype.format = DateTime.prototype.toFormat;", (".format(",) if of_expressions else ()),
+        (_DATES, (".format(", ".plus(", ".minus(") if of_expressions else ()),
         (_CLONE, ("$copy",)),
         (_WRAP, ("$wrap",)),
         (_OR_ONE, ("$orOne",)),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from anabranch.n8n.js_tree import NotRead, tokens_of
+from anabranch.n8n.zones import UTC_NAMES, ZONES_MAX, is_zone
 
 _NAME = re.compile(r"(?<![\w$.])\$[A-Za-z_]\w*")
 _KEY = re.compile(r"(?<=[{,\s])\$\w+\s*:(?=\s)")
@@ -75,16 +76,19 @@ _LUXON_ABSENT = re.compile(
     r"\bInterval\b|\bSettings\b|\bIANAZone\b|\bFixedOffsetZone\b|\.toRelative\w*|\.reconfigure\b|\.toLocaleParts\b"
     r"|\.weeksIn\w*|\.shiftTo\w*|\.toHuman\b|\.normalize\(\)|\.rescale\b|\.isInDST\b|\.hasDST\b|\.offsetName\w*"
     r"|\.fromRFC2822\b|\.fromHTTP\b|\.fromFormatExplain\b|\.fromString\b|\bDuration\.from(?:ISO|Obj)\w*\b|\.invalid\w+"
-    r"|\bzone\s*:|\blocale\s*:|\.until\(|\.isOffsetFixed\b|\.keepLocalTime\b"
+    r"|\bsetZone\s*:|\blocale\s*:|\.until\(|\.isOffsetFixed\b|\.keepLocalTime\b"
 )
 _LUXON_CALLS = (
     (re.compile(r"\.diff(?:Now)?\(([^()]*(?:\([^()]*\)[^()]*)*)\)"),
      re.compile(r"(?:[^,]*,)?\s*\[?\s*['\"](?:milli)?(?:second|minute|hour|day|week)s?['\"]\s*\]?\s*|[^,'\"\[]*")),
-    (re.compile(r"\.setZone\(([^()]*)\)"), re.compile(r"['\"](?:[Uu][Tt][Cc]|Etc/UTC|GMT|local)['\"]")),
     (re.compile(r"\.setLocale\(([^()]*)\)"), re.compile(r"['\"]en(?:-US)?['\"]")),
     (re.compile(r"\.fromFormat\(([^()]*(?:\([^()]*\)[^()]*)*)\)"),
      re.compile(r"[^,]*,\s*['\"](?:yyyy|yy|y|MMMM|MMM|MM|M|dd|d|HH|H|hh|h|mm|m|ss|s|SSS|a|EEEE|EEE|ZZZ|ZZ|[^A-Za-z'\"])+['\"]\s*")),
 )  # fmt: skip
+_ZONED = re.compile(r"\.setZone\s*\(|\bzone\s*:")
+_ZONE = re.compile(r"""(?:\.setZone\s*\(|\bzone\s*:)\s*(['"`])([A-Za-z][A-Za-z0-9_+/-]*)\1""")
+# Days are counted on the calendar, and offsets have names: in UTC both are plain.
+_UTC_ONLY = re.compile(r"\.diff(?:Now)?\([^;]*['\"](?:day|week)s?['\"]|ZZZZ|\.hasSame\b")
 _READS_NODE = re.compile(
     r"""\$\(\s*(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|`([^`$\\]*)`)"""
     r"""|\$node\[\s*(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)")\s*\]"""
@@ -182,9 +186,24 @@ def _has_modules(code: str) -> bool:
     return len(_HASHES.findall(code)) == len(re.findall(r"\bcreate(?:Hash|Hmac)\s*\(", code))
 
 
+def reads_dates(code: str) -> bool:
+    """Whether it uses Luxon's dates."""
+    return bool(_LUXON.search(_STRINGS.sub("''", code)))
+
+
+def zones_of(code: str) -> list[str]:
+    """The time zones that code names."""
+    return sorted({found[2] for found in _ZONE.finditer(code)})
+
+
 def _has_dates(code: str, timezone: str) -> bool:
-    """Whether what it does with Luxon is there: in UTC, in American English."""
-    if timezone.upper() not in ("UTC", "ETC/UTC", "GMT") or _LUXON_ABSENT.search(code):
+    """Whether what it does with Luxon is there: in time zones that are known by name, in American English."""
+    zones = [timezone, *zones_of(code)]
+    if _LUXON_ABSENT.search(code) or len(_ZONE.findall(code)) != len(_ZONED.findall(code)):
+        return False
+    if len(zones) > ZONES_MAX or not all(map(is_zone, zones)):
+        return False
+    if not all(zone.lower() in UTC_NAMES for zone in zones) and _UTC_ONLY.search(code):
         return False
     return all(form.fullmatch(found[1]) for calls, form in _LUXON_CALLS for found in calls.finditer(code))
 

@@ -340,7 +340,7 @@ async def test_a_viewer_is_offered_no_verb_and_told_what_the_key_may_not_see(pag
 
     await page.get_by_role("link", name="Settings").click()
     await expect(page.get_by_role("navigation", name="Settings").get_by_role("link")).to_have_text(
-        ["Data sources", "Data queries"]
+        ["Variables", "Data sources", "Data queries"]
     )
     await expect(page.get_by_role("button", name=VERBS)).to_have_count(0)
     for part in ("secrets", "keys", "audit"):

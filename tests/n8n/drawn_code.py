@@ -315,4 +315,43 @@ DRAWN_CODE = (
         ORDERS[:1],
         [{"title": "the names of a workflow, and of answers where there are none", "status": None, "code": "none"}],
     ),
+    Drawn(
+        "dates of Luxon in time zones",
+        "https://docs.n8n.io/code/cookbook/luxon/",
+        [
+            set_to(
+                "Set",
+                end="={{ DateTime.fromISO('2026-03-05T09:30:00', {zone: 'Asia/Kolkata'}).set({hour: 18, minute: 0})"
+                ".format(\"yyyy-MM-dd'T'HH:mm:ssZZ\") }}",
+                day="={{ DateTime.fromISO('2026-03-29T12:00:00Z').setZone('Europe/Berlin').minus(11 * 3600, 'seconds')"
+                ".startOf('day').toISO() }}",
+                clock="={{ DateTime.fromISO('2026-03-05T09:30:00').minus(90, 'minutes').format('HH:mm:ii') }}",
+            ),
+            node(
+                "Code",
+                "code",
+                2,
+                jsCode="const day = DateTime.fromISO('2026-03-28T02:30', {zone: 'Europe/Berlin'});\n"
+                "const late = DateTime.fromISO('2026-10-25T02:00+02:00', {zone: 'Europe/Berlin'});\n"
+                "return [{json: {...$json, next: day.plus({days: 1}).toISO(), hours: day.plus({hours: 24}).toISO(),\n"
+                "last: day.plus({days: 1}).endOf('day').toUTC().toISO(), named: day.zoneName, offset: day.offset,\n"
+                "later: late.plus({hours: 2}).toFormat('HH:mm Z'), york: day.setZone('America/New_York').toSQL()}}];",
+            ),
+        ],
+        ORDERS[:1],
+        [
+            {
+                "end": "2026-03-05T18:00:00+05:30",
+                "day": "2026-03-29T00:00:00.000+01:00",
+                "clock": "08:00:26",
+                "next": "2026-03-29T03:30:00.000+02:00",
+                "hours": "2026-03-29T03:30:00.000+02:00",
+                "last": "2026-03-29T21:59:59.999Z",
+                "named": "Europe/Berlin",
+                "offset": 60,
+                "later": "03:00 +1",
+                "york": "2026-03-27 21:30:00.000 -04:00",
+            }
+        ],
+    ),
 )

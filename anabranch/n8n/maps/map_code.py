@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 
 from anabranch.n8n.job import MappingJob, NotMapped
-from anabranch.n8n.js_code import VARIABLES, item_code, items_code
+from anabranch.n8n.js_code import VARIABLES, ZONES, item_code, items_code
 from anabranch.n8n.js_reading import absent_in, reads_files, without_pause
 from anabranch.n8n.kept_data import each_code, keeping_code, kept_name, made_code, static_scopes
 from anabranch.n8n.maps import going_on
@@ -122,9 +122,10 @@ def _javascript_of_files(job: MappingJob, source: str, *, each: bool) -> None:
         raise NotMapped("its code uses names of files, which are not known here")
     if each or job.error_way != "stop" or "BinaryData" in source or feed.files is None:
         raise NotMapped("its code uses binary data")
-    if job.around.code_names(job, source, per_item=False):
+    names = job.around.code_names(job, source, per_item=False)
+    if names.keys() - {VARIABLES, ZONES}:
         raise NotMapped("its code uses binary data, and other nodes")
-    job.add("javascript", {"code": items_code(source, feed, {}, files=feed.as_list().files)}, **job.attempts())
+    job.add("javascript", {"code": items_code(source, feed, names, files=feed.as_list().files)}, **job.attempts())
     made = variable(job.node_id)
     job.leave(made.field("items"), many=True, files=made.field("files"), pairing=None)
 
@@ -153,7 +154,7 @@ def _python(job: MappingJob, source: str, *, each: bool) -> None:
     items = '[ctx["item"]]' if each else feed.items.python or ""
     read = " ".join(f"$({json.dumps(name)})" for name in names_of_nodes(source))
     names = dict(job.around.code_names(job, f"{read} {variables_in(source)}", per_item=each))
-    variables = names.pop(VARIABLES, None)
+    variables, _ = names.pop(VARIABLES, None), names.pop(ZONES, None)
     nodes = _for_python(names)
     kept = "{}" if variables is None else f"({variables[0].python} or {{}})"
     goes_on = job.error_way != "stop"

@@ -5,13 +5,16 @@ Pure. Called by `importing`.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 
 from anabranch.n8n.exports import Link, N8nNode, N8nWorkflow
 
 LOOP_KIND = "splitInBatches"
+
+# 2,000 nodes looked at for an order: a workflow has some twenty; branches that meet again and again are left out.
+STEPS_MAX = 2_000
 
 # Of these exactly one output is taken for an item; the others' outputs are taken together.
 CHOOSING = frozenset({"if", "switch", "filter"})
@@ -108,6 +111,26 @@ class LinkGraph:
 
     def _comes_back(self, name: str, loop: str, cut: Collection[Link]) -> bool:
         return any(loop == link.target for each in self.reachable([name], without=cut) for link in self.out_of[each])
+
+    def arrivals(self, name: str, *, depth_first: bool) -> list[Link]:
+        """The links into a node in the order in which n8n comes along them, if all branches are taken.
+
+        Its newer order goes down one branch after the other, the uppermost first; the older one goes level by level.
+        """
+        found: list[Link] = []
+        ahead: deque[str] = deque(self.beginnings)
+        steps = STEPS_MAX
+        while ahead and steps:
+            steps -= 1
+            each = ahead.popleft()
+            links = [link for link in self.out_of[each] if not self.leads_back(link)]
+            found += [link for link in links if link.target == name and link not in found]
+            if depth_first:
+                links.sort(key=lambda link: (self.nodes[link.target].position[1], self.nodes[link.target].position[0]))
+                ahead.extendleft(link.target for link in reversed(links))
+            else:
+                ahead.extend(link.target for link in links)
+        return found if steps else []
 
     def returns(self, name: str) -> list[Link]:
         """The links that lead back to a node for batches."""

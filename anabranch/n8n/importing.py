@@ -232,6 +232,11 @@ class _Importer(Surrounding):
             return feeds[0]
         if not self.graph.are_exclusive([link for link, _ in known], self._single):
             back = [link for link, _ in known if self.graph.leads_back(link)]
+            if not back and self._answers_once(name) and all(feed.many for feed in feeds):
+                arrived = self.graph.arrivals(name, depth_first=self._workflow.settings.get("executionOrder") == "v1")
+                if len(arrived) == len(links):
+                    by_link = dict(known)
+                    return _first_with_items([by_link[link] for link in arrived if link in by_link])
             if not back:
                 self._multiple[name] = [link.source for link, _ in known]
                 listed = [Ref(f"({feed.items.template} | default([]))", f"({feed.items.js} ?? [])") for feed in feeds]
@@ -251,6 +256,14 @@ class _Importer(Surrounding):
         refs = [feed.items if many else feed.value for feed in feeds]
         loops = {feed.loop for feed in feeds}
         return ItemFeed(first_there(refs), many, next(iter(loops)) if len(loops) == 1 else None)
+
+    def _answers_once(self, name: str) -> bool:
+        """Whether a node is an answer with nothing behind it, made of its items alone: only the first one is sent."""
+        node = self.graph.nodes[name]
+        if node.kind != "respondToWebhook" or self.graph.out_of[name]:
+            return False
+        called = any(each.kind == "executeWorkflowTrigger" for each in self.graph.nodes.values())
+        return not called and not _READS_OTHERS.search(json.dumps(dict(node.parameters)))
 
     def _guard(self, job: MappingJob, *, needs_items: bool) -> None:
         """Nothing that n8n would not run for no items is run for none."""
@@ -620,6 +633,16 @@ class _Importer(Surrounding):
         return ImportReport(self._workflow.name, workflow_name(self._workflow.name), tuple(listed),
                             sum(node.kind == NOTE_KIND for node in self._workflow.nodes), self.timezone,
                             isinstance(self._workflow.settings.get("errorWorkflow"), str))  # fmt: skip
+
+
+_READS_OTHERS = re.compile(r"\$(?!json\b|now\b|today\b|execution\b|workflow\b)")
+
+
+def _first_with_items(feeds: list[ItemFeed]) -> ItemFeed:
+    """The first of these lists that is there and has items."""
+    template = " or ".join(f"({feed.value.template} | default([]))" for feed in feeds)
+    listed = ", ".join(f"{feed.value.js} ?? []" for feed in feeds)
+    return ItemFeed(Ref(f"({template})", f"([{listed}].find(list => list.length) ?? [])"), many=True)
 
 
 # Of these the first run decides, and it is the same for all items if nothing in them is computed.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
@@ -380,6 +381,28 @@ def test_what_saved_queries_cannot_be_is_a_placeholder_and_an_upsert_without_a_k
 
     assert makes.report.status == "placeholder"
     assert (imported(upsert).report.status, run.status) == ("exact", "FAILED")
+
+
+@pytest.mark.parametrize(
+    ("order", "answered"), [("v1", "upper"), (None, "lower")]
+)  # the newer order goes by the place on the canvas, the older by the connections
+def test_an_answer_that_several_branches_lead_to_is_that_of_the_first(order: str | None, answered: str) -> None:
+    upper, lower = (
+        node(name, "code", 2, jsCode=f"return [{{json: {{from: '{name}'}}}}];") for name in ("upper", "lower")
+    )
+    answer = node("Answer", "respondToWebhook", 1.4, respondWith="firstIncomingItem", options={})
+    hook = node("Hook", "webhook", 2, path="x", responseMode="responseNode")
+    links = [("Hook", 0, "lower", 0), ("Hook", 0, "upper", 0), ("lower", 0, "Answer", 0), ("upper", 0, "Answer", 0)]
+    export = Drawn("Answers", "", [hook, upper, lower, answer], [], [], links=links).export()
+    export["nodes"] = [each for each in export["nodes"] if each["name"] != "Begin"]
+    for each in export["nodes"]:
+        each["position"] = [0, -100 if each["name"] == "upper" else 100]
+    [workflow] = read_exports({**export, "settings": {"executionOrder": order}})
+    imported = import_workflow(workflow, TYPES)
+    body = made(imported, "answer")["config"]["body"]
+
+    assert (imported.report.status, imported.errors) == ("exact", ())
+    assert re.findall(r"ctx\.(upper|lower)", body)[0] == answered
 
 
 def test_queries_select_and_insert_as_saved_queries_with_bound_values() -> None:

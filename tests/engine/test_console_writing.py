@@ -238,6 +238,26 @@ async def test_lines_of_a_function_are_stored_once_the_database_is_back() -> Non
     assert rows.texts == ["first", "second"]
 
 
+async def test_a_defect_of_the_storage_costs_the_lines_that_met_it_and_no_others() -> None:
+    rows = Rows()
+    console = await _started(rows)
+    read = rows.said
+
+    async def defective(instance_ids: Any) -> Any:
+        raise RuntimeError("a defect")
+
+    rows.said = defective  # type: ignore[method-assign]
+    origin_of(console, node_id="").log.info("of a function")
+    origin_of(console, instance_id=OTHER).log.info("of a node")
+    with pytest.raises(RuntimeError, match="a defect"):
+        await console._write_all()
+    rows.said = read  # type: ignore[method-assign]
+    origin_of(console, node_id="").log.info("later")
+    await console.stop()
+
+    assert sorted(rows.texts) == ["later", "of a node"]
+
+
 async def test_a_tenant_without_room_by_an_old_count_is_counted_again_first(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = Rows()
     _say(console := await _started(rows, tenant_bytes_max=1_000), "x" * 800, [RUN])

@@ -283,19 +283,32 @@ class ConsoleWriter:
     async def read_doubtful(self) -> list[tuple[RunLines, list[DoubtfulLine]]]:
         """Read the counts that doubtful lines need. Returns these lines, to be admitted. Raises StoreUnavailable."""
         runs = list(self._doubtful)
-        unknown = [run for run in runs if not run.is_known]
+        try:
+            await self._read_counts([run for run in runs if not run.is_known])
+        except StoreUnavailable:
+            raise
+        except Exception:
+            self._release(runs)  # these lines are lost, others are not
+            raise
+        decided = self._release(runs)
+        if decided:
+            self.expect(0)
+        return decided
+
+    async def _read_counts(self, unknown: Sequence[RunLines]) -> None:
         if unknown:
             said = await self.rows.said(sorted({run.instance_id for run in unknown}))
             for run in unknown:
                 self._learn(run, said.get(run.instance_id, Said(0, 0)))
-        if runs and self._stored_are_old:
+        if self._doubtful and self._counted is not None and self._stored_are_old:
             await self.read_sizes()
+
+    def _release(self, runs: Sequence[RunLines]) -> list[tuple[RunLines, list[DoubtfulLine]]]:
+        """The doubtful lines of these runs, which are no longer doubtful."""
         decided = [(run, run.doubtful or []) for run in runs]
         for run in runs:
             run.doubtful = None
             del self._doubtful[run]
-        if decided:
-            self.expect(0)
         return decided
 
     def _learn(self, run: RunLines, said: Said) -> None:

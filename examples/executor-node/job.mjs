@@ -2,7 +2,10 @@
 import { createHash } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 
-const { ANABRANCH_URL: server, ANABRANCH_TOKEN: key } = process.env; // who hands out secrets and large values
+const { ANABRANCH_URL, ANABRANCH_TOKEN: key } = process.env; // who hands out secrets and large values
+const server = ANABRANCH_URL && new URL(ANABRANCH_URL);
+const isSafe = !server || server.protocol === "https:" || ["127.0.0.1", "localhost", "[::1]"].includes(server.hostname);
+if (!isSafe) throw new Error("secrets cross a network by https only: set ANABRANCH_URL to an https address");
 const LINES_MAX = 500; // of a job, that the broker has not confirmed; further ones are dropped
 const LINE_CHARACTERS_MAX = 4096;
 
@@ -71,7 +74,7 @@ async function asked({ abort: { signal } }, path, form) {
   const body = form && JSON.stringify(form);
   const request = { method: form ? "POST" : "GET", body, headers, redirect: "error", signal };
   for (;;) {
-    const answer = await fetch(server + path, request).catch(() => ({ status: 503 }));
+    const answer = await fetch(server.href.replace(/\/$/, "") + path, request).catch(() => ({ status: 503 }));
     if (answer.status === 200) return Buffer.from(await answer.arrayBuffer());
     if (answer.status !== 429 && answer.status < 500) throw refused("EXECUTOR_REFUSED", await answer.text());
     await sleep(1_000, null, { signal });

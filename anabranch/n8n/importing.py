@@ -255,7 +255,10 @@ class _Importer(Surrounding):
         many = any(feed.many for feed in feeds)
         refs = [feed.items if many else feed.value for feed in feeds]
         loops = {feed.loop for feed in feeds}
-        return ItemFeed(first_there(refs), many, next(iter(loops)) if len(loops) == 1 else None)
+        files = [(feed.as_list() if many else feed).files for feed in feeds]
+        known_files = [each for each in files if each is not None]
+        return ItemFeed(first_there(refs), many, next(iter(loops)) if len(loops) == 1 else None,
+                        first_there(known_files) if len(known_files) == len(files) else None)  # fmt: skip
 
     def _answers_once(self, name: str) -> bool:
         """Whether a node is an answer with nothing behind it, made of its items alone: only the first one is sent."""
@@ -453,6 +456,19 @@ class _Importer(Surrounding):
                 found[name] = (everything, scope.node(name, "item"))
             except Untranslatable:
                 found[name] = (everything, None)
+        return found
+
+    def code_files(self, job: MappingJob, names: Mapping[str, tuple[Ref, Ref | None]]) -> Mapping[str, tuple[str, str]]:
+        found: dict[str, tuple[str, str]] = {}
+        for name, (everything, one) in names.items():
+            exits = self.exits.get(name)
+            feed = exits[min(exits)].feed if exits else None
+            if feed is None or feed.files is None or feed.items != everything:
+                continue
+            of_one = "undefined"
+            if one is not None and one.js.startswith(feed.value.js):
+                of_one = feed.files.js + one.js.removeprefix(feed.value.js)
+            found[name] = (feed.as_list().files or feed.files).js, of_one
         return found
 
     # -- the document ---------------------------------------------------------------------

@@ -74,6 +74,9 @@ class Surroundings(Protocol):
     def code_names(self, job: MappingJob, code: str, *, per_item: bool) -> Mapping[str, tuple[Ref, Ref | None]]:
         """The nodes that code reads: all their items, and the one that belongs to the current item."""
 
+    def code_files(self, job: MappingJob, names: Mapping[str, tuple[Ref, Ref | None]]) -> Mapping[str, tuple[str, str]]:
+        """The files of these nodes as JavaScript, where they are known: all, and those of the one item."""
+
 
 @dataclass(slots=True)
 class MappingJob:

@@ -37,7 +37,13 @@ _DATES = (
 _CLONE = "const $copy = v => v === undefined ? undefined : JSON.parse(JSON.stringify(v));"
 _WRAP = (
     "const $wrap = (list, files) => (list ?? []).map((json, item) =>"
-    " ({json: $copy(json), pairedItem: {item}, ...(files?.[item] ? {binary: $copy(files[item])} : {})}));"
+    " ({json: $copy(json), ...(files?.[item] ? {binary: $copy(files[item])} : {}), pairedItem: {item}}));"
+)
+_FILE_HELPERS = (
+    "const fileHelpers = {prepareBinaryData: async (data, path, type) => $files.made(data, path, type),"
+    " getBinaryDataBuffer: async (index, name) => { const file = items[index]?.binary?.[name]; if (!file)"
+    " throw new Error(`The item has no binary field '${name}' [item ${index}]`);"
+    " return Buffer.from(file.data, 'base64'); }};"
 )
 _OR_ONE = "const $orOne = list => list?.length ? list : [{}];"
 
@@ -73,14 +79,14 @@ def items_code(
     *,
     catches: bool = False,
     files: Ref | None = None,
+    files_of: Mapping[str, tuple[str, str]] | None = None,
 ) -> str:
     """Code that runs once for all items and returns items. `catches`: one with the error, if it fails.
 
-    With `files`, those of the items, it returns `{items, files}`.
+    With `files`, those of the items, it returns `{items, files}`. `files_of`: the files of other nodes as JavaScript,
+    all and those of the one item.
     """
-    head = _prelude(code, feed.first, feed.items, names, None)
-    if files is not None:
-        head = head.replace(f"$wrap({feed.items.js})", f"$wrap({feed.items.js}, {files.js})")
+    head = _prelude(code, feed.first, feed.items, names, None, files=files, files_of=files_of)
     tail = (
         "const $one = each => { if (each === null || typeof each !== 'object' || Array.isArray(each))"
         " throw new Error('an item is no object'); return each.json && typeof each.json === 'object' ? each.json : each; };"
@@ -125,10 +131,15 @@ def _prelude(
     index: Ref | None,
     *,
     of_expressions: bool = False,
+    files: Ref | None = None,
+    files_of: Mapping[str, tuple[str, str]] | None = None,
 ) -> str:
     """The names that the source uses."""
+    beside = files_of or {}
     known = ", ".join(
-        f"{json.dumps(name)}: () => [{everything.js}, {'undefined' if one is None else one.js}]"
+        f"{json.dumps(name)}: () => [{everything.js}, {'undefined' if one is None else one.js}"
+        + (", " + ", ".join(beside[name]) if name in beside else "")
+        + "]"
         for name, (everything, one) in names.items()
         if name not in (VARIABLES, ZONES)
     )
@@ -148,20 +159,29 @@ def _prelude(
         (f"const $itemIndex = {'0' if index is None else index.js};", ("$itemIndex",)),
         ("const $position = $itemIndex;", ("$position",)),
         ("const $runIndex = 0;", ("$runIndex",)),
-        (f"const items = $wrap({items.js});", ("items",)),
-        (f"const $current = {{json: $copy({item.js}) ?? {{}}}};", ("$current",)),
+        (prelude("files"), ("$files",)),
+        (_FILE_HELPERS, ("fileHelpers",)),
+        (f"const items = $wrap({items.js}{f', {files.js}' if files else ''});", ("items",)),
+        (
+            "const $current = items[0] ?? {json: {}};"
+            if files
+            else f"const $current = {{json: $copy({item.js}) ?? {{}}}};",
+            ("$current",),
+        ),
+        ("const $binary = $current?.binary ?? {};", ("$binary",)),
         ("const $json = $current.json;", ("$json",)),
         ("const $data = $json;", ("$data",)),
         (
             "const $input = {all: () => items, first: () => items[0], last: () => items[items.length - 1],"
-            " item: $current, json: $current.json, itemMatching: i => items[i]};",
+            " item: $current, json: $current?.json, itemMatching: i => items[i]};",
             ("$input",),
         ),
         (f"const $known = {{{known}}};", ("$known",)),
         (
             "const $ = name => { if (!Object.hasOwn($known, name)) throw new Error(`there is no node ${name} here`);"
-            " const [list, one] = $known[name](); const all = $wrap(list); return {all: () => all, first: () => all[0],"
-            " last: () => all[all.length - 1], item: one === undefined ? all[0] : {json: $copy(one)},"
+            " const [list, one, files, file] = $known[name](); const all = $wrap(list, files);"
+            " return {all: () => all, first: () => all[0], last: () => all[all.length - 1],"
+            " item: one === undefined ? all[0] : {json: $copy(one), ...(file ? {binary: $copy(file)} : {})},"
             " itemMatching: i => all[i], isExecuted: list !== undefined && list !== null,"
             " get json() { return this.item?.json; }, get data() { return this.item?.json; }}; };",
             ("$(",),

@@ -28,6 +28,7 @@ _KNOWN = frozenset(
         "$execution",
         "$now",
         "$today",
+        "$binary",
         "$env",
         "$vars",
         "$getWorkflowStaticData",
@@ -165,6 +166,21 @@ def absent_in(code: str, timezone: str) -> str | None:
     return None
 
 
+_HELPERS = re.compile(r"\bthis\.helpers\.(?=(?:prepareBinaryData|getBinaryDataBuffer)\s*\()")
+_NAMED = re.compile(
+    r"""(?m)^\s*const\s+(?P<name>[A-Za-z_]\w*)\s*=\s*(?P<text>'[^'\\\n]*'|"[^"\\\n]*")\s*;?[^\S\n]*(?://.*)?$"""
+)
+
+
+def with_named_nodes(code: str) -> str:
+    """Code in which nodes that it names by a constant are written out, and n8n's helpers for files are ours."""
+    for found in _NAMED.finditer(code):
+        if len(re.findall(rf"\b{found['name']}\s*=(?![=>])", code)) == 1:
+            written = f"$({found['text']})".replace("\\", "\\\\")
+            code = re.sub(rf"\$\(\s*{found['name']}\s*\)", written, code)
+    return _HELPERS.sub("fileHelpers.", code)
+
+
 def reads_files(code: str) -> bool:
     """Whether it reads or makes binary data of items."""
     return bool(_FILES.search(_STRINGS.sub("''", code)))
@@ -251,6 +267,9 @@ def _declared(code: str) -> set[str]:
 
 def check_expression(js: str, timezone: str) -> str | None:
     """Why an expression cannot be computed by a code node; None: it can."""
+    bare = _STRINGS.sub("''", js)
+    if "$binary" in bare:
+        return "it uses the name $binary"
     if "etWorkflowStaticData" in js:
         return "it uses data that are kept from run to run"
     if not _is_balanced(js):

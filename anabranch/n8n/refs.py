@@ -66,6 +66,11 @@ def first_there(refs: list[Ref]) -> Ref:
     return Ref(template, "(" + " ?? ".join(ref.js for ref in refs) + ")")
 
 
+def no_files(*, many: bool) -> Ref:
+    """The files of items that have none."""
+    return Ref("[]", "[]") if many else Ref("{}", "{}")
+
+
 ITEM = variable("item")
 INDEX = variable("index")
 

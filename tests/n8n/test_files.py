@@ -215,3 +215,71 @@ def test_a_file_is_hashed_and_goes_no_further() -> None:
     crypto = node("Hash", "crypto", 1, action="hash", type="SHA256", binaryData=True, dataPropertyName="sum")
     [item] = (run_of([download(), crypto], NAMED[:1], serving).output or {})["n8nItems"]
     assert item == {"name": "a", "sum": hashlib.sha256(PICTURE).hexdigest()}
+
+
+def code_of(name: str, source: str) -> dict[str, Any]:
+    return node(name, "code", 2, jsCode=source)
+
+
+def test_files_of_two_branches_are_put_into_one_item_and_sent() -> None:
+    # What n8n 1.123.81 gives.
+    renamed = (
+        "return items.map((item, index) => ({json: item.json, binary: {[`photo${index + %d}`]: item.binary.data}}));"
+    )
+    merged = ("const merged = {json: {}, binary: {}};\nfor (const item of items) for (const [key, file] of"
+              " Object.entries(item.binary || {})) merged.binary[key] = file;\nreturn [merged];")  # fmt: skip
+    parts = [{"name": "photos[]", "parameterType": "formBinaryData", "inputDataFieldName": f"photo{n}"} for n in (1, 2)]
+    upload = node("Put", "httpRequest", 4.2, method="POST", url="https://files.example/up", sendBody=True, options={},
+                  contentType="multipart-form-data", bodyParameters={"parameters": parts})  # fmt: skip
+    nodes = [download("One"), download("Two"), code_of("First", renamed % 1), code_of("Second", renamed % 2),
+             node("Merge", "merge", 3), code_of("All", merged), upload]  # fmt: skip
+    links = [("Begin", 0, "One", 0), ("Begin", 0, "Two", 0), ("One", 0, "First", 0), ("Two", 0, "Second", 0),
+             ("First", 0, "Merge", 0), ("Second", 0, "Merge", 1), ("Merge", 0, "All", 0),
+             ("All", 0, "Put", 0)]  # fmt: skip
+    made = imported(Drawn("files", DOCS, nodes, NAMED[:1], [], links).export())
+    assert made.report.status == "exact", [(each.name, each.why) for each in made.report.nodes]
+    run = asyncio.run(run_workflow(made.document, {"n8nItems": NAMED[:1]}, http=serving))
+    assert uploaded(run) == [("photos[]", "a.png", "image/png", PICTURE)] * 2
+
+
+def test_code_finds_files_of_its_items_and_of_other_nodes_and_makes_some() -> None:
+    # What n8n 1.123.81 gives.
+    seen = code_of("See", "const bytes = await this.helpers.getBinaryDataBuffer(0, 'data');\n"
+                   "return [{json: {size: bytes.length, names: Object.keys($binary), has: !!$binary,"
+                   " keys: Object.keys($input.first()), first: $input.first().binary.data.fileName}}];")  # fmt: skip
+    again = code_of("Again", "const before = 'Get';\nconst one = $(before).item;\nfor (const item of $input.all()) {\n"
+                    "  item.binary = item.binary || {};\n  for (const key in one.binary) {\n"
+                    "    const bytes = Buffer.from(one.binary[key].data, 'base64');\n"
+                    "    item.binary[key] = await this.helpers.prepareBinaryData(bytes, one.binary[key].fileName);\n"
+                    "  }\n}\nreturn $input.all();")  # fmt: skip
+    table = code_of("Table", "const report = await this.helpers.prepareBinaryData(Buffer.from('a,b'), 'x/r.csv');\n"
+                    "return [{json: {files: $input.first().binary.data}, binary: {report}}];")  # fmt: skip
+    read = set_to("Read", keeps=True, named="={{ $binary.report.fileName }}", type="={{ $binary.report.mimeType }}")
+    looked = run_of([download(), seen], NAMED[:1], serving)
+    run = run_of([download(), set_to("Less", x="y"), again, table, read], NAMED[:1], serving)
+
+    assert (looked.output or {})["n8nItems"] == [
+        {"size": 768, "names": ["data"], "has": True, "keys": ["json", "binary", "pairedItem"], "first": "a.png"}
+    ]
+    [item] = (run.output or {})["n8nItems"]
+    assert (item["named"], item["type"]) == ("r.csv", "text/csv")
+    assert {name: item["files"][name] for name in ("fileName", "mimeType", "fileSize", "fileExtension")} == {
+        "fileName": "a.png", "mimeType": "image/png", "fileSize": "768 B", "fileExtension": "png"
+    }  # fmt: skip
+
+
+def test_code_that_hands_items_on_hands_their_files_on() -> None:
+    passes = code_of("Pass", "return $input.all();")
+    drops = code_of("Drop", "return items.map(each => ({json: {a: 1}}));")
+    look = code_of("Look", "return items.map(each => ({json: {files: Object.keys(each.binary ?? {})}}));")
+    assert (run_of([download(), passes, look], NAMED, serving).output or {})["n8nItems"] == [{"files": ["data"]}] * 2
+    assert (run_of([download(), drops, look], NAMED, serving).output or {})["n8nItems"] == [{"files": []}] * 2
+
+
+@pytest.mark.parametrize(
+    "source", ["return $binary", "return (await this.helpers.getBinaryDataBuffer(0, 'data')).length"]
+)
+def test_code_for_each_item_that_reads_files_is_not_imported(source: str) -> None:
+    code = node("Each", "code", 2, mode="runOnceForEachItem", jsCode=f"{source};")
+    made = imported(Drawn("files", DOCS, [download(), code], NAMED, []).export())
+    assert [each.status for each in made.report.nodes] == ["exact", "exact", "placeholder"]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 
 from anabranch.n8n.job import MappingJob, NotMapped
 from anabranch.n8n.js_code import VARIABLES, ZONES, item_code, items_code
-from anabranch.n8n.js_reading import absent_in, reads_files, without_pause
+from anabranch.n8n.js_reading import absent_in, reads_files, with_named_nodes, without_pause
 from anabranch.n8n.kept_data import each_code, keeping_code, kept_name, made_code, static_scopes
 from anabranch.n8n.maps import going_on
 from anabranch.n8n.maps.rules import maps
@@ -43,6 +42,7 @@ def function_item(job: MappingJob) -> None:
 
 
 def _javascript(job: MappingJob, source: str, *, each: bool) -> None:
+    source = with_named_nodes(source)
     pause, rest = (0, source) if each else without_pause(source)
     if pause:
         source = rest
@@ -55,8 +55,9 @@ def _javascript(job: MappingJob, source: str, *, each: bool) -> None:
     if scopes:
         _javascript_that_keeps(job, source, scopes, each=each)
         return
-    if reads_files(source):
-        _javascript_of_files(job, source, each=each)
+    reads = reads_files(source)
+    if reads or (job.around.reads_files and not each and job.error_way == "stop" and job.needed_feed().files):
+        _javascript_of_files(job, source, each=each, reads=reads)
         return
     feed = going_on.begin(job) if each else job.needed_feed()
     names = job.around.code_names(job, source, per_item=each and feed.many)
@@ -115,19 +116,19 @@ def _javascript_that_keeps(job: MappingJob, source: str, scopes: list[str], *, e
         _leave_all(job)
 
 
-def _javascript_of_files(job: MappingJob, source: str, *, each: bool) -> None:
-    """Code for all items that reads their `binary`, and may give items others."""
+def _javascript_of_files(job: MappingJob, source: str, *, each: bool, reads: bool) -> None:
+    """Code for all items that reads or makes their `binary`, or hands it on with the items."""
     feed = job.needed_feed()
-    if re.search(r"\b(?:fileName|fileExtension|fileType|directory)\b", source):
-        raise NotMapped("its code uses names of files, which are not known here")
-    if each or job.error_way != "stop" or "BinaryData" in source or feed.files is None:
+    files = feed.as_list().files
+    if each or job.error_way != "stop" or files is None:
         raise NotMapped("its code uses binary data")
     names = job.around.code_names(job, source, per_item=False)
-    if names.keys() - {VARIABLES, ZONES}:
-        raise NotMapped("its code uses binary data, and other nodes")
-    job.add("javascript", {"code": items_code(source, feed, names, files=feed.as_list().files)}, **job.attempts())
+    files_of = job.around.code_files(job, names)
+    if reads and set(names) - set(files_of) - {VARIABLES, ZONES}:
+        raise NotMapped("its code uses binary data, and nodes of which no files are known")
+    job.add("javascript", {"code": items_code(source, feed, names, files=files, files_of=files_of)}, **job.attempts())
     made = variable(job.node_id)
-    job.leave(made.field("items"), many=True, files=made.field("files"), pairing=None)
+    job.leave(made.field("items"), many=True, files=made.field("files"), pairing=None if reads else "same")
 
 
 def _leave_all(job: MappingJob) -> None:

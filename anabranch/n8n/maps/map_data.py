@@ -16,7 +16,7 @@ from anabranch.n8n.maps.programs import (
 )
 from anabranch.n8n.maps.rules import maps
 from anabranch.n8n.phrases import NeverValid, Phrase
-from anabranch.n8n.refs import ItemFeed, quoted, variable
+from anabranch.n8n.refs import ItemFeed, no_files, quoted, variable
 from anabranch.n8n.texts import Source, Texts, escaped, expression, js_of, split
 
 _TYPES = {"string": "string", "number": "number", "boolean": "boolean", "array": "array", "object": "object",
@@ -56,7 +56,7 @@ def set_(job: MappingJob) -> None:
             config["base"] = _computed(texts, computed, dots=dots)
     if job.error_way == "stop":
         job.add("set", config, each=feed)
-        job.leave(files=feed.files if _keeps_files(job, config) else None)
+        job.leave(files=feed.files if _keeps_files(job, config) else no_files(many=feed.many))
         return
     job.add("set", config, suffix="fields", each=feed, **job.on_error())
     going_on.end_of_each(job)

@@ -8,7 +8,7 @@ from anabranch.n8n.job import MappingJob, NotMapped
 from anabranch.n8n.maps.programs import AGGREGATE, GET, MERGE, SHUFFLE, SOME_FIELDS, SORT, SPLIT_OUT, SUMMARIZE, UNIQUE
 from anabranch.n8n.maps.rules import maps
 from anabranch.n8n.phrases import NeverBegins
-from anabranch.n8n.refs import Ref, variable
+from anabranch.n8n.refs import ItemFeed, Ref, variable
 from anabranch.n8n.texts import expression
 
 
@@ -198,8 +198,8 @@ def merge(job: MappingJob) -> None:
         job.leave(many=True, pairing=None)
         return
     if mode == "append":
-        job.add("merge", {"mode": "append", "sources": [expression(feed.items.template) for feed in sources]})
-        job.leave(many=True, pairing=None)
+        merged = job.add("merge", {"mode": "append", "sources": [expression(feed.items.template) for feed in sources]})
+        job.leave(variable(merged), many=True, pairing=None, files=_files_of(job, sources))
         return
     clash = job.option("options", "clashHandling", "values", default={})
     options = {
@@ -224,6 +224,15 @@ def merge(job: MappingJob) -> None:
     code = f"{head}\nconst options = {json.dumps(options)};\n{GET}\n{MERGE}"
     job.add("javascript", {"code": code}, retry={"maxAttempts": 1})
     job.leave(many=True, pairing="same" if mode == "position" else None)
+
+
+def _files_of(job: MappingJob, sources: list[ItemFeed]) -> Ref | None:
+    """The files of items that are put behind each other, where those of all are known."""
+    if not job.around.reads_files or any(feed.files is None for feed in sources):
+        return None
+    listed = ", ".join(f"[{feed.items.js} ?? [], {files.js}]" for feed in sources if (files := feed.as_list().files))
+    code = f"return [{listed}].flatMap(([items, files]) => items.map((_, place) => files?.[place] ?? null));"
+    return variable(job.add("javascript", {"code": code}, suffix="files", retry={"maxAttempts": 1}))
 
 
 def _merge_mode(job: MappingJob) -> str:

@@ -21,6 +21,7 @@ from anabranch.engine.hints import hints as module
 from anabranch.engine.hints.hint_line import Channel
 from anabranch.engine.hints.hints import Hints
 from anabranch.engine.hints.local_peers import LocalPeers
+from anabranch.engine.orchestrator import NO_OUTCOME
 from anabranch.engine.store.opening import open_store, open_version_watch
 from anabranch.engine.store.sqlite import data_version
 from anabranch.errors import StoreUnavailable
@@ -172,6 +173,46 @@ async def test_what_another_process_writes_beside_own_commits_is_found_once_it_c
     await store.stop()
 
     assert seen == [None, False, False, True, True, False, None, False]
+
+
+@pytest.mark.parametrize(
+    ("others", "runs", "pause_ms"),
+    [(False, False, module.WATCH_IDLE_MS_MAX), (True, False, module.WATCH_MS_MIN), (False, True, module.WATCH_MS_MIN)],
+)
+async def test_a_heartbeat_of_its_own_keeps_no_process_awake(*, others: bool, runs: bool, pause_ms: int) -> None:
+    class OneCommit(Commits):
+        moves, told = 0, asyncio.Event()
+
+        def moved(self) -> bool:
+            self.moves += 1
+            return self.moves == 1
+
+        def others_wrote(self) -> bool:
+            self.told.set()
+            return others
+
+    clock, watch = StillClock(), OneCommit()
+    hints = Hints(
+        line=None,
+        watch=watch,
+        clock=clock,  # type: ignore[arg-type]
+        works=True,
+        touched=lambda _: None,
+        pending=lambda: None,
+        moved=lambda: None,
+    )
+    await hints.start()
+    await watch.told.wait()  # it is opened: earlier commits are unknown
+    clock.at_s += 3_600
+    if runs:
+        hints.committed([], NO_OUTCOME)
+    watch.told.clear()
+    await watch.told.wait()
+    await asyncio.sleep(0)
+    pause = hints._watch_pause_ms()
+    await hints.stop()
+
+    assert pause == pause_ms
 
 
 async def test_while_it_cannot_be_said_who_commits_a_thread_asks_now_and_then() -> None:

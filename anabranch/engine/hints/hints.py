@@ -131,7 +131,10 @@ class Hints:
         """How often in a row it could not be said who committed."""
         self._next_ask: asyncio.TimerHandle | None = None
         self._news_at = 0.0
-        """When somebody last committed, or began to watch a run here (monotonic)."""
+        """When another process or a run here last committed, or somebody began to watch a run here (monotonic)."""
+        self._runs_committed = False
+        """Have runs been committed here since the watch last moved? Other writes of ours, such as heartbeats, announce
+        no others."""
         self._silent_until = 0.0
         self._complained = self._listening = False
 
@@ -204,6 +207,7 @@ class Hints:
     # -- from the store (hint_line.Notices) -----------------------------------------------
     def committed(self, transitions: Sequence[Transition], outcome: Outcome) -> None:
         """Send hints about the runs in our commit that other processes own, wait for, or watch."""
+        self._runs_committed = True
         if any(transition.new_run is not None and transition.worker_id is None for transition in transitions):
             self._offer_work()
         if outcome.woken or outcome.cancelled:
@@ -377,8 +381,10 @@ class Hints:
         else:
             await self._watch.open()
             self._watch_is_open = True  # earlier commits are unknown: look
-        self._news_at = self._clock.monotonic()
-        if self._works and self._others_may_have_written():
+        others_wrote = self._works and self._others_may_have_written()
+        if others_wrote or self._runs_committed or not self._works:
+            self._news_at, self._runs_committed = self._clock.monotonic(), False
+        if others_wrote:
             self._look_at_all()
         ends_are_told = self._tell_ends()
         if self._watched_here or not ends_are_told:
@@ -446,6 +452,8 @@ class Hints:
         """The pause before the next look; None if nothing depends on the watch."""
         if not self._works and not self._watched_here and not self._awaited_here:
             return None
+        if self._unsure:
+            return WATCH_MS_MIN
         quiet_ms = round((self._clock.monotonic() - self._news_at) * 1000)
         idle_ms = min(quiet_ms // WATCH_IDLE_SHARE, WATCH_IDLE_MS_MAX)
         return max(min(quiet_ms // WATCH_SHARE, WATCH_MS_MAX), idle_ms, WATCH_MS_MIN)

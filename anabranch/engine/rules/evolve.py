@@ -42,17 +42,7 @@ from anabranch.engine.rules.payloads import (
 from anabranch.engine.rules.shared.blame import Suspicion
 from anabranch.engine.rules.shared.left_out import is_left_out
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
-from anabranch.engine.rules.shared.shared_events import (
-    close_wait,
-    instance_ended,
-    instance_recovered,
-    instance_reopened,
-    instance_resumed,
-    instance_suspended,
-    set_timer,
-    signal_received,
-    wait,
-)
+from anabranch.engine.rules.shared.shared_events import EVOLVE_SHARED, close_wait, set_timer, wait
 from anabranch.engine.rules.values import NULL, Payload
 from anabranch.errors import RunError
 
@@ -284,6 +274,7 @@ def _node_skipped(state: InstanceState, event: Event) -> None:
 
 
 _EVOLVE: dict[EventType, Callable[[InstanceState, Event], None]] = {
+    **EVOLVE_SHARED,
     EventType.INPUT_SET: _input_set,
     EventType.SYSTEM_SET: _nothing,
     EventType.NODE_DISPATCHED: _node_dispatched,
@@ -293,15 +284,7 @@ _EVOLVE: dict[EventType, Callable[[InstanceState, Event], None]] = {
     EventType.NODE_COMPLETED: _node_completed,
     EventType.NODE_FAILED: _node_failed,
     EventType.NODE_SKIPPED: _node_skipped,
-    EventType.SIGNAL_RECEIVED: signal_received,
-    EventType.INSTANCE_RECOVERED: instance_recovered,
-    EventType.INSTANCE_SUSPENDED: instance_suspended,
-    EventType.INSTANCE_RESUMED: instance_resumed,
-    EventType.INSTANCE_REOPENED: instance_reopened,
     EventType.FORKED_FROM: _nothing,
-    EventType.INSTANCE_COMPLETED: instance_ended,
-    EventType.INSTANCE_FAILED: instance_ended,
-    EventType.INSTANCE_CANCELLED: instance_ended,
 }
 
 

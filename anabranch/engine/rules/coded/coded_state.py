@@ -25,17 +25,7 @@ from anabranch.engine.rules.payloads import (
     read_wait,
 )
 from anabranch.engine.rules.shared.run_state import InstanceHead, OpenActivation, Phase, RunState
-from anabranch.engine.rules.shared.shared_events import (
-    close_wait,
-    instance_ended,
-    instance_recovered,
-    instance_reopened,
-    instance_resumed,
-    instance_suspended,
-    set_timer,
-    signal_received,
-    wait,
-)
+from anabranch.engine.rules.shared.shared_events import EVOLVE_SHARED, close_wait, instance_reopened, set_timer, wait
 from anabranch.engine.rules.values import NULL, Payload
 from anabranch.errors import RunError
 
@@ -310,6 +300,7 @@ def _forked_from(state: CodedState, event: Event) -> None:
 
 
 EVOLVE_CODED: dict[EventType, Callable[[CodedState, Event], None]] = {
+    **EVOLVE_SHARED,
     EventType.INPUT_SET: _input_set,
     EventType.SYSTEM_SET: _system_set,
     EventType.NODE_DISPATCHED: _dispatched,
@@ -318,15 +309,8 @@ EVOLVE_CODED: dict[EventType, Callable[[CodedState, Event], None]] = {
     EventType.NODE_COMPLETED: _completed,
     EventType.NODE_FAILED: _failed,
     EventType.NODE_SKIPPED: _skipped,
-    EventType.SIGNAL_RECEIVED: signal_received,
-    EventType.INSTANCE_RECOVERED: instance_recovered,
-    EventType.INSTANCE_SUSPENDED: instance_suspended,
-    EventType.INSTANCE_RESUMED: instance_resumed,
     EventType.INSTANCE_REOPENED: _reopened,
     EventType.FORKED_FROM: _forked_from,
-    EventType.INSTANCE_COMPLETED: instance_ended,
-    EventType.INSTANCE_FAILED: instance_ended,
-    EventType.INSTANCE_CANCELLED: instance_ended,
 }
 """What each event means to a coded run; it has no loops."""
 

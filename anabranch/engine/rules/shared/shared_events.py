@@ -5,6 +5,7 @@ Pure. Called by `evolve` and `coded_state`; the service uses `SignalWaits` alone
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from anabranch.engine.rules.events import ENDINGS, Event, EventType, Status, SuspendReason
@@ -191,6 +192,19 @@ _TERMINAL_OF = {
     EventType.INSTANCE_FAILED: Status.FAILED,
     EventType.INSTANCE_CANCELLED: Status.CANCELLED,
 }
+
+
+EVOLVE_SHARED: Mapping[EventType, Callable[[AnyRun, Event], None]] = {
+    EventType.SIGNAL_RECEIVED: signal_received,
+    EventType.INSTANCE_RECOVERED: instance_recovered,
+    EventType.INSTANCE_SUSPENDED: instance_suspended,
+    EventType.INSTANCE_RESUMED: instance_resumed,
+    EventType.INSTANCE_REOPENED: instance_reopened,
+    EventType.INSTANCE_COMPLETED: instance_ended,
+    EventType.INSTANCE_FAILED: instance_ended,
+    EventType.INSTANCE_CANCELLED: instance_ended,
+}
+"""How these events change a run of either kind."""
 
 
 class SignalWait(OpenActivation):

@@ -14,13 +14,11 @@ import { toast } from "../../ui/toasts";
 import { refresh } from "../data";
 import { ConfirmDialog } from "../lists/ConfirmDialog";
 import { ListCard } from "../lists/ListCard";
-import { PageTabs } from "../lists/PageTabs";
 import { useList, type Listed } from "../lists/useList";
 import { useMay } from "../session";
-import { useTitle } from "../title";
 import { BackfillDialog } from "./BackfillDialog";
 import { ScheduleDialog } from "./ScheduleDialog";
-import { TRIGGER_TABS } from "./tabs";
+import { TriggersFrame } from "./TriggersFrame";
 
 type Schedule = Schemas["ScheduleSummary"];
 
@@ -30,7 +28,6 @@ const EVERY_MS = 3_000;
 type Open = { kind: "new" } | { kind: "edit" | "backfill" | "delete"; schedule: Listed<Schedule> };
 
 export default function SchedulesPage(): ReactElement {
-  useTitle("Schedules");
   const list = useList("list_schedules", { everyMs: EVERY_MS });
   const mayEdit = useMay("editor");
   const mayStart = useMay("operator");
@@ -42,12 +39,7 @@ export default function SchedulesPage(): ReactElement {
     </Button>
   );
   return (
-    <div className="content">
-      <div className="content-head">
-        <h1>Triggers</h1>
-        {list.items.length > 0 && create}
-      </div>
-      <PageTabs label="What starts runs" tabs={TRIGGER_TABS} />
+    <TriggersFrame title="Schedules" buttons={list.items.length > 0 && create}>
       <ListCard
         list={list}
         label="Schedules"
@@ -79,7 +71,7 @@ export default function SchedulesPage(): ReactElement {
           onClose={close}
         />
       )}
-    </div>
+    </TriggersFrame>
   );
 }
 

@@ -17,18 +17,15 @@ import { refresh, useAsk } from "../data";
 import { ConfirmDialog } from "../lists/ConfirmDialog";
 import { FormDialog } from "../lists/FormDialog";
 import { ListCard } from "../lists/ListCard";
-import { PageTabs } from "../lists/PageTabs";
 import { useList } from "../lists/useList";
-import { TRIGGER_TABS } from "../schedules/tabs";
+import { TriggersFrame } from "../schedules/TriggersFrame";
 import { useMay } from "../session";
-import { useTitle } from "../title";
 
 type Subscription = Schemas["SubscriptionSummary"];
 
 type Open = { kind: "subscribe" } | { kind: "publish"; topic: string } | { kind: "delete"; subscription: Subscription };
 
 export default function TopicsPage(): ReactElement {
-  useTitle("Topics");
   const list = useList("list_all_subscriptions");
   const mayEdit = useMay("editor");
   const mayPublish = useMay("operator");
@@ -41,17 +38,19 @@ export default function TopicsPage(): ReactElement {
   );
   const items = list.items.map(({ value }) => value).toSorted((left, right) => left.pattern.localeCompare(right.pattern) || left.name.localeCompare(right.name));
   return (
-    <div className="content">
-      <div className="content-head">
-        <h1>Triggers</h1>
-        {mayPublish && (
-          <Button onClick={() => setOpen({ kind: "publish", topic: "" })}>
-            <Send size={14} /> Publish a message
-          </Button>
-        )}
-        {list.items.length > 0 && subscribe}
-      </div>
-      <PageTabs label="What starts runs" tabs={TRIGGER_TABS} />
+    <TriggersFrame
+      title="Topics"
+      buttons={
+        <>
+          {mayPublish && (
+            <Button onClick={() => setOpen({ kind: "publish", topic: "" })}>
+              <Send size={14} /> Publish a message
+            </Button>
+          )}
+          {list.items.length > 0 && subscribe}
+        </>
+      }
+    >
       <ListCard
         list={list}
         label="Subscriptions"
@@ -106,7 +105,7 @@ export default function TopicsPage(): ReactElement {
           onClose={close}
         />
       )}
-    </div>
+    </TriggersFrame>
   );
 }
 

@@ -7,22 +7,15 @@ import { Link } from "react-router";
 import type { Schemas } from "../../api/client";
 import { Empty } from "../../ui/Notice";
 import { ListCard } from "../lists/ListCard";
-import { PageTabs } from "../lists/PageTabs";
 import { useList } from "../lists/useList";
-import { TRIGGER_TABS } from "../schedules/tabs";
-import { useTitle } from "../title";
+import { TriggersFrame } from "../schedules/TriggersFrame";
 
 type Beginning = Schemas["BeginningSummary"];
 
 export default function TriggersPage(): ReactElement {
-  useTitle("What workflows begin by");
   const list = useList("list_triggers");
   return (
-    <div className="content">
-      <div className="content-head">
-        <h1>Triggers</h1>
-      </div>
-      <PageTabs label="What starts runs" tabs={TRIGGER_TABS} />
+    <TriggersFrame title="What workflows begin by">
       <ListCard
         list={list}
         label="What workflows begin by"
@@ -49,7 +42,7 @@ export default function TriggersPage(): ReactElement {
           </tr>
         ))}
       </ListCard>
-    </div>
+    </TriggersFrame>
   );
 }
 

@@ -8,23 +8,16 @@ import { IconButton } from "../../ui/Button";
 import { Empty } from "../../ui/Notice";
 import { toast } from "../../ui/toasts";
 import { ListCard } from "../lists/ListCard";
-import { PageTabs } from "../lists/PageTabs";
 import { useList } from "../lists/useList";
-import { TRIGGER_TABS } from "../schedules/tabs";
-import { useTitle } from "../title";
+import { TriggersFrame } from "../schedules/TriggersFrame";
 
 const AUTH = { none: "anybody may call it", header: "a secret in a header", basic: "name and password", hmac: "signed requests" } as const;
 const RESPONDS = { immediately: "at once", atEnd: "when the run has ended", respondNode: "by its respond node" } as const;
 
 export default function WebhooksPage(): ReactElement {
-  useTitle("Webhooks");
   const list = useList("list_webhooks");
   return (
-    <div className="content">
-      <div className="content-head">
-        <h1>Triggers</h1>
-      </div>
-      <PageTabs label="What starts runs" tabs={TRIGGER_TABS} />
+    <TriggersFrame title="Webhooks">
       <ListCard
         list={list}
         label="Webhooks"
@@ -56,6 +49,6 @@ export default function WebhooksPage(): ReactElement {
           </tr>
         ))}
       </ListCard>
-    </div>
+    </TriggersFrame>
   );
 }

@@ -437,6 +437,11 @@ class _Importer(Surrounding):
             return workflow_name(self._workflow.name)
         return self._options.names.get(workflow_id, "")
 
+    def has_followers(self, name: str) -> bool:
+        asked = any(node.kind == "executeWorkflowTrigger" or node.parameters.get("responseMode") == "lastNode"
+                    for node in self.graph.nodes.values())  # fmt: skip
+        return asked or bool(self.graph.out_of[name])
+
     def name_of(self, written: str) -> str:
         return workflow_name(written)
 

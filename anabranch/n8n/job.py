@@ -65,6 +65,9 @@ class Surroundings(Protocol):
     def workflow_name(self, workflow_id: str) -> str:
         """The name of an imported workflow by its id in n8n; "" for this one. Empty: it is none of them."""
 
+    def has_followers(self, name: str) -> bool:
+        """Whether anything gets what comes out of a node: others, or who asked for it."""
+
     def name_of(self, written: str) -> str:
         """A name for programs, of one for people."""
 

@@ -405,6 +405,32 @@ def test_an_answer_that_several_branches_lead_to_is_that_of_the_first(order: str
     assert re.findall(r"ctx\.(upper|lower)", body)[0] == answered
 
 
+def test_every_some_days_is_each_day_with_a_look_at_when_it_was_last_due() -> None:
+    rule = {"interval": [{"daysInterval": 3, "triggerAtHour": 4}]}
+    workflow = imported(node("At", "scheduleTrigger", 1.2, rule=rule), links=[])
+    document = workflow.document
+    end = {"id": "done", "type": "end", "config": {"outputParameters": {"hour": "{{ctx.at_time.Hour}}"}}}
+    start = {
+        "id": "start",
+        "type": "set",
+        "config": {"values": {"scheduledAt": "{{ctx.input.at}}"}},
+        "outputVariable": "at",
+    }
+    begin = {"id": "by_hand", "type": "start", "config": {}}
+    nodes = [start if each["id"] == "at" else each for each in document["nodes"] if each["id"] != "begin"]
+    edges = [edge for edge in document["edges"] if "begin" not in edge.values()]
+    edges += [{"upstreamNodeID": "by_hand", "downstreamNodeID": "start"},
+              {"upstreamNodeID": "at_time", "downstreamNodeID": "done"}]  # fmt: skip
+    for edge in edges:
+        for side in ("upstreamNodeID", "downstreamNodeID"):
+            edge[side] = "start" if edge[side] == "at" else edge[side]
+    drawn = {"name": "every-some-days", "nodes": [begin, *nodes, end], "edges": edges}
+
+    assert (workflow.report.status, made(workflow, "at")["config"]["cron"]) == ("exact", "0 4 * * *")
+    run = asyncio.run(run_workflow(drawn, {"at": "2026-01-01T04:00:00Z"}))
+    assert (run.status, run.output["hour"]) == ("COMPLETED", "04")
+
+
 def test_queries_select_and_insert_as_saved_queries_with_bound_values() -> None:
     rows = node("Rows", "mySql", 2.2, operation="select", table={"__rl": True, "value": "a`b"}, returnAll=True)
     insert = node("Insert", "postgres", 1, table="t", columns="id, customer")

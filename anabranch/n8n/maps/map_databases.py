@@ -67,7 +67,13 @@ def query(job: MappingJob) -> None:
     if feed.many:
         of_each = f"({rows.js} ?? []).flatMap(each => each?.rows ?? [])"
         found = Ref(f"({rows.template} | map('rows', []) | flatten)", of_each)
-    if _says_success(job, str(operation), sql):
+    says = _says_success(job, str(operation), sql)
+    if says and feed.many and job.option("options", "queryBatching", default="single") != "single":
+        code = f"return ({rows.js} ?? []).flatMap(each => each?.rows?.length ? each.rows : [{{success: true}}]);"
+        job.add("javascript", {"code": code}, suffix="items", retry={"maxAttempts": 1})
+        job.leave(many=True, pairing=None)
+        return
+    if says:
         done = f"(rows => rows?.length ? rows : [{{success: true}}])({found.js})"
         found = Ref(f"({found.template} or [{{'success': true}}])", done)
     job.leave(found, many=True, pairing=None)
@@ -86,14 +92,11 @@ _COMMENT = re.compile(r"/\*.*?\*/")
 def _says_success(job: MappingJob, operation: str, sql: str) -> bool:
     """Whether n8n hands on `{"success": true}` where there are no rows."""
     if job.node.version < 2:
-        if job.node.kind == "mySql" and not _only_selects(sql):
+        if job.node.kind == "mySql" and not _only_selects(sql) and job.around.has_followers(job.node.name):
             job.differs("what MySQL says of a statement that writes is not handed on")
         return False
     if job.option("options", "detailedOutput") is True:
         raise NotMapped("it hands on the SQL, too")
-    batching = job.option("options", "queryBatching", default="single")
-    if job.is_mapped and batching != "single" and not _only_selects(sql):
-        job.differs("where there are no rows for an item, no success is said of it")
     if job.node.version < _SILENT[job.node.kind]:
         return job.node.kind == "mySql" or operation != "select"
     return not _only_selects(sql)

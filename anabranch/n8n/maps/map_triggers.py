@@ -9,6 +9,7 @@ from typing import Any
 
 from anabranch.n8n.javascript import prelude
 from anabranch.n8n.job import MappingJob, NotMapped, word_of
+from anabranch.n8n.kept_data import kept_name
 from anabranch.n8n.maps.programs import REQUEST
 from anabranch.n8n.maps.rules import maps
 from anabranch.n8n.refs import Ref, quoted, variable
@@ -127,9 +128,40 @@ def _authentication(job: MappingJob) -> dict[str, Any]:
 def schedule(job: MappingJob) -> None:
     """`scheduleTrigger`: each of its rules is a schedule."""
     rules = job.option("rule", "interval", default=[{}])
+    if (days := _days_between(rules)) > 1:
+        _every_some_days(job, rules[0], days)
+        return
     _schedules(
         job, [_rule(job, each) for each in (rules if isinstance(rules, list) else [{}]) if isinstance(each, dict)]
     )
+
+
+def _days_between(rules: Any) -> int:
+    """Every how many days its only rule is; 0: that is no such rule."""
+    if not isinstance(rules, list) or len(rules) != 1 or not isinstance(rules[0], dict):
+        return 0
+    return _number(rules[0], "daysInterval", 1) if rules[0].get("field", "days") == "days" else 0
+
+
+def _every_some_days(job: MappingJob, rule: Mapping[str, Any], days: int) -> None:
+    """A schedule for each day, and a look at when it was last due: n8n counts days of the year, modulo 365."""
+    minute, hour = _number(rule, "triggerAtMinute", 0), _number(rule, "triggerAtHour", 0)
+    zone, name = job.around.timezone, kept_name("node", job.node_id)
+    job.add("schedule", {"cron": f"{minute} {hour} * * *", "timezone": zone})
+    day = expression(f"ctx.{job.node_id}.scheduledAt | date_format('%j', {quoted(zone)}) | int")
+    today = job.add("set", {"values": {"day": day}}, suffix="day")
+    job.keeps = (name,)
+    read = job.add("readVariables", {"of": "workflow", "names": [name]}, suffix="kept")
+    code = (f"const last = ctx[{json.dumps(read)}]?.[{json.dumps(name)}]?.recurrenceRules?.[0] ?? null;\n"
+            f"const day = ctx[{json.dumps(today)}].day;\n"
+            f"return {{isDue: last === null || day === (last + {days}) % 365,"
+            f" kept: {{{json.dumps(name)}: {{recurrenceRules: [day]}}}}}};")  # fmt: skip
+    looked = job.add("javascript", {"code": code}, suffix="look", retry={"maxAttempts": 1})
+    job.add("condition", {"branches": [{"id": "due", "expression": expression(f"ctx.{looked}.isDue")}]}, suffix="due",
+            writes=False)  # fmt: skip
+    job.add("writeVariables", {"values": expression(f"ctx.{looked}.kept")}, suffix="keep", after="due", writes=False)
+    job.remarks.append("a run begins each day, and ends at once on days on which n8n begins none")
+    _add_time(job)
 
 
 @maps("cron", becomes="schedule, set", begins=True)
@@ -164,6 +196,11 @@ def _schedules(job: MappingJob, timings: list[dict[str, Any]]) -> None:
             raise NotMapped("it has several rules that are no one cron expression")
         timings = [{"cron": merged, "timezone": job.around.timezone}]
     job.add("schedule", timings[0])
+    _add_time(job)
+
+
+def _add_time(job: MappingJob) -> None:
+    """The item that n8n makes of the time."""
     at, zone = f"ctx.{job.node_id}.scheduledAt", job.around.timezone
     values = {name: expression(f"{at} | date_format('{form}', '{zone}')") for name, form in _FIELDS.items()}
     values["timestamp"] = expression(at)

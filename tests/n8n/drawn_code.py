@@ -354,4 +354,35 @@ DRAWN_CODE = (
             }
         ],
     ),
+    Drawn(
+        "items that came before, in this run or in earlier ones",
+        f"{DOCS}/n8n-nodes-base.removeduplicates/",
+        [
+            node(
+                "First",
+                "removeDuplicates",
+                2,
+                operation="removeItemsSeenInPreviousExecutions",
+                dedupeValue="={{ $json.customer }}",
+                options={"scope": "workflow"},
+            ),
+            node(
+                "Add",
+                "code",
+                2,
+                jsCode="return [...$input.all(), {json: {id: 9, customer: 7}},"
+                " {json: {id: 10, customer: 5}}, {json: {id: 11, customer: 7}}, {json: {id: 12}}];",
+            ),
+            node(
+                "Second",
+                "removeDuplicates",
+                2,
+                operation="removeItemsSeenInPreviousExecutions",
+                dedupeValue="={{ $json.customer }}",
+                options={"scope": "workflow", "historySize": 20},
+            ),
+        ],
+        ORDERS,
+        [{"id": 10, "customer": 5}, {"id": 9, "customer": 7}, {"id": 11, "customer": 7}, {"id": 12}],
+    ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from anabranch.n8n.javascript import prelude
 from anabranch.n8n.job import MappingJob, NotMapped
 from anabranch.n8n.maps.programs import AGGREGATE, GET, MERGE, SHUFFLE, SOME_FIELDS, SORT, SPLIT_OUT, SUMMARIZE, UNIQUE
 from anabranch.n8n.maps.rules import maps
@@ -121,14 +122,15 @@ def limit(job: MappingJob) -> None:
     job.leave(many=True, pairing="same" if keep == "first" else None)
 
 
-@maps("removeDuplicates", becomes="javascript")
+@maps("removeDuplicates", becomes="javascript; readVariables, writeVariables")
 def remove_duplicates(job: MappingJob) -> None:
     """`removeDuplicates` within the items of this run."""
     if (
         job.node.version >= 2
         and job.fixed("operation", default="removeDuplicateInputItems") != "removeDuplicateInputItems"
     ):
-        raise NotMapped("it remembers items from run to run")
+        _remove_seen(job)
+        return
     compare = job.fixed("compare", default="allFields")
     named = "fieldsToCompare" if compare == "selectedFields" else "fieldsToExclude"
     options = {"compare": compare, "fields": [] if compare == "allFields" else _fields(job, named),
@@ -137,6 +139,56 @@ def remove_duplicates(job: MappingJob) -> None:
     job.program(f"const options = {json.dumps(options)};\n{GET}\n{UNIQUE}")
     made = variable(job.node_id)
     job.leave(made.field("items"), many=True, pairing=made.field("of"))
+
+
+# What n8n keeps unless the node says otherwise. 22 characters for each are within the size of a variable.
+_SEEN_MAX = 10_000
+
+_UNSEEN = """const seen = new Set((known.match(/.{22}/gs) ?? [])), kept = [...seen], groups = Object.create(null);
+if (seen.size + items.length > most) throw new Error('The number of items to be processed exceeds the maximum'
+  + ' history size. Please increase the history size or reduce the number of items to be processed.');
+values.forEach((value, index) => (groups[value ?? ''] ??= []).push(index));
+const fresh = [], old = [];
+for (const [value, of] of Object.entries(groups)) {
+  const mark = $crypto.createHash('md5').update(value).digest('base64').slice(0, 22);
+  (seen.has(mark) ? old : fresh).push(...of);
+  if (!seen.has(mark)) kept.push(mark);
+}
+const listed = of => of.map(index => items[index]);
+const changed = kept.length > seen.size ? {[name]: kept.slice(-most).join('')} : {};
+return {items: listed(fresh), of: fresh, discarded: listed(old), discardedOf: old, changed};"""
+
+
+def _remove_seen(job: MappingJob) -> None:
+    """Items whose value came in an earlier run: hashes of the values are kept in a variable of the workflow."""
+    if job.fixed("operation") != "removeItemsSeenInPreviousExecutions":
+        raise NotMapped("it forgets items of earlier runs")
+    if job.fixed("logic", default="removeItemsWithAlreadySeenKeyValues") != "removeItemsWithAlreadySeenKeyValues":
+        raise NotMapped("it compares with the largest number or date of earlier runs")
+    scope = job.fixed("options", "scope", default="node")
+    most = job.fixed("options", "historySize", default=_SEEN_MAX)
+    if scope not in ("node", "workflow") or not isinstance(most, int) or not 0 < most <= _SEEN_MAX:
+        raise NotMapped("it remembers more items than a variable can hold")
+    if job.error_way != "stop":
+        raise NotMapped("it remembers items from run to run, and goes on after failures")
+    feed, name = job.needed_feed(), "n8n.seen" if scope == "workflow" else f"n8n.seen.{job.node_id}"
+    job.keeps = (name,)
+    value = job.texts().value(job.option("dedupeValue", default=""))
+    listed = ItemFeed(feed.items, many=True)
+    values = job.add("set", {"values": {"value": value}}, suffix="value", each=feed)
+    read = job.add("readVariables", {"of": "workflow", "names": [name]}, suffix="kept")
+    one = variable(values).js
+    given = f"({one} ?? [])" if feed.many else f"[{one}]"
+    head = (
+        f"const items = {listed.value.js} ?? [], name = {json.dumps(name)}, most = {most}, "
+        f"known = ctx[{json.dumps(read)}]?.[name] ?? '', values = {given}.map(each => each?.value ?? null);\n"
+    )
+    code = f"{prelude('buffer').strip()} {prelude('crypto').strip()}\n{head}{_UNSEEN}"
+    ran = job.add("javascript", {"code": code}, suffix="code", **job.attempts())
+    job.add("writeVariables", {"values": expression(f"ctx.{ran}.changed")}, writes=False)
+    made = variable(ran)
+    job.leave(made.field("items"), many=True, pairing=made.field("of"))
+    job.leave(made.field("discarded"), many=True, pairing=made.field("discardedOf"), output=1)
 
 
 @maps("summarize", becomes="javascript", needs_items=True)

@@ -58,6 +58,7 @@ async def exchange(
 
     `tls`: whom to trust; True for the system's authorities, False for everybody.
     """
+    proxy = request.proxy
     headers = {"user-agent": "anabranch", "accept": "*/*", **request.headers, "accept-encoding": "gzip, deflate"}
     async with (
         _session(addresses, tls=tls) as session,
@@ -68,6 +69,8 @@ async def exchange(
             data=request.body,
             allow_redirects=False,
             skip_auto_headers=["content-type"],
+            proxy=None if proxy is None else proxy.target.url,
+            proxy_headers=None if proxy is None else proxy.headers,
         ) as response,
     ):
         received = received_headers(response.headers.items())

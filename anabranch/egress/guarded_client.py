@@ -18,7 +18,7 @@ from anabranch.deferred import deferred
 from anabranch.egress.guard import Guard
 from anabranch.egress.headers import check_headers
 from anabranch.egress.request import BODY_BYTES_MAX, EgressRequest
-from anabranch.egress.targets import RequestTarget, parse_target
+from anabranch.egress.targets import RequestTarget, parse_proxy, parse_target
 from anabranch.errors import EgressRefused, HttpAnswerInvalid, HttpRefused, HttpTimeout, HttpUnreachable
 from anabranch.handlers.types.http_port import HttpAnswer, HttpCall
 
@@ -68,7 +68,8 @@ class GuardedClient:
         method = call.method.upper()
         if method not in METHODS:
             raise HttpRefused(f"the method is not one of {', '.join(sorted(METHODS))}")
-        request = EgressRequest(method, parse_target(call.url), check_headers(call.headers), call.body)
+        proxy = None if call.proxy is None else parse_proxy(call.proxy)
+        request = EgressRequest(method, parse_target(call.url), check_headers(call.headers), call.body, proxy)
         try:
             async with asyncio.timeout(timeout_s):
                 return await self._follow(request, call)
@@ -90,6 +91,8 @@ class GuardedClient:
     async def _one_hop(self, request: EgressRequest, *, tls: ssl.SSLContext | bool) -> tuple[HttpAnswer, str | None]:
         target = request.target
         addresses = await self._guard.check_soon(target.host, target.port)
+        if request.proxy is not None:  # the target has to be allowed as well: the proxy asks it for us
+            addresses = await self._guard.check_soon(request.proxy.target.host, request.proxy.target.port)
         try:
             answer = await exchange.exchange(request, addresses, bytes_max=self._body_bytes_max, tls=tls)
         except (aiohttp.ClientError, OSError) as failure:

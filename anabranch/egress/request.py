@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from anabranch.egress.targets import RequestTarget
+from anabranch.egress.targets import ProxyTarget, RequestTarget
 
 # 10 MiB after decompression: ten times the largest output.
 BODY_BYTES_MAX = 10 * 1_048_576
@@ -19,3 +19,4 @@ class EgressRequest:
     target: RequestTarget
     headers: Mapping[str, str]
     body: bytes | None
+    proxy: ProxyTarget | None = None

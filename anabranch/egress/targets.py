@@ -6,10 +6,12 @@ Pure. Called by `guarded_client`, for the first URL and every redirect. What bro
 
 from __future__ import annotations
 
+import base64
 import re
 import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from anabranch.deferred import deferred
 from anabranch.egress.addresses import PORT_MAX, parse_address
@@ -34,6 +36,11 @@ _FORM = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(//)?([^/?#]*)(.*)", re.DOTALL)
 _AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::([0-9]+))?")
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+
+# The user and the password of a proxy have no signs of their own: they are percent-encoded.
+_PROXY = re.compile(
+    r"http://(?:(?P<user>[^:@/?#\s]{0,255})(?::(?P<password>[^@/?#\s]{0,1024}))?@)?(?P<place>[^@/?#\s]+)/?"
+)
 
 # These dots are dots to some readers and letters to others.
 _OTHER_DOTS = re.compile("[\u3002\uff0e\uff61\u2024\ufe52]")
@@ -72,6 +79,32 @@ def parse_target(text: str) -> RequestTarget:
     host, port = _read_authority(form[3], _DEFAULT_PORTS[scheme])
     host = _host_name(host)
     return RequestTarget(_same_to_the_client(scheme, host, port, form[4]), host, port)
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyTarget:
+    """An HTTP proxy, and what it is told of who asks."""
+
+    target: RequestTarget
+    user: str | None = None
+    password: str = ""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What the client takes for the proxy; it makes Proxy-Authorization of it."""
+        if self.user is None:
+            return {}
+        pair = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+        return {"Authorization": f"Basic {pair}"}
+
+
+def parse_proxy(text: str) -> ProxyTarget:
+    """The proxy of a URL `http://user:password@host:port`. Raises EgressRefused, which shows nothing of the URL."""
+    form = _PROXY.fullmatch(text)
+    if form is None:
+        raise EgressRefused("the URL of the proxy cannot be read", hint="Write http://user:password@host:port.")
+    named = None if form["user"] is None else unquote(form["user"])
+    return ProxyTarget(parse_target(f"http://{form['place']}"), named, unquote(form["password"] or ""))
 
 
 def _read_authority(authority: str, default_port: int) -> tuple[str, int]:

@@ -116,7 +116,7 @@ def test_a_loop_that_is_left_in_the_middle_becomes_a_cursor() -> None:
 def test_the_report_names_what_differs_and_what_to_enter() -> None:
     request = {
         **node("Ask", "httpRequest", 4.2, url="https://a.example", authentication="genericCredentialType",
-               genericAuthType="httpBasicAuth", options={"proxy": "http://a.example"}),
+               genericAuthType="httpBasicAuth", options={"batching": {"batch": {"batchInterval": 600_000}}}),
         "credentials": {"httpBasicAuth": {"id": "1", "name": "Shop"}},
     }  # fmt: skip
     report = imported(request).report
@@ -124,7 +124,7 @@ def test_the_report_names_what_differs_and_what_to_enter() -> None:
         {"type": "httpBasicAuth", "name": "Shop", "secrets": ["SHOP_USER", "SHOP_PASSWORD"], "nodes": ["Ask"]}
     ]
     text = "\n".join(report.lines())
-    assert "equal but for  Ask (n8n-nodes-base.httpRequest): its proxy is not used" in text
+    assert "equal but for  Ask (n8n-nodes-base.httpRequest): requests go out one after the other" in text
     assert "SHOP_USER, SHOP_PASSWORD" in text
 
 
@@ -235,6 +235,13 @@ def test_with_oauth_1_no_headers_of_the_node_are_sent() -> None:
     config = asks(authentication="genericCredentialType", genericAuthType="oAuth1Api", sendHeaders=True,
                   headerParameters=headers)  # fmt: skip
     assert (config["auth"]["type"], "headers" in config) == ("oauth1", False)
+
+
+def test_a_request_is_sent_through_its_proxy() -> None:
+    workflow = imported(node("Ask", "httpRequest", 4.2, url="https://a.example",
+                             options={"proxy": "=http://me:{{ $json.pw }}@b.example:80"}))  # fmt: skip
+    assert workflow.report.status == "exact"
+    assert made(workflow, "ask_answer")["config"]["proxy"].startswith("http://me:")
 
 
 def test_an_older_request_that_sends_a_file_as_json_fails_as_in_n8n() -> None:

@@ -23,6 +23,8 @@ class HttpCall:
     """False: the certificate of the URL's origin is not checked. That of a redirect always is."""
     private_headers: Set[str] = frozenset()
     """Names, in lower case, of headers that go to no other origin than the URL's."""
+    proxy: str | None = None
+    """The URL of an HTTP proxy to send it through. Both the proxy and the target have to be allowed."""
     private_body: bool = False
     """True: the body goes to no other origin, either."""
 

@@ -145,6 +145,14 @@ class HttpRequestConfig(NodeConfig):
         json_schema_extra=x_ui(group="Answer", advanced=True),
     )
 
+    proxy: str | None = Field(
+        None,
+        min_length=1,
+        description="An HTTP proxy to send the request through: `http://user:password@host:port`. It has to be an"
+        " allowed address, and so has the target.",
+        json_schema_extra=x_ui(group="Request", advanced=True),
+    )
+
     check_certificate: bool = Field(
         True,
         alias="checkCertificate",
@@ -196,6 +204,7 @@ def http_request_spec(sender: HttpSender, secrets: SecretReader, store: TokenSto
             body=body,
             follow_redirects=config.follow_redirects,
             check_certificate=config.check_certificate,
+            proxy=config.proxy,
             private_headers=private_headers,
             private_body=body is not None
             and (bool(custom["body"]) or _is_private(body.decode(errors="replace"), helpers)),

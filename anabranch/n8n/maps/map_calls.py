@@ -123,8 +123,10 @@ def _answer(job: MappingJob, config: dict[str, Any], *, new: bool) -> dict[str, 
         config["finalURL"] = True
     if job.option("options", "allowUnauthorizedCerts") is True or job.option("allowUnauthorizedCerts") is True:
         config["checkCertificate"] = False
-    if job.option("options", "proxy"):
-        job.differs("its proxy is not used")
+    if proxy := without_sign(job.option("options", "proxy")):
+        if not isinstance(proxy, str) or not proxy.removeprefix("=").startswith("http://"):
+            raise NotMapped("its proxy is no address of HTTP")
+        config["proxy"] = job.texts().text(proxy)
     if full is True:
         job.remarks.append("the answer has no `statusMessage`")
     return {

@@ -282,8 +282,10 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print nothing but the JSON object")
     parser.add_argument("--save", type=Path, metavar="FILE")
     parser.add_argument("--instances", type=int, default=INSTANCES)
-    parser.add_argument("--idle", type=int, default=IDLE)
+    parser.add_argument("--idle", type=int, default=IDLE, help=f"idle workers, compared with {IDLE_FEW}")
     arguments = parser.parse_args()
+    if arguments.idle <= IDLE_FEW:
+        parser.error(f"--idle is compared with {IDLE_FEW} workers: name more")
     tune_interpreter()
     figures: dict[str, object] = {}
     connections = max(100, CONNECTIONS_PER_WORKER * arguments.idle)

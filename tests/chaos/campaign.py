@@ -39,6 +39,9 @@ POOL = "chaos"
 EXTRA_FIRST = 1_000_000
 PROBE_FIRST = 2_000_000
 
+# A minute until a process has begun to work: it takes two seconds, and thirty where the machine does much else.
+START_S_MAX = 60.0
+
 # 5 minutes: whatever has not recovered by then does not by itself.
 RECOVERY_S_MAX = 300.0
 
@@ -246,7 +249,7 @@ class ChaosProcess:
         await self.start()
         assert self._process is not None and self._process.stdout is not None
         with contextlib.suppress(TimeoutError):
-            self.said = (await asyncio.wait_for(self._process.stdout.readline(), 10)).decode().strip()
+            self.said = (await asyncio.wait_for(self._process.stdout.readline(), START_S_MAX)).decode().strip()
 
     @contextlib.asynccontextmanager
     async def paused(self) -> AsyncIterator[None]:

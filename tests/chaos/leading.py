@@ -153,11 +153,15 @@ async def with_leaders(plan: Plan) -> Report:
 
 async def _end_leaders(due: Due, workers: list[ChaosProcess], plan: Plan, report: Report, dice: random.Random) -> None:
     """Whoever leads is killed, frozen past its lease or stopped."""
+    led_at = time.monotonic()
     while report.kills < plan.kills or report.pauses < plan.pauses:
         await asyncio.sleep(dice.uniform(0.5, 2.0))
         name = await due.leader()
         leading = next((each for each in workers if each.said == name), None)
         if leading is None:
+            if time.monotonic() - led_at > plan.peace_s:
+                report.violations.append(f"none of these workers has led for {plan.peace_s:g} s")
+                return
             continue
         ending = dice.choice(ENDINGS)
         if ending is signal.SIGSTOP:
@@ -167,6 +171,7 @@ async def _end_leaders(due: Due, workers: list[ChaosProcess], plan: Plan, report
         else:
             await leading.restart(ending)
             report.kills += ending is signal.SIGKILL
+        led_at = time.monotonic()
 
 
 async def _judge(due: Due, kept: Ledger, report: Report, plan: Plan) -> None:

@@ -113,6 +113,15 @@ def test_a_loop_that_is_left_in_the_middle_becomes_a_cursor() -> None:
     assert validate(workflow.document, TYPES).valid
 
 
+def test_batches_that_nothing_follows_are_the_same_as_a_cursor() -> None:
+    workflow = imported(node("Loop", "splitInBatches", 3, options={}))
+    export = Drawn("Lone batches", "", [node("Loop", "splitInBatches", 3, options={})], [], []).export()
+    begin = {**export["nodes"][0], **node("Begin", "manualTrigger", 1)}
+    [lone] = read_exports({**export, "nodes": [begin, *export["nodes"][1:]]})
+
+    assert (workflow.report.status, import_workflow(lone, TYPES).report.status) == ("equal", "exact")
+
+
 def test_the_report_names_what_differs_and_what_to_enter() -> None:
     request = {
         **node("Ask", "httpRequest", 4.2, url="https://a.example", authentication="genericCredentialType",

@@ -216,7 +216,7 @@ def batches_as_cursor(job: MappingJob) -> None:
     one = ItemFeed(batch, many=True).first
     job.leave(batch if several else one, many=several, output=loop_output(job.node), handles=("loop",), pairing=None)
     job.leave(feed.items, many=True, output=1 - loop_output(job.node), handles=("done",))
-    if job.node.version >= 3:
+    if job.node.version >= 3 and job.around.has_followers(job.node.name):
         job.differs(
             "after the last batch it hands on the items that it was given, where n8n hands on those that came back"
         )

@@ -6,14 +6,18 @@ leaves (`held_bytes`, the write-ahead log), or not at all.
 
 from __future__ import annotations
 
+import sqlite3
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from types import FrameType
 from typing import Any
 
-from sqlalchemy import Engine, event
+from sqlalchemy import Connection, Engine, event
+
+from anabranch.engine.store.sql.store import SqlStore
 
 
 class Count:
@@ -86,3 +90,29 @@ def statements() -> Iterator[Count]:
         yield count
     finally:
         event.remove(Engine, "before_cursor_execute", note)
+
+
+@asynccontextmanager
+async def statements_of_commits(store: SqlStore) -> AsyncIterator[Count]:
+    """SQL statements on the connection that writes to a SQLite file, the driver's own included; on PostgreSQL those
+    of every connection of this process."""
+    if store.dialect.is_remote:
+        with statements() as count:
+            yield count
+        return
+    count = Count()
+
+    def note(_: str) -> None:
+        count.value += 1
+
+    await store.write(partial(_trace, note))
+    try:
+        yield count
+    finally:
+        await store.write(partial(_trace, None))
+
+
+def _trace(note: Callable[[str], None] | None, connection: Connection) -> None:
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection), "SQLite's"
+    driver.set_trace_callback(note)

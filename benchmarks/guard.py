@@ -20,10 +20,11 @@ from sqlalchemy import make_url
 from anabranch.app import tune_interpreter
 from anabranch.engine.handling import HandlerResult, Helpers
 from anabranch.engine.ports import Transition
+from anabranch.engine.store.sql.store import SqlStore
 from anabranch.handlers.spec import HandlerSpec, NodeConfig, NodeTypeRegistry
 from anabranch.testing.memory_store.memory_store import MemoryDatabase, MemoryStore
 from benchmarks.bound import adopt_turns, record_turns, renamed, write_turns
-from benchmarks.counting import ThreadCalls, opcodes, statements
+from benchmarks.counting import ThreadCalls, opcodes, statements_of_commits
 from benchmarks.databases import BACKENDS, Databases, databases
 from benchmarks.running import TYPES, Bench, open_store_at
 from benchmarks.workloads import Load, effects, fan_out, linear, map_over
@@ -128,8 +129,10 @@ async def _written(backend: str, made: Databases) -> dict[str, float]:
             await adopt_turns(recorded, store, LINE)
         await write_turns(store, warm)
         log = _log_bytes(url)
-        with statements() as asked, calls.counted() as called:
-            await write_turns(store, runs)
+        assert isinstance(store, SqlStore), "it is a database"
+        async with statements_of_commits(store) as asked:
+            with calls.counted() as called:
+                await write_turns(store, runs)
         log = _log_bytes(url) - log
     calls.close()
     transitions = sum(map(len, runs))

@@ -32,7 +32,9 @@ class Backup:
     ms: int
 
 
-def back_up(database_url: str, target: Path, *, told: Callable[[int, int], None] = lambda left, all_: None) -> Backup:
+def back_up(
+    database_url: str, target: Path, *, progress: Callable[[int, int], None] = lambda left, all_: None
+) -> Backup:
     """Copy a database into the new file `target`, which exists only once it is whole and checked.
 
     Raises InvalidRequest if the file exists or cannot be written, or if the database is not SQLite; StoreUnavailable,
@@ -50,7 +52,7 @@ def back_up(database_url: str, target: Path, *, told: Callable[[int, int], None]
             raise InvalidRequest(f"{target} exists already", hint="Give each backup a name of its own, such as a date.")
         os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _OWNER_ONLY))
         try:
-            faults = copy_database(dialect.path, partial, told=told)
+            faults = copy_database(dialect.path, partial, progress=progress)
             if faults:
                 raise BackupDamaged(f"the copy is damaged: {faults[0]}", details={"findings": faults})
             _sync(partial)

@@ -77,7 +77,7 @@ WRITTEN_AFTER_S = 0.2
 LEAST_AGE_S = 0.01
 
 # At most 8 tasks are named if a function is stuck or leaves tasks behind: enough to see a pattern.
-TASKS_TOLD_MAX = 8
+TASKS_SHOWN_MAX = 8
 
 # Looked up once: a member of an enum costs ten times a global before Python 3.12, and a step needs a dozen.
 _ASKED, _TRYING, _REPORTED, _WAITING, _ENDED, _OVER = Stage
@@ -563,7 +563,7 @@ class FunctionRun:
             if handle is not None:
                 handle.cancel()
         if ended and (left := self._loop.pending):
-            names = ", ".join(map(line_of_task, left[:TASKS_TOLD_MAX]))
+            names = ", ".join(map(line_of_task, left[:TASKS_SHOWN_MAX]))
             logger.warning(
                 "run %s: its function ended before %d tasks that it began, which are not done: %s",
                 self._run_id,
@@ -609,7 +609,7 @@ class FunctionRun:
         return f"it asks for {new[0].shown}" if new else "it waits"
 
     def _stuck(self) -> WorkflowStuck:
-        tasks = ", ".join(map(line_of_task, self._loop.pending[:TASKS_TOLD_MAX]))
+        tasks = ", ".join(map(line_of_task, self._loop.pending[:TASKS_SHOWN_MAX]))
         return WorkflowStuck(f"the function of run {self._run_id} waits for what nothing can bring about: {tasks}")
 
     # -- within ---------------------------------------------------------------------------

@@ -40,7 +40,7 @@ logger = logging.getLogger("anabranch.durable")
 CAUSES_MAX = 1_000
 
 # At most 8 members of an exception group, 400 characters each: less than the limit of an error's message.
-MEMBERS_TOLD_MAX = 8
+MEMBERS_SHOWN_MAX = 8
 MEMBER_CHARACTERS_MAX = 400
 
 
@@ -202,12 +202,12 @@ def _failed(failure: BaseException, helpers: Helpers) -> Failed:
     members = [_failed_by_one(each, helpers) for each in _members(failure)]
     if len(members) == 1:
         return members[0]
-    told = [f"{each.error.type}: {each.error.message[:MEMBER_CHARACTERS_MAX]}" for each in members[:MEMBERS_TOLD_MAX]]
-    more = [f"and {len(members) - MEMBERS_TOLD_MAX} more"] if len(members) > MEMBERS_TOLD_MAX else []
+    shown = [f"{each.error.type}: {each.error.message[:MEMBER_CHARACTERS_MAX]}" for each in members[:MEMBERS_SHOWN_MAX]]
+    more = [f"and {len(members) - MEMBERS_SHOWN_MAX} more"] if len(members) > MEMBERS_SHOWN_MAX else []
     error = kept_error(
         "HANDLER_ERROR",
         qualified_name(type(failure)),
-        f"{len(members)} branches of the function failed: {'; '.join(told + more)}",
+        f"{len(members)} branches of the function failed: {'; '.join(shown + more)}",
         helpers.node_id,
         helpers.scope,
         helpers.attempt,

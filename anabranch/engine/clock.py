@@ -21,7 +21,7 @@ class SystemClock:
 
     def __init__(self) -> None:
         self._offset_ms: float | None = None
-        self._told = 0
+        self._latest = 0
         """The latest time that `now` returned: it never returns an earlier one, unless the store's clock was set
         back."""
 
@@ -30,9 +30,9 @@ class SystemClock:
         if self._offset_ms is None:
             self._offset_ms = time.time() * 1000 - self.monotonic() * 1000
         now = int(self.monotonic() * 1000 + self._offset_ms)
-        if not now < self._told <= now + STEP_BACK_MS:
-            self._told = now
-        return self._told
+        if not now < self._latest <= now + STEP_BACK_MS:
+            self._latest = now
+        return self._latest
 
     def monotonic(self) -> float:
         """Seconds that never go back (the event loop's time, so that a simulated loop brings its own)."""

@@ -62,10 +62,10 @@ REQUEST_PATIENCE_S = 30.0
 LOCKED_PAUSE_MS = 100
 LOCKED_PAUSE_MAX_MS = 1_000
 
-Asked: TypeAlias = SignalSent | CancelRequested | PauseRequested | ResumeRequested
+RunRequest: TypeAlias = SignalSent | CancelRequested | PauseRequested | ResumeRequested
 """Requests of callers to a run."""
 
-_ASKED = {CancelRequested: "the cancel", PauseRequested: "the pause", ResumeRequested: "the resume"}
+_REQUEST_NAMES = {CancelRequested: "the cancel", PauseRequested: "the pause", ResumeRequested: "the resume"}
 
 NO_OUTCOME = Outcome(won=frozenset(), store_now=0)
 
@@ -299,7 +299,7 @@ class Orchestrator:
             )
         )
 
-    async def ask(self, instance_id: str, stimulus: Asked) -> OfferResult:
+    async def ask(self, instance_id: str, stimulus: RunRequest) -> OfferResult:
         """Offer a request to an owned instance and wait until its outcome is committed.
 
         Raises StoreUnavailable if the outcome is not known in time.
@@ -315,7 +315,7 @@ class Orchestrator:
             async with asyncio.timeout(REQUEST_PATIENCE_S):
                 return await answer
         except TimeoutError:
-            what = f"signal {stimulus.event!r}" if isinstance(stimulus, SignalSent) else _ASKED[type(stimulus)]
+            what = f"signal {stimulus.event!r}" if isinstance(stimulus, SignalSent) else _REQUEST_NAMES[type(stimulus)]
             message = f"run {instance_id}: {what} could not be stored within {REQUEST_PATIENCE_S:.0f} s"
             raise StoreUnavailable(message, hint="Send it again; a signal with the same key.") from None
 

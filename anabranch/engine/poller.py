@@ -78,7 +78,7 @@ class Poller:
         self.succeeded = 0
         """How many looks have not failed."""
         self._failures = 0
-        self._told: str | None = None
+        self._reported: str | None = None
         """The trouble that the log has; None once a look has succeeded."""
 
     @property
@@ -155,7 +155,7 @@ class Poller:
             if self._is_news(repr(fault)):
                 logger.exception("%s failed; retrying", self.name)
             return False
-        self._failures, self._told = 0, None
+        self._failures, self._reported = 0, None
         self.succeeded += 1
         return bool(has_more)
 
@@ -191,5 +191,5 @@ class Poller:
 
     def _is_news(self, trouble: str) -> bool:
         """Whether this failure differs from the last one."""
-        told, self._told = self._told, trouble
-        return told != trouble
+        before, self._reported = self._reported, trouble
+        return before != trouble

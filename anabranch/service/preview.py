@@ -96,8 +96,8 @@ def _item(item_id: str, text: str, context: Mapping[str, Any]) -> dict[str, Any]
         value = _value(text, context)
     except TemplateError as error:
         start, end = _culprit(text, context)
-        told = {"code": error.code, "message": error.message, "start": start, "end": end}
-        return {"id": item_id, "error": told}
+        document = {"code": error.code, "message": error.message, "start": start, "end": end}
+        return {"id": item_id, "error": document}
     size = len(orjson.dumps(value))
     return {
         "id": item_id,

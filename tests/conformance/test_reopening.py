@@ -48,7 +48,7 @@ def reopening(row: InstanceRow, *, deadline_at: int | None = None, **changes: An
     plain = Reopening(
         instance_id=row.head.instance_id,
         last_seq=last,
-        said=said,
+        reopened=said,
         left_out=(*row.head.left_out, (last - 1, last)),
         parent_waits=row.head.parent_waits,
     )

@@ -162,7 +162,7 @@ def test_a_copy_is_one_moment_although_others_commit_meanwhile(
             other.executescript(f"BEGIN; INSERT INTO pairs VALUES ('a', {number}), ('b', {number}); COMMIT")
 
         commit_a_pair(0, 0)
-        done = back_up(sqlite_url, tmp_path / "copy.db", told=commit_a_pair)
+        done = back_up(sqlite_url, tmp_path / "copy.db", progress=commit_a_pair)
     other.close()
 
     with sqlite3.connect(done.file) as copy:

@@ -132,14 +132,14 @@ ALL_BROKEN = (
     broken(
         "wait timeouts not moved",
         f"{_EVENTS}:instance_reopened",
-        "wait.due_at + said.closed_ms",
+        "wait.due_at + recorded.closed_ms",
         "wait.due_at",
         reopening.test_waits_for_signals_time_out_later_by_the_time_that_the_run_was_closed,
     ),
     broken(
         "deadline kept",
         f"{_DATABASE}._reopen",
-        "deadline_at=said.deadline_at",
+        "deadline_at=reopened.deadline_at",
         "deadline_at=before.head.deadline_at",
         stored.test_a_reopened_run_is_open_and_available_with_one_more_row,
     ),
@@ -189,8 +189,8 @@ ALL_BROKEN = (
     broken(
         "new keys ignored",
         f"{_EVENTS}:_redo",
-        "said.generation if said.new_keys else",
-        "said.generation if False else",
+        "recorded.generation if recorded.new_keys else",
+        "recorded.generation if False else",
         reopening.test_what_is_tried_again_has_its_old_key_or_a_new_one,
     ),
     broken(

@@ -172,10 +172,10 @@ class Leadership:
         now = self._clock.monotonic()
         self._beats = {sender: until for sender, until in self._beats.items() if until > now}
         for word in words:
-            said, _, sender = word.partition(":")
-            if said == LEADS and (sender in self._beats or sender == self._leader or len(self._beats) < HEARD_MAX):
+            verb, _, sender = word.partition(":")
+            if verb == LEADS and (sender in self._beats or sender == self._leader or len(self._beats) < HEARD_MAX):
                 self._beats[sender] = now + SILENCE_MS / 1000 + self._apart_s
-            elif said == RESIGNS and sender == self._leader:
+            elif verb == RESIGNS and sender == self._leader:
                 self._apart_s = self._draw(APART_MS) / 1000
                 self._beats[sender] = now + self._apart_s
                 self._holding.soon()

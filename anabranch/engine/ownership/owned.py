@@ -32,7 +32,7 @@ from anabranch.errors import AnabranchError, StoreUnavailable
 logger = logging.getLogger("anabranch.engine")
 
 # At most 8 nodes or steps in a log line: enough to find the cause.
-NAMES_TOLD_MAX = 8
+NAMES_SHOWN_MAX = 8
 
 
 class Mailbox:
@@ -117,8 +117,8 @@ class OwnedInstance(LeasedState):
         """The executing nodes and steps, for log lines."""
         nodes = [f"{each.node_id} {each.scope}".strip() for each in self.performing if each.node_id]
         names = [*nodes, *self.steps_under_way()]
-        more = [f"{len(names) - NAMES_TOLD_MAX} more"] if len(names) > NAMES_TOLD_MAX else []
-        return ", ".join([*sorted(names)[:NAMES_TOLD_MAX], *more]) or "nothing"
+        more = [f"{len(names) - NAMES_SHOWN_MAX} more"] if len(names) > NAMES_SHOWN_MAX else []
+        return ", ".join([*sorted(names)[:NAMES_SHOWN_MAX], *more]) or "nothing"
 
 
 def owner_of(pending: PendingTransition) -> OwnedInstance:

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from anabranch.engine.log_pages import pages_of
 from anabranch.engine.observe import News, Observers
-from anabranch.engine.ownership.owned import NAMES_TOLD_MAX, OwnedInstance, OwnedInstances, owner_of
+from anabranch.engine.ownership.owned import NAMES_SHOWN_MAX, OwnedInstance, OwnedInstances, owner_of
 from anabranch.engine.ownership.waiters import StartResult, why_rejected
 from anabranch.engine.ports import CLAIM_WEIGHT_MAX, Clock, InstanceRow, Loaded, Store
 from anabranch.engine.rules.events import Event, Status, SuspendReason
@@ -112,8 +112,8 @@ class Acknowledged:
             lacks = f"row {seq} of its log is not the one that was stored"
         message = f"{lacks}: the database was failed over or restored to an earlier state"
         logger.error("run %s is suspended: %s", instance_id, message, extra={"instance_id": instance_id})
-        said = RunSuspended(SuspendReason.HISTORY_LOST, message, LOST_ROWS_HINT)
-        result = await store.append_suspension(instance_id, said, tenant_id=tenant_id, log_limit=UNLIMITED_LOG)
+        suspension = RunSuspended(SuspendReason.HISTORY_LOST, message, LOST_ROWS_HINT)
+        result = await store.append_suspension(instance_id, suspension, tenant_id=tenant_id, log_limit=UNLIMITED_LOG)
         if result.row is not None:  # else it is suspended for lost rows already, or has ended
             self.forget(instance_id)
             self.note(instance_id, result.row.last_seq)
@@ -206,7 +206,7 @@ class Reconciler:
         """Drop a run whose decision or action raised; `settle_defective` hands it over, or suspends it."""
         instance_id = pending.leased.instance_id
         results = [each for each in pending.stimuli if isinstance(each, NodeResult | StepReport)]
-        about = ", ".join(who_did(each, run_id=instance_id) for each in results[:NAMES_TOLD_MAX])
+        about = ", ".join(who_did(each, run_id=instance_id) for each in results[:NAMES_SHOWN_MAX])
         extra = {"instance_id": instance_id}
         logger.error("a decision about %s failed", about or f"run {instance_id}", exc_info=defect, extra=extra)
         self._held.drop(instance_id, "its state cannot be decided")
@@ -227,9 +227,11 @@ class Reconciler:
                 return
             del self._defects[head.instance_id]
             what = "nothing was raised" if defect is None else f"{type(defect).__name__}: {defect}"
-            said = RunSuspended(SuspendReason.ENGINE_DEFECT, what[:DEFECT_CHARACTERS_MAX], DEFECT_HINT, self._release)
+            suspension = RunSuspended(
+                SuspendReason.ENGINE_DEFECT, what[:DEFECT_CHARACTERS_MAX], DEFECT_HINT, self._release
+            )
             await self._store.append_suspension(
-                head.instance_id, said, tenant_id=head.tenant_id, log_limit=UNLIMITED_LOG
+                head.instance_id, suspension, tenant_id=head.tenant_id, log_limit=UNLIMITED_LOG
             )
         except StoreUnavailable as failure:
             self.note_failure(failure)  # its lease expires, and it is tried again

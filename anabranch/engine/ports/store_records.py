@@ -235,7 +235,7 @@ class Reopening:
     instance_id: str
     last_seq: int
     """The seq of its last row."""
-    said: RunReopened
+    reopened: RunReopened
     left_out: Ranges
     """The rows left out by this reopening and earlier ones."""
     parent_waits: bool

@@ -207,10 +207,10 @@ def _node_dispatched(state: InstanceState, event: Event) -> None:
 def _node_waiting(state: InstanceState, event: Event) -> None:
     activation = state.scopes[event.scope].open[event.node_id]
     _answered(state, activation.node, event)
-    said = read_wait(event.payload)
-    if isinstance(said, DelayStarted):
-        activation.output, activation.next_handle = said.output, said.next_handle
-    wait(state, activation, said, event.seq)
+    recorded = read_wait(event.payload)
+    if isinstance(recorded, DelayStarted):
+        activation.output, activation.next_handle = recorded.output, recorded.next_handle
+    wait(state, activation, recorded, event.seq)
 
 
 def _node_attempt_failed(state: InstanceState, event: Event) -> None:

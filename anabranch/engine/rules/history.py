@@ -296,13 +296,13 @@ class History:
     def _reopened(self, event: Event) -> RunReopened | None:
         if not event.payload.value:
             return None  # its payload was not read
-        said = read_reopened(event.payload)
-        for each in said.redo:
+        reopened = read_reopened(event.payload)
+        for each in reopened.redo:
             activation = self.open.get((each.node_id, each.scope))
             if activation is not None:
                 activation.status, activation.retry_at = _RETRIES, event.created_at
                 activation.attempt, activation.seq, activation.at = each.attempt, event.seq, event.created_at
-        return said
+        return reopened
 
     def _moved(self, event: Event, type_: EventType) -> ActivationView | None:
         self._has_begun = True

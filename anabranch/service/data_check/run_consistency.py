@@ -98,8 +98,8 @@ def _row_and_state(row: InstanceRow, state: AnyState) -> Iterator[tuple[DataFaul
         )
     reason = None if state.suspension is None or state.is_terminal else state.suspension.reason
     if row.suspended_for is not reason:
-        said = [None if each is None else each.value for each in (row.suspended_for, reason)]
-        yield DataFault.SUSPENSION_DIFFERS, f"the row is suspended for {said[0]}, the log for {said[1]}"
+        reasons = [None if each is None else each.value for each in (row.suspended_for, reason)]
+        yield DataFault.SUSPENSION_DIFFERS, f"the row is suspended for {reasons[0]}, the log for {reasons[1]}"
     if state.is_terminal or row.status.is_terminal:
         return
     if not (outstanding(state) or state.waits or state.promises or state.suspension):

@@ -146,7 +146,7 @@ class Explanations:
     async def _with_jobs(self, instance_id: str, found: dict[str, Any]) -> dict[str, Any]:
         """The same answer, with what keeps jobs from executors. The pool of a coded step is known only where its run
         is executed: the log does not have it."""
-        told = set()
+        sentences = set()
         places = [reason for reason in _reasons_in(found["waitsFor"]) if "attempt" in reason]
         jobs = () if self._elsewhere is None or not places else self._elsewhere.jobs_of(instance_id)
         outstanding = {(each.node_id, each.scope, each.attempt): each for each in jobs}
@@ -164,17 +164,19 @@ class Explanations:
                 letter = letters.get((reason["nodeID"], reason["scope"], reason["attempt"]))
                 if letter is not None:
                     reason["deadLetter"] = letter.reason
-                    told.add(f"The job of {reason['nodeID']!r} is a dead letter: {letter.reason}. It is sent again.")
+                    sentences.add(
+                        f"The job of {reason['nodeID']!r} is a dead letter: {letter.reason}. It is sent again."
+                    )
         for reason in in_pools:
             pool = reason["pool"]
             away = None if self._elsewhere is None else self._elsewhere.why_waiting(pool)
             if away is not None:
                 reason["broker"] = away
-                told.add(f"The jobs of the pool {pool!r} wait: {away}.")
+                sentences.add(f"The jobs of the pool {pool!r} wait: {away}.")
             elif queued[pool]:
                 count = "1 job waits" if queued[pool] == 1 else f"{queued[pool]} jobs wait"
-                told.add(f"{count} for an executor of the pool {pool!r}.")
-        found["sentence"] = " ".join([found["sentence"], *sorted(told)])
+                sentences.add(f"{count} for an executor of the pool {pool!r}.")
+        found["sentence"] = " ".join([found["sentence"], *sorted(sentences)])
         return found
 
     async def _with_children(self, found: dict[str, Any]) -> dict[str, Any]:

@@ -130,7 +130,7 @@ class RetryVerbs(RunVerbs):
             Reopening(
                 instance_id=head.instance_id,
                 last_seq=row.last_seq,
-                said=RunReopened(
+                reopened=RunReopened(
                     head.generation + 1,
                     retry.left_out,
                     tuple(retry.redo),
@@ -145,7 +145,7 @@ class RetryVerbs(RunVerbs):
                 parent_waits=parent_waits,
             )
         )
-        size = row.log_bytes + len(family.reopenings[-1].said.payload.raw)
+        size = row.log_bytes + len(family.reopenings[-1].reopened.payload.raw)
         if self._engine.options.log_limit.is_passed(log_bytes=size, rows=row.last_seq + 1):
             raise RetryWouldRepeat(f"the log of run {head.instance_id} is full: {self._engine.options.log_limit}")
         family.warnings += [_again(head, place) for place in retry.continued]
@@ -217,17 +217,17 @@ class RetryVerbs(RunVerbs):
         if key is None or not row.head.generation:
             return None
         async for page in self._log_of(row):
-            for _, said in reopenings_in(page):
-                if said.key == key:
-                    return _document(row.head.instance_id, row.status, said, dry_run=False)
+            for _, reopened in reopenings_in(page):
+                if reopened.key == key:
+                    return _document(row.head.instance_id, row.status, reopened, dry_run=False)
         return None
 
     async def _resumed(self, row: InstanceRow, options: RetryOptions, *, by: str) -> dict[str, Any]:
         head, status = row.head, row.status
         if not options.dry_run:
             status = await self.resume_run(head.instance_id, tenant_id=head.tenant_id, by=by)
-        said = RunReopened(head.generation, (), (), 0, head.deadline_at, by)
-        return _document(head.instance_id, status, said, dry_run=options.dry_run)
+        reopened = RunReopened(head.generation, (), (), 0, head.deadline_at, by)
+        return _document(head.instance_id, status, reopened, dry_run=options.dry_run)
 
     def _log_of(self, row: InstanceRow) -> AsyncIterator[Sequence[Event]]:
         return log_pages(self._store, row.head.instance_id, up_to=row.last_seq)
@@ -248,27 +248,28 @@ def _again(head: InstanceHead, place: tuple[str, str]) -> str:
 
 def _answer(status: Status, family: _Family, *, dry_run: bool) -> dict[str, Any]:
     top, *below = family.reopenings
-    answer = _document(top.instance_id, status, top.said, dry_run=dry_run)
+    answer = _document(top.instance_id, status, top.reopened, dry_run=dry_run)
     answer["children"] = [
-        {"instanceID": each.instance_id, "generation": each.said.generation, "redo": _redo(each.said)} for each in below
+        {"instanceID": each.instance_id, "generation": each.reopened.generation, "redo": _redo(each.reopened)}
+        for each in below
     ]
     answer["warnings"] = family.warnings
     return answer
 
 
-def _document(instance_id: str, status: Status, said: RunReopened, *, dry_run: bool) -> dict[str, Any]:
+def _document(instance_id: str, status: Status, reopened: RunReopened, *, dry_run: bool) -> dict[str, Any]:
     return {
         "instanceID": instance_id,
         "status": status.value,
-        "generation": said.generation,
-        "redo": _redo(said),
+        "generation": reopened.generation,
+        "redo": _redo(reopened),
         "children": [],
-        "deadlineAt": None if said.deadline_at is None else to_iso(said.deadline_at),
+        "deadlineAt": None if reopened.deadline_at is None else to_iso(reopened.deadline_at),
         "warnings": [],
         "dryRun": dry_run,
     }
 
 
-def _redo(said: RunReopened) -> list[dict[str, Any]]:
+def _redo(reopened: RunReopened) -> list[dict[str, Any]]:
     """What is tried again, each with the number of its next attempt."""
-    return [{"nodeID": each.node_id, "scope": each.scope, "attempt": each.attempt + 1} for each in said.redo]
+    return [{"nodeID": each.node_id, "scope": each.scope, "attempt": each.attempt + 1} for each in reopened.redo]

@@ -254,7 +254,9 @@ class MemoryDatabase:
         self._executing[report.worker_id] = report.executing
         self._reports[report.worker_id] = (self.now(), report)
         self._companies.pop(report.worker_id, None)
-        return ReportAnswer(are_refused=any(said.created_at > report.refused_since for _, said in self._refused()))
+        return ReportAnswer(
+            are_refused=any(reopened.created_at > report.refused_since for _, reopened in self._refused())
+        )
 
     def forget_worker(self, worker_id: str) -> None:
         """Remove the report of a process."""
@@ -302,10 +304,10 @@ class MemoryDatabase:
     def offer_refused(self, mine: WorkerCode, *, since: int, limit: int) -> int:
         """Make runs due that other code has refused; resume those that another release could not decide."""
         now, offered = self.now(), 0
-        for row, said in self._refused():
+        for row, event in self._refused():
             record = self._open[row.head.instance_id]
-            why, key = read_suspension(said.payload), (row.head.workflow_name, row.head.workflow_version)
-            if said.created_at <= since or offered >= limit:
+            why, key = read_suspension(reopened.payload), (row.head.workflow_name, row.head.workflow_version)
+            if reopened.created_at <= since or offered >= limit:
                 continue
             if why.reason is SuspendReason.ENGINE_DEFECT:
                 if why.refused_by != mine.release:
@@ -483,12 +485,12 @@ class MemoryDatabase:
         return Change(before, record.row, (), by_family=True)
 
     def _reopen(self, record: InstanceRecord, run: Reopening, now: int) -> Change:
-        before, said = record.row, run.said
-        event = Event(before.last_seq + 1, EventType.INSTANCE_REOPENED, "", "", 0, said.payload, now)
+        before, reopened = record.row, run.reopened
+        event = Event(before.last_seq + 1, EventType.INSTANCE_REOPENED, "", "", 0, reopened.payload, now)
         head = replace(
             before.head,
-            deadline_at=said.deadline_at,
-            generation=said.generation,
+            deadline_at=reopened.deadline_at,
+            generation=reopened.generation,
             left_out=run.left_out,
             parent_waits=run.parent_waits,
         )
@@ -507,7 +509,7 @@ class MemoryDatabase:
             suspended_for=None,
             blame=None if before.blame is None else Blame(1),
         )
-        record.append([event], generation=said.generation)
+        record.append([event], generation=reopened.generation)
         self._open[head.instance_id] = record
         return Change(before, record.row, [event])
 

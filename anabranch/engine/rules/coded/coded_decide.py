@@ -180,8 +180,8 @@ def _function_answered(notes: CodedDecisionBuilder, function: FunctionActivation
         case FunctionSuspended():
             _function_suspended(notes, function, outcome)
         case FunctionBlocked() if state.suspension is None:
-            said = RunSuspended(outcome.reason, outcome.message, _HINTS[outcome.reason], outcome.refused_by)
-            notes.append(EventType.INSTANCE_SUSPENDED, "", "", 0, said.payload)
+            suspension = RunSuspended(outcome.reason, outcome.message, _HINTS[outcome.reason], outcome.refused_by)
+            notes.append(EventType.INSTANCE_SUSPENDED, "", "", 0, suspension.payload)
         case FunctionBlocked():
             return  # the log says so already
         case AwaitsSignal() | AwaitsChild():
@@ -201,8 +201,8 @@ def _function_failed(notes: CodedDecisionBuilder, function: FunctionActivation, 
         EventType.NODE_ATTEMPT_FAILED, FUNCTION_NODE_ID, FUNCTION_SCOPE, function.attempt, note, error_message=message
     )
     if is_last and notes.state.suspension is None:
-        said = RunSuspended(SuspendReason.FUNCTION_ERROR, f"{failed.error.code}: {message}", FUNCTION_ERROR_HINT)
-        notes.append(EventType.INSTANCE_SUSPENDED, "", "", 0, said.payload)
+        suspension = RunSuspended(SuspendReason.FUNCTION_ERROR, f"{failed.error.code}: {message}", FUNCTION_ERROR_HINT)
+        notes.append(EventType.INSTANCE_SUSPENDED, "", "", 0, suspension.payload)
     notes.wake(function)
 
 

@@ -191,17 +191,17 @@ def _input_set(state: CodedState, event: Event) -> None:
 
 def _system_set(state: CodedState, event: Event) -> None:
     """A blocked function gets its next due time. Other notes change nothing but the replay rules."""
-    said, function = read_system(event.payload), state.function
+    recorded, function = read_system(event.payload), state.function
     if function is None:
         return
-    if isinstance(said, ReplayRules):
-        _follow_rules(function, said, event.seq)
-    elif isinstance(said, FunctionPostponed):
+    if isinstance(recorded, ReplayRules):
+        _follow_rules(function, recorded, event.seq)
+    elif isinstance(recorded, FunctionPostponed):
         state.running.pop(FUNCTION_KEY, None)
         function.phase = Phase.RETRYING
         function.blocked = True
         function.offers += 1
-        set_timer(state, function, said.due_at, event.seq)
+        set_timer(state, function, recorded.due_at, event.seq)
 
 
 def _dispatched(state: CodedState, event: Event) -> None:
@@ -230,11 +230,11 @@ def _follow_rules(function: FunctionActivation, rules: ReplayRules, seq: int) ->
 
 
 def _waiting(state: CodedState, event: Event) -> None:
-    said = read_wait(event.payload)
-    if isinstance(said, FunctionPaused):
-        _function_waiting(state, ready=said.ready)
+    recorded = read_wait(event.payload)
+    if isinstance(recorded, FunctionPaused):
+        _function_waiting(state, ready=recorded.ready)
     else:
-        wait(state, _step_of(state, event), said, event.seq)
+        wait(state, _step_of(state, event), recorded, event.seq)
 
 
 def _function_waiting(state: CodedState, *, ready: bool) -> None:

@@ -51,7 +51,7 @@ def analysis_of(graph: Graph, facts: NodeFacts, structure: Structure, aspects: C
             nodes[node_id] |= variables.of(node_id)
     found: dict[str, Any] = {}
     if set(aspects) & {"handles", "variables", "references"}:
-        found["nodes"] = {node_id: told for node_id, told in nodes.items() if not is_copy(node_id)}
+        found["nodes"] = {node_id: each for node_id, each in nodes.items() if not is_copy(node_id)}
     if "structure" in aspects:
         found["structure"] = _structure(graph, structure)
     return found

@@ -100,8 +100,8 @@ class _CodedFork:
             self._append(EventType.NODE_WAITING, FUNCTION_NODE_ID, function.attempt, ready)
         self._describe()
         origins = (self._source.head.instance_id, *self._origins)
-        said = replace(forked_from(self._source, self._last, reused=len(plan.reuse)), origins=origins)
-        self._append(EventType.FORKED_FROM, "", 0, said.payload)
+        forked = replace(forked_from(self._source, self._last, reused=len(plan.reuse)), origins=origins)
+        self._append(EventType.FORKED_FROM, "", 0, forked.payload)
         check_size(plan, self._cut.log_limit)
         return plan
 

@@ -162,8 +162,8 @@ class _Fork:
         copied = len(self._kept) if self._cut.signals else 0
         plan.signals = {"copied": copied, "left": len(self._kept) - copied}
         self._describe()
-        said = forked_from(self._source, self._cut.seq or self._source.log[-1].seq, reused=len(self._reused))
-        add_row(plan, Event(state.last_seq + 1, EventType.FORKED_FROM, "", "", 0, said.payload, self._now))
+        forked = forked_from(self._source, self._cut.seq or self._source.log[-1].seq, reused=len(self._reused))
+        add_row(plan, Event(state.last_seq + 1, EventType.FORKED_FROM, "", "", 0, forked.payload, self._now))
         check_size(plan, self._cut.log_limit)
         return plan
 

@@ -54,9 +54,9 @@ def signal_received(state: AnyRun, event: Event) -> None:
 
 def instance_recovered(state: AnyRun, event: Event) -> None:
     """Make the run a suspect until everything that is executing now has ended."""
-    said = read_recovered(event.payload)
-    blame = None if said.company is None else Blame(said.company, said.crashes)
-    state.suspicion = Suspicion(said.recoveries, blame, set(state.running)) if state.running else None
+    recorded = read_recovered(event.payload)
+    blame = None if recorded.company is None else Blame(recorded.company, recorded.crashes)
+    state.suspicion = Suspicion(recorded.recoveries, blame, set(state.running)) if state.running else None
 
 
 def instance_suspended(state: AnyRun, event: Event) -> None:
@@ -74,19 +74,19 @@ def instance_resumed(state: AnyRun, event: Event) -> None:
 
 def instance_reopened(state: AnyRun, event: Event) -> None:
     """Reopen the run as if the rows left out did not exist; what caused its end is due again now."""
-    said = read_reopened(event.payload)
+    recorded = read_reopened(event.payload)
     state.suspicion = state.suspension = None
-    for each in said.redo:
+    for each in recorded.redo:
         activation = state.activation(each.node_id, each.scope)
         if activation is not None:
-            _redo(state, activation, each, said, event)
+            _redo(state, activation, each, recorded, event)
     for wait in {wait.place: wait for waits in state.waits.values() for wait in waits.values()}.values():
         if wait.due_at is not None:
             # No signal could arrive meanwhile.
-            set_timer(state, wait, wait.due_at + said.closed_ms, event.seq)
+            set_timer(state, wait, wait.due_at + recorded.closed_ms, event.seq)
 
 
-def _redo(state: AnyRun, activation: OpenActivation, redo: Redo, said: RunReopened, event: Event) -> None:
+def _redo(state: AnyRun, activation: OpenActivation, redo: Redo, recorded: RunReopened, event: Event) -> None:
     before = activation.redone
     state.running.pop(activation.place, None)
     state.unevaluated.pop(activation.place, None)
@@ -97,8 +97,8 @@ def _redo(state: AnyRun, activation: OpenActivation, redo: Redo, said: RunReopen
     activation.attempt = redo.attempt
     activation.redone = Redone(
         redo.attempt,
-        said.generation if said.new_keys else 0 if before is None else before.key_generation,
-        said.generation if redo.replaces_child else 0 if before is None else before.child_generation,
+        recorded.generation if recorded.new_keys else 0 if before is None else before.key_generation,
+        recorded.generation if redo.replaces_child else 0 if before is None else before.child_generation,
     )
     set_timer(state, activation, event.created_at, event.seq)
 
@@ -109,27 +109,27 @@ def instance_ended(state: AnyRun, event: Event) -> None:
     state.outcome = event.payload
 
 
-def wait(state: RunState[Open, Any], activation: Open, said: Waiting, seq: int) -> None:
+def wait(state: RunState[Open, Any], activation: Open, recorded: Waiting, seq: int) -> None:
     """Make the activation wait for a time, a signal or a child; or note that its wait has taken a signal."""
-    taken = signal_taken(said)
+    taken = signal_taken(recorded)
     if taken is not None:
         take_signal(state, activation, taken)
     if activation.phase is Phase.WAITING:
         return
     activation.phase = Phase.WAITING
     activation.due_at = None
-    if isinstance(said, SignalTaken):
-        activation.events = {said.event: None}
-    elif isinstance(said, SignalAwaited):
-        activation.events, activation.names_event = said.events, said.names_event
+    if isinstance(recorded, SignalTaken):
+        activation.events = {recorded.event: None}
+    elif isinstance(recorded, SignalAwaited):
+        activation.events, activation.names_event = recorded.events, recorded.names_event
         if taken is None:
-            for event_name in said.events:
+            for event_name in recorded.events:
                 state.waits.setdefault(event_name, {})[activation.place] = activation
-    elif isinstance(said, ChildAwaited):
-        activation.child_id = said.child_id
-        state.children[said.child_id] = activation
-    if isinstance(said, DelayStarted | SignalAwaited) and said.due_at is not None:
-        set_timer(state, activation, said.due_at, seq)
+    elif isinstance(recorded, ChildAwaited):
+        activation.child_id = recorded.child_id
+        state.children[recorded.child_id] = activation
+    if isinstance(recorded, DelayStarted | SignalAwaited) and recorded.due_at is not None:
+        set_timer(state, activation, recorded.due_at, seq)
 
 
 def set_timer(state: RunState[Open, Any], activation: Open, due_at: int, seq: int) -> None:

@@ -64,11 +64,11 @@ class CodedCheck(RunCheck):
             self._step(event)
 
     def _take_note(self, event: Event) -> None:
-        said = read_system(event.payload)
+        recorded = read_system(event.payload)
         function = self.open.get(FUNCTION_KEY)
-        if isinstance(said, FunctionPostponed):
+        if isinstance(recorded, FunctionPostponed):
             self._is_running = False
-        elif said == LeftBehind(EventType.INSTANCE_REOPENED) and function is not None:
+        elif recorded == LeftBehind(EventType.INSTANCE_REOPENED) and function is not None:
             function.is_retrying, function.redone_after = True, self._attempt
             self._was_reopened = self._is_running = True
 
@@ -79,11 +79,11 @@ class CodedCheck(RunCheck):
                 self._function_dispatched(event)
             case EventType.NODE_WAITING:
                 self._goes_on(event)
-                said = read_wait(event.payload)
-                if event.attempt != self._attempt or not isinstance(said, FunctionPaused):
+                recorded = read_wait(event.payload)
+                if event.attempt != self._attempt or not isinstance(recorded, FunctionPaused):
                     self.note(FindingCode.RESULT_UNEXPECTED, event, "what waits is not the function's present attempt")
                 else:
-                    self._is_running = said.ready
+                    self._is_running = recorded.ready
             case EventType.NODE_ATTEMPT_FAILED:
                 self._goes_on(event)
                 account = self.open.get(FUNCTION_KEY)

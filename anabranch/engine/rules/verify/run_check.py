@@ -178,9 +178,9 @@ class RunCheck(ABC):
     def _reopened(self, event: Event) -> None:
         """Apply a reopening: repeated activations are due now, and waits for signals time out later by the time that
         the run was closed."""
-        said = read_reopened(event.payload)
+        recorded = read_reopened(event.payload)
         self.awaits_turn, self.is_suspended = True, False
-        for each in said.redo:
+        for each in recorded.redo:
             account = self.open.get((each.node_id, each.scope))
             if account is None:
                 message = f"{_name((each.node_id, each.scope))} is to be tried again, and is not open"
@@ -190,10 +190,10 @@ class RunCheck(ABC):
             account.is_retrying, account.is_waiting, account.due_at, account.row = True, False, event.created_at, event
             account.child_id = None
             if each.replaces_child:
-                account.child_generation = said.generation
+                account.child_generation = recorded.generation
         for account in self._signals.waits.values():
             if account.due_at is not None:
-                account.due_at += said.closed_ms
+                account.due_at += recorded.closed_ms
 
     @abstractmethod
     def begin(self, event: Event) -> None:
@@ -296,37 +296,37 @@ class RunCheck(ABC):
     # -- waits ----------------------------------------------------------------------------
     def waiting(self, event: Event, account: Account) -> Waiting:
         """Take NODE_WAITING."""
-        said = read_wait(event.payload)
-        if isinstance(said, SignalTaken) and account.events is not None:
+        recorded = read_wait(event.payload)
+        if isinstance(recorded, SignalTaken) and account.events is not None:
             if self.is_suspended:  # unlike a result that was under way, with what follows from it
                 message = f"{_name(account.place)} takes a signal while the run is suspended"
                 self.note(FindingCode.FIRED_WHILE_SUSPENDED, event, message)
-            self._take_signal(event, account, said)
+            self._take_signal(event, account, recorded)
         elif account.is_waiting:
             self.note(FindingCode.RESULT_UNEXPECTED, event, f"{_name(account.place)} waits already")
-        elif isinstance(said, SignalTaken):
-            account.events = {said.event: None}
-            self._take_signal(event, account, said)
-        elif isinstance(said, SignalAwaited):
-            self._open_wait(event, account, said)
-        elif isinstance(said, ChildAwaited):
-            account.child_id = said.child_id
+        elif isinstance(recorded, SignalTaken):
+            account.events = {recorded.event: None}
+            self._take_signal(event, account, recorded)
+        elif isinstance(recorded, SignalAwaited):
+            self._open_wait(event, account, recorded)
+        elif isinstance(recorded, ChildAwaited):
+            account.child_id = recorded.child_id
             own = child_id(self.head.instance_id, *account.place, account.child_generation)
-            if event.seq > self.copied_to and said.child_id != own:
-                message = f"{_name(account.place)} waits for run {said.child_id}, which is not its child"
+            if event.seq > self.copied_to and recorded.child_id != own:
+                message = f"{_name(account.place)} waits for run {recorded.child_id}, which is not its child"
                 self.note(FindingCode.CHILD_DIFFERS, event, message)
-        elif isinstance(said, DelayStarted):
-            account.delay, account.due_at = said, said.due_at
+        elif isinstance(recorded, DelayStarted):
+            account.delay, account.due_at = recorded, recorded.due_at
         account.row, account.is_waiting = event, True
-        return said
+        return recorded
 
-    def _open_wait(self, event: Event, account: Account, said: SignalAwaited) -> None:
-        account.events, account.names_event, account.due_at = said.events, said.names_event, said.due_at
-        oldest = self._signals.oldest_for(said.events)
-        taken = None if said.taken is None else said.taken.seq
+    def _open_wait(self, event: Event, account: Account, recorded: SignalAwaited) -> None:
+        account.events, account.names_event, account.due_at = recorded.events, recorded.names_event, recorded.due_at
+        oldest = self._signals.oldest_for(recorded.events)
+        taken = None if recorded.taken is None else recorded.taken.seq
         if taken is not None:
-            assert said.taken is not None
-            self._take_signal(event, account, said.taken)
+            assert recorded.taken is not None
+            self._take_signal(event, account, recorded.taken)
         elif oldest is not None:
             message = f"{_name(account.place)} waits although signal {oldest.seq} ({oldest.event}) was kept for it"
             self.note(FindingCode.SIGNAL_DIFFERS, event, message)

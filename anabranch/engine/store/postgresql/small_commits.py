@@ -77,10 +77,10 @@ class PostgresqlSmallCommits:
                     verdict = verdict_on(error, self._dialect, tries_left=tries_left)
                     if verdict.is_lost:
                         self._outages.count += 1
-                    if verdict.told is error:
+                    if verdict.raised is error:
                         raise
-                    if verdict.told is not None:
-                        raise verdict.told from error
+                    if verdict.raised is not None:
+                        raise verdict.raised from error
 
     async def close(self, *, patience_s: float | None = None) -> None:
         """Disconnect once what is under way is finished; what takes longer than `patience_s` is cut off."""

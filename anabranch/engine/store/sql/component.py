@@ -227,10 +227,10 @@ class DatabaseThreads:
                 verdict = verdict_on(error, self._dialect, tries_left=tries_left, may_be_stale=may_be_stale)
                 if verdict.is_lost:
                     self._drop_connections()
-                if verdict.told is error:
+                if verdict.raised is error:
                     raise
-                if verdict.told is not None:
-                    raise verdict.told from error
+                if verdict.raised is not None:
+                    raise verdict.raised from error
             except StatementError:
                 raise  # a statement or value that never reached the driver: a programming error
             except SQLAlchemyError as error:
@@ -271,7 +271,7 @@ class DatabaseThreads:
 class ErrorVerdict:
     """What an error of the driver means for a call."""
 
-    told: Exception | None
+    raised: Exception | None
     """The error for the caller; None: retry."""
     is_lost: bool
     """Whether its connection and those beside it must be replaced."""
@@ -280,17 +280,17 @@ class ErrorVerdict:
 def verdict_on(error: Exception, dialect: Dialect, *, tries_left: int, may_be_stale: bool = False) -> ErrorVerdict:
     """`may_be_stale`: a connection that turns out to be broken only means that it has not been used for a while."""
     fault = dialect.fault_of(error)
-    told: Exception | None = None
+    raised: Exception | None = None
     if fault is Fault.BUG:
-        told = error
+        raised = error
     elif fault is Fault.REFUSED:
         refusal = DuplicateRefused if dialect.is_duplicate(error) else DataRefused
-        told = refusal(dialect.describe(error))
+        raised = refusal(dialect.describe(error))
     elif fault is Fault.LOCKED:
-        told = LocksHeld(dialect.describe(error))
+        raised = LocksHeld(dialect.describe(error))
     elif not tries_left or (fault is Fault.UNAVAILABLE and not may_be_stale):
-        told = DatabaseAway(dialect.describe(error))
-    return ErrorVerdict(told, is_lost=fault in (Fault.UNAVAILABLE, Fault.STALE))
+        raised = DatabaseAway(dialect.describe(error))
+    return ErrorVerdict(raised, is_lost=fault in (Fault.UNAVAILABLE, Fault.STALE))
 
 
 class CommitProgress:

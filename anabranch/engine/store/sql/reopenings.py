@@ -86,14 +86,14 @@ def _touch_parent(
 
 
 def _reopen_one(dialect: Dialect, connection: Connection, run: Reopening) -> InstanceRow:
-    raw = run.said.payload.raw.decode()
+    raw = run.reopened.payload.raw.decode()
     now = dialect.now(connection)
     changed: dict[str, Any] = {
         "instance_id": run.instance_id,
         "bytes": len(raw.encode()),
         "now": now,
-        "deadline_at": run.said.deadline_at,
-        "generation": run.said.generation,
+        "deadline_at": run.reopened.deadline_at,
+        "generation": run.reopened.generation,
         "left_out": orjson.dumps(run.left_out).decode(),
         "parent_waits": run.parent_waits,
     }
@@ -105,7 +105,7 @@ def _reopen_one(dialect: Dialect, connection: Connection, run: Reopening) -> Ins
             "seq": row.last_seq,
             "payload": raw,
             "now": now,
-            "generation": run.said.generation,
+            "generation": run.reopened.generation,
         },
     )
     return row

@@ -21,10 +21,11 @@ PAGES_AT_ONCE = 2_048
 _FAULTS_MAX = 20
 
 
-def copy_database(source: Path, target: Path, *, told: Callable[[int, int], None]) -> list[str]:
+def copy_database(source: Path, target: Path, *, progress: Callable[[int, int], None]) -> list[str]:
     """Copy the present state of `source` into the empty file `target`, and return what is wrong with the copy.
 
-    `told` is called with the pages that are left, and with all of them. The copy is one file, without a log beside it.
+    `progress` is called with the pages that are left, and with all of them. The copy is one file, without a log beside
+    it.
     Raises StoreUnavailable if a file cannot be read or written.
     """
     try:
@@ -35,7 +36,7 @@ def copy_database(source: Path, target: Path, *, told: Callable[[int, int], None
             # The snapshot is held to the end: without it, the copy begins again with each commit of another process.
             read.execute("BEGIN")
             read.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            read.backup(written, pages=PAGES_AT_ONCE, sleep=0, progress=lambda _, left, all_: told(left, all_))
+            read.backup(written, pages=PAGES_AT_ONCE, sleep=0, progress=lambda _, left, all_: progress(left, all_))
             read.execute("ROLLBACK")
             written.execute("PRAGMA journal_mode = DELETE")
             found = written.execute(f"PRAGMA integrity_check({_FAULTS_MAX})").fetchall()

@@ -254,9 +254,7 @@ class MemoryDatabase:
         self._executing[report.worker_id] = report.executing
         self._reports[report.worker_id] = (self.now(), report)
         self._companies.pop(report.worker_id, None)
-        return ReportAnswer(
-            are_refused=any(reopened.created_at > report.refused_since for _, reopened in self._refused())
-        )
+        return ReportAnswer(are_refused=any(event.created_at > report.refused_since for _, event in self._refused()))
 
     def forget_worker(self, worker_id: str) -> None:
         """Remove the report of a process."""
@@ -306,8 +304,8 @@ class MemoryDatabase:
         now, offered = self.now(), 0
         for row, event in self._refused():
             record = self._open[row.head.instance_id]
-            why, key = read_suspension(reopened.payload), (row.head.workflow_name, row.head.workflow_version)
-            if reopened.created_at <= since or offered >= limit:
+            why, key = read_suspension(event.payload), (row.head.workflow_name, row.head.workflow_version)
+            if event.created_at <= since or offered >= limit:
                 continue
             if why.reason is SuspendReason.ENGINE_DEFECT:
                 if why.refused_by != mine.release:

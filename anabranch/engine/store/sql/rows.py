@@ -111,31 +111,40 @@ def encode_new_runs(transitions: Iterable[Transition]) -> str:
 
 
 def encode_events(transitions: Iterable[Transition]) -> str:
-    """The events of a batch as a JSON list of log rows, keyed by column."""
+    """The events of a batch as a JSON list of log rows, keyed by column. Columns that are NULL are left out:
+    a quarter of the bytes is neither sent nor parsed."""
     rows = []
     for transition in transitions:
+        instance_id, generation = transition.instance_id, transition.generation
         for event in transition.events:
-            payload, event_type = event.payload, event.type._value_
+            payload, event_type = event.payload, event.type._value_  # `value` is a descriptor, and dear
             division = payload.division
-            rows.append(
-                {
-                    "instance_id": transition.instance_id,
-                    "seq": event.seq,
-                    "node_id": event.node_id,
-                    "scope": event.scope,
-                    "event_type": event_type,
-                    "node_status": NODE_STATUS.get(event_type),
-                    "next_handle": event.next_handle,
-                    "output_variable": event.output_variable if event.mark is None else event.mark.text,
-                    "payload": orjson.Fragment(payload.raw if division is None else division.shell),
-                    "error_message": event.error_message,
-                    "node_attempt": event.attempt,
-                    "created_at": event.created_at,
-                    "arguments": event.arguments,
-                    "generation": transition.generation,
-                    "parts": None if division is None else division.references,
-                }
-            )
+            row = {
+                "instance_id": instance_id,
+                "seq": event.seq,
+                "node_id": event.node_id,
+                "scope": event.scope,
+                "event_type": event_type,
+                "payload": orjson.Fragment(payload.raw if division is None else division.shell),
+                "node_attempt": event.attempt,
+                "created_at": event.created_at,
+                "generation": generation,
+            }
+            if (status := NODE_STATUS.get(event_type)) is not None:
+                row["node_status"] = status
+            if event.next_handle is not None:
+                row["next_handle"] = event.next_handle
+            if event.error_message is not None:
+                row["error_message"] = event.error_message
+            if event.mark is not None:
+                row["output_variable"] = event.mark.text
+            elif event.output_variable is not None:
+                row["output_variable"] = event.output_variable
+            if event.arguments is not None:
+                row["arguments"] = event.arguments
+            if division is not None:
+                row["parts"] = division.references
+            rows.append(row)
     return _encode(rows)
 
 

@@ -49,6 +49,27 @@ async def test_a_repeated_key_answers_with_the_first_run_whatever_its_body(serve
     assert (ended.status, ended.json["status"]) == (200, "COMPLETED")
 
 
+async def test_the_key_of_a_start_may_be_a_header_instead(served: Served):
+    await served.save(echo())
+    path, headers = "/v1/workflows/echo/runs", {"Idempotency-Key": "order-1"}
+    first = await served.ask("POST", path, json={"input": 1}, headers=headers)
+    repeats: tuple[tuple[dict[str, Any], dict[str, str]], ...] = (
+        ({"input": 2}, headers),
+        ({"unknown": True}, headers),
+        ({"idempotencyKey": "order-1"}, headers),
+        ({"idempotencyKey": "order-1"}, {}),
+    )
+    for body, sent in repeats:
+        again = await served.ask("POST", path, json=body, headers=sent)
+        assert (again.status, again.json.get("instanceID")) == (200, first.json["instanceID"]), (body, sent)
+
+    for key in ("other", 7):
+        refused = await served.ask("POST", path, json={"idempotencyKey": key}, headers=headers)
+        assert (refused.status, refused.code) == (422, "INVALID_REQUEST")
+        assert refused.json["error"]["details"][0]["pointer"] == "/idempotencyKey"
+    assert (await served.ask("POST", path, json={}, headers={"Idempotency-Key": "schedule:1"})).status == 422
+
+
 async def test_a_repeated_key_answers_with_the_first_run_where_its_body_would_be_refused(served: Served):
     workflow = echo(workflowOptions={"inputSchema": {"type": "integer"}})
     saved = await served.save(workflow)

@@ -64,12 +64,11 @@ async def start_run(call: RouteCall) -> Reply:
 
     With `wait` the response is sent when the run has ended or the time is over, and includes output and error.
     """
-    workflow = call.path["workflow"]
+    workflow, key = call.path["workflow"], _start_key(call)
     try:
         asked = checked(call.body, StartRun)
     except InvalidRequest:
         # Whatever the body of a repeat is: the key returns its run.
-        key = call.body.get("idempotencyKey")
         started = await call.services.workflows.find_first_run(
             workflow, key if isinstance(key, str) else None, tenant_id=call.tenant_id
         )
@@ -81,7 +80,7 @@ async def start_run(call: RouteCall) -> Reply:
             asked.input,
             StartOptions(
                 version=asked.version,
-                idempotency_key=asked.idempotencyKey,
+                idempotency_key=key,
                 retention_days=asked.retentionDays,
                 available_at=asked.availableAt,
                 deadline_at=asked.deadlineAt,
@@ -90,6 +89,18 @@ async def start_run(call: RouteCall) -> Reply:
             tenant_id=call.tenant_id,
         )
     return await _started(call, started)
+
+
+def _start_key(call: RouteCall) -> Any:
+    """The idempotency key of a start, unchecked: of its body or the header. Raises InvalidRequest if they differ."""
+    in_body, in_header = call.body.get("idempotencyKey"), call.headers.get("Idempotency-Key")
+    if in_header is None or in_body in (None, in_header):
+        return in_body if in_header is None else in_header
+    raise one_problem(
+        "`idempotencyKey` in the body and the header Idempotency-Key differ",
+        "/idempotencyKey",
+        hint="Give the key in one place, or the same key in both.",
+    )
 
 
 async def rerun_run(call: RouteCall) -> Reply:
@@ -286,6 +297,7 @@ ROUTES = (
         {201: StartedRunModel, 200: StartedRunModel},
         body=Checked(StartRun),
         query=Waiting,
+        headers=(_START_KEY,),
         errors=(NotFound, InvalidInput, NoManualStart, TooManyPending, ShuttingDown),
     ),
     Route(

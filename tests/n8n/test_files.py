@@ -211,6 +211,58 @@ def test_a_webhook_gives_the_files_that_n8n_makes_of_a_request(
     assert [json.loads(each.body) for each in run.requests] == [{"body": body, "binary": binary}]
 
 
+XML = ("<Order ID='7'><Item>  one \n  two </Item><item/><Item q=\"1\">x&amp;y</Item><note><![CDATA[ <b> ]]></note>"
+       "</Order> more")  # fmt: skip
+READ_XML = {"order": {"$": {"ID": "7"}, "item": ["one two", "", {"_": "x&y", "$": {"q": "1"}}], "note": "<b>"}}
+NAMES = b"<Constructor constructor='1'><prototype/></Constructor>"
+SAFE = {"sanitized_constructor": {"$": {"sanitized_constructor": "1"}, "sanitized_prototype": ""}}
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "sent", "body", "reads_files"),
+    [
+        (2, "application/xml", XML.encode(), READ_XML, False),
+        (1, "Text/XML; charset=UTF-8", XML.encode(), READ_XML, True),
+        (2, "application/atom+xml", NAMES, SAFE, False),
+        (2, "text/xml; charset=latin1", "<a>Zürich &eacute;</a>".encode("latin-1"), {"a": "Zürich é"}, False),
+        (2, "text/plain; charset=latin1", "Zürich".encode("latin-1"), "Zürich", False),
+        (2, "text/xml", b"", {}, False),
+        (1, "text/xml", b"", None, False),
+        (2, "application/ld+json", b'{"a": 1}', {}, False),
+        (2, "application/ld+json", b'{"a": 1}', {}, True),
+    ],
+)
+def test_a_webhook_reads_xml_and_texts_as_n8n_does(
+    version: float, kind: str, sent: bytes, body: Any, reads_files: bool
+) -> None:
+    # What the parser of n8n 1.123.81 gives.
+    parameters = {"method": "POST", "url": "https://a.example/", "sendBody": True, "specifyBody": "json"}
+    tell = node("Tell", "httpRequest", 4.2, options={}, jsonBody="={{ [$json.body] }}", **parameters)
+    files = [node("Hash", "crypto", 1, binaryData=True)] if reads_files else []
+    hook = node("Hook", "webhook", version, path="up", httpMethod="POST", options={})
+    links = {"Hook": {"main": [[{"node": "Tell", "type": "main", "index": 0}]]}}
+    placed = [{"position": [0, 0], **each} for each in (hook, tell, *files)]
+    [export] = read_exports({"name": "Up", "nodes": placed, "connections": links})
+    made = import_workflow(export, builtin_types())
+    assert made.errors == ()
+    request = payload_of(HookRequest("POST", "default", "up", {"content-type": [kind]}, []), sent)
+    run = asyncio.run(run_workflow(made.document, request, http=lambda asked: Answer({})))
+    assert (run.error, [json.loads(each.body) for each in run.requests]) == (None, [[body]])
+
+
+def test_xml_that_is_not_well_formed_fails_before_anything_is_done() -> None:
+    hook = node("Hook", "webhook", 2, path="up", httpMethod="POST", options={})
+    tell = node("Tell", "httpRequest", 4.2, url="https://a.example/", options={})
+    links = {"Hook": {"main": [[{"node": "Tell", "type": "main", "index": 0}]]}}
+    [export] = read_exports({"name": "Up", "nodes": [{"position": [0, 0], **each} for each in (hook, tell)],
+                             "connections": links})  # fmt: skip
+    made = import_workflow(export, builtin_types())
+    request = payload_of(HookRequest("POST", "default", "up", {"content-type": ["text/xml"]}, []), b"<a><b></a>")
+    run = asyncio.run(run_workflow(made.document, request, http=lambda asked: Answer({})))
+    assert (run.status, run.requests) == ("FAILED", [])
+    assert run.error and run.error["nodeID"] == "hook_body"
+
+
 def test_a_file_is_hashed_and_goes_no_further() -> None:
     crypto = node("Hash", "crypto", 1, action="hash", type="SHA256", binaryData=True, dataPropertyName="sum")
     [item] = (run_of([download(), crypto], NAMED[:1], serving).output or {})["n8nItems"]

@@ -11,6 +11,7 @@ const $xml = (() => {
     if (!code || code > 0x10ffff) throw new Error('Invalid character entity');
     return String.fromCodePoint(code);
   });
+  const safe = name => ['__proto__', 'constructor', 'prototype'].includes(name) ? `sanitized_${name}` : name;
   const parse = (source, given) => {
     const options = {attrkey: '$', charkey: '_', mergeAttrs: true, explicitArray: false, explicitRoot: true, ...given};
     const text = String(source).replace(/^\ufeff/, ''), stack = [];
@@ -69,10 +70,10 @@ const $xml = (() => {
       }
       const object = {[options.charkey]: ''};
       if (!options.ignoreAttrs) for (const [key, value] of attributes) {
-        if (options.mergeAttrs) add(object, key, value);
-        else { if (!Object.hasOwn(object, options.attrkey)) object[options.attrkey] = {}; put(object[options.attrkey], key, value); }
+        if (options.mergeAttrs) add(object, safe(key), value);
+        else { if (!Object.hasOwn(object, options.attrkey)) object[options.attrkey] = {}; put(object[options.attrkey], safe(key), value); }
       }
-      stack.push({object, written, tag: options.normalizeTags ? written.toLowerCase() : written});
+      stack.push({object, written, tag: safe(options.normalizeTags ? written.toLowerCase() : written)});
       const alone = text[at] === '/';
       at += alone ? 2 : 1;
       if (alone) close();

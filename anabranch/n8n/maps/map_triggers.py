@@ -7,15 +7,17 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from anabranch.n8n.javascript import prelude
+from anabranch.n8n.javascript import prelude, xml_prelude
 from anabranch.n8n.job import MappingJob, NotMapped, word_of
 from anabranch.n8n.kept_data import kept_name
-from anabranch.n8n.maps.programs import REQUEST
+from anabranch.n8n.maps.programs import BODY_TEXT, REQUEST
 from anabranch.n8n.maps.rules import maps
 from anabranch.n8n.refs import Ref, quoted, variable
 from anabranch.n8n.texts import escaped, expression, without_sign
 
 _PATH = re.compile(r"[^A-Za-z0-9._~/-]+")
+# Their requests have no body that means anything (RFC 9110, 9.3.1).
+_WITHOUT_BODY = frozenset({"GET", "HEAD"})
 _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"})
 
 # A number, or an expression that is nothing but one; JavaScript takes one that begins with 0 for octal.
@@ -32,7 +34,7 @@ def manual(job: MappingJob) -> None:
     job.leave(Ref("ctx.input", 'ctx["input"]', 'ctx["input"]'), many=False)
 
 
-@maps("webhook", becomes="webhook, set; respond for an answer of its own, condition for several methods", begins=True)
+@maps("webhook", becomes="webhook, condition, javascript, set; respond for an answer of its own", begins=True)
 def webhook(job: MappingJob) -> None:
     """`webhook`: its payload has n8n's names of the request's parts."""
     path = _PATH.sub("-", str(job.fixed("path", default=""))).strip("/") or word_of(job.node.name) or "webhook"
@@ -52,24 +54,13 @@ def webhook(job: MappingJob) -> None:
     job.add("webhook", config)
     if answer:
         job.add("respond", answer, suffix="answer", writes=False)
-    request = variable(job.node_id)
-    body = (
-        f"{request.template}.json if {request.template}.json != none else ({request.template}.form"
-        f" if {request.template}.form != none else ({request.template}.body if {request.template}.body else {{}}))"
-    )
-    values = {
-        "headers": expression(request.field("headers").template),
-        "params": {},
-        "query": expression(request.field("query").template),
-        "body": expression(body),
-    }
-    files = None
+    request, files = variable(job.node_id), None
     if job.around.reads_files:
         files = _request_with_files(job, request)
         value = files.field("item")
         files = files.field("files")
     else:
-        value = variable(job.add("set", {"values": values}, suffix="request"))
+        value = _request(job, request, may_have_body=not set(listed) <= _WITHOUT_BODY)
     if not several or len(listed) < 2:
         job.leave(value, many=False, files=files)
         return
@@ -81,6 +72,40 @@ def webhook(job: MappingJob) -> None:
         job.leave(value, many=False, output=output, handles=(f"out{output}",), files=files)
 
 
+def _request(job: MappingJob, request: Ref, *, may_have_body: bool) -> Ref:
+    """A node that makes n8n's item of a request; bodies that templates cannot read are read by code in front of it."""
+    given = request.template
+    kind = f"({given}.headers['content-type'] | default('') | split(';') | first | lower)"
+    none = "{}" if job.node.version > 1 else "none"
+    body = (
+        f"{given}.json if {given}.json != none and not ({kind} | endswith('+json')) else ({given}.form"
+        f" if {given}.form != none else ({given}.body if {kind} == 'text/plain' and {given}.body else {none}))"
+    )
+    read = ""
+    if may_have_body and job.around.has_followers(job.node.name):
+        is_read = (
+            f"{given}.body and (({kind} | endswith('/xml')) or ({kind} | endswith('+xml'))"
+            f" or ({kind} == 'text/plain' and {given}.bodyEncoding == 'base64'))"
+        )
+        branches = [{"id": "read", "expression": expression(is_read)}]
+        format_ = job.add("condition", {"branches": branches}, suffix="format", writes=False)
+        code = (
+            f"{prelude('buffer')}{xml_prelude()}const request = {request.js};\n{BODY_TEXT}return {{body: textBody()}};"
+        )
+        read = job.add("javascript", {"code": code}, suffix="body", after="read", retry={"maxAttempts": 1})
+        body = f"ctx.{read}.body if {is_read} else ({body})"
+    values = {
+        "headers": expression(request.field("headers").template),
+        "params": {},
+        "query": expression(request.field("query").template),
+        "body": expression(body),
+    }
+    made = job.add("set", {"values": values}, suffix="request")
+    if read:
+        job.edges.append((format_, "else", made))
+    return variable(made)
+
+
 def _request_with_files(job: MappingJob, request: Ref) -> Ref:
     """A code node that makes n8n's item and its files of a request."""
     options = {
@@ -89,8 +114,9 @@ def _request_with_files(job: MappingJob, request: Ref) -> Ref:
         "binaryData": job.node.version < 2 and job.option("options", "binaryData") is True,
         "name": str(job.fixed("options", "binaryPropertyName", default="") or ""),
     }
-    head = f"const request = {request.js}, options = {json.dumps(options)};\n"
-    code = f"{prelude('buffer')}{prelude('files')}\n{head}{REQUEST}"
+    named = variable(job.add("set", {"values": {"name": "{{ctx.run.id}}"}}, suffix="file")).field("name")
+    head = f"const request = {request.js}, options = {json.dumps(options)}, unnamed = {named.js};\n"
+    code = f"{prelude('buffer')}{prelude('files')}{xml_prelude()}\n{head}{BODY_TEXT}{REQUEST}"
     return variable(job.add("javascript", {"code": code}, suffix="request", retry={"maxAttempts": 1}))
 
 

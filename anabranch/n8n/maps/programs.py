@@ -362,9 +362,19 @@ XML_READ = """return items.map(item => {
 
 XML_WRITTEN = "return items.map(item => ({[name]: $xml.build(item, options)}))"
 
+# The body of a request to a webhook that is XML or plain text, as n8n reads it; undefined if there is none.
+BODY_TEXT = """const header = request.headers['content-type'], type = header === undefined ? undefined : header.split(';')[0].toLowerCase();
+const textBody = () => {
+  if (!request.body) return undefined;
+  const charsets = header.split(';').slice(1).map(each => each.split('=')).filter(([key]) => key.trim().toLowerCase() === 'charset');
+  const charset = decodeURIComponent(charsets.at(-1)?.[1] ?? 'utf-8').trim().replace(/^"(.*)"$/, '$1').toLowerCase();
+  const text = Buffer.from(request.body, request.bodyEncoding === 'base64' ? 'base64' : 'utf8').toString(charset);
+  return type === 'text/plain' ? text : $xml.parse(text, {explicitArray: false, mergeAttrs: false, normalize: true, normalizeTags: true});
+};
+"""
+
 # The item that n8n makes of a request to a webhook, and its files.
-REQUEST = """const header = request.headers['content-type'], type = header === undefined ? undefined : header.split(';')[0].toLowerCase();
-const item = {headers: request.headers, params: {}, query: request.query};
+REQUEST = """const item = {headers: request.headers, params: {}, query: request.query};
 const raw = () => {
   if (request.bodyEncoding === 'base64') return request.body;
   if (request.body === null && (request.json !== null || request.form !== null)) throw new Error('the body is too large to be kept as it came');
@@ -378,14 +388,14 @@ const whole = () => {
   item.body = {};
   const data = raw();
   if (!data) return null;
-  const name = $files.disposed(request.headers['content-disposition']) ?? ctx["run"].id;
+  const name = $files.disposed(request.headers['content-disposition']) ?? unnamed;
   return {[options.name || 'data']: $files.sent(data, tidy(name), type ?? 'application/octet-stream')};
 };
 const parsed = () => {
   const is = (...kinds) => kinds.some(kind => options.version > 1 ? String(type).startsWith(kind) : type === kind);
   if (is('application/json')) return request.json ?? undefined;
   if (is('application/x-www-form-urlencoded')) return request.form ?? undefined;
-  if (is('text/plain') || /[+\\/]xml$/.test(String(type))) return request.body || undefined;
+  if (type === 'text/plain' || /[+\\/]xml$/.test(String(type))) return textBody();
 };
 if (options.binaryData) return {item, files: whole()};
 if (type === 'multipart/form-data') {
@@ -396,7 +406,7 @@ if (type === 'multipart/form-data') {
     [found].flat().forEach((file, place) => {
       if (file.mimeType === null) { item.body[key] = Buffer.from(file.base64, 'base64').toString(); return; }
       const name = key.replace(/\\[\\]$/, '') + (Array.isArray(found) ? place : '');
-      files[options.name ? `${options.name}${count}` : name] = $files.sent(file.base64, tidy(file.fileName ?? ctx["run"].id), file.mimeType);
+      files[options.name ? `${options.name}${count}` : name] = $files.sent(file.base64, tidy(file.fileName ?? unnamed), file.mimeType);
       count += 1;
     });
   }

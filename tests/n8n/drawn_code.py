@@ -172,7 +172,7 @@ DRAWN_CODE = (
             node("Read", "xml", 1, options={}),
         ],
         ORDERS[:1],
-        [{"a": {"toString": "1", "constructor": "x", "valueOf": "y"}}],
+        [{"a": {"toString": [None, "1"], "sanitized_constructor": "x", "valueOf": [None, "y"]}}],
     ),
     Drawn(
         "a pattern that each item brings",

@@ -17,8 +17,9 @@ const $xml = (() => {
     const text = String(source).replace(/^\ufeff/, ''), stack = [];
     let at = 0, result;
     const add = (object, key, value) => {
-      if (!Object.hasOwn(object, key)) put(object, key, options.explicitArray ? [value] : value);
-      else { if (!Array.isArray(object[key])) put(object, key, [object[key]]); object[key].push(value); }
+      // n8n takes what every object inherits, such as toString, for a first value, which JSON writes as null.
+      if (!(key in object)) put(object, key, options.explicitArray ? [value] : value);
+      else { if (!Array.isArray(object[key])) put(object, key, [Object.hasOwn(object, key) ? object[key] : null]); object[key].push(value); }
     };
     const name = () => {
       named.lastIndex = at;

@@ -43,6 +43,8 @@ REFUSED_MAX = 20
 _PER_ITEM = frozenset({"set", "noOp", "if", "filter", "switch", "httpRequest", "html", "htmlExtract",
                        "markdown", "xml", "crypto",
                        "dateTime", "functionItem", "renameKeys", "splitOut", "postgres", "mySql", "merge"})  # fmt: skip
+# Their failures are not told from results, so that they cannot go on as n8n's do.
+_FAILS_AS_A_WHOLE = frozenset({"crypto", "xml", "dateTime", "postgres", "mySql"})
 # What nodes that read files have in their parameters.
 _READS_FILES = re.compile(r"\bbinary|Binary|inputDataFieldName|rawBody")
 
@@ -318,6 +320,8 @@ class _Importer(Surrounding):
 
     def _error_exit(self, job: MappingJob) -> None:
         """The output for items that failed, of a node that has none of its own."""
+        if job.error_way == "beside" and job.node.kind in _FAILS_AS_A_WHOLE:
+            job.differs("a failure fails the run, where n8n goes on with an item that has the error")
         if job.error_way != "apart" or not job.exits or job.node.kind in FAILING or job.node.kind == "noOp":
             return
         if job.node.kind in CHOOSING and not job.parameters:

@@ -5,6 +5,7 @@ Pure. As JSON and as text; the page is made of the JSON.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -15,6 +16,9 @@ from anabranch.n8n.texts import Counts
 Status = Literal["exact", "equal", "placeholder"]
 
 SHOWN = {"exact": "exact", "equal": "equal but for", "placeholder": "placeholder"}
+
+# Words in the names of values that nobody should be able to read.
+_SECRET_WORDS = re.compile(r"TOKEN|KEY|SECRET|PASSW|PWD|CREDENTIAL|AUTH|PRIVATE", re.IGNORECASE)
 
 # What is another way in all workflows, so that it is said once and not at each node.
 EVERYWHERE = (
@@ -92,7 +96,17 @@ class ImportReport:
         more = [f"Times without a time zone are those of {self.timezone}."]
         if self.has_error_workflow:
             more.append("Its error workflow is begun by a `failure` trigger: import that workflow, too.")
+        if seeming := ", ".join(self.seeming_secrets):
+            more.append(
+                f"Variables are plain text, and runs that read them have them in their logs: {seeming} may be secrets."
+                " Store such a value as a secret, and write {{secret.NAME}} where a node may have one."
+            )
         return [*EVERYWHERE, *more]
+
+    @property
+    def seeming_secrets(self) -> list[str]:
+        """The variables whose names look like those of secrets."""
+        return [each["name"] for each in self.variables if _SECRET_WORDS.search(each["name"])]
 
     @property
     def credentials(self) -> list[dict[str, Any]]:

@@ -269,6 +269,15 @@ def test_a_file_is_hashed_and_goes_no_further() -> None:
     assert item == {"name": "a", "sum": hashlib.sha256(PICTURE).hexdigest()}
 
 
+@pytest.mark.parametrize(
+    "parameters", [{"binaryData": True, "binaryPropertyName": "other"}, {"value": "={{ $json.no }}"}]
+)
+def test_what_is_hashed_has_to_be_there(parameters: Any) -> None:
+    # n8n 1.123.81 fails, too.
+    run = run_of([download(), node("Hash", "crypto", 1, action="hash", type="SHA256", **parameters)], NAMED, serving)
+    assert (run.status, run.error and run.error["nodeID"]) == ("FAILED", "hash_value")
+
+
 def code_of(name: str, source: str) -> dict[str, Any]:
     return node(name, "code", 2, jsCode=source)
 

@@ -29,6 +29,17 @@ def test_variables_are_read_in_front_of_their_node_and_named_in_the_report() -> 
     assert validate(workflow.document, TYPES).valid
 
 
+def test_the_report_says_of_variables_that_seem_to_be_secrets_that_they_are_plain_text() -> None:
+    workflow = imported(
+        set_to("Fields", a="={{ $env.API_TOKEN }}", b="={{ $vars.smtpPassword }}", c="={{ $env.HOST }}")
+    )
+    [advice] = [line for line in workflow.report.lines() if "may be secrets" in line]
+    assert "API_TOKEN, smtpPassword may be" in advice
+    assert workflow.report.status == "exact"
+    plain = imported(set_to("Fields", c="={{ $env.HOST }}"))
+    assert not [line for line in plain.report.lines() if "may be secrets" in line]
+
+
 def test_names_that_are_computed_are_read_from_all_variables() -> None:
     workflow = imported(node("Code", "code", 2, jsCode="return [{json: {found: $env[$json.name] ?? 'none'}}];"))
     assert made(workflow, "code_variables")["config"] == {}

@@ -206,12 +206,20 @@ def crypto(job: MappingJob) -> None:
 def _hashed(job: MappingJob, texts: Texts) -> dict[str, Any]:
     """A text, or a file, which then goes no further."""
     if job.option("binaryData") is not True:
-        return {"source": texts.text(job.option("value", default=""))}
+        said = texts.said(job.option("value", default=""))
+        if said.kind == "text":
+            return {"source": texts.text(job.option("value", default=""))}
+        return {"source": expression(_needed(said.text if said.is_path else f"({said.value})"))}
     name = job.fixed("binaryPropertyName", default="data")
     if not isinstance(name, str) or not name:
         raise NotMapped("which file it reads is computed")
     data = texts.scope.files().field(name).field("data")
-    return {"source": expression(data.template), "sourceEncoding": "base64"}
+    return {"source": expression(_needed(data.template)), "sourceEncoding": "base64"}
+
+
+def _needed(value: str) -> str:
+    """A text that has to be there: n8n fails where it is missing."""
+    return f"{value} | replace('', '', 0)"
 
 
 @maps("dateTime", becomes="dateTime, set")

@@ -191,4 +191,5 @@ def _order(work: QueryExecution) -> dict[str, Any]:
         "rows_max": work.limits.rows_max,
         "bytes_max": work.limits.bytes_max,
         "memory_max": work.limits.memory_max,
+        "as_in_node": work.as_in_node,
     }

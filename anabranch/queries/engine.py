@@ -41,8 +41,11 @@ class QueryEngine:
         self._limits = limits or Limits()
         self._executions = Executions(self._limits)
 
-    async def run_query(self, *, tenant_id: str, data_query_id: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
-        """`{"rows", "rowCount"}` of a tenant's query, given its id or its name.
+    async def run_query(
+        self, *, tenant_id: str, data_query_id: str, args: Mapping[str, Any], as_in_node: bool = False
+    ) -> Mapping[str, Any]:
+        """`{"rows", "rowCount"}` of a tenant's query, given its id or its name; `as_in_node`: PostgreSQL's values as
+        the driver of Node.js gives them to JSON.
 
         Raises NodeFailure: QUERY_NOT_FOUND, QUERY_ARGS_INVALID, QUERY_FAILED, QUERY_TIMEOUT,
         QUERY_TOO_LARGE, SOURCE_REFUSED, SOURCE_TOO_POWERFUL, EGRESS_REFUSED. No message holds a
@@ -59,7 +62,7 @@ class QueryEngine:
         # Names are resolved and paths followed here, which may take its time: not on the event loop.
         place = await asyncio.to_thread(read_source, url, self._places)
         statement = _statement(query, place.kind)
-        work = QueryExecution(statement, values, query.writes, query.timeout_ms, self._limits)
+        work = QueryExecution(statement, values, query.writes, query.timeout_ms, self._limits, as_in_node)
         try:
             opening = self._opening(place, url, self._limits.connect_timeout_ms)
             answer = await self._executions.run(_pool_key(source, url), opening, work)

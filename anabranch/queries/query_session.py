@@ -25,6 +25,8 @@ class QueryExecution:
     writes: bool
     timeout_ms: int
     limits: Limits
+    as_in_node: bool = False
+    """PostgreSQL's values are those that the driver of Node.js gives to JSON."""
 
 
 class QuerySession(Protocol):

@@ -283,7 +283,9 @@ class _SavedQueries:
     def __init__(self, queries: Queries | None) -> None:
         self._queries = queries
 
-    async def run_query(self, *, tenant_id: str, data_query_id: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def run_query(
+        self, *, tenant_id: str, data_query_id: str, args: Mapping[str, Any], as_in_node: bool = False
+    ) -> Mapping[str, Any]:
         if self._queries is None:
             raise AssertionError(f"the run asks for {data_query_id}: give run_workflow queries that answer")
         rows = [dict(row) for row in self._queries(data_query_id, args)]

@@ -383,7 +383,8 @@ def test_an_insert_of_named_columns_is_one_statement_and_says_success_where_noth
      (2.2, "SELECT 1", True), (1, "UPDATE t SET a = 1", False)],
 )  # fmt: skip
 def test_a_query_without_rows_says_success_where_n8n_says_so(version: float, sql: str, says: int) -> None:
-    workflow = imported(node("Query", "postgres", version, operation="executeQuery", query=sql, options={}))
+    query = node("Query", "postgres", version, operation="executeQuery", query=sql, options={})
+    workflow = imported({**query, "executeOnce": True})
 
     assert workflow.report.status == "exact"
     assert ("success" in made(workflow, "end")["config"]["outputParameters"]["n8nItems"]) == says
@@ -445,6 +446,34 @@ def test_every_some_days_is_each_day_with_a_look_at_when_it_was_last_due() -> No
     assert (workflow.report.status, made(workflow, "at")["config"]["cron"]) == ("exact", "0 4 * * *")
     run = asyncio.run(run_workflow(drawn, {"at": "2026-01-01T04:00:00Z"}))
     assert (run.status, run.output["hour"]) == ("COMPLETED", "04")
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "options", "sql", "status"),
+    [
+        ("postgres", 2.6, {}, "UPDATE t SET a = 1", "equal"),
+        ("postgres", 1, {}, "UPDATE t SET a = 1", "equal"),
+        ("postgres", 2.6, {"queryBatching": "independently"}, "UPDATE t SET a = 1", "exact"),
+        ("postgres", 2.6, {"queryBatching": "transaction"}, "SELECT 1", "exact"),
+        ("postgres", 2.6, {"largeNumbersOutput": "numbers"}, "SELECT 1", "equal"),
+        ("mySql", 2.4, {}, "UPDATE t SET a = 1", "exact"),
+        ("mySql", 2.4, {"queryBatching": "transaction"}, "UPDATE t SET a = 1", "equal"),
+    ],
+)
+def test_statements_for_several_items_are_exact_where_n8n_has_no_transaction_of_all(
+    kind: str, version: float, options: Any, sql: str, status: str
+) -> None:
+    workflow = imported(node("Rows", kind, version, operation="executeQuery", query=sql, options=options))
+    assert workflow.report.status == status, workflow.report.nodes
+
+
+def test_values_of_a_query_are_the_columns_of_an_item_that_an_older_node_names() -> None:
+    query = node("Rows", "postgres", 1, operation="executeQuery", query="SELECT $1, $2",
+                 additionalFields={"queryParams": "id, a name"})  # fmt: skip
+    workflow = imported(query)
+    rows = made(workflow, "rows_rows")["config"]
+    assert (workflow.queries[0]["sql"], rows["values"]) == ("SELECT :a1, :a2", "node")
+    assert list(rows["args"].values()) == ["{{ctx.item.id | default(none)}}", "{{ctx.item['a name'] | default(none)}}"]
 
 
 def test_queries_select_and_insert_as_saved_queries_with_bound_values() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from pydantic import Field
 
@@ -15,8 +15,11 @@ from anabranch.handlers.spec import HandlerSpec, NodeConfig
 class QueryRunner(Protocol):
     """Runs a tenant's saved queries."""
 
-    async def run_query(self, *, tenant_id: str, data_query_id: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
-        """`{"rows", "rowCount"}`. Raises NodeFailure or NonRetryable."""
+    async def run_query(
+        self, *, tenant_id: str, data_query_id: str, args: Mapping[str, Any], as_in_node: bool = False
+    ) -> Mapping[str, Any]:
+        """`{"rows", "rowCount"}`; values as the driver of Node.js gives them, if asked. Raises NodeFailure or
+        NonRetryable."""
 
 
 class DataQueryConfig(NodeConfig):
@@ -34,6 +37,13 @@ class DataQueryConfig(NodeConfig):
         description="A value for each `:name` of its SQL.",
         json_schema_extra=x_ui(widget="keyValue"),
     )
+    values: Literal["standard", "node"] = Field(
+        "standard",
+        title="Values",
+        description="How values of PostgreSQL are written: `node` as the driver of Node.js gives them to JSON, for"
+        " workflows that come from there.",
+        json_schema_extra=x_ui(advanced=True),
+    )
 
 
 def data_query_spec(runner: QueryRunner) -> HandlerSpec:
@@ -44,7 +54,12 @@ def data_query_spec(runner: QueryRunner) -> HandlerSpec:
     """
 
     async def execute(config: DataQueryConfig, context: Mapping[str, Any], helpers: Helpers) -> HandlerResult:
-        answer = await runner.run_query(tenant_id=helpers.tenant_id, data_query_id=config.dataQueryID, args=config.args)
+        answer = await runner.run_query(
+            tenant_id=helpers.tenant_id,
+            data_query_id=config.dataQueryID,
+            args=config.args,
+            as_in_node=config.values == "node",
+        )
         return HandlerResult(dict(answer))
 
     return HandlerSpec(
@@ -52,7 +67,7 @@ def data_query_spec(runner: QueryRunner) -> HandlerSpec:
         title="Query data",
         config=DataQueryConfig,
         execute=execute,
-        fixed=frozenset({"dataQueryID"}),
+        fixed=frozenset({"dataQueryID", "values"}),
         category="data",
         icon="database",
         description="Runs a saved SQL query and returns its rows.",

@@ -5,6 +5,7 @@ Pure. Values are never written into SQL; names of tables and columns are, quoted
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -54,12 +55,16 @@ def query(job: MappingJob) -> None:
     name = f"{job.around.name_of(job.node.name)}"
     source = job.node.credentials.get(job.node.kind) or job.node.kind
     job.secret(job.node.kind, "url")
-    writes = not re.match(r"\s*(?:--[^\n]*\n\s*)*(?:select|with|values|table|show)\b", sql, re.IGNORECASE)
+    writes = not _READS.match(sql)
     job.queries.append({"name": name, "source": source, "kind": job.node.kind, "sql": sql, "writes": writes,
                         "params": dict.fromkeys(args, "any")})  # fmt: skip
     if args and _computed_sql(sql):
         raise NotMapped("its SQL is computed")
-    job.add("dataQuery", {"dataQueryID": name, "args": args}, suffix="rows", each=feed, **job.attempts())
+    config: dict[str, Any] = {"dataQueryID": name, "args": args}
+    if job.node.kind == "postgres":
+        config["values"] = "node"
+    _name_differences(job, writes_each=writes and feed.many)
+    job.add("dataQuery", config, suffix="rows", each=feed, **job.attempts())
     job.nodes[-1]["name"] = job.node.name
     job.remarks.append("the query has to be saved, and its data source added: see the report")
     rows = variable(job.nodes[-1]["id"])
@@ -79,11 +84,22 @@ def query(job: MappingJob) -> None:
     job.leave(found, many=True, pairing=None)
 
 
+def _name_differences(job: MappingJob, *, writes_each: bool) -> None:
+    """What is another way than in n8n."""
+    place, name = ("options", "queryBatching") if job.node.version >= 2 else ("additionalFields", "mode")
+    batching = job.option(place, name, default="single")
+    if writes_each and (batching == "transaction" or (job.node.kind == "postgres" and batching != "independently")):
+        job.differs("each item has a transaction of its own: where one fails, what those before changed stays")
+    if job.option(place, "largeNumbersOutput") == "numbers":
+        job.differs("64-bit integers and decimals are text")
+
+
 # What saved queries may be, after comments and brackets.
 _SAVED = re.compile(
     r"(?:\s|\(|--[^\n]*\n|/\*.*?\*/)*(?:select|with|values|table|insert|update|delete|replace|merge)\b",
     re.IGNORECASE | re.DOTALL,
 )
+_READS = re.compile(r"(?:\s|\(|--[^\n]*\n|/\*.*?\*/)*(?:select|with|values|table|show)\b", re.IGNORECASE | re.DOTALL)
 # n8n 2.3 of PostgreSQL and 2.2 of MySQL are the first that say nothing where a query that only reads finds nothing.
 _SILENT = {"postgres": 2.3, "mySql": 2.2}
 _COMMENT = re.compile(r"/\*.*?\*/")
@@ -230,6 +246,9 @@ def _computed_sql(sql: str) -> bool:
 def _numbered(job: MappingJob, sql: str, texts: Texts) -> tuple[str, dict[str, Any]]:
     """`$1` with the option `queryReplacement` that gives its value."""
     given = job.option("options", "queryReplacement")
+    if job.node.version < 2:
+        names = str(job.fixed("additionalFields", "queryParams", default="")).split(",")
+        given = [f"={{{{ $json[{json.dumps(name.strip())}] }}}}" for name in names] if any(names) else None
     if given is None:
         return sql, {}
     if isinstance(given, str):
@@ -240,7 +259,7 @@ def _numbered(job: MappingJob, sql: str, texts: Texts) -> tuple[str, dict[str, A
         )
         values: list[Any] = [texts.value(f"={piece}" if "{{" in piece else piece) for piece in pieces]
     else:
-        values = [texts.value(given)]
+        values = texts.value(given) if isinstance(given, list) else [texts.value(given)]
     numbers = {int(number) for number in _PARAMETER.findall(sql)}
     if numbers and max(numbers) > len(values):
         raise NotMapped("the values of its query are computed as a whole")

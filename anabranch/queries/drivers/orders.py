@@ -42,6 +42,8 @@ class Order:
     rows_max: int
     bytes_max: int
     memory_max: int
+    as_in_node: bool = False
+    """PostgreSQL's values are those that the driver of Node.js gives to JSON."""
 
     @property
     def names(self) -> Sequence[str]:

@@ -23,6 +23,7 @@ from psycopg.types.json import Jsonb
 from anabranch.errors import NodeFailure
 from anabranch.queries.answers import Collector
 from anabranch.queries.drivers.memory import Memory
+from anabranch.queries.drivers.node_values import NODE_LOADERS
 from anabranch.queries.drivers.orders import DatabaseTarget, Order
 from anabranch.queries.drivers.own import OWN_DATABASE, OWN_TABLES
 from anabranch.queries.drivers.serve import Send, Started
@@ -227,6 +228,9 @@ class _Execution:
 
     def _rows(self, text: str, values: Sequence[Any]) -> int:
         with psycopg.RawCursor(self._connection) as cursor:
+            if self._order.as_in_node:
+                for name, loader in NODE_LOADERS.items():
+                    cursor.adapters.register_loader(name, loader)
             collector: Collector | None = None
             stream = cast(Generator[tuple[Any, ...]], cursor.stream(text.encode(), values))
             # Closed at once when a limit ends it early: closing cancels what the server still does.

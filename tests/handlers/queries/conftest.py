@@ -114,6 +114,7 @@ class Bench:
         *,
         source: str = "shop",
         tenant: str = TENANT,
+        as_in_node: bool = False,
         **document: Any,
     ) -> Mapping[str, Any]:
         """Save a query under a name that is not used again, and run it."""
@@ -123,7 +124,9 @@ class Bench:
             "sql": sql,
         }
         query = await self.data.create_query({**wanted, **document}, tenant_id=tenant)
-        return await self.data.queries.run_query(tenant_id=tenant, data_query_id=query.data_query_id, args=args or {})
+        return await self.data.queries.run_query(
+            tenant_id=tenant, data_query_id=query.data_query_id, args=args or {}, as_in_node=as_in_node
+        )
 
 
 @pytest.fixture

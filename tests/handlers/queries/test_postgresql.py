@@ -72,6 +72,38 @@ async def test_every_type_has_its_json_form(shop: Bench, expression: str, form: 
     assert (await shop.ask(f"SELECT {expression} AS value"))["rows"] == [{"value": form}]
 
 
+async def test_values_as_the_driver_of_node_js_gives_them_to_json(shop: Bench) -> None:
+    # What pg-types 2.2.0 gives in the zone UTC, for the same texts of the server.
+    forms: dict[str, Any] = {
+        "9007199254740993::bigint": "9007199254740993",
+        "7::int": 7,
+        "1.50::numeric": "1.50",
+        "'NaN'::float8": None,
+        "0.1::float4": 0.1,
+        "DATE '2026-01-31'": "2026-01-31T00:00:00.000Z",
+        "DATE 'infinity'": None,
+        "TIMESTAMP '2026-01-31 08:30:00.123456'": "2026-01-31T08:30:00.123Z",
+        "TIMESTAMPTZ '2026-01-31 08:30+01'": "2026-01-31T07:30:00.000Z",
+        "TIMESTAMP 'infinity'": "infinity",
+        "'\\x00ff'::bytea": {"type": "Buffer", "data": [0, 255]},
+        "INTERVAL '1 year 2 mons 3 days 04:05:06.789'": {
+            "years": 1, "months": 2, "days": 3, "hours": 4, "minutes": 5, "seconds": 6, "milliseconds": 789
+        },
+        "INTERVAL '-1.5 s'": {"seconds": -1, "milliseconds": -500},
+        "INTERVAL '0'": {},
+        "POINT '(1,2.5)'": {"x": 1, "y": 2.5},
+        "ARRAY[1, NULL]::bigint[]": ["1", None],
+        "ARRAY[1.50, NULL]::numeric[]": [1.5, None],
+        "ARRAY[DATE '2026-01-31']": ["2026-01-31T00:00:00.000Z"],
+        "'{\"a\": 1}'::jsonb": {"a": 1},
+    }  # fmt: skip
+    columns = ", ".join(f"{expression} AS c{number}" for number, expression in enumerate(forms))
+    [row] = (await shop.ask(f"SELECT {columns}", as_in_node=True))["rows"]
+    assert list(row.values()) == list(forms.values())
+    again = (await shop.ask("SELECT 7::bigint AS n"))["rows"]
+    assert again == [{"n": 7}], "the next query on the connection has values of ours"
+
+
 async def test_values_are_bound_whatever_they_hold(shop: Bench) -> None:
     args = {"text": "'; DROP TABLE orders; -- %s :id $1", "when": "2026-01-31T08:30:00+01:00", "list": [1, {"a": "'"}]}
     answer = await shop.ask(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any, cast
 
 import pytest
 
+from anabranch.engine.orchestrator import _call_all
 from anabranch.engine.ownership.reconcile import DEFECTS_MAX
 from anabranch.engine.ports import WorkerCode
 from anabranch.engine.rules.shared.failures import failed_by, who_did
@@ -78,3 +80,16 @@ def test_an_exception_without_text_has_a_message(failure: BaseException) -> None
     error = failed_by(failure, node_id="charge", scope="", attempt=1).error
     assert error.message.strip(), repr(failure)
     assert type(failure).__name__ in error.message or str(failure).strip()
+
+
+async def test_a_function_that_cannot_be_told_of_its_reports_keeps_no_other_one_waiting() -> None:
+    loop, told = asyncio.get_running_loop(), list[str]()
+    defects: list[dict[str, Any]] = []
+    loop.set_exception_handler(lambda _, context: defects.append(context))
+
+    def defective() -> None:
+        raise LookupError("defective")
+
+    _call_all([lambda: told.append("first"), defective, lambda: told.append("last")])
+    assert told == ["first", "last"]
+    assert [str(each["exception"]) for each in defects] == ["defective"]

@@ -11,17 +11,21 @@ import asyncio
 import base64
 import hashlib
 import json
+import logging
 from collections import OrderedDict
 from dataclasses import dataclass
 from secrets import token_hex
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 from anabranch.engine.handling import Helpers
+from anabranch.errors import StoreUnavailable
 from anabranch.handlers.types.http.http_answer import reason_of
 from anabranch.handlers.types.http.http_auth import OAuthAuth, ServiceAccountAuth, refusal
 from anabranch.handlers.types.http.request_signing import assertion
 from anabranch.handlers.types.http.token_store import TokenStore
 from anabranch.handlers.types.http_port import HttpAnswer, HttpCall, HttpSender
+
+logger = logging.getLogger("anabranch.secrets")
 
 # 1,000 tokens of a few hundred bytes; beyond them the one that was not used for longest is asked for again.
 TOKENS_MAX = 1_000
@@ -38,6 +42,11 @@ RENEWED_MS_BEFORE = 60_000
 # Another process renews: it is asked four times a second, two minutes long, which is more than it may take.
 _LOOK_S = 0.25
 _LOOKS_MAX = 480
+
+# The database is away when a token has to be stored: 30 times, a second apart. A hold lasts 90 seconds, of which the
+# service has had 60.
+_KEEP_AGAIN_S = 1.0
+_KEEPS_MAX = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +71,9 @@ class TokenCache:
         self._tokens: OrderedDict[str, Tokens] = OrderedDict()
         """By a hash of what was asked with."""
         self._renewals: set[asyncio.Task[Tokens]] = set()
+        self._unkept: dict[tuple[str, str], tuple[int, Tokens]] = {}
+        """What services gave and the store does not have yet, with the version that was renewed, by tenant and grant.
+        None is dropped: it may have the only refresh token that is good."""
 
     async def tokens_for(
         self, auth: OAuthAuth | ServiceAccountAuth, helpers: Helpers, *, refused: str | None = None
@@ -88,6 +100,8 @@ class TokenCache:
     async def _renewed(self, auth: OAuthAuth, helpers: Helpers, refused: str | None) -> tuple[Tokens, bool]:
         """What the store has, or what a renewal gives; and whether it was there already."""
         grant, holder = _hash_of([auth.token_url, auth.client_id, auth.refresh_token, auth.scope]), token_hex(8)
+        if (helpers.tenant_id, grant) in self._unkept:
+            await self._keep(helpers.tenant_id, grant)
         for _ in range(_LOOKS_MAX):
             kept = _read(await self._store.read(helpers.tenant_id, grant))
             if kept is not None and kept.serves(helpers.now_ms, refused):
@@ -110,20 +124,49 @@ class TokenCache:
             task.exception()  # the attempt has it, or has ended
 
     async def _renew(self, auth: OAuthAuth, helpers: Helpers, hold: _Hold) -> Tokens:
-        tenant_id, is_kept = helpers.tenant_id, False
+        tenant_id, is_asked = helpers.tenant_id, False
         try:
+            # The service is asked only if the database has just answered.
             kept = _read(await self._store.read(tenant_id, hold.grant))
             if kept is not None and kept.serves(helpers.now_ms, hold.refused):
                 return kept  # another process has ended between our look and our hold
             refresh = (kept and kept.refresh) or auth.refresh_token
             made = await self._asked(auth, helpers.now_ms, refresh)
-            text = json.dumps({"access": made.access, "renewAt": made.renew_at, "refresh": made.refresh})
-            await self._store.keep(tenant_id, hold.grant, hold.version, text)
-            is_kept = True
-            return made
+            self._unkept[tenant_id, hold.grant] = hold.version, made
+            is_asked = True
         finally:
-            if not is_kept:
+            if not is_asked:
                 await self._store.drop(tenant_id, hold.grant, hold.holder)
+        await self._keep_patiently(tenant_id, hold.grant, urlsplit(auth.token_url).hostname)
+        return made
+
+    async def _keep_patiently(self, tenant_id: str, grant: str, service: str | None) -> None:
+        """Store what a service gave, also if the database is away for a moment. Raises StoreUnavailable if it is away
+        for longer: the next attempt of this process goes on."""
+        for number in range(_KEEPS_MAX):
+            if number:
+                await asyncio.sleep(_KEEP_AGAIN_S)
+            try:
+                return await self._keep(tenant_id, grant)
+            except StoreUnavailable:
+                if not number:
+                    logger.error(
+                        "the database is away: the token that %s gave tenant %s is only in memory. It is stored when "
+                        "the database is back; if this process ends before, a new refresh token has to be entered",
+                        service, tenant_id,
+                    )  # fmt: skip
+        raise StoreUnavailable("the token that the service gave is kept in memory: the database is away to store it")
+
+    async def _keep(self, tenant_id: str, grant: str) -> None:
+        """Store what a service gave; nothing if it was stored meanwhile."""
+        unkept = self._unkept.get((tenant_id, grant))
+        if unkept is None:
+            return
+        version, made = unkept
+        text = json.dumps({"access": made.access, "renewAt": made.renew_at, "refresh": made.refresh})
+        await self._store.keep(tenant_id, grant, version, text)
+        if self._unkept.get((tenant_id, grant)) is unkept:
+            del self._unkept[tenant_id, grant]
 
     async def _asked(self, auth: OAuthAuth | ServiceAccountAuth, now_ms: int, refresh: str | None = None) -> Tokens:
         call = _asking(auth, refresh) if isinstance(auth, OAuthAuth) else _asserting(auth, now_ms)

@@ -117,8 +117,13 @@ def _concerns_family(pending: PendingTransition) -> bool:
 
 
 def _call_all(listeners: Sequence[Callable[[], None]]) -> None:
+    """Call each of them; one that raises is logged as a callback of its own would be, and delays no other one."""
     for listener in listeners:
-        listener()
+        try:
+            listener()
+        except Exception as defect:  # noqa: BLE001 -- whatever it is, it is this run's
+            told = {"message": "a workflow function could not be told of its reports", "exception": defect}
+            asyncio.get_running_loop().call_exception_handler(told)
 
 
 class Orchestrator:

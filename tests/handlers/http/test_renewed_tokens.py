@@ -13,8 +13,9 @@ from sqlalchemy import text
 
 from anabranch.engine.store.opening import dialect_of, open_store
 from anabranch.engine.store.sql.store import SqlStore
-from anabranch.errors import NodeFailure, SecretKeyMissing
+from anabranch.errors import DatabaseAway, NodeFailure, SecretKeyMissing, StoreUnavailable
 from anabranch.handlers import NodeTypeRegistry, Services, builtin_types
+from anabranch.handlers.types.http import token_cache
 from anabranch.secrets import renewed_table
 from anabranch.secrets.cipher import SecretCipher
 from anabranch.secrets.renewed_table import RenewedTable
@@ -59,9 +60,10 @@ async def store(database_url: str) -> AsyncIterator[SqlStore]:
     await store.stop()
 
 
-def worker(server: Server, store: SqlStore, *, key: bytes | None = KEY) -> NodeTypeRegistry:
+def worker(server: Server, store: SqlStore | RenewedTable, *, key: bytes | None = KEY) -> NodeTypeRegistry:
     """The types of a process of its own on this database."""
-    tokens = RenewedTokens(RenewedTable(store), lambda: None if key is None else SecretCipher(key))
+    rows = store if isinstance(store, RenewedTable) else RenewedTable(store)
+    tokens = RenewedTokens(rows, lambda: None if key is None else SecretCipher(key))
     return builtin_types(Services(http=client_allowed(server.port), secrets=Given(), tokens=tokens))
 
 
@@ -117,6 +119,38 @@ async def test_an_attempt_that_ends_while_the_service_answers_loses_nothing(stor
         service.answers.set()
         answer = await call(server, asking(server), types=worker(server, store))
     assert (answer["status"], service.renewals, service.refused) == (200, 1, 0)
+
+
+class Away(RenewedTable):
+    """The database is away a number of times when a token is to be stored."""
+
+    away = 0
+
+    async def keep(self, tenant_id: str, grant_id: str, version: int, sealed: bytes) -> None:
+        if self.away:
+            self.away -= 1
+            raise DatabaseAway("of this address")
+        await super().keep(tenant_id, grant_id, version, sealed)
+
+
+@pytest.mark.parametrize("away", [2, 3])
+async def test_a_database_that_is_away_when_the_token_is_stored_loses_nothing(
+    store: SqlStore, away: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(token_cache, "_KEEP_AGAIN_S", 0.0)
+    monkeypatch.setattr(token_cache, "_KEEPS_MAX", 3)
+    rows = Away(store)
+    rows.away = away
+    service = Service()
+    async with serving(service) as server:
+        types = worker(server, rows)
+        if away == 3:
+            with pytest.raises(StoreUnavailable, match="kept in memory"):
+                await call(server, asking(server), types=types)
+        assert (await call(server, asking(server), types=types))["status"] == 200
+        assert (await call(server, asking(server), types=worker(server, store)))["status"] == 200
+    assert (service.renewals, service.refused) == (1, 0)
+    assert [each.message.count("a new refresh token has to be entered") for each in caplog.records] == [1]
 
 
 async def test_a_refusal_lets_the_next_one_ask(store: SqlStore) -> None:

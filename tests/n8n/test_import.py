@@ -482,7 +482,8 @@ def test_queries_select_and_insert_as_saved_queries_with_bound_values() -> None:
     workflow = imported(rows, insert)
     [select, write] = workflow.queries
 
-    assert workflow.report.status == "exact"
+    assert [each.status for each in workflow.report.nodes] == ["exact", "equal", "exact"]
+    assert "dates" in workflow.report.nodes[1].why
     assert (select["sql"], select["writes"]) == ("SELECT * FROM `a``b`", False)
     assert (write["params"], write["writes"]) == ({"rows": "any"}, True)
     assert write["sql"] == (

@@ -63,7 +63,7 @@ def query(job: MappingJob) -> None:
     config: dict[str, Any] = {"dataQueryID": name, "args": args}
     if job.node.kind == "postgres":
         config["values"] = "node"
-    _name_differences(job, writes_each=writes and feed.many)
+    _name_differences(job, reads=not writes, writes_each=writes and feed.many)
     job.add("dataQuery", config, suffix="rows", each=feed, **job.attempts())
     job.nodes[-1]["name"] = job.node.name
     job.remarks.append("the query has to be saved, and its data source added: see the report")
@@ -84,7 +84,7 @@ def query(job: MappingJob) -> None:
     job.leave(found, many=True, pairing=None)
 
 
-def _name_differences(job: MappingJob, *, writes_each: bool) -> None:
+def _name_differences(job: MappingJob, *, reads: bool, writes_each: bool) -> None:
     """What is another way than in n8n."""
     place, name = ("options", "queryBatching") if job.node.version >= 2 else ("additionalFields", "mode")
     batching = job.option(place, name, default="single")
@@ -92,6 +92,8 @@ def _name_differences(job: MappingJob, *, writes_each: bool) -> None:
         job.differs("each item has a transaction of its own: where one fails, what those before changed stays")
     if job.option(place, "largeNumbersOutput") == "numbers":
         job.differs("64-bit integers and decimals are text")
+    if reads and job.node.kind == "mySql" and job.around.has_followers(job.node.name):
+        job.differs("dates are ISO 8601 text of another form")
 
 
 # What saved queries may be, after comments and brackets.

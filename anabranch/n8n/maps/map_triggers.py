@@ -368,4 +368,9 @@ def failed(job: MappingJob) -> None:
     }
     workflow = {"id": expression(f"{given}.run.workflowID"), "name": expression(f"{given}.run.workflow")}
     job.add("set", {"values": {"execution": execution, "workflow": workflow}}, suffix="error")
+    job.differs(
+        "it begins for failures of all other workflows (name one in `workflow`), where n8n begins it for those whose"
+        " settings name it, or for its own"
+    )
+    job.differs("`mode` is always trigger, and `lastNodeExecuted` is the id of the node")
     job.leave(many=False)

@@ -116,6 +116,7 @@ class Engine:
         """Hints from and to other processes (`ChangeHints`)."""
         if console is not None:
             console.connect(holds=self.orchestrator.holds, is_watched=self.hints.is_watched)
+            self.orchestrator.adopted = console.take_adoption
         self.history = self._new_history_watch()
         self.notices = self._new_notices(telemetry)
         """Receives from the store what it has written."""

@@ -170,6 +170,8 @@ class Orchestrator:
         """Tries of transitions that have met somebody else's lock."""
         self._one_locked = asyncio.Semaphore(1)
         """One such try at a time: it may take as long as a lock is waited for, and other transitions go first."""
+        self.adopted: Callable[[str], None] = lambda _: None
+        """Called with the id of each instance that is taken over."""
         self._listeners: list[Callable[[], None]] = []
         """Of the workflow functions whose reports are settled by the commit that is acted on just now."""
         self._stopping = False
@@ -285,6 +287,7 @@ class Orchestrator:
     def adopt(self, adoption: Adoption, *, asked_at: float) -> None:
         """Take over an instance whose log is folded; its lease was last extended by a request at `asked_at`."""
         row = adoption.claimed.row
+        self.adopted(row.head.instance_id)
         known = self._owned.get(row.head.instance_id)
         if known is not None and known.version >= row.version:
             return  # our lease had expired, and a re-read has found this claim already

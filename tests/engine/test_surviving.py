@@ -189,7 +189,10 @@ async def test_a_claim_of_its_own_run_that_a_reread_has_met_changes_nothing(proc
 
     adoption = orchestrator.begin_adoption(claimed[0], await engine.plans.plan_of(claimed[0].row.head))
     adoption.read(claimed[0].events)
+    adopted = list[str]()
+    orchestrator.adopted = adopted.append
     orchestrator.adopt(adoption, asked_at=engine.clock.monotonic())
+    assert adopted == [run]
 
     assert orchestrator.held.get(run) is holder
     nodes.open_gate("own")

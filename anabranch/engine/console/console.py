@@ -200,6 +200,14 @@ class Console:
             self._is_due = True
             self._soon(self._begin_writing)
 
+    def take_adoption(self, instance_id: str) -> None:
+        """This process has taken a run over: another one may have written lines of it since. Call it on the event
+        loop's thread."""
+        run = self._runs.get(instance_id)
+        if run is not None:
+            run.is_known = False
+            run.settle()
+
     def take_beginning(self, origin: LineOrigin) -> None:
         """Announce at once that a step has begun; nothing is stored."""
         if origin.instance_id in self._followed:

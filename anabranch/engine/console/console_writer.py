@@ -126,10 +126,11 @@ class RunLines:
         self.granted = self.left = 0
         """Bytes of lines that are kept without a decision, and how many of them are left."""
         self.size = 0
-        """Bytes of all rows before the open one; with those of other processes if `is_known`."""
+        """Bytes of all rows before the open one, with those of other processes that were stored at the last reading."""
         self.position = 0
         """The largest position of a line of its function that was kept."""
         self.is_known = False
+        """What is stored of it was read since this process took the run over."""
         self.is_full = False
         """Its last line says that no more are kept."""
         self.doubtful: list[DoubtfulLine] | None = None
@@ -290,16 +291,25 @@ class ConsoleWriter:
         except Exception:
             self._release(runs)  # these lines are lost, others are not
             raise
-        decided = self._release(runs)
+        # A run that was taken over during the reading is read again.
+        decided = self._release([run for run in runs if run.is_known])
         if decided:
             self.expect(0)
         return decided
 
     async def _read_counts(self, unknown: Sequence[RunLines]) -> None:
         if unknown:
-            said = await self.rows.said(sorted({run.instance_id for run in unknown}))
             for run in unknown:
-                self._learn(run, said.get(run.instance_id, Said(0, 0)))
+                run.is_known = True
+            try:
+                said = await self.rows.said(sorted({run.instance_id for run in unknown}))
+            except BaseException:
+                for run in unknown:
+                    run.is_known = False
+                raise
+            for run in unknown:
+                if run.is_known:
+                    self._learn(run, said.get(run.instance_id, Said(0, 0)))
         if self._doubtful and self._counted is not None and self._stored_are_old:
             await self.read_sizes()
 
@@ -315,7 +325,7 @@ class ConsoleWriter:
         # A row whose write failed without an answer may count twice.
         rows = (*self._unsure, *self._closed)
         unwritten = sum(row.size for row in rows if row.instance_id == run.instance_id)
-        run.size, run.position, run.is_known = said.size + unwritten, max(said.position, run.position), True
+        run.size, run.position = said.size + unwritten, max(said.position, run.position)
         run.is_full = run.is_full or run.size > self._options.run_bytes_max
 
     async def read_sizes(self) -> Mapping[str, int]:

@@ -1,0 +1,74 @@
+"""What a workflow function repeats once its run has come to another worker, and back."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import Mapping, Sequence
+
+from anabranch.engine.console.console import Console
+from anabranch.engine.console.console_rows import Said
+from tests.engine.conftest import Process
+from tests.engine.consoles import RUN, Rows, console_of, origin_of
+
+
+def _call(console: Console, lines: int, *, is_first: bool = False) -> None:
+    """A call of the function, which says the lines of earlier calls again."""
+    function = origin_of(console, node_id="")
+    function.is_first_call = is_first
+    for number in range(1, lines + 1):
+        function.log.info("%d", number)
+
+
+async def test_lines_are_stored_and_printed_once_though_the_run_changes_workers_and_comes_back() -> None:
+    rows, stream = Rows(), io.StringIO()
+    one, other = console_of(rows, stream=stream), console_of(rows, stream=stream)
+    await one.start()
+    await other.start()
+    _call(one, 2, is_first=True)
+    await one._write_all()
+    for console, lines in ((other, 4), (one, 6), (other, 8)):
+        console.take_adoption(RUN)
+        _call(console, lines)
+        await console._write_all()
+    await one.stop()
+    await other.stop()
+
+    assert rows.texts == [str(number) for number in range(1, 9)]
+    assert len(stream.getvalue().splitlines()) == 8
+
+
+async def test_a_run_that_comes_back_while_its_lines_are_read_is_read_again() -> None:
+    rows = Rows()
+    console, other = console_of(rows), console_of(rows)
+    await console.start()
+    await other.start()
+    read, is_read, goes_on = rows.said, asyncio.Event(), asyncio.Event()
+
+    async def said(instance_ids: Sequence[str]) -> Mapping[str, Said]:
+        found = await read(instance_ids)
+        is_read.set()
+        await goes_on.wait()
+        return found
+
+    _call(console, 1)
+    rows.said = said  # type: ignore[method-assign]
+    writing = asyncio.create_task(console._write_all())
+    await is_read.wait()
+    rows.said = read  # type: ignore[method-assign]
+    _call(other, 2)
+    await other._write_all()
+    console.take_adoption(RUN)
+    goes_on.set()
+    await writing
+    _call(console, 3)
+    await console.stop()
+    await other.stop()
+
+    assert rows.texts == ["1", "2", "3"]
+
+
+async def test_the_console_hears_of_each_run_that_its_worker_takes_over(process: Process) -> None:
+    console, orchestrator = process.engine.console, process.engine.orchestrator
+    assert console is not None
+    assert orchestrator.adopted == console.take_adoption

@@ -179,6 +179,20 @@ async def test_who_begins_to_watch_is_told_the_lines_that_wait_and_then_the_late
     assert of_run == ["waits", "not collected", "later", "still watched", "watched no more"]
 
 
+async def test_a_step_does_not_overtake_the_function_whose_line_is_not_decided_yet() -> None:
+    rows = Rows()
+    console = await _started(rows)
+    step, function = origin_of(console, node_id="step"), origin_of(console, node_id="")
+    step.log.info("before")
+    function.log.info("of the function")
+    step.log.info("after")
+    await console.stop()
+
+    assert rows.texts == ["before", "of the function", "after"]
+    for row in rows.rows:
+        assert row.number == max(line.number for line in row.decoded())
+
+
 async def test_a_watcher_is_told_once_what_a_function_repeats_or_says_anew() -> None:
     rows = Rows()
     for said, is_first_call in ((["a", "b"], True), (["a", "b", "c"], False)):  # each in a process of its own

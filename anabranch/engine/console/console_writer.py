@@ -217,6 +217,7 @@ class ConsoleWriter:
         if run.is_full:
             return None
         if run.doubtful is None and self._needs_reading(run, line):
+            run.settle()  # later lines must not overtake this one
             run.doubtful = []
             self._doubtful[run] = None
         if run.doubtful is not None:
@@ -241,7 +242,7 @@ class ConsoleWriter:
         if not run.lines:
             self._open_row(run)
         run.lines.append(encoded)
-        run.number = line.number
+        run.number = max(run.number, line.number)
         run.used += size
         if line.position:
             run.position = run.row_position = line.position

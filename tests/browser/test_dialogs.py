@@ -50,6 +50,7 @@ LOOKED_AT = {
     "pages/settings/SourcesPart.tsx": "test_settings",
     "pages/settings/TryDialog.tsx": "test_settings",
     "pages/settings/UsesDialog.tsx": "test_settings",
+    "pages/settings/VariablesPart.tsx": "test_settings",
     "pages/start/StartDialog.tsx": "here",
     "pages/workflows/ImportReport.tsx": "here",
     "pages/topics/TopicsPage.tsx": "test_settings",

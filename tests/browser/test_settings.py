@@ -207,6 +207,7 @@ async def test_a_variable_is_set_shown_and_deleted(page: Page, server: Server) -
     await dialog.get_by_label("Name").fill("LIMITS")
     await dialog.get_by_label("Value", exact=True).fill('{"orders": 50}')
     await dialog.get_by_label("The value is JSON").check()
+    await look_at(page, "variable-form")
     await dialog.get_by_role("button", name="Set it").click()
     shown = row(page, "variable", "LIMITS")
     await expect(shown).to_contain_text('{"orders":50}')

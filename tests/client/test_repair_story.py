@@ -115,6 +115,7 @@ async def test_a_bug_is_mended_and_all_runs_finish_with_each_order_charged_once(
                 assert (await answered.json())["error"]["code"] == "FORK_REFUSED", "nothing would run"
             with monkeypatch.context() as nobody:
                 nobody.delitem(DECLARED._workflows, ("ship", 1))
+                nobody.setattr(DECLARED, "revision", DECLARED.revision + 1)
                 nobody.setattr(fork_service, "CHECK_S", 0.1)
                 async with session.post(forks, json={**at_charge, "dryRun": True}) as answered:
                     check = await answered.json()

@@ -250,6 +250,16 @@ def test_a_webhook_reads_xml_and_texts_as_n8n_does(
     assert (run.error, [json.loads(each.body) for each in run.requests]) == (None, [[body]])
 
 
+def test_a_request_that_a_person_writes_needs_no_body_beside_its_json() -> None:
+    hook = node("Hook", "webhook", 2, path="up", httpMethod="POST", options={})
+    links = {"Hook": {"main": [[{"node": "Look", "type": "main", "index": 0}]]}}
+    nodes = [{"position": [0, 0], **each} for each in (hook, set_to("Look", a="={{ $json.body.a }}"))]
+    [export] = read_exports({"name": "Up", "nodes": nodes, "connections": links})
+    request = {"headers": {}, "query": {}, "json": {"a": 1}}
+    run = asyncio.run(run_workflow(import_workflow(export, builtin_types()).document, request))
+    assert (run.status, run.completed) == ("COMPLETED", ["hook", "hook_format", "hook_request", "look"])
+
+
 def test_xml_that_is_not_well_formed_fails_before_anything_is_done() -> None:
     hook = node("Hook", "webhook", 2, path="up", httpMethod="POST", options={})
     tell = node("Tell", "httpRequest", 4.2, url="https://a.example/", options={})

@@ -84,8 +84,8 @@ def _request(job: MappingJob, request: Ref, *, may_have_body: bool) -> Ref:
     read = ""
     if may_have_body and job.around.has_followers(job.node.name):
         is_read = (
-            f"{given}.body and (({kind} | endswith('/xml')) or ({kind} | endswith('+xml'))"
-            f" or ({kind} == 'text/plain' and {given}.bodyEncoding == 'base64'))"
+            f"(({kind} | endswith('/xml')) or ({kind} | endswith('+xml'))"
+            f" or ({kind} == 'text/plain' and {given}.bodyEncoding == 'base64')) and {given}.body"
         )
         branches = [{"id": "read", "expression": expression(is_read)}]
         format_ = job.add("condition", {"branches": branches}, suffix="format", writes=False)

@@ -6,10 +6,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sqlalchemy import text
+
 from anabranch.engine.console.console import Console
 from anabranch.engine.console.console_rows import Line, ProgressReport, Said, StoredLines
 from anabranch.engine.console.console_writer import ConsoleOptions
 from anabranch.engine.handling import Helpers
+from anabranch.engine.store.sql.store import SqlStore
 from anabranch.errors import DatabaseAway
 from tests.engine.conftest import TENANT
 
@@ -70,6 +73,17 @@ def origin_of(console: Console, *, node_id: str = "n", instance_id: str = RUN) -
 
 def console_of(rows: Any, **options: Any) -> Console:
     return Console(rows=rows, options=ConsoleOptions(**options))
+
+
+async def store_runs(store: SqlStore, *instance_ids: str) -> None:
+    """Store runs that the lines may belong to."""
+    created = text("""
+        INSERT INTO workflow_instances (instance_id, tenant_id, workflow_name, workflow_version, kind, test, status,
+            version, last_seq, starts_at, retention_days, created_at)
+        VALUES (:instance_id, :tenant_id, 'said', 1, 'drawn', false, 'COMPLETED', 1, 1, 0, 7, 0)
+    """)
+    runs = [{"instance_id": each, "tenant_id": TENANT} for each in instance_ids]
+    await store.write(lambda connection: connection.execute(created, runs))
 
 
 class Watcher:

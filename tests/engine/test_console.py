@@ -24,7 +24,7 @@ from anabranch.engine.store.sql.console_table import ConsoleTable
 from anabranch.errors import DatabaseAway
 from anabranch.handlers.masking import Masker
 from tests.engine.conftest import TENANT, Process, turns_until
-from tests.engine.consoles import OTHER, RUN, Rows, Watcher, console_of, origin_of
+from tests.engine.consoles import OTHER, RUN, Rows, Watcher, console_of, origin_of, store_runs
 from tests.engine.drawing import drawn, node
 
 COUNTED = sql("SELECT instance_id, count(*) FROM console_lines GROUP BY instance_id")
@@ -249,6 +249,7 @@ def _row(*lines: Line, position: int = 0) -> StoredLines:
 async def test_the_table_keeps_lines_once_and_gives_the_oldest_up_first(database_url: str) -> None:
     store = open_store(database_url)
     await store.start()
+    await store_runs(store, RUN, OTHER)
     table = ConsoleTable(store)
     lines = [_line(number, f'line {number}: "\\n", {{}}, é') for number in range(1, 6)]
     rows = [_row(*lines[:3], position=3), _row(*lines[3:], position=5), _row(_line(1, run=OTHER))]
@@ -277,6 +278,7 @@ async def test_the_table_keeps_lines_once_and_gives_the_oldest_up_first(database
 async def test_lines_that_are_written_together_share_rows_and_are_read_one_by_one(database_url: str) -> None:
     store = open_store(database_url)
     await store.start()
+    await store_runs(store, RUN, OTHER)
     table = ConsoleTable(store)
     console = console_of(table)
     await console.start()
@@ -304,6 +306,7 @@ async def test_lines_that_are_written_together_share_rows_and_are_read_one_by_on
 async def test_rows_of_older_programs_are_read(database_url: str) -> None:
     store = open_store(database_url)
     await store.start()
+    await store_runs(store, RUN, OTHER)
     before = sql(f"""
         INSERT INTO console_lines (instance_id, number, tenant_id, node_id, scope, attempt, level, text, position, size,
             earlier)
@@ -317,6 +320,21 @@ async def test_rows_of_older_programs_are_read(database_url: str) -> None:
     assert list(await table.read_lines(RUN, LinesWanted())) == [
         _line(number, text) for number, text in enumerate(("first", "second", "third", "fourth"), 1)
     ]
+    await store.stop()
+
+
+async def test_what_is_said_of_a_run_that_was_deleted_meanwhile_is_not_stored(database_url: str) -> None:
+    store = open_store(database_url)
+    await store.start()
+    await store_runs(store, RUN)
+    table = ConsoleTable(store)
+    progress = [ProgressReport(run, "n", "", 1, 1, Progress(1, None, "")) for run in (RUN, OTHER)]
+    for report in progress:
+        await table.write([_row(_line(1)), _row(_line(1, run=OTHER)), _row(_line(2, run=OTHER))], [report])
+    await table.write([_row(_line(3, run=OTHER)), _row(_line(2))], [])
+
+    assert await table.last_numbers([RUN, OTHER]) == {RUN: 2}
+    assert await table.read_progress([RUN, OTHER]) == progress[:1]
     await store.stop()
 
 

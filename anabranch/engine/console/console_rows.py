@@ -134,7 +134,7 @@ class ConsoleRows(Protocol):
     """The storage of lines. Every method may raise StoreUnavailable."""
 
     async def write(self, rows: Sequence[StoredLines], reports: Sequence[ProgressReport]) -> None:
-        """Store these rows; idempotent."""
+        """Store these rows, without those of runs that do not exist any more; idempotent."""
 
     async def said(self, instance_ids: Sequence[str]) -> Mapping[str, Said]:
         """The sizes of these runs; runs without lines are absent."""

@@ -36,6 +36,10 @@ _NUMBER_OF = attrgetter("number")
 _SEPARATOR = "\x1e"
 
 
+# Lines are written after the transitions that they belong to; by then their run may have been deleted.
+_RUN_EXISTS = "WHERE EXISTS (SELECT 1 FROM workflow_instances AS i WHERE i.instance_id = {})"
+
+
 def _column(place: int, kind: str) -> str:
     return f"CAST(p.value ->> {place} AS {kind})"
 
@@ -43,8 +47,11 @@ def _column(place: int, kind: str) -> str:
 @cache
 def _insert_rows_here(rows: int) -> str:
     """One statement for many rows, for a database in this process: a call per row, or JSON, would take longer."""
-    values = ", ".join([f"(?, ?, ?, ?, ?, ?, {_BEFORE})"] * rows)
-    return f"INSERT INTO console_lines ({_WRITTEN}) VALUES {values} ON CONFLICT DO NOTHING"
+    values = ", ".join(["(?, ?, ?, ?, ?, ?)"] * rows)
+    return f"""
+        INSERT INTO console_lines ({_WRITTEN}) SELECT r.*, {_BEFORE} FROM (VALUES {values}) AS r
+        {_RUN_EXISTS.format("r.column1")} ON CONFLICT DO NOTHING
+    """
 
 
 # One statement for a batch, for a database server. Arrays take it and us less time than JSON or a parameter per value,
@@ -55,7 +62,7 @@ _INSERT_ROWS_THERE = text(f"""
         CAST(:instance_ids AS uuid[]), CAST(:numbers AS bigint[]), CAST(:tenant_ids AS text[]),
         CAST(:positions AS bigint[]), CAST(:sizes AS integer[]),
         string_to_array(:lines, chr({ord(_SEPARATOR)}))
-    ) AS r ON CONFLICT DO NOTHING
+    ) AS r (run, number, tenant, position, size, lines) {_RUN_EXISTS.format("r.run")} ON CONFLICT DO NOTHING
 """)
 
 
@@ -66,7 +73,7 @@ def _write_progress(given: str, identifier: str) -> TextClause:
     columns = ", ".join(_column(place, kind) for place, kind in enumerate(kinds))
     return text(f"""
         INSERT INTO activation_progress (instance_id, node_id, scope, attempt, report, reported_at)
-        SELECT {columns} FROM {given} WHERE true
+        SELECT {columns} FROM {given} {_RUN_EXISTS.format(_column(0, identifier))}
         ON CONFLICT (instance_id, node_id, scope) DO UPDATE
         SET attempt = excluded.attempt, report = excluded.report, reported_at = excluded.reported_at
         WHERE activation_progress.reported_at <= excluded.reported_at

@@ -130,7 +130,7 @@ class _Translator:
             case JsMember(Name("$input"), Literal("json")):
                 return _ref(scope.json())
             case JsMember(JsMember(Name("$node"), Literal(str(name))), Literal("json" | "data")):
-                return _ref(scope.node(name, "item"))
+                return _ref(scope.node(name, "place"))
             case JsMember(JsMember(JsMember(Name("$node"), Literal(str(name))), Literal("first")), Literal("json")):
                 return _ref(scope.node(name, "first"))
             case JsMember(base, Literal("json")):

@@ -446,6 +446,10 @@ class _Importer(Surrounding):
                     for node in self.graph.nodes.values())  # fmt: skip
         return asked or bool(self.graph.out_of[name])
 
+    def gives_one_for_each(self, name: str) -> bool:
+        feed = self._feed_back(name)
+        return feed is not None and not feed.many
+
     def name_of(self, written: str) -> str:
         return workflow_name(written)
 

@@ -15,7 +15,7 @@ from anabranch.n8n.exports import N8nNode
 from anabranch.n8n.js_code import value_code
 from anabranch.n8n.js_reading import check_expression
 from anabranch.n8n.phrases import NameScope, Phrase, Untranslatable
-from anabranch.n8n.refs import INDEX, ITEM, ItemFeed, Ref, variable
+from anabranch.n8n.refs import INDEX, ITEM, ItemFeed, Moved, Ref, variable
 from anabranch.n8n.texts import Counts, Texts, escaped, expression, without_sign
 
 # n8n tries three times and waits a second unless the node says otherwise.
@@ -34,9 +34,9 @@ class Exit:
     node_id: str
     handles: tuple[str, ...]
     feed: ItemFeed
-    pairing: Ref | str | None = "same"
+    pairing: Ref | Moved | str | None = "same"
     """Which item of the input an item belongs to: the one with the same number (`same`), the one whose number is in a
-    list, or unknown."""
+    list, the one so many places behind, or unknown."""
 
 
 @dataclass(slots=True)
@@ -67,6 +67,9 @@ class Surroundings(Protocol):
 
     def has_followers(self, name: str) -> bool:
         """Whether anything gets what comes out of a node: others, or who asked for it."""
+
+    def gives_one_for_each(self, name: str) -> bool:
+        """Whether one item comes back to a loop in each pass."""
 
     def name_of(self, written: str) -> str:
         """A name for programs, of one for people."""
@@ -191,11 +194,13 @@ class MappingJob:
         output: int = 0,
         handles: tuple[str, ...] = ("default",),
         loop: str | None = None,
-        pairing: Ref | str | None = "same",
+        pairing: Ref | Moved | str | None = "same",
         files: Ref | None = None,
     ) -> None:
         """A way out by the last node; without a value, with its output."""
         node_id = self.nodes[-1]["id"]
+        if pairing is None and set(self.feeds) == {0} and not self.feeds[0].many:
+            pairing = "same"  # all belong to the only item
         feed = ItemFeed(value or variable(node_id), self.is_mapped if many is None else many, loop, files)
         if self.node.settings.get("alwaysOutputData") is True and feed.many and output == 0:
             value = Ref(f"({feed.value.template} or [{{}}])", f"$orOne({feed.value.js})")

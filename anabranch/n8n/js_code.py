@@ -188,7 +188,13 @@ def _prelude(
         ),
         (f"const $vars = {variables} ?? {{}};", ("$vars",)),
         ("const $env = $vars;", ("$env",)),
-        ("const $node = new Proxy({}, {get: (_, name) => $(name)});", ("$node",)),
+        (
+            "const $node = new Proxy({}, {get: (_, name) => { const node = $(name), all = node.all();"
+            " const at = all.length === 1 ? all[0] : all[$itemIndex];"
+            " return Object.create(node, {item: {get: () => at}, json: {get: () => at?.json},"
+            " data: {get: () => at?.json}, binary: {get: () => at?.binary}}); }});",
+            ("$node",),
+        ),
         ("const $items = name => name === undefined ? items : $(name).all();", ("$items",)),
         (
             "const $item = () => ({$node: new Proxy({}, {get: (_, name) =>"

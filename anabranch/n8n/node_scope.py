@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from anabranch.n8n.graph import LinkGraph, loop_output
+from anabranch.n8n.graph import LOOP_KIND, LinkGraph, loop_output
 from anabranch.n8n.job import Exit
 from anabranch.n8n.kept_data import VARIABLE_NAME
 from anabranch.n8n.phrases import Untranslatable
-from anabranch.n8n.refs import INDEX, ITEM, ItemFeed, Ref, number
+from anabranch.n8n.refs import INDEX, ITEM, ItemFeed, Moved, Ref, number
 
 
 class ItemUnknown(Untranslatable):
@@ -117,6 +117,8 @@ class NodeScope:
             if not feed.many:
                 return feed.value
             return self._paired(name)
+        if which == "place":
+            return feed.value.at(INDEX if self._is_mapped else number(0)) if feed.many else feed.value
         return _pick(feed, which)
 
     def parameters(self, name: str) -> Mapping[str, Any]:
@@ -136,14 +138,13 @@ class NodeScope:
         return min(around)[1] if around else None
 
     def _paired(self, name: str) -> Ref:
-        found = self._walk(self.name, INDEX if self._is_mapped else None, name, frozenset())
-        if not found:
-            raise ItemUnknown(f"which item of {name} belongs to this one is not known")
-        if len(set(found)) > 1:
-            raise ItemUnknown(f"which item of {name} belongs to this one depends on the branch")
-        if found[0] is None:
-            raise ItemUnknown(f"several items of {name} belong to this one")
-        return found[0]
+        found = self._walk(self.name, INDEX if self._is_mapped else number(0), name, frozenset())
+        known = [ref for ref in found if ref is not None]
+        if not known or len(known) < len(found):
+            raise ItemUnknown(f"which item of {name} belongs to it is not known here")
+        if len(set(known)) > 1:
+            raise ItemUnknown(f"which item of {name} belongs to it depends on the branch")
+        return known[0]
 
     def _walk(self, at: str, index: Ref | None, wanted: str, seen: frozenset[str]) -> list[Ref | None]:
         """The items of `wanted` that belong to the item with this number of what flows into a node.
@@ -151,26 +152,31 @@ class NodeScope:
         None stands for items that are not known.
         """
         found: list[Ref | None] = []
-        for link in self.around.graph.into[at]:
+        graph = self.around.graph
+        returns = graph.returns(at) if graph.nodes[at].kind == LOOP_KIND else []
+        for link in graph.into[at]:
             exit_ = self.around.exits.get(link.source, {}).get(link.output)
-            if exit_ is None or link.source in seen:
+            if exit_ is None or link.source in seen or link in returns:
                 continue
             place = index if exit_.feed.many else number(0)
-            if exit_.feed.many and index is None:
-                place = number(0)
             if link.source == wanted:
                 found.append(
                     None if place is None else exit_.feed.value.at(place) if exit_.feed.many else exit_.feed.value
                 )
                 continue
-            before = self._before(link.source, exit_, place)
-            found += self._walk(link.source, before, wanted, seen | {at})
+            found += self._walk(link.source, self._before(exit_, place), wanted, seen | {at})
         return found
 
-    def _before(self, name: str, exit_: Exit, index: Ref | None) -> Ref | None:
+    def _before(self, exit_: Exit, index: Ref | None) -> Ref | None:
         """The number of the item, of what flows into a node, that an item out of it belongs to."""
         if exit_.pairing is None or index is None:
             return None
+        if isinstance(exit_.pairing, Moved):
+            loop = exit_.pairing.loop
+            if loop is not None and (self._is_mapped or self._innermost() != loop):
+                self.around.aliases.add(loop)
+                raise Untranslatable(f"the place in the loop {loop} is needed where another item is current")
+            return exit_.pairing.at(index)
         if isinstance(exit_.pairing, Ref):
             return exit_.pairing.at(index)
         return index

@@ -45,7 +45,8 @@ class NameScope(Protocol):
         """`$itemIndex`."""
 
     def node(self, name: str, which: str) -> Ref:
-        """The `item`, `first` or `last` item of a node, or `all` as a list. Raises Untranslatable."""
+        """The `item` of a node that belongs to the current one, the `first`, the `last`, the one in the same `place`,
+        or `all` as a list. Raises Untranslatable."""
 
     def inputs(self, which: str) -> Ref:
         """The same of what flows into this node. Raises Untranslatable."""

@@ -56,6 +56,32 @@ def number(value: int) -> Ref:
     return Ref(str(value), str(value), str(value))
 
 
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Which item of the input an item belongs to: the one so many places behind its own."""
+
+    by: Ref
+    loop: str | None = None
+    """The loop in which the number of places is known."""
+
+    def at(self, index: Ref) -> Ref:
+        """The number of the item that the one with this number belongs to."""
+        if index == number(0):
+            return self.by
+        python = None
+        if self.by.python is not None and index.python is not None:
+            python = f"({self.by.python} + {index.python})"
+        return Ref(f"({self.by.template} + {index.template})", f"({self.by.js} + {index.js})", python)
+
+
+def times(ref: Ref, factor: int) -> Ref:
+    """A number so many times."""
+    if factor == 1:
+        return ref
+    python = None if ref.python is None else f"({ref.python} * {factor})"
+    return Ref(f"({ref.template} * {factor})", f"({ref.js} * {factor})", python)
+
+
 def first_there(refs: list[Ref]) -> Ref:
     """The first of these that is not missing."""
     if len(refs) == 1:

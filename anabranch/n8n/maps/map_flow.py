@@ -10,7 +10,7 @@ from anabranch.n8n.maps import going_on
 from anabranch.n8n.maps.conditions import condition_of, old_test, typed
 from anabranch.n8n.maps.programs import LISTED_RESULTS
 from anabranch.n8n.maps.rules import maps
-from anabranch.n8n.refs import ITEM, ItemFeed, Ref, quoted, variable
+from anabranch.n8n.refs import INDEX, ITEM, ItemFeed, Moved, Ref, quoted, times, variable
 from anabranch.n8n.texts import expression
 
 _UNITS = {"seconds": 1_000, "minutes": 60_000, "hours": 3_600_000, "days": 86_400_000}
@@ -198,13 +198,19 @@ def batches_as_loop(job: MappingJob) -> None:
         many=True,
         output=1 - loop_output(job.node),
         handles=("done",),
+        pairing="same" if size == 1 and job.around.gives_one_for_each(job.node.name) else None,
     )
     output = loop_output(job.node)
-    if job.node.name in job.around.aliases:
-        job.add("fields", {"source": "{{ctx.item}}"}, suffix="item", after="loop")
-        job.leave(many=several, output=output, pairing=None)
+    name = job.node.name
+    if name in job.around.aliases:
+        current = variable(job.add("fields", {"source": "{{ctx.item}}"}, suffix="item", after="loop"))
+        place = variable(job.add("set", {"values": {"index": "{{ctx.index}}"}}, suffix="place")).field("index")
+        job.leave(
+            current, many=several, output=output, pairing=Moved(times(place, size)) if isinstance(size, int) else None
+        )
         return
-    job.leave(ITEM, many=several, output=output, handles=("loop",), loop=job.node.name, pairing=None)
+    pairing = Moved(times(INDEX, size), name) if isinstance(size, int) else None
+    job.leave(ITEM, many=several, output=output, handles=("loop",), loop=name, pairing=pairing)
 
 
 def batches_as_cursor(job: MappingJob) -> None:

@@ -1,0 +1,60 @@
+"""Workflows in which it matters which item of another node belongs to the current one, and what loops hand on.
+
+What each gives is what n8n 1.123.81 gave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from tests.n8n.drawn import Drawn, node, set_to
+
+ITEMS = "https://docs.n8n.io/data/data-mapping/data-item-linking/"
+
+THREE = [{"v": 1}, {"v": 2}, {"v": 3}]
+NAMED = set_to("Named", keeps=True, n="=name{{ $json.v }}")
+
+
+def code(name: str, source: str, **more: Any) -> dict[str, Any]:
+    """A code node for all items."""
+    return node(name, "code", 2, jsCode=source, **more)
+
+
+def batches(**parameters: Any) -> dict[str, Any]:
+    """A node for batches."""
+    return node("Loop", "splitInBatches", 3, options={}, **parameters)
+
+
+def through(*body: str) -> list[tuple[str, int, str, int]]:
+    """The links from the beginning through a loop to the end."""
+    way = ["Loop", *body, "Loop"]
+    links = [(one, 1 if one == "Loop" else 0, other, 0) for one, other in pairwise(way)]
+    return [("Begin", 0, "Named", 0), ("Named", 0, "Loop", 0), ("Loop", 0, "Done", 0), *links]
+
+
+def _in_loop(name: str, *body: Mapping[str, Any], size: int = 1, gives: Sequence[Any]) -> Drawn:
+    loop = batches() if size == 1 else batches(batchSize=size)
+    links = through(*(each["name"] for each in body))
+    return Drawn(name, ITEMS, [NAMED, loop, *body, code("Done", "return items;")], THREE, gives, links)
+
+
+BY_NAME = [{"x": "name1"}, {"x": "name2"}, {"x": "name3"}]
+
+DRAWN_PAIRS = (
+    _in_loop("the item of a node before the loop, in an expression", set_to("K", x="={{ $('Named').item.json.n }}"),
+             gives=BY_NAME),
+    _in_loop("the item of a node before the loop, in code for all items",
+             code("K", "return [{json: {x: $('Named').item.json.n}}];"), gives=BY_NAME),
+    _in_loop("the item of a node before the loop, in code for each item",
+             code("K", "return {json: {x: $('Named').item.json.n}};", mode="runOnceForEachItem"), gives=BY_NAME),
+    _in_loop("the item of a node before the loop, in batches of two", set_to("K", x="={{ $('Named').item.json.n }}"),
+             size=2, gives=BY_NAME),
+    _in_loop("the item of a node before the loop, behind another node of its body", set_to("J", y=1),
+             set_to("K", x="={{ $('Named').item.json.n + $json.y }}"),
+             gives=[{"x": "name11"}, {"x": "name21"}, {"x": "name31"}]),
+    _in_loop("the item in the same place of a node before the loop, in the older form",
+             set_to("K", x="={{ $node['Named'].json.n }}", y="={{ $node['Loop'].json.n }}"),
+             gives=[{"x": "name1", "y": f"name{number}"} for number in (1, 2, 3)]),
+)  # fmt: skip

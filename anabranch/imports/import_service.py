@@ -6,6 +6,7 @@ was not imported stands in it as a placeholder.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -49,6 +50,7 @@ class ImportService:
     def __init__(self, *, drafts: DraftService, node_types: NodeTypes) -> None:
         self._drafts = drafts
         self._node_types = node_types
+        self._one_at_a_time = asyncio.Lock()  # an import computes for seconds: others wait, and requests go on
 
     async def import_n8n(
         self, documents: Sequence[Any], *, tenant_id: str, timezone: str, save: bool, actor: str
@@ -57,15 +59,19 @@ class ImportService:
 
         Raises InvalidRequest for what is no export, LimitReached, and as drafts are saved.
         """
+        async with self._one_at_a_time:
+            made = await asyncio.to_thread(self._imported, documents, timezone)
+        if not save:
+            return [SavedImport(each, None) for each in made]
+        return [SavedImport(each, await self._save(each, tenant_id=tenant_id, actor=actor)) for each in made]
+
+    def _imported(self, documents: Sequence[Any], timezone: str) -> list[Imported]:
         workflows = [workflow for document in documents for workflow in read_exports(document)]
         if len(workflows) > WORKFLOWS_MAX:
             raise LimitReached(
                 f"at most {WORKFLOWS_MAX} workflows are imported at once, and these are {len(workflows)}"
             )
-        made = imported_together(workflows, self._node_types, timezone=timezone)
-        if not save:
-            return [SavedImport(each, None) for each in made]
-        return [SavedImport(each, await self._save(each, tenant_id=tenant_id, actor=actor)) for each in made]
+        return imported_together(workflows, self._node_types, timezone=timezone)
 
     async def _save(self, imported: Imported, *, tenant_id: str, actor: str) -> Draft:
         text = orjson.dumps(imported.document).decode()

@@ -56,11 +56,15 @@ _MOMENT = {
     "X": "%s",
     "ZZ": "%z",
 }
+# 200 characters: no date is written at such length.
+_FORMAT_MAX = 200
 _WORD = re.compile(r"([A-Za-z])\1*|'([^']*)'|\[([^\]]*)\]|[^A-Za-z]")
 
 
 def format_of(written: str, *, moment: bool = False) -> str | None:
     """A format of Luxon, or of Moment, by strftime's letters; None if one of its words has no letter."""
+    if len(written) > _FORMAT_MAX:
+        return None
     known, made = (_MOMENT if moment else _LUXON), ""
     for found in _WORD.finditer(written):
         quoted = found[3] if moment else found[2]

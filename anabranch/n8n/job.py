@@ -22,6 +22,9 @@ from anabranch.n8n.texts import Counts, Texts, escaped, expression, without_sign
 TRIES = 3
 WAIT_MS = 1_000
 
+# 100 expressions that code computes: with each of them the code is written anew.
+COMPUTED_MAX = 100
+
 
 class NotMapped(Exception):
     """A node has no counterpart; the text says why."""
@@ -273,6 +276,8 @@ class MappingJob:
         reason = check_expression(js, self.around.timezone)
         if reason is not None:
             raise Untranslatable(reason)
+        if js not in self._computed and len(self._computed) >= COMPUTED_MAX:
+            raise Untranslatable(f"more than {COMPUTED_MAX} expressions of the node would be computed by code")
         key = self._computed.setdefault(js, f"v{len(self._computed) + 1}")
         names = self.around.code_names(self, " ".join(self._computed), per_item=is_mapped)
         feed = self.needed_feed()

@@ -7,6 +7,8 @@ Pure. Called by the mapping of code nodes, and for expressions that templates ca
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Mapping
 
 from anabranch.n8n.js_tree import NotRead, tokens_of
 from anabranch.n8n.zones import UTC_NAMES, ZONES_MAX, is_zone
@@ -49,10 +51,11 @@ _ABSENT = {
     r"|\$if\b|\$ifEmpty|\$min\b|\$max\b|\$mode|\$resumeWebhookUrl": "n8n's other names",
 }
 _MISSING = [(re.compile(pattern), what) for pattern, what in _ABSENT.items()]
-_COMMENTS = re.compile(r"(?m)^\s*//[^\n]*|/\*.*?\*/", re.DOTALL)
+# What is opened and never closed is matched, too, with an empty group `end`: each character is looked at once.
+_COMMENTS = re.compile(r"(?m)^[^\S\n]*+//[^\n]*(?P<line>)|/\*(?:[^*]|\*(?!/))*+(?P<end>\*/)?")
 _STRINGS = re.compile(
-    r"//[^\n]*|/\*.*?\*/|'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\""
-    r"|(?<=[=(,:;!&|?\[])\s*/(?![*/])(?:[^/\\\n\[]|\\.|\[(?:[^\]\\\n]|\\.)*\])+/[a-z]*",
+    r"//[^\n]*(?P<line>)|/\*(?:[^*]|\*(?!/))*+(?P<end>\*/)?|'(?:[^'\\\n]|\\.)*+(?P<one>')?|\"(?:[^\"\\\n]|\\.)*+(?P<two>\")?"
+    r"|(?<=[=(,:;!&|?\[])\s*+/(?![*/])(?:[^/\\\n\[]|\\.|\[(?:[^\]\\\n]|\\.)*+\]?)++(?P<pattern>/[a-z]*+)?",
     re.DOTALL,
 )
 _FILES = re.compile(r"\.binary\b|\$binary\b|getBinaryDataBuffer|prepareBinaryData")
@@ -72,6 +75,8 @@ _REQUIRED = re.compile(
     r"""(?:\b(?P<name>\w+)\s*=\s*|\{(?P<names>[^{}]*)\}\s*=\s*)?"""
     r"""\brequire\s*\(\s*(?P<quote>['"])(?:node:)?(?P<module>crypto|luxon|buffer)(?P=quote)\s*\)"""
 )
+# 20 modules that are loaded: each is looked for in all of the code.
+_MODULES_MAX = 20
 _HASHES = re.compile(r"""create(?:Hash|Hmac)\s*\(\s*['"](?:md5|sha1|sha256|sha512)['"]""", re.IGNORECASE)
 _LUXON_ABSENT = re.compile(
     r"\bInterval\b|\bSettings\b|\bIANAZone\b|\bFixedOffsetZone\b|\.toRelative\w*|\.reconfigure\b|\.toLocaleParts\b"
@@ -81,15 +86,17 @@ _LUXON_ABSENT = re.compile(
 )
 _LUXON_CALLS = (
     (re.compile(r"\.diff(?:Now)?\(([^()]*(?:\([^()]*\)[^()]*)*)\)"),
-     re.compile(r"(?:[^,]*,)?\s*\[?\s*['\"](?:milli)?(?:second|minute|hour|day|week)s?['\"]\s*\]?\s*|[^,'\"\[]*")),
+     re.compile(r"(?:[^,]*,)?\s*+\[?\s*+['\"](?:milli)?(?:second|minute|hour|day|week)s?['\"]\s*+\]?\s*+|[^,'\"\[]*")),
     (re.compile(r"\.setLocale\(([^()]*)\)"), re.compile(r"['\"]en(?:-US)?['\"]")),
     (re.compile(r"\.fromFormat\(([^()]*(?:\([^()]*\)[^()]*)*)\)"),
-     re.compile(r"[^,]*,\s*['\"](?:yyyy|yy|y|MMMM|MMM|MM|M|dd|d|HH|H|hh|h|mm|m|ss|s|SSS|a|EEEE|EEE|ZZZ|ZZ|[^A-Za-z'\"])+['\"]\s*")),
+     re.compile(r"[^,]*,\s*+['\"](?:yyyy|yy|y|MMMM|MMM|MM|M|dd|d|HH|H|hh|h|mm|m|ss|s|SSS|a|EEEE|EEE|ZZZ|ZZ|[^A-Za-z'\"])++['\"]\s*+")),
 )  # fmt: skip
 _ZONED = re.compile(r"\.setZone\s*\(|\bzone\s*:")
 _ZONE = re.compile(r"""(?:\.setZone\s*\(|\bzone\s*:)\s*(['"`])([A-Za-z][A-Za-z0-9_+/-]*)\1""")
 # Days are counted on the calendar, and offsets have names: in UTC both are plain.
-_UTC_ONLY = re.compile(r"\.diff(?:Now)?\([^;]*['\"](?:day|week)s?['\"]|ZZZZ|\.hasSame\b")
+_UTC_ONLY = re.compile(r"ZZZZ|\.hasSame\b")
+_DIFFERENCE = re.compile(r"\.diff(?:Now)?\(")
+_IN_DAYS = re.compile(r"['\"](?:day|week)s?['\"]")
 _READS_NODE = re.compile(
     r"""\$\(\s*(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|`([^`$\\]*)`)"""
     r"""|\$node\[\s*(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)")\s*\]"""
@@ -99,7 +106,7 @@ _READS_NODE = re.compile(
 _IN_A_LANGUAGE = re.compile(r"\.toLocale(?:String|DateString|TimeString)\s*\(([^()]*)\)")
 _IN_ANY_LANGUAGE = re.compile(r"\.toLocale(?:String|DateString|TimeString)\b")
 _AMERICAN = re.compile(
-    r"\s*|\s*DateTime\.(?:DATE|TIME|DATETIME)_(?:SHORT|MED|SIMPLE|WITH_SECONDS|24_SIMPLE|24_WITH_SECONDS|SHORT_WITH_SECONDS|MED_WITH_SECONDS|MED_WITH_WEEKDAY|FULL|HUGE)\s*|\s*(?:'en-US'|\"en-US\"|undefined|\[\])\s*(?:,\s*(?:\{(?P<options>[^{}]*)\}|undefined))?\s*,?\s*"
+    r"\s*+|\s*+DateTime\.(?:DATE|TIME|DATETIME)_(?:SHORT|MED|SIMPLE|WITH_SECONDS|24_SIMPLE|24_WITH_SECONDS|SHORT_WITH_SECONDS|MED_WITH_SECONDS|MED_WITH_WEEKDAY|FULL|HUGE)\s*+|\s*+(?:'en-US'|\"en-US\"|undefined|\[\])\s*+(?:,\s*+(?:\{(?P<options>[^{}]*)\}|undefined))?\s*+,?\s*+"
 )
 _OPTION = re.compile(
     r"\s*(?:(?:weekday|month)\s*:\s*['\"](?:long|short)['\"]|(?:year|month|day|hour|minute|second)\s*:\s*['\"](?:numeric|2-digit)['\"]"
@@ -121,19 +128,28 @@ def names_of_nodes(code: str) -> list[str]:
     return list(found)
 
 
+def _bare(code: str) -> str:
+    """Code without what is in its texts, comments and patterns."""
+    return _STRINGS.sub(lambda found: found[0] if found.lastgroup is None else "''", code)
+
+
+def _without_comments(code: str) -> str:
+    return _COMMENTS.sub(lambda found: found[0] if found.lastgroup is None else "", code)
+
+
 def reads_unnamed_nodes(code: str) -> bool:
     """Whether it reads a node whose name it computes."""
-    bare = _STRINGS.sub("''", _READS_NODE.sub("", code))
+    bare = _bare(_READS_NODE.sub("", code))
     return bool(re.search(r"\$\(|\$node\b|\$items\(\s*[^)\s]", bare))
 
 
 _PAUSE = re.compile(
-    r"\s*(?P<waits>(?:const\s+\w+\s*=\s*)?await\s+)new\s+Promise\(\s*\(?\s*(?P<done>\w+)\s*\)?\s*=>\s*"
-    r"setTimeout\(\s*(?P=done)\s*,\s*(?P<ms>\d{1,6})\s*\)\s*\)\s*(?:;|\n|$)"
+    r"\s*+(?P<waits>(?:const\s++\w++\s*+=\s*+)?await\s++)new\s++Promise\(\s*+\(?\s*+(?P<done>\w++)\s*+\)?\s*+=>\s*+"
+    r"setTimeout\(\s*+(?P=done)\s*+,\s*+(?P<ms>\d{1,6})\s*+\)\s*+\)[^\S\n]*+(?:;|\n|$)"
 )
 _LATER = re.compile(
-    r"\s*return\s+new\s+Promise\(\s*\(?\s*(?P<done>\w+)\s*(?:,\s*\w+\s*)?\)?\s*=>\s*\{\s*setTimeout\(\s*\(\)\s*=>\s*\{?\s*"
-    r"(?P=done)\((?P<value>.*)\)\s*;?\s*\}?\s*,\s*(?P<ms>\d{1,6})\s*\)\s*;?\s*\}\s*\)\s*;?\s*",
+    r"\s*+return\s++new\s++Promise\(\s*+\(?\s*+(?P<done>\w++)\s*+(?:,\s*+\w++\s*+)?\)?\s*+=>\s*+\{\s*+setTimeout\(\s*+\(\)\s*+=>\s*+\{?\s*+"
+    r"(?P=done)\((?P<value>.*)\)\s*+;?\s*+\}?\s*+,\s*+(?P<ms>\d{1,6})\s*+\)\s*+;?\s*+\}\s*+\)\s*+;?\s*+",
     re.DOTALL,
 )
 
@@ -142,18 +158,18 @@ def without_pause(code: str) -> tuple[int, str]:
     """How many milliseconds code waits before it does anything else, and the rest of it."""
     if found := _LATER.fullmatch(code):
         return int(found["ms"]), f"return ({found['value'] or 'undefined'});"
-    if found := _PAUSE.match(_COMMENTS.sub("", code)):
-        return int(found["ms"]), _COMMENTS.sub("", code)[found.end() :]
+    if found := _PAUSE.match(_without_comments(code)):
+        return int(found["ms"]), _without_comments(code)[found.end() :]
     return 0, code
 
 
 def absent_in(code: str, timezone: str) -> str | None:
     """What code uses that is not there in our sandbox; None if nothing is known to be missing."""
-    bare = _STRINGS.sub("''", code)
+    bare = _bare(code)
     for pattern, what in _MISSING:
         if pattern.search(bare):
             return what
-    if not _has_modules(_COMMENTS.sub("", code)):
+    if not _has_modules(_without_comments(code)):
         return "modules"
     if _LUXON.search(bare) and not _has_dates(code, timezone):
         return "Luxon's dates"
@@ -168,28 +184,47 @@ def absent_in(code: str, timezone: str) -> str | None:
 
 _HELPERS = re.compile(r"\bthis\.helpers\.(?=(?:prepareBinaryData|getBinaryDataBuffer)\s*\()")
 _NAMED = re.compile(
-    r"""(?m)^\s*const\s+(?P<name>[A-Za-z_]\w*)\s*=\s*(?P<text>'[^'\\\n]*'|"[^"\\\n]*")\s*;?[^\S\n]*(?://.*)?$"""
+    r"""(?m)^[^\S\n]*+const\s++(?P<name>[A-Za-z_]\w*+)\s*+=\s*+(?P<text>'[^'\\\n]*'|"[^"\\\n]*")"""
+    r"""[^\S\n]*+;?[^\S\n]*+(?://[^\n]*)?$"""
 )
+_READS_BY_NAME = re.compile(r"\$\(\s*+(?P<name>[A-Za-z_]\w*+)\s*+\)")
+_DECLARED = re.compile(r"\bconst\s++([A-Za-z_]\w*+)\s*+=\s*+''")
+# Not the names of properties, which bind nothing.
+_WORD = re.compile(r"(?<![\w$])(?<!(?<!\.)\.)(?P<name>[A-Za-z_]\w*+)(?!\s*+:)")
+_IN_A_TEMPLATE = re.compile(r"\$\{\w++\}")
 
 
 def with_named_nodes(code: str) -> str:
     """Code in which nodes that it names by a constant are written out, and n8n's helpers for files are ours."""
-    for found in _NAMED.finditer(code):
-        if len(re.findall(rf"\b{found['name']}\s*=(?![=>])", code)) == 1:
-            written = f"$({found['text']})".replace("\\", "\\\\")
-            code = re.sub(rf"\$\(\s*{found['name']}\s*\)", written, code)
+    named = {found["name"]: found["text"] for found in _NAMED.finditer(code)}
+    if named:
+        code = _written_out(code, named)
     return _HELPERS.sub("fileHelpers.", code)
+
+
+def _written_out(code: str, named: Mapping[str, str]) -> str:
+    """Each `$(name)` with the constant's text: of constants whose names stand for nothing else anywhere in the code.
+
+    A name that is a parameter, is bound again, or is given another value has to stand somewhere else than in
+    `$(name)`: there are as many places with it as there are reads of nodes, and its one declaration.
+    """
+    bare = _bare(code)
+    reads = Counter(found["name"] for found in _READS_BY_NAME.finditer(bare))
+    words = Counter(found["name"] for found in _WORD.finditer(_IN_A_TEMPLATE.sub("", bare)))
+    declared = Counter(_DECLARED.findall(bare))
+    alone = {name for name in named if declared[name] == 1 and words[name] == reads[name] + 1}
+    return _READS_BY_NAME.sub(lambda found: f"$({named[found['name']]})" if found["name"] in alone else found[0], code)
 
 
 def reads_files(code: str) -> bool:
     """Whether it reads or makes binary data of items."""
-    return bool(_FILES.search(_STRINGS.sub("''", code)))
+    return bool(_FILES.search(_bare(code)))
 
 
 def _has_modules(code: str) -> bool:
     """Whether of the modules that it loads all that it uses is there."""
     loaded = list(_REQUIRED.finditer(code))
-    if len(loaded) != len(re.findall(r"\brequire\s*\(", code)):
+    if len(loaded) > _MODULES_MAX or len(loaded) != len(re.findall(r"\brequire\s*\(", code)):
         return False
     for each in loaded:
         if each["module"] != "crypto":
@@ -204,7 +239,7 @@ def _has_modules(code: str) -> bool:
 
 def reads_dates(code: str) -> bool:
     """Whether it uses Luxon's dates."""
-    return bool(_LUXON.search(_STRINGS.sub("''", code)))
+    return bool(_LUXON.search(_bare(code)))
 
 
 def zones_of(code: str) -> list[str]:
@@ -219,9 +254,17 @@ def _has_dates(code: str, timezone: str) -> bool:
         return False
     if len(zones) > ZONES_MAX or not all(map(is_zone, zones)):
         return False
-    if not all(zone.lower() in UTC_NAMES for zone in zones) and _UTC_ONLY.search(code):
+    if not all(zone.lower() in UTC_NAMES for zone in zones) and (_UTC_ONLY.search(code) or _counts_days(code)):
         return False
     return all(form.fullmatch(found[1]) for calls, form in _LUXON_CALLS for found in calls.finditer(code))
+
+
+def _counts_days(code: str) -> bool:
+    """Whether a statement takes the days or weeks between two dates."""
+    for statement in code.split(";"):
+        if (found := _DIFFERENCE.search(statement)) and _IN_DAYS.search(statement, found.end()):
+            return True
+    return False
 
 
 def _is_american(code: str) -> bool:
@@ -261,13 +304,13 @@ def _writes_numbers(code: str) -> bool:
 
 def _declared(code: str) -> set[str]:
     return set(re.findall(r"\b(?:const|let|var|function)\s+(\$\w+)", code)) | set(
-        re.findall(r"(\$\w+)\s*(?:=>|[,)]\s*(?:\w|\$|\))*=>)", code)
+        re.findall(r"(\$\w++)\s*+(?:=>|[,)]\s*+[\w$)]{0,200}+=>)", code)
     )
 
 
 def check_expression(js: str, timezone: str) -> str | None:
     """Why an expression cannot be computed by a code node; None: it can."""
-    bare = _STRINGS.sub("''", js)
+    bare = _bare(js)
     if "$binary" in bare:
         return "it uses the name $binary"
     if "etWorkflowStaticData" in js:
@@ -276,7 +319,7 @@ def check_expression(js: str, timezone: str) -> str | None:
         return "its brackets do not match"
     if (absent := absent_in(js, timezone)) is not None:
         return f"it uses {absent}"
-    bare = _ITEMS.sub("$items", _STRINGS.sub("''", _IN_FORM.sub("(", js)))
+    bare = _ITEMS.sub("$items", _bare(_IN_FORM.sub("(", js)))
     found = _EXTENSIONS.search(bare) or (None if _LUXON.search(bare) else _OF_DATES.search(bare))
     if found:
         return f"it uses n8n's own {found[0].strip('.(')}()"

@@ -153,11 +153,11 @@ Tree: TypeAlias = (
 )
 
 
-def read_expression(source: str) -> Tree:
-    """The tree of an expression. Raises NotRead."""
+def read_expression(source: str, depth: int = 0) -> Tree:
+    """The tree of an expression, within so many texts in backticks. Raises NotRead."""
     if len(source) > SOURCE_LENGTH_MAX:
         raise NotRead("it is longer than an expression may be")
-    return _Reader(list(tokens_of(source))).read()
+    return _Reader(list(tokens_of(source, depth))).read()
 
 
 class _Token(NamedTuple):
@@ -166,11 +166,11 @@ class _Token(NamedTuple):
     value: Any
 
 
-_BLANK = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/)+", re.DOTALL)
+_BLANK = re.compile(r"(?:\s|//[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/)++")
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F_]+|0[oO][0-7_]+|0[bB][01_]+|(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?")
 _NAME = re.compile(r"[A-Za-z_$\u00c0-\uffff][\w$]*")
 _SIGN = re.compile(r"\.\.\.|=>|===|!==|\*\*|\?\?|\?\.(?!\d)|==|!=|<=|>=|&&|\|\||>>>|<<|>>|[-+*/%<>!?:;,.()\[\]{}&|^~=]")
-_PATTERN = re.compile(r"/((?:[^/\\\[\n]|\\.|\[(?:[^\]\\\n]|\\.)*\])+)/([a-z]*)")
+_PATTERN = re.compile(r"/((?:[^/\\\[\n]|\\.|\[(?:[^\]\\\n]|\\.)*+\])++)/([a-z]*)")
 _ESCAPE = re.compile(r"\\(u\{[0-9a-fA-F]+\}|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|\r\n|.)", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "0": "\0", "\n": "", "\r\n": ""}
 
@@ -178,14 +178,18 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "0
 _ENDS_VALUE = frozenset({")", "]", "}"})
 
 
-def tokens_of(source: str) -> Iterator[_Token]:
+# 4 texts in backticks within each other: each is read once more with every text that is around it.
+_TEMPLATES_DEEP_MAX = 4
+
+
+def tokens_of(source: str, depth: int = 0) -> Iterator[_Token]:
     """The words and signs of a text, without blanks and comments. Raises NotRead."""
     position, after_value = 0, False
     while position < len(source):
         if blank := _BLANK.match(source, position):
             position = blank.end()
             continue
-        token, position = _token(source, position, after_value=after_value)
+        token, position = _token(source, position, after_value=after_value, depth=depth)
         after_value = token.kind in ("number", "text", "template", "name") or token.value in _ENDS_VALUE
         if token.kind == "name" and token.value in ("typeof", "return", "in", "new", "instanceof", "void"):
             after_value = False
@@ -193,17 +197,21 @@ def tokens_of(source: str) -> Iterator[_Token]:
     yield _Token("end", "")
 
 
-def _token(source: str, position: int, *, after_value: bool) -> tuple[_Token, int]:
+def _token(source: str, position: int, *, after_value: bool, depth: int) -> tuple[_Token, int]:
     first = source[position]
     if first in "'\"":
         return _text(source, position, first)
     if first == "`":
-        return _template(source, position + 1)
+        return _template(source, position + 1, depth + 1)
     if first.isdigit() or (first == "." and source[position + 1 : position + 2].isdigit()):
         found = _NUMBER.match(source, position)
         assert found is not None
         return _Token("number", _number(found[0].replace("_", ""))), found.end()
-    if first == "/" and not after_value and (pattern := _PATTERN.match(source, position)):
+    if first == "/" and source.startswith("/*", position):
+        raise NeverRead("a comment is not closed")
+    if first == "/" and not after_value:
+        if (pattern := _PATTERN.match(source, position)) is None:
+            raise NotRead("`/` stands where nothing of the kind is read")
         return _Token("pattern", JsPattern(pattern[1], pattern[2])), pattern.end()
     if name := _NAME.match(source, position):
         return _Token("name", name[0]), name.end()
@@ -230,7 +238,9 @@ def _text(source: str, position: int, quote: str) -> tuple[_Token, int]:
     return _Token("text", _unescaped(source[position + 1 : end])), end + 1
 
 
-def _template(source: str, position: int) -> tuple[_Token, int]:
+def _template(source: str, position: int, depth: int) -> tuple[_Token, int]:
+    if depth > _TEMPLATES_DEEP_MAX:
+        raise NotRead(f"more than {_TEMPLATES_DEEP_MAX} texts in backticks stand within each other")
     parts: list[str | Tree] = []
     begin = position
     while position < len(source) and source[position] != "`":
@@ -238,8 +248,8 @@ def _template(source: str, position: int) -> tuple[_Token, int]:
             position += 2
         elif source.startswith("${", position):
             parts.append(_unescaped(source[begin:position]))
-            end = _closing(source, position + 2)
-            parts.append(read_expression(source[position + 2 : end]))
+            end = _closing(source, position + 2, depth)
+            parts.append(read_expression(source[position + 2 : end], depth))
             position = begin = end + 1
         else:
             position += 1
@@ -249,18 +259,18 @@ def _template(source: str, position: int) -> tuple[_Token, int]:
     return _Token("template", JsTemplate(tuple(part for part in parts if part != ""))), position + 1
 
 
-def _closing(source: str, position: int) -> int:
+def _closing(source: str, position: int, depth: int) -> int:
     """Where the brace that closes `${` stands."""
-    depth, after_value = 0, False
+    opened, after_value = 0, False
     while position < len(source):
         if blank := _BLANK.match(source, position):
             position = blank.end()
             continue
-        if source[position] == "}" and depth == 0:
+        if source[position] == "}" and opened == 0:
             return position
-        token, position = _token(source, position, after_value=after_value)
+        token, position = _token(source, position, after_value=after_value, depth=depth)
         after_value = token.kind != "sign" or token.value in _ENDS_VALUE
-        depth += {"{": 1, "}": -1}.get(token.value, 0) if token.kind == "sign" else 0
+        opened += {"{": 1, "}": -1}.get(token.value, 0) if token.kind == "sign" else 0
     raise NotRead("`${` is not closed")
 
 

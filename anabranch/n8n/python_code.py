@@ -47,6 +47,7 @@ def python_absent(code: str) -> str | None:
         tokens = _tokens(code)
     except (tokenize.TokenError, SyntaxError):
         return "something that cannot be read"
+    named = {place for begin, end in _chains(tokens) for place in range(begin, end)}
     for place, token in enumerate(tokens):
         if token.type != tokenize.NAME:
             continue
@@ -60,7 +61,7 @@ def python_absent(code: str) -> str | None:
             return f"the name {token.string}"
         if token.string == "_" and following == "(" and tokens[place + 2].type != tokenize.STRING:
             return "a node whose name is computed"
-        if token.string == "json" and place and tokens[place - 1].string == "." and not _is_of_names(tokens, place):
+        if token.string == "json" and place and tokens[place - 1].string == "." and place not in named:
             return "attributes of items"
     return None
 
@@ -84,11 +85,6 @@ def names_of_nodes(code: str) -> list[str]:
 def variables_in(code: str) -> str:
     """What it reads of `_env` and `_vars`, as JavaScript would write it."""
     return " ".join(found[0].replace("_", "$", 1) for found in _VARIABLES.finditer(code))
-
-
-def _is_of_names(tokens: list[tokenize.TokenInfo], place: int) -> bool:
-    """Whether the attribute at this place belongs to one of n8n's names."""
-    return any(begin <= place < end for begin, end in _chains(tokens))
 
 
 def _chains(tokens: list[tokenize.TokenInfo]) -> list[tuple[int, int]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,9 @@ from anabranch.n8n.refs import literal
 
 # 1,600 characters leave room in an expression of 2,048 for what is done with the text.
 LONG = 1_600
+
+# 64 K characters: more than code and pages in workflows have, and read within a moment.
+TEXT_LENGTH_MAX = 65_536
 
 # 200 characters: what is shorter is not nested too deeply.
 DEEP = 200
@@ -103,6 +106,8 @@ class Texts:
         pieces = split(written[1:])
         if len(pieces) == 1 and isinstance(pieces[0], Source):
             return expression(self._say(pieces[0]).whole())
+        if len(pieces) > EXPRESSIONS_MAX:
+            raise Untranslatable(_TOO_LONG)
         made = [
             _literal(piece) if isinstance(piece, str) else expression(self._say(piece).embedded()) for piece in pieces
         ]
@@ -135,6 +140,20 @@ def _check_depth(said: Phrase) -> None:
         Expression(said.embedded())
     except Refused as refusal:
         raise Untranslatable(str(refusal)) from None
+
+
+def longest(written: Any) -> int:
+    """How many characters the longest text in a parameter has."""
+    length, left = 0, [written]
+    while left:
+        value = left.pop()
+        if isinstance(value, str):
+            length = max(length, len(value))
+        elif isinstance(value, Mapping):
+            left += [*value, *value.values()]
+        elif isinstance(value, list):
+            left += value
+    return length
 
 
 def without_sign(written: Any) -> Any:

@@ -21,7 +21,7 @@ _PARAMETER = re.compile(r"\$(\d+)")
 _IN_PLACE_OF_A_NAME = re.compile(
     r"\b(?:from|into|update|table|join)\s+:p\d|'[^']*:p\d+[^']*'|\w:p\d|:p\d+[A-Za-z_]", re.IGNORECASE
 )
-_QUOTED_EXPRESSION = re.compile(r"'\s*(\{\{.*?\}\})\s*'", re.DOTALL)
+_QUOTED_EXPRESSION = re.compile(r"'\s*+(\{\{(?:[^{}]|\}(?!\})|\{(?!\{))*+\}\})\s*+'")
 
 
 @maps("postgres", "mySql", becomes="dataQuery")
@@ -97,14 +97,12 @@ def _name_differences(job: MappingJob, *, reads: bool, writes_each: bool) -> Non
 
 
 # What saved queries may be, after comments and brackets.
-_SAVED = re.compile(
-    r"(?:\s|\(|--[^\n]*\n|/\*.*?\*/)*(?:select|with|values|table|insert|update|delete|replace|merge)\b",
-    re.IGNORECASE | re.DOTALL,
-)
-_READS = re.compile(r"(?:\s|\(|--[^\n]*\n|/\*.*?\*/)*(?:select|with|values|table|show)\b", re.IGNORECASE | re.DOTALL)
+_IN_FRONT = r"(?:[\s(]|--[^\n]*+\n|/\*(?:[^*]|\*(?!/))*+\*/)*+"
+_READS = re.compile(rf"{_IN_FRONT}(?:select|with|values|table|show)\b", re.IGNORECASE)
+_SAVED = re.compile(rf"{_IN_FRONT}(?:select|with|values|table|insert|update|delete|replace|merge)\b", re.IGNORECASE)
 # n8n 2.3 of PostgreSQL and 2.2 of MySQL are the first that say nothing where a query that only reads finds nothing.
 _SILENT = {"postgres": 2.3, "mySql": 2.2}
-_COMMENT = re.compile(r"/\*.*?\*/")
+_COMMENT = re.compile(r"/\*(?:[^*\n]|\*(?!/))*+\*/")
 
 
 def _says_success(job: MappingJob, operation: str, sql: str) -> bool:

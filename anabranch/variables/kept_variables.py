@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from anabranch.engine.rules.instants import to_iso
+from anabranch.engine.rules.values import VALUE_BYTES_MAX as OUTPUT_BYTES_MAX
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import InvalidRequest
 
@@ -22,6 +23,15 @@ VALUE_BYTES_MAX = 262_144
 
 # 1,000 variables of a tenant, and of each workflow: what has more names is data, and belongs in a database.
 VARIABLES_MAX = 1_000
+
+# 4 MB of all values of a tenant, and of each workflow: four times what a node can read at once. More is data.
+OWNER_BYTES_MAX = 4_194_304
+
+# 4 kB: a list has values up to this size, so a page of 100 has 400 kB. Larger values are read one by one.
+LISTED_VALUE_BYTES_MAX = 4_096
+
+# 1 MB for what a node reads at once: an output has no more.
+READ_BYTES_MAX = OUTPUT_BYTES_MAX
 
 # 100 writers: a node that is executed again after a crash is known among the last hundred that wrote the variable.
 WRITERS_MAX = 100
@@ -46,6 +56,9 @@ class KeptVariable:
 
     name: str
     value: Any
+    """None in a list if it has more than `LISTED_VALUE_BYTES_MAX`; no variable is null."""
+    size: int
+    """Bytes of the value as JSON."""
     version: int
     """1, 2, 3…: how often it was written."""
     updated_at: int
@@ -55,8 +68,11 @@ class VariableRows(Protocol):
     """Keeps the variables, as long as their tenant or workflow. Node types have a port of their own
     (`handlers.types.variable_nodes`), for the same rows."""
 
-    async def list_variables(self, owner: Owner) -> Sequence[KeptVariable]:
-        """All of them, by name."""
+    async def list_variables(self, owner: Owner, *, limit: int, after: str = "") -> Sequence[KeptVariable]:
+        """By name, strictly after that one, without the values that are large."""
+
+    async def get_variable(self, owner: Owner, name: str) -> KeptVariable | None:
+        """One, whatever its size."""
 
     async def set_variable(self, owner: Owner, name: str, value: Any, *, actor: str) -> KeptVariable:
         """Set one by hand, on record. Raises LimitReached, NotFound for a workflow that is not there."""
@@ -84,6 +100,7 @@ def variable_as_json(variable: KeptVariable) -> dict[str, Any]:
     return {
         "name": variable.name,
         "value": variable.value,
+        "size": variable.size,
         "version": variable.version,
         "updatedAt": to_iso(variable.updated_at),
     }

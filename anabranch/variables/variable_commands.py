@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
 import typer
@@ -10,10 +11,10 @@ from anabranch.cli.options import CLI_ACTOR, DatabaseOptions, read_value
 from anabranch.cli.output import print_answer, print_list
 from anabranch.cli.session import CommandSession, open_session
 from anabranch.errors import InvalidRequest, NotFound
-from anabranch.variables.kept_variables import Owner, variable_as_json
+from anabranch.variables.kept_variables import VARIABLES_MAX, Owner, variable_as_json
 
 family = typer.Typer(
-    help="Variables: set, list, delete. Nodes of the type readVariables read them.", no_args_is_help=True
+    help="Variables: set, get, list, delete. Nodes of the type readVariables read them.", no_args_is_help=True
 )
 
 VariableName = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits, `_`, `.`, `:`, `-`.")]
@@ -45,13 +46,24 @@ def set_variable(
     print_answer(variable_as_json(written), f"variable {name} is set, version {written.version}", as_json=at.as_json)
 
 
-@family.command("list")
-def list_variables(*, workflow: OfWorkflow = None, at: DatabaseOptions) -> None:
-    """Names, values and times."""
+@family.command("get")
+def get_variable(name: VariableName, *, workflow: OfWorkflow = None, at: DatabaseOptions) -> None:
+    """Its value, as JSON, whatever its size."""
     session = open_session(at)
     owner = _owner(session, workflow)
-    found = session.ask_house(lambda services: services.variables.list_variables(owner))
-    columns = ("name", "value", "version", "updatedAt")
+    found = session.ask_house(lambda services: services.variables.get_variable(owner, name))
+    if found is None:
+        raise NotFound(f"there is no variable {name}")
+    print_answer(variable_as_json(found), json.dumps(found.value, ensure_ascii=False), as_json=at.as_json)
+
+
+@family.command("list")
+def list_variables(*, workflow: OfWorkflow = None, at: DatabaseOptions) -> None:
+    """Names, values up to 4 kB, sizes and times."""
+    session = open_session(at)
+    owner = _owner(session, workflow)
+    found = session.ask_house(lambda services: services.variables.list_variables(owner, limit=VARIABLES_MAX))
+    columns = ("name", "value", "size", "version", "updatedAt")
     print_list([variable_as_json(each) for each in found], columns, as_json=at.as_json)
 
 

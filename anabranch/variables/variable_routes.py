@@ -9,9 +9,10 @@ from pydantic import AwareDatetime, Field
 
 from anabranch.errors import InvalidRequest, LimitReached, NotFound
 from anabranch.keys.access import Role
-from anabranch.rest.lists import page_by_name
-from anabranch.rest.models.base import RequestModel, ResponseModel
+from anabranch.rest.lists import page_of
+from anabranch.rest.models.base import Page, RequestModel, ResponseModel
 from anabranch.rest.routes.route import Reply, RouteCall, data_route
+from anabranch.service.cursors import cut, make_cursor, read_cursor
 from anabranch.variables.kept_variables import Owner, variable_as_json
 
 
@@ -26,21 +27,34 @@ class VariableWithValue(ResponseModel):
 
     name: str
     value: Any
+    size: int = Field(description="Bytes of the value as JSON.")
     version: int = Field(description="How often it was written.")
     updatedAt: AwareDatetime
+
+
+class ListedVariable(VariableWithValue):
+    """A variable of a list."""
+
+    value: Any = Field(
+        description="Null if it has more than 4 kB of JSON: no variable is null. GET of the variable has it."
+    )
 
 
 class VariableList(ResponseModel):
     """Variables in the order of their names."""
 
-    items: list[VariableWithValue]
+    items: list[ListedVariable]
     nextCursor: str | None
 
 
 async def list_variables(call: RouteCall) -> Reply:
-    """With their values, which are no secrets."""
-    found = await call.services.variables.list_variables(Owner(call.tenant_id))
-    return Reply(page_by_name([variable_as_json(each) for each in found], call.query, "variables"))
+    """With their values, which are no secrets; values over 4 kB one by one."""
+    return await _list(call, Owner(call.tenant_id), "variables")
+
+
+async def get_variable(call: RouteCall) -> Reply:
+    """With its value, whatever its size."""
+    return await _get(call, Owner(call.tenant_id))
 
 
 async def set_variable(call: RouteCall) -> Reply:
@@ -54,9 +68,13 @@ async def delete_variable(call: RouteCall) -> Reply:
 
 
 async def list_workflow_variables(call: RouteCall) -> Reply:
-    """What its runs keep for later ones."""
-    found = await call.services.variables.list_variables(await _owner(call))
-    return Reply(page_by_name([variable_as_json(each) for each in found], call.query, "workflow-variables"))
+    """What its runs keep for later ones; values over 4 kB one by one."""
+    return await _list(call, await _owner(call), "workflow-variables")
+
+
+async def get_workflow_variable(call: RouteCall) -> Reply:
+    """With its value, whatever its size."""
+    return await _get(call, await _owner(call))
 
 
 async def set_workflow_variable(call: RouteCall) -> Reply:
@@ -72,6 +90,22 @@ async def delete_workflow_variable(call: RouteCall) -> Reply:
 async def _owner(call: RouteCall) -> Owner:
     found = await call.services.workflows.get_workflow_by_id(call.path["workflow"], tenant_id=call.tenant_id)
     return Owner(call.tenant_id, found.workflow_id)
+
+
+async def _list(call: RouteCall, owner: Owner, kind: str) -> Reply:
+    page: Page = call.query
+    after = "" if page.cursor is None else read_cursor(kind, page.cursor, parts=1)[0]
+    found = await call.services.variables.list_variables(owner, limit=page.limit + 1, after=after)
+    shown, next_cursor = cut(list(found), page.limit, lambda last: make_cursor(kind, last.name))
+    return Reply(page_of([variable_as_json(each) for each in shown], next_cursor))
+
+
+async def _get(call: RouteCall, owner: Owner) -> Reply:
+    name = call.path["variable"]
+    found = await call.services.variables.get_variable(owner, name)
+    if found is None:
+        raise NotFound(f"there is no variable {name}")
+    return Reply(variable_as_json(found))
 
 
 async def _set(call: RouteCall, owner: Owner) -> Reply:
@@ -94,6 +128,10 @@ _OF_TENANT, _OF_WORKFLOW = "/v1/variables", "/v1/workflows/{workflow}/variables"
 ROUTES = (
     data_route("GET", _OF_TENANT, list_variables, "List the variables.", Role.VIEWER, {200: VariableList}),
     data_route(
+        "GET", f"{_OF_TENANT}/{{variable}}", get_variable, "Get a variable.", Role.VIEWER, {200: VariableWithValue},
+        NotFound,
+    ),
+    data_route(
         "PUT", f"{_OF_TENANT}/{{variable}}", set_variable, "Set a variable.", Role.EDITOR, {200: VariableWithValue},
         LimitReached, body=VariableForm,
     ),
@@ -104,6 +142,10 @@ ROUTES = (
     data_route(
         "GET", _OF_WORKFLOW, list_workflow_variables, "List the variables of a workflow.", Role.VIEWER,
         {200: VariableList}, NotFound, has_pages=True,
+    ),
+    data_route(
+        "GET", f"{_OF_WORKFLOW}/{{variable}}", get_workflow_variable, "Get a variable of a workflow.", Role.VIEWER,
+        {200: VariableWithValue}, NotFound,
     ),
     data_route(
         "PUT", f"{_OF_WORKFLOW}/{{variable}}", set_workflow_variable, "Set a variable of a workflow.", Role.EDITOR,

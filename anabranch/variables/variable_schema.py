@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, PrimaryKeyConstraint, Table, Text
+from sqlalchemy import BigInteger, Column, Integer, PrimaryKeyConstraint, Table, Text
 
-from anabranch.engine.store.columns import metadata
+from anabranch.engine.store.columns import NameText, metadata
 
-# `workflow_id` is empty for those of the tenant. `value` is JSON. `writers` is a list of the nodes that wrote last.
+# `workflow_id` is empty for those of the tenant. `value` is JSON, `size` its bytes.
+# `writers` is a list of the nodes that wrote last.
 variables = Table(
     "variables",
     metadata,
     Column("tenant_id", Text, nullable=False),
     Column("workflow_id", Text, nullable=False),
-    Column("name", Text, nullable=False),
+    Column("name", NameText, nullable=False),
     Column("value", Text, nullable=False),
+    Column("size", Integer, nullable=False),
     Column("version", BigInteger, nullable=False),
     Column("writers", Text, nullable=False),
     Column("updated_at", BigInteger, nullable=False),

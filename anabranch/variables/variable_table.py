@@ -10,16 +10,19 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, case, delete, func, insert, select, update
 
 from anabranch.audit.audit_recording import record_audit_event
 from anabranch.engine.store.sql import statements
 from anabranch.engine.store.sql.component import SqlComponent
 from anabranch.engine.store.sql.faults import DuplicateRefused
 from anabranch.engine.store.sql.reading.reads import is_uuid
-from anabranch.errors import LimitReached, NotFound
+from anabranch.errors import LimitReached, NotFound, ValueTooLarge
 from anabranch.variables.kept_variables import (
+    LISTED_VALUE_BYTES_MAX,
     OF_TENANT,
+    OWNER_BYTES_MAX,
+    READ_BYTES_MAX,
     VARIABLES_MAX,
     WRITERS_MAX,
     KeptVariable,
@@ -31,7 +34,9 @@ from anabranch.variables.variable_schema import variables
 
 T = TypeVar("T")
 
-_COLUMNS = (variables.c.name, variables.c.value, variables.c.version, variables.c.updated_at)
+_COLUMNS = (variables.c.name, variables.c.value, variables.c.size, variables.c.version, variables.c.updated_at)
+_LISTED_VALUE = case((variables.c.size <= LISTED_VALUE_BYTES_MAX, variables.c.value)).label("value")
+_SUM = func.coalesce(func.sum(variables.c.size), 0)
 
 
 class VariableTable:
@@ -43,20 +48,42 @@ class VariableTable:
     async def read(
         self, *, tenant_id: str, workflow_id: str | None = OF_TENANT, names: Collection[str] | None = None
     ) -> Mapping[str, Any]:
-        """One statement, so all of them as they were at one moment."""
+        """One statement, so all of them as they were at one moment. Raises ValueTooLarge before it reads too much."""
         if workflow_id is None:
             return {}
-        query = select(variables.c.name, variables.c.value).where(*_of(Owner(tenant_id, workflow_id)))
+        which: tuple[ColumnElement[bool], ...] = _of(Owner(tenant_id, workflow_id))
         if names is not None:
-            query = query.where(variables.c.name.in_(sorted(names)))
-        rows = await self._store.read(lambda connection: connection.execute(query).all())
-        return {name: json.loads(value) for name, value in sorted(rows)}
+            which = (*which, variables.c.name.in_(sorted(names)))
+        size = select(_SUM).where(*which)
+        query = select(variables.c.name, variables.c.value).where(*which).order_by(variables.c.name)
 
-    async def list_variables(self, owner: Owner) -> Sequence[KeptVariable]:
+        def read(connection: Connection) -> dict[str, Any]:
+            bytes_read = connection.execute(size).scalar_one()
+            if bytes_read > READ_BYTES_MAX:
+                raise ValueTooLarge(
+                    f"the variables have {bytes_read} bytes of JSON, the limit of what is read at once is "
+                    f"{READ_BYTES_MAX}",
+                    hint="Name fewer variables in `names`, and read the others with another node.",
+                )
+            return {name: json.loads(value) for name, value in connection.execute(query)}
+
+        return await self._store.read(read)
+
+    async def list_variables(self, owner: Owner, *, limit: int, after: str = "") -> Sequence[KeptVariable]:
         """In the order of code points of their names."""
-        query = select(*_COLUMNS).where(*_of(owner))
-        rows = await self._store.read(lambda connection: connection.execute(query).all())
-        return sorted(map(_variable, rows), key=lambda each: each.name)
+        columns = [_LISTED_VALUE if each is variables.c.value else each for each in _COLUMNS]
+        query = select(*columns).where(*_of(owner), variables.c.name > after).order_by(variables.c.name).limit(limit)
+        return await self._store.read(lambda connection: [_variable(row) for row in connection.execute(query)])
+
+    async def get_variable(self, owner: Owner, name: str) -> KeptVariable | None:
+        """One, whatever its size."""
+        query = select(*_COLUMNS).where(*_of(owner), variables.c.name == name)
+
+        def get(connection: Connection) -> KeptVariable | None:
+            found = connection.execute(query).first()
+            return None if found is None else _variable(found)
+
+        return await self._store.read(get)
 
     async def write(self, *, tenant_id: str, workflow_id: str | None, values: Mapping[str, Any], writer: str) -> None:
         """One transaction; writers of one workflow come one after the other, and the last one wins.
@@ -77,7 +104,7 @@ class VariableTable:
                 now = self._store.dialect.now(connection)
                 for name, text in texts.items():
                     _put(connection, owner, name, text, writer=writer, now=now)
-                _check_count(connection, owner)
+                _check_bounds(connection, owner)
 
         await self._store.write(write)
 
@@ -92,9 +119,9 @@ class VariableTable:
                     raise NotFound(f"there is no workflow {owner.workflow_id}")
                 now = self._store.dialect.now(connection)
                 version = _put(connection, owner, name, text, writer="", now=now)
-                _check_count(connection, owner)
+                _check_bounds(connection, owner)
                 _record(connection, owner, name, actor, "variable.set", now)
-                return KeptVariable(name, json.loads(text), version, now)
+                return KeptVariable(name, json.loads(text), len(text.encode()), version, now)
 
         return await self._twice(put)
 
@@ -145,6 +172,7 @@ def _put(connection: Connection, owner: Owner, name: str, text: str | None, *, w
         return int(version)
     written = {
         "value": text,
+        "size": len(text.encode()),
         "version": version + 1,
         "writers": json.dumps([*writers, writer][-WRITERS_MAX:] if writer else writers),
         "updated_at": now,
@@ -157,11 +185,16 @@ def _put(connection: Connection, owner: Owner, name: str, text: str | None, *, w
     return int(version) + 1
 
 
-def _check_count(connection: Connection, owner: Owner) -> None:
-    count = connection.execute(select(func.count()).select_from(variables).where(*_of(owner))).scalar_one()
+def _check_bounds(connection: Connection, owner: Owner) -> None:
+    count, size = connection.execute(select(func.count(), _SUM).select_from(variables).where(*_of(owner))).one()
+    whose = "the tenant" if owner.workflow_id == OF_TENANT else "the workflow"
     if count > VARIABLES_MAX:
-        whose = "the tenant" if owner.workflow_id == OF_TENANT else "the workflow"
         raise LimitReached(f"{whose} has {VARIABLES_MAX} variables, which is the limit")
+    if size > OWNER_BYTES_MAX:
+        raise LimitReached(
+            f"the variables of {whose} would have {size} bytes of JSON together, the limit is {OWNER_BYTES_MAX}",
+            hint="Delete some that are no longer needed, or keep large data in a database.",
+        )
 
 
 def _record(connection: Connection, owner: Owner, name: str, actor: str, action: str, now: int) -> None:
@@ -170,4 +203,5 @@ def _record(connection: Connection, owner: Owner, name: str, actor: str, action:
 
 
 def _variable(row: Any) -> KeptVariable:
-    return KeptVariable(row.name, json.loads(row.value), row.version, row.updated_at)
+    value = None if row.value is None else json.loads(row.value)
+    return KeptVariable(row.name, value, row.size, row.version, row.updated_at)

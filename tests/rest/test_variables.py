@@ -43,6 +43,13 @@ async def test_variables_are_of_one_tenant_and_never_null(served: Served):
     await served.ask("PUT", "/v1/variables/REGION", json={"value": "EU"})
     assert [each["name"] for each in (await served.ask("GET", "/v1/variables")).json["items"]] == ["REGION"]
     assert (await served.ask("GET", "/v1/variables", role="other")).json["items"] == []
+    await served.ask("PUT", "/v1/variables/LARGE", json={"value": "x" * 5_000})
+    listed = (await served.ask("GET", "/v1/variables?limit=1")).json
+    assert [(each["name"], each["value"], each["size"]) for each in listed["items"]] == [("LARGE", None, 5_002)]
+    following = (await served.ask("GET", f"/v1/variables?limit=1&cursor={listed['nextCursor']}")).json
+    assert ([each["value"] for each in following["items"]], following["nextCursor"]) == (["EU"], None)
+    assert (await served.ask("GET", "/v1/variables/LARGE")).json["value"] == "x" * 5_000
+    assert (await served.ask("GET", "/v1/variables/LARGE", role="other")).status == 404
     assert (await served.ask("PUT", "/v1/variables/REGION", json={"value": None})).status == 422
     assert (await served.ask("PUT", "/v1/variables/1x", json={"value": 1})).status == 422
     assert (await served.ask("PUT", "/v1/workflows/nobody/variables/a", json={"value": 1})).status == 404

@@ -12,7 +12,7 @@ from anabranch.engine.store.opening import open_store
 from anabranch.engine.store.sql.store import SqlStore
 from anabranch.errors import InvalidRequest, LimitReached, NotFound, ValueNotStorable, ValueTooLarge
 from anabranch.variables import variable_table
-from anabranch.variables.kept_variables import VALUE_BYTES_MAX, Owner
+from anabranch.variables.kept_variables import LISTED_VALUE_BYTES_MAX, VALUE_BYTES_MAX, Owner
 from anabranch.variables.variable_table import VariableTable
 
 TENANT = "a"
@@ -47,7 +47,7 @@ async def test_what_people_set_is_read_by_name_and_listed(variables: VariableTab
     assert again.version == 2
     assert await variables.read(tenant_id=TENANT, names=["REGION", "ABSENT"]) == {"REGION": {"name": "ü"}}
     assert await variables.read(tenant_id=TENANT) == {"LIMIT": 5, "REGION": {"name": "ü"}}
-    assert [each.name for each in await variables.list_variables(OF_TENANT)] == ["LIMIT", "REGION"]
+    assert [each.name for each in await variables.list_variables(OF_TENANT, limit=10)] == ["LIMIT", "REGION"]
     assert await variables.read(tenant_id="b") == {}
     assert await variables.delete_variable(OF_TENANT, "LIMIT", actor="key")
     assert not await variables.delete_variable(OF_TENANT, "LIMIT", actor="key")
@@ -109,6 +109,39 @@ async def test_values_and_their_number_are_bounded(
         await variables.set_variable(OF_TENANT, name, 1, actor="key")
     with pytest.raises(LimitReached, match="the tenant has 2 variables"):
         await variables.set_variable(OF_TENANT, "c", 1, actor="key")
+
+
+async def test_a_list_has_pages_in_the_order_of_code_points_and_large_values_by_their_size(
+    variables: VariableTable,
+) -> None:
+    for name, value in (("b", 1), ("B", "x" * LISTED_VALUE_BYTES_MAX), ("a", 2), ("_", 3)):
+        await variables.set_variable(OF_TENANT, name, value, actor="key")
+    first = await variables.list_variables(OF_TENANT, limit=2)
+    rest = await variables.list_variables(OF_TENANT, limit=2, after=first[-1].name)
+    assert [(each.name, each.value, each.size) for each in (*first, *rest)] == [
+        ("B", None, LISTED_VALUE_BYTES_MAX + 2), ("_", 3, 1), ("a", 2, 1), ("b", 1, 1)]  # fmt: skip
+    one = await variables.get_variable(OF_TENANT, "B")
+    assert one is not None and one.value == "x" * LISTED_VALUE_BYTES_MAX
+    assert await variables.get_variable(OF_TENANT, "absent") is None
+
+
+async def test_what_is_kept_and_what_is_read_at_once_is_bounded(
+    variables: VariableTable, workflow: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(variable_table, "OWNER_BYTES_MAX", 30)
+    monkeypatch.setattr(variable_table, "READ_BYTES_MAX", 20)
+    for owner in (OF_TENANT, Owner(TENANT, workflow)):
+        for name in ("a", "b"):
+            await variables.set_variable(owner, name, "12345678901", actor="key")  # 13 bytes of JSON
+        with pytest.raises(LimitReached, match="would have 39 bytes of JSON together, the limit is 30"):
+            await variables.set_variable(owner, "c", "12345678901", actor="key")
+        await variables.set_variable(owner, "c", "ü", actor="key")
+    with pytest.raises(LimitReached, match="the variables of the workflow would have 44 bytes"):
+        await variables.write(tenant_id=TENANT, workflow_id=workflow, values={"c": "1234567890123456"}, writer="1")
+    assert await variables.read(tenant_id=TENANT, names=["a", "c"]) == {"a": "12345678901", "c": "ü"}
+    for names in (None, ["a", "b"]):
+        with pytest.raises(ValueTooLarge, match="the limit of what is read at once is 20"):
+            await variables.read(tenant_id=TENANT, names=names)
 
 
 async def test_two_who_set_a_new_variable_at_once_write_two_versions(variables: VariableTable) -> None:

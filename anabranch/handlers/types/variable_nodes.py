@@ -22,7 +22,10 @@ class VariableStore(Protocol):
     async def read(
         self, *, tenant_id: str, workflow_id: str | None, names: Collection[str] | None
     ) -> Mapping[str, Any]:
-        """Those of these names that exist, or all; of the tenant itself for `OF_TENANT`."""
+        """Those of these names that exist, or all; of the tenant itself for `OF_TENANT`.
+
+        Raises ValueTooLarge for more than an output can have.
+        """
 
     async def write(self, *, tenant_id: str, workflow_id: str | None, values: Mapping[str, Any], writer: str) -> None:
         """Write these of a workflow, all or none, and remove those that are None; once for each writer.
@@ -44,7 +47,10 @@ class ReadVariablesConfig(NodeConfig):
         description="`tenant`: those that people set; `workflow`: those that its runs have written.",
     )
     names: list[str] | None = Field(
-        None, max_length=NAMES_MAX, description="Their names; all of them, if not given.", json_schema_extra=x_ui()
+        None,
+        max_length=NAMES_MAX,
+        description="Their names, at most 100; all of them, if not given.",
+        json_schema_extra=x_ui(),
     )
 
 

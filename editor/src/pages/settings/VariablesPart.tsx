@@ -3,7 +3,7 @@
 import { Plus, Trash2, Variable } from "lucide-react";
 import { useId, useState, type ReactElement } from "react";
 
-import { call, type Schemas } from "../../api/client";
+import { ApiError, call, type Schemas } from "../../api/client";
 import { Button, IconButton } from "../../ui/Button";
 import { Dialog } from "../../ui/Dialog";
 import { Empty, Problem } from "../../ui/Notice";
@@ -15,7 +15,7 @@ import { ListCard } from "../lists/ListCard";
 import { useList } from "../lists/useList";
 import { useMay } from "../session";
 
-type Value = Schemas["VariableWithValue"];
+type Value = Schemas["ListedVariable"];
 type Open = { kind: "set"; variable: Value | null } | { kind: "delete"; variable: Value };
 
 /** A value as it is typed: text as it is, everything else as JSON. */
@@ -28,6 +28,12 @@ export function VariablesPart(): ReactElement {
   const mayEdit = useMay("editor");
   const [open, setOpen] = useState<Open | null>(null);
   const close = () => setOpen(null);
+  const say = (failure: unknown) => toast(failure instanceof ApiError ? failure.advice : String(failure), { kind: "error" });
+  /** Values that the list does not have are read first. */
+  const change = (variable: Value) => {
+    if (variable.value !== null) setOpen({ kind: "set", variable });
+    else call("get_variable", { path: { variable: variable.name } }).then((whole) => setOpen({ kind: "set", variable: whole }), say);
+  };
   const create = mayEdit ? (
     <Button look="primary" onClick={() => setOpen({ kind: "set", variable: null })}>
       <Plus size={15} /> New variable
@@ -57,14 +63,14 @@ export function VariablesPart(): ReactElement {
             <td className="tight">
               <code className="name">{variable.name}</code>
             </td>
-            <td className="wide mono">{typed(variable.value).slice(0, 120)}</td>
+            <td className="wide mono">{variable.value === null ? `${variable.size.toLocaleString()} bytes` : typed(variable.value).slice(0, 120)}</td>
             <td className="tight">
               <Ago time={variable.updatedAt} />
             </td>
             <td className="verbs">
               {mayEdit && (
                 <>
-                  <Button small onClick={() => setOpen({ kind: "set", variable })} aria-label={`New value… of ${variable.name}`}>
+                  <Button small onClick={() => change(variable)} aria-label={`New value… of ${variable.name}`}>
                     New value…
                   </Button>{" "}
                   <IconButton label={`Delete ${variable.name}`} icon={<Trash2 size={15} />} small onClick={() => setOpen({ kind: "delete", variable })} />

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import io
 from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
 
 from anabranch.engine.console.console import Console
-from anabranch.engine.console.console_rows import Said
+from anabranch.engine.console.console_rows import LEVELS, Said
+from anabranch.engine.console.lines import present
 from tests.engine.conftest import Process
 from tests.engine.consoles import RUN, Rows, console_of, origin_of
 
@@ -36,6 +40,41 @@ async def test_lines_are_stored_and_printed_once_though_the_run_changes_workers_
 
     assert rows.texts == [str(number) for number in range(1, 9)]
     assert len(stream.getvalue().splitlines()) == 8
+
+
+async def test_lines_that_are_dropped_for_want_of_room_have_numbers_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = Rows()
+    console = console_of(rows)
+    await console.start()
+    function = origin_of(console, node_id="")
+    for text, room in (("1", 20), ("2", 0), ("3", 20)):
+        monkeypatch.setattr("anabranch.engine.console.console.WAITING_MAX", room)
+        function.log.info(text)
+        await console._write_all()
+    _call(console, 4)
+    await console.stop()
+
+    assert rows.texts == ["1", "3", "4"]
+
+
+@pytest.mark.parametrize("forms", [{}, {"extra": {"of": "record"}}])
+async def test_workers_with_different_levels_number_the_lines_of_a_function_alike(forms: dict[str, Any]) -> None:
+    rows = Rows()
+    for level, said in (("warning", 2), ("debug", 3), ("info", 4)):
+        console = console_of(rows, level=LEVELS[level])
+        await console.start()
+        function = origin_of(console, node_id="")
+        token = present.set(function)
+        for number in range(1, said + 1):
+            function.log.debug("debug %d", number, **forms)
+            function.log.log(LEVELS["debug"], "log %d", number)
+            print("print", number)  # noqa: T201
+            function.log.warning("warning %d", number, **forms)
+        present.reset(token)
+        await console.stop()
+
+    third = ["debug 3", "log 3", "print 3", "warning 3"]
+    assert rows.texts == ["warning 1", "warning 2", *third, "print 4", "warning 4"]
 
 
 async def test_a_run_that_comes_back_while_its_lines_are_read_is_read_again() -> None:

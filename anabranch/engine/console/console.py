@@ -179,6 +179,11 @@ class Console:
     # -- what is said ---------------------------------------------------------------------
     def take_line(self, origin: LineOrigin, level: int, text: str) -> None:
         """Add a line; thread-safe. Cut at `LINE_CHARACTERS_MAX`."""
+        position, is_new = 0, True
+        if origin.node_id == FUNCTION_NODE_ID:
+            # Also of a line that is dropped: the next call must give the same numbers.
+            origin.lines_said += 1
+            position, is_new = origin.attempt << 32 | origin.lines_said, origin.is_first_call
         if level < self.level or self._loop is None:
             return
         run = self._runs.get(origin.instance_id)
@@ -189,10 +194,6 @@ class Console:
         if len(self._waiting) >= WAITING_MAX:
             self._dropped += 1
             return
-        position, is_new = 0, True
-        if origin.node_id == FUNCTION_NODE_ID:
-            origin.lines_said += 1
-            position, is_new = origin.attempt << 32 | origin.lines_said, origin.is_first_call
         self._waiting.append((run, origin.dispatch, level, _time_ns(), text, position, is_new))
         if run.is_followed:
             self._soon(self._tell_soon)

@@ -84,7 +84,8 @@ class LineOrigin(Protocol):
     console: Sink | None
     """None: lines are dropped, as in tests of a single handler."""
     lines_said: int
-    """For a workflow function: how many lines this call has written. A replay repeats the lines of earlier calls."""
+    """For a workflow function: how many lines this call has written, also those that were dropped. A replay repeats the
+    lines of earlier calls."""
     is_first_call: bool
     """For a workflow function: no earlier call has written lines."""
 
@@ -129,8 +130,11 @@ def _logs(level: int) -> Callable[..., None]:
             if self.isEnabledFor(level):
                 more["stacklevel"] = more.get("stacklevel", 1) + 1
                 self._log(level, msg, args, **more)
+            else:
+                _count_only(self.origin)
             return
         if level < self.level or self.disabled or _manager.disable >= level:
+            _count_only(self.origin)
             return
         origin, here = self.origin, present.get()
         if here is not origin and here is not None and here.instance_id == origin.instance_id:
@@ -173,6 +177,14 @@ class ActivationLog(logging.Logger):
             return False
         return level >= (self.level or self.getEffectiveLevel())
 
+    def log(self, level: int, msg: object, *args: object, **more: Any) -> None:
+        """Log a line of any level, as the method of `logging.Logger` does."""
+        if not self.isEnabledFor(level):
+            _count_only(self.origin)
+            return
+        more["stacklevel"] = more.get("stacklevel", 1) + 1
+        super().log(level, msg, *args, **more)
+
     def _log(
         self,
         level: int,
@@ -202,6 +214,7 @@ class ActivationLog(logging.Logger):
             if self.is_extended:
                 kept: Any = self.filter(record)
                 if not kept:
+                    _count_only(self.origin)
                     return
                 record = kept if isinstance(kept, logging.LogRecord) else record  # a filter may replace it
                 text = origin.mask(record.getMessage())
@@ -267,6 +280,17 @@ def _print_and_keep(
     text = (" " if sep is None else sep).join(map(str, values)).rstrip("\n")
     if text and origin.console.level <= logging.INFO:
         origin.console.take_line(origin, logging.INFO, origin.mask(text))
+    elif text:
+        _count_only(origin)
+
+
+def _count_only(origin: LineOrigin) -> None:
+    """Count a line that is not taken: in the next call of a function it may be, by a worker with another level."""
+    here = present.get()
+    if here is not None and here.instance_id == origin.instance_id:
+        origin = here  # `ctx.log` in a step
+    if origin.is_function:
+        origin.lines_said += 1
 
 
 def _formatted(msg: object, args: Any) -> str:

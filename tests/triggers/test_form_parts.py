@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from anabranch.errors import BadJson
+from anabranch.triggers.webhooks.form_parts import HEAD_BYTES_MAX
+from anabranch.triggers.webhooks.header_parameters import PARAMETERS_MAX, parameters_of
 from anabranch.triggers.webhooks.webhook_requests import FIELDS_MAX, HookRequest, payload_of
 
 PNG = b"\x89PNG\r\n--b\r\n\r\n\x00\xff"
@@ -55,7 +57,6 @@ def test_texts_and_files_are_told_apart() -> None:
         (part("Content-Type: text/plain", b"no name") + END, "multipart/form-data; boundary=b9"),
         (part(disposed('name="a"'), b"x") + END, "multipart/form-data"),
         (part(disposed('name="a"'), b"x") + END, f"multipart/form-data; boundary={'b' * 71}"),
-        (part(disposed('name="a"') + "\r\nX: " + "x" * 9_000, b"x") + END, "multipart/form-data; boundary=b9"),
     ],
 )
 def test_what_is_no_form_stays_a_body(body: bytes, content_type: str) -> None:
@@ -77,9 +78,45 @@ def test_a_form_of_too_many_parts_is_refused_at_once() -> None:
     assert len(payload(part(disposed('name="a"'), b"") * FIELDS_MAX + END)["form"]["a"]) == FIELDS_MAX
 
 
+@pytest.mark.parametrize(
+    ("head", "reason"),
+    [
+        (disposed('name="a"') + "\r\nX: " + "x" * HEAD_BYTES_MAX, "more than 2048 bytes"),
+        (disposed('name="a"' + ";" * PARAMETERS_MAX), "more than 20 parameters"),
+    ],
+)
+def test_a_part_with_too_long_a_head_is_refused(head: str, reason: str) -> None:
+    with pytest.raises(BadJson, match=reason):
+        payload(part(head, b"x") + END)
+    assert payload(part(disposed('name="a"' + ";" * (PARAMETERS_MAX - 1)), b"x") + END)["form"] == {"a": "x"}
+
+
+@pytest.mark.parametrize(
+    ("header", "read"),
+    [
+        ('form-data; name="a;b=\\"c\\\\"; filename=d e ;x', {"name": 'a;b="c\\', "filename": "d e", "x": ""}),
+        ("x; Name=1; name=2; n*=UTF-8''%C3%A4; n=a; m*=ISO-8859-1'de'%E4", {"name": "1", "n": "a", "m": "ä"}),
+        ("x; n*=idna''a; m*=b; open=\"c;d", {"n": "idna''a", "m": "b", "open": "c;d"}),
+        ("", {}),
+    ],
+)
+def test_parameters_of_headers_are_read_as_they_are_quoted(header: str, read: dict[str, str]) -> None:
+    assert parameters_of(header) == read
+
+
+def test_a_type_with_too_many_parameters_has_no_charset_and_no_form() -> None:
+    many = "; a=b" * PARAMETERS_MAX
+    request = HookRequest("POST", "default", "up", {"content-type": [f"Text/Plain{many}; charset=utf-8"]}, [])
+
+    assert request.content_type == ("text/plain", "")
+    with pytest.raises(BadJson, match="more than 20 parameters"):
+        payload(b"", f"multipart/form-data{many}; boundary=b9")
+
+
 def test_a_hostile_form_takes_no_longer_than_its_length() -> None:
     before = time.thread_time()
-    for body in (b"\r\n--b9" * 150_000, b"--b9\r\n" * 150_000, b"\r\n-" * 300_000, b"--b9\r\n" + b':;="' * 250_000):
+    for body in (b"\r\n--b9" * 150_000, b"--b9\r\n" * 150_000, b"\r\n-" * 300_000, b"--b9\r\n" + b':;="' * 250_000,
+                 part(disposed('name="a"' + ";" * 8_000), b"") * 122 + END):  # fmt: skip
         try:
             payload(body)
         except BadJson:

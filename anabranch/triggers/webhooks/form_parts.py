@@ -7,14 +7,14 @@ parts stay bytes, and both parts and their heads are bounded.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from email.message import Message
-from email.utils import collapse_rfc2231_value
+
+from anabranch.triggers.webhooks.header_parameters import TooManyParameters, parameters_of
 
 # 70 characters: what RFC 2046 allows.
 _BOUNDARY_MAX = 70
 
-# 8 KB for the head of a part, which has a name and a type.
-_HEAD_BYTES_MAX = 8_192
+# 2 KB for the head of a part, which has a type and two names: those of files have at most 255 characters.
+HEAD_BYTES_MAX = 2_048
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +32,21 @@ class ReceivedPart:
         return self.file_name is not None or self.content_type is not None
 
 
-class TooManyParts(ValueError):
-    """The form has more parts than are read."""
+class FormRefused(ValueError):
+    """The form has more parts, or more in the head of a part, than is read."""
 
 
 def parts_of(content_type: str, body: bytes, *, parts_max: int) -> list[ReceivedPart] | None:
-    """The parts of a form; None if it is none that can be read. Raises TooManyParts."""
-    message = Message()
-    message["Content-Type"] = content_type
-    boundary = message.get_boundary("")
+    """The parts of a form; None if it is none that can be read. Raises FormRefused."""
+    try:
+        boundary = parameters_of(content_type).get("boundary", "").rstrip()
+    except TooManyParameters as refusal:
+        raise FormRefused(str(refusal)) from None
     if not boundary or len(boundary) > _BOUNDARY_MAX or not boundary.isascii():
         return None
     pieces = (b"\r\n" + body).split(b"\r\n--" + boundary.encode(), parts_max + 2)
     if len(pieces) > parts_max + 2:
-        raise TooManyParts(f"the form has more than {parts_max} parts")
+        raise FormRefused(f"the form has more than {parts_max} parts")
     if len(pieces) < 2 or not pieces[-1].startswith(b"--"):
         return None
     parts = [_part(piece) for piece in pieces[1:-1]]
@@ -53,22 +54,22 @@ def parts_of(content_type: str, body: bytes, *, parts_max: int) -> list[Received
 
 
 def _part(piece: bytes) -> ReceivedPart | None:
-    """What stands between two boundaries; None if it has no name."""
+    """What stands between two boundaries; None if it has no name. Raises FormRefused."""
     head, end, content = piece.partition(b"\r\n\r\n")
-    if not end or len(head) > _HEAD_BYTES_MAX or not head.lstrip(b" \t").startswith(b"\r\n"):
+    if not end or not head.lstrip(b" \t").startswith(b"\r\n"):
         return None
-    message = Message()
+    if len(head) > HEAD_BYTES_MAX:
+        raise FormRefused(f"the head of a part of the form has more than {HEAD_BYTES_MAX} bytes")
+    headers: dict[str, str] = {}
     for line in head.decode("utf-8", "replace").split("\r\n")[1:]:
-        name, colon, value = line.partition(":")
-        if colon and name.strip().lower() in ("content-disposition", "content-type"):
-            message[name.strip()] = value.strip()
-    field = _parameter(message, "name")
-    if not field:
+        name, _, value = line.partition(":")
+        headers.setdefault(name.strip().lower(), value.strip())
+    try:
+        parameters = parameters_of(headers.get("content-disposition", ""))
+    except TooManyParameters as refusal:
+        raise FormRefused(f"{refusal}: the one of a part of the form") from None
+    names = {name: value.replace("%22", '"') for name, value in parameters.items()}
+    if not names.get("name"):
         return None
-    kind = message.get("content-type", "").split(";", 1)[0].strip()
-    return ReceivedPart(field, content, _parameter(message, "filename"), kind or None)
-
-
-def _parameter(message: Message, name: str) -> str | None:
-    value = message.get_param(name, None, header="content-disposition")
-    return None if value is None else collapse_rfc2231_value(value).replace("%22", '"')
+    kind = headers.get("content-type", "").split(";", 1)[0].strip()
+    return ReceivedPart(names["name"], content, names.get("filename"), kind or None)

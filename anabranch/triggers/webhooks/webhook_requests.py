@@ -9,14 +9,14 @@ import base64
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from email.message import Message
 from typing import Any
 from urllib.parse import parse_qsl
 
 from anabranch.engine.rules.values import WEBHOOK_INPUT_BYTES_MAX, Payload
 from anabranch.errors import BadJson, InvalidInput, TooLarge, ValueTooLarge
 from anabranch.json_input import parse_json
-from anabranch.triggers.webhooks.form_parts import ReceivedPart, TooManyParts, parts_of
+from anabranch.triggers.webhooks.form_parts import FormRefused, ReceivedPart, parts_of
+from anabranch.triggers.webhooks.header_parameters import TooManyParameters, parameters_of
 
 # 16 MB, as of every body: more is refused before it is known whose it is.
 BODY_BYTES_MAX = 16 * 1_048_576
@@ -61,14 +61,15 @@ class HookRequest:
     @property
     def content_type(self) -> tuple[str, str]:
         """The media type and the charset of the body, in lower case; empty where the caller names none."""
-        message = Message()
-        message["Content-Type"] = (self.headers.get("content-type") or [""])[0]
-        named = "content-type" in self.headers
-        charset = message.get_param("charset", "", unquote=True)
-        return (
-            message.get_content_type().lower() if named else "",
-            charset.lower() if isinstance(charset, str) else "",
-        )
+        if "content-type" not in self.headers:
+            return "", ""
+        written = (self.headers["content-type"] or [""])[0]
+        kind = written.split(";", 1)[0].strip().lower()
+        try:
+            charset = parameters_of(written).get("charset", "").lower()
+        except TooManyParameters:
+            charset = ""
+        return (kind if kind.count("/") == 1 else "text/plain"), charset
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +176,7 @@ def _parts(request: HookRequest, body: bytes) -> dict[str, Any]:
     """`form` and `files` of a form in parts; nothing if it cannot be read."""
     try:
         parts = parts_of(request.headers["content-type"][0], body, parts_max=FIELDS_MAX)
-    except TooManyParts as refusal:
+    except FormRefused as refusal:
         raise BadJson(str(refusal)) from None
     if parts is None:
         return {}

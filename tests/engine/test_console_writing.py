@@ -3,6 +3,7 @@ wait with them."""
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import logging
@@ -13,6 +14,7 @@ import pytest
 from anabranch.engine.console.console import Console
 from anabranch.engine.console.console_rows import LinesWanted
 from anabranch.engine.console.console_writer import FULL, RUNS_AT_ONCE_MAX
+from anabranch.engine.console.lines import report_progress
 from anabranch.errors import DatabaseAway
 from tests.engine.conftest import TENANT, Process
 from tests.engine.consoles import OTHER, RUN, Rows, Watcher, console_of, origin_of
@@ -250,6 +252,30 @@ async def test_lines_of_a_function_are_stored_once_the_database_is_back() -> Non
     await console.stop()
 
     assert rows.texts == ["first", "second"]
+
+
+async def test_a_reader_that_does_not_wait_any_more_costs_nobody_lines_or_progress() -> None:
+    rows = Rows()
+    console = await _started(rows)
+    write, begun = rows.write, asyncio.Event()
+
+    async def slow(*_: Any) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    rows.write = slow  # type: ignore[method-assign]
+    _say(console, "line", [RUN, OTHER])
+    for run in (RUN, OTHER):
+        report_progress(origin_of(console, instance_id=run), 1, 2, "half")
+    reader = asyncio.create_task(console.write_run(RUN))
+    await begun.wait()
+    reader.cancel()
+    await asyncio.gather(reader, return_exceptions=True)
+    rows.write = write  # type: ignore[method-assign]
+    await console.stop()
+
+    assert rows.texts == ["line", "line"]
+    assert [report.instance_id for report in rows.reports] == [RUN, OTHER]
 
 
 async def test_a_defect_of_the_storage_costs_the_lines_that_met_it_and_no_others() -> None:

@@ -7,6 +7,7 @@ one another, the longer the more runs say something.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -365,7 +366,7 @@ class ConsoleWriter:
                 self._unsure = self._next_rows()
             try:
                 await self.rows.write(self._unsure, list(reports.values()))
-            except StoreUnavailable:
+            except (StoreUnavailable, asyncio.CancelledError):  # who reads a run may not wait for the end of this
                 self.reports = {**reports, **self.reports}
                 raise
             except Exception:

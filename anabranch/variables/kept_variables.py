@@ -36,6 +36,10 @@ READ_BYTES_MAX = OUTPUT_BYTES_MAX
 # 100 writers: a node that is executed again after a crash is known among the last hundred that wrote the variable.
 WRITERS_MAX = 100
 
+# 1,000 removed variables of a tenant, and of each workflow, are remembered with their writers, as many as it can have.
+# Beyond them the one that was removed first is forgotten.
+REMOVED_MAX = 1_000
+
 OF_TENANT = ""
 """In place of the id of a workflow: the tenant's own."""
 
@@ -60,7 +64,7 @@ class KeptVariable:
     size: int
     """Bytes of the value as JSON."""
     version: int
-    """1, 2, 3…: how often it was written."""
+    """1, 2, 3…: how often it was written or removed."""
     updated_at: int
 
 

@@ -28,7 +28,7 @@ class VariableWithValue(ResponseModel):
     name: str
     value: Any
     size: int = Field(description="Bytes of the value as JSON.")
-    version: int = Field(description="How often it was written.")
+    version: int = Field(description="How often it was written or removed.")
     updatedAt: AwareDatetime
 
 

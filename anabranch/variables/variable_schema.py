@@ -6,7 +6,7 @@ from sqlalchemy import BigInteger, Column, Integer, PrimaryKeyConstraint, Table,
 
 from anabranch.engine.store.columns import NameText, metadata
 
-# `workflow_id` is empty for those of the tenant. `value` is JSON, `size` its bytes.
+# `workflow_id` is empty for those of the tenant. `value` is JSON, null once it is removed, `size` its bytes.
 # `writers` is a list of the nodes that wrote last.
 variables = Table(
     "variables",
@@ -14,7 +14,7 @@ variables = Table(
     Column("tenant_id", Text, nullable=False),
     Column("workflow_id", Text, nullable=False),
     Column("name", NameText, nullable=False),
-    Column("value", Text, nullable=False),
+    Column("value", Text, nullable=True),
     Column("size", Integer, nullable=False),
     Column("version", BigInteger, nullable=False),
     Column("writers", Text, nullable=False),

@@ -23,6 +23,7 @@ from anabranch.variables.kept_variables import (
     OF_TENANT,
     OWNER_BYTES_MAX,
     READ_BYTES_MAX,
+    REMOVED_MAX,
     VARIABLES_MAX,
     WRITERS_MAX,
     KeptVariable,
@@ -51,7 +52,7 @@ class VariableTable:
         """One statement, so all of them as they were at one moment. Raises ValueTooLarge before it reads too much."""
         if workflow_id is None:
             return {}
-        which: tuple[ColumnElement[bool], ...] = _of(Owner(tenant_id, workflow_id))
+        which = _kept(Owner(tenant_id, workflow_id))
         if names is not None:
             which = (*which, variables.c.name.in_(sorted(names)))
         size = select(_SUM).where(*which)
@@ -72,12 +73,12 @@ class VariableTable:
     async def list_variables(self, owner: Owner, *, limit: int, after: str = "") -> Sequence[KeptVariable]:
         """In the order of code points of their names."""
         columns = [_LISTED_VALUE if each is variables.c.value else each for each in _COLUMNS]
-        query = select(*columns).where(*_of(owner), variables.c.name > after).order_by(variables.c.name).limit(limit)
+        query = select(*columns).where(*_kept(owner), variables.c.name > after).order_by(variables.c.name).limit(limit)
         return await self._store.read(lambda connection: [_variable(row) for row in connection.execute(query)])
 
     async def get_variable(self, owner: Owner, name: str) -> KeptVariable | None:
         """One, whatever its size."""
-        query = select(*_COLUMNS).where(*_of(owner), variables.c.name == name)
+        query = select(*_COLUMNS).where(*_kept(owner), variables.c.name == name)
 
         def get(connection: Connection) -> KeptVariable | None:
             found = connection.execute(query).first()
@@ -105,6 +106,7 @@ class VariableTable:
                 for name, text in texts.items():
                     _put(connection, owner, name, text, writer=writer, now=now)
                 _check_bounds(connection, owner)
+                _forget_removed(connection, owner)
 
         await self._store.write(write)
 
@@ -127,13 +129,16 @@ class VariableTable:
 
     async def delete_variable(self, owner: Owner, name: str, *, actor: str) -> bool:
         """One transaction with its row of the audit trail."""
-        statement = delete(variables).where(*_of(owner), variables.c.name == name)
+        query = select(variables.c.name).where(*_kept(owner), variables.c.name == name).with_for_update()
 
         def remove(connection: Connection) -> bool:
             with self._store.dialect.transaction(connection):
-                if not connection.execute(statement).rowcount:
+                if connection.execute(query).first() is None:
                     return False
-                _record(connection, owner, name, actor, "variable.deleted", self._store.dialect.now(connection))
+                now = self._store.dialect.now(connection)
+                _put(connection, owner, name, None, writer="", now=now)
+                _forget_removed(connection, owner)
+                _record(connection, owner, name, actor, "variable.deleted", now)
                 return True
 
         return await self._store.write(remove)
@@ -150,6 +155,11 @@ def _of(owner: Owner) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
     return variables.c.tenant_id == owner.tenant_id, variables.c.workflow_id == owner.workflow_id
 
 
+def _kept(owner: Owner) -> tuple[ColumnElement[bool], ...]:
+    """Without those that are removed."""
+    return (*_of(owner), variables.c.value.is_not(None))
+
+
 def _locks_owner(connection: Connection, owner: Owner) -> bool:
     """Whether the workflow is there; it is not deleted then before the transaction ends."""
     if owner.workflow_id == OF_TENANT:
@@ -161,18 +171,16 @@ def _locks_owner(connection: Connection, owner: Owner) -> bool:
 
 
 def _put(connection: Connection, owner: Owner, name: str, text: str | None, *, writer: str, now: int) -> int:
-    """Write or remove a variable; its version."""
+    """Write or remove a variable, once for each writer; its version. What is removed leaves its writers, for an
+    attempt that is executed again must not bring it back."""
     place = (*_of(owner), variables.c.name == name)
     found = connection.execute(select(variables.c.version, variables.c.writers).where(*place).with_for_update()).first()
     version, writers = (0, []) if found is None else (found.version, json.loads(found.writers))
     if writer and writer in writers:
         return int(version)
-    if text is None:
-        connection.execute(delete(variables).where(*place))
-        return int(version)
     written = {
         "value": text,
-        "size": len(text.encode()),
+        "size": 0 if text is None else len(text.encode()),
         "version": version + 1,
         "writers": json.dumps([*writers, writer][-WRITERS_MAX:] if writer else writers),
         "updated_at": now,
@@ -186,7 +194,7 @@ def _put(connection: Connection, owner: Owner, name: str, text: str | None, *, w
 
 
 def _check_bounds(connection: Connection, owner: Owner) -> None:
-    count, size = connection.execute(select(func.count(), _SUM).select_from(variables).where(*_of(owner))).one()
+    count, size = connection.execute(select(func.count(variables.c.value), _SUM).where(*_of(owner))).one()
     whose = "the tenant" if owner.workflow_id == OF_TENANT else "the workflow"
     if count > VARIABLES_MAX:
         raise LimitReached(f"{whose} has {VARIABLES_MAX} variables, which is the limit")
@@ -195,6 +203,15 @@ def _check_bounds(connection: Connection, owner: Owner) -> None:
             f"the variables of {whose} would have {size} bytes of JSON together, the limit is {OWNER_BYTES_MAX}",
             hint="Delete some that are no longer needed, or keep large data in a database.",
         )
+
+
+def _forget_removed(connection: Connection, owner: Owner) -> None:
+    removed = (*_of(owner), variables.c.value.is_(None))
+    columns = variables.c
+    remembered = select(columns.name).where(*removed).order_by(columns.updated_at.desc(), columns.name)
+    surplus = connection.execute(remembered.offset(REMOVED_MAX).limit(VARIABLES_MAX)).scalars().all()
+    if surplus:
+        connection.execute(delete(variables).where(*removed, columns.name.in_(surplus)))
 
 
 def _record(connection: Connection, owner: Owner, name: str, actor: str, action: str, now: int) -> None:

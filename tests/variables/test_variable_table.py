@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 import pytest
+from sqlalchemy import func, select
 
 from anabranch.engine.ports import NewVersion
 from anabranch.engine.store.opening import open_store
@@ -13,6 +14,7 @@ from anabranch.engine.store.sql.store import SqlStore
 from anabranch.errors import InvalidRequest, LimitReached, NotFound, ValueNotStorable, ValueTooLarge
 from anabranch.variables import variable_table
 from anabranch.variables.kept_variables import LISTED_VALUE_BYTES_MAX, VALUE_BYTES_MAX, Owner
+from anabranch.variables.variable_schema import variables as variables_in_store
 from anabranch.variables.variable_table import VariableTable
 
 TENANT = "a"
@@ -64,6 +66,47 @@ async def test_an_attempt_that_is_executed_again_does_not_take_back_what_another
     await write(1, "first")
     assert await variables.read(tenant_id=TENANT, workflow_id=workflow) == {"last": 2}
     assert await variables.read(tenant_id=TENANT) == {}
+
+
+async def test_what_was_removed_stays_removed_when_an_attempt_is_executed_again(
+    variables: VariableTable, workflow: str
+) -> None:
+    async def write(value: int | None, writer: str) -> None:
+        await variables.write(tenant_id=TENANT, workflow_id=workflow, values={"last": value}, writer=writer)
+
+    async def kept() -> Mapping[str, object]:
+        return await variables.read(tenant_id=TENANT, workflow_id=workflow)
+
+    owner = Owner(TENANT, workflow)
+    await write(None, "early")
+    await write(1, "first")
+    await write(None, "early")
+    assert await kept() == {"last": 1}
+    await write(None, "second")
+    await write(1, "first")
+    assert await kept() == {}
+    assert (await variables.list_variables(owner, limit=10), await variables.get_variable(owner, "last")) == ([], None)
+    await write(3, "third")
+    await write(None, "second")
+    assert await kept() == {"last": 3}
+    assert await variables.delete_variable(owner, "last", actor="key")
+    assert not await variables.delete_variable(owner, "last", actor="key")
+    await write(3, "third")
+    assert await kept() == {}
+    assert (await variables.set_variable(owner, "last", 6, actor="key")).version == 6
+
+
+async def test_removed_variables_are_remembered_in_a_bounded_number_and_count_for_no_limit(
+    variables: VariableTable, store: SqlStore, workflow: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(variable_table, "REMOVED_MAX", 2)
+    monkeypatch.setattr(variable_table, "VARIABLES_MAX", 1)
+    for name in ("a", "b", "c", "d"):
+        for number, value in enumerate((1, None)):
+            values = {name: value}
+            await variables.write(tenant_id=TENANT, workflow_id=workflow, values=values, writer=f"{name}{number}")
+    count = select(func.count()).select_from(variables_in_store)
+    assert await store.read(lambda connection: connection.execute(count).scalar_one()) == 2
 
 
 async def test_null_removes_and_all_are_written_or_none(variables: VariableTable, workflow: str) -> None:

@@ -23,7 +23,7 @@ def upgrade() -> None:
         sa.Column("tenant_id", sa.Text(), nullable=False),
         sa.Column("workflow_id", sa.Text(), nullable=False),
         sa.Column("name", sa.Text().with_variant(sa.Text(collation="C"), "postgresql"), nullable=False),
-        sa.Column("value", sa.Text(), nullable=False),
+        sa.Column("value", sa.Text(), nullable=True),
         sa.Column("size", sa.Integer(), nullable=False),
         sa.Column("version", sa.BigInteger(), nullable=False),
         sa.Column("writers", sa.Text(), nullable=False),

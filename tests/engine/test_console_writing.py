@@ -7,13 +7,14 @@ import asyncio
 import io
 import json
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from anabranch.engine.console.console import Console
-from anabranch.engine.console.console_rows import LinesWanted
-from anabranch.engine.console.console_writer import FULL, RUNS_AT_ONCE_MAX
+from anabranch.engine.console.console_rows import LinesWanted, ProgressReport, StoredLines
+from anabranch.engine.console.console_writer import FULL, REFUSED_MAX, RUNS_AT_ONCE_MAX
 from anabranch.engine.console.lines import report_progress
 from anabranch.errors import DatabaseAway
 from tests.engine.conftest import TENANT, Process
@@ -296,6 +297,34 @@ async def test_a_defect_of_the_storage_costs_the_lines_that_met_it_and_no_others
     await console.stop()
 
     assert sorted(rows.texts) == ["later", "of a node"]
+
+
+@pytest.mark.parametrize("refused", [1, 2, 30])
+async def test_rows_that_the_storage_refuses_cost_no_others(refused: int, caplog: pytest.LogCaptureFixture) -> None:
+    rows = Rows()
+    console = await _started(rows)
+    write, bad = rows.write, CROWD[20 : 20 + refused]
+
+    async def choosy(given: Sequence[StoredLines], reports: Sequence[ProgressReport]) -> None:
+        if any(each.instance_id in bad for each in (*given, *reports)):
+            raise ValueError("refused")
+        await write(given, reports)
+
+    rows.write = choosy  # type: ignore[method-assign]
+    _say(console, "line", CROWD[:60])
+    for run in CROWD[:60]:
+        report_progress(origin_of(console, instance_id=run), 1, 2, "half")
+    if refused > REFUSED_MAX:
+        with pytest.raises(ValueError, match="refused"):
+            await console._write_all()
+        assert not console._is_behind(), "it is not tried for ever"
+    else:
+        await console._write_all()
+        good = set(CROWD[:60]) - set(bad)
+        assert len(rows.rows) == len(rows.reports) == len(good)
+        assert {row.instance_id for row in rows.rows} == {report.instance_id for report in rows.reports} == good
+        assert all(any(run in record.getMessage() for record in caplog.records) for run in bad)
+    await console.stop()
 
 
 async def test_a_tenant_without_room_by_an_old_count_is_counted_again_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ one another, the longer the more runs say something.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +20,8 @@ import orjson
 
 from anabranch.engine.console.console_rows import LEVELS, ConsoleRows, Line, ProgressReport, Said, StoredLines
 from anabranch.errors import StoreUnavailable
+
+logger = logging.getLogger("anabranch.console")
 
 # 64 kB of lines share a row: readers decode rows as a whole.
 ROW_BYTES_MAX = 65_536
@@ -40,6 +43,10 @@ UNWRITTEN_BYTES_MAX = 67_108_864
 # 1,000 rows of 4 MB in total are written in one statement: commits of runs do not wait longer than some milliseconds.
 ROWS_WRITTEN_MAX = 1_000
 BYTES_WRITTEN_MAX = 4_194_304
+
+# 10 rows of a write that the database refuses, each found by some twenty smaller writes. If there are more, the fault
+# is not theirs, and all that is left of the write is dropped: it would keep the database busy in vain.
+REFUSED_MAX = 10
 
 # 500 rows, 32 MB of lines at most and mostly far less, are removed per statement.
 ROWS_REMOVED_MAX = 500
@@ -365,7 +372,7 @@ class ConsoleWriter:
             if not self._unsure:
                 self._unsure = self._next_rows()
             try:
-                await self.rows.write(self._unsure, list(reports.values()))
+                await self._write_parts(self._unsure, list(reports.values()))
             except (StoreUnavailable, asyncio.CancelledError):  # who reads a run may not wait for the end of this
                 self.reports = {**reports, **self.reports}
                 raise
@@ -380,6 +387,30 @@ class ConsoleWriter:
         )
         while len(self.runs) > RUNS_KNOWN_MAX:
             self.runs.popitem(last=False)
+
+    async def _write_parts(self, rows: Sequence[StoredLines], reports: Sequence[ProgressReport]) -> None:
+        """Write all at once; if a defect refuses that, in ever smaller parts, until only what it refuses is lost.
+
+        Raises StoreUnavailable, and the defect where it refuses more than single rows.
+        """
+        refused = 0
+        parts = [(rows, reports)]
+        while parts:
+            rows, reports = parts.pop()
+            try:
+                await self.rows.write(rows, reports)
+            except StoreUnavailable:
+                raise
+            except Exception:
+                if len(rows) + len(reports) > 1:
+                    half, half_of_reports = len(rows) // 2, (len(reports) + 1) // 2
+                    parts += [(rows[half:], reports[half_of_reports:]), (rows[:half], reports[:half_of_reports])]
+                    continue
+                refused += 1
+                if refused > REFUSED_MAX:
+                    raise
+                lost = rows[0].instance_id if rows else reports[0].instance_id
+                logger.exception("lines or progress of run %s are lost", lost)
 
     def _close_due(self, *, everything: bool) -> None:
         if everything or len(self._open) <= RUNS_AT_ONCE_MAX or self.unwritten_bytes > HURRY_BYTES:

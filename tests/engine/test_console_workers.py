@@ -77,6 +77,28 @@ async def test_workers_with_different_levels_number_the_lines_of_a_function_alik
     assert rows.texts == ["warning 1", "warning 2", *third, "print 4", "warning 4"]
 
 
+async def test_a_run_with_unwritten_lines_is_not_forgotten_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("anabranch.engine.console.console_writer.RUNS_KNOWN_MAX", 2)
+    monkeypatch.setattr("anabranch.engine.console.console_writer.RUNS_AT_ONCE_MAX", 0)
+    rows = Rows()
+    console = console_of(rows)
+    await console.start()
+    _call(console, 2)
+    others = [f"{number:036}" for number in range(3)]
+    for run in others:
+        origin_of(console, instance_id=run).log.info("of another")
+    await console._write_all()
+    console.take_adoption(RUN)
+    _call(console, 3)
+    for run in others:
+        await console.write_run(run)
+    await console._write_all()
+    assert len(console._runs) == 2, "those whose lines are written are"
+    await console.stop()
+
+    assert [line.text for line in rows.lines if line.instance_id == RUN] == ["1", "2", "3"]
+
+
 async def test_a_run_that_comes_back_while_its_lines_are_read_is_read_again() -> None:
     rows = Rows()
     console, other = console_of(rows), console_of(rows)

@@ -130,8 +130,8 @@ class Console:
         self._observers.remove(observer)
 
     def follow(self, instance_id: str) -> None:
-        """Announce what a run says to the observers, its unwritten lines first, until an `unfollow` for each
-        `follow`."""
+        """Announce what a run says to the observers, until an `unfollow` for each `follow`. Where nobody has followed
+        it yet, its unwritten lines come first."""
         self._followed[instance_id] += 1
         run = self._runs.get(instance_id)
         if run is not None and not run.is_followed:

@@ -385,8 +385,19 @@ class ConsoleWriter:
         self.unwritten_bytes = sum(run.used + run.granted - run.left for run in self._open) + sum(
             len(line.encoded) for run in self._doubtful for line in run.doubtful or ()
         )
-        while len(self.runs) > RUNS_KNOWN_MAX:
-            self.runs.popitem(last=False)
+        self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        """Forget the oldest of too many runs, but none with unwritten lines: only it knows their positions."""
+        for _ in range(len(self.runs)):
+            if len(self.runs) <= RUNS_KNOWN_MAX:
+                return
+            oldest = next(iter(self.runs))  # asked anew every time: threads may add others
+            run = self.runs[oldest]
+            if run in self._open or run in self._doubtful:
+                self.runs.move_to_end(oldest)
+            else:
+                del self.runs[oldest]
 
     async def _write_parts(self, rows: Sequence[StoredLines], reports: Sequence[ProgressReport]) -> None:
         """Write all at once; if a defect refuses that, in ever smaller parts, until only what it refuses is lost.

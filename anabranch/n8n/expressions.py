@@ -173,7 +173,7 @@ class _Translator:
             case JsMember(Call(Name("$"), (Literal(str(name)),)), Literal("item")):
                 return _ref(scope.node(name, "item"))
             case Call(JsMember(Call(Name("$"), (Literal(str(name)),)), Literal("itemMatching")), (Literal(0),)):
-                return _ref(scope.node(name, "first"))
+                raise Untranslatable("an item that belongs to another one than the current")
             case Call(JsMember(Call(Name("$"), (Literal(str(name)), *_)), Literal("first" | "last" as which)), ()):
                 return _ref(scope.node(name, which))
             case Call(

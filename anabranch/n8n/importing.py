@@ -20,7 +20,7 @@ from anabranch.n8n.exports import Link, N8nWorkflow
 from anabranch.n8n.graph import CHOOSING, LOOP_KIND, LinkGraph
 from anabranch.n8n.job import Exit, MappingJob, NotMapped
 from anabranch.n8n.js_code import VARIABLES, ZONES
-from anabranch.n8n.js_reading import names_of_nodes, reads_dates, zones_of
+from anabranch.n8n.js_reading import names_of_nodes, reads_dates, reads_item, reads_matching, zones_of
 from anabranch.n8n.kept_data import variables_read
 from anabranch.n8n.maps.going_on import FAILING
 from anabranch.n8n.maps.map_flow import batches_as_cursor
@@ -138,9 +138,9 @@ class _Importer(Surrounding):
         return {node.name for node in workflow.nodes if node.name in self._attached and node.name not in linked}
 
     def run(self) -> Imported:
-        aliased: set[str] | None = None
-        while aliased != self.aliases:  # a loop gets a variable for its item once somebody needs it
-            aliased = set(self.aliases)
+        needed: tuple[set[str], set[str]] | None = None
+        while needed != (self.aliases, self.paired):  # they are made once somebody needs them
+            needed = set(self.aliases), set(self.paired)
             self._map_all()
         return self._document()
 
@@ -465,12 +465,19 @@ class _Importer(Surrounding):
         for name in names_of_nodes(code):
             if name not in self.graph.nodes:
                 continue
-            scope = NodeScope(self, job.node.name, job.feed, per_item=per_item)
+            scope = NodeScope(self, job.node.name, job.feed, per_item=per_item, of_code=True)
             everything = scope.node(name, "all")
-            try:
-                found[name] = (everything, scope.node(name, "item"))
-            except Untranslatable:
-                found[name] = (everything, None)
+            one = None
+            if reads_item(code, name):
+                try:
+                    one = scope.node(name, "item")
+                except Untranslatable as refusal:
+                    job.differs(f"{refusal}: reading it fails")
+            if reads_matching(code, name) and not scope.is_in_order(name):
+                job.differs(
+                    f"which item of {name} belongs to another one is not known here: it is that in the same place"
+                )
+            found[name] = (everything, one)
         return found
 
     def code_files(self, job: MappingJob, names: Mapping[str, tuple[Ref, Ref | None]]) -> Mapping[str, tuple[str, str]]:

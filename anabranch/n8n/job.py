@@ -15,7 +15,7 @@ from anabranch.n8n.exports import N8nNode
 from anabranch.n8n.js_code import value_code
 from anabranch.n8n.js_reading import check_expression
 from anabranch.n8n.phrases import NameScope, Phrase, Untranslatable
-from anabranch.n8n.refs import INDEX, ITEM, ItemFeed, Moved, Ref, variable
+from anabranch.n8n.refs import INDEX, ITEM, ItemFeed, Moved, Ref, SaidByCode, variable
 from anabranch.n8n.texts import Counts, Texts, escaped, expression, without_sign
 
 # n8n tries three times and waits a second unless the node says otherwise.
@@ -37,9 +37,9 @@ class Exit:
     node_id: str
     handles: tuple[str, ...]
     feed: ItemFeed
-    pairing: Ref | Moved | str | None = "same"
+    pairing: Ref | Moved | SaidByCode | str | None = "same"
     """Which item of the input an item belongs to: the one with the same number (`same`), the one whose number is in a
-    list, the one so many places behind, or unknown."""
+    list, the one so many places behind, the one that code says, or unknown."""
 
 
 @dataclass(slots=True)
@@ -59,6 +59,8 @@ class Surroundings(Protocol):
     timezone: str
     aliases: set[str]
     """Loops whose current item has a variable of its own."""
+    paired: set[str]
+    """Code that says which item of its input each of its items belongs to."""
     reads_files: bool
     """Whether any node reads n8n's binary data."""
 
@@ -197,7 +199,7 @@ class MappingJob:
         output: int = 0,
         handles: tuple[str, ...] = ("default",),
         loop: str | None = None,
-        pairing: Ref | Moved | str | None = "same",
+        pairing: Ref | Moved | SaidByCode | str | None = "same",
         files: Ref | None = None,
     ) -> None:
         """A way out by the last node; without a value, with its output."""

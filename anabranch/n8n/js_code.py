@@ -27,7 +27,7 @@ ZONES = "$zones"
 """In the same way: the time zones of dates."""
 
 _MODULES = {"crypto": "$crypto", "luxon": "{DateTime, Duration}", "buffer": "{Buffer}"}
-_VALUE = "const $value = f => { try { return f() ?? null } catch { return null } };"
+_VALUE = "const $value = f => { try { return f() ?? null } catch (fault) { if (fault?.$unpaired) throw fault; return null; } };"
 _DATES = (
     "if (typeof DateTime !== 'undefined') { DateTime.prototype.format = DateTime.prototype.toFormat;"
     " for (const way of ['plus', 'minus']) { const native = DateTime.prototype[way];"
@@ -44,6 +44,18 @@ _FILE_HELPERS = (
     " getBinaryDataBuffer: async (index, name) => { const file = items[index]?.binary?.[name]; if (!file)"
     " throw new Error(`The item has no binary field '${name}' [item ${index}]`);"
     " return Buffer.from(file.data, 'base64'); }};"
+)
+_PLACE = (
+    "const $place = (list, at) => { const found = list?.[at]; if (typeof found === 'number') return found;"
+    " throw Object.assign(new Error('Which item of the node belongs to this one is not known'), {$unpaired: true}); };"
+)
+# As n8n pairs what code returns: by what an item says, with the only item, or by number where they are as many.
+_PAIR = (
+    "const $said = pair => Array.isArray(pair) ? (new Set(pair.map($said)).size === 1 ? $said(pair[0]) : null)"
+    " : typeof pair === 'number' ? pair : pair?.input ? null : pair?.item ?? null; "
+    "const $pair = made => made.map((each, at) => $others.has(each) ? null"
+    " : each?.pairedItem !== undefined ? $said(each.pairedItem)"
+    " : items.length === 1 ? 0 : made.length === items.length ? at : null);"
 )
 _OR_ONE = "const $orOne = list => list?.length ? list : [{}];"
 
@@ -78,15 +90,21 @@ def items_code(
     names: Mapping[str, tuple[Ref, Ref | None]],
     *,
     catches: bool = False,
+    pairs: bool = False,
     files: Ref | None = None,
     files_of: Mapping[str, tuple[str, str]] | None = None,
 ) -> str:
     """Code that runs once for all items and returns items. `catches`: one with the error, if it fails.
 
+    `pairs`: it returns `{items, of}`, with the number of the item that each belongs to, or null.
+
     With `files`, those of the items, it returns `{items, files}`. `files_of`: the files of other nodes as JavaScript,
     all and those of the one item.
     """
-    head = _prelude(code, feed.first, feed.items, names, None, files=files, files_of=files_of)
+    used = f"{code} items $others" if pairs else code
+    head = _prelude(used, feed.first, feed.items, names, None, files=files, files_of=files_of)
+    if pairs:
+        head = f"{head} {_PAIR}"
     tail = (
         "const $one = each => { if (each === null || typeof each !== 'object' || Array.isArray(each))"
         " throw new Error('an item is no object'); return each.json && typeof each.json === 'object' ? each.json : each; };"
@@ -98,12 +116,18 @@ def items_code(
         return (
             f"{head} {tail}\nconst $result = await (async () => {{\n{code}\n}})();\n"
             "const $made = [$result ?? []].flat();\n"
-            "return {items: $made.map($one), files: $made.map(each => each.binary ?? null)};"
+            f"return {{{'of: $pair($made), ' if pairs else ''}items: $made.map($one),"
+            " files: $made.map(each => each.binary ?? null)};"
         )
-    return (
-        f"{head} {tail}\n{before}const $result = await (async () => {{\n{code}\n}})();\n"
-        f"return ($result === undefined || $result === null ? [] : Array.isArray($result) ? $result : [$result]).map($one);{after}"
-    )
+    listed = "($result === undefined || $result === null ? [] : Array.isArray($result) ? $result : [$result])"
+    answer = f"return {listed}.map($one);"
+    if pairs:
+        answer = f"const $made = {listed};\nreturn {{items: $made.map($one), of: $pair($made)}};"
+        after = after.replace(
+            "return [{error: fault?.message ?? String(fault)}];",
+            "return {items: [{error: fault?.message ?? String(fault)}], of: $pair([{}])};",
+        )
+    return f"{head} {tail}\n{before}const $result = await (async () => {{\n{code}\n}})();\n{answer}{after}"
 
 
 def item_code(code: str, item: Ref, names: Mapping[str, tuple[Ref, Ref | None]], index: Ref | None) -> str:
@@ -137,8 +161,8 @@ def _prelude(
     """The names that the source uses."""
     beside = files_of or {}
     known = ", ".join(
-        f"{json.dumps(name)}: () => [{everything.js}, {'undefined' if one is None else one.js}"
-        + (", " + ", ".join(beside[name]) if name in beside else "")
+        f"{json.dumps(name)}: () => [{everything.js}, () => {'$place()' if one is None else one.js}"
+        + (f", {beside[name][0]}, () => {beside[name][1]}" if name in beside else "")
         + "]"
         for name, (everything, one) in names.items()
         if name not in (VARIABLES, ZONES)
@@ -176,12 +200,15 @@ def _prelude(
             " item: $current, json: $current?.json, itemMatching: i => items[i]};",
             ("$input",),
         ),
+        ("const $others = new WeakSet();", ("$others",)),
+        (_PLACE, ("$place",)),
         (f"const $known = {{{known}}};", ("$known",)),
         (
             "const $ = name => { if (!Object.hasOwn($known, name)) throw new Error(`there is no node ${name} here`);"
             " const [list, one, files, file] = $known[name](); const all = $wrap(list, files);"
+            " all.forEach(each => $others.add(each));"
             " return {all: () => all, first: () => all[0], last: () => all[all.length - 1],"
-            " item: one === undefined ? all[0] : {json: $copy(one), ...(file ? {binary: $copy(file)} : {})},"
+            " get item() { const json = $copy(one()), binary = file?.(); return {json, ...(binary ? {binary: $copy(binary)} : {})}; },"
             " itemMatching: i => all[i], isExecuted: list !== undefined && list !== null,"
             " get json() { return this.item?.json; }, get data() { return this.item?.json; }}; };",
             ("$(",),

@@ -137,6 +137,24 @@ def _without_comments(code: str) -> str:
     return _COMMENTS.sub(lambda found: found[0] if found.lastgroup is None else "", code)
 
 
+_OTHER_READS = r"\s*\??\.\s*(?:first|last|all|isExecuted|params|context|itemMatching)\b"
+
+
+def reads_item(code: str, name: str) -> bool:
+    """Whether it may read the item of a node that belongs to the current one."""
+    return any(
+        re.sub(r"\\(.)", r"\1", next(group for group in each.groups() if group is not None)) == name
+        and each[0].startswith("$(")
+        and not re.match(r"\s*\)" + _OTHER_READS, code[each.end() :])
+        for each in _READS_NODE.finditer(code)
+    )
+
+
+def reads_matching(code: str, name: str) -> bool:
+    """Whether it may read the item of a node that belongs to any of those that flow in."""
+    return name in names_of_nodes(code) and "itemMatching" in code
+
+
 def reads_unnamed_nodes(code: str) -> bool:
     """Whether it reads a node whose name it computes."""
     bare = _bare(_READS_NODE.sub("", code))

@@ -14,7 +14,7 @@ from anabranch.n8n.graph import LOOP_KIND, LinkGraph, loop_output
 from anabranch.n8n.job import Exit
 from anabranch.n8n.kept_data import VARIABLE_NAME
 from anabranch.n8n.phrases import Untranslatable
-from anabranch.n8n.refs import INDEX, ITEM, ItemFeed, Moved, Ref, number
+from anabranch.n8n.refs import INDEX, ITEM, ItemFeed, Moved, Ref, SaidByCode, number
 
 
 class ItemUnknown(Untranslatable):
@@ -30,6 +30,8 @@ class Surrounding:
     exits: dict[str, dict[int, Exit]] = field(default_factory=dict)
     aliases: set[str] = field(default_factory=set)
     """Loops whose current item has a variable of its own."""
+    paired: set[str] = field(default_factory=set)
+    """Code that says which item of its input each of its items belongs to."""
     bodies: dict[str, set[str]] = field(default_factory=dict)
     """The bodies of loops: their variables are known in them only."""
     reads_files: bool = False
@@ -48,6 +50,8 @@ class NodeScope:
     per_item: bool
     read_variable: Callable[[str], Ref] | None = None
     """What has a node in front read a variable; None: no node can be in front."""
+    of_code: bool = False
+    """Whether the names are for code, which can fail where nothing is known of an item."""
 
     @property
     def timezone(self) -> str:
@@ -121,6 +125,12 @@ class NodeScope:
             return feed.value.at(INDEX if self._is_mapped else number(0)) if feed.many else feed.value
         return _pick(feed, which)
 
+    def is_in_order(self, name: str) -> bool:
+        """Whether the item of another node that belongs to one that flows in always has the same number."""
+        feed = self.around.exits[name][min(self.around.exits[name])].feed
+        each = Ref("each", "each")
+        return not feed.many or self._walk(self.name, each, name, frozenset()) == [feed.value.at(each)]
+
     def parameters(self, name: str) -> Mapping[str, Any]:
         """The parameters of another node."""
         node = self.around.graph.nodes.get(name)
@@ -164,10 +174,10 @@ class NodeScope:
                     None if place is None else exit_.feed.value.at(place) if exit_.feed.many else exit_.feed.value
                 )
                 continue
-            found += self._walk(link.source, self._before(exit_, place), wanted, seen | {at})
+            found += self._walk(link.source, self._before(link.source, exit_, place), wanted, seen | {at})
         return found
 
-    def _before(self, exit_: Exit, index: Ref | None) -> Ref | None:
+    def _before(self, name: str, exit_: Exit, index: Ref | None) -> Ref | None:
         """The number of the item, of what flows into a node, that an item out of it belongs to."""
         if exit_.pairing is None or index is None:
             return None
@@ -177,7 +187,11 @@ class NodeScope:
                 self.around.aliases.add(loop)
                 raise Untranslatable(f"the place in the loop {loop} is needed where another item is current")
             return exit_.pairing.at(index)
-        if isinstance(exit_.pairing, Ref):
+        if isinstance(exit_.pairing, SaidByCode):
+            self.around.paired.add(name)
+            if exit_.pairing.of is None or not self.of_code:
+                raise Untranslatable(f"which items the code of {name} makes of which is known when it ran")
+        if isinstance(exit_.pairing, (Ref, SaidByCode)):
             return exit_.pairing.at(index)
         return index
 

@@ -74,6 +74,19 @@ class Moved:
         return Ref(f"({self.by.template} + {index.template})", f"({self.by.js} + {index.js})", python)
 
 
+@dataclass(frozen=True, slots=True)
+class SaidByCode:
+    """Which item of the input an item belongs to: what code says of each item, which may be nothing."""
+
+    of: Ref | None
+    """A list of numbers and of nulls; None: nobody needed it so far."""
+
+    def at(self, index: Ref) -> Ref:
+        """The number of the item that the one with this number belongs to: for code, which fails for none."""
+        of = self.of or Ref("none", "null")
+        return Ref(of.at(index).template, f"$place({of.js}, {index.js})")
+
+
 def times(ref: Ref, factor: int) -> Ref:
     """A number so many times."""
     if factor == 1:

@@ -40,6 +40,15 @@ def _in_loop(name: str, *body: Mapping[str, Any], size: int = 1, gives: Sequence
     return Drawn(name, ITEMS, [NAMED, loop, *body, code("Done", "return items;")], THREE, gives, links)
 
 
+OF_BEGIN = node("Of", "set", 3.4, options={}, assignments={"assignments": [
+    {"name": "of", "type": "number", "value": "={{ $('Begin').item.json.v }}"}]})  # fmt: skip
+
+
+def _of_code(name: str, source: str, gives: Sequence[int]) -> Drawn:
+    listed = [{"of": each} for each in gives]
+    return Drawn(f"code that returns {name}", ITEMS, [code("Made", source), OF_BEGIN], THREE, listed)
+
+
 BY_NAME = [{"x": "name1"}, {"x": "name2"}, {"x": "name3"}]
 
 DRAWN_PAIRS = (
@@ -57,4 +66,14 @@ DRAWN_PAIRS = (
     _in_loop("the item in the same place of a node before the loop, in the older form",
              set_to("K", x="={{ $node['Named'].json.n }}", y="={{ $node['Loop'].json.n }}"),
              gives=[{"x": "name1", "y": f"name{number}"} for number in (1, 2, 3)]),
+    _of_code("items in another order", "return items.reverse();", [3, 2, 1]),
+    _of_code("some of the items", "return items.filter(each => each.json.v > 1);", [2, 3]),
+    _of_code("the items from the second on", "return $input.all().slice(1);", [2, 3]),
+    _of_code("as many new items", "return items.map(each => ({json: {z: each.json.v}}));", [1, 2, 3]),
+    _of_code("items that say to which they belong",
+             "return items.map((each, at) => ({json: {}, pairedItem: {item: 2 - at}}));", [3, 2, 1]),
+    Drawn("the last items of a list belong to the last that flowed in", ITEMS,
+          [node("Sorted", "sort", 1, options={},
+                sortFieldsUi={"sortField": [{"fieldName": "v", "order": "descending"}]}),
+           node("Last", "limit", 1, maxItems=2, keep="lastItems"), OF_BEGIN], THREE, [{"of": 2}, {"of": 1}]),
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 
 from anabranch.n8n.job import MappingJob, NotMapped
@@ -12,7 +13,7 @@ from anabranch.n8n.kept_data import each_code, keeping_code, kept_name, made_cod
 from anabranch.n8n.maps import going_on
 from anabranch.n8n.maps.rules import maps
 from anabranch.n8n.python_code import is_valid, names_of_nodes, python_absent, python_program, variables_in
-from anabranch.n8n.refs import INDEX, ITEM, Ref, variable
+from anabranch.n8n.refs import INDEX, ITEM, Ref, SaidByCode, variable
 from anabranch.n8n.texts import expression
 
 
@@ -71,9 +72,19 @@ def _javascript(job: MappingJob, source: str, *, each: bool) -> None:
         else:
             job.leave()
         return
-    code = items_code(source, feed, names, catches=goes_on)
+    pairs = job.node.name in job.around.paired and job.error_way != "apart"
+    code = items_code(source, feed, names, catches=goes_on, pairs=pairs)
     job.add("javascript", {"code": code}, suffix="all" if job.error_way == "apart" else "", **job.attempts())
-    _leave_all(job)
+    if pairs:
+        made = variable(job.node_id)
+        job.leave(made.field("items"), many=True, pairing=SaidByCode(made.field("of")))
+    else:
+        _leave_all(job, pairing=_not_asked(job))
+
+
+def _not_asked(job: MappingJob) -> SaidByCode | str:
+    """Which item code makes of which: of the only one, or it can be had of the code."""
+    return SaidByCode(None) if job.needed_feed().many else "same"
 
 
 def _javascript_that_keeps(job: MappingJob, source: str, scopes: list[str], *, each: bool) -> None:
@@ -126,15 +137,18 @@ def _javascript_of_files(job: MappingJob, source: str, *, each: bool, reads: boo
     files_of = job.around.code_files(job, names)
     if reads and set(names) - set(files_of) - {VARIABLES, ZONES}:
         raise NotMapped("its code uses binary data, and nodes of which no files are known")
-    job.add("javascript", {"code": items_code(source, feed, names, files=files, files_of=files_of)}, **job.attempts())
+    pairs = job.node.name in job.around.paired
+    code = items_code(source, feed, names, files=files, files_of=files_of, pairs=pairs)
+    job.add("javascript", {"code": code}, **job.attempts())
     made = variable(job.node_id)
-    job.leave(made.field("items"), many=True, files=made.field("files"), pairing=None if reads else "same")
+    pairing = SaidByCode(made.field("of")) if pairs else _not_asked(job)
+    job.leave(made.field("items"), many=True, files=made.field("files"), pairing=pairing)
 
 
-def _leave_all(job: MappingJob) -> None:
+def _leave_all(job: MappingJob, pairing: SaidByCode | str | None = None) -> None:
     """The items that code made of all, those with an error apart if the node says so."""
     if job.error_way != "apart":
-        job.leave(many=True, pairing="same")
+        job.leave(many=True, pairing=pairing)
         return
     job.takes_list = True
     before = variable(job.nodes[-1]["id"])
@@ -153,7 +167,8 @@ def _python(job: MappingJob, source: str, *, each: bool) -> None:
         raise NotMapped(_NOT_FOR_PYTHON)
     each = each and feed.many
     items = '[ctx["item"]]' if each else feed.items.python or ""
-    read = " ".join(f"$({json.dumps(name)})" for name in names_of_nodes(source))
+    said = ".item" if _ITEM_OF_NODE.search(source) else ".all()"
+    read = " ".join(f"$({json.dumps(name)}){said}" for name in names_of_nodes(source))
     names = dict(job.around.code_names(job, f"{read} {variables_in(source)}", per_item=each))
     variables, _ = names.pop(VARIABLES, None), names.pop(ZONES, None)
     nodes = _for_python(names)
@@ -173,6 +188,7 @@ def _python(job: MappingJob, source: str, *, each: bool) -> None:
         _leave_all(job)
 
 
+_ITEM_OF_NODE = re.compile(r"\)\s*(?:\.\s*item\b|\[\s*['\"]item)")
 _NOT_FOR_PYTHON = "its Python code gets items that only templates and JavaScript can read"
 
 

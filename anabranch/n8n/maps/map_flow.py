@@ -130,7 +130,10 @@ def _switch_all(job: MappingJob, rules: list[tuple[int, str]], fallback: int | N
             ),
             many=True,
             output=output,
-            pairing=None,
+            pairing=Ref(
+                f"({routes.template} | where('out{place}') | map('index'))",
+                f"({routes.js} ?? []).filter(each => each.out{place}).map(each => each.index)",
+            ),
         )
     if fallback is not None:
         raise NotMapped("it takes all ways whose rules hold, and has one for the rest")
@@ -324,7 +327,7 @@ def call(job: MappingJob) -> None:
         job.leave(
             Ref(f"({child.template}.n8nItems | default([{child.template}]))",
                 f"({child.js}?.n8nItems ?? [{child.js}])"),
-            many=True, pairing="same" if feed.many else None,
+            many=True, pairing=None,
         )  # fmt: skip
 
 

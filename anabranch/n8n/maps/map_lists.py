@@ -9,7 +9,7 @@ from anabranch.n8n.job import MappingJob, NotMapped
 from anabranch.n8n.maps.programs import AGGREGATE, GET, MERGE, SHUFFLE, SOME_FIELDS, SORT, SPLIT_OUT, SUMMARIZE, UNIQUE
 from anabranch.n8n.maps.rules import maps
 from anabranch.n8n.phrases import NeverBegins
-from anabranch.n8n.refs import ItemFeed, Ref, variable
+from anabranch.n8n.refs import ItemFeed, Moved, Ref, variable
 from anabranch.n8n.texts import expression
 
 
@@ -119,7 +119,13 @@ def limit(job: MappingJob) -> None:
     count = job.texts(per_item=False).value(job.option("maxItems", default=1))
     keep = "last" if job.fixed("keep", default="firstItems") == "lastItems" else "first"
     job.add("limit", {"source": expression(feed.items.template), "count": count, "keep": keep})
-    job.leave(many=True, pairing="same" if keep == "first" else None)
+    if keep == "first":
+        job.leave(many=True)
+        return
+    before, after = feed.items, variable(job.node_id)
+    left_out = Ref(f"((({before.template}) | length) - ({after.template} | length))",
+                   f"(({before.js})?.length - {after.js}?.length)")  # fmt: skip
+    job.leave(many=True, pairing=Moved(left_out))
 
 
 @maps("removeDuplicates", becomes="javascript; readVariables, writeVariables")

@@ -1,0 +1,81 @@
+"""Where it is not known which item of another node belongs to the current one, nobody is given the first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from anabranch.handlers import builtin_types
+from anabranch.n8n.exports import read_exports
+from anabranch.n8n.importing import import_workflow
+from anabranch.testing import WorkflowRun, run_workflow
+from tests.n8n.drawn import Drawn, node
+from tests.n8n.drawn_pairs import OF_BEGIN, THREE, code
+
+TYPES = builtin_types()
+UNKNOWN = "which item of Begin belongs to it is not known here: reading it fails"
+
+
+def run(drawn: Drawn) -> tuple[str, str, WorkflowRun]:
+    """What the report says of the workflow and of its node that reads, and the run."""
+    [workflow] = read_exports(drawn.export())
+    made = import_workflow(workflow, TYPES)
+    why = next(each.why for each in made.report.nodes if each.name == drawn.nodes[-1]["name"])
+    return made.report.status, why, asyncio.run(run_workflow(made.document, {"n8nItems": list(drawn.items)}))
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["return items.flatMap(each => [{json: {}}, {json: {}}]);",
+     "return items.slice(1).map(each => ({json: {z: each.json.v}}));", "return [{json: {n: items.length}}];",
+     "return $('Begin').all().slice(1);"],
+)  # fmt: skip
+def test_code_whose_items_belong_to_none_fails_where_that_is_read_as_in_n8n(source: str) -> None:
+    status, _, made = run(Drawn("pairs of code", "", [code("Made", source), OF_BEGIN], THREE, []))
+
+    assert (status, made.status) == ("exact", "FAILED")
+    assert made.error is not None
+    assert "is not known" in made.error["message"]
+
+
+@pytest.mark.parametrize(
+    "one",
+    [node("All", "aggregate", 1, aggregate="aggregateAllItemData", options={}),
+     node("Sum", "summarize", 1.1, options={}, fieldsToSummarize={"values": [{"aggregation": "sum", "field": "v"}]})],
+    ids=lambda one: one["name"],
+)  # fmt: skip
+def test_one_item_of_several_belongs_to_none_that_is_known(one: Mapping[str, Any]) -> None:
+    status, why, made = run(Drawn("pairs of one item", "", [one, OF_BEGIN], THREE, []))
+
+    assert (status, why, made.status) == ("equal", UNKNOWN, "FAILED")
+
+
+def test_items_of_several_branches_belong_to_none_that_is_known() -> None:
+    nodes = [code("X", "return [{json: {y: 9}}];"), node("Both", "merge", 3, mode="append"), OF_BEGIN]
+    links = [("Begin", 0, "X", 0), ("X", 0, "Both", 0), ("Begin", 0, "Both", 1), ("Both", 0, "Of", 0)]
+
+    status, why, made = run(Drawn("pairs of branches", "", nodes, THREE, [], links))
+
+    assert (status, why, made.status) == ("equal", UNKNOWN, "FAILED")
+
+
+def test_code_that_reads_all_items_of_a_node_needs_to_know_nothing_of_pairs() -> None:
+    one = node("All", "aggregate", 1, aggregate="aggregateAllItemData", options={})
+    nodes = [one, code("Of", "return [{json: {n: $('Begin').all().length}}];")]
+
+    status, why, made = run(Drawn("pairs that nobody reads", "", nodes, THREE, []))
+
+    assert (status, why, made.output) == ("exact", "", {"n8nItems": [{"n": 3}]})
+
+
+def test_the_items_that_belong_to_others_are_known_where_they_keep_their_order_only() -> None:
+    reads = code("Of", "return items.map((_, at) => ({json: {of: $('Begin').itemMatching(at).json.v}}));")
+    turned = code("Made", "return items.reverse();")
+
+    status, why, _ = run(Drawn("pairs of others", "", [turned, reads], THREE, []))
+
+    assert status == "equal"
+    assert why == "which item of Begin belongs to another one is not known here: it is that in the same place"

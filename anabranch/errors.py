@@ -147,7 +147,7 @@ class DraftConflict(AnabranchError):
 
 
 class VersionMismatch(AnabranchError):
-    """The workflow was changed since it was read (If-Match)."""
+    """The workflow, or the variable, was changed since it was read (If-Match)."""
 
     code = "VERSION_MISMATCH"
     hint = "Read the newest version, apply the change to it and save again."

@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from anabranch.engine.ports import WorkflowVersion
+from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.values import VALUE_BYTES_MAX as OUTPUT_BYTES_MAX
 from anabranch.engine.rules.values import Payload
-from anabranch.errors import InvalidRequest
+from anabranch.errors import InvalidRequest, WorkflowIsCoded
 
 # 128 characters: a name is part of a key in the database, and of an address.
 NAME_LENGTH_MAX = 128
@@ -78,11 +80,16 @@ class VariableRows(Protocol):
     async def get_variable(self, owner: Owner, name: str) -> KeptVariable | None:
         """One, whatever its size."""
 
-    async def set_variable(self, owner: Owner, name: str, value: Any, *, actor: str) -> KeptVariable:
-        """Set one by hand, on record. Raises LimitReached, NotFound for a workflow that is not there."""
+    async def set_variable(
+        self, owner: Owner, name: str, value: Any, *, actor: str, expected_version: int | None = None
+    ) -> KeptVariable:
+        """Set one by hand, on record. Raises LimitReached, NotFound for a workflow that is not there, VersionMismatch
+        if it has another version than the expected one, or is not there."""
 
-    async def delete_variable(self, owner: Owner, name: str, *, actor: str) -> bool:
-        """Remove one by hand, on record; False if there was none."""
+    async def delete_variable(
+        self, owner: Owner, name: str, *, actor: str, expected_version: int | None = None
+    ) -> bool:
+        """Remove one by hand, on record; False if there was none. Raises VersionMismatch."""
 
 
 def check_name(name: str) -> None:
@@ -92,6 +99,16 @@ def check_name(name: str) -> None:
             f"{name[:NAME_LENGTH_MAX]!r} is not a valid name of a variable",
             hint=f"Up to {NAME_LENGTH_MAX} letters, digits and `_`, `.`, `:`, `-`; the first is a letter or `_`.",
         )
+
+
+def owner_of_workflow(workflow: WorkflowVersion) -> Owner:
+    """Raises WorkflowIsCoded: no function reads or writes variables."""
+    if workflow.kind == CODED_KIND:
+        raise WorkflowIsCoded(
+            f"workflow {workflow.name} is a coded workflow, which keeps no variables",
+            hint="Keep its data in a database.",
+        )
+    return Owner(workflow.tenant_id, workflow.workflow_id)
 
 
 def variable_text(value: Any) -> str:

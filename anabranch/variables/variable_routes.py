@@ -7,13 +7,14 @@ from typing import Any
 
 from pydantic import AwareDatetime, Field
 
-from anabranch.errors import InvalidRequest, LimitReached, NotFound
+from anabranch.errors import InvalidRequest, LimitReached, NotFound, VersionMismatch, WorkflowIsCoded
 from anabranch.keys.access import Role
+from anabranch.rest.etags import etag, expected_number
 from anabranch.rest.lists import page_of
 from anabranch.rest.models.base import Page, RequestModel, ResponseModel
-from anabranch.rest.routes.route import Reply, RouteCall, data_route
+from anabranch.rest.routes.route import Header, Reply, RouteCall, data_route
 from anabranch.service.cursors import cut, make_cursor, read_cursor
-from anabranch.variables.kept_variables import Owner, variable_as_json
+from anabranch.variables.kept_variables import KeptVariable, Owner, owner_of_workflow, variable_as_json
 
 
 class VariableForm(RequestModel):
@@ -89,7 +90,7 @@ async def delete_workflow_variable(call: RouteCall) -> Reply:
 
 async def _owner(call: RouteCall) -> Owner:
     found = await call.services.workflows.get_workflow_by_id(call.path["workflow"], tenant_id=call.tenant_id)
-    return Owner(call.tenant_id, found.workflow_id)
+    return owner_of_workflow(found)
 
 
 async def _list(call: RouteCall, owner: Owner, kind: str) -> Reply:
@@ -105,23 +106,36 @@ async def _get(call: RouteCall, owner: Owner) -> Reply:
     found = await call.services.variables.get_variable(owner, name)
     if found is None:
         raise NotFound(f"there is no variable {name}")
-    return Reply(variable_as_json(found))
+    return _with_version(found)
 
 
 async def _set(call: RouteCall, owner: Owner) -> Reply:
     form: VariableForm = call.body
     if form.value is None:
         raise InvalidRequest("the value of a variable is not null", hint="Delete the variable.")
-    written = await call.services.variables.set_variable(owner, call.path["variable"], form.value, actor=call.actor)
-    return Reply(variable_as_json(written))
+    written = await call.services.variables.set_variable(
+        owner, call.path["variable"], form.value, actor=call.actor, expected_version=_expected(call)
+    )
+    return _with_version(written)
 
 
 async def _delete(call: RouteCall, owner: Owner) -> Reply:
     name = call.path["variable"]
-    if not await call.services.variables.delete_variable(owner, name, actor=call.actor):
+    expected = _expected(call)
+    if not await call.services.variables.delete_variable(owner, name, actor=call.actor, expected_version=expected):
         raise NotFound(f"there is no variable {name}")
     return Reply(status=204)
 
+
+def _expected(call: RouteCall) -> int | None:
+    return expected_number(call.headers.get("If-Match"))
+
+
+def _with_version(variable: KeptVariable) -> Reply:
+    return Reply(variable_as_json(variable), headers={"ETag": etag(variable.version)})
+
+
+_VERSION = Header("If-Match", 'The version that was read, as its ETag: `"3"`. Anything else is 412.')
 
 _OF_TENANT, _OF_WORKFLOW = "/v1/variables", "/v1/workflows/{workflow}/variables"
 
@@ -133,26 +147,27 @@ ROUTES = (
     ),
     data_route(
         "PUT", f"{_OF_TENANT}/{{variable}}", set_variable, "Set a variable.", Role.EDITOR, {200: VariableWithValue},
-        LimitReached, body=VariableForm,
+        LimitReached, VersionMismatch, body=VariableForm, headers=(_VERSION,),
     ),
     data_route(
         "DELETE", f"{_OF_TENANT}/{{variable}}", delete_variable, "Delete a variable.", Role.EDITOR, {204: None},
-        NotFound,
+        NotFound, VersionMismatch, headers=(_VERSION,),
     ),
     data_route(
         "GET", _OF_WORKFLOW, list_workflow_variables, "List the variables of a workflow.", Role.VIEWER,
-        {200: VariableList}, NotFound, has_pages=True,
+        {200: VariableList}, NotFound, WorkflowIsCoded, has_pages=True,
     ),
     data_route(
         "GET", f"{_OF_WORKFLOW}/{{variable}}", get_workflow_variable, "Get a variable of a workflow.", Role.VIEWER,
-        {200: VariableWithValue}, NotFound,
+        {200: VariableWithValue}, NotFound, WorkflowIsCoded,
     ),
     data_route(
         "PUT", f"{_OF_WORKFLOW}/{{variable}}", set_workflow_variable, "Set a variable of a workflow.", Role.EDITOR,
-        {200: VariableWithValue}, LimitReached, NotFound, body=VariableForm,
+        {200: VariableWithValue}, LimitReached, NotFound, VersionMismatch, WorkflowIsCoded,
+        body=VariableForm, headers=(_VERSION,),
     ),
     data_route(
         "DELETE", f"{_OF_WORKFLOW}/{{variable}}", delete_workflow_variable, "Delete a variable of a workflow.",
-        Role.EDITOR, {204: None}, NotFound,
+        Role.EDITOR, {204: None}, NotFound, VersionMismatch, WorkflowIsCoded, headers=(_VERSION,),
     ),
 )  # fmt: skip

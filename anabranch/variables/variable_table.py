@@ -17,7 +17,7 @@ from anabranch.engine.store.sql import statements
 from anabranch.engine.store.sql.component import SqlComponent
 from anabranch.engine.store.sql.faults import DuplicateRefused
 from anabranch.engine.store.sql.reading.reads import is_uuid
-from anabranch.errors import LimitReached, NotFound, ValueTooLarge
+from anabranch.errors import LimitReached, NotFound, ValueTooLarge, VersionMismatch
 from anabranch.variables.kept_variables import (
     LISTED_VALUE_BYTES_MAX,
     OF_TENANT,
@@ -110,7 +110,9 @@ class VariableTable:
 
         await self._store.write(write)
 
-    async def set_variable(self, owner: Owner, name: str, value: Any, *, actor: str) -> KeptVariable:
+    async def set_variable(
+        self, owner: Owner, name: str, value: Any, *, actor: str, expected_version: int | None = None
+    ) -> KeptVariable:
         """The audit trail has its name and not its value."""
         check_name(name)
         text = variable_text(value)
@@ -119,6 +121,8 @@ class VariableTable:
             with self._store.dialect.transaction(connection):
                 if not _locks_owner(connection, owner):
                     raise NotFound(f"there is no workflow {owner.workflow_id}")
+                if expected_version is not None:
+                    _check_version(name, _locked_version(connection, owner, name), expected_version)
                 now = self._store.dialect.now(connection)
                 version = _put(connection, owner, name, text, writer="", now=now)
                 _check_bounds(connection, owner)
@@ -127,14 +131,17 @@ class VariableTable:
 
         return await self._twice(put)
 
-    async def delete_variable(self, owner: Owner, name: str, *, actor: str) -> bool:
+    async def delete_variable(
+        self, owner: Owner, name: str, *, actor: str, expected_version: int | None = None
+    ) -> bool:
         """One transaction with its row of the audit trail."""
-        query = select(variables.c.name).where(*_kept(owner), variables.c.name == name).with_for_update()
 
         def remove(connection: Connection) -> bool:
             with self._store.dialect.transaction(connection):
-                if connection.execute(query).first() is None:
+                version = _locked_version(connection, owner, name)
+                if version is None:
                     return False
+                _check_version(name, version, expected_version)
                 now = self._store.dialect.now(connection)
                 _put(connection, owner, name, None, writer="", now=now)
                 _forget_removed(connection, owner)
@@ -168,6 +175,20 @@ def _locks_owner(connection: Connection, owner: Owner) -> bool:
         return False
     lock = statements.lock_workflow(tenant_id=owner.tenant_id, workflow_id=owner.workflow_id, against_new_runs=False)
     return connection.execute(lock).first() is not None
+
+
+def _locked_version(connection: Connection, owner: Owner, name: str) -> int | None:
+    query = select(variables.c.version).where(*_kept(owner), variables.c.name == name).with_for_update()
+    return connection.execute(query).scalar()
+
+
+def _check_version(name: str, version: int | None, expected: int | None) -> None:
+    if expected not in (None, version):
+        found = "is not there" if version is None else f"has version {version}"
+        raise VersionMismatch(
+            f"variable {name} {found}, not version {expected}",
+            hint="Read the variable again, apply the change to it, and send its version.",
+        )
 
 
 def _put(connection: Connection, owner: Owner, name: str, text: str | None, *, writer: str, now: int) -> int:

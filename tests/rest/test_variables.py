@@ -43,6 +43,10 @@ async def test_variables_are_of_one_tenant_and_never_null(served: Served):
     await served.ask("PUT", "/v1/variables/REGION", json={"value": "EU"})
     assert [each["name"] for each in (await served.ask("GET", "/v1/variables")).json["items"]] == ["REGION"]
     assert (await served.ask("GET", "/v1/variables", role="other")).json["items"] == []
+    again = await served.ask("PUT", "/v1/variables/REGION", json={"value": "EU"}, headers={"If-Match": '"1"'})
+    assert (again.status, again.headers["ETag"]) == (200, '"2"')
+    late = await served.ask("PUT", "/v1/variables/REGION", json={"value": "US"}, headers={"If-Match": '"1"'})
+    assert (late.status, late.code) == (412, "VERSION_MISMATCH")
     await served.ask("PUT", "/v1/variables/LARGE", json={"value": "x" * 5_000})
     listed = (await served.ask("GET", "/v1/variables?limit=1")).json
     assert [(each["name"], each["value"], each["size"]) for each in listed["items"]] == [("LARGE", None, 5_002)]

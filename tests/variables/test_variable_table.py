@@ -11,9 +11,17 @@ from sqlalchemy import func, select
 from anabranch.engine.ports import NewVersion
 from anabranch.engine.store.opening import open_store
 from anabranch.engine.store.sql.store import SqlStore
-from anabranch.errors import InvalidRequest, LimitReached, NotFound, ValueNotStorable, ValueTooLarge
+from anabranch.errors import (
+    InvalidRequest,
+    LimitReached,
+    NotFound,
+    ValueNotStorable,
+    ValueTooLarge,
+    VersionMismatch,
+    WorkflowIsCoded,
+)
 from anabranch.variables import variable_table
-from anabranch.variables.kept_variables import LISTED_VALUE_BYTES_MAX, VALUE_BYTES_MAX, Owner
+from anabranch.variables.kept_variables import LISTED_VALUE_BYTES_MAX, VALUE_BYTES_MAX, Owner, owner_of_workflow
 from anabranch.variables.variable_schema import variables as variables_in_store
 from anabranch.variables.variable_table import VariableTable
 
@@ -185,6 +193,25 @@ async def test_what_is_kept_and_what_is_read_at_once_is_bounded(
     for names in (None, ["a", "b"]):
         with pytest.raises(ValueTooLarge, match="the limit of what is read at once is 20"):
             await variables.read(tenant_id=TENANT, names=names)
+
+
+async def test_who_expects_another_version_changes_nothing(variables: VariableTable) -> None:
+    with pytest.raises(VersionMismatch, match="REGION is not there, not version 1"):
+        await variables.set_variable(OF_TENANT, "REGION", "EU", actor="key", expected_version=1)
+    await variables.set_variable(OF_TENANT, "REGION", "EU", actor="key")
+    await variables.set_variable(OF_TENANT, "REGION", "US", actor="key", expected_version=1)
+    with pytest.raises(VersionMismatch, match="REGION has version 2, not version 1"):
+        await variables.set_variable(OF_TENANT, "REGION", "ASIA", actor="key", expected_version=1)
+    with pytest.raises(VersionMismatch):
+        await variables.delete_variable(OF_TENANT, "REGION", actor="key", expected_version=1)
+    assert await variables.read(tenant_id=TENANT) == {"REGION": "US"}
+    assert await variables.delete_variable(OF_TENANT, "REGION", actor="key", expected_version=2)
+
+
+async def test_a_coded_workflow_has_no_variables(store: SqlStore) -> None:
+    coded = await store.register_code(name="variables of code", version=1, definition={})
+    with pytest.raises(WorkflowIsCoded, match="keeps no variables"):
+        owner_of_workflow(coded)
 
 
 async def test_two_who_set_a_new_variable_at_once_write_two_versions(variables: VariableTable) -> None:

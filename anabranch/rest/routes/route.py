@@ -138,7 +138,10 @@ def data_route(
     *errors: type[AnabranchError],
     body: Body = None,
     has_pages: bool = False,
+    headers: Sequence[Header] = (),
 ) -> Route:
     """A route of queries, secrets or keys. Their lists have pages."""
     further: dict[str, Any] = {"query": Page} if has_pages or (method == "GET" and "{" not in path) else {}
-    return Route(method, path, serve, summary, needs, answers, body=body, errors=errors, tag="data", **further)
+    return Route(
+        method, path, serve, summary, needs, answers, body=body, headers=headers, errors=errors, tag="data", **further
+    )

@@ -7,6 +7,7 @@ Jobs wait here, tenants in turn, while `QUEUED_MAX` of a pool and priority are w
 tenant with ten thousand jobs does not delay another one, and the broker's queues stay short.
 
 Jobs of a run that was taken over may be executing. Executors are asked for them first; what none of them has is sent.
+So are all jobs when the queue of reports was gone with the connection: executors drop a job that nobody awaits.
 """
 
 from __future__ import annotations
@@ -123,6 +124,8 @@ class _Sent:
     is_told: bool = False
     """Executors may know its ticket."""
     sending: int = 1
+    silences: int = 0
+    """How often nothing was heard of it for too long, on the present connection."""
     instance_id: str = field(init=False)
     tenant_id: str = field(init=False)
     node: PlanNode = field(init=False)
@@ -167,6 +170,8 @@ class JobSender:
         self._waiting: dict[_Queue, FairJobs[_Sent]] = {}
         self._queued: Counter[_Queue] = Counter()
         self._room = asyncio.Event()
+        self._has_missed = False
+        """Reports, before the next connection: their queue was gone."""
         self._is_leaving = False
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -236,9 +241,10 @@ class JobSender:
     # -- life -----------------------------------------------------------------------------
     async def start(self) -> None:
         """Begin to send and to receive; the broker need not be there."""
-        await self._transport.register_results_worker(self._name, self._receive)
+        # First: no job is sent before executors find somebody who awaits it.
+        await self._transport.register_results_worker(self._name, self._receive, missed=self._note_missed)
         await self._transport.register_dead_letters(self._keep_dead)
-        self._transport.when_connected(self._room.set)
+        self._transport.when_connected(self._take_up)
         self._tasks += [asyncio.create_task(self._publish(), name=f"job-publisher-{n}") for n in range(PUBLISHERS)]
         self._tasks.append(asyncio.create_task(self._look_again(), name="unheard-jobs"))
         self._tasks.append(asyncio.create_task(self._search(), name="search-jobs"))
@@ -260,6 +266,23 @@ class JobSender:
         with suppress(TimeoutError):
             async with asyncio.timeout(patience_s):
                 await self._transport.stop()
+
+    def _note_missed(self) -> None:
+        self._has_missed = True
+
+    def _take_up(self) -> None:
+        """Go on with a new connection: silence before it tells nothing of a job.
+
+        If reports were missed, executors are asked for all jobs: who got one while nobody awaited it has dropped it.
+        """
+        now = asyncio.get_running_loop().time()
+        for job_id, sent in self._sent.items():
+            if sent.is_queued or sent.has_begun:
+                sent.heard_at, sent.silences = now, 0
+                if self._has_missed:
+                    self._sought[job_id] = sent
+        self._has_missed = False
+        self._room.set()
 
     # -- sending --------------------------------------------------------------------------
     def _wait(self, sent: _Sent) -> None:
@@ -306,7 +329,7 @@ class JobSender:
         await self._transport.add_node_job(replace(sent.job, sending=sent.sending))
 
     async def _search(self) -> None:
-        """Ask executors for jobs that may run already; those that nobody has are sent."""
+        """Ask executors for jobs that they may have; those that nobody has are sent."""
         while True:
             await asyncio.sleep(LOOK_S / 10)  # runs are taken over many at a time
             if not self._sought or not self._transport.is_connected:
@@ -327,8 +350,18 @@ class JobSender:
 
     def _send_unclaimed(self, asked: Sequence[_Sent]) -> None:
         for sent in asked:
-            if not (sent.is_over or sent.has_begun):
+            if sent.is_over or sent.has_begun:
+                continue
+            if sent.job is None:
                 self._wait(sent)
+            elif sent.is_queued:
+                self._send_again(sent)
+
+    def _send_again(self, sent: _Sent) -> None:
+        sent.sending += 1
+        sent.has_begun = False
+        self._note_queued(sent, is_queued=False)
+        self._wait(sent)
 
     async def _job(self, sent: _Sent) -> NodeJob:
         execution, node = sent.execution, sent.node
@@ -382,26 +415,28 @@ class JobSender:
             logger.debug("the cancellation of %s was not sent; its result will be discarded", ticket)
 
     async def _look_again(self) -> None:
-        """Send jobs again of which nothing was heard for long."""
-        loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(min(LOOK_S, self._silent_s))
-            now = loop.time()
-            for sent in list(self._sent.values()):
-                if not (sent.is_queued or sent.has_begun):
-                    continue
-                unheard_s = min(self._unheard_s * 2 ** (sent.sending - 1), UNHEARD_S_MAX)
-                if now - sent.heard_at > (self._silent_s if sent.has_begun else unheard_s):
-                    logger.warning(
-                        "%s: nothing was heard of it from the pool %s; it is sent again",
-                        who_is(sent.instance_id, sent.execution.node_id, sent.execution.scope),
-                        sent.node.pool,
-                        extra={"instance_id": sent.instance_id},
-                    )
-                    sent.sending += 1
-                    sent.has_begun = False
-                    self._note_queued(sent, is_queued=False)
-                    self._wait(sent)
+            self._send_unheard()
+
+    def _send_unheard(self) -> None:
+        """Send jobs again of which nothing was heard for long, although the broker is there."""
+        if not self._transport.is_connected:
+            return
+        now = asyncio.get_running_loop().time()
+        for sent in list(self._sent.values()):
+            if not (sent.is_queued or sent.has_begun):
+                continue
+            unheard_s = min(self._unheard_s * 2**sent.silences, UNHEARD_S_MAX)
+            if now - sent.heard_at > (self._silent_s if sent.has_begun else unheard_s):
+                logger.warning(
+                    "%s: nothing was heard of it from the pool %s; it is sent again",
+                    who_is(sent.instance_id, sent.execution.node_id, sent.execution.scope),
+                    sent.node.pool,
+                    extra={"instance_id": sent.instance_id},
+                )
+                sent.silences += 1
+                self._send_again(sent)
 
     async def _keep_dead(self, dead: DeadMessage) -> None:
         letter = dead.as_letter()

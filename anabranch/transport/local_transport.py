@@ -162,7 +162,9 @@ class LocalTransport:
             receive(each)
         return True
 
-    async def register_results_worker(self, name: str, receive: Callable[[JobReport], None]) -> None:
-        """Receive the reports to this name."""
+    async def register_results_worker(
+        self, name: str, receive: Callable[[JobReport], None], *, missed: Callable[[], None]
+    ) -> None:
+        """Receive the reports to this name; none is missed before `stop`."""
         self._names.append(name)
         self._broker.receivers[name] = receive

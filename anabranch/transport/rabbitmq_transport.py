@@ -12,7 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 import aio_pika
@@ -67,6 +67,8 @@ REPORTS_PREFETCH = 1_000
 BATCH_REPORTS_MAX = 500
 BATCH_BYTES_MAX = 1_048_576
 
+_T = TypeVar("_T")
+
 _Outbox: TypeAlias = deque[tuple[bytes, asyncio.Future[bool]]]
 """Reports, and whom their confirmation is told."""
 
@@ -91,6 +93,12 @@ def _to_broker(what: str) -> Iterator[None]:
         raise TransportUnavailable(f"{what}: {fault!r}") from fault
 
 
+async def _answered(answer: Awaitable[_T]) -> _T:
+    """What the broker answers. Each answer has a time of its own: a slow broker is not asked everything again."""
+    async with asyncio.timeout(ANSWER_S_MAX):
+        return await answer
+
+
 class RabbitTransport:
     """The queues of one process on a broker."""
 
@@ -101,6 +109,8 @@ class RabbitTransport:
         self._after: list[Callable[[], None]] = []
         self._connection: AbstractConnection | None = None
         self._channel: AbstractChannel | None = None
+        self._is_registered = False
+        """All consumers are, with the present connection."""
         self._fanouts: dict[str, AbstractExchange] = {}
         self._reports: list[str] = []
         """The queues of reports to this process."""
@@ -117,8 +127,11 @@ class RabbitTransport:
 
     @property
     def is_connected(self) -> bool:
-        """Whether messages can be sent now."""
-        return self._channel is not None and not self._channel.is_closed
+        """Whether messages can be sent now.
+
+        Not before all consumers are registered: an executor drops a job whose sender has no queue of reports.
+        """
+        return self._is_registered and self._channel is not None and not self._channel.is_closed
 
     def when_connected(self, act: Callable[[], None]) -> None:
         """Call this after each connection."""
@@ -150,6 +163,8 @@ class RabbitTransport:
     # -- jobs -----------------------------------------------------------------------------
     async def add_node_job(self, job: NodeJob) -> None:
         """Publish a job to the queue of its pool."""
+        if not self.is_connected:
+            raise TransportUnavailable("the broker is not connected")
         queue = _jobs_queue(job.pool, job.priority)
         await self._declare_jobs(queue)
         if not await self._publish(queue, job.to_json(), persistent=True):
@@ -202,23 +217,19 @@ class RabbitTransport:
                 logger.warning("a search for jobs is dropped: %s", refusal.message)
 
         async def consume() -> None:
-            connection = self._connection
-            assert connection is not None, "consumers are registered with a connection"
-            channel = await connection.channel()
-            await self._watch(channel)
-            await channel.set_qos(prefetch_count=concurrency)  # of each consumer, so of each queue
+            channel = await self._open(concurrency)  # of each consumer, so of each queue
             self._consumers.clear()
             for name in [_jobs_queue(pool, priority) for pool in pools for priority in PRIORITIES]:
                 if self._takes_jobs:
                     await self._declare_jobs(name)
                     queue = await channel.get_queue(name, ensure=False)
-                    self._consumers.append((queue, await queue.consume(take)))
+                    self._consumers.append((queue, await _answered(queue.consume(take))))
             if not self._takes_jobs:
                 await self.stop_taking()
-            own = await channel.declare_queue(exclusive=True, auto_delete=True)
+            own = await _answered(channel.declare_queue(exclusive=True, auto_delete=True))
             for fanout in (CANCELLED, SOUGHT):
-                await own.bind(fanout)
-            await own.consume(hear, no_ack=True)
+                await _answered(own.bind(fanout))
+            await _answered(own.consume(hear, no_ack=True))
 
         await self._register(consume)
 
@@ -246,13 +257,9 @@ class RabbitTransport:
             self._keep(self._keep_dead(keep, dead, message))
 
         async def consume() -> None:
-            connection = self._connection
-            assert connection is not None, "consumers are registered with a connection"
-            channel = await connection.channel()
-            await self._watch(channel)
-            await channel.set_qos(prefetch_count=1)
+            channel = await self._open(1)
             queue = await channel.get_queue(DEAD, ensure=False)
-            await queue.consume(take)
+            await _answered(queue.consume(take))
 
         await self._register(consume)
 
@@ -305,7 +312,9 @@ class RabbitTransport:
                 if not confirmed.done():
                     confirmed.set_exception(TransportUnavailable("the broker has not confirmed a report"))
 
-    async def register_results_worker(self, name: str, receive: Callable[[JobReport], None]) -> None:
+    async def register_results_worker(
+        self, name: str, receive: Callable[[JobReport], None], *, missed: Callable[[], None]
+    ) -> None:
         """Consume the queue of this name, which is deleted when nobody has for a while."""
 
         async def take(message: AbstractIncomingMessage) -> None:
@@ -317,14 +326,12 @@ class RabbitTransport:
             await _acknowledge(message)
 
         async def consume() -> None:
-            connection = self._connection
-            assert connection is not None, "consumers are registered with a connection"
-            channel = await connection.channel()
-            await self._watch(channel)
-            await channel.set_qos(prefetch_count=REPORTS_PREFETCH)
+            if not await self._exists(REPORTS_PREFIX + name):
+                missed()
+            channel = await self._open(REPORTS_PREFETCH)
             arguments: Any = {"x-queue-type": "quorum", "x-expires": REPORTS_KEPT_MS}
-            queue = await channel.declare_queue(REPORTS_PREFIX + name, durable=True, arguments=arguments)
-            await queue.consume(take)
+            queue = await _answered(channel.declare_queue(REPORTS_PREFIX + name, durable=True, arguments=arguments))
+            await _answered(queue.consume(take))
 
         self._reports.append(REPORTS_PREFIX + name)
         await self._register(consume)
@@ -334,6 +341,28 @@ class RabbitTransport:
         self._registered.append(consume)
         if self.is_connected:
             await consume()
+
+    async def _open(self, prefetch: int) -> AbstractChannel:
+        """A channel for consumers, each of which holds at most so many unacknowledged messages."""
+        channel = await self._new_channel()
+        await _answered(self._watch(channel))
+        await _answered(channel.set_qos(prefetch_count=prefetch))
+        return channel
+
+    async def _exists(self, queue: str) -> bool:
+        """Whether there is this queue; asked on a channel of its own, which the broker closes if there is none."""
+        channel = await self._new_channel()
+        try:
+            await _answered(channel.get_queue(queue, ensure=True))
+        except aio_pika.exceptions.ChannelNotFoundEntity:
+            return False
+        await _answered(channel.close())
+        return True
+
+    async def _new_channel(self) -> AbstractChannel:
+        connection = self._connection
+        assert connection is not None, "consumers are registered with a connection"
+        return await _answered(connection.channel())
 
     async def _watch(self, channel: AbstractChannel) -> None:
         """Connect anew when the channel is closed or one of its consumers cancelled, as when its queue is deleted."""
@@ -347,8 +376,7 @@ class RabbitTransport:
         while True:
             try:
                 with _to_broker("the broker cannot be reached"):
-                    async with asyncio.timeout(ANSWER_S_MAX):
-                        closed = await self._connect()
+                    closed = await self._connect()
             except TransportUnavailable as fault:
                 logger.warning("%s; trying again in %.0f s", fault.message, pause_s)
                 await self._disconnect()
@@ -364,23 +392,26 @@ class RabbitTransport:
 
     async def _connect(self) -> asyncio.Event:
         url = _with_heartbeats(self._url)
-        connection = await aio_pika.connect(url, client_properties={"connection_name": self._name})
+        connection = await _answered(aio_pika.connect(url, client_properties={"connection_name": self._name}))
         self._connection, closed = connection, asyncio.Event()
         self._lost = closed
         connection.close_callbacks.add(lambda *_: closed.set())
-        channel = await connection.channel(publisher_confirms=True, on_return_raises=True)
+        channel = await _answered(connection.channel(publisher_confirms=True, on_return_raises=True))
         channel.close_callbacks.add(lambda *_: closed.set())
         self._declared.clear()
         for fanout in (CANCELLED, SOUGHT):
-            self._fanouts[fanout] = await channel.declare_exchange(fanout, aio_pika.ExchangeType.FANOUT, durable=True)
-        await channel.declare_queue(DEAD, durable=True, arguments={"x-queue-type": "quorum"})
+            declared = channel.declare_exchange(fanout, aio_pika.ExchangeType.FANOUT, durable=True)
+            self._fanouts[fanout] = await _answered(declared)
+        await _answered(channel.declare_queue(DEAD, durable=True, arguments={"x-queue-type": "quorum"}))
         self._channel = channel
         for consume in self._registered:
             await consume()
+        self._is_registered = True
         return closed
 
     async def _disconnect(self) -> None:
         connection, self._connection, self._channel = self._connection, None, None
+        self._is_registered = False
         self._fanouts.clear()
         if connection is not None:
             with suppress(TransportUnavailable), _to_broker("the connection cannot be closed"):

@@ -60,8 +60,11 @@ class ResultQueue(Protocol):
     async def add_result(self, reply_to: str, report: JobReport) -> bool:
         """Returns once the report is kept; False if nobody listens there any more. Raises TransportUnavailable."""
 
-    async def register_results_worker(self, name: str, receive: Callable[[JobReport], None]) -> None:
-        """Receive the reports to this name, each sender's in order."""
+    async def register_results_worker(
+        self, name: str, receive: Callable[[JobReport], None], *, missed: Callable[[], None]
+    ) -> None:
+        """Receive the reports to this name, each sender's in order. `missed` is called before a connection is made
+        when the queue did not exist before it: until then reports found nobody."""
 
 
 class DeadLetterQueue(Protocol):
@@ -76,7 +79,7 @@ class Transport(TaskQueue, ResultQueue, DeadLetterQueue, Protocol):
 
     @property
     def is_connected(self) -> bool:
-        """Whether messages can be sent now."""
+        """Whether messages can be sent now: all that is registered is registered with this connection."""
 
     def when_connected(self, act: Callable[[], None]) -> None:
         """Call this after each connection is made, also later ones."""

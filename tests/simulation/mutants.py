@@ -489,7 +489,7 @@ MUTANTS = (
     mutant(
         "job-never-sent-again",
         "a job that the broker has lost is sent no second time",
-        ("transport.job_sender:JobSender._look_again", "self._wait(sent)", "pass"),
+        ("transport.job_sender:JobSender._send_again", "self._wait(sent)", "pass"),
     ),
     mutant(
         "unconfirmed-job-forgotten",

@@ -62,6 +62,7 @@ class SimulatedBroker:
         self.rng = random.Random(f"broker {seed}")
         self.is_calm = False
         self.away_until = 0.0
+        self.outages = 0
         self._jobs: deque[tuple[bytes, int]] = deque()
         self._consumers: list[_Consumer] = []
         self._receivers: dict[str, tuple[Owner, Callable[[JobReport], None]]] = {}
@@ -134,9 +135,11 @@ class SimulatedBroker:
             self.carry(what, tell(each), *arguments, to=each.owner)
 
     # -- reports --------------------------------------------------------------------------
-    def listen(self, name: str, owner: Owner, receive: Callable[[JobReport], None]) -> None:
-        """Let a worker receive reports."""
+    def listen(self, name: str, owner: Owner, receive: Callable[[JobReport], None]) -> bool:
+        """Let a worker receive reports; False if it had no queue."""
+        had_one = name in self._receivers
         self._receivers[name] = owner, receive
+        return had_one
 
     def report(self, reply_to: str, raw: bytes) -> bool:
         """Carry reports to a worker; False if it has no queue any more."""
@@ -147,6 +150,11 @@ class SimulatedBroker:
         for each in reports_in(raw)[0]:
             self.carry(each.kind, receive, each, to=owner)
         return True
+
+    def expire_reports(self) -> None:
+        """The broker, or the way to it, is away for so long that no worker keeps its queue."""
+        self.rarities["pools: reports expired"] += 1
+        self._receivers.clear()
 
     # -- ends -----------------------------------------------------------------------------
     def worker_ended(self, name: str) -> None:
@@ -171,6 +179,7 @@ class SimulatedBroker:
         """The broker is replaced by an empty one."""
         self.rarities["pools: broker lost its data"] += 1
         self._jobs.clear()
+        self._receivers.clear()
         for consumer in self._consumers:
             consumer.unacknowledged.clear()
 
@@ -190,13 +199,16 @@ class SimulatedTransport:
     def __init__(self, broker: SimulatedBroker, owner: Owner) -> None:
         self._broker = broker
         self._owner = owner
-        self._names: list[str] = []
+        self._results: dict[str, tuple[Callable[[JobReport], None], Callable[[], None]]] = {}
+        """Who receives reports to a name, and whom it is told that some were missed."""
         self._after: list[Callable[[], None]] = []
+        self._registered_after: int | None = None
+        """How many outages there had been when its queues were registered."""
 
     @property
     def is_connected(self) -> bool:
-        """Whether the broker is there."""
-        return not self._broker.is_away
+        """Whether the broker is there, and has the queues of this process."""
+        return not self._broker.is_away and self._registered_after == self._broker.outages
 
     def when_connected(self, act: Callable[[], None]) -> None:
         """Call this after each connection."""
@@ -208,21 +220,26 @@ class SimulatedTransport:
 
     async def stop(self) -> None:
         """Leave: nobody awaits reports here."""
-        for name in self._names:
+        for name in self._results:
             self._broker.worker_ended(name)
+        self._results.clear()
 
     async def _keep_connected(self) -> None:
-        was_connected = False
         while True:
-            if self.is_connected and not was_connected:
+            if not (self._broker.is_away or self.is_connected):
+                for name, (receive, missed) in self._results.items():
+                    if not self._broker.listen(name, self._owner, receive):
+                        missed()
+                self._registered_after = self._broker.outages
                 for act in self._after:
                     act()
-            was_connected = self.is_connected
             await asyncio.sleep(0.2)
 
     async def add_node_job(self, job: NodeJob) -> None:
         """Queue a job; that it is queued may not be known."""
         await self._way()
+        if not self.is_connected:
+            raise TransportUnavailable("the broker is not connected")
         self._broker.carry("job", self._broker.queue, job.to_json())
         self._broker.check()
 
@@ -260,10 +277,11 @@ class SimulatedTransport:
     async def stop_taking(self) -> None:
         """Executors of these worlds are killed, and never stop in order."""
 
-    async def register_results_worker(self, name: str, receive: Callable[[JobReport], None]) -> None:
-        """Receive reports."""
-        self._names.append(name)
-        self._broker.listen(name, self._owner, receive)
+    async def register_results_worker(
+        self, name: str, receive: Callable[[JobReport], None], *, missed: Callable[[], None]
+    ) -> None:
+        """Receive reports, from the first connection on."""
+        self._results[name] = receive, missed
 
     async def register_dead_letters(self, keep: Callable[[DeadMessage], Awaitable[None]]) -> None:
         """There are none: each job is given to executors until it is acknowledged."""
@@ -387,9 +405,12 @@ class Executors:
             broker.cut_one()
         else:
             broker.away_until = broker.loop.time() + rng.uniform(0.1, SILENT_S)
+            broker.outages += 1
             broker.rarities["pools: broker away"] += 1
             if choice > 0.93:
                 broker.lose_everything()
+            elif choice > 0.87:
+                broker.expire_reports()
             broker.loop.call_at(broker.away_until, broker.hand_out, context=contextvars.Context())
         self._strike_later()
 

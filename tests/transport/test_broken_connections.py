@@ -5,16 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+from secrets import token_hex
 from types import SimpleNamespace
 from typing import Any, cast
 
+import aio_pika
 import pytest
 
+from anabranch.engine.pool_worker import bare_head
+from anabranch.engine.rules.stimuli import Completed
 from anabranch.transport import rabbitmq_transport
 from anabranch.transport.job_messages import DeadMessage, JobReport, JobSearch
 from anabranch.transport.local_transport import LocalBroker, LocalTransport
-from anabranch.transport.rabbitmq_transport import CANCELLED, SOUGHT, RabbitTransport
+from anabranch.transport.rabbitmq_transport import CANCELLED, REPORTS_PREFIX, SOUGHT, RabbitTransport
 from anabranch.transport.transport_ports import TransportUnavailable
+from tests.rabbitmq import RabbitMQ
+from tests.transport.test_faults import DISPATCH, World, node, running, until
 from tests.transport.test_queues import job
 
 FAULTS: list[Callable[[], BaseException]] = [
@@ -38,7 +46,7 @@ class Channel:
         await self._answer()
         self.published.append(queue)
 
-    async def declare_queue(self, name: str, **options: Any) -> None:
+    async def declare_queue(self, name: str, *arguments: Any, **options: Any) -> None:
         await self._answer()
 
     async def _answer(self) -> None:
@@ -53,7 +61,7 @@ class Channel:
 def on(channel: Channel) -> RabbitTransport:
     """A transport that is connected by this channel."""
     transport = RabbitTransport("amqp://nowhere/", name="test")
-    transport._channel = cast("Any", channel)
+    transport._channel, transport._is_registered = cast("Any", channel), True
     transport._fanouts = cast("Any", {CANCELLED: channel, SOUGHT: channel})
     return transport
 
@@ -119,6 +127,132 @@ async def test_a_connection_that_breaks_off_while_it_is_made_is_made_again(monke
         await tried.get()
         await tried.get()
     await transport.stop()
+
+
+class Connection:
+    """Its channels are fakes."""
+
+    def __init__(self) -> None:
+        self.close_callbacks: set[Callable[..., None]] = set()
+
+    async def channel(self, **options: Any) -> Any:
+        channel = Channel()
+        channel.close_callbacks = set()  # type: ignore[attr-defined]
+        channel.declare_exchange = channel.declare_queue  # type: ignore[attr-defined]
+        return channel
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+async def connect_to_fakes(*arguments: Any, **options: Any) -> Any:
+    return Connection()
+
+
+async def test_a_transport_is_connected_when_all_consumers_are_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aio_pika.connect", connect_to_fakes)
+    transport = RabbitTransport("amqp://nowhere/", name="test")
+    order, begun, may_go, connected = list[str](), asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def consume_reports() -> None:
+        begun.set()
+        await may_go.wait()
+        order.append("reports")
+
+    async def consume_letters() -> None:
+        order.append("letters")
+
+    def note_connected() -> None:
+        order.append("connected")
+        connected.set()
+
+    await transport._register(consume_reports)
+    await transport._register(consume_letters)
+    transport.when_connected(note_connected)
+    await transport.start()
+    await begun.wait()
+    assert not transport.is_connected
+    with pytest.raises(TransportUnavailable):
+        await transport.add_node_job(job("p"))
+    may_go.set()
+    await connected.wait()
+    assert (transport.is_connected, order) == (True, ["reports", "letters", "connected"])
+    await transport.add_node_job(job("p"))
+    await transport.stop()
+    assert not transport.is_connected
+
+
+async def test_an_answer_that_does_not_come_is_asked_for_on_another_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aio_pika.connect", connect_to_fakes)
+    monkeypatch.setattr(rabbitmq_transport, "RECONNECT_S", 0.0)
+    monkeypatch.setattr(rabbitmq_transport, "ANSWER_S_MAX", 0.0)
+    transport, connected, tries = RabbitTransport("amqp://nowhere/", name="test"), asyncio.Event(), list[None]()
+
+    async def consume() -> None:
+        tries.append(None)
+        if len(tries) == 1:
+            await rabbitmq_transport._answered(asyncio.Event().wait())
+
+    await transport._register(consume)
+    transport.when_connected(connected.set)
+    await transport.start()
+    async with asyncio.timeout(30):
+        await connected.wait()
+    assert len(tries) == 2
+    await transport.stop()
+
+
+async def test_jobs_that_executors_got_before_their_worker_was_back_are_executed_when_it_is(
+    broker: RabbitMQ, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rabbitmq_transport, "RECONNECT_S", 0.0)
+    name, pool, world = f"w{token_hex(4)}", f"p{token_hex(4)}", World()
+    to_worker, to_executor = RabbitTransport(broker.url, name="worker"), RabbitTransport(broker.url, name="executor")
+    world.sender, world.worker = world.another_worker(name, to_worker)
+    world.executor._transport, world.executor._pools = to_executor, [pool]
+    dropped, may_take, may_register = set[str](), asyncio.Event(), asyncio.Event()
+    add_result, take = to_executor.add_result, world.executor._accept
+
+    async def note(reply_to: str, report: JobReport) -> bool:
+        there = await add_result(reply_to, report)
+        if not there:
+            dropped.add(report.job_id)
+        return there
+
+    async def take_later(sent: Any, deliveries: int) -> None:
+        await may_take.wait()
+        await take(sent, deliveries)
+
+    monkeypatch.setattr(to_executor, "add_result", note)
+    monkeypatch.setattr(world.executor, "_accept", take_later)
+    async with running(world), await aio_pika.connect(broker.url) as another:
+        runs = [f"run-{number}" for number in range(10)]
+        await until(lambda: to_worker.is_connected)
+        for run in runs:
+            world.worker.execute(bare_head(run, "acme", "w"), DISPATCH, replace(node({}), pool=pool), {"input": 1})
+        await until(lambda: all(each.is_queued for each in world.sender._sent.values()))
+        await asyncio.gather(*to_worker._under_way)
+
+        consume = to_worker._registered[0]
+
+        async def consume_later() -> None:
+            await may_register.wait()
+            await consume()
+
+        to_worker._registered[0] = consume_later
+        connection = to_worker._connection
+        assert connection is not None
+        await connection.close()
+        with suppress(aio_pika.exceptions.ChannelNotFoundEntity):
+            await (await another.channel()).queue_delete(REPORTS_PREFIX + name)
+        may_take.set()
+        await until(lambda: len(dropped) == len(runs))
+        assert not to_worker.is_connected
+        assert not world.handler.calls
+        may_register.set()
+        outcomes = [await world.outcome() for _ in runs]
+        assert all(isinstance(each, Completed) for each in outcomes)
+        assert len(world.handler.calls) == len(runs)
 
 
 @pytest.mark.parametrize(

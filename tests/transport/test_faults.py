@@ -32,6 +32,7 @@ from anabranch.transport.job_messages import JobReport, NodeJob
 from anabranch.transport.job_sender import JobSender
 from anabranch.transport.local_transport import LocalBroker, LocalTransport
 from anabranch.transport.server_values import NoServer, ServerValues
+from anabranch.transport.transport_ports import Transport
 
 Message = TypeVar("Message", NodeJob, JobReport)
 
@@ -87,8 +88,10 @@ class Crunch:
 
 
 class Faulty(LocalTransport):
-    """Loses, doubles or keeps messages, as the test says."""
+    """Loses, doubles or keeps messages, and loses its connection, as the test says."""
 
+    connected: Callable[[], None]
+    missed: Callable[[], None]
     jobs: Callable[[NodeJob], list[NodeJob]] = staticmethod(lambda job: [job])
     reports: Callable[[JobReport], list[JobReport]] = staticmethod(lambda report: [report])
 
@@ -101,6 +104,30 @@ class Faulty(LocalTransport):
         for each in self.reports(report):
             there = await super().add_result(reply_to, each) and there
         return there
+
+    def when_connected(self, act: Callable[[], None]) -> None:
+        self.connected = act
+        super().when_connected(act)
+
+    async def register_results_worker(
+        self, name: str, receive: Callable[[JobReport], None], *, missed: Callable[[], None]
+    ) -> None:
+        self.missed = missed
+        await super().register_results_worker(name, receive, missed=missed)
+
+    def disconnect(self) -> None:
+        """The connection is lost, for so long that the queue of reports goes with it."""
+        self.is_connected = False
+        self._receivers, self._broker.receivers = self._broker.receivers, {}
+
+    def connect_again(self) -> None:
+        """As it was."""
+        self._broker.receivers = self._receivers
+        self.missed()
+        self.is_connected = True
+        self.connected()
+
+    _receivers: dict[str, Callable[[JobReport], None]]
 
 
 class World:
@@ -129,7 +156,7 @@ class World:
         """What the log of the run has."""
         return [each for each in sha256s if each in self.stored]
 
-    def another_worker(self, name: str, transport: LocalTransport) -> tuple[JobSender, PoolTaskWorker]:
+    def another_worker(self, name: str, transport: Transport) -> tuple[JobSender, PoolTaskWorker]:
         """Its sender, and its task worker."""
         sender = JobSender(
             transport=transport,
@@ -273,6 +300,80 @@ async def test_a_stopped_job_is_cancelled_and_may_be_sent_again_with_another_tic
         world.dispatch()
         assert isinstance(await world.outcome(), Completed)
         assert len(world.handler.calls) == 2
+
+
+async def test_a_job_that_an_executor_dropped_because_nobody_awaited_it_is_sent_after_the_next_connection() -> None:
+    async with running(World()) as world:
+        sent: list[NodeJob] = []
+        world.to_worker.jobs = lambda job: noted(sent, job)
+        told = asyncio.Event()
+        add_result = world.to_executor.add_result
+
+        async def note(reply_to: str, report: JobReport) -> bool:
+            there = await add_result(reply_to, report)
+            if not there:
+                told.set()
+            return there
+
+        world.to_executor.add_result = note  # type: ignore[method-assign]
+        queues = world.broker.consumers[0].pools
+        world.broker.consumers[0].pools = frozenset()
+        world.dispatch()
+        await until(lambda: bool(sent))
+        world.to_worker.disconnect()
+        world.broker.consumers[0].pools = queues
+        world.broker.hand_out()
+        async with asyncio.timeout(PATIENCE_S):
+            await told.wait()
+        assert not world.handler.calls, "it is not executed for nobody"
+        world.to_worker.connect_again()
+        assert isinstance(await world.outcome(), Completed)
+        assert [each.sending for each in sent] == [1, 2]
+
+
+async def test_a_result_that_found_nobody_is_asked_for_after_the_next_connection() -> None:
+    async with running(World()) as world:
+        world.handler.may_end.clear()
+        world.dispatch()
+        await until(lambda: bool(world.handler.calls))
+        world.to_worker.disconnect()
+        world.handler.may_end.set()
+        await until(lambda: not world.broker.consumers[0].under_way["gpu", "normal"])
+        assert world.results.empty()
+        world.to_worker.connect_again()
+        assert isinstance(await world.outcome(), Completed)
+        assert len(world.handler.calls) == 1
+
+
+async def test_silence_before_a_connection_tells_nothing_of_a_job() -> None:
+    async with running(World()) as world:
+        world.handler.may_end.clear()
+        world.dispatch()
+        await until(lambda: bool(world.handler.calls))
+        (sent,) = world.sender._sent.values()
+        sent.heard_at, sent.silences = -1_000_000.0, 5
+        world.to_worker.connected()
+        assert (sent.heard_at > 0, sent.silences, sent.has_begun) == (True, 0, True)
+        assert not world.sender._sought, "the reports of these jobs found their queue"
+        world.handler.may_end.set()
+        assert isinstance(await world.outcome(), Completed)
+
+
+async def test_nothing_is_sent_again_while_the_broker_is_away() -> None:
+    async with running(World()) as world:
+        world.handler.may_end.clear()
+        world.dispatch()
+        await until(lambda: bool(world.handler.calls))
+        (sent,) = world.sender._sent.values()
+        sent.heard_at = -1_000_000.0
+        world.to_worker.is_connected = False
+        world.sender._send_unheard()
+        assert (sent.sending, sent.has_begun) == (1, True)
+        world.to_worker.is_connected = True
+        world.sender._send_unheard()
+        assert (sent.sending, sent.has_begun) == (2, False)
+        world.handler.may_end.set()
+        assert isinstance(await world.outcome(), Completed)
 
 
 class Held:

@@ -98,7 +98,7 @@ async def test_a_job_arrives_unchanged_in_its_pool_and_its_reports_come_back_in_
     pool, name = f"p{token_hex(4)}", f"w{token_hex(4)}"
     worker, executor = await connected(make("worker")), await connected(make("executor"))
     reports: asyncio.Queue[JobReport] = asyncio.Queue()
-    await worker.register_results_worker(name, reports.put_nowait)
+    await worker.register_results_worker(name, reports.put_nowait, missed=lambda: None)
     other, taken = await Taken().register(executor, f"{pool}-other"), await Taken().register(executor, pool)
     part = JobPart(("context", "input", 0), "ab" * 32, 70_000)
     sent = replace(job(pool), reply_to=name, sealed="c2VhbGVk", timeout_ms=5, deadline_at=9, workflow_id="w")
@@ -172,7 +172,7 @@ async def test_a_full_executor_still_takes_jobs_of_high_priority(make: Make) -> 
 
 async def test_reports_to_a_worker_that_has_stopped_find_nobody(make: Make) -> None:
     worker, executor, name = await connected(make("worker")), await connected(make("executor")), f"w{token_hex(4)}"
-    await worker.register_results_worker(name, lambda _: None)
+    await worker.register_results_worker(name, lambda _: None, missed=lambda: None)
     assert await executor.add_result(name, JobReport("job-1", "started"))
     await worker.stop()
     assert not await executor.add_result(name, JobReport("job-1", "started"))

@@ -17,7 +17,7 @@ import pytest
 from anabranch.engine.pool_worker import bare_head
 from anabranch.engine.rules.stimuli import Completed
 from anabranch.transport import rabbitmq_transport
-from anabranch.transport.job_messages import DeadMessage, JobReport, JobSearch
+from anabranch.transport.job_messages import DeadMessage, JobReport, JobSearch, NodeJob
 from anabranch.transport.local_transport import LocalBroker, LocalTransport
 from anabranch.transport.rabbitmq_transport import CANCELLED, REPORTS_PREFIX, SOUGHT, RabbitTransport
 from anabranch.transport.transport_ports import TransportUnavailable
@@ -212,6 +212,7 @@ async def test_jobs_that_executors_got_before_their_worker_was_back_are_executed
     world.executor._transport, world.executor._pools = to_executor, [pool]
     dropped, may_take, may_register = set[str](), asyncio.Event(), asyncio.Event()
     add_result, take = to_executor.add_result, world.executor._accept
+    add_job, confirmed = to_worker.add_node_job, set[str]()
 
     async def note(reply_to: str, report: JobReport) -> bool:
         there = await add_result(reply_to, report)
@@ -219,19 +220,23 @@ async def test_jobs_that_executors_got_before_their_worker_was_back_are_executed
             dropped.add(report.job_id)
         return there
 
-    async def take_later(sent: Any, deliveries: int) -> None:
+    async def add(sent: NodeJob) -> None:
+        await add_job(sent)
+        confirmed.add(sent.job_id)
+
+    async def take_later(sent: NodeJob, deliveries: int) -> None:
         await may_take.wait()
         await take(sent, deliveries)
 
     monkeypatch.setattr(to_executor, "add_result", note)
+    monkeypatch.setattr(to_worker, "add_node_job", add)
     monkeypatch.setattr(world.executor, "_accept", take_later)
     async with running(world), await aio_pika.connect(broker.url) as another:
         runs = [f"run-{number}" for number in range(10)]
         await until(lambda: to_worker.is_connected)
         for run in runs:
             world.worker.execute(bare_head(run, "acme", "w"), DISPATCH, replace(node({}), pool=pool), {"input": 1})
-        await until(lambda: all(each.is_queued for each in world.sender._sent.values()))
-        await asyncio.gather(*to_worker._under_way)
+        await until(lambda: len(confirmed) == len(runs))
 
         consume = to_worker._registered[0]
 

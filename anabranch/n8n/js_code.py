@@ -27,7 +27,7 @@ ZONES = "$zones"
 """In the same way: the time zones of dates."""
 
 _MODULES = {"crypto": "$crypto", "luxon": "{DateTime, Duration}", "buffer": "{Buffer}"}
-_VALUE = "const $value = f => { try { return f() ?? null } catch (fault) { if (fault?.$unpaired) throw fault; return null; } };"
+_VALUE = "const $value = f => { try { return f() ?? null } catch (fault) { if (fault?.$unpaired || fault?.fails) throw fault; return null; } };"
 _DATES = (
     "if (typeof DateTime !== 'undefined') { DateTime.prototype.format = DateTime.prototype.toFormat;"
     " for (const way of ['plus', 'minus']) { const native = DateTime.prototype[way];"
@@ -223,6 +223,7 @@ def _prelude(
             ("$node",),
         ),
         ("const $items = name => name === undefined ? items : $(name).all();", ("$items",)),
+        (prelude("conditions"), ("n8nPasses",)),
         (
             "const $item = () => ({$node: new Proxy({}, {get: (_, name) =>"
             " ({json: $(name).first()?.json, data: $(name).first()?.json})})});",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,7 @@ from anabranch.engine.rules.templates.budget import Refused
 from anabranch.engine.rules.templates.expression import Expression
 from anabranch.engine.rules.templates.text import EXPRESSION_LENGTH_MAX, EXPRESSIONS_MAX, TEMPLATE_LENGTH_MAX
 from anabranch.n8n.expressions import translate
+from anabranch.n8n.js_reading import check_expression
 from anabranch.n8n.phrases import NameScope, Phrase, Untranslatable
 from anabranch.n8n.refs import literal
 
@@ -27,6 +29,10 @@ TEXT_LENGTH_MAX = 65_536
 
 # 200 characters: what is shorter is not nested too deeply.
 DEEP = 200
+
+# Values that only templates can say otherwise, in JavaScript.
+_CONSTANTS = {"none": "undefined", "true": "true", "false": "false", "ctx.run.id": 'ctx["run"]?.id',
+              "ctx.workflow.name": 'ctx["workflow"]?.name'}  # fmt: skip
 
 _TOO_LONG = "it is longer than an expression of ours may be"
 _BRACE = re.compile(r"\{(?=[{%#])")
@@ -95,6 +101,52 @@ class Texts:
         if sum(map(len, parts)) + 4 * len(parts) > LONG:
             return self._joined_by_code(pieces)
         return Phrase(" ~ ".join(parts), "text", is_atom=False)
+
+    def known(self, written: Any) -> Phrase | None:
+        """The same, where its type follows from how it is written: what is no expression, and texts around some."""
+        if isinstance(written, str) and written.startswith("="):
+            pieces = split(written[1:])
+            if len(pieces) == 1 and isinstance(pieces[0], Source):
+                return self._compared(pieces[0])
+            try:
+                for piece in pieces:
+                    if isinstance(piece, Source):
+                        translate(piece.js, self.scope)
+            except Untranslatable:
+                return None
+        return self.said(written)
+
+    def _compared(self, source: Source) -> Phrase | None:
+        """A comparison, which calls nothing that could fail."""
+        try:
+            said = translate(source.js, self.scope)
+        except Untranslatable:
+            return None
+        return self._say(source) if said.kind == "boolean" and "(" not in source.js else None
+
+    def thunk(self, written: Any) -> str:
+        """A parameter as a function of JavaScript without arguments. Raises Untranslatable."""
+        if not isinstance(written, str) or not written.startswith("="):
+            return f"() => ({json.dumps(written)})"
+        pieces = split(written[1:])
+        made = [Source(self._checked(piece)) if isinstance(piece, Source) else piece for piece in pieces]
+        if len(made) == 1 and isinstance(made[0], Source):
+            return f"() => (\n{made[0].js}\n)"
+        return f"() => {_js_of_pieces(made)}"
+
+    def _checked(self, source: Source) -> str:
+        said = None
+        with suppress(Untranslatable):
+            said = translate(source.js, self.scope)  # what n8n cannot read, either, is said here
+        reason = check_expression(source.js, self.scope.timezone)
+        if reason is None:
+            self.counts.as_code += 1
+            return source.js
+        if said is not None and said.text in _CONSTANTS:
+            self.counts.rewritten += 1
+            return _CONSTANTS[said.text]
+        self.counts.left.append(f"`{_shown(source.js)}`: {reason}")
+        raise Untranslatable(f"`{_shown(source.js)}`: {reason}")
 
     def _joined_by_code(self, pieces: list[str | Source]) -> Phrase:
         """A text that is too long for one expression."""

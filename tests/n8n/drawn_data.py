@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.n8n.drawn import DOCS, ORDERS, Drawn, node, set_to, test_of
 
 IS_MORE = test_of("={{ $json.sum > 1 }}", "boolean", "equal", right=True)
+
+
+def loosely(left: str, kind: str, operation: str, right: Any = "") -> dict[str, Any]:
+    """Conditions of one test that converts values."""
+    made = test_of(left, kind, operation, right)
+    return {**made, "options": {**made["options"], "typeValidation": "loose"}}
+
 
 DRAWN_DATA = (
     Drawn(
@@ -94,6 +103,56 @@ DRAWN_DATA = (
         f"{DOCS}/n8n-nodes-base.splitout/",
         [node("Split", "splitOut", 1, fieldToSplitOut="=", options={})],
         ORDERS[:1],
+        [],
+    ),
+    Drawn(
+        "conditions convert values where they are told to",
+        f"{DOCS}/n8n-nodes-base.if/",
+        [
+            node("Code", "code", 2, jsCode="return ['abc', [1], {}, '', 0, null].map(v => ({json: {v}}));"),
+            node("True", "filter", 2.2, conditions=loosely("={{ $json.v }}", "boolean", "true"), options={}),
+            node("Empty", "filter", 2.2, conditions=loosely("={{ $json.v }}", "string", "notEmpty"), options={}),
+            node("Brace", "filter", 2.2, options={},
+                 conditions=loosely("={{ $json.v }}", "string", "notContains", "{")),
+        ],
+        ORDERS[:1],
+        [{"v": "abc"}, {"v": [1]}],
+    ),
+    Drawn(
+        "conditions tell what is missing from null, and stop at the first that decides",
+        f"{DOCS}/n8n-nodes-base.switch/",
+        [
+            node("Code", "code", 2, jsCode="return [{json: {v: null}}, {json: {}}];"),
+            node("Null", "filter", 2.2, conditions=test_of("={{ $json.v }}", "number", "gte", 0), options={}),
+            node("Way", "switch", 3.2, options={}, rules={"values": [
+                {"conditions": test_of("={{ $json.v }}", "boolean", "notEquals", right=False)},
+                {"conditions": test_of("={{ $json }}", "boolean", "true")},
+            ]}),
+        ],
+        ORDERS[:1],
+        [{"v": None}],
+    ),
+    Drawn(
+        "conditions of the first versions compare without converting",
+        f"{DOCS}/n8n-nodes-base.if/",
+        [
+            node("If", "if", 1, conditions={"string": [{"value1": "={{ $json.id }}", "value2": "1"}]}),
+            node("Fields", "noOp", 1),
+        ],
+        ORDERS,
+        ORDERS,
+        [("Begin", 0, "If", 0), ("If", 1, "Fields", 0)],
+    ),
+    Drawn(
+        "a condition that fails does not pass where the node goes on",
+        "https://docs.n8n.io/workflows/components/nodes/#node-settings",
+        [
+            {**node("Filter", "filter", 2.2, conditions=test_of("={{ $json.tags[0] }}", "string", "equals", "paid"),
+                    options={}), "onError": "continueRegularOutput"},
+            {**node("Number", "filter", 2.2, conditions=test_of("={{ $json.customer }}", "number", "gt", 1),
+                    options={}), "onError": "continueRegularOutput"},
+        ],
+        ORDERS,
         [],
     ),
 )  # fmt: skip

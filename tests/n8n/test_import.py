@@ -341,6 +341,11 @@ def test_a_workflow_that_n8n_never_begins_fails_before_it_does_anything() -> Non
         (node("S", "summarize", 1), "at least one aggregation"),
         (node("S", "if", 2.2, conditions=conditions_of("={{ $json.a === 1 }}", "boolean", "equals", right="true")),
          "expecting a boolean"),
+        (node("S", "if", 2.2, conditions=conditions_of("={{ $json.a }}", "string", "equals", right="1")),
+         "'1' is a number but was expecting a string [condition 0, item 0]"),
+        (node("S", "filter", 2.2, conditions=conditions_of("={{ $json.a }}", "boolean", "true")),
+         "was expecting a boolean"),
+        (node("S", "if", 1, conditions={"dateTime": [{"value1": "x", "value2": "=2026"}]}), "not a valid DateTime"),
     ],
 )  # fmt: skip
 def test_what_fails_in_n8n_as_it_is_written_fails_here(failing: Any, message: str) -> None:

@@ -1,21 +1,62 @@
-"""Conditions of n8n's `if`, `switch` and `filter` as one condition of ours.
+"""Conditions of n8n's `if`, `switch` and `filter` as conditions of ours.
 
-Pure. Two forms: since version 2 a list with typed operators, before that lists by type.
+Pure. Two forms: since version 2 a list with typed operators, before that lists by type. What n8n makes of values of
+other types, and when it fails, is said by one program in JavaScript (`javascript/conditions.js`). Only what has its
+type by how it is written becomes a template.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from anabranch.engine.rules.templates.linear_regex import find
 from anabranch.engine.rules.templates.text import EXPRESSION_LENGTH_MAX
 from anabranch.n8n.job import MappingJob, NotMapped
-from anabranch.n8n.phrases import NeverValid, Phrase
-from anabranch.n8n.refs import quoted
-from anabranch.n8n.texts import Texts, js_of
+from anabranch.n8n.phrases import Phrase
+from anabranch.n8n.texts import Texts
 
+# Operations that have no second value.
 _UNARY = frozenset({"exists", "notExists", "empty", "notEmpty", "true", "false"})
+
+# Our templates stay below the length of an expression by this much, for what is put around them.
+_ROOM = 32
+
+
+@dataclass(frozen=True, slots=True)
+class TestedConditions:
+    """Conditions that are tested together."""
+
+    js: Callable[[], str]
+    """Makes an expression of JavaScript, which throws what fails in n8n. Raises Untranslatable."""
+    template: str | None = None
+    """The same as a template, where the types are known."""
+
+    def condition(self, job: MappingJob, *, quiet: bool = False) -> str:
+        """A condition of ours. `quiet`: what fails does not pass."""
+        if self.template is not None:
+            return self.template
+        if not quiet:
+            _differs_after_failures(job)
+        js = self.js()
+        return f"{job.texts().compute(f'n8nQuiet(() => {js})' if quiet else js).value} == true"
+
+
+def one_of(job: MappingJob, tests: Sequence[TestedConditions]) -> list[str]:
+    """Conditions of which the first that holds is taken: those behind it are not tested, and do not fail."""
+    templates = [test.template for test in tests if test.template is not None]
+    if len(templates) == len(tests):
+        return templates
+    _differs_after_failures(job)
+    listed = ", ".join(f"() => {test.js()}" for test in tests)
+    place = job.texts().compute(f"[{listed}].findIndex(test => test())").value
+    return [f"{place} == {number}" for number in range(len(tests))]
+
+
+def _differs_after_failures(job: MappingJob) -> None:
+    if job.error_way == "beside":
+        job.differs("a condition that fails fails the run, where n8n goes on")
 
 
 def condition_of(job: MappingJob, texts: Texts) -> str:
@@ -24,246 +65,161 @@ def condition_of(job: MappingJob, texts: Texts) -> str:
     if not isinstance(written, dict):
         raise NotMapped("its conditions are computed")
     if isinstance(written.get("conditions"), list):
-        loose = job.option("looseTypeValidation") or job.option("options", "looseTypeValidation")
-        return typed(written, texts, loose=bool(loose), ignore_case=job.option("options", "ignoreCase") is True)
+        return typed(job, texts, written).condition(job, quiet=job.error_way != "stop")
     combine = job.fixed("combineOperation", default=job.fixed("combineConditions", default="all"))
-    return by_type(written, texts, combine=str(combine).lower())
-
-
-def typed(written: Mapping[str, Any], texts: Texts, *, loose: bool, ignore_case: bool = False) -> str:
-    """A list of conditions with typed operators."""
-    options = written.get("options") if isinstance(written.get("options"), dict) else {}
-    assert isinstance(options, dict)
-    loose = loose or options.get("typeValidation") == "loose"
-    folds = options.get("caseSensitive") is False or ignore_case
-    joined = " or " if written.get("combinator") == "or" else " and "
-    made = [
-        _condition(each, texts, loose=loose, folds=folds)
-        for each in written.get("conditions", ())
+    listed = [
+        OldCondition(kind, str(each.get("operation") or first), each.get("value1", empty), each.get("value2", empty))
+        for kind, (first, empty) in OLD.items()
+        for each in written.get(kind) or ()
         if isinstance(each, dict)
     ]
-    return _joined(made, joined)
+    return old_test(texts, listed, any_of=str(combine).lower() in ("any", "or")).condition(job)
 
 
-def by_type(written: Mapping[str, Any], texts: Texts, *, combine: str) -> str:
-    """Lists of conditions by type, of the first versions: values are converted."""
+# By type, in the order in which they are tested: the operation and the values that an export leaves out.
+OLD: Mapping[str, tuple[str, Any]] = {
+    "boolean": ("equal", False),
+    "dateTime": ("after", ""),
+    "number": ("smaller", 0),
+    "string": ("equal", ""),
+}
+_OLD_NAMES = {"equal": "equals", "notEqual": "notEquals"}
+_OLD_OPERATIONS = frozenset({
+    "after", "before", "larger", "largerEqual", "smaller", "smallerEqual", "equal", "notEqual", "contains",
+    "notContains", "startsWith", "notStartsWith", "endsWith", "notEndsWith", "isEmpty", "isNotEmpty",
+    "regex", "notRegex",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class OldCondition:
+    """A condition of the first versions."""
+
+    kind: str
+    operation: str
+    left: Any
+    right: Any
+
+
+def old_test(texts: Texts, listed: Sequence[OldCondition], *, any_of: bool) -> TestedConditions:
+    """Conditions of the first versions, of whose values n8n converts dates alone."""
+    made: list[str | None] = []
+    for each in listed:
+        if each.kind not in OLD or each.operation not in _OLD_OPERATIONS:
+            raise NotMapped(f"the operation {each.operation} of the type {each.kind}")
+        name = _OLD_NAMES.get(each.operation, each.operation)
+        made.append(_known(texts, each.kind, name, each.left, each.right))
+
+    def js() -> str:
+        tests = [
+            f"[{json.dumps(each.kind)}, {json.dumps(each.operation)}, {texts.thunk(each.left)},"
+            f" {texts.thunk(each.right)}]"
+            for each in listed
+        ]
+        return f"n8nPassesOld({json.dumps(any_of)}, [{', '.join(tests)}])"
+
+    return TestedConditions(js, _joined(made, any_of=any_of))
+
+
+def typed(job: MappingJob, texts: Texts, written: Mapping[str, Any]) -> TestedConditions:
+    """A list of conditions with typed operators."""
+    if written.get("combinator") not in ("and", "or"):
+        raise NotMapped("its conditions are combined in a way that is not known")
+    any_of, how = written["combinator"] == "or", _how(job, written)
+    listed = [each for each in written["conditions"] if isinstance(each, dict)]
     made = []
-    for kind, listed in written.items():
-        for each in listed if isinstance(listed, list) else ():
-            if isinstance(each, dict):
-                operation = each.get("operation") or _FIRST.get(kind, "equal")
-                made.append(old_test(kind, operation, texts, each.get("value1", ""), each.get("value2", "")))
-    return _joined(made, " or " if combine in ("any", "or") else " and ")
+    for each in listed:
+        kind, operation, _ = _operator(each)
+        known = None if how["folds"] else _known(texts, kind, operation, each.get("leftValue"), each.get("rightValue"))
+        made.append(known)
+
+    def js() -> str:
+        tests, dates = [], ""
+        for each in listed:
+            kind, operation, operator = _operator(each)
+            other = str(operator.get("rightType") or kind)
+            dates = ", DateTime" if "dateTime" in (kind, other) else dates
+            rest = ", ".join(json.dumps(value) for value in (other, operator.get("singleValue") is True))
+            tests.append(
+                f"[{texts.thunk(each.get('leftValue'))}, {json.dumps(kind)}, {json.dumps(operation)},"
+                f" {texts.thunk(each.get('rightValue'))}, {rest}]"
+            )
+        if not how["strict"] and any(_operator(each)[0] == "object" for each in listed):
+            job.differs("a text is taken for an object only where it is JSON; n8n reads objects of JavaScript, too")
+        return f"n8nPasses({json.dumps({**how, 'any': any_of})}, [{', '.join(tests)}]{dates})"
+
+    return TestedConditions(js, _joined(made, any_of=any_of))
 
 
-def _joined(made: list[str], joint: str) -> str:
-    if not made:
-        return "true"
-    text = made[0] if len(made) == 1 else joint.join(f"({each})" for each in made)
-    if len(text) > EXPRESSION_LENGTH_MAX - 32:
-        raise NotMapped("its conditions are longer than one of ours may be")
-    return text
+def _operator(written: Mapping[str, Any]) -> tuple[str, str, Mapping[str, Any]]:
+    operator = written.get("operator")
+    if not isinstance(operator, dict):
+        raise NotMapped("a condition without an operator")
+    return str(operator.get("type", "string")), str(operator.get("operation", "equals")), operator
 
 
-_FIRST = {"string": "equal", "number": "smaller", "boolean": "equal", "dateTime": "after"}
+def _how(job: MappingJob, written: Mapping[str, Any]) -> dict[str, Any]:
+    """How values are taken: the options of the conditions, of which an expression stands for the node's own."""
+    options = written.get("options")
+    if not isinstance(options, dict):
+        raise NotMapped("its conditions do not say how values are compared")
+    validation, cases, version = (options.get(name) for name in ("typeValidation", "caseSensitive", "version"))
+    if isinstance(validation, str) and validation.startswith("="):
+        loose = job.option("looseTypeValidation") or job.option("options", "looseTypeValidation")
+        validation = "loose" if loose else "strict"
+    if isinstance(cases, str) and cases.startswith("="):
+        cases = job.option("options", "ignoreCase") is not True
+    if isinstance(version, str):
+        second, third = (3.2, 3.4) if job.node.kind == "switch" else (2.2, 2.3)
+        version = 1 + (job.node.version >= second) + (job.node.version >= third)
+    return {"strict": validation == "strict", "folds": not cases, "version": version or 1}
 
 
-def _condition(each: Mapping[str, Any], texts: Texts, *, loose: bool, folds: bool) -> str:
-    operator = each.get("operator") if isinstance(each.get("operator"), dict) else {}
-    assert isinstance(operator, dict)
-    kind, operation = str(operator.get("type", "string")), str(operator.get("operation", "equals"))
-    left = texts.said(each.get("leftValue"))
-    if operation in ("exists", "notExists"):
-        return f"{left.value} {'!=' if operation == 'exists' else '=='} none"
-    if operation in ("empty", "notEmpty") and kind in ("string", "array", "object", "any"):
-        return f"{left.value} {'in' if operation == 'empty' else 'not in'} ['', none, [], {{}}]"
-    right = Phrase("none", "null") if operation in _UNARY else texts.said(each.get("rightValue"))
-    maker = _TYPED.get(kind)
-    if maker is None:
-        raise NotMapped(f"a condition on a value of the type {kind}")
-    return maker(operation, left, right, loose, folds)
+def _joined(made: Sequence[str | None], *, any_of: bool) -> str | None:
+    """Templates as one, where each is there and they are not too long together."""
+    said = [each for each in made if each is not None]
+    if len(said) < len(made):
+        return None
+    if not said:
+        return "false" if any_of else "true"
+    text = said[0] if len(said) == 1 else (" or " if any_of else " and ").join(f"({each})" for each in said)
+    return text if len(text) <= EXPRESSION_LENGTH_MAX - _ROOM else None
 
 
-def _text_test(operation: str, left: Phrase, right: Phrase, loose: bool, folds: bool) -> str:  # noqa: FBT001 - of a table
-    first, second = _text(left), _text(right)
-    if folds:
-        first, second = f"({first} | lower)", f"({second} | lower)"
-    match operation.removeprefix("not").lower(), operation.startswith("not"):
-        case "equals", negated:
-            return f"{first} {'!=' if negated else '=='} {second}"
-        case "contains", negated:
-            return f"{second} {'not in' if negated else 'in'} {first}"
-        case "startswith" | "endswith" as way, negated:
-            return _not(negated) + f"({first} | {way}({second}))"
-        case "regex", negated:
-            return _regex(first, right, negated=negated)
-    raise NotMapped(f"the operation {operation} of texts")
+def _known(texts: Texts, kind: str, operation: str, left: Any, right: Any) -> str | None:
+    """A condition of which both values have the type that it expects, by how they are written."""
+    if kind not in ("string", "boolean"):
+        return None
+    first = texts.known(left)
+    if first is None or first.is_path:
+        return None
+    second = None if operation in _UNARY else texts.known(right)
+    if kind == "boolean":
+        return _of_booleans(operation, first, second)
+    return None if second is None or second.is_path else _of_texts(operation, first, second)
 
 
-def _text(said: Phrase) -> str:
-    if said.kind == "text" and said.text.startswith("'"):
-        return said.text
-    return f"({said.text if said.is_path else said.atom} | js_text)"
-
-
-def _regex(first: str, right: Phrase, *, negated: bool) -> str:
-    if right.kind != "text" or not right.text.startswith("'"):
-        raise NotMapped("a pattern that is computed")
-    source = right.text[1:-1].replace("\\\\", "\\").replace("\\'", "'")
-    pattern = pattern_of(source)
-    return f"({first} | regex_find({quoted(pattern)})) {'==' if negated else '!='} none"
-
-
-def _computed_regex(operation: str, texts: Texts, value: Any, pattern: Any) -> str:
-    """A pattern that an expression gives, as `/…/flags` or alone: tried by code."""
-    said = texts.compute(
-        f"((value, pattern) => {{ const whole = /^\\/(.*?)\\/([gimusy]*)$/.exec(pattern);"
-        f" return String(value ?? '').match(whole ? new RegExp(whole[1], whole[2]) : new RegExp(pattern)) !== null; }})"
-        f"({js_of(value)}, String({js_of(pattern)} ?? ''))"
-    )
-    texts.counts.as_code += sum(isinstance(each, str) and each.startswith("=") for each in (value, pattern))
-    return _not(operation.startswith("not")) + f"({said.value} == true)"
-
-
-def pattern_of(written: str) -> str:
-    """A pattern of JavaScript, alone or as `/…/flags`, as one of ours. Raises NotMapped."""
-    flags = ""
-    if written.startswith("/") and written.rfind("/") > 0:
-        flags = written[written.rfind("/") + 1 :]
-        written = written[1 : written.rfind("/")]
-    ours = "".join(flag for flag in flags if flag in "ims")
-    if set(flags) - set("gimsuy"):
-        raise NotMapped("a pattern with flags that are not known")
-    pattern = f"(?{ours}){written}" if ours else written
-    try:
-        find(pattern, "", 0)
-    except ValueError:
-        raise NotMapped("a pattern that needs more than linear time, or a form that is not known here") from None
-    return pattern
-
-
-def _number_test(operation: str, left: Phrase, right: Phrase, loose: bool, folds: bool) -> str:  # noqa: FBT001 - of a table
-    sign = _SIGNS.get(operation)
-    if sign is None:
-        if operation in ("empty", "notEmpty"):
-            return f"{left.value} {'==' if operation == 'empty' else '!='} none"
-        raise NotMapped(f"the operation {operation} of numbers")
-    first, second = (_number(each, loose) for each in (left, right))
-    missing = "true" if sign == "!=" else "false"
-    if left.kind == right.kind == "number":
-        return f"{first} {sign} {second}"
-    return f"({first} {sign} {second}) | otherwise({missing})"
-
-
-def _number(said: Phrase, loose: bool) -> str:  # noqa: FBT001 - of a table
-    if said.kind == "text" and said.text.startswith("'"):
-        try:
-            value = float(said.text[1:-1].strip() or 0)
-        except ValueError:
-            raise NotMapped("a text where a number is compared") from None
-        return str(int(value)) if value.is_integer() else repr(value)
-    if said.kind == "number":
-        return said.atom
-    return f"({said.atom} | js_number)" if loose else said.atom
-
-
-def _boolean_test(operation: str, left: Phrase, right: Phrase, loose: bool, folds: bool) -> str:  # noqa: FBT001 - of a table
-    first = _boolean(left, loose=loose)
-    if not loose and right.kind == "text" and right.text in ("'true'", "'false'"):
-        raise NeverValid(f"Wrong type: {right.text} is a string but was expecting a boolean")
+def _of_booleans(operation: str, first: Phrase, second: Phrase | None) -> str | None:
+    if first.kind != "boolean":
+        return None
     if operation in ("true", "false"):
-        return first if operation == "true" else f"not {first}"
-    if operation in ("empty", "notEmpty"):
-        return f"{left.value} {'==' if operation == 'empty' else '!='} none"
+        return first.atom if operation == "true" else f"not {first.atom}"
     if operation == "equal":
         return "false"  # n8n does not know it, and takes such a condition for false
-    if operation not in ("equals", "notEquals"):
-        raise NotMapped(f"the operation {operation} of booleans")
-    second = _boolean(right, loose=loose)
-    return f"{first} {'==' if operation == 'equals' else '!='} {second}"
+    if second is None or second.kind != "boolean" or operation not in ("equals", "notEquals"):
+        return None
+    return f"{first.atom} {'==' if operation == 'equals' else '!='} {second.atom}"
 
 
-def _boolean(said: Phrase, *, loose: bool) -> str:
-    if said.kind == "boolean":
-        return said.atom
-    if loose:
-        return f"((({said.text if said.is_path else said.atom} | js_type('boolean')) == true) | otherwise(false))"
-    return f"(({said.value} | tojson) == 'true')"
-
-
-def _list_test(operation: str, left: Phrase, right: Phrase, loose: bool, folds: bool) -> str:  # noqa: FBT001 - of a table
-    listed = f"({left.value} or [])"
-    match operation:
-        case "contains" | "notContains":
-            return f"{right.value} {'in' if operation == 'contains' else 'not in'} {listed}"
-        case "lengthEquals" | "lengthNotEquals" | "lengthGt" | "lengthLt" | "lengthGte" | "lengthLte":
-            sign = _SIGNS[operation.removeprefix("length")[0].lower() + operation.removeprefix("length")[1:]]
-            return f"({listed} | length) {sign} {_number(right, loose=True)}"
-    raise NotMapped(f"the operation {operation} of lists")
-
-
-def _date_test(operation: str, left: Phrase, right: Phrase, loose: bool, folds: bool) -> str:  # noqa: FBT001 - of a table
-    sign = _DATES.get(operation)
-    if sign is None:
-        if operation in ("empty", "notEmpty"):
-            return f"{left.value} {'in' if operation == 'empty' else 'not in'} ['', none]"
-        raise NotMapped(f"the operation {operation} of dates")
-    return f"((({left.atom} | timestamp) {sign} ({right.atom} | timestamp)) | otherwise(false))"
-
-
-def _object_test(operation: str, left: Phrase, right: Phrase, loose: bool, folds: bool) -> str:  # noqa: FBT001 - of a table
-    raise NotMapped(f"the operation {operation} of objects")
-
-
-_SIGNS = {"equals": "==", "notEquals": "!=", "gt": ">", "lt": "<", "gte": ">=", "lte": "<="}
-_DATES = {"after": ">", "before": "<", "afterOrEquals": ">=", "beforeOrEquals": "<=", "equals": "==", "notEquals": "!="}
-_TYPED: Mapping[str, Callable[[str, Phrase, Phrase, bool, bool], str]] = {
-    "string": _text_test,
-    "number": _number_test,
-    "boolean": _boolean_test,
-    "array": _list_test,
-    "dateTime": _date_test,
-    "object": _object_test,
-}
-
-
-def old_test(kind: str, operation: str, texts: Texts, value1: Any, value2: Any) -> str:
-    """One condition of the first versions."""
-    if operation in ("regex", "notRegex") and isinstance(value2, str) and value2.startswith("="):
-        return _computed_regex(operation, texts, value1, value2)
-    left = texts.said(value1)
-    if operation in ("isEmpty", "isNotEmpty"):
-        return f"{left.value} {'in' if operation == 'isEmpty' else 'not in'} ['', none, [], {{}}]"
-    right = texts.said(value2)
-    if kind == "string":
-        name = {"equal": "equals", "notEqual": "notEquals", "notRegex": "notRegex"}.get(operation, operation)
-        return _text_test(name, left, right, loose=True, folds=False)
-    if kind == "number":
-        name = _OLD_NUMBERS.get(operation, operation)
-        return _number_test(name, left, right, loose=True, folds=False)
-    if kind == "boolean":
-        name = {"equal": "equals", "notEqual": "notEquals"}.get(operation, operation)
-        first, second = (f"({_boolish(each)})" for each in (left, right))
-        return f"{first} {'==' if name == 'equals' else '!='} {second}"
-    if kind == "dateTime":
-        return _date_test(operation, left, right, loose=True, folds=False)
-    raise NotMapped(f"conditions of the kind {kind}")
-
-
-def _boolish(said: Phrase) -> str:
-    return said.atom if said.kind == "boolean" else said.truth
-
-
-_OLD_NUMBERS = {
-    "smaller": "lt",
-    "smallerEqual": "lte",
-    "equal": "equals",
-    "notEqual": "notEquals",
-    "larger": "gt",
-    "largerEqual": "gte",
-    "greater": "gt",
-}
-
-
-def _not(negated: bool) -> str:  # noqa: FBT001 - of a table
-    return "not " if negated else ""
+def _of_texts(operation: str, first: Phrase, second: Phrase) -> str | None:
+    if first.kind != "text" or second.kind != "text":
+        return None
+    negated = operation.startswith("not")
+    match operation.removeprefix("not").lower():
+        case "equals":
+            return f"{first.atom} {'!=' if negated else '=='} {second.atom}"
+        case "contains":
+            return f"{second.atom} {'not in' if negated else 'in'} {first.atom}"
+        case "startswith" | "endswith" as way:
+            return f"{'not ' if negated else ''}({first.atom} | {way}({second.atom}))"
+    return None

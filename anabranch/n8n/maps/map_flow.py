@@ -7,7 +7,7 @@ from typing import Any
 from anabranch.n8n.graph import loop_output
 from anabranch.n8n.job import MappingJob, NotMapped
 from anabranch.n8n.maps import going_on
-from anabranch.n8n.maps.conditions import condition_of, old_test, typed
+from anabranch.n8n.maps.conditions import OLD, OldCondition, TestedConditions, condition_of, old_test, one_of, typed
 from anabranch.n8n.maps.programs import LISTED_RESULTS
 from anabranch.n8n.maps.rules import maps
 from anabranch.n8n.refs import INDEX, ITEM, ItemFeed, Moved, Ref, quoted, times, variable
@@ -90,10 +90,12 @@ def switch(job: MappingJob) -> None:
     if job.fixed("mode", default="rules") == "expression":
         _switch_by_number(job)
         return
-    rules, fallback = _switch_rules(job)
+    tests, fallback = _switch_rules(job)
     if job.option("options", "allMatchingOutputs") is True:
-        _switch_all(job, rules, fallback)
+        _switch_all(job, [test.condition(job) for _, test in tests], fallback)
         return
+    conditions = one_of(job, [test for _, test in tests])
+    rules = [(output, condition) for (output, _), condition in zip(tests, conditions, strict=True)]
     ways = [(f"out{output}" if place == output else f"out{output}_{place}", condition, output)
             for place, (output, condition) in enumerate(rules)]  # fmt: skip
     if not job.is_mapped:
@@ -112,24 +114,24 @@ def switch(job: MappingJob) -> None:
         _routed(job, output, f"out{output}")
 
 
-def _switch_all(job: MappingJob, rules: list[tuple[int, str]], fallback: int | None) -> None:
+def _switch_all(job: MappingJob, conditions: list[str], fallback: int | None) -> None:
     feed = job.needed_feed()
     each = feed if feed.many else ItemFeed(feed.items, many=True)
     values: dict[str, Any] = {"item": "{{ctx.item}}", "index": "{{ctx.index}}"}
     if not feed.many:
         raise NotMapped("it takes all ways whose rules hold")
-    for place, (_, condition) in enumerate(rules):
+    for place, condition in enumerate(conditions):
         values[f"out{place}"] = expression(f"true if {condition} else false")
     job.add("set", {"values": values}, each=each)
     routes = variable(job.node_id)
-    for place, (output, _) in enumerate(rules):
+    for place in range(len(conditions)):
         job.leave(
             Ref(
                 f"({routes.template} | where('out{place}') | map('item'))",
                 f"({routes.js} ?? []).filter(each => each.out{place}).map(each => each.item)",
             ),
             many=True,
-            output=output,
+            output=place,
             pairing=Ref(
                 f"({routes.template} | where('out{place}') | map('index'))",
                 f"({routes.js} ?? []).filter(each => each.out{place}).map(each => each.index)",
@@ -139,18 +141,16 @@ def _switch_all(job: MappingJob, rules: list[tuple[int, str]], fallback: int | N
         raise NotMapped("it takes all ways whose rules hold, and has one for the rest")
 
 
-def _switch_rules(job: MappingJob) -> tuple[list[tuple[int, str]], int | None]:
+def _switch_rules(job: MappingJob) -> tuple[list[tuple[int, TestedConditions]], int | None]:
     texts, written = job.texts(), job.option("rules", "values", default=job.option("rules", "rules", default=[]))
-    rules: list[tuple[int, str]] = []
+    rules: list[tuple[int, TestedConditions]] = []
     if not isinstance(written, list):
         raise NotMapped("its rules are computed")
     if job.node.version >= 3:
-        loose = job.option("looseTypeValidation") or job.option("options", "looseTypeValidation")
-        folds = job.option("options", "ignoreCase") is True
         for place, rule in enumerate(written):
             conditions = rule.get("conditions") if isinstance(rule, dict) else None
             if isinstance(conditions, dict):
-                rules.append((place, typed(conditions, texts, loose=bool(loose), ignore_case=folds)))
+                rules.append((place, typed(job, texts, conditions)))
         fallback = job.fixed("options", "fallbackOutput", default="none")
         if fallback == "extra":
             return rules, len(written)
@@ -165,9 +165,9 @@ def _switch_rules(job: MappingJob) -> tuple[list[tuple[int, str]], int | None]:
             names.append(output)
             output = len(names) - 1
         operation = rule.get("operation", "smaller" if kind == "number" else "equal")
-        rules.append(
-            (output, old_test(kind, operation, texts, job.option("value1", default=""), rule.get("value2", "")))
-        )
+        _, empty = OLD.get(kind, ("", ""))
+        test = OldCondition(kind, operation, job.option("value1", default=empty), rule.get("value2", empty))
+        rules.append((output, old_test(texts, [test], any_of=False)))
     fallback = job.fixed("fallbackOutput", default=-1)
     return rules, fallback if isinstance(fallback, int) and fallback >= 0 else None
 

@@ -19,6 +19,10 @@ STEPS_MAX = 2_000
 # Of these exactly one output is taken for an item; the others' outputs are taken together.
 CHOOSING = frozenset({"if", "switch", "filter"})
 
+# They give at least one item where one flows in.
+_ALWAYS_GIVES = frozenset({"set", "noOp", "wait", "crypto", "dateTime", "markdown", "renameKeys", "aggregate", "sort",
+                           "respondToWebhook"})  # fmt: skip
+
 _ROOT = "\0begin"
 
 
@@ -136,6 +140,26 @@ class LinkGraph:
         """The links that lead back to a node for batches."""
         after = self.reachable([link.target for link in self.out_of[name]])
         return [link for link in self.into[name] if link.source in after or link.source == name]
+
+    def always_comes_back(self, loop: str) -> bool:
+        """Whether in each pass of a loop certainly an item comes back."""
+        output = loop_output(self.nodes[loop])
+        starts = [link.target for link in self.out_of[loop] if link.output == output]
+        return any(self._leads_on(name, loop, frozenset()) for name in starts)
+
+    def _leads_on(self, name: str, loop: str, seen: frozenset[str]) -> bool:
+        node = self.nodes[name]
+        if name == loop:
+            return True
+        if name in seen or node.settings.get("onError") == "continueErrorOutput":
+            return False
+        always = {0} if node.kind in _ALWAYS_GIVES or node.settings.get("alwaysOutputData") is True else {0, 1}
+        if node.kind != "if" and len(always) > 1 and not node.disabled:
+            return False
+        return all(
+            any(self._leads_on(link.target, loop, seen | {name}) for link in self.out_of[name] if link.output == way)
+            for way in always
+        )
 
     def are_exclusive(self, links: Sequence[Link], single: Collection[str]) -> bool:
         """Whether at most one of these links is taken in a run.

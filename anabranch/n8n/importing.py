@@ -36,6 +36,9 @@ from anabranch.n8n.zones import zones_code
 # 4 rounds: what flows back along a link is known after the second; a nested loop needs one more.
 ROUNDS_MAX = 4
 
+# The variables that a template reads.
+_OF_NODES = re.compile(r"\bctx\.(\w+)")
+
 # 20 nodes that our validator refuses: more of them are a fault of the import, and the draft says so.
 REFUSED_MAX = 20
 
@@ -121,6 +124,8 @@ class _Importer(Surrounding):
         self._node_types = node_types
         self._ids = ids_of(graph.order)
         self._jobs: dict[str, MappingJob] = {}
+        self._made: dict[str, set[str]] = {}
+        """The ids of the nodes of ours that each became."""
         self._status: dict[str, tuple[str, str]] = {}
         self._single: frozenset[str] = frozenset()
         self._multiple: dict[str, list[str]] = {}
@@ -203,6 +208,7 @@ class _Importer(Surrounding):
                 self._guard(job, needs_items=rule.needs_items)
                 self._status[name] = ("equal" if job.differences else "exact", "; ".join(job.differences))
         self._jobs[name] = job
+        self._made[name] = {made["id"] for made in job.nodes}
         self.exits[name] = job.exits
         several = job.takes_list or any(feed.many for feed in feeds.values())
         fails_apart = node.settings.get("onError") == "continueErrorOutput" and not several
@@ -448,6 +454,9 @@ class _Importer(Surrounding):
                     for node in self.graph.nodes.values())  # fmt: skip
         return asked or bool(self.graph.out_of[name])
 
+    def always_comes_back(self, name: str) -> bool:
+        return self.graph.always_comes_back(name)
+
     def gives_one_for_each(self, name: str) -> bool:
         feed = self._feed_back(name)
         return feed is not None and not feed.many
@@ -511,6 +520,12 @@ class _Importer(Surrounding):
             if exit_ is None or not target.nodes:
                 continue
             entry = target.node_id if link in returning else target.nodes[0]["id"]
+            if link in returning and link.target in self.loops and self._hands_on(link):
+                back = self._come_back(link, exit_)
+                nodes += [back] if back not in nodes else []
+                edges += [edge_of(exit_.node_id, handle, back["id"]) for handle in exit_.handles]
+                edges.append(edge_of(back["id"], "default", entry))
+                continue
             edges += [edge_of(exit_.node_id, handle, entry) for handle in exit_.handles]
         self._yields()
         extra = self._answer_of_last(edges)
@@ -542,7 +557,27 @@ class _Importer(Surrounding):
                 loops[0]["config"]["yield"] = expression(f"{feed.items.template} | default([])")
 
     def _feed_back(self, name: str) -> ItemFeed | None:
-        return self._feed(name, self.graph.returns(name))
+        links = self.graph.returns(name)
+        if name not in self.loops or not any(map(self._hands_on, links)):
+            return self._feed(name, links)
+        feeds = [ItemFeed(variable(f"{self._ids[link.source]}_back{link.output}"), exit_.feed.many)
+                 if self._hands_on(link) else exit_.feed for link in links
+                 if (exit_ := self.exits.get(link.source, {}).get(link.output)) is not None]  # fmt: skip
+        many = any(feed.many for feed in feeds)
+        return ItemFeed(first_there([feed.items if many else feed.value for feed in feeds]), many)
+
+    def _hands_on(self, link: Link) -> bool:
+        """Whether what comes along a link was made by an earlier node, so that it does not tell that it came."""
+        exit_ = self.exits.get(link.source, {}).get(link.output)
+        return exit_ is not None and not self._made[link.source] & set(_OF_NODES.findall(exit_.feed.value.template))
+
+    def _come_back(self, link: Link, exit_: Exit) -> dict[str, Any]:
+        """A node that keeps what came back to a loop without being changed."""
+        x, y = self.graph.nodes[link.source].position
+        node_id = f"{self._ids[link.source]}_back{link.output}"
+        return {"id": node_id, "type": "fields", "name": f"{link.source}: back",
+                "config": {"source": expression(exit_.feed.value.template)}, "outputVariable": node_id,
+                "position": {"x": round(x * 1.5) + 80, "y": round(y * 1.5) + 120}}  # fmt: skip
 
     def _answer_of_last(self, edges: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The nodes that hand on what the last node made: to the caller of the workflow, or of its webhook."""

@@ -73,6 +73,9 @@ class Surroundings(Protocol):
     def has_followers(self, name: str) -> bool:
         """Whether anything gets what comes out of a node: others, or who asked for it."""
 
+    def always_comes_back(self, name: str) -> bool:
+        """Whether in each pass of a loop certainly an item comes back."""
+
     def gives_one_for_each(self, name: str) -> bool:
         """Whether one item comes back to a loop in each pass."""
 

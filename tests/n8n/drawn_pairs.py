@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from tests.n8n.drawn import Drawn, node, set_to
+from tests.n8n.drawn import Drawn, node, set_to, test_of
 
 ITEMS = "https://docs.n8n.io/data/data-mapping/data-item-linking/"
 
@@ -49,6 +49,10 @@ def _of_code(name: str, source: str, gives: Sequence[int]) -> Drawn:
     return Drawn(f"code that returns {name}", ITEMS, [code("Made", source), OF_BEGIN], THREE, listed)
 
 
+def _above(kind: str) -> dict[str, Any]:
+    return node("Above", kind, 2.2, conditions=test_of("={{ $json.v }}", "number", "gt", 1), options={})
+
+
 BY_NAME = [{"x": "name1"}, {"x": "name2"}, {"x": "name3"}]
 
 DRAWN_PAIRS = (
@@ -76,4 +80,17 @@ DRAWN_PAIRS = (
           [node("Sorted", "sort", 1, options={},
                 sortFieldsUi={"sortField": [{"fieldName": "v", "order": "descending"}]}),
            node("Last", "limit", 1, maxItems=2, keep="lastItems"), OF_BEGIN], THREE, [{"of": 2}, {"of": 1}]),
+    Drawn("a loop ends where a filter lets nothing through", ITEMS,
+          [NAMED, batches(), _above("filter"), code("Done", "return items;")], THREE, [], through("Above")),
+    Drawn("a loop ends where code gives nothing", ITEMS,
+          [NAMED, batches(), code("K", "return $json.v === 2 ? [] : items;"), code("Done", "return items;")], THREE, [],
+          through("K")),
+    Drawn("a loop with two ways back hands on what came along each", ITEMS,
+          [NAMED, batches(), _above("if"), set_to("K", w="={{ $json.n }}"), code("Done", "return items;")],
+          [{"v": 3}, {"v": 1}, {"v": 2}], [{"w": "name3"}, {"v": 1, "n": "name1"}, {"w": "name2"}],
+          [*through("Above", "K"), ("Above", 1, "Loop", 0)]),
+    Drawn("a loop whose passes give several items", ITEMS,
+          [NAMED, batches(batchSize=2), code("K", "return [...items, {json: {n: items.length}}];"),
+           code("Done", "return items.map(each => ({json: {n: each.json.n}}));")], THREE,
+          [{"n": each} for each in ("name1", "name2", 2, "name3", 1)], through("K")),
 )  # fmt: skip

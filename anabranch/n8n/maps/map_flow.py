@@ -194,19 +194,28 @@ def batches_as_loop(job: MappingJob) -> None:
     several = size != 1
     if several:
         config["batchSize"] = size
+    name, items, done = job.node.name, job.needed_feed().items, variable(job.node_id)
+    may_end = not job.around.always_comes_back(name)
+    if may_end:
+        config = _ending_with_nothing(items, size, source)
     job.add("loop", config)
-    done = variable(job.node_id)
+    if may_end:
+        through = f"({done.template} | length) == 0 or ({done.template} | last | length) > 0"
+        job.add("condition", {"branches": [{"id": "through", "expression": expression(through)}]}, suffix="through",
+                after="done", writes=False)  # fmt: skip
     job.leave(
         Ref(f"({done.template} | flatten)", f"({done.js} ?? []).flat()"),
         many=True,
         output=1 - loop_output(job.node),
-        handles=("done",),
+        handles=("through",) if may_end else ("done",),
         pairing="same" if size == 1 and job.around.gives_one_for_each(job.node.name) else None,
     )
     output = loop_output(job.node)
-    name = job.node.name
-    if name in job.around.aliases:
-        current = variable(job.add("fields", {"source": "{{ctx.item}}"}, suffix="item", after="loop"))
+    if name in job.around.aliases or may_end:
+        current = variable(
+            job.add("fields", {"source": _current(items, size) if may_end else "{{ctx.item}}"}, suffix="item",
+                    behind=job.node_id, after="loop")
+        )  # fmt: skip
         place = variable(job.add("set", {"values": {"index": "{{ctx.index}}"}}, suffix="place")).field("index")
         job.leave(
             current, many=several, output=output, pairing=Moved(times(place, size)) if isinstance(size, int) else None
@@ -214,6 +223,29 @@ def batches_as_loop(job: MappingJob) -> None:
         return
     pairing = Moved(times(INDEX, size), name) if isinstance(size, int) else None
     job.leave(ITEM, many=several, output=output, handles=("loop",), loop=name, pairing=pairing)
+
+
+# As many as a loop over a list has at most.
+_PASSES_MAX = 100_000
+
+
+def _ending_with_nothing(items: Ref, size: int | str, source: str) -> dict[str, Any]:
+    """A loop that ends as soon as nothing comes back, as n8n does."""
+    each = f"ctx.index * {_size(size)}"
+    more = f"{each} < ({source[2:-2]} | length)"
+    came = "(ctx.index == 0 or (ctx.results | last | length) > 0)"
+    return {"mode": "while", "while": expression(f"({more}) and {came}"), "maxIterations": _PASSES_MAX}
+
+
+def _size(size: int | str) -> str:
+    return str(size) if isinstance(size, int) else f"({size[2:-2].strip()})"
+
+
+def _current(items: Ref, size: int | str) -> str:
+    if size == 1:
+        return expression(f"{items.template}[ctx.index]")
+    each = _size(size)
+    return expression(f"{items.template} | slice(ctx.index * {each}, (ctx.index + 1) * {each})")
 
 
 def batches_as_cursor(job: MappingJob) -> None:

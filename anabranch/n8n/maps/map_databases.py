@@ -11,17 +11,15 @@ from typing import Any
 
 from anabranch.n8n.job import MappingJob, NotMapped
 from anabranch.n8n.maps.rules import maps
+from anabranch.n8n.maps.sql_reading import bound, has_in_quotes, writes
 from anabranch.n8n.refs import ItemFeed, Ref, variable
-from anabranch.n8n.texts import Source, Texts, expression, split, without_sign
+from anabranch.n8n.texts import Texts, expression, without_sign
 
 # 128 characters: no database has longer names.
 _NAME_MAX = 128
 
 _PARAMETER = re.compile(r"\$(\d+)")
-_IN_PLACE_OF_A_NAME = re.compile(
-    r"\b(?:from|into|update|table|join)\s+:p\d|'[^']*:p\d+[^']*'|\w:p\d|:p\d+[A-Za-z_]", re.IGNORECASE
-)
-_QUOTED_EXPRESSION = re.compile(r"'\s*+(\{\{(?:[^{}]|\}(?!\})|\{(?!\{))*+\}\})\s*+'")
+_FORMED = re.compile(r"\$\d+(?:[~^#]|:[A-Za-z])")
 
 
 @maps("postgres", "mySql", becomes="dataQuery")
@@ -35,7 +33,7 @@ def query(job: MappingJob) -> None:
             written = job.option("query", default="")
             if not isinstance(written, str) or not written.strip():
                 raise NotMapped("it has no query")
-            sql, args = _bound(written, texts)
+            sql, args = _bound(job, written, texts)
             sql, more = _numbered(job, sql, texts)
             args |= more
         case "select":
@@ -50,20 +48,16 @@ def query(job: MappingJob) -> None:
             sql, args, feed = _inserted_by_mapping(job, texts)
         case _:
             raise NotMapped(f"the operation {operation}")
-    if not _SAVED.match(sql):
-        raise NotMapped("saved queries read and change rows, nothing else")
+    changes = writes(sql)
     name = f"{job.around.name_of(job.node.name)}"
     source = job.node.credentials.get(job.node.kind) or job.node.kind
     job.secret(job.node.kind, "url")
-    writes = not _READS.match(sql)
-    job.queries.append({"name": name, "source": source, "kind": job.node.kind, "sql": sql, "writes": writes,
+    job.queries.append({"name": name, "source": source, "kind": job.node.kind, "sql": sql, "writes": changes,
                         "params": dict.fromkeys(args, "any")})  # fmt: skip
-    if args and _computed_sql(sql):
-        raise NotMapped("its SQL is computed")
     config: dict[str, Any] = {"dataQueryID": name, "args": args}
     if job.node.kind == "postgres":
         config["values"] = "node"
-    _name_differences(job, reads=not writes, writes_each=writes and feed.many)
+    _name_differences(job, reads=not changes, writes_each=changes and feed.many)
     job.add("dataQuery", config, suffix="rows", each=feed, **job.attempts())
     job.nodes[-1]["name"] = job.node.name
     job.remarks.append("the query has to be saved, and its data source added: see the report")
@@ -96,10 +90,6 @@ def _name_differences(job: MappingJob, *, reads: bool, writes_each: bool) -> Non
         job.differs("dates are ISO 8601 text of another form")
 
 
-# What saved queries may be, after comments and brackets.
-_IN_FRONT = r"(?:[\s(]|--[^\n]*+\n|/\*(?:[^*]|\*(?!/))*+\*/)*+"
-_READS = re.compile(rf"{_IN_FRONT}(?:select|with|values|table|show)\b", re.IGNORECASE)
-_SAVED = re.compile(rf"{_IN_FRONT}(?:select|with|values|table|insert|update|delete|replace|merge)\b", re.IGNORECASE)
 # n8n 2.3 of PostgreSQL and 2.2 of MySQL are the first that say nothing where a query that only reads finds nothing.
 _SILENT = {"postgres": 2.3, "mySql": 2.2}
 _COMMENT = re.compile(r"/\*(?:[^*\n]|\*(?!/))*+\*/")
@@ -140,6 +130,7 @@ def _inserted_by_mapping(job: MappingJob, texts: Texts) -> tuple[str, dict[str, 
         raise NotMapped("its columns are those of the items")
     if any(not name or name.startswith("=") for name in values):
         raise NotMapped("its columns are computed")
+    _name_documents(job, [name for name, value in values.items() if isinstance(value, str)])
     job.add("set", {"values": {name: texts.value(value) for name, value in values.items()}}, suffix="row",
             each=job.needed_feed())  # fmt: skip
     rows = ItemFeed(variable(job.nodes[-1]["id"]), many=job.is_mapped).items
@@ -150,6 +141,14 @@ def _inserted_by_mapping(job: MappingJob, texts: Texts) -> tuple[str, dict[str, 
     conflict = " ON CONFLICT DO NOTHING" if job.option("options", "skipOnConflict") is True else ""
     sql = _insert_of(_table(job), ", ".join(_quoted(job, name) for name in values), conflict, returned)
     return sql, {"rows": expression(f"{rows.template} | tojson")}, ItemFeed(rows.listed(), many=False)
+
+
+def _name_documents(job: MappingJob, columns: list[str]) -> None:
+    """Texts are texts in columns of JSON, too, where n8n reads documents from them: the schema says which those are."""
+    schema = job.option("columns", "schema", default=[])
+    kinds = {str(each.get("id")): each.get("type") for each in schema if isinstance(each, dict)}
+    if any(kinds.get(name, "object") == "object" for name in columns):
+        job.differs("a text that is inserted into a column of JSON stays a text, where n8n reads a document from it")
 
 
 def _columns_given(job: MappingJob) -> tuple[Any, dict[str, Any]]:
@@ -213,6 +212,7 @@ def _inserted(job: MappingJob) -> str:
     if job.option("additionalFields", "mode", default="multiple") != "multiple" or job.error_way != "stop":
         raise NotMapped("it inserts one row after the other")
     columns = [name.strip() for name in str(job.fixed("columns", default="")).split(",") if name.strip()]
+    _name_documents(job, columns)
     if not columns or any(":" in name for name in columns):
         raise NotMapped("its columns are computed, or converted")
     wanted = str(job.fixed("returnFields", default="*")).strip()
@@ -221,26 +221,19 @@ def _inserted(job: MappingJob) -> str:
     return _insert_of(table, listed, "", returned)
 
 
-def _bound(written: str, texts: Texts) -> tuple[str, dict[str, Any]]:
+def _bound(job: MappingJob, written: str, texts: Texts) -> tuple[str, dict[str, Any]]:
     """SQL with a parameter in place of each expression."""
     if "{{" not in written:
         return written.removeprefix("="), {}
-    args: dict[str, Any] = {}
-    made = ""
-    for piece in split(_QUOTED_EXPRESSION.sub(r"\1", written.removeprefix("="))):
-        if isinstance(piece, Source):
-            name = f"p{len(args) + 1}"
-            args[name] = texts.value(f"={{{{ {piece.js} }}}}")
-            made += f":{name}"
-        else:
-            made += piece
-    if made.strip().startswith(":p"):
-        raise NotMapped("its SQL is computed")
-    return made, args
-
-
-def _computed_sql(sql: str) -> bool:
-    return bool(_IN_PLACE_OF_A_NAME.search(sql))
+    is_resolved = job.node.version >= 2
+    if not is_resolved and not written.startswith("="):
+        return written, {}
+    made = bound(written.removeprefix("="), lambda js: texts.said(f"={{{{ {js} }}}}"),
+                 empty=not is_resolved, is_mysql=job.node.kind == "mySql")  # fmt: skip
+    for why in made.differences:
+        job.differs(why)
+    job.remarks.append("quotes in the values of its query are part of the values, where n8n makes SQL of them")
+    return made.sql, dict(made.args)
 
 
 def _numbered(job: MappingJob, sql: str, texts: Texts) -> tuple[str, dict[str, Any]]:
@@ -251,7 +244,11 @@ def _numbered(job: MappingJob, sql: str, texts: Texts) -> tuple[str, dict[str, A
         given = [f"={{{{ $json[{json.dumps(name.strip())}] }}}}" for name in names] if any(names) else None
     if given is None:
         return sql, {}
+    if has_in_quotes(sql, _PARAMETER) or _FORMED.search(sql):
+        raise NotMapped("its parameters stand within quotes, or have a form")
     if isinstance(given, str):
+        if given.count("{{") > 1:
+            job.differs("a comma in a value of its query does not begin the next value")
         pieces = (
             [piece.strip() for piece in given.removeprefix("=").split(",")]
             if given.count("{{") != 1

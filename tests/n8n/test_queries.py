@@ -1,0 +1,127 @@
+"""SQL of n8n: which expressions become values, and what is said of the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from anabranch.handlers import builtin_types
+from anabranch.n8n.exports import read_exports
+from anabranch.n8n.importing import Imported, import_workflow
+from tests.n8n.drawn import Drawn, node
+
+OPERAND = "an expression outside of quotes is a number: of anything else n8n makes SQL"
+ARGUMENT = "a text that is given to a function is of the type that the function demands, or fails"
+JSON = "a text that is inserted into a column of JSON stays a text, where n8n reads a document from it"
+
+
+def imported(query: dict[str, Any]) -> Imported:
+    [workflow] = read_exports(Drawn("Queries", "", [query], [], []).export())
+    return import_workflow(workflow, builtin_types())
+
+
+def asked(sql: str, kind: str = "postgres", version: float = 2.5, **options: Any) -> Imported:
+    return imported(node("Query", kind, version, operation="executeQuery", query=sql, options=options))
+
+
+def why(workflow: Imported) -> tuple[str, str]:
+    [found] = [each for each in workflow.report.nodes if each.name == "Query"]
+    return found.status, found.why
+
+
+def args(workflow: Imported) -> list[str]:
+    [found] = [each for each in workflow.document["nodes"] if each["type"] == "dataQuery"]
+    return list(found["config"]["args"].values())
+
+
+@pytest.mark.parametrize(
+    ("sql", "made", "values"),
+    [
+        ("a = '{{ $json.a }}'", "a = :p1", ["{{(ctx.item.a | js_text('undefined'))}}"]),
+        ("a LIKE '%{{ $json.a }}-{{ $json.b }} it''s'", "a LIKE :p1",
+         ["{{'%' ~ (ctx.item.a | js_text('undefined')) ~ '-' ~ (ctx.item.b | js_text('undefined')) ~ ' it\\'s'}}"]),
+        ("a IN ('{{ $json.a }}') AND b > 1", "a IN (:p1) AND b > 1", ["{{(ctx.item.a | js_text('undefined'))}}"]),
+        ("a = '{{ $json.a }}'::date -- {", "a = :p1::date -- {", ["{{(ctx.item.a | js_text('undefined'))}}"]),
+        ("'/*' = '{{ $json.a }}' /* ' */", "'/*' = :p1 /* ' */", ["{{(ctx.item.a | js_text('undefined'))}}"]),
+    ],
+)  # fmt: skip
+def test_a_whole_text_within_quotes_is_one_bound_text(sql: str, made: str, values: list[str]) -> None:
+    workflow = asked(f"=SELECT * FROM t WHERE {sql}")
+    [query] = workflow.queries
+
+    assert why(workflow) == ("exact", "")
+    assert query["sql"] == f"SELECT * FROM t WHERE {made}"
+    assert args(workflow) == values
+
+
+@pytest.mark.parametrize(
+    ("sql", "status", "reason"),
+    [
+        ("SELECT a FROM t LIMIT {{ $json.n }}", "equal", OPERAND),
+        ("SELECT a FROM t WHERE n >= {{ $json.n }} AND a = 1", "equal", OPERAND),
+        ("SELECT lower('{{ $json.a }}')", "equal", ARGUMENT),
+        ("SELECT a FROM t ORDER BY {{ $json.a }}", "placeholder", "its SQL is computed"),
+        ("SELECT {{ $json.a }} FROM t", "placeholder", "its SQL is computed"),
+        ("SELECT a FROM t WHERE {{ $json.a }}", "placeholder", "its SQL is computed"),
+        ("SELECT a FROM t WHERE n = {{ $json.a }} {{ $json.b }}", "placeholder", "its SQL is computed"),
+        ("SELECT a FROM t WHERE n = {{ $json.a }}_x", "placeholder", "its SQL is computed"),
+        ("SELECT a FROM t WHERE n IN ({{ $json.a.join(',') }})", "placeholder", "its SQL is computed"),
+        ("SELECT a FROM t_{{ $json.a }}", "placeholder", "its SQL is computed"),
+        ('SELECT "{{ $json.a }}" FROM t', "placeholder", "its SQL is computed"),
+        ("SELECT $${{ $json.a }}$$", "placeholder", "its SQL is computed"),
+        ("SELECT 1 /* {{ $json.a }} */", "placeholder", "its SQL is computed"),
+        ("SELECT now() - INTERVAL '{{ $json.a }}'", "placeholder", "its SQL is computed"),
+        ("SELECT E'{{ $json.a }}'", "placeholder", "its SQL is computed"),
+        ("SELECT a FROM t WHERE a = '{{ $json.a }}", "placeholder", "its SQL is computed"),
+        ("SELECT '{{ $json.a.replace(/'/g, \"''\") }}'", "placeholder",
+         "one of its expressions writes quotes into the SQL"),
+        ("SELECT a FROM t WHERE a IN ('{{ $json.a.join(\"','\") }}')", "placeholder",
+         "one of its expressions writes quotes into the SQL"),
+        ("SELECT 1; DELETE FROM t", "placeholder", "it has several statements, and a saved query has one"),
+        ("DROP TABLE t", "placeholder", "saved queries read and change rows, nothing else"),
+    ],
+)  # fmt: skip
+def test_sql_that_is_computed_is_not_imported(sql: str, status: str, reason: str) -> None:
+    assert why(asked(f"={sql}")) == (status, reason)
+
+
+def test_values_of_inserts_are_bound_and_numbers_among_them_named() -> None:
+    workflow = asked("=INSERT INTO t (a, n) VALUES ('{{ $json.a }}', {{ $json.n }}), (1, {{ $json.m }})")
+
+    assert workflow.queries[0]["sql"] == "INSERT INTO t (a, n) VALUES (:p1, :p2), (1, :p3)"
+    assert why(workflow)[1].startswith(OPERAND)
+
+
+@pytest.mark.parametrize(
+    ("sql", "changes"),
+    [
+        ("SELECT 'delete' AS \"update\" -- insert", False),
+        ("(SELECT replace(a, 'x', 'y') FROM t)", False),
+        ("WITH x AS (DELETE FROM t RETURNING a) SELECT a FROM x", True),
+        ("WITH x AS (SELECT 1) UPDATE t SET a = 1", True),
+        ("SELECT a INTO u FROM t", True),
+        ("SELECT a FROM t FOR UPDATE", True),
+        ("REPLACE INTO t VALUES (1);", True),
+    ],
+)
+def test_whether_a_query_writes_is_told_by_its_words(sql: str, changes: bool) -> None:
+    assert asked(sql).queries[0]["writes"] is changes
+
+
+def test_numbered_values_within_quotes_are_not_imported_and_several_are_told_from_one() -> None:
+    quoted = asked("UPDATE t SET a = 'costs $1'", queryReplacement="={{ $json.a }}")
+    formed = asked("SELECT $1:name FROM t", queryReplacement="={{ $json.a }}")
+    two = asked("SELECT a FROM t WHERE a = $1 AND b = $2", queryReplacement="={{ $json.a }},{{ $json.b }}")
+
+    assert why(quoted) == why(formed) == ("placeholder", "its parameters stand within quotes, or have a form")
+    assert why(two) == ("equal", "a comma in a value of its query does not begin the next value")
+
+
+@pytest.mark.parametrize(("kind", "reason"), [("string", ""), ("object", JSON)])
+def test_inserts_into_columns_of_json_say_what_differs(kind: str, reason: str) -> None:
+    columns = {"mappingMode": "defineBelow", "value": {"a": "={{ $json.a }}"}, "matchingColumns": [],
+               "schema": [{"id": "a", "type": kind}]}  # fmt: skip
+    insert = node("Query", "postgres", 2.6, operation="insert", table={"value": "t"}, columns=columns, options={})
+
+    assert why(imported(insert)) == ("equal" if reason else "exact", reason)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from anabranch.handlers import builtin_types
 from anabranch.n8n.exports import read_exports
 from anabranch.n8n.importing import Imported, import_workflow
+from anabranch.testing import run_workflow
 from tests.n8n.drawn import Drawn, node
 
 OPERAND = "an expression outside of quotes is a number: of anything else n8n makes SQL"
@@ -125,3 +127,19 @@ def test_inserts_into_columns_of_json_say_what_differs(kind: str, reason: str) -
     insert = node("Query", "postgres", 2.6, operation="insert", table={"value": "t"}, columns=columns, options={})
 
     assert why(imported(insert)) == ("equal" if reason else "exact", reason)
+
+
+def test_texts_within_quotes_are_converted_as_n8n_converts_them() -> None:
+    asked_with: list[Any] = []
+
+    def answer(_name: str, given: Any) -> list[Any]:
+        asked_with.append(given)
+        return []
+
+    workflow = asked(
+        "=SELECT a FROM t WHERE '{{ $json.a }}' = '{{ $json.b }}-{{ $json.c }}-{{ $json.d }}-{{ $json.e }}'"
+    )
+    items = [{"a": 2, "b": None, "c": ["k", "l"], "d": 5.0}]
+    run = asyncio.run(run_workflow(workflow.document, {"n8nItems": items}, queries=answer))
+
+    assert (run.status, asked_with) == ("COMPLETED", [{"p1": "2", "p2": "null-k,l-5-undefined"}])

@@ -135,7 +135,7 @@ def item_code(code: str, item: Ref, names: Mapping[str, tuple[Ref, Ref | None]],
     head = _prelude(code + "$input", item, item.listed(), names, index)
     return (
         f"{head} const item = $input.item;\nconst $result = await (async () => {{\n{code}\n}})();\n"
-        "const $one = Array.isArray($result) ? $result[0] : $result;\n"
+        'if (Array.isArray($result)) throw new Error("Code doesn\'t return a single object");\nconst $one = $result;\n'
         "if ($one === null || typeof $one !== 'object') throw new Error('the code returned no item');\n"
         "return $one.json && typeof $one.json === 'object' ? $one.json : $one;"
     )

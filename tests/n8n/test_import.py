@@ -345,6 +345,7 @@ def test_a_workflow_that_n8n_never_begins_fails_before_it_does_anything() -> Non
          "'1' is a number but was expecting a string [condition 0, item 0]"),
         (node("S", "filter", 2.2, conditions=conditions_of("={{ $json.a }}", "boolean", "true")),
          "was expecting a boolean"),
+        (node("S", "code", 2, mode="runOnceForEachItem", jsCode="return [$input.item]"), "a single object"),
         (node("S", "if", 1, conditions={"dateTime": [{"value1": "x", "value2": "=2026"}]}), "not a valid DateTime"),
     ],
 )  # fmt: skip
@@ -496,3 +497,20 @@ def test_queries_select_and_insert_as_saved_queries_with_bound_values() -> None:
         'INSERT INTO "public"."t" ("id", "customer") SELECT "id", "customer"'
         ' FROM json_populate_recordset(NULL::"public"."t", CAST(:rows AS json)) RETURNING *'
     )
+
+
+@pytest.mark.parametrize(
+    ("differing", "why"),
+    [
+        (node("R", "renameKeys", 1, keys={"key": [{"currentKey": "a", "newKey": "b"},
+                                                   {"currentKey": "b", "newKey": "c"}]}),
+         "one after the other"),
+        (node("C", "code", 2, mode="runOnceForEachItem", jsCode="return null;"), "leaves the item out"),
+        ({**node("C", "code", 2, jsCode="return items;"), "executeOnce": True}, "gives it all"),
+    ],
+)  # fmt: skip
+def test_what_is_another_way_than_in_n8n_is_said(differing: Any, why: str) -> None:
+    workflow = imported(differing)
+
+    assert workflow.report.status == "equal"
+    assert why in workflow.report.nodes[-1].why

@@ -48,7 +48,7 @@ $extend(Number.prototype, {
 $extend(Boolean.prototype, {toNumber: value => Number(value), toInt: value => Number(value), isEmpty: () => false, isNotEmpty: () => true, toJsonString: value => JSON.stringify(value)});
 $extend(Array.prototype, {
   first: list => list[0], last: list => list[list.length - 1], isEmpty: list => list.length === 0, isNotEmpty: list => list.length > 0,
-  sum: list => list.reduce((sum, each) => { if (!['number', 'string'].includes(typeof each) || Number.isNaN(Number(each))) throw new Error('sum() needs numbers'); return sum + Number(each); }, 0),
+  sum: list => list.reduce((sum, each) => { if (typeof each !== 'number') throw new Error('sum() needs numbers'); return sum + each; }, 0),
   compact: list => list.filter(each => each !== null && each !== undefined && each !== '' && each !== 'nil' && !(typeof each === 'object' && !Object.keys(each).length)),
   chunk: (list, size) => { if (typeof size !== 'number' || size < 1) throw new Error('chunk() needs a size'); const made = []; for (let at = 0; at < list.length; at += size) made.push(list.slice(at, at + size)); return made; },
   pluck: (list, ...names) => names.length === 0 ? list : list.reduce((made, each) => {

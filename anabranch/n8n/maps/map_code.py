@@ -56,6 +56,10 @@ def _javascript(job: MappingJob, source: str, *, each: bool) -> None:
     if scopes:
         _javascript_that_keeps(job, source, scopes, each=each)
         return
+    if each and "return null" in source:
+        job.differs("an item for which the code returns null fails the run, where n8n leaves the item out")
+    if each is False and job.node.settings.get("executeOnce") is True:
+        job.differs("the code gets the first item alone, where n8n gives it all")
     reads = reads_files(source)
     if reads or (job.around.reads_files and not each and job.error_way == "stop" and job.needed_feed().files):
         _javascript_of_files(job, source, each=each, reads=reads)

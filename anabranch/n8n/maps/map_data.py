@@ -291,6 +291,8 @@ def rename(job: MappingJob) -> None:
              if isinstance(each, dict) and each.get("currentKey") and each.get("newKey")}  # fmt: skip
     if any(name.startswith("=") or "." in name for pair in names.items() for name in pair):
         raise NotMapped("the name of a field is computed")
+    if set(names) & set(names.values()):
+        job.differs("all fields are renamed at once, where n8n renames one after the other")
     feed = job.needed_feed()
     job.add("fields", {"source": expression(feed.value.template), "rename": names})
     job.leave()

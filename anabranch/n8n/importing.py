@@ -204,6 +204,7 @@ class _Importer(Surrounding):
                 job = MappingJob(node, self._ids[name], feeds, self, counts=job.counts)
                 self._replace(job, "its parameters have a form that n8n does not write")
             else:
+                self._of_passes(job)
                 self._read_variables(job)
                 self._guard(job, needs_items=rule.needs_items)
                 self._status[name] = ("equal" if job.differences else "exact", "; ".join(job.differences))
@@ -277,6 +278,26 @@ class _Importer(Surrounding):
             return False
         called = any(each.kind == "executeWorkflowTrigger" for each in self.graph.nodes.values())
         return not called and not _READS_OTHERS.search(json.dumps(dict(node.parameters)))
+
+    def _of_passes(self, job: MappingJob) -> None:
+        """What n8n knows of the passes of loops, and is not known here."""
+        written, name = "\n".join(_texts_in(job.parameters)), job.node.name
+        around = [body for loop in self.graph.nodes if self.graph.nodes[loop].kind == LOOP_KIND
+                  and name in (body := self.graph.loop_body(loop))]  # fmt: skip
+        if "$runIndex" in written and (around or name in self.graph.in_cycles or job.node.kind == LOOP_KIND):
+            job.differs("`$runIndex` is 0 in each pass")
+        if _CONTEXT.search(written):
+            job.differs("the state of a loop (`context`) is nothing here")
+        size = str(job.parameters.get("batchSize", ""))
+        if job.node.kind == LOOP_KIND and size.startswith("=") and _OF_THIS_ITEM.search(size):
+            job.differs("the size of its batches is computed once, and not for each pass")
+        for other in names_of_nodes(written):
+            if any(other in body and self._may_come_without(other, name) for body in around):
+                job.differs(f"what {other} gave in the pass before is not known here")
+
+    def _may_come_without(self, other: str, name: str) -> bool:
+        """Whether a node may be reached before another one is."""
+        return other == name or name in self.graph.reachable(self.graph.beginnings, without=self.graph.out_of[other])
 
     def _guard(self, job: MappingJob, *, needs_items: bool) -> None:
         """Nothing that n8n would not run for no items is run for none."""
@@ -709,6 +730,20 @@ class _Importer(Surrounding):
 
 
 _READS_OTHERS = re.compile(r"\$(?!json\b|now\b|today\b|execution\b|workflow\b)")
+
+
+# Names of n8n whose values are others in another pass.
+_OF_THIS_ITEM = re.compile(
+    r"\$(?:json|input|data|itemIndex|position|runIndex|now|today)\b|\.item\b|\$node\b|Math\.random"
+)
+_CONTEXT = re.compile(r"\$(?:\([^()]*\)|node\[[^\[\]]*\]|node\.\w+)\s*\??\.\s*context\b")
+
+
+def _texts_in(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return [text for each in inner for text in _texts_in(each)]
 
 
 def _first_with_items(feeds: list[ItemFeed]) -> ItemFeed:

@@ -72,7 +72,7 @@ DRAWN_DATA = (
         "a batch size that is no number ends the loop at once",
         f"{DOCS}/n8n-nodes-base.splitinbatches/",
         [
-            node("Loop", "splitInBatches", 3, options={}, batchSize="={{ $json.customer }}"),
+            node("Loop", "splitInBatches", 3, options={}, batchSize="={{ $('Begin').first().json.customer }}"),
             set_to("Body", never="reached"),
             set_to("Done", never="reached"),
         ],

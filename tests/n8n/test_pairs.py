@@ -12,8 +12,8 @@ from anabranch.handlers import builtin_types
 from anabranch.n8n.exports import read_exports
 from anabranch.n8n.importing import import_workflow
 from anabranch.testing import WorkflowRun, run_workflow
-from tests.n8n.drawn import Drawn, node
-from tests.n8n.drawn_pairs import OF_BEGIN, THREE, code
+from tests.n8n.drawn import Drawn, node, set_to
+from tests.n8n.drawn_pairs import OF_BEGIN, THREE, batches, code, through
 
 TYPES = builtin_types()
 UNKNOWN = "which item of Begin belongs to it is not known here: reading it fails"
@@ -79,3 +79,20 @@ def test_the_items_that_belong_to_others_are_known_where_they_keep_their_order_o
 
     assert status == "equal"
     assert why == "which item of Begin belongs to another one is not known here: it is that in the same place"
+
+
+@pytest.mark.parametrize(
+    ("size", "reads", "said"),
+    [(1, "={{ $runIndex }}", "`$runIndex` is 0 in each pass"),
+     (1, "={{ $('Loop').context['noItemsLeft'] }}", "the state of a loop (`context`) is nothing here"),
+     (1, "={{ $('K').all().length }}", "what K gave in the pass before is not known here"),
+     ("={{ $json.v }}", "x", "the size of its batches is computed once, and not for each pass")],
+)  # fmt: skip
+def test_what_n8n_knows_of_passes_is_said_not_to_be_known(size: int | str, reads: str, said: str) -> None:
+    nodes = [set_to("Named", keeps=True, a="b"), batches(batchSize=size), set_to("K", x=reads), node("Done", "noOp", 1)]
+    [workflow] = read_exports(Drawn("passes", "", nodes, THREE, [], through("K")).export())
+
+    report = import_workflow(workflow, TYPES).report
+
+    assert report.status != "exact"
+    assert said in " ".join(each.why for each in report.nodes)

@@ -346,6 +346,8 @@ def test_a_workflow_that_n8n_never_begins_fails_before_it_does_anything() -> Non
         (node("S", "filter", 2.2, conditions=conditions_of("={{ $json.a }}", "boolean", "true")),
          "was expecting a boolean"),
         (node("S", "code", 2, mode="runOnceForEachItem", jsCode="return [$input.item]"), "a single object"),
+        (node("S", "set", 3.4, options={}, assignments={"assignments": [
+            {"name": "={{ 'x' + $json.a }}", "type": "boolean", "value": "={{ 'yes' }}"}]}), "expects boolean"),
         (node("S", "if", 1, conditions={"dateTime": [{"value1": "x", "value2": "=2026"}]}), "not a valid DateTime"),
     ],
 )  # fmt: skip
@@ -506,6 +508,7 @@ def test_queries_select_and_insert_as_saved_queries_with_bound_values() -> None:
                                                    {"currentKey": "b", "newKey": "c"}]}),
          "one after the other"),
         (node("C", "code", 2, mode="runOnceForEachItem", jsCode="return null;"), "leaves the item out"),
+        (node("C", "code", 2, jsCode="return $('Begin').all(1);"), "first output"),
         ({**node("C", "code", 2, jsCode="return items;"), "executeOnce": True}, "gives it all"),
     ],
 )  # fmt: skip

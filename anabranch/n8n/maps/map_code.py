@@ -16,6 +16,9 @@ from anabranch.n8n.python_code import is_valid, names_of_nodes, python_absent, p
 from anabranch.n8n.refs import INDEX, ITEM, Ref, SaidByCode, variable
 from anabranch.n8n.texts import expression
 
+# Items of another output than the first.
+_OTHER_OUTPUT = re.compile(r"\.all\(\s*[1-9]|\$items\([^()]*,\s*[1-9]")
+
 
 @maps("code", becomes="javascript, python", needs_items=True)
 def code(job: MappingJob) -> None:
@@ -56,6 +59,8 @@ def _javascript(job: MappingJob, source: str, *, each: bool) -> None:
     if scopes:
         _javascript_that_keeps(job, source, scopes, each=each)
         return
+    if _OTHER_OUTPUT.search(source):
+        job.differs("its code gets the first output of a node, where it asks for another")
     if each and "return null" in source:
         job.differs("an item for which the code returns null fails the run, where n8n leaves the item out")
     if each is False and job.node.settings.get("executeOnce") is True:

@@ -45,6 +45,8 @@ def set_(job: MappingJob) -> None:
             _included(job, config, feed)
             includes = "base" in config
         computed = [field for field in fields if isinstance(field[0], str) and field[0].startswith("=")]
+        if computed and (_is_lenient(job) or job.error_way != "stop"):
+            job.differs("a value that cannot be converted fails the run")
         if computed and includes:
             _set_by_name(job, texts, fields, dots=dots)
             return

@@ -318,9 +318,17 @@ ANSWERS = """answers.forEach((answer, index) => {
 CONVERT = """const convert = (value, kind) => {
   if (value === undefined || value === null || kind === 'any' || kind.startsWith('old')) return value ?? null;
   if (kind === 'string') return typeof value === 'object' ? JSON.stringify(value) : String(value);
-  if (kind === 'number') return Number(value);
-  if (kind === 'boolean') return typeof value === 'string' ? ['true', '1'].includes(value.toLowerCase()) : Boolean(value);
-  return typeof value === 'string' ? JSON.parse(value) : value;
+  const wrong = () => { throw Object.assign(new Error(`a field expects ${kind} but got ${JSON.stringify(value)}`), {fails: true}); };
+  if (kind === 'number') return Number.isNaN(Number(value)) ? wrong() : Number(value);
+  if (kind === 'boolean') {
+    if (typeof value === 'boolean') return value;
+    if (typeof value === 'string' && /^(true|false)$/i.test(value)) return value.toLowerCase() === 'true';
+    const number = typeof value === 'string' && value.trim() === '' ? NaN : Number(value);
+    return number === 0 || number === 1 ? number === 1 : wrong();
+  }
+  let made = value;
+  if (typeof value === 'string') try { made = JSON.parse(value); } catch { wrong(); }
+  return made === null || typeof made !== 'object' || Array.isArray(made) !== (kind === 'array') ? wrong() : made;
 };"""
 
 PUT = (

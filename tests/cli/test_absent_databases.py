@@ -65,6 +65,7 @@ NEEDS_A_DATABASE: dict[str, tuple[str, ...]] = {
     "audit": (),
     "dead-letters": (),
     "variables list": (),
+    "variables get": ("REGION",),
     "variables delete": ("REGION",),
     "purge": (),
     "backup": ("copy.db",),

@@ -57,6 +57,29 @@ _PAIR = (
     " : each?.pairedItem !== undefined ? $said(each.pairedItem)"
     " : items.length === 1 ? 0 : made.length === items.length ? at : null);"
 )
+_INPUT = (
+    "const $input = {all: () => items, first: () => items[0], last: () => items[items.length - 1],"
+    " item: $current, json: $current?.json, itemMatching: i => items[i]};"
+)
+_NODE_BY_NAME = (
+    "const $ = name => { if (!Object.hasOwn($known, name)) throw new Error(`there is no node ${name} here`);"
+    " const [list, one, files, file] = $known[name](); const all = $wrap(list, files);"
+    " all.forEach(each => $others.add(each));"
+    " return {all: () => all, first: () => all[0], last: () => all[all.length - 1],"
+    " get item() { const json = $copy(one()), binary = file?.(); return {json, ...(binary ? {binary: $copy(binary)} : {})}; },"
+    " itemMatching: i => all[i], isExecuted: list !== undefined && list !== null,"
+    " get json() { return this.item?.json; }, get data() { return this.item?.json; }}; };"
+)
+_NODES = (
+    "const $node = new Proxy({}, {get: (_, name) => { const node = $(name), all = node.all();"
+    " const at = all.length === 1 ? all[0] : all[$itemIndex];"
+    " return Object.create(node, {item: {get: () => at}, json: {get: () => at?.json},"
+    " data: {get: () => at?.json}, binary: {get: () => at?.binary}}); }});"
+)
+_ITEM_OF_NODE = (
+    "const $item = () => ({$node: new Proxy({}, {get: (_, name) =>"
+    " ({json: $(name).first()?.json, data: $(name).first()?.json})})});"
+)
 _OR_ONE = "const $orOne = list => list?.length ? list : [{}];"
 
 
@@ -195,40 +218,17 @@ def _prelude(
         ("const $binary = $current?.binary ?? {};", ("$binary",)),
         ("const $json = $current.json;", ("$json",)),
         ("const $data = $json;", ("$data",)),
-        (
-            "const $input = {all: () => items, first: () => items[0], last: () => items[items.length - 1],"
-            " item: $current, json: $current?.json, itemMatching: i => items[i]};",
-            ("$input",),
-        ),
+        (_INPUT, ("$input",)),
         ("const $others = new WeakSet();", ("$others",)),
         (_PLACE, ("$place",)),
         (f"const $known = {{{known}}};", ("$known",)),
-        (
-            "const $ = name => { if (!Object.hasOwn($known, name)) throw new Error(`there is no node ${name} here`);"
-            " const [list, one, files, file] = $known[name](); const all = $wrap(list, files);"
-            " all.forEach(each => $others.add(each));"
-            " return {all: () => all, first: () => all[0], last: () => all[all.length - 1],"
-            " get item() { const json = $copy(one()), binary = file?.(); return {json, ...(binary ? {binary: $copy(binary)} : {})}; },"
-            " itemMatching: i => all[i], isExecuted: list !== undefined && list !== null,"
-            " get json() { return this.item?.json; }, get data() { return this.item?.json; }}; };",
-            ("$(",),
-        ),
+        (_NODE_BY_NAME, ("$(",)),
         (f"const $vars = {variables} ?? {{}};", ("$vars",)),
         ("const $env = $vars;", ("$env",)),
-        (
-            "const $node = new Proxy({}, {get: (_, name) => { const node = $(name), all = node.all();"
-            " const at = all.length === 1 ? all[0] : all[$itemIndex];"
-            " return Object.create(node, {item: {get: () => at}, json: {get: () => at?.json},"
-            " data: {get: () => at?.json}, binary: {get: () => at?.binary}}); }});",
-            ("$node",),
-        ),
+        (_NODES, ("$node",)),
         ("const $items = name => name === undefined ? items : $(name).all();", ("$items",)),
         (prelude("conditions"), ("n8nPasses",)),
-        (
-            "const $item = () => ({$node: new Proxy({}, {get: (_, name) =>"
-            " ({json: $(name).first()?.json, data: $(name).first()?.json})})});",
-            ("$item(",),
-        ),
+        (_ITEM_OF_NODE, ("$item(",)),
         ("const $execution = {id: ctx[\"run\"]?.id, mode: 'production'};", ("$execution",)),
     ]
     used = source

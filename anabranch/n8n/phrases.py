@@ -75,6 +75,7 @@ class Phrase:
 
     @property
     def atom(self) -> str:
+        """As what a filter applies to: in brackets, if it needs them."""
         return self.text if self.is_atom else f"({self.text})"
 
     @property

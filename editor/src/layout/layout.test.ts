@@ -212,18 +212,12 @@ describe("a layout", () => {
     return drawn(types, edges, homes);
   }
 
-  it.each([
-    [500, 1_000],
-    [2_000, 6_000],
-  ])("of %i nodes takes at most %i ms", (count, limit) => {
+  // How long it may take is measured in `benchmarks.canvas`.
+  it.each([500, 2_000])("of %i nodes, more than edges are made short for, has a place of its own for each", (count) => {
     const drawing = large(count);
-    // Time of the processor: what else runs on the machine does not count.
-    const started = process.cpuUsage();
     const places = layout(drawing.graph);
-    const { user, system } = process.cpuUsage(started);
-    const took = (user + system) / 1_000;
     expect(places.size).toBe(count);
-    expect(took).toBeLessThan(limit);
+    expect(new Set([...places.values()].map(({ x, y }) => `${x} ${y}`)).size).toBe(count);
   });
 });
 

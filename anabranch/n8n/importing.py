@@ -258,11 +258,10 @@ class _Importer(Surrounding):
                     ),
                     many=True,
                 )
-            later = {link.source for link in back}
-            feeds = [feed for link, feed in known if link.source in later] + [
-                feed for link, feed in known if link.source not in later
-            ]
-            feeds = list(dict.fromkeys(feeds))
+            later = {feed for link, feed in known if link in back}
+            feeds = sorted(self._latest_first(feeds), key=lambda feed: feed not in later)
+        else:
+            feeds = self._latest_first(feeds)
         many = any(feed.many for feed in feeds)
         refs = [feed.items if many else feed.value for feed in feeds]
         loops = {feed.loop for feed in feeds}
@@ -270,6 +269,17 @@ class _Importer(Surrounding):
         known_files = [each for each in files if each is not None]
         return ItemFeed(first_there(refs), many, next(iter(loops)) if len(loops) == 1 else None,
                         first_there(known_files) if len(known_files) == len(files) else None)  # fmt: skip
+
+    def _latest_first(self, feeds: Sequence[ItemFeed]) -> list[ItemFeed]:
+        """Those that later nodes made first: what was made in front of a choice is there whichever way is taken."""
+        makers = {node_id: place for place, name in enumerate(self.graph.order) for node_id in self._made.get(name, ())}
+        loops = {name: place for place, name in enumerate(self.graph.order)}
+
+        def made_at(feed: ItemFeed) -> int:
+            read = [makers[each] for each in _OF_NODES.findall(feed.value.template) if each in makers]
+            return max([*read, loops.get(feed.loop or "", -1)])
+
+        return sorted(feeds, key=made_at, reverse=True)
 
     def _answers_once(self, name: str) -> bool:
         """Whether a node is an answer with nothing behind it, made of its items alone: only the first one is sent."""
@@ -612,7 +622,7 @@ class _Importer(Surrounding):
             return []
         exits = [(self._jobs[name].exits[output], name) for name in leaves for output in sorted(self._jobs[name].exits)
                  if self._jobs[name].exits[output].handles != ("error",)]  # fmt: skip
-        feeds = list(dict.fromkeys(exit_.feed for exit_, _ in exits))
+        feeds = self._latest_first(list(dict.fromkeys(exit_.feed for exit_, _ in exits)))
         x, y = max(self.graph.nodes[name].position for name in leaves)
         value = ItemFeed(first_there([feed.items for feed in feeds]), many=True)
         made: list[dict[str, Any]] = []

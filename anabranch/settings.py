@@ -509,6 +509,6 @@ def _out_of_bounds(refusal: ValidationError, chosen: Mapping[str, _Choice]) -> S
             reason = "it should begin with sqlite:/// or postgresql://"
         problems.append({"name": environment_name(field), "origin": str(chosen[field].source), "message": reason})
     message = "; ".join(f"{problem['origin']} is refused: {problem['message']}" for problem in problems)
-    said = sentences()
-    advice = (said.get(str(problem["loc"][0]), "") for problem in refusal.errors())
+    advice_of = sentences()
+    advice = (advice_of.get(str(problem["loc"][0]), "") for problem in refusal.errors())
     return SettingsError(message, hint=" ".join(dict.fromkeys(advice)), details=problems)

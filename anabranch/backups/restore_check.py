@@ -79,8 +79,8 @@ class OpenRun:
         named = [f"attempt {each['attempt']} of {each['name']}" for each in self.attempts]
         named += [f"the timer of {each['name']}" for each in self.timers if each["due"]]
         more = "" if len(named) <= _NAMED_MAX else f" and {len(named) - _NAMED_MAX} more"
-        said = f"{', '.join(named[:_NAMED_MAX])}{more}" if named else "what follows"
-        return f"set aside after a restore: {said} may have happened already"
+        named_runs = f"{', '.join(named[:_NAMED_MAX])}{more}" if named else "what follows"
+        return f"set aside after a restore: {named_runs} may have happened already"
 
     def as_json(self) -> _Json:
         """As it is printed."""
@@ -179,9 +179,9 @@ class RestoreCheck:
             if row.status is not Status.SUSPENDED:
                 run = await self._look_at(row, now=now)
                 head = row.head
-                said = RunSuspended(SuspendReason.HISTORY_LOST, run.reason, LOST_ROWS_HINT)
+                suspension = RunSuspended(SuspendReason.HISTORY_LOST, run.reason, LOST_ROWS_HINT)
                 await self._store.append_suspension(
-                    head.instance_id, said, tenant_id=head.tenant_id, log_limit=UNLIMITED_LOG
+                    head.instance_id, suspension, tenant_id=head.tenant_id, log_limit=UNLIMITED_LOG
                 )
         return await self.check()
 

@@ -104,10 +104,12 @@ def _without_number(number: re.Match[str]) -> str:
 def _row(group: _Group) -> list[Any]:
     is_one = group.counts.total() == 1
     scope = group.first["scope"] if is_one else _kind_of_scope(group.first["scope"])
-    told = group.first["status"] if is_one else ", ".join(f"{count} {status}" for status, count in group.counts.items())
+    shown_status = (
+        group.first["status"] if is_one else ", ".join(f"{count} {status}" for status, count in group.counts.items())
+    )
     ended_at = None if group.is_open else group.ended_at
     waits = wait_text(group.first.get("waitsFor")) if is_one else None
-    return [group.first["nodeID"], scope or None, told, group.attempt, group.began_at, ended_at, waits]
+    return [group.first["nodeID"], scope or None, shown_status, group.attempt, group.began_at, ended_at, waits]
 
 
 def wait_text(wait: Mapping[str, Any] | None) -> str | None:

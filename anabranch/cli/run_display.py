@@ -62,11 +62,11 @@ class RunDisplay:
         """Take in what is in the log now."""
         if self._instance_id is None:
             self._instance_id = instance_id
-            self._say(f"run {instance_id} has begun")
+            self._print(f"run {instance_id} has begun")
         if instance_id == self._instance_id:
             self._status = status
             changes = [self._take(event) for event in events]
-            self._tell_how_to_go_on([change for change in changes if change is not None])
+            self._print_how_to_go_on([change for change in changes if change is not None])
 
     def on_screen(self) -> AbstractContextManager[object]:
         """A context in which the table is shown, if the terminal can draw it."""
@@ -94,10 +94,10 @@ class RunDisplay:
             if not self._is_drawn:
                 text = event_line(log_entry(event))
                 if text is not None:
-                    self._say(text)
+                    self._print(text)
         return change if isinstance(change, ActivationView | SignalReceived) else None
 
-    def _tell_how_to_go_on(self, changes: Sequence[ActivationView | SignalReceived]) -> None:
+    def _print_how_to_go_on(self, changes: Sequence[ActivationView | SignalReceived]) -> None:
         """The commands that end the waits among these; one for each signal: a loop may wait a thousand times."""
         arrived = {change.event for change in changes if isinstance(change, SignalReceived)}
         for change in changes:
@@ -110,10 +110,10 @@ class RunDisplay:
                 if name not in self._awaited and self._instance_id is not None:
                     self._awaited.add(name)
                     how = command(["runs", "signal", self._instance_id, name, *self._place])
-                    said = "a signal; to send it" if len(wait.events) == 1 else f"several signals; to send {name}"
-                    self._say(f"{shown_name(*change.place)} waits for {said}: {how}")
+                    what = "a signal; to send it" if len(wait.events) == 1 else f"several signals; to send {name}"
+                    self._print(f"{shown_name(*change.place)} waits for {what}: {how}")
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         """Print a line above the table, never wrapped, so that it can be copied."""
         self._console.print(shown(text), markup=False, highlight=False, soft_wrap=True)
 

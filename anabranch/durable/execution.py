@@ -55,7 +55,7 @@ class StepOrigin:
         "dispatch",
         "instance_id",
         "is_first_call",
-        "lines_said",
+        "lines_logged",
         "mask",
         "node_id",
         "scope",
@@ -73,7 +73,7 @@ class StepOrigin:
         self.console = run.console
         self.dispatch = self.node_id, self.scope, self.attempt = name, scope, attempt
         self.mask: Callable[[str], str] = str
-        self.lines_said = 0
+        self.lines_logged = 0
         self.is_first_call = False
         self.beat: Callable[[], None] = _nothing
 

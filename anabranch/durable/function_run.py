@@ -260,7 +260,7 @@ class FunctionRun:
             self._look_at_settled(journal)
         answer = self._replay.next(journal.endings, settled_seq=self._run_access.settled_seq)
         if answer is not None:
-            return self._tell_next(journal, *answer)
+            return self._deliver_next(journal, *answer)
         if not self._replay.is_complete:
             return self._fire_unrecorded() or self._changed()
         if self._main is not None and self._main.done():
@@ -315,7 +315,7 @@ class FunctionRun:
             self._calls.move(call, _WAITING)
 
     # -- answers --------------------------------------------------------------------------
-    def _tell_next(self, journal: CodedState, row: int, place: Place) -> bool:
+    def _deliver_next(self, journal: CodedState, row: int, place: Place) -> bool:
         """Deliver the next result of the log, if the function has made all calls that precede it."""
         call, record = self._calls.at(place), journal.steps[place]
         if self._replay.missing(before=row) is not None:

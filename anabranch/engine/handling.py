@@ -60,7 +60,7 @@ class Helpers:
         "instance_id",
         "is_cancelled",
         "is_first_call",
-        "lines_said",
+        "lines_logged",
         "mask",
         "node_id",
         "redone",
@@ -100,7 +100,7 @@ class Helpers:
         self.context = context
         self.threads = threads or HandlerThreads()
         self.console = console
-        self.lines_said = 0
+        self.lines_logged = 0
         self.is_first_call = False
         self.mask: Callable[[str], str] = str
         """A text with the secrets of this attempt made unreadable; outputs, errors and `log` pass it anyway."""

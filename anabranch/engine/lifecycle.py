@@ -179,7 +179,7 @@ class Engine:
 
     async def pauses_changed(self) -> None:
         """A pause was added or removed here: act on it, and tell the others. Raises StoreUnavailable."""
-        self.hints.say_paused()
+        self.hints.send_pauses_changed()
         await self.gates.look()
 
     def _new_orchestrator(self, worker: TaskWorker) -> Orchestrator:
@@ -198,7 +198,7 @@ class Engine:
             worker_id=self.worker_id,
             clock=self.clock,
             poll_ms=self.options.poll_ms,
-            say=lambda word: self.hints.say_of_leading(word),
+            send=lambda word: self.hints.send_leader_hint(word),
             offer=lambda: self.hints.offer_work(),
             may_lead=self.options.leads,
         )
@@ -269,7 +269,7 @@ class Engine:
             others_wrote=None if watch is None else self.recovery.soon,
             watched=lambda: watch is not None and self.hints.listening,
             leadership=self.leadership,
-            pauses_changed=lambda: self.hints.say_paused(),
+            pauses_changed=lambda: self.hints.send_pauses_changed(),
         )
 
     def _new_hints(self, line: HintLine | None, watch: VersionWatch | None, place: str | None) -> Hints:

@@ -118,7 +118,7 @@ class _Watchdog:
 
     # -- in the thread --------------------------------------------------------------------
     def _watch(self, stopping: threading.Event) -> None:
-        told_of = 0.0
+        reported_for = 0.0
         looked_at = time.monotonic()
         while not stopping.wait(self._look_s):
             now, beaten_at = time.monotonic(), self._beaten_at
@@ -127,15 +127,15 @@ class _Watchdog:
             blocked_s = now - beaten_at - self._look_s
             if stood_still or blocked_s < self._look_s:
                 continue
-            if blocked_s >= BLOCKED_AFTER_S and told_of != beaten_at:
-                told_of = beaten_at
+            if blocked_s >= BLOCKED_AFTER_S and reported_for != beaten_at:
+                reported_for = beaten_at
                 for watch in self._watches:
                     watch.blockings += 1
-                self._tell(blocked_s)
+                self._report(blocked_s)
             for watch in self._watches:
                 watch.keep(blocked_s, now)
 
-    def _tell(self, blocked_s: float) -> None:
+    def _report(self, blocked_s: float) -> None:
         """Log one line: how long, which attempt, and where it is stuck."""
         frames = list(_frames(sys._current_frames().get(self._watched)))
         helpers, step, calls = _culprit(frames)

@@ -67,7 +67,7 @@ class Observers:
         telemetry within `RECORD_MS`."""
         self.written.update([event.type for one in news for event in one.events])  # at once: each update has a price
         if self._observers:
-            asyncio.get_running_loop().call_soon(self._tell, news)
+            asyncio.get_running_loop().call_soon(self._notify, news)
         if self._telemetry is not None:
             self._unrecorded += [(one.owned, one.written) for one in news if one.owned is not None]
             if self._next_record is None:
@@ -88,7 +88,7 @@ class Observers:
             if not owned.is_held:
                 owned.telemetry = None  # an unwinding call may refer to `owned` for a while
 
-    def _tell(self, news: Sequence[News]) -> None:
+    def _notify(self, news: Sequence[News]) -> None:
         for one in news:
             for observer in self._observers:
                 try:

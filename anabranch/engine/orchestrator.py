@@ -477,7 +477,7 @@ class Orchestrator:
         applied = apply_outcome(planned, outcome)
         if outcome.cancelled:
             self._cancelled.update(filter(self.holds, outcome.cancelled))
-        self._tell_parents(applied, outcome)
+        self._notify_parents(applied, outcome)
         news: list[News] = []
         # One by one: what raises over one run must not affect the others in the batch.
         for won in applied.won:
@@ -501,7 +501,7 @@ class Orchestrator:
         return applied.locked
 
     # -- after the commit -----------------------------------------------------------------
-    def _tell_parents(self, applied: AppliedOutcome, outcome: Outcome) -> None:
+    def _notify_parents(self, applied: AppliedOutcome, outcome: Outcome) -> None:
         """Pass ends of children to parents that are owned here, too, without a re-read. The commit raised the parent's
         version, so that decisions made without knowing of the end lose.
 

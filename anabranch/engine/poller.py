@@ -68,7 +68,7 @@ class Poller:
         self._apart_ms = apart_ms
         self._retry_first_ms = every_ms if isinstance(every_ms, int) else RETRY_FIRST_MS
         self._retry_last_ms = max(retry_last_ms, self._retry_first_ms)
-        self._unavailable = unavailable or self._tell_unavailable
+        self._unavailable = unavailable or self._log_unavailable
         self._task: asyncio.Task[None] | None = None
         self._pause: asyncio.Future[None] | None = None
         """The pause that `soon` ends; None while it looks, or must wait."""
@@ -185,7 +185,7 @@ class Poller:
             return None
         return self.interval_ms
 
-    def _tell_unavailable(self, failure: StoreUnavailable) -> None:
+    def _log_unavailable(self, failure: StoreUnavailable) -> None:
         if self._is_news(failure.code):
             logger.warning("%s waits for the database: %s", self.name, failure.message)
 

@@ -124,7 +124,7 @@ class PoolTaskWorker(TaskWorker):
         of_instance = self._executions.get(execution.instance_id, {})
         if of_instance.get(execution.dispatch) is execution:
             self._forget(execution)
-            self._tell(execution, outcome)
+            self._deliver(execution, outcome)
 
     def withdraw(self, instance_id: str) -> list[Dispatch]:
         """Withdraw the attempts of an instance that have begun neither here nor elsewhere; returns them."""

@@ -89,7 +89,7 @@ class Execution(Helpers):
         self.context = context
         self.threads = threads
         self.console = console
-        self.lines_said = 0
+        self.lines_logged = 0
         self.is_first_call = False
         self.mask = str
         self.redone = None
@@ -330,21 +330,21 @@ class TaskWorker:
         if timeout_ms is not None and execution.longest_s * 1000 > timeout_ms:
             outcome = _late(execution, timeout_ms, execution.longest_s)
         self._forget(execution)
-        self._tell(execution, outcome)
+        self._deliver(execution, outcome)
         return None
 
     async def _wait(self, execution: Execution, timeout_ms: int | None) -> None:
         """Await an execution that waits, within its time limit."""
-        started = self._tell_start(execution)
+        started = self._announce_start(execution)
         try:
             outcome = await self._outcome(execution, timeout_ms)
         finally:
             if started is not None:
                 started.cancel()
             self._forget(execution)
-        self._tell(execution, outcome)
+        self._deliver(execution, outcome)
 
-    def _tell_start(self, execution: Execution) -> asyncio.TimerHandle | None:
+    def _announce_start(self, execution: Execution) -> asyncio.TimerHandle | None:
         """Announce at once that it executes; the beginning of a long execution is also stored, for later watchers."""
         if self._console is None or execution.is_function:
             return None
@@ -374,7 +374,7 @@ class TaskWorker:
             return _late(execution, timeout_ms, execution.longest_s)
         return outcome
 
-    def _tell(self, execution: Execution, outcome: HandlerOutcome) -> None:
+    def _deliver(self, execution: Execution, outcome: HandlerOutcome) -> None:
         if not execution.stopped:
             assert self._report is not None, "report_to comes before jobs"
             self._report(execution.instance_id, NodeResult(*execution.dispatch, outcome))

@@ -49,8 +49,8 @@ def x_ui(
     `show_if` names other fields of the config by JSON pointer with the value, or a list of the values, that they
     must have; null is an absent field. A field that holds something is shown in any case.
     """
-    told = {"widget": widget, "group": group, "placeholder": placeholder, "showIf": show_if, **further}
+    hints = {"widget": widget, "group": group, "placeholder": placeholder, "showIf": show_if, **further}
     return {
-        UI: {name: value for name, value in told.items() if value is not None}
+        UI: {name: value for name, value in hints.items() if value is not None}
         | ({"advanced": True} if advanced else {})
     }

@@ -37,7 +37,7 @@ REFUSALS_MAX = 32
 REFUSAL_S = 2.0
 
 # One line a minute, with how many it is about.
-TOLD_EVERY_S = 60.0
+WARN_EVERY_S = 60.0
 
 _NO_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
@@ -86,7 +86,7 @@ class Acceptor:
         self._refused: set[_Refusal] = set()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._unheard = 0
-        self._told_at: float | None = None
+        self._warned_at: float | None = None
 
     def start(self) -> None:
         """Listen, and accept."""
@@ -186,11 +186,11 @@ class Acceptor:
         now = self._loop.time()
         for connection in list(self._open):
             connection.look(now)
-        self._tell(now)
+        self._warn(now)
         self._timers["look"] = self._loop.call_later(self._patience.look_s, self._look)
 
-    def _tell(self, now: float) -> None:
-        if self._unheard == 0 or (self._told_at is not None and now - self._told_at < TOLD_EVERY_S):
+    def _warn(self, now: float) -> None:
+        if self._unheard == 0 or (self._warned_at is not None and now - self._warned_at < WARN_EVERY_S):
             return
         logger.warning(
             "%d connections are open, and there is room for %d: closed or refused %d since the last such line; "
@@ -199,7 +199,7 @@ class Acceptor:
             self.connections_max,
             self._unheard,
         )
-        self._unheard, self._told_at = 0, now
+        self._unheard, self._warned_at = 0, now
 
 
 class _Refusal(asyncio.Protocol):

@@ -143,11 +143,11 @@ class DriverProcess:
             raise late from None
         except (OSError, EOFError):
             raise driver_ended(self._status()) from None
-        said = orjson.loads(body)
-        self._is_reusable = said["reusable"]
+        answer = orjson.loads(body)
+        self._is_reusable = answer["reusable"]
         if kind is Kind.FAILED:
-            raise self._mask.failure(failure_of_json(said["failure"]))
-        return QueryResult(rows, said["rowCount"])
+            raise self._mask.failure(failure_of_json(answer["failure"]))
+        return QueryResult(rows, answer["rowCount"])
 
     def _receive(self, deadline: float, room: int) -> tuple[Kind, bytearray]:
         """The next frame. Raises TimeoutError, EOFError and OSError."""

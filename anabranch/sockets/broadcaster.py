@@ -105,15 +105,15 @@ class Broadcaster:
         room = self._rooms.get(instance_id)
         if room is not None:
             if status.is_terminal and self._console is not None:
-                self._console.tell_now()  # nothing follows the end
+                self._console.announce_now()  # nothing follows the end
             room.committed(events, status)
 
-    def lines_said(self, instance_id: str, lines: Sequence[Line]) -> None:
+    def lines_logged(self, instance_id: str, lines: Sequence[Line]) -> None:
         """Send console lines that the code of a run has written here."""
         room = self._rooms.get(instance_id)
         if room is not None:
             room.lines_after = max(room.lines_after, lines[-1].number)
-            room.say(SocketMessage.console(instance_id, lines))
+            room.send(SocketMessage.console(instance_id, lines))
 
     def step_began(self, instance_id: str, place: tuple[str, str], attempt: int) -> None:
         """Announce that a step of a coded run begins here, before it is in the log."""
@@ -129,7 +129,7 @@ class Broadcaster:
         for instance_id, of_run in by_run.items():
             room = self._rooms.get(instance_id)
             if room is not None:
-                room.say([SocketMessage.of(update) for update in room.progress.hear(of_run)])
+                room.send([SocketMessage.of(update) for update in room.progress.hear(of_run)])
 
     def changed(self, instance_id: str, *, ended: bool = False) -> None:
         """Another process may have written to this run: read its new rows, unless our engine reads them anyway."""
@@ -137,7 +137,7 @@ class Broadcaster:
         if room is not None and not room.progress.is_over and not self._holds(instance_id):
             self._read_on(room)
 
-    def moved(self, *, ends_are_told: bool) -> None:
+    def moved(self, *, ends_are_known: bool) -> None:
         """Another process may have written to any run."""
         self._looking.soon()
 
@@ -296,8 +296,8 @@ class Broadcaster:
         by_run: dict[str, list[Line]] = {}
         for line in lines:
             by_run.setdefault(line.instance_id, []).append(line)
-        for instance_id, said in by_run.items():
-            self.lines_said(instance_id, said)
+        for instance_id, of_run in by_run.items():
+            self.lines_logged(instance_id, of_run)
         self.progress_made(await self._console.rows.read_progress(list(rooms)))
 
     async def _replay(self, membership: Membership, seq: int, status: Status, *, since: int, left_out: Ranges) -> None:

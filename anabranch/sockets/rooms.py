@@ -114,7 +114,7 @@ class Room:
         """
         updates = self.progress.take(events, None)
         if of <= BATCH_UPDATES_MAX:
-            self._tell(updates)
+            self._send_updates(updates)
         else:
             self._fall_behind()
 
@@ -122,21 +122,21 @@ class Room:
         """The run as it was after the rows that were read."""
         self.version = row.version
         if row.last_seq >= self.progress.seq:
-            self._tell(self.progress.take((), row.status))
+            self._send_updates(self.progress.take((), row.status))
         self.wake()
 
     def run_removed(self) -> None:
         """The run's rows are gone."""
-        self._tell(self.progress.end_removed())
+        self._send_updates(self.progress.end_removed())
 
     def hint_of(self, place: tuple[str, str], attempt: int) -> None:
         """Send a hint that a step has begun, unless the load is too high."""
         now = self._timer.now()
         if self._singly.covers(1, now):
             self._singly.use(1, now)
-            self.say([SocketMessage.of(self.progress.beginning(place, attempt))])
+            self.send([SocketMessage.of(self.progress.beginning(place, attempt))])
 
-    def say(self, messages: Sequence[SocketMessage]) -> None:
+    def send(self, messages: Sequence[SocketMessage]) -> None:
         """Send all members a message that is not in the log, after what they already have."""
         for membership in list(self.members.values()):
             for message in messages:
@@ -183,7 +183,7 @@ class Room:
         if not self.is_open:
             return
         if self._aside and (self._singly.covers(self._events_aside, now) or now >= self._next_batch_at):
-            self._tell(self._digest())
+            self._send_updates(self._digest())
         self._serve_those_behind(now)
         if self._aside:
             self._flush_in(max(0.0, self._next_batch_at - now))
@@ -207,7 +207,7 @@ class Room:
             updates += self.progress.take(events, status)
         return updates
 
-    def _tell(self, updates: Sequence[Update]) -> None:
+    def _send_updates(self, updates: Sequence[Update]) -> None:
         """Send updates to all members: one by one, in one message, or, if there are too many, as a snapshot."""
         if not updates:
             return

@@ -71,7 +71,7 @@ class RunProgress:
         self.end_update: Update | None = None
         """The update with the end of the run."""
         self._history = History(left_out=left_out)
-        self._told: dict[tuple[str, str], ProgressReport] = {}
+        self._reports: dict[tuple[str, str], ProgressReport] = {}
         """The last reported progress of activations."""
         self._ended_at_root: dict[int, _Ended] = {}
         """By the first row of each activation."""
@@ -119,32 +119,32 @@ class RunProgress:
     def beginning(self, place: tuple[str, str], attempt: int) -> Update:
         """A step has begun: a hint, which is not folded into what is known."""
         activation = ActivationView(*place, 0, None, attempt=attempt, at=self._at)
-        told = self._node_update(activation)
-        told.data["seq"] = None
-        told.data.pop("queued", None)
-        return told
+        update = self._node_update(activation)
+        update.data["seq"] = None
+        update.data.pop("queued", None)
+        return update
 
     def hear(self, reports: Iterable[ProgressReport]) -> list[Update]:
         """Add progress of activations, which is not in the log."""
         updates: list[Update] = []
         for report in reports:
             place = report.node_id, report.scope
-            known = self._told.get(place)
+            known = self._reports.get(place)
             if known is not None and known.attempt == report.attempt:
                 if known == report or (report.progress is None and known.began_at == report.began_at):
                     continue
                 report = report._replace(
                     progress=report.progress or known.progress, began_at=report.began_at or known.began_at
                 )
-            if known is None and len(self._told) >= PROGRESS_KEPT_MAX:
-                ended = (each for each in self._told if each not in self._history.open)
-                del self._told[next(ended, next(iter(self._told)))]
-            self._told[place] = report
+            if known is None and len(self._reports) >= PROGRESS_KEPT_MAX:
+                ended = (each for each in self._reports if each not in self._history.open)
+                del self._reports[next(ended, next(iter(self._reports)))]
+            self._reports[place] = report
             activation = self._history.open.get(place)
             if activation is not None and activation.attempt == report.attempt:
-                told = self._node_update(activation)
-                told.data["seq"] = None
-                updates.append(told)
+                update = self._node_update(activation)
+                update.data["seq"] = None
+                updates.append(update)
         return updates
 
     def end_removed(self) -> list[Update]:
@@ -167,7 +167,7 @@ class RunProgress:
         known = {
             "instanceID": self.instance_id,
             "status": self.status.value,
-            "nodes": [self._told_of(each.activation, _listed(each.activation, each.output)) for each in listed],
+            "nodes": [self._with_progress(each.activation, _listed(each.activation, each.output)) for each in listed],
             "counts": counts,
             "seq": self.seq,
         }
@@ -238,12 +238,12 @@ class RunProgress:
                 self._forgotten += 1
 
     def _node_update(self, activation: ActivationView, output: Any = None, output_bytes: int = 0) -> Update:
-        node = {"instanceID": self.instance_id, **self._told_of(activation, _told(activation, output))}
+        node = {"instanceID": self.instance_id, **self._with_progress(activation, _fields(activation, output))}
         return Update(NODE_UPDATE, node, size=UPDATE_BYTES + output_bytes)
 
-    def _told_of(self, activation: ActivationView, node: dict[str, Any]) -> dict[str, Any]:
+    def _with_progress(self, activation: ActivationView, node: dict[str, Any]) -> dict[str, Any]:
         """The update with when it began and its progress, as far as these were reported."""
-        report = self._told.get(activation.place)
+        report = self._reports.get(activation.place)
         if report is not None and report.attempt == activation.attempt:
             node |= report.as_json()
         if _is_dispatched(activation) and "beganAt" not in node:
@@ -302,7 +302,7 @@ def _is_dispatched(activation: ActivationView) -> bool:
     return is_running and activation.mark is None and not activation.is_loop and not activation.is_pinned
 
 
-def _told(activation: ActivationView, output: Any) -> dict[str, Any]:
+def _fields(activation: ActivationView, output: Any) -> dict[str, Any]:
     """The fields of an activation in an update."""
     state = node_state(activation)
     del state["startedAt"], state["endedAt"]

@@ -185,8 +185,8 @@ class SocketServer:
             key = _key_of(environ, auth)
             principal = None if key is None else await self._access.authenticate(key)
         except StoreUnavailable as failure:
-            told = failure.as_answer()
-            raise Refused(told["message"], told) from None
+            answer = failure.as_answer()
+            raise Refused(answer["message"], answer) from None
         if principal is not None and not principal.role.may(Role.VIEWER):
             principal = None  # of an executor
         if principal is None:

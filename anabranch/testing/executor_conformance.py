@@ -70,7 +70,7 @@ class Trial:
     environ: Mapping[str, str]
     pool: str = field(default_factory=lambda: f"trial-{token_hex(4)}")
     reports: list[Fields] = field(default_factory=list)
-    _told: asyncio.Condition = field(default_factory=asyncio.Condition)
+    _arrived: asyncio.Condition = field(default_factory=asyncio.Condition)
     _process: asyncio.subprocess.Process | None = None
 
     @property
@@ -201,15 +201,15 @@ class Trial:
 
     async def cancel(self, job: Fields) -> None:
         """Nobody awaits the job any more."""
-        await self._tell_all("anabranch.cancelled", job["ticket"].encode())
+        await self._broadcast("anabranch.cancelled", job["ticket"].encode())
 
     async def search(self, job: Fields) -> None:
         """Ask who has the job, with the queue for reports and the ticket that it has from now on."""
         found = {"jobID": job["jobID"], "ticket": job["ticket"]}
         search = {"protocol": 1, "replyTo": job["replyTo"], "jobs": [found, {"jobID": "another", "ticket": "t"}]}
-        await self._tell_all("anabranch.sought", json.dumps(search).encode())
+        await self._broadcast("anabranch.sought", json.dumps(search).encode())
 
-    async def _tell_all(self, exchange: str, raw: bytes) -> None:
+    async def _broadcast(self, exchange: str, raw: bytes) -> None:
         fanout = await self.channel.get_exchange(exchange)
         await fanout.publish(aio_pika.Message(raw), "")
 
@@ -218,27 +218,27 @@ class Trial:
         queue = await self.channel.declare_queue(f"anabranch.reports.{name}", exclusive=True)
 
         async def take(message: AbstractIncomingMessage) -> None:
-            told = json.loads(message.body)
-            async with self._told:
-                self.reports += [each | {"to": name} for each in (told if isinstance(told, list) else [told])]
-                self._told.notify_all()
+            decoded = json.loads(message.body)
+            async with self._arrived:
+                self.reports += [each | {"to": name} for each in (decoded if isinstance(decoded, list) else [decoded])]
+                self._arrived.notify_all()
 
         await queue.consume(take, no_ack=True)
 
-    def told_of(self, job: Fields, *kinds: str) -> list[Fields]:
+    def reports_of(self, job: Fields, *kinds: str) -> list[Fields]:
         """What was reported of a job so far, of these kinds."""
         return [each for each in self.reports if each.get("jobID") == job["jobID"] and each.get("kind") in kinds]
 
     async def report(self, job: Fields, kind: str, *, nth: int = 1, to: str | None = None) -> Fields:
         """The nth report of this kind about a job (to this name), as soon as it is there."""
 
-        def told() -> list[Fields]:
-            return [each for each in self.told_of(job, kind) if to is None or each["to"] == to]
+        def reports() -> list[Fields]:
+            return [each for each in self.reports_of(job, kind) if to is None or each["to"] == to]
 
         whom = "" if to is None else " to the newest sender"
-        async with _patience(f"no {kind} of {job['type']} was reported{whom}"), self._told:
-            await self._told.wait_for(lambda: len(told()) >= nth)
-        return told()[nth - 1]
+        async with _patience(f"no {kind} of {job['type']} was reported{whom}"), self._arrived:
+            await self._arrived.wait_for(lambda: len(reports()) >= nth)
+        return reports()[nth - 1]
 
     async def result(self, job: Fields, *, nth: int = 1) -> Fields:
         """The nth result of a job."""
@@ -277,10 +277,10 @@ async def job(trial: Trial) -> None:
     """`started` is first, lines and progress follow in their order, the result is last."""
     sent = await trial.send(trial.job("conformanceEcho", {"greeting": "{{not.a.template}}"}))
     result = await trial.result(sent)
-    told = trial.told_of(sent, "started", "line", "progress", "result")
-    check([each["kind"] for each in told] == ["started", "line", "progress", "result"], f"the reports are {told}")
-    check(all(each.get("protocol") == 1 for each in told), f"a report has no protocol: {told}")
-    started, line, progress, _ = told
+    reports = trial.reports_of(sent, "started", "line", "progress", "result")
+    check([each["kind"] for each in reports] == ["started", "line", "progress", "result"], f"the reports are {reports}")
+    check(all(each.get("protocol") == 1 for each in reports), f"a report has no protocol: {reports}")
+    started, line, progress, _ = reports
     check(isinstance(started.get("executor"), str) and started["executor"] != "", "`started` has no name of it")
     check((line.get("level"), line.get("text")) == (20, "echo"), f"the line is {line}")
     check([progress.get(each) for each in ("done", "total", "text")] == [1, 2, "half"], f"the progress is {progress}")
@@ -341,7 +341,7 @@ async def large_parts(trial: Trial) -> None:
     part = {"at": ["context", "input", "rows"], "sha256": "0" * 64, "bytes": 70_000}
     sent = trial.job("conformanceEcho", context={"input": {"rows": None}}, parts=[part])
     await trial.failure(await trial.send(sent), "EXECUTOR_REFUSED")
-    check(not trial.told_of(sent, "line"), "the handler got null in place of a large value")
+    check(not trial.reports_of(sent, "line"), "the handler got null in place of a large value")
 
 
 async def duplicate_job(trial: Trial) -> None:
@@ -353,10 +353,10 @@ async def duplicate_job(trial: Trial) -> None:
     again = first | {"replyTo": other, "ticket": token_hex(8), "sending": 2}
     await trial.send(again)
     await trial.report(first, "result", to=other)
-    results = len(trial.told_of(first, "result"))
+    results = len(trial.reports_of(first, "result"))
     await trial.send(again | {"sending": 3})
     await trial.result(first, nth=results + 1)
-    check(len(trial.told_of(first, "line")) == 1, "it was executed more than once")
+    check(len(trial.reports_of(first, "line")) == 1, "it was executed more than once")
 
 
 async def search(trial: Trial) -> None:
@@ -371,7 +371,7 @@ async def search(trial: Trial) -> None:
     await trial.report(waits, "line")
     await trial.search(waits | {"replyTo": other})
     await trial.report(waits, "result", to=other)
-    check(len(trial.told_of(waits, "line")) == 1, "it was executed more than once")
+    check(len(trial.reports_of(waits, "line")) == 1, "it was executed more than once")
 
 
 async def priorities(trial: Trial) -> None:
@@ -411,7 +411,7 @@ async def nobody_awaits(trial: Trial) -> None:
     await trial.result(await trial.send(trial.job("conformanceEcho")))
     await trial.send(sent)
     await trial.result(sent)
-    check(len(trial.told_of(sent, "started")) == 1, "the result of a job that nobody awaited was kept")
+    check(len(trial.reports_of(sent, "started")) == 1, "the result of a job that nobody awaited was kept")
 
 
 async def cancelled(trial: Trial) -> None:
@@ -422,11 +422,11 @@ async def cancelled(trial: Trial) -> None:
     sent = await trial.send(trial.job("conformanceEcho"))
     await trial.cancel(trial.job("conformanceEcho"))  # a ticket that nobody knows
     await asyncio.sleep(SHORT_MS / 1000)  # time to do wrong: however long this is, no conforming executor fails
-    check(not trial.told_of(sent, "line"), f"it executes more than {CONCURRENCY} jobs at once")
+    check(not trial.reports_of(sent, "line"), f"it executes more than {CONCURRENCY} jobs at once")
     for each in waiting:
         await trial.cancel(each)
     await trial.result(sent)
-    completed = [each for job in waiting for each in trial.told_of(job, "result") if each["status"] == "completed"]
+    completed = [each for job in waiting for each in trial.reports_of(job, "result") if each["status"] == "completed"]
     check(not completed, f"a cancelled job completed: {completed}")
 
 

@@ -60,8 +60,8 @@ class JobLines:
                 self._has_said_so = True
                 text = f"lines are missing: more than {REPORTS_MAX} waited for the broker"
                 reports.append(JobReport(self._job_id, "line", {"level": logging.WARNING, "text": text}))
-            told = await asyncio.gather(*(send(each) for each in reports), return_exceptions=True)
-            if any(isinstance(each, TransportUnavailable) for each in told):
+            results = await asyncio.gather(*(send(each) for each in reports), return_exceptions=True)
+            if any(isinstance(each, TransportUnavailable) for each in results):
                 logger.debug("lines of job %s are lost: the broker is away", self._job_id)
             for each in taken:
                 if not isinstance(each, JobReport) and not each.done():

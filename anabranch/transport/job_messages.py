@@ -205,11 +205,11 @@ class JobReport:
 def reports_in(raw: bytes) -> tuple[list[JobReport], list[BadMessage]]:
     """The reports in a message, which has one or an array of them, and what is wrong with the others."""
     try:
-        told = _parsed(raw, "a report")
+        decoded = _parsed(raw, "a report")
     except BadMessage as refusal:
         return [], [refusal]
     reports, refusals = [], []
-    for fields in told if isinstance(told, list) else [told]:
+    for fields in decoded if isinstance(decoded, list) else [decoded]:
         try:
             reports.append(JobReport.from_fields(fields))
         except BadMessage as refusal:
@@ -252,10 +252,10 @@ class DeadMessage:
     def as_letter(self) -> DeadLetter:
         """What is kept of it."""
         try:
-            told = orjson.loads(self.raw)
+            decoded = orjson.loads(self.raw)
         except orjson.JSONDecodeError:
-            told = None
-        fields = told if isinstance(told, dict) else {}
+            decoded = None
+        fields = decoded if isinstance(decoded, dict) else {}
 
         def text(name: str) -> str:
             value = fields.get(name)
@@ -333,11 +333,11 @@ def _parsed(raw: bytes, what: str) -> Any:
         raise BadMessage(f"{what} is not JSON: {refusal}") from None
 
 
-def _parts(told: Any) -> tuple[JobPart, ...]:
-    if not isinstance(told, list) or not all(isinstance(each, dict) for each in told):
+def _parts(decoded: Any) -> tuple[JobPart, ...]:
+    if not isinstance(decoded, list) or not all(isinstance(each, dict) for each in decoded):
         raise BadMessage("parts of a job is a list of objects")
     parts = []
-    for each in told:
+    for each in decoded:
         place, size = each.get("at"), _number(each, "bytes")
         if not isinstance(place, list) or place[:1] not in (["config"], ["context"]) or size is None:
             raise BadMessage("a part of a job has `at`, a path from config or context, and `bytes`")

@@ -404,11 +404,11 @@ class JobSender:
 
     def _withdraw(self, sent: _Sent) -> None:
         """Tell executors that nobody awaits the job any more."""
-        task = asyncio.create_task(self._tell_cancelled(sent.ticket), name="cancel-job")
+        task = asyncio.create_task(self._send_cancelled(sent.ticket), name="cancel-job")
         self._tasks.append(task)
         task.add_done_callback(self._tasks.remove)
 
-    async def _tell_cancelled(self, ticket: str) -> None:
+    async def _send_cancelled(self, ticket: str) -> None:
         try:
             await self._transport.cancel(ticket)
         except TransportUnavailable:

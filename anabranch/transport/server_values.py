@@ -132,8 +132,8 @@ class NoServer:
 def _refusal(status: int, raw: bytes) -> Exception | None:
     """What a status says; None: ask again."""
     try:
-        told = orjson.loads(raw)["error"]
-        code, message = str(told["code"]), str(told["message"])
+        error = orjson.loads(raw)["error"]
+        code, message = str(error["code"]), str(error["message"])
     except (orjson.JSONDecodeError, LookupError, TypeError):
         code, message = "", f"the server answers with status {status}"
     if code in _OF_KEYS:

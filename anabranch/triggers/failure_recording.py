@@ -30,7 +30,7 @@ _FAILED = workflow_instances.alias("failed")
 _ROOT = workflow_instances.alias("root")
 
 # A workflow does not handle its own failed runs, nor failed runs that these have started.
-_TOLD = (
+_SUBSCRIBED = (
     select(
         _FAILED.c.instance_id,
         _FAILED.c.tenant_id,
@@ -68,17 +68,17 @@ _TOLD = (
 
 def record_failures(connection: Connection, errors: Mapping[str, Any], *, now: int) -> None:
     """Write messages about runs that fail in the caller's transaction; `errors` by the id of the run."""
-    told = connection.execute(_TOLD.where(_FAILED.c.instance_id.in_(list(errors)))).all()
+    subscribed = connection.execute(_SUBSCRIBED.where(_FAILED.c.instance_id.in_(list(errors)))).all()
     messages = (
         _message([*rows], errors[instance_id], now=now)
-        for instance_id, rows in groupby(told, key=lambda row: row.instance_id)
+        for instance_id, rows in groupby(subscribed, key=lambda row: row.instance_id)
     )
     if written := [message for message in messages if message is not None]:
         connection.execute(insert(topic_messages), written)
 
 
-def _message(told: Sequence[Any], error: Any, *, now: int) -> dict[str, Any] | None:
-    failed = told[0]
+def _message(subscribed: Sequence[Any], error: Any, *, now: int) -> dict[str, Any] | None:
+    failed = subscribed[0]
     depth = 1 + _failures_before(failed)
     if depth > FAILURES_IN_A_ROW_MAX:
         return None
@@ -104,7 +104,7 @@ def _message(told: Sequence[Any], error: Any, *, now: int) -> dict[str, Any] | N
         "key": f"{failed.instance_id}:{failed.generation}",
         "payload": orjson.dumps(payload).decode(),
         "deliveries": orjson.dumps(
-            [[row.trigger_id, row.starts, None, None, row.version, row.node_id] for row in told]
+            [[row.trigger_id, row.starts, None, None, row.version, row.node_id] for row in subscribed]
         ).decode(),
         "due_at": now,
         "created_at": now,

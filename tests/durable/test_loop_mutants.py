@@ -22,7 +22,7 @@ MUTANTS: dict[str, tuple[Patch, ...]] = {
     ),
     "answers in the order in which they were asked for": (
         Patch(
-            f"{_FUNCTION}._tell_next",
+            f"{_FUNCTION}._deliver_next",
             "call, record = self._calls.at(place), journal.steps[place]",
             "place = next((each.place for each in self._calls.of(_ENDED)), place)\n"
             "    call, record = self._calls.at(place), journal.steps[place]",

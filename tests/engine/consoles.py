@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import text
 
 from anabranch.engine.console.console import Console
-from anabranch.engine.console.console_rows import Line, ProgressReport, Said, StoredLines
+from anabranch.engine.console.console_rows import Line, ProgressReport, StoredLines, StoredSize
 from anabranch.engine.console.console_writer import ConsoleOptions
 from anabranch.engine.handling import Helpers
 from anabranch.engine.store.sql.store import SqlStore
@@ -37,10 +37,10 @@ class Rows:
         self.rows += self.writes[-1]
         self.reports += reports
 
-    async def said(self, instance_ids: Sequence[str]) -> Mapping[str, Said]:
+    async def stored_sizes(self, instance_ids: Sequence[str]) -> Mapping[str, StoredSize]:
         found = {each: [row for row in self.rows if row.instance_id == each] for each in instance_ids}
         return {
-            each: Said(sum(row.size for row in rows), max(row.position for row in rows))
+            each: StoredSize(sum(row.size for row in rows), max(row.position for row in rows))
             for each, rows in found.items()
             if rows
         }
@@ -92,7 +92,7 @@ class Watcher:
     def __init__(self) -> None:
         self.texts: list[str] = []
 
-    def lines_said(self, instance_id: str, lines: Sequence[Line]) -> None:
+    def lines_logged(self, instance_id: str, lines: Sequence[Line]) -> None:
         self.texts += [line.text for line in lines]
 
     def step_began(self, instance_id: str, place: tuple[str, str], attempt: int) -> None:

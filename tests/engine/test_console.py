@@ -15,7 +15,7 @@ from sqlalchemy import text as sql
 
 from anabranch import HandlerResult, node_type
 from anabranch.engine.console.console import LINE_CHARACTERS_MAX
-from anabranch.engine.console.console_rows import LEVELS, Line, LinesWanted, ProgressReport, Said, StoredLines
+from anabranch.engine.console.console_rows import LEVELS, Line, LinesWanted, ProgressReport, StoredLines, StoredSize
 from anabranch.engine.console.console_writer import FULL
 from anabranch.engine.console.lines import Progress
 from anabranch.engine.handling import Helpers
@@ -62,11 +62,11 @@ async def test_progress_is_kept_where_nothing_is_said() -> None:
 
 async def test_a_function_that_says_everything_again_adds_only_what_is_new() -> None:
     rows = Rows()
-    for said in (["a"], ["a", "b"], ["a", "b", "c"]):  # each in a process of its own
+    for texts in (["a"], ["a", "b"], ["a", "b", "c"]):  # each in a process of its own
         console = console_of(rows)
         await console.start()
         function = origin_of(console, node_id="")
-        for text in said:
+        for text in texts:
             function.log.info(text)
         await console.stop()
 
@@ -209,7 +209,7 @@ async def test_who_begins_to_watch_before_a_line_is_written_is_told_it_before_la
     origin.log.info("before")
     console.follow(RUN)
     origin.log.info("after")
-    console.tell_now()
+    console.announce_now()
     assert watcher.texts == ["before", "after"]
     await console.stop()
     assert watcher.texts == ["before", "after"]
@@ -225,7 +225,7 @@ async def test_a_line_of_a_thread_that_is_written_before_its_turn_is_told_once()
     thread.start()
     thread.join()  # the loop has not had its turn
     await console._write_all()
-    console.tell_now()
+    console.announce_now()
     await console.stop()
 
     assert watcher.texts == ["said beside the loop", "written first"]
@@ -264,7 +264,7 @@ async def test_the_table_keeps_lines_once_and_gives_the_oldest_up_first(database
     assert list(await table.read_lines(RUN, LinesWanted(after=3, limit=1))) == lines[3:4]
     assert list(await table.read_lines(RUN, LinesWanted(level=30))) == []
     assert [line.number for line in await table.read_since({RUN: 4, OTHER: 0}, limit=9)] == [1, 5]
-    assert await table.said([RUN]) == {RUN: Said(rows[0].size + rows[1].size, 5)}
+    assert await table.stored_sizes([RUN]) == {RUN: StoredSize(rows[0].size + rows[1].size, 5)}
     assert await table.last_numbers([RUN, OTHER]) == {RUN: 5, OTHER: 1}
     assert await table.read_progress([RUN]) == [late]
     sizes = await table.sizes()

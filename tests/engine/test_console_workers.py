@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from anabranch.engine.console.console import Console
-from anabranch.engine.console.console_rows import LEVELS, Said
+from anabranch.engine.console.console_rows import LEVELS, StoredSize
 from anabranch.engine.console.lines import present
 from tests.engine.conftest import Process
 from tests.engine.consoles import RUN, Rows, console_of, origin_of
@@ -60,12 +60,12 @@ async def test_lines_that_are_dropped_for_want_of_room_have_numbers_too(monkeypa
 @pytest.mark.parametrize("forms", [{}, {"extra": {"of": "record"}}])
 async def test_workers_with_different_levels_number_the_lines_of_a_function_alike(forms: dict[str, Any]) -> None:
     rows = Rows()
-    for level, said in (("warning", 2), ("debug", 3), ("info", 4)):
+    for level, lines in (("warning", 2), ("debug", 3), ("info", 4)):
         console = console_of(rows, level=LEVELS[level])
         await console.start()
         function = origin_of(console, node_id="")
         token = present.set(function)
-        for number in range(1, said + 1):
+        for number in range(1, lines + 1):
             function.log.debug("debug %d", number, **forms)
             function.log.log(LEVELS["debug"], "log %d", number)
             print("print", number)  # noqa: T201
@@ -104,19 +104,19 @@ async def test_a_run_that_comes_back_while_its_lines_are_read_is_read_again() ->
     console, other = console_of(rows), console_of(rows)
     await console.start()
     await other.start()
-    read, is_read, goes_on = rows.said, asyncio.Event(), asyncio.Event()
+    read, is_read, goes_on = rows.stored_sizes, asyncio.Event(), asyncio.Event()
 
-    async def said(instance_ids: Sequence[str]) -> Mapping[str, Said]:
+    async def stored_sizes(instance_ids: Sequence[str]) -> Mapping[str, StoredSize]:
         found = await read(instance_ids)
         is_read.set()
         await goes_on.wait()
         return found
 
     _call(console, 1)
-    rows.said = said  # type: ignore[method-assign]
+    rows.stored_sizes = stored_sizes  # type: ignore[method-assign]
     writing = asyncio.create_task(console._write_all())
     await is_read.wait()
-    rows.said = read  # type: ignore[method-assign]
+    rows.stored_sizes = read  # type: ignore[method-assign]
     _call(other, 2)
     await other._write_all()
     console.take_adoption(RUN)

@@ -167,13 +167,13 @@ async def test_who_begins_to_watch_is_told_the_lines_that_wait_and_then_the_late
     _say(console, "not collected", CROWD)
     console.follow(RUN)
     console.follow(RUN)
-    console.tell_now()
+    console.announce_now()
     _say(console, "later", CROWD)
-    console.tell_now()
+    console.announce_now()
     console.unfollow(RUN)
     _say(console, "still watched", [RUN])
     console.unfollow(RUN)
-    console.tell_now()
+    console.announce_now()
     _say(console, "watched no more", [RUN])
     await console.stop()
 
@@ -206,13 +206,13 @@ async def test_a_watcher_is_told_once_what_a_function_repeats_or_says_anew() -> 
         function.is_first_call = is_first_call
         for text in said:
             function.log.info(text)
-        console.tell_now()
+        console.announce_now()
         assert watcher.texts == (["a", "b"] if is_first_call else []), "it may be a repetition"
         origin_of(console, node_id="step").log.info("of a step")
-        console.tell_now()
+        console.announce_now()
         assert watcher.texts == (["a", "b", "of a step"] if is_first_call else ["of a step"])
         await console._write_all()
-        console.tell_now()
+        console.announce_now()
         await console.stop()
         assert watcher.texts == (["a", "b", "of a step"] if is_first_call else ["of a step", "c"])
 
@@ -236,14 +236,14 @@ async def test_the_lines_of_another_process_count_towards_the_limit_of_a_run() -
 async def test_lines_of_a_function_are_stored_once_the_database_is_back() -> None:
     rows = Rows()
     console = await _started(rows)
-    read, away = rows.said, [True]
+    read, away = rows.stored_sizes, [True]
 
-    async def said(instance_ids: Any) -> Any:
+    async def stored_sizes(instance_ids: Any) -> Any:
         if away[0]:
             raise DatabaseAway("away")
         return await read(instance_ids)
 
-    rows.said = said  # type: ignore[method-assign]
+    rows.stored_sizes = stored_sizes  # type: ignore[method-assign]
     function = origin_of(console, node_id="")
     function.log.info("first")
     with pytest.raises(DatabaseAway):
@@ -282,17 +282,17 @@ async def test_a_reader_that_does_not_wait_any_more_costs_nobody_lines_or_progre
 async def test_a_defect_of_the_storage_costs_the_lines_that_met_it_and_no_others() -> None:
     rows = Rows()
     console = await _started(rows)
-    read = rows.said
+    read = rows.stored_sizes
 
     async def defective(instance_ids: Any) -> Any:
         raise RuntimeError("a defect")
 
-    rows.said = defective  # type: ignore[method-assign]
+    rows.stored_sizes = defective  # type: ignore[method-assign]
     origin_of(console, node_id="").log.info("of a function")
     origin_of(console, instance_id=OTHER).log.info("of a node")
     with pytest.raises(RuntimeError, match="a defect"):
         await console._write_all()
-    rows.said = read  # type: ignore[method-assign]
+    rows.stored_sizes = read  # type: ignore[method-assign]
     origin_of(console, node_id="").log.info("later")
     await console.stop()
 

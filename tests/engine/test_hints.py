@@ -49,7 +49,7 @@ class Watcher:
     def changed(self, instance_id: str, *, ended: bool) -> None:
         self.told.append(instance_id)
 
-    def moved(self, *, ends_are_told: bool) -> None:
+    def moved(self, *, ends_are_known: bool) -> None:
         """Only SQLite shows that somebody has committed."""
 
     async def told_of(self, instance_id: str) -> None:
@@ -134,14 +134,14 @@ async def test_who_awaits_the_end_of_a_run_is_told_of_nothing_else(hinted: MakeL
     await until(lambda: run_id in worker.engine.hints._awaited_elsewhere)
     watcher.told.clear()
     said: list[tuple[Channel, list[str]]] = []
-    say = worker.engine.hints._say_on_line
+    send = worker.engine.hints._hint_on_line
 
     def note(channel: Channel, instance_ids: Collection[str]) -> None:
         if run_id in instance_ids:
             said.append((channel, list(instance_ids)))
-        say(channel, instance_ids)
+        send(channel, instance_ids)
 
-    worker.engine.hints._say_on_line = note  # type: ignore[method-assign]
+    worker.engine.hints._hint_on_line = note  # type: ignore[method-assign]
     nodes.open_gate("API")
 
     await watcher.told_of(run_id)

@@ -85,7 +85,7 @@ class Worker:
             worker_id=name,
             clock=self,
             poll_ms=500,
-            say=self.say,
+            send=self.send,
             offer=self.offer,
             may_lead=may_lead,
             draw=world.random.randrange,
@@ -101,7 +101,7 @@ class Worker:
     def offer(self) -> None:
         self.offers += 1
 
-    def say(self, word: str) -> None:
+    def send(self, word: str) -> None:
         for other in self.world.workers:
             if self.is_heard and other is not self:
                 other.leadership.heard([word])

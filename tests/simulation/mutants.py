@@ -389,7 +389,7 @@ MUTANTS = (
         "news-of-a-child-lost-in-the-services",
         "a process that ends a child takes over the parent's new version, and does not tell what it is about",
         (
-            f"{_ORCHESTRATOR}._tell_parents",
+            f"{_ORCHESTRATOR}._notify_parents",
             "self._owned.offer(parent, ChildEnded(state.head.instance_id, state.terminal, state.outcome))",
             "pass",
         ),

@@ -24,8 +24,8 @@ def validate(
     as_json: AsJson = False,
 ) -> None:
     """List everything wrong with a workflow, everything odd, and how far it can go. Exits 2 if it would be refused."""
-    tell_problems = find_validator(url=url, token=token, imports=imports)
-    report = tell_problems(read_json_file(file))
+    validate = find_validator(url=url, token=token, imports=imports)
+    report = validate(read_json_file(file))
     if as_json:
         print_document(report)
     else:

@@ -186,18 +186,18 @@ def _beginning(node: dict[str, Any]) -> str:
     config = node.get("config") or {}
     match node["type"]:
         case "webhook":
-            told = f"requests to /hooks/TENANT/{config.get('path')}"
+            begun_by = f"requests to /hooks/TENANT/{config.get('path')}"
         case "schedule":
-            told = f"the schedule {config.get('cron') or config.get('every')}"
+            begun_by = f"the schedule {config.get('cron') or config.get('every')}"
         case "topic":
-            told = f"messages on {config.get('topic')}"
+            begun_by = f"messages on {config.get('topic')}"
         case "failure":
-            told = f"failed runs of {config.get('workflow') or 'any workflow'}"
+            begun_by = f"failed runs of {config.get('workflow') or 'any workflow'}"
         case "workflowCall":
-            told = "calls of other workflows"
+            begun_by = "calls of other workflows"
         case _:
-            told = "starts by hand and through the API"
-    return f"{told} (node {node['id']})"
+            begun_by = "starts by hand and through the API"
+    return f"{begun_by} (node {node['id']})"
 
 
 def _named(document: dict[str, Any]) -> dict[str, Any]:

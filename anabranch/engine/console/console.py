@@ -44,7 +44,7 @@ LINE_CHARACTERS_MAX = 4_096
 WRITE_EVERY_S = 0.5
 
 # 50 ms between two messages of lines to watchers; the first is sent at once.
-TELL_EVERY_S = 0.05
+ANNOUNCE_EVERY_S = 0.05
 
 # 20,000 lines that are not collected yet, of half a second mostly; further ones are dropped and counted.
 WAITING_MAX = 20_000
@@ -67,7 +67,7 @@ _time_ns = time.time_ns
 class ConsoleObserver(Protocol):
     """Receives lines and progress of followed runs at once, before they are stored. Must not block or raise."""
 
-    def lines_said(self, instance_id: str, lines: Sequence[Line]) -> None:
+    def lines_logged(self, instance_id: str, lines: Sequence[Line]) -> None:
         """New lines, in order."""
 
     def step_began(self, instance_id: str, place: tuple[str, str], attempt: int) -> None:
@@ -77,7 +77,7 @@ class ConsoleObserver(Protocol):
         """New progress of activations."""
 
 
-_Said: TypeAlias = tuple[RunLines, tuple[str, str, int], int, int, str, int, bool]
+_WaitingLine: TypeAlias = tuple[RunLines, tuple[str, str, int], int, int, str, int, bool]
 """A line that is not collected yet: run, place (node, scope, attempt), level, nanoseconds since the epoch, text,
 position, and whether it certainly is no repetition.
 
@@ -97,7 +97,7 @@ class Console:
         """How often each run is followed through this process."""
         self._writer = ConsoleWriter(rows=rows, options=options)
         self._runs = self._writer.runs
-        self._waiting: list[_Said] = []
+        self._waiting: list[_WaitingLine] = []
         """Lines that are not collected yet. Threads append to it without a lock."""
         self._number = 0
         """That of the last collected line."""
@@ -106,8 +106,8 @@ class Console:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
         self._stopping = asyncio.Event()
-        self._is_due = self._tells_soon = False
-        self._told_at = 0.0
+        self._is_due = self._announces_soon = False
+        self._announced_at = 0.0
         self._writing: asyncio.Task[None] | None = None
         self._one_writes = asyncio.Lock()
         self._prints: AbstractContextManager[Any] = ExitStack()
@@ -138,7 +138,7 @@ class Console:
             run.is_followed = True
             run.settle()
             self._live.extend(self._writer.unwritten_of(run))
-            self._tell_soon()
+            self._announce_soon()
 
     def unfollow(self, instance_id: str) -> None:
         """Undo one `follow`."""
@@ -176,14 +176,14 @@ class Console:
             self._writing.cancel()
             await asyncio.gather(self._writing, return_exceptions=True)
 
-    # -- what is said ---------------------------------------------------------------------
+    # -- what is logged -------------------------------------------------------------------
     def take_line(self, origin: LineOrigin, level: int, text: str) -> None:
         """Add a line; thread-safe. Cut at `LINE_CHARACTERS_MAX`."""
         position, is_new = 0, True
         if origin.node_id == FUNCTION_NODE_ID:
             # Also of a line that is dropped: the next call must give the same numbers.
-            origin.lines_said += 1
-            position, is_new = origin.attempt << 32 | origin.lines_said, origin.is_first_call
+            origin.lines_logged += 1
+            position, is_new = origin.attempt << 32 | origin.lines_logged, origin.is_first_call
         if level < self.level or self._loop is None:
             return
         run = self._runs.get(origin.instance_id)
@@ -196,7 +196,7 @@ class Console:
             return
         self._waiting.append((run, origin.dispatch, level, _time_ns(), text, position, is_new))
         if run.is_followed:
-            self._soon(self._tell_soon)
+            self._soon(self._announce_soon)
         if not self._is_due:
             self._is_due = True
             self._soon(self._begin_writing)
@@ -223,11 +223,11 @@ class Console:
         key = report[:3]
         if origin.instance_id in self._followed:
             self._live.append(report)
-            self._tell_soon()
+            self._announce_soon()
         reports = self._writer.reports
-        told = reports.get(key)
-        if told is not None and told.attempt == report.attempt:
-            reports[key] = told._replace(began_at=report.began_at)  # it reported progress in its first step
+        found = reports.get(key)
+        if found is not None and found.attempt == report.attempt:
+            reports[key] = found._replace(began_at=report.began_at)  # it reported progress in its first step
             return
         if is_kept:
             run = self._runs.get(origin.instance_id) or self._new_run(origin)
@@ -242,14 +242,14 @@ class Console:
         report = _report(origin, progress)
         if origin.instance_id in self._followed:
             self._live.append(report)
-            self._soon(self._tell_soon)
+            self._soon(self._announce_soon)
         self._keep(report[:3], report)
 
-    def tell_now(self) -> None:
+    def announce_now(self) -> None:
         """Announce all lines so far at once, before an end is announced. Call it on the event loop's thread."""
-        self._tells_soon = False
+        self._announces_soon = False
         if self._loop is not None:
-            self._told_at = self._loop.time()
+            self._announced_at = self._loop.time()
         self._collect()
         lines: dict[str, list[Line]] = {}
         reports: dict[tuple[str, str, str], ProgressReport] = {}
@@ -260,8 +260,8 @@ class Console:
             else:
                 reports[each.instance_id, each.node_id, each.scope] = each
         for observer in self._observers:
-            for instance_id, said in lines.items():
-                observer.lines_said(instance_id, said)
+            for instance_id, of_run in lines.items():
+                observer.lines_logged(instance_id, of_run)
             if reports:
                 observer.progress_made(list(reports.values()))
 
@@ -294,11 +294,11 @@ class Console:
         for first in range(0, len(waiting), COLLECTED_MAX):
             self._encode(waiting[first : first + COLLECTED_MAX])
 
-    def _encode(self, some: Sequence[_Said]) -> None:
+    def _encode(self, some: Sequence[_WaitingLine]) -> None:
         """Give lines numbers, encode them, print them and pass them on. What many of them have alike is encoded
         once."""
         writer = self._writer
-        texts, bytes_of_texts, is_ascii = _texts_as_json([said[4] for said in some])
+        texts, bytes_of_texts, is_ascii = _texts_as_json([line[4] for line in some])
         writer.expect(bytes_of_texts + LINE_BYTES * len(some))
         printed: list[str] = []
         add, number, at, at_until, at_level = printed.append, self._number, "", 0, -1
@@ -311,10 +311,10 @@ class Console:
                 at, at_until = f'"at":"{to_iso(number // 1000)}",', number - number % 1000 + 1000
             if level != at_level:
                 at_level, places = level, by_level.setdefault(level, {})
-            told = places.get(place)
-            if told is None:
-                told = places[place] = f',{_place_as_json(*place, level)},"text":'
-            line = f'"number":{number}{told}{text}'
+            shared = places.get(place)
+            if shared is None:
+                shared = places[place] = f',{_place_as_json(*place, level)},"text":'
+            line = f'"number":{number}{shared}{text}'
             size = len(line) if is_ascii else len(line.encode())
             if position or (run.left < size and not writer.grant(run, size)):
                 kept = self._decide(run, DoubtfulLine(number, line, position, is_new and run.is_followed))
@@ -349,7 +349,7 @@ class Console:
                         self._live.append(line_of(run.instance_id, kept))
         self._print(printed)
         if self._live:
-            self._tell_soon()
+            self._announce_soon()
 
     def _print(self, printed: Sequence[str]) -> None:
         """Write lines, each as JSON without the last brace, to the stream."""
@@ -377,10 +377,10 @@ class Console:
         else:
             loop.call_soon_threadsafe(function)
 
-    def _tell_soon(self) -> None:
-        if not self._tells_soon and self._loop is not None:
-            self._tells_soon = True
-            self._loop.call_at(max(self._loop.time(), self._told_at + TELL_EVERY_S), self.tell_now)
+    def _announce_soon(self) -> None:
+        if not self._announces_soon and self._loop is not None:
+            self._announces_soon = True
+            self._loop.call_at(max(self._loop.time(), self._announced_at + ANNOUNCE_EVERY_S), self.announce_now)
 
     def _begin_writing(self) -> None:
         if self._loop is not None and (self._writing is None or self._writing.done()):
@@ -435,21 +435,21 @@ def _texts_as_json(texts: list[str]) -> tuple[list[str], int, bool]:
     if max(map(len, texts)) > LINE_CHARACTERS_MAX:
         texts = [f"{text[: LINE_CHARACTERS_MAX - 1]}…" if len(text) > LINE_CHARACTERS_MAX else text for text in texts]
     try:
-        told = orjson.dumps(texts, option=orjson.OPT_INDENT_2)
+        encoded = orjson.dumps(texts, option=orjson.OPT_INDENT_2)
     except TypeError:  # a surrogate
         texts = [text.encode("utf-8", "replace").decode() for text in texts]
-        told = orjson.dumps(texts, option=orjson.OPT_INDENT_2)
-    if rb"\u0000" in told:  # a database does not store it
+        encoded = orjson.dumps(texts, option=orjson.OPT_INDENT_2)
+    if rb"\u0000" in encoded:  # a database does not store it
         texts = [text.replace("\x00", "\ufffd") for text in texts]
-        told = orjson.dumps(texts, option=orjson.OPT_INDENT_2)
+        encoded = orjson.dumps(texts, option=orjson.OPT_INDENT_2)
     # Within a text JSON has no line breaks.
-    return told.decode()[4:-2].split(",\n  "), len(told), told.isascii()
+    return encoded.decode()[4:-2].split(",\n  "), len(encoded), encoded.isascii()
 
 
 @lru_cache(maxsize=1_024)
 def _place_as_json(node_id: str, scope: str, attempt: int, level: int) -> str:
-    told = {"level": level_name(level), "nodeID": node_id, "scope": scope, "attempt": attempt}
-    return json.dumps(told, separators=(",", ":"))[1:-1]  # in ASCII: its length is its size
+    fields = {"level": level_name(level), "nodeID": node_id, "scope": scope, "attempt": attempt}
+    return json.dumps(fields, separators=(",", ":"))[1:-1]  # in ASCII: its length is its size
 
 
 def _report(origin: LineOrigin, progress: Progress | None) -> ProgressReport:

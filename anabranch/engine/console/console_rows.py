@@ -74,9 +74,9 @@ class StoredLines(NamedTuple):
 
     def decoded(self) -> Iterator[Line]:
         """The lines, oldest first."""
-        for told in orjson.loads(self.lines):
-            place = told["nodeID"], told["scope"], told["attempt"], LEVELS[told["level"]]
-            yield Line(self.instance_id, told["number"], *place, told["text"])
+        for fields in orjson.loads(self.lines):
+            place = fields["nodeID"], fields["scope"], fields["attempt"], LEVELS[fields["level"]]
+            yield Line(self.instance_id, fields["number"], *place, fields["text"])
 
 
 class ProgressReport(NamedTuple):
@@ -123,7 +123,7 @@ class LinesWanted:
         )
 
 
-class Said(NamedTuple):
+class StoredSize(NamedTuple):
     """How many bytes of lines of a run are stored, and the largest position of those of its function."""
 
     size: int
@@ -136,7 +136,7 @@ class ConsoleRows(Protocol):
     async def write(self, rows: Sequence[StoredLines], reports: Sequence[ProgressReport]) -> None:
         """Store these rows, without those of runs that do not exist any more; idempotent."""
 
-    async def said(self, instance_ids: Sequence[str]) -> Mapping[str, Said]:
+    async def stored_sizes(self, instance_ids: Sequence[str]) -> Mapping[str, StoredSize]:
         """The sizes of these runs; runs without lines are absent."""
 
     async def sizes(self) -> Mapping[str, int]:

@@ -18,7 +18,7 @@ from typing import NamedTuple, TextIO
 
 import orjson
 
-from anabranch.engine.console.console_rows import LEVELS, ConsoleRows, Line, ProgressReport, Said, StoredLines
+from anabranch.engine.console.console_rows import LEVELS, ConsoleRows, Line, ProgressReport, StoredLines, StoredSize
 from anabranch.errors import StoreUnavailable
 
 logger = logging.getLogger("anabranch.console")
@@ -311,14 +311,14 @@ class ConsoleWriter:
             for run in unknown:
                 run.is_known = True
             try:
-                said = await self.rows.said(sorted({run.instance_id for run in unknown}))
+                stored = await self.rows.stored_sizes(sorted({run.instance_id for run in unknown}))
             except BaseException:
                 for run in unknown:
                     run.is_known = False
                 raise
             for run in unknown:
                 if run.is_known:
-                    self._learn(run, said.get(run.instance_id, Said(0, 0)))
+                    self._learn(run, stored.get(run.instance_id, StoredSize(0, 0)))
         if self._doubtful and self._counted is not None and self._stored_are_old:
             await self.read_sizes()
 
@@ -330,11 +330,11 @@ class ConsoleWriter:
             del self._doubtful[run]
         return decided
 
-    def _learn(self, run: RunLines, said: Said) -> None:
+    def _learn(self, run: RunLines, stored: StoredSize) -> None:
         # A row whose write failed without an answer may count twice.
         rows = (*self._unsure, *self._closed)
         unwritten = sum(row.size for row in rows if row.instance_id == run.instance_id)
-        run.size, run.position = said.size + unwritten, max(said.position, run.position)
+        run.size, run.position = stored.size + unwritten, max(stored.position, run.position)
         run.is_full = run.is_full or run.size > self._options.run_bytes_max
 
     async def read_sizes(self) -> Mapping[str, int]:
@@ -482,8 +482,8 @@ def _bytes(encoded: str) -> int:
 
 
 def _full_as_json(encoded: str) -> str:
-    told = {**orjson.loads(f"{{{encoded}}}"), "level": "warning", "text": FULL}
-    return orjson.dumps(told).decode()[1:-1]
+    fields = {**orjson.loads(f"{{{encoded}}}"), "level": "warning", "text": FULL}
+    return orjson.dumps(fields).decode()[1:-1]
 
 
 @lru_cache(maxsize=1_024)

@@ -83,7 +83,7 @@ class LineOrigin(Protocol):
     mask: Callable[[str], str]
     console: Sink | None
     """None: lines are dropped, as in tests of a single handler."""
-    lines_said: int
+    lines_logged: int
     """For a workflow function: how many lines this call has written, also those that were dropped. A replay repeats the
     lines of earlier calls."""
     is_first_call: bool
@@ -290,7 +290,7 @@ def _count_only(origin: LineOrigin) -> None:
     if here is not None and here.instance_id == origin.instance_id:
         origin = here  # `ctx.log` in a step
     if origin.is_function:
-        origin.lines_said += 1
+        origin.lines_logged += 1
 
 
 def _formatted(msg: object, args: Any) -> str:

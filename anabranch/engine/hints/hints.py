@@ -178,7 +178,7 @@ class Hints:
         here = self._awaited_here if end_only else self._watched_here
         here[instance_id] += 1
         if here[instance_id] == 1:
-            self._say_on_line(Channel.AWAITED if end_only else Channel.WATCHED, [instance_id])
+            self._hint_on_line(Channel.AWAITED if end_only else Channel.WATCHED, [instance_id])
             self._news_at = self._clock.monotonic()
             if self._commit is not None:
                 self._ask_later()
@@ -216,8 +216,8 @@ class Hints:
             self._offer_work()  # a parked parent may be claimed now
         if self._watched_elsewhere or self._awaited_elsewhere or self._peers.present:
             won = [transition for transition in transitions if transition.instance_id in outcome.won]
-            self._tell_watchers(Channel.CHANGED, [each.instance_id for each in won if not each.status.is_terminal])
-            self._tell_watchers(Channel.ENDED, [each.instance_id for each in won if each.status.is_terminal])
+            self._notify_watchers(Channel.CHANGED, [each.instance_id for each in won if not each.status.is_terminal])
+            self._notify_watchers(Channel.ENDED, [each.instance_id for each in won if each.status.is_terminal])
 
     def appended(self, row: InstanceRow, *, signal: str | None) -> None:
         """Send a hint to its owner, or to workers if there is none. An end may also free a parent."""
@@ -228,43 +228,43 @@ class Hints:
 
     def released(self) -> None:
         """Send a hint that there are runs to claim."""
-        self._say(Channel.PENDING, [""])
+        self._hint(Channel.PENDING, [""])
 
     # -- from the engine -----------------------------------------------------------------
     def offer_work(self) -> None:
         """Tell workers that there are runs to claim, and look here."""
         self._offer_work()
 
-    def say_paused(self) -> None:
+    def send_pauses_changed(self) -> None:
         """Tell workers that a workflow or tenant was paused or resumed."""
-        self._say(Channel.PAUSED, [""])
+        self._hint(Channel.PAUSED, [""])
 
-    def say_of_leading(self, word: str) -> None:
+    def send_leader_hint(self, word: str) -> None:
         """Tell workers who looks for all."""
-        self._say(Channel.LEADER, [word])
+        self._hint(Channel.LEADER, [word])
 
     # -- within: sending ------------------------------------------------------------------
     def _touch(self, instance_ids: Sequence[str]) -> None:
-        self._say(Channel.TOUCHED, instance_ids)
-        self._tell_subscribers(instance_ids, ended=True)
+        self._hint(Channel.TOUCHED, instance_ids)
+        self._notify_subscribers(instance_ids, ended=True)
 
     def _offer_work(self) -> None:
-        self._say(Channel.PENDING, [""])
+        self._hint(Channel.PENDING, [""])
         self._look_for_work()
 
-    def _tell_watchers(self, channel: Channel, instance_ids: Collection[str]) -> None:
+    def _notify_watchers(self, channel: Channel, instance_ids: Collection[str]) -> None:
         if self._peers.present:
             self._peers.send_to_watchers(channel, instance_ids)
         known = [self._watched_elsewhere, *([self._awaited_elsewhere] if channel is Channel.ENDED else [])]
         now = self._clock.monotonic()
-        self._say_on_line(channel, [each for each in instance_ids if any(of.get(each, 0.0) > now for of in known)])
+        self._hint_on_line(channel, [each for each in instance_ids if any(of.get(each, 0.0) > now for of in known)])
 
-    def _say(self, channel: Channel, instance_ids: Collection[str]) -> None:
+    def _hint(self, channel: Channel, instance_ids: Collection[str]) -> None:
         if self._peers.present:
             self._peers.send(channel, instance_ids)
-        self._say_on_line(channel, instance_ids)
+        self._hint_on_line(channel, instance_ids)
 
-    def _say_on_line(self, channel: Channel, instance_ids: Collection[str]) -> None:
+    def _hint_on_line(self, channel: Channel, instance_ids: Collection[str]) -> None:
         if self._line is None or not instance_ids:
             return
         waiting = self._outbox.setdefault(channel, set())
@@ -285,15 +285,15 @@ class Hints:
 
     async def _announce(self) -> None:
         """Repeat which runs are watched here, and forget runs that are no longer watched elsewhere."""
-        self._say_what_is_watched()
+        self._hint_watched()
         now = self._clock.monotonic()
         for elsewhere in (self._watched_elsewhere, self._awaited_elsewhere):
             for instance_id in [each for each, until in elsewhere.items() if until <= now]:
                 del elsewhere[instance_id]
 
-    def _say_what_is_watched(self) -> None:
-        self._say_on_line(Channel.WATCHED, self._watched_here)
-        self._say_on_line(Channel.AWAITED, self._awaited_here)
+    def _hint_watched(self) -> None:
+        self._hint_on_line(Channel.WATCHED, self._watched_here)
+        self._hint_on_line(Channel.AWAITED, self._awaited_here)
 
     # -- within: listening ----------------------------------------------------------------
     async def _listen(self) -> bool:
@@ -327,15 +327,15 @@ class Hints:
             logger.info("hints from other processes arrive again")
         self._look_for_work()
         self._look_at_pauses()
-        self._tell_subscribers([*self._watched_here, *self._awaited_here], ended=True)
-        self._say_what_is_watched()
+        self._notify_subscribers([*self._watched_here, *self._awaited_here], ended=True)
+        self._hint_watched()
 
     def _heard(self, channel: Channel, words: Sequence[str]) -> None:
         instance_ids = [word for word in words if len(word) == ID_CHARACTERS]
         match channel:
             case Channel.TOUCHED:
                 self._look_at(instance_ids)
-                self._tell_subscribers(instance_ids, ended=True)
+                self._notify_subscribers(instance_ids, ended=True)
             case Channel.PENDING:
                 self._look_for_work()
             case Channel.WATCHED:
@@ -343,9 +343,9 @@ class Hints:
             case Channel.AWAITED:
                 self._remember(instance_ids, self._awaited_elsewhere)
             case Channel.CHANGED:
-                self._tell_subscribers(instance_ids, ended=False)
+                self._notify_subscribers(instance_ids, ended=False)
             case Channel.ENDED:
-                self._tell_subscribers(instance_ids, ended=True)
+                self._notify_subscribers(instance_ids, ended=True)
             case Channel.PAUSED:
                 self._look_at_pauses()
                 self._look_for_work()
@@ -359,7 +359,7 @@ class Hints:
             if len(elsewhere) < REMEMBERED_MAX or instance_id in elsewhere:
                 elsewhere[instance_id] = until
 
-    def _tell_subscribers(self, instance_ids: Collection[str], *, ended: bool) -> None:
+    def _notify_subscribers(self, instance_ids: Collection[str], *, ended: bool) -> None:
         for instance_id in instance_ids:
             if self._watches(instance_id, ended=ended):
                 for subscriber in self._subscribers:
@@ -386,10 +386,10 @@ class Hints:
             self._news_at, self._runs_committed = self._clock.monotonic(), False
         if others_wrote:
             self._look_at_all()
-        ends_are_told = self._tell_ends()
-        if self._watched_here or not ends_are_told:
+        ends_are_known = self._notify_ended()
+        if self._watched_here or not ends_are_known:
             for subscriber in self._subscribers:
-                subscriber.moved(ends_are_told=ends_are_told)
+                subscriber.moved(ends_are_known=ends_are_known)
         return True
 
     def _others_may_have_written(self) -> bool:
@@ -402,7 +402,7 @@ class Hints:
         self._unsure = 0
         return True
 
-    def _tell_ends(self) -> bool:
+    def _notify_ended(self) -> bool:
         """Tell which awaited runs have ended, if the watch can read it at once; returns whether it could."""
         if not self._awaited_here:
             return True
@@ -411,7 +411,7 @@ class Hints:
         ended = self._watch.ended(self._awaited_here)
         if ended is None:
             return False
-        self._tell_subscribers(ended, ended=True)
+        self._notify_subscribers(ended, ended=True)
         return True
 
     async def _next_commit(self) -> None:

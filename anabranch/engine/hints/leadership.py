@@ -99,7 +99,7 @@ class Leadership:
         worker_id: str,
         clock: Clock,
         poll_ms: int,
-        say: Callable[[str], None],
+        send: Callable[[str], None],
         offer: Callable[[], None],
         may_lead: bool = True,
         draw: Callable[[int], int] = secrets.randbelow,
@@ -109,7 +109,7 @@ class Leadership:
         self._rows = rows
         self._worker_id = worker_id
         self._clock = clock
-        self._say = say
+        self._send = send
         self._offer = offer
         self._may_lead = may_lead
         self._draw = draw
@@ -270,14 +270,14 @@ class Leadership:
                 look.since = now
             self._searching.soon()
         if has_it:
-            self._say(f"{LEADS}:{self._worker_id}")
+            self._send(f"{LEADS}:{self._worker_id}")
 
     async def _resign(self, rest_s: float) -> None:
         if self._rows is not None and self.leads:
             self._leads_since = None
             self._rests_until = self._clock.monotonic() + rest_s
             await self._rows.give_up(worker_id=self._worker_id)
-            self._say(f"{RESIGNS}:{self._worker_id}")
+            self._send(f"{RESIGNS}:{self._worker_id}")
 
     def _until_next_ms(self) -> int:
         if not self.covers():

@@ -47,7 +47,7 @@ class ExternalChanges:
         self._gates = gates
         self._others_wrote = others_wrote
         self._leadership = leadership
-        self._tell_pauses_changed = pauses_changed
+        self._pauses_changed = pauses_changed
 
         def poller(look: Callable[[], Awaitable[None]], every_ms: Callable[[], int] | None) -> Poller:
             name = "looking for external changes"
@@ -89,7 +89,7 @@ class ExternalChanges:
             if self._others_wrote is not None:
                 self._others_wrote()
             if await self._gates.look() and self._leadership is not None and self._leadership.leads:
-                self._tell_pauses_changed()
+                self._pauses_changed()
         self._uncompared.intersection_update(held.ids)
         await self._compare(self._uncompared)
 

@@ -50,7 +50,7 @@ class ChangeSubscriber(Protocol):
     def changed(self, instance_id: str, *, ended: bool) -> None:
         """This run may have changed, and may have `ended` by that."""
 
-    def moved(self, *, ends_are_told: bool) -> None:
+    def moved(self, *, ends_are_known: bool) -> None:
         """Some process has committed: any watched run may have changed.
 
         It may also have ended, unless `ends_are_told`: then `changed` was called for each awaited run that has ended.

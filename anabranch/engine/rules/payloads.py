@@ -265,9 +265,11 @@ Waiting: TypeAlias = Wait | SignalTaken | FunctionPaused
 """What a NODE_WAITING can say; the last of a workflow function alone."""
 
 
-def signal_taken(said: Waiting) -> SignalTaken | None:
+def signal_taken(waiting: Waiting) -> SignalTaken | None:
     """The signal that a wait takes with this row, if it takes one."""
-    return said if isinstance(said, SignalTaken) else said.taken if isinstance(said, SignalAwaited) else None
+    return (
+        waiting if isinstance(waiting, SignalTaken) else waiting.taken if isinstance(waiting, SignalAwaited) else None
+    )
 
 
 def read_wait(payload: Payload) -> Waiting:
@@ -378,8 +380,8 @@ class RunSuspended:
     @property
     def payload(self) -> Payload:
         """As it is stored."""
-        said = {"reason": self.reason.value, "message": self.message, "hint": self.hint}
-        return Payload.trusted(said if self.refused_by is None else {**said, "refusedBy": self.refused_by})
+        fields = {"reason": self.reason.value, "message": self.message, "hint": self.hint}
+        return Payload.trusted(fields if self.refused_by is None else {**fields, "refusedBy": self.refused_by})
 
 
 @dataclass(frozen=True, slots=True)
@@ -527,7 +529,7 @@ def reopenings_in(events: Iterable[Event]) -> Iterator[tuple[int, RunReopened]]:
 
 def left_out_by(events: Iterable[Event]) -> Ranges:
     """The rows that the reopenings among these events have left out."""
-    return together(*(said.left_out for _, said in reopenings_in(events)))
+    return together(*(reopening.left_out for _, reopening in reopenings_in(events)))
 
 
 # -- LOOP_OPENED, SIGNAL_RECEIVED, INSTANCE_RECOVERED ----------------------------------------------

@@ -331,10 +331,10 @@ def _refuse_failure(config: HttpRequestConfig, answer: HttpAnswer, helpers: Help
     if status < 400 or status in (config.ok_statuses or ()):
         return
     retried = status >= 500 or status in _RETRIED_BELOW_500
-    said = excerpt(answer.body)
+    text = excerpt(answer.body)
     raise NodeFailure(
         "HTTP_STATUS",
-        f"{config.method} was answered with {status}{reason_of(status)}{said if masker is None else masker.text(said)}",
+        f"{config.method} was answered with {status}{reason_of(status)}{text if masker is None else masker.text(text)}",
         type_name="HttpStatus",
         retryable=retried,
         retry_after_ms=retry_after_ms(answer.headers, helpers.now_ms) if retried else None,

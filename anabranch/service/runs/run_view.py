@@ -237,7 +237,7 @@ def step(activation: ActivationView, *, output: bool = True, inline: bool = True
 
 def log_entry(event: Event, payloads: PayloadDetail = PayloadDetail.WHOLE) -> dict[str, Any]:
     """An event as the log shows it, perhaps without its payload."""
-    said = event.payload.value if payloads is PayloadDetail.WHOLE else referred(event.payload)
+    payload = event.payload.value if payloads is PayloadDetail.WHOLE else referred(event.payload)
     return {
         "seq": event.seq,
         "nodeID": event.node_id,
@@ -247,7 +247,7 @@ def log_entry(event: Event, payloads: PayloadDetail = PayloadDetail.WHOLE) -> di
         "nextHandle": event.next_handle,
         "outputVariable": event.stored_variable,
         "nodeAttempt": event.attempt,
-        **({"payload": said} if payloads is not PayloadDetail.NONE else {}),
+        **({"payload": payload} if payloads is not PayloadDetail.NONE else {}),
         "errorMessage": event.error_message,
         "createdAt": to_iso(event.created_at),
         "arguments": event.arguments,
@@ -264,8 +264,8 @@ def _note(run: RunReading) -> Any:
         return (
             {"code": why.reason.value, "message": why.message, "dueAt": due_at} if why.reason.is_offered_again else None
         )
-    said = None if run.note is None else read_system(run.note.payload)
-    return said.as_json() if isinstance(said, FunctionPostponed) else None
+    note = None if run.note is None else read_system(run.note.payload)
+    return note.as_json() if isinstance(note, FunctionPostponed) else None
 
 
 def traced_graph(activations: Iterable[ActivationView]) -> dict[str, Any]:

@@ -157,9 +157,9 @@ class RunWaits:
             if ended or waiter.responding:
                 waiter.woken.set()
 
-    def moved(self, *, ends_are_told: bool) -> None:
+    def moved(self, *, ends_are_known: bool) -> None:
         """Other processes may have written to any run."""
-        if not ends_are_told:
+        if not ends_are_known:
             self._looking.soon()
 
     async def look(self) -> None:

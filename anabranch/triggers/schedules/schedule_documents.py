@@ -22,7 +22,9 @@ DEFAULT_TIMEZONE = "UTC"
 
 _GIVEN = frozenset({"name", "workflow", "version", "kind", "cron", "timezone", "every", "input", "missed", "enabled"})
 # A client that reads a schedule, changes it and saves it again may leave these in.
-_TOLD = frozenset({"scheduleID", "nextAt", "lastAt", "lastInstanceID", "lastError", "createdAt", "updatedAt", "nodeID"})
+_READ_ONLY = frozenset(
+    {"scheduleID", "nextAt", "lastAt", "lastInstanceID", "lastError", "createdAt", "updatedAt", "nodeID"}
+)
 
 _KINDS = ("cron", "interval")
 
@@ -63,7 +65,7 @@ class ScheduleWish:
 
 def read_schedule(document: Any) -> tuple[ScheduleWish, list[Problem]]:
     """Parse the document and collect its problems. Raises InvalidRequest if it is not an object."""
-    check_fields(document, known=_GIVEN | _TOLD, texts=("name", "workflow"))
+    check_fields(document, known=_GIVEN | _READ_ONLY, texts=("name", "workflow"))
     reader = _ScheduleReader(document)
     wish = ScheduleWish(
         name=check_name(document["name"]),

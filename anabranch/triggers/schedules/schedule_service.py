@@ -134,8 +134,8 @@ class ScheduleService:
             raise refused(
                 [("TOO_MANY_OCCURRENCES", "/to", text)], hint=f"Backfill up to {last}, then go on from there."
             )
-        told = {"from": to_iso(since), "to": to_iso(until), "occurrences": len(occurrences)}
-        await self._saved.record_use(schedule, "schedule.backfilled", told, actor=actor)
+        details = {"from": to_iso(since), "to": to_iso(until), "occurrences": len(occurrences)}
+        await self._saved.record_use(schedule, "schedule.backfilled", details, actor=actor)
         places = asyncio.Semaphore(STARTS_AT_ONCE_MAX)
 
         async def start(occurrence: int) -> tuple[int, StartedRun]:

@@ -253,7 +253,7 @@ def _step_reported(notes: CodedDecisionBuilder, report: StepReport) -> None:
         return
     if step is not None and (step.has_ended or step.attempt != report.attempt or step.phase is not _DISPATCHED):
         return  # a duplicate
-    if isinstance(report.outcome, Begun) and (step is not None or _is_only_told(state, report)):
+    if isinstance(report.outcome, Begun) and (step is not None or _is_only_announced(state, report)):
         return  # a duplicate: a commit that seemed lost has begun it
     if step is None and len(state.steps) >= STEPS_MAX:
         message = f"the run asks for more than {STEPS_MAX} steps; let it start other runs for parts of its work"
@@ -279,7 +279,7 @@ def _step_reported(notes: CodedDecisionBuilder, report: StepReport) -> None:
             assert_never(report.outcome)
 
 
-def _is_only_told(state: CodedState, report: StepReport) -> bool:
+def _is_only_announced(state: CodedState, report: StepReport) -> bool:
     """Whether this reports the end of a step that is already executing: such an end is recorded although the run
     stands still."""
     return report.mark.kind is StepKind.RUN and state.stands_still

@@ -290,7 +290,7 @@ def _never_written(graph: Graph, structure: Structure, flow: Flow) -> Iterator[P
     for node_id in structure.order:
         node = graph.nodes[node_id]
         loops = [graph.nodes[loop] for loop in loops_around(node_id, structure.homes)]
-        told: set[str] = {CALLBACKS_NAME} if waits else set()
+        warned: set[str] = {CALLBACKS_NAME} if waits else set()
         for pointer, variable in _reads(node):
             before, around = flow.behind[node_id], loops
             if node.type == LOOP_TYPE and pointer in ("/config/while", "/config/yield"):
@@ -299,9 +299,9 @@ def _never_written(graph: Graph, structure: Structure, flow: Flow) -> Iterator[P
                 before |= bodies[node_id] if pointer == "/config/yield" else 0
             elif node.mapping is not None and not pointer.startswith(f"/{FOR_EACH}"):
                 around = [node, *loops]
-            if variable in told or variable in _given(around) or writers.get(variable, 0) & before:
+            if variable in warned or variable in _given(around) or writers.get(variable, 0) & before:
                 continue
-            told.add(variable)
+            warned.add(variable)
             message = f"{quoted(node_id)} reads {quoted('ctx.' + variable)}, which no node before it writes"
             hint = f"Set it as the outputVariable of a node that leads to {quoted(node_id)}."
             yield Problem("VARIABLE_NEVER_WRITTEN", message, node.pointer + pointer, node_id, hint=hint)
@@ -393,13 +393,13 @@ def _input_not_in_schema(graph: Graph, structure: Structure) -> Iterator[Problem
         return
     for node_id in structure.order:
         node = graph.nodes[node_id]
-        told: set[Path] = set()
+        warned: set[Path] = set()
         for pointer, path in _paths(node):
             found = _outside(schema, path[1:]) if path[0] == "input" else None
-            if found is None or found[0] in told:
+            if found is None or found[0] in warned:
                 continue
             steps, hint = found
-            told.add(steps)
+            warned.add(steps)
             shown = ".".join(("ctx.input", *steps))
             message = f"{quoted(node_id)} reads {quoted(shown)}, which the inputSchema does not have"
             yield Problem("INPUT_NOT_IN_SCHEMA", message, node.pointer + pointer, node_id, hint=hint)

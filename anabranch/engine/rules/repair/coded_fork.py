@@ -134,7 +134,7 @@ class _CodedFork:
     # -- choosing -------------------------------------------------------------------------
     def _choose(self) -> None:
         """Which steps do not go along, and why: in the order of their first rows, so that followers come later."""
-        causes, gone, told = self._causes(), set[int](), list[int]()
+        causes, gone, delivered = self._causes(), set[int](), list[int]()
         steps = sorted(self._steps.values(), key=lambda step: step.rows[0])
         for step in steps:
             because = self._why_not(step, causes)
@@ -144,12 +144,12 @@ class _CodedFork:
             self._because[step.place] = None if follows else because
             gone.update(step.rows)
             if step.ending is not None and step.ending.type is not EventType.NODE_SKIPPED:
-                told.append(step.ending.seq)
+                delivered.append(step.ending.seq)
         # Why the function cancelled a step, no mark says: perhaps because of an end that does not go along.
-        first_told = min(told, default=self._last + 1)
+        first_delivered = min(delivered, default=self._last + 1)
         for step in steps:
             ending = step.ending
-            if ending is not None and ending.type is EventType.NODE_SKIPPED and ending.seq > first_told:
+            if ending is not None and ending.type is EventType.NODE_SKIPPED and ending.seq > first_delivered:
                 self._because.setdefault(step.place, Because.NOT_ENDED)
 
     def _why_not(self, step: _Recorded, causes: frozenset[Place] | None) -> Because | None:

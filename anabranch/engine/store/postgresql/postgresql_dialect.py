@@ -364,8 +364,8 @@ class PostgresqlDialect:
             written.cancelled.update(self._cancel(connection, "instance_id", children))
             if won := {instance_id: parts for instance_id, parts in found.items() if instance_id in written.won}:
                 keep_values(connection, self, won)
-            if told := {instance_id: error for instance_id, error in failed.items() if instance_id in written.won}:
-                record_failures(connection, told, now=written.now)
+            if recorded := {instance_id: error for instance_id, error in failed.items() if instance_id in written.won}:
+                record_failures(connection, recorded, now=written.now)
         return written
 
     def _rejected_children(
@@ -547,8 +547,8 @@ class PostgresqlDialect:
     def describe(self, error: Exception) -> str:
         """The place and the first line of PostgreSQL's message; further lines may repeat parameters."""
         words = str(error.orig if isinstance(error, DBAPIError) else error).strip()
-        said = f"{self.place}: {words.splitlines()[0] if words else 'no answer'}"
-        return f"{said} ({self._why_cancelled()})" if _sqlstate(error) == _CANCELLED else said
+        message = f"{self.place}: {words.splitlines()[0] if words else 'no answer'}"
+        return f"{message} ({self._why_cancelled()})" if _sqlstate(error) == _CANCELLED else message
 
     def _why_cancelled(self) -> str:
         ours = f"the engine sets a statement_timeout of {self.timeouts.statement_ms} ms in its own sessions"

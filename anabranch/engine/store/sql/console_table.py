@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection, TextClause, text
 
-from anabranch.engine.console.console_rows import Line, LinesWanted, ProgressReport, Said, StoredLines
+from anabranch.engine.console.console_rows import Line, LinesWanted, ProgressReport, StoredLines, StoredSize
 from anabranch.engine.console.lines import Progress
 from anabranch.engine.store.schema import IS_OPEN
 from anabranch.engine.store.sql.component import SqlComponent
@@ -81,7 +81,7 @@ def _write_progress(given: str, identifier: str) -> TextClause:
 
 
 @cache
-def _said(among_ids: str) -> TextClause:
+def _stored_sizes(among_ids: str) -> TextClause:
     """Scans the lines of these runs, by primary key."""
     return text(f"""
         SELECT instance_id, sum(size), max(position) FROM console_lines WHERE {among_ids} GROUP BY instance_id
@@ -184,12 +184,14 @@ class ConsoleTable:
         if rows or reports:
             await self._store.write_without_waiting(work)
 
-    async def said(self, instance_ids: Sequence[str]) -> Mapping[str, Said]:
+    async def stored_sizes(self, instance_ids: Sequence[str]) -> Mapping[str, StoredSize]:
         """Uses the primary key."""
         dialect = self._store.dialect
         asked = {"ids": dialect.ids(instance_ids)}
-        found = await self._store.read(lambda connection: connection.execute(_said(dialect.among_ids), asked).all())
-        return {str(instance_id): Said(int(size), int(position)) for instance_id, size, position in found}
+        found = await self._store.read(
+            lambda connection: connection.execute(_stored_sizes(dialect.among_ids), asked).all()
+        )
+        return {str(instance_id): StoredSize(int(size), int(position)) for instance_id, size, position in found}
 
     async def sizes(self) -> Mapping[str, int]:
         """Scans ix_console_tenant."""
@@ -246,13 +248,13 @@ class ConsoleTable:
 
 
 def _report_text(report: ProgressReport) -> str:
-    told = {} if report.progress is None else report.progress.as_json()
-    return orjson.dumps(told if report.began_at is None else {**told, "beganAt": report.began_at}).decode()
+    fields = {} if report.progress is None else report.progress.as_json()
+    return orjson.dumps(fields if report.began_at is None else {**fields, "beganAt": report.began_at}).decode()
 
 
-def _read_report(told: dict[str, Any]) -> tuple[Progress | None, int | None]:
-    began_at = told.pop("beganAt", None)
-    return Progress(**told) if told else None, began_at
+def _read_report(fields: dict[str, Any]) -> tuple[Progress | None, int | None]:
+    began_at = fields.pop("beganAt", None)
+    return Progress(**fields) if fields else None, began_at
 
 
 def _identifier(dialect: Dialect) -> str:
@@ -286,8 +288,8 @@ def _lines_of(row: Sequence[Any]) -> Iterator[Line]:
         yield from StoredLines(str(instance_id), number, tenant_id, position, size, lines).decoded()
         return
     # Of a program from before there were `lines`: its last line has columns of its own.
-    for told in [] if earlier is None else orjson.loads(earlier):
-        yield Line(str(instance_id), *told[:-1])
+    for fields in [] if earlier is None else orjson.loads(earlier):
+        yield Line(str(instance_id), *fields[:-1])
     yield Line(str(instance_id), number, *former[3:8])
 
 

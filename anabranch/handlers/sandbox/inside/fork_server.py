@@ -57,7 +57,7 @@ class _ForkServer:
     def run(self) -> None:
         signal.set_wakeup_fd(self._wake_write)
         signal.signal(signal.SIGCHLD, lambda number, place: None)
-        self._tell({"hello": {"layers": self._probe(), "python": sys.version.split()[0]}})
+        self._send({"hello": {"layers": self._probe(), "python": sys.version.split()[0]}})
         waiting = select.poll()
         waiting.register(self._control, select.POLLIN)
         waiting.register(self._wake_read, select.POLLIN)
@@ -102,14 +102,14 @@ class _ForkServer:
             slot = self._children.pop(process, None)
             if slot is not None:
                 cpu_ms = round((usage.ru_utime + usage.ru_stime) * 1000)
-                self._tell({"died": slot, "status": os.waitstatus_to_exitcode(status), "cpuMs": cpu_ms})
+                self._send({"died": slot, "status": os.waitstatus_to_exitcode(status), "cpuMs": cpu_ms})
 
     def _end(self) -> None:
         for process in self._children:
             os.kill(process, signal.SIGKILL)
         os._exit(0)
 
-    def _tell(self, message: object) -> None:
+    def _send(self, message: object) -> None:
         try:
             self._control.sendall(wire.frame(json.dumps(message).encode()))
         except OSError:

@@ -56,7 +56,7 @@ class JavaScript:
         self._context.eval(
             f"for (let left = {int.from_bytes(os.urandom(2), 'big') % 1024}; left > 0; left--) Math.random()"
         )
-        self._context.add_callable("__send", self._told)
+        self._context.add_callable("__send", self._receive)
         self._context.eval(_PRELUDE)
         self._check, self._run, self._answered = (self._context.get(name) for name in _HELD_BY_PRELUDE[1:])
         for name in _HELD_BY_PRELUDE:
@@ -103,7 +103,7 @@ class JavaScript:
             self._asked -= 1
             self._answered(json.dumps(host.answer()))
 
-    def _told(self, kind: str, text: str) -> bool:
+    def _receive(self, kind: str, text: str) -> bool:
         """Handle a message of the prelude; False for a request that is too large.
 
         User code cannot call this, and would gain nothing by it.

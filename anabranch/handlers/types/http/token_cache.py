@@ -230,8 +230,8 @@ def _tokens_in(answer: HttpAnswer, now_ms: int, refresh: str | None) -> Tokens:
     shown: it may have a token in it."""
     if answer.status != 200:
         retried = answer.status >= 500 or answer.status == 429
-        said = f"the token was refused with {answer.status}{reason_of(answer.status)}"
-        raise refusal("HTTP_STATUS", said, retried=retried)
+        message = f"the token was refused with {answer.status}{reason_of(answer.status)}"
+        raise refusal("HTTP_STATUS", message, retried=retried)
     try:
         given = json.loads(answer.body)
     except ValueError:

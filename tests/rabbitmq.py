@@ -109,7 +109,7 @@ class RabbitMQ:
 
 
 class Forwarder:
-    """A way to the broker that can be cut."""
+    """A way to the broker that can be cut, and on which answers can be held up."""
 
     def __init__(self, broker: RabbitMQ) -> None:
         self._broker = broker
@@ -117,6 +117,9 @@ class Forwarder:
         self._writers: set[asyncio.StreamWriter] = set()
         self.port = lasting_port()
         self.url = f"amqp://guest:guest@127.0.0.1:{self.port}/"
+        self.may_answer = asyncio.Event()
+        """While it is not set, nothing comes from the broker; what is sent to it arrives."""
+        self.may_answer.set()
 
     async def open(self) -> None:
         """Let connections through."""
@@ -138,13 +141,16 @@ class Forwarder:
                 writer.close()
                 return
             self._writers |= {writer, far_writer}
-            await asyncio.gather(_pass(reader, far_writer), _pass(far_reader, writer))
+            at_once = asyncio.Event()
+            at_once.set()
+            await asyncio.gather(_pass(reader, far_writer, at_once), _pass(far_reader, writer, self.may_answer))
             self._writers -= {writer, far_writer}
 
 
-async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, may_go: asyncio.Event) -> None:
     with contextlib.suppress(OSError):
         while data := await reader.read(65_536):
+            await may_go.wait()
             writer.write(data)
             await writer.drain()
     writer.close()

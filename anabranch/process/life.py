@@ -140,7 +140,7 @@ async def execute(app: App, *, modules: Sequence[str], ready: Callable[[str], No
     with signals.heard():
         async with app.open_executor(modules) as executor:
             signals.started()
-            await executor.run_until(signals.asked, grace_s=grace.executions_left_s, ready=ready)
+            await executor.run_until(signals.asked, grace=grace, ready=ready)
             signals.ended_in_order()
 
 

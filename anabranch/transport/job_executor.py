@@ -33,6 +33,7 @@ from anabranch.engine.rules.shared.run_state import Redone
 from anabranch.engine.rules.stimuli import Completed, Failed, NodeResult
 from anabranch.engine.task_worker import Execution, TaskWorker
 from anabranch.errors import AnabranchError, RunError
+from anabranch.grace import Grace
 from anabranch.transport.executor_lines import JobLines
 from anabranch.transport.executor_places import ExecutorPlaces
 from anabranch.transport.executor_results import KeptResults
@@ -50,9 +51,6 @@ DELIVERIES_MAX = 5
 
 # 1,000 cancellations of jobs that may not have come yet: some minutes of a busy executor.
 CANCELLED_MAX = 1_000
-
-# 1 s to give jobs back at the stop: a broker that is well takes milliseconds, and gets them anyway when we are gone.
-GIVE_BACK_S = 1.0
 
 # 1 s until a report is tried again that the broker has not confirmed.
 AGAIN_S = 1.0
@@ -144,12 +142,11 @@ class JobExecutor:
         """What comes now is not executed, and goes to others."""
         self._beating: asyncio.Task[None] | None = None
 
-    async def run_until(
-        self, asked: asyncio.Event, *, grace_s: Callable[[], float], ready: Callable[[str], None]
-    ) -> None:
+    async def run_until(self, asked: asyncio.Event, *, grace: Grace, ready: Callable[[str], None]) -> None:
         """Execute jobs until asked to stop; what executes then has the grace to end, the rest goes to others.
 
-        `ready` is called with the name of this executor after its first connection.
+        What is left of the grace after the executions is for the broker to take results and what goes back. `ready` is
+        called with the name of this executor after its first connection.
         """
         with prints_kept():
             await self._tasks.start()
@@ -167,7 +164,7 @@ class JobExecutor:
             telling = asyncio.create_task(_tell_once(connected, ready, self.name), name="executor-ready")
             await asked.wait()
             telling.cancel()
-            await self._leave(grace_s())
+            await self._leave(grace)
             self._beating.cancel()
             for answering in self._answering:
                 answering.cancel()
@@ -175,29 +172,34 @@ class JobExecutor:
             await self._tasks.stop()
             await self._values.stop()
 
-    async def _leave(self, grace_s: float) -> None:
+    async def _leave(self, grace: Grace) -> None:
         """Take no more jobs, give back those that wait for a place, and after the grace those that have not ended."""
         self._stopping = True
-        await self._transport.stop_taking()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(grace.engine_left_s()):
+                await self._transport.stop_taking()
         for running in list(self._running.values()):
             if not running.begins.done():
                 self._give_back(running)
         under_way = [each.done for each in self._running.values()]
         if under_way:
-            await asyncio.wait(under_way, timeout=grace_s)
+            await asyncio.wait(under_way, timeout=grace.executions_left_s())
         late = [each for each in self._running.values() if not each.done.done()]
         if late:
             logger.warning("%d jobs have not ended; other executors get them", len(late))
         for running in late:
             self._give_back(running)
         with suppress(TimeoutError):
-            async with asyncio.timeout(GIVE_BACK_S):
+            async with asyncio.timeout(grace.engine_left_s()):
                 for running in list(self._running.values()):
                     await running.forgotten.wait()
 
     # -- jobs -----------------------------------------------------------------------------
     async def _accept(self, job: NodeJob, deliveries: int) -> None:
-        """Execute a job and report its result; returns when it may be acknowledged."""
+        """Execute a job and report its result; returns when it may be acknowledged.
+
+        Raises TransportUnavailable if it is to go back, and the broker did not take it as a new message.
+        """
         kept = self._ended.get(job.job_id)
         if kept is not None:
             await self._report(lambda: job.reply_to, kept)
@@ -224,13 +226,12 @@ class JobExecutor:
             self._forget(running)
 
     async def _queue_again(self, job: NodeJob) -> None:
-        """Let another executor have it, as a new message: the broker counts how many executors died with one."""
-        if job.ticket in self._cancelled:
-            return
-        try:
+        """Let another executor have it, as a new message: the broker counts how many executors died with one.
+
+        Raises TransportUnavailable.
+        """
+        if job.ticket not in self._cancelled:
             await self._transport.add_node_job(job)
-        except TransportUnavailable:
-            await asyncio.get_running_loop().create_future()  # the broker gives it to others when we are gone
 
     async def _execute(self, running: RunningJob) -> None:
         job = running.job

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from anabranch.engine.rules.graph.priorities import HIGH, Priority
 from anabranch.transport.job_messages import BadMessage, DeadMessage, JobReport, JobSearch, NodeJob, reports_in
-from anabranch.transport.transport_ports import Accept
+from anabranch.transport.transport_ports import Accept, TransportUnavailable
 
 logger = logging.getLogger("anabranch.transport")
 
@@ -80,7 +80,10 @@ class LocalBroker:
             await self.keep_dead()
             return
         try:
-            await consumer.accept(job, deliveries)
+            try:
+                await consumer.accept(job, deliveries)
+            except TransportUnavailable:
+                await asyncio.get_running_loop().create_future()  # until its consumer stops
         except asyncio.CancelledError:
             self.queues[name].appendleft((raw, deliveries + 1))
             raise

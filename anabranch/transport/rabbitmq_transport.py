@@ -56,7 +56,8 @@ DELIVERIES_MAX = 20
 # A week: an executor acknowledges a job when it has ended. By default the broker takes it away after half an hour.
 EXECUTION_MS_MAX = 604_800_000
 
-# 1 s to report and acknowledge what has just ended, before the connection is left.
+# 1 s to acknowledge what has just ended, and to delete queues of reports, before the connection is left: it is enough
+# to send both, nothing depends on the answers.
 STOP_S = 1.0
 
 # 1,000 reports on their way to a worker: some hundred milliseconds of its work.
@@ -234,16 +235,23 @@ class RabbitTransport:
         await self._register(consume)
 
     async def stop_taking(self) -> None:
-        """Cancel the consumers of jobs."""
+        """Cancel the consumers of jobs.
+
+        An answer that is given up closes the channel, and all that was taken by it goes to others, also what is being
+        executed. So each has the time in which a broker that is well answers, however busy it is.
+        """
         self._takes_jobs = False
         with suppress(TransportUnavailable), _to_broker("a consumer cannot be cancelled"):
             while self._consumers:
                 queue, tag = self._consumers.pop()
-                await queue.cancel(tag, timeout=STOP_S)
+                await _answered(queue.cancel(tag))
 
     async def _executed(self, accept: Accept, job: NodeJob, deliveries: int, message: AbstractIncomingMessage) -> None:
         try:
             await accept(job, deliveries)
+        except TransportUnavailable as fault:
+            logger.debug("a job goes back with the connection: %s", fault.message)
+            return
         except Exception:
             logger.exception("a job failed outside its handler", extra={"instance_id": job.instance_id})
         await _acknowledge(message)

@@ -15,7 +15,7 @@ from anabranch.transport.job_messages import DeadMessage, JobReport, JobSearch, 
 
 Accept: TypeAlias = Callable[[NodeJob, int], Awaitable[None]]
 """Takes a job and the number of deliveries that ended without an acknowledgement; returns when the job is done with,
-which acknowledges it."""
+which acknowledges it. One that raises TransportUnavailable goes to others when this process disconnects."""
 
 
 class TransportUnavailable(AnabranchError):

@@ -327,6 +327,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "engine.queues",
         "engine.rules",
         "errors",
+        "grace",
         "handlers",
         "ports of side concerns",
         "secrets",

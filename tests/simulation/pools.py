@@ -17,6 +17,7 @@ from typing import Any, cast
 from anabranch.dead_letters.dead_letters import DeadLetterRows
 from anabranch.engine.rules.graph.plan import PlanNode
 from anabranch.engine.task_worker import Execution
+from anabranch.grace import Grace
 from anabranch.transport.job_executor import CompleteJob, JobExecutor
 from anabranch.transport.job_messages import DeadMessage, JobReport, JobSearch, NodeJob, reports_in
 from anabranch.transport.job_sender import JobSender
@@ -384,7 +385,7 @@ class Executors:
         )
         executor.name = name
         self._owners[slot] = owner, name
-        living = executor.run_until(asyncio.Event(), grace_s=lambda: 0.0, ready=lambda _: None)
+        living = executor.run_until(asyncio.Event(), grace=Grace(0), ready=lambda _: None)
         self._broker.loop.create_task(living, context=owner.context.copy())
 
     def _strike_later(self) -> None:

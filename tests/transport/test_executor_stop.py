@@ -11,13 +11,14 @@ from dataclasses import replace
 import pytest
 
 from anabranch.durable.step_functions import StepFunctionHandler
+from anabranch.grace import Grace
 from anabranch.handlers.spec import HandlerSpec, NodeTypeRegistry
-from anabranch.transport import executor_lines, executor_results, job_executor
+from anabranch.transport import executor_lines, executor_results
 from anabranch.transport.executor_lines import REPORTS_MAX, JobLines
 from anabranch.transport.executor_results import KeptResults
 from anabranch.transport.job_configs import ResolvedTypes
 from anabranch.transport.job_executor import DELIVERIES_MAX, JobExecutor
-from anabranch.transport.job_messages import LINE_CHARACTERS_MAX, JobReport
+from anabranch.transport.job_messages import LINE_CHARACTERS_MAX, JobReport, NodeJob
 from anabranch.transport.local_transport import LocalBroker, LocalQueue, LocalTransport
 from anabranch.transport.server_values import NoServer
 from anabranch.transport.transport_ports import TransportUnavailable
@@ -28,9 +29,31 @@ NORMAL: LocalQueue = ("gpu", "normal")
 HIGH: LocalQueue = ("gpu", "high")
 
 
-@pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_executor, "GIVE_BACK_S", 30.0)
+def patient(grace_s: float) -> Grace:
+    """What executions have of it is said; the rest of a stop takes as long as it takes."""
+    grace = Grace(120)
+    grace.executions_s = grace_s
+    return grace
+
+
+class Slow(LocalTransport):
+    """Takes results when it may, and no jobs while it is away."""
+
+    def __init__(self, broker: LocalBroker) -> None:
+        super().__init__(broker)
+        self.may_report, self.reporting, self.is_away = asyncio.Event(), asyncio.Event(), False
+        self.may_report.set()
+
+    async def add_result(self, reply_to: str, report: JobReport) -> bool:
+        if report.kind == "result":
+            self.reporting.set()
+            await self.may_report.wait()
+        return await super().add_result(reply_to, report)
+
+    async def add_node_job(self, job: NodeJob) -> None:
+        if self.is_away:
+            raise TransportUnavailable("away")
+        await super().add_node_job(job)
 
 
 class Scene:
@@ -39,7 +62,7 @@ class Scene:
     def __init__(self) -> None:
         self.broker, self.handler = LocalBroker(), Crunch()
         self.handler.may_end.clear()
-        self.worker = LocalTransport(self.broker)
+        self.worker, self.to_executor = LocalTransport(self.broker), Slow(self.broker)
         self.reports: list[JobReport] = []
         self.broker.receivers["worker"] = self.reports.append
 
@@ -49,11 +72,12 @@ class Scene:
         spec = HandlerSpec("crunch", "Crunch", None, execute=self.handler.execute)
         handlers = ResolvedTypes(NodeTypeRegistry({"crunch": spec}), StepFunctionHandler([__name__]))
         executor = JobExecutor(
-            transport=LocalTransport(self.broker), handlers=handlers, values=NoServer(), pools=["gpu"], concurrency=1
+            transport=self.to_executor, handlers=handlers, values=NoServer(), pools=["gpu"], concurrency=1
         )
         asked, ready = asyncio.Event(), asyncio.Event()
-        executing = asyncio.create_task(executor.run_until(asked, grace_s=lambda: grace_s, ready=lambda _: ready.set()))
+        executing = asyncio.create_task(executor.run_until(asked, grace=patient(grace_s), ready=lambda _: ready.set()))
         await ready.wait()
+        self.executing = executing
         yield asked
         asked.set()
         async with asyncio.timeout(30):
@@ -80,6 +104,29 @@ async def test_an_executor_that_stops_gives_waiting_jobs_back_at_once_and_takes_
         scene.handler.may_end.set()
     assert (scene.told("job-1", "result"), len(scene.handler.calls)) == (1, 1), "what was under way has ended"
     assert (scene.waiting(HIGH), scene.waiting(NORMAL)) == ([0], [0])
+
+
+async def test_a_result_that_the_broker_takes_late_is_reported_before_an_executor_ends() -> None:
+    scene = Scene()
+    scene.to_executor.may_report.clear()
+    async with scene.executor(grace_s=30) as asked:
+        await scene.worker.add_node_job(job("gpu", 1))
+        await until(lambda: len(scene.handler.calls) == 1)
+        asked.set()
+        scene.handler.may_end.set()
+        await scene.to_executor.reporting.wait()
+        await asyncio.wait([scene.executing], timeout=0)  # the executor has noticed that the job has ended
+        scene.to_executor.may_report.set()
+    assert (scene.told("job-1", "result"), scene.waiting(NORMAL)) == (1, [])
+
+
+async def test_an_executor_does_not_wait_to_give_jobs_back_to_a_broker_that_is_away() -> None:
+    scene = Scene()
+    await scene.worker.add_node_job(job("gpu", 1))
+    async with scene.executor(grace_s=0):
+        await until(lambda: len(scene.handler.calls) == 1)
+        scene.to_executor.is_away = True
+    assert scene.waiting(NORMAL) == [1], "it went back with the connection"
 
 
 async def test_no_number_of_orderly_stops_fails_a_job() -> None:

@@ -22,6 +22,7 @@ from anabranch.engine.rules.graph.plan import Body, PlanNode
 from anabranch.engine.rules.shared.retry import RetryPolicy
 from anabranch.engine.rules.stimuli import Completed, Failed, NodeResult
 from anabranch.errors import SecretUnknown, StoreUnavailable
+from anabranch.grace import Grace
 from anabranch.handlers.spec import HandlerSpec, NodeTypeRegistry
 from anabranch.secrets.cipher import SecretCipher
 from anabranch.secrets.job_seals import JobPlace, JobSeals
@@ -205,7 +206,7 @@ def node(config: Mapping[str, Any]) -> PlanNode:
 async def running(world: World) -> AsyncIterator[World]:
     asked, ready = asyncio.Event(), asyncio.Event()
     await world.sender.start()
-    executing = asyncio.create_task(world.executor.run_until(asked, grace_s=lambda: 0.0, ready=lambda _: ready.set()))
+    executing = asyncio.create_task(world.executor.run_until(asked, grace=Grace(0), ready=lambda _: ready.set()))
     await ready.wait()
     yield world
     asked.set()

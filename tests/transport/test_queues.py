@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from secrets import token_hex
 from typing import cast
@@ -12,11 +13,12 @@ import aio_pika
 import pytest
 
 from anabranch.engine.rules.graph.priorities import Priority
+from anabranch.transport import rabbitmq_transport
 from anabranch.transport.job_messages import DeadMessage, JobPart, JobReport, JobSearch, NodeJob, reports_in
 from anabranch.transport.local_transport import LocalBroker, LocalTransport
-from anabranch.transport.rabbitmq_transport import JOBS_PREFIX, REPORTS_PREFIX, RabbitTransport
+from anabranch.transport.rabbitmq_transport import HIGH_SUFFIX, JOBS_PREFIX, REPORTS_PREFIX, RabbitTransport
 from anabranch.transport.transport_ports import Transport, TransportUnavailable
-from tests.rabbitmq import RabbitMQ
+from tests.rabbitmq import Forwarder, RabbitMQ
 
 PATIENCE_S = 30
 
@@ -209,6 +211,87 @@ async def test_an_executor_that_takes_no_more_leaves_jobs_to_others(make: Make) 
     assert (taken.job_id, deliveries) == ("job-2", 0)
     stopping.let_go.set()
     going_on.let_go.set()
+
+
+Look = Callable[[str], Awaitable[tuple[int, int]]]
+
+
+@asynccontextmanager
+async def queues_of(broker: RabbitMQ, pool: str) -> AsyncIterator[Look]:
+    """How many jobs of a priority wait in the pool's queue, and how many consumers it has, as the broker says."""
+    async with await aio_pika.connect(broker.url) as connection:
+        channel = await connection.channel()
+
+        async def look(suffix: str) -> tuple[int, int]:
+            found = (await channel.declare_queue(JOBS_PREFIX + pool + suffix, passive=True)).declaration_result
+            return found.message_count or 0, found.consumer_count or 0
+
+        yield look
+
+
+async def no_consumer(look: Look, suffix: str) -> None:
+    """Returns when nobody takes jobs of a queue, or still has some."""
+    async with asyncio.timeout(PATIENCE_S):
+        while (await look(suffix))[1]:  # noqa: ASYNC110 -- the broker tells nobody
+            await asyncio.sleep(0.005)
+
+
+async def test_a_broker_that_answers_late_keeps_jobs_where_they_are(
+    broker: RabbitMQ, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool, way = f"p{token_hex(4)}", Forwarder(broker)
+    await way.open()
+    worker, executor = RabbitTransport(broker.url, name="worker"), RabbitTransport(way.url, name="executor")
+    try:
+        await connected(worker)
+        taken = await Taken().register(await connected(executor), pool)
+        await worker.add_node_job(job(pool, 1))
+        assert (await taken.next())[0].job_id == "job-1"
+        async with queues_of(broker, pool) as look:
+            with monkeypatch.context() as patched:
+                patched.setattr(rabbitmq_transport, "STOP_S", 0.0)  # what is sent may take no time, an answer its own
+                way.may_answer.clear()
+                stopping = asyncio.create_task(executor.stop_taking())
+                await no_consumer(look, HIGH_SUFFIX)
+                way.may_answer.set()
+                async with asyncio.timeout(PATIENCE_S):
+                    await stopping
+            await worker.add_node_job(job(pool, 2))
+            assert (await look(""))[0] == 1, "only what was sent later waits"
+            taken.let_go.set()
+            await executor.stop()
+            await no_consumer(look, "")
+            assert (await look(""))[0] == 1, "what was taken before is acknowledged"
+        assert taken.jobs.empty()
+    finally:
+        way.cut()
+        await executor.stop()
+        await worker.stop()
+
+
+async def test_what_was_taken_goes_to_others_if_the_broker_does_not_answer(
+    broker: RabbitMQ, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool, way = f"p{token_hex(4)}", Forwarder(broker)
+    await way.open()
+    worker, first = RabbitTransport(broker.url, name="worker"), RabbitTransport(way.url, name="first")
+    second = RabbitTransport(broker.url, name="second")
+    try:
+        await connected(worker)
+        taken = await Taken().register(await connected(first), pool)
+        await worker.add_node_job(job(pool))
+        await taken.next()
+        way.may_answer.clear()
+        with monkeypatch.context() as patched:
+            patched.setattr(rabbitmq_transport, "ANSWER_S_MAX", 0.01)
+            await first.stop_taking()
+        going_on = await Taken().register(await connected(second), pool)
+        assert await going_on.next() == (job(pool), 1)
+        going_on.let_go.set()
+    finally:
+        way.cut()
+        for each in (first, second, worker):
+            await each.stop()
 
 
 async def test_a_deleted_queue_is_no_silent_loss_and_is_declared_again(broker: RabbitMQ) -> None:

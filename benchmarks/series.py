@@ -136,7 +136,7 @@ async def _sleeping(url: str, sleepers: int, seconds: float) -> Figures:
 async def _all_parked(bench: Bench) -> None:
     """Return when the process holds no run any more."""
     while True:
-        if len(bench.engine.orchestrator.held) == 0:
+        if len(bench.engine.orchestrator.owned) == 0:
             return
         await asyncio.sleep(LOOK_S)
 

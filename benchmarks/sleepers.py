@@ -103,7 +103,7 @@ async def _spread(url: str, sleepers: int) -> Figures:
         before, began = psutil.Process().memory_info().rss, time.time()
         first = began + max(AHEAD_S_MIN, sleepers * AHEAD_S_PER_SLEEPER)
         await _put_to_sleep(bench, [round((first + SPREAD_S * n / sleepers) * 1000) for n in range(sleepers)])
-        await _until(lambda: len(alarm.due) == sleepers and not bench.engine.orchestrator.held_ids)
+        await _until(lambda: len(alarm.due) == sleepers and not bench.engine.orchestrator.owned_ids)
         asleep_s, kept = time.time() - began, psutil.Process().memory_info().rss - before
         await asyncio.sleep(max(0.0, first + SPREAD_S / 2 - time.time()))
         await bench.stop()
@@ -129,7 +129,7 @@ async def _at_once(url: str, sleepers: int) -> Figures:
         bench = await _engine(store, alarm)
         first = time.time() + max(AHEAD_S_MIN, sleepers * AHEAD_S_PER_SLEEPER)
         await _put_to_sleep(bench, [round(first * 1000) + n for n in range(sleepers)])
-        await _until(lambda: len(alarm.due) == sleepers and not bench.engine.orchestrator.held_ids)
+        await _until(lambda: len(alarm.due) == sleepers and not bench.engine.orchestrator.owned_ids)
         await bench.stop()
         await asyncio.sleep(max(0.0, first + sleepers / 1000 - time.time()))
         bench = await _engine(store, alarm)

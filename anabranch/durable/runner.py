@@ -103,7 +103,7 @@ class Runner:
             message = f"no worker that has looked at this run knows workflow {name!r} in version {version}"
             return FunctionBlocked(SuspendReason.UNKNOWN_WORKFLOW, message)
         assert self._engine is not None, "connect comes before any run"
-        run_access = self._engine.orchestrator.held.run_access_of(helpers.instance_id)
+        run_access = self._engine.orchestrator.owned.run_access_of(helpers.instance_id)
         journal = None if run_access is None else run_access.journal
         activation = None if journal is None else journal.function
         # An attempt that was answered while its job was still queued is not called any more: the next one may be.

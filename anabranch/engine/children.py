@@ -19,17 +19,17 @@ CHILDREN_ASKED_MAX = 64
 class AwaitedChildren(Poller):
     """Reads the status of children that owned instances have begun to await, and offers the ends as stimuli."""
 
-    def __init__(self, *, store: Store, held: OwnedInstances, clock: Clock) -> None:
+    def __init__(self, *, store: Store, owned: OwnedInstances, clock: Clock) -> None:
         super().__init__(self._look_at_waiting, name="looking for the ends of children", every_ms=None, apart_ms=0,
                          sleep=clock.sleep)  # fmt: skip
         self._store = store
-        self._held = held
+        self._owned = owned
         self._waiting: dict[str, None] = {}
         """Instances with unchecked children, in the order in which they came."""
 
-    def look_at(self, held: OwnedInstance) -> None:
+    def look_at(self, owned: OwnedInstance) -> None:
         """Read the status of the unchecked children of this instance soon."""
-        self._waiting[held.instance_id] = None
+        self._waiting[owned.instance_id] = None
         self.soon()
 
     async def _look_at_waiting(self) -> None:
@@ -37,10 +37,10 @@ class AwaitedChildren(Poller):
         while self._waiting:
             asked: dict[str, OwnedInstance] = {}
             for instance_id in list(self._waiting):
-                held = self._held.get(instance_id)
-                unchecked = [] if held is None else sorted(held.unchecked)
-                if held is not None:
-                    asked.update(dict.fromkeys(unchecked[: CHILDREN_ASKED_MAX - len(asked)], held))
+                owned = self._owned.get(instance_id)
+                unchecked = [] if owned is None else sorted(owned.unchecked)
+                if owned is not None:
+                    asked.update(dict.fromkeys(unchecked[: CHILDREN_ASKED_MAX - len(asked)], owned))
                 if len(asked) >= CHILDREN_ASKED_MAX:
                     break
                 del self._waiting[instance_id]
@@ -48,17 +48,17 @@ class AwaitedChildren(Poller):
                 await self._ask(asked)
 
     async def _ask(self, asked: dict[str, OwnedInstance]) -> None:
-        states = {held: held.state for held in asked.values()}
+        states = {owned: owned.state for owned in asked.values()}
         try:
             ended = await self._store.ended_children(list(asked))
         except BaseException:
-            self._waiting.update(dict.fromkeys(held.instance_id for held in states))
+            self._waiting.update(dict.fromkeys(owned.instance_id for owned in states))
             raise
-        for held, state in states.items():
+        for owned, state in states.items():
             # It was folded anew meanwhile, so its children are unchecked again.
-            if held.is_held and held.state is state:
-                held.unchecked.difference_update(asked)
+            if owned.is_owned and owned.state is state:
+                owned.unchecked.difference_update(asked)
                 for child in ended:
-                    if asked[child.child_id] is held:
-                        self._held.offer(held, child)
-                self._held.offer(held, LogReloaded())  # even if none has ended, the parent may be parked now
+                    if asked[child.child_id] is owned:
+                        self._owned.offer(owned, child)
+                self._owned.offer(owned, LogReloaded())  # even if none has ended, the parent may be parked now

@@ -115,7 +115,7 @@ class Engine:
         self.hints = self._new_hints(line, watch, place)
         """Hints from and to other processes (`ChangeHints`)."""
         if console is not None:
-            console.connect(holds=self.orchestrator.holds, is_watched=self.hints.is_watched)
+            console.connect(owns=self.orchestrator.owns, is_watched=self.hints.is_watched)
             self.orchestrator.adopted = console.take_adoption
         self.history = self._new_history_watch()
         self.notices = self._new_notices(telemetry)
@@ -154,7 +154,7 @@ class Engine:
         if self._stopped:
             return
         self._stopped = True
-        self.orchestrator.held.accepts = False
+        self.orchestrator.owned.accepts = False
         loop = asyncio.get_running_loop()
         end_at = loop.time() + (grace_s + COMMAND_S if within_s is None else within_s)
         await self.leadership.stop()

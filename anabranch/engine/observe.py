@@ -85,7 +85,7 @@ class Observers:
             if owned.telemetry is not None:
                 owned.telemetry.wrote(events)
         for owned, _ in unrecorded:
-            if not owned.is_held:
+            if not owned.is_owned:
                 owned.telemetry = None  # an unwinding call may refer to `owned` for a while
 
     def _notify(self, news: Sequence[News]) -> None:

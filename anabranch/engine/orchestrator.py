@@ -149,7 +149,7 @@ class Orchestrator:
         self.acknowledged = Acknowledged(clock)
         self._reconciler = Reconciler(
             store=store,
-            held=self._owned,
+            owned=self._owned,
             task_worker=task_worker,
             clock=clock,
             observers=observers,
@@ -158,7 +158,7 @@ class Orchestrator:
             release=options.release,
             acknowledged=self.acknowledged,
         )
-        self._children = AwaitedChildren(store=store, held=self._owned, clock=clock)
+        self._children = AwaitedChildren(store=store, owned=self._owned, clock=clock)
         self._cancelled: set[str] = set()
         """Owned instances that our own commits have cancelled, because no parent awaits them any more."""
         self._commit_loops: list[asyncio.Task[None]] = []
@@ -223,16 +223,16 @@ class Orchestrator:
 
     # -- owned instances ------------------------------------------------------------------
     @property
-    def held(self) -> OwnedInstances:
+    def owned(self) -> OwnedInstances:
         """The owned instances, for `leases`."""
         return self._owned
 
     @property
-    def held_ids(self) -> list[str]:
+    def owned_ids(self) -> list[str]:
         """Ids of the owned instances."""
         return self._owned.ids
 
-    def holds(self, instance_id: str) -> bool:
+    def owns(self, instance_id: str) -> bool:
         """Whether this process owns the instance."""
         return self._owned.get(instance_id) is not None
 
@@ -314,7 +314,7 @@ class Orchestrator:
         """
         owned = self._owned.get(instance_id)
         if owned is None or owned.is_new:
-            return OfferResult(held=False)
+            return OfferResult(owned=False)
         if owned.waiters is None:
             owned.waiters = Waiters()
         answer = owned.waiters.add(stimulus)
@@ -464,7 +464,7 @@ class Orchestrator:
         """Commit a transition unchanged once more, if we still own the instance then."""
         await self._clock.sleep(pause_ms)
         async with self._one_locked:
-            if all(owned.is_held for owned in batch.owned):
+            if all(owned.is_owned for owned in batch.owned):
                 await self._carry_out(batch, may_wait=True, pause_ms=min(2 * pause_ms, LOCKED_PAUSE_MAX_MS))
 
     async def _commit(self, batch: _Batch, *, may_wait: bool) -> Sequence[PendingTransition]:
@@ -476,7 +476,7 @@ class Orchestrator:
             self._clock.adjust(outcome.store_now)
         applied = apply_outcome(planned, outcome)
         if outcome.cancelled:
-            self._cancelled.update(filter(self.holds, outcome.cancelled))
+            self._cancelled.update(filter(self.owns, outcome.cancelled))
         self._notify_parents(applied, outcome)
         news: list[News] = []
         # One by one: what raises over one run must not affect the others in the batch.
@@ -534,7 +534,7 @@ class Orchestrator:
             last = won.events[-1]
             self.acknowledged.note(owned.instance_id, last.seq, last.created_at)
             news.append(News(owned.instance_id, won.events, transition.status, won.events, owned))
-        if not owned.is_held:
+        if not owned.is_owned:
             return
         if transition.available_at is not None:
             owned.extended_at = asked_at
@@ -558,7 +558,7 @@ class Orchestrator:
         """Settle stimuli that changed nothing: answer their callers, and perform what is outstanding after an
         adoption."""
         owned = owner_of(pending)
-        if owned.is_held:
+        if owned.is_owned:
             owned.performing.difference_update(answered(pending.stimuli))
             self._go_on(owned, pending, [], owned.state.next_due())
 

@@ -105,7 +105,7 @@ class _Held(Collector):
     def collect(self) -> Iterable[Metric]:
         engine, readiness = self._services.engine, self._services.readiness
         yield GaugeMetricFamily(
-            "anabranch_runs_held", "Runs in the memory of this worker.", value=len(engine.orchestrator.held)
+            "anabranch_runs_held", "Runs in the memory of this worker.", value=len(engine.orchestrator.owned)
         )
         yield GaugeMetricFamily(
             "anabranch_runs_held_max", "Runs that this worker may hold.", value=engine.options.held_max

@@ -46,19 +46,19 @@ class SleepingTimer(Timer, Protocol):
 
 
 class Broadcaster:
-    """All rooms of one process. `holds` tells whether this process owns a run."""
+    """All rooms of one process. `owns` says whether this process owns a run."""
 
     def __init__(
         self,
         *,
         store: Store,
-        holds: Callable[[str], bool],
+        owns: Callable[[str], bool],
         timer: SleepingTimer,
         hints: ChangeHints | None = None,
         console: Console | None = None,
     ) -> None:
         self._store = store
-        self._holds = holds
+        self._owns = owns
         self._timer = timer
         self._hints = hints
         self._console = console
@@ -134,7 +134,7 @@ class Broadcaster:
     def changed(self, instance_id: str, *, ended: bool = False) -> None:
         """Another process may have written to this run: read its new rows, unless our engine reads them anyway."""
         room = self._rooms.get(instance_id)
-        if room is not None and not room.progress.is_over and not self._holds(instance_id):
+        if room is not None and not room.progress.is_over and not self._owns(instance_id):
             self._read_on(room)
 
     def moved(self, *, ends_are_known: bool) -> None:
@@ -148,7 +148,7 @@ class Broadcaster:
         watched = {
             instance_id: room
             for instance_id, room in self._rooms.items()
-            if room.is_open and not room.progress.is_over and not self._holds(instance_id)
+            if room.is_open and not room.progress.is_over and not self._owns(instance_id)
         }
         if not watched:
             return

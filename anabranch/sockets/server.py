@@ -65,7 +65,7 @@ class SocketServer:
         self._timer = LoopTimer()
         self.broadcaster = Broadcaster(
             store=engine.store,
-            holds=engine.orchestrator.holds,
+            owns=engine.orchestrator.owns,
             timer=self._timer,
             hints=engine.hints,
             console=engine.console,

@@ -76,7 +76,7 @@ async def suspect(store: Store, blame: Blame | None) -> InstanceRow:
 
 async def judge(store: Store, row: InstanceRow, **request: Any) -> InstanceRow:
     """A claim meets its lapsed lease, and may take no suspect."""
-    nobody = SuspectRoom(held=1_000_000, company_min=1, alone=False)
+    nobody = SuspectRoom(owned=1_000_000, company_min=1, alone=False)
     assert await claim(store, only=[row.head.instance_id], suspects=nobody, **request) == []
     return await row_of(store, row.head.instance_id)
 
@@ -211,10 +211,10 @@ async def test_a_resumed_pause_keeps_the_count(store: Store) -> None:
 
 async def test_no_crash_is_counted_against_a_run_that_stands_still(store: Store) -> None:
     row = await suspect(store, Blame(1))
-    (held,) = await claim(store)
+    (owned,) = await claim(store)
     await store.append_suspension(row.head.instance_id, PAUSED, tenant_id=TENANT)
-    held = await row_of(store, row.head.instance_id)
-    await committed(store, transition(held, **LAPSED, suspended_for=SuspendReason.PAUSED))
+    owned = await row_of(store, row.head.instance_id)
+    await committed(store, transition(owned, **LAPSED, suspended_for=SuspendReason.PAUSED))
     await store.claim(ClaimRequest(worker_id="worker-3", limit=10, lease_ms=LEASE_MS, crashes_max=1))
     after = await row_of(store, row.head.instance_id)
     assert (after.status, after.suspended_for, after.blame) == (Status.SUSPENDED, SuspendReason.PAUSED, Blame(1))

@@ -65,7 +65,7 @@ class Place:
 
         def parked(run: dict[str, Any]) -> bool:
             has_waited = run["status"] == "WAITING" or run_id in self.parked.ids
-            return has_waited and not self.services.engine.orchestrator.holds(run_id)
+            return has_waited and not self.services.engine.orchestrator.owns(run_id)
 
         return await self.until(run_id, parked)
 

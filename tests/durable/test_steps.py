@@ -200,7 +200,7 @@ async def test_what_a_function_does_to_a_result_does_not_change_the_journal(make
     run_id = await place.start("shares")
     await place.until(run_id, lambda _: seen != [])
 
-    held = place.services.engine.orchestrator.held.get(run_id)
+    held = place.services.engine.orchestrator.owned.get(run_id)
     assert held is not None and isinstance(held.state, CodedState)
     assert held.state.steps["get", ""].output.value == {"items": [1]}
 
@@ -599,7 +599,7 @@ async def test_a_run_that_is_dropped_is_told_with_the_steps_under_way(
     run_id = await place.start("keeps-busy")
     await place.until(run_id, lambda run: calls["held"] == 10)
 
-    place.services.engine.orchestrator.held.drop(run_id, "its lease could not be extended")
+    place.services.engine.orchestrator.owned.drop(run_id, "its lease could not be extended")
 
     names = ", ".join(sorted(["hold", *(f"hold#{number}" for number in range(2, 11))])[:8])
     message = f"dropped run {run_id}: its lease could not be extended; under way: {names}, 2 more"

@@ -46,7 +46,7 @@ async def assert_a_signal_reaches_a_parked_run(make: MakeListening) -> None:
     owner, other = await make(), await make(works=False)
     run_id = await owner.run(WAITING)
     await owner.log.saw("NODE_WAITING", "wait")
-    await until(lambda: not owner.engine.orchestrator.holds(run_id))
+    await until(lambda: not owner.engine.orchestrator.owns(run_id))
 
     assert await other.service.send_signal(run_id, "go", None, tenant_id=TENANT)
 

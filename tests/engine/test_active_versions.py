@@ -148,4 +148,4 @@ async def test_a_run_that_was_born_by_another_version_is_not_advanced_by_ours(pr
     again = Started(Payload.of(None), only_active=True)
     new_run = await process.engine.orchestrator.create_run(second, plan, again)
     assert (new_run.instance_id, new_run.created) == (instance_id, True)
-    assert not process.engine.orchestrator.holds(instance_id), "whoever takes it up reads by which plan"
+    assert not process.engine.orchestrator.owns(instance_id), "whoever takes it up reads by which plan"

@@ -133,7 +133,7 @@ async def test_leases_are_kept_while_a_handler_blocks_the_loop_and_the_culprit_i
     culprit = await worker.run(blocking("culprit"))
     assert (await worker.ended(culprit))["status"] == "COMPLETED"
     assert moved[-1] - moved[0] > LEASE_MS, "it was blocked for longer than a lease"
-    assert worker.engine.orchestrator.holds(neighbour)
+    assert worker.engine.orchestrator.owns(neighbour)
     nodes.open_gate("neighbour")
     assert (await worker.ended(neighbour))["status"] == "COMPLETED"
     events = await worker.service.get_events(neighbour, tenant_id="default")

@@ -206,7 +206,7 @@ async def test_a_parent_that_nobody_holds_is_woken_by_its_child(make_process: Ma
     await save(owner, asks("asks", "go"))
     run_id = await owner.run(calls("calls", "asks"))
     child = child_id(run_id, "call", "")
-    await until(lambda: not owner.engine.orchestrator.holds(run_id))
+    await until(lambda: not owner.engine.orchestrator.owns(run_id))
     row = await owner.service.get_run_status(run_id, tenant_id=TENANT)
     await owner.engine.stop()
 
@@ -229,7 +229,7 @@ async def test_a_parent_whose_worker_is_lost_gets_the_end_that_it_missed(make_pr
     run_id = await lost.run(document)
     child = child_id(run_id, "call", "")
     await lost.log.saw("NODE_WAITING", "call")
-    await until(lambda: not lost.engine.orchestrator.holds(child))
+    await until(lambda: not lost.engine.orchestrator.owns(child))
     lost.crash()
     heir = await make_process()
     await heir.ends_leases_of(lost)
@@ -310,7 +310,7 @@ async def test_a_parent_that_fails_cancels_its_child_and_stops_its_handlers(make
     assert run["status"] == "FAILED"
     assert (await process.service.get_run_status(child, tenant_id=TENANT)).status.value == "CANCELLED"
     await until(lambda: nodes.stopped == ["gate"])
-    assert not process.engine.orchestrator.holds(child)
+    assert not process.engine.orchestrator.owns(child)
 
 
 @pytest.mark.parametrize("how", ["terminate", "iteration"])

@@ -66,7 +66,7 @@ async def test_lines_of_a_run_that_has_ended_or_is_watched_anywhere_do_not_wait(
     rows = Rows()
     console = await _started(rows)
     console.connect(
-        holds=lambda instance_id: not (why == "ended" and instance_id == RUN),
+        owns=lambda instance_id: not (why == "ended" and instance_id == RUN),
         is_watched=lambda instance_id: why == "watched" and instance_id == RUN,
     )
     _say(console, "line", CROWD)

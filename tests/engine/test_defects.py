@@ -32,13 +32,13 @@ async def test_a_decision_that_cannot_be_made_names_node_and_run_and_the_run_is_
     for run in (harmed, neighbour):
         await process.log.saw("NODE_DISPATCHED", "gate", instance_id=run)
 
-    process.engine.orchestrator.held.receive(harmed, NodeResult("gate", "", 1, NONSENSE))
+    process.engine.orchestrator.owned.receive(harmed, NodeResult("gate", "", 1, NONSENSE))
 
     await until(lambda: any("a decision about node gate" in record.getMessage() for record in caplog.records))
     (line,) = [record for record in caplog.records if "a decision about node gate" in record.getMessage()]
     assert line.getMessage() == f"a decision about node gate of run {harmed} failed"
     assert line.exc_info is not None and line.exc_info[0] is not None
-    assert process.engine.orchestrator.holds(neighbour)
+    assert process.engine.orchestrator.owns(neighbour)
     nodes.open_gate("harmed")
     nodes.open_gate("well")
     assert [(await process.ended(run))["status"] for run in (harmed, neighbour)] == ["COMPLETED"] * 2
@@ -49,12 +49,12 @@ async def test_a_run_that_cannot_be_decided_is_suspended_until_another_release_t
 ) -> None:
     process = await make_process(release="1.0")
     run_id = await process.run(drawn("undecidable", node("gate", "testGate", config={"gate": "never-mind"})))
-    held, store = process.engine.orchestrator.held, process.engine.store
+    held, store = process.engine.orchestrator.owned, process.engine.store
 
     for tries in range(1, DEFECTS_MAX + 1):
-        await until(lambda tries=tries: nodes.calls.total() == tries and process.engine.orchestrator.holds(run_id))
+        await until(lambda tries=tries: nodes.calls.total() == tries and process.engine.orchestrator.owns(run_id))
         held.receive(run_id, NodeResult("gate", "", 1, NONSENSE))
-        await until(lambda: not process.engine.orchestrator.holds(run_id))
+        await until(lambda: not process.engine.orchestrator.owns(run_id))
         process.engine.recovery.soon()
     await process.log_has(run_id, "INSTANCE_SUSPENDED")
 
@@ -62,7 +62,7 @@ async def test_a_run_that_cannot_be_decided_is_suspended_until_another_release_t
     assert (shown["suspended"]["reason"], shown["worker"]) == ("ENGINE_DEFECT", None)
     assert shown["suspended"]["message"].startswith("AttributeError: ")
     await process.engine.recovery.claim_once()
-    assert not process.engine.orchestrator.holds(run_id), "nobody of this release takes it"
+    assert not process.engine.orchestrator.owns(run_id), "nobody of this release takes it"
     nodes.open_gate("never-mind")
     same, another = (WorkerCode(digests={}, release=each) for each in ("1.0", "1.1"))
     assert await store.offer_refused(same, since=0, limit=9) == 0

@@ -47,9 +47,9 @@ async def test_what_is_under_way_ends_and_is_recorded_and_nothing_else_begins_un
     instance_id = await owner.run(graph)
     await until(lambda: nodes.calls)
     await pause(other, paused)
-    await until(lambda: all(each.state.gated for each in owner.engine.orchestrator.held.all()))
+    await until(lambda: all(each.state.gated for each in owner.engine.orchestrator.owned.all()))
     nodes.open_gate("go")
-    await until(lambda: not owner.engine.orchestrator.held.ids)
+    await until(lambda: not owner.engine.orchestrator.owned.ids)
     events = await owner.service.get_events(instance_id, tenant_id=TENANT)
     assert ("NODE_COMPLETED", "first") in [(event.type, event.node_id) for event in events]
     assert not any(event.node_id == "third" for event in events)
@@ -77,13 +77,13 @@ async def test_a_start_that_meets_the_pause_is_nobodys_and_goes_on_after_the_res
 ) -> None:
     process = await make_process(poll_ms=NEVER_MS)  # it would be claimed again: the store knows of no pause
     orchestrator = process.engine.orchestrator
-    add = orchestrator.held.add
+    add = orchestrator.owned.add
 
     def add_and_hear_of_a_pause(owned: Any) -> None:
         add(owned)
         orchestrator.gate(lambda head: True)
 
-    monkeypatch.setattr(orchestrator.held, "add", add_and_hear_of_a_pause)
+    monkeypatch.setattr(orchestrator.owned, "add", add_and_hear_of_a_pause)
     instance_id = await process.run(drawn("met", node("a")))
     monkeypatch.undo()
     row = await process.service.get_run_status(instance_id, tenant_id=TENANT)
@@ -102,7 +102,7 @@ async def test_a_timer_fires_and_a_signal_is_served_only_after_the_resume(make_p
     started = await owner.service.execute_workflow("naps", None, tenant_id=TENANT)
     await owner.log.saw("NODE_WAITING", "w", instance_id=started.instance_id)
     await pause(other, "naps")
-    await until(lambda: not owner.engine.orchestrator.held.ids)
+    await until(lambda: not owner.engine.orchestrator.owned.ids)
     before = await types_of(owner, started.instance_id)
     assert await other.service.send_signal(started.instance_id, "paid", 1, tenant_id=TENANT) is True
     await asyncio.gather(owner.engine.recovery.claim_once(), other.engine.recovery.claim_once())

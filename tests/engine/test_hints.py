@@ -69,7 +69,7 @@ async def test_a_signal_in_one_process_needs_no_line(make_process: MakeProcess) 
     alone = await make_process(poll_ms=NEVER_MS)
     alone.engine.store.tell(alone.engine.hints)  # type: ignore[attr-defined]
     run_id = await alone.run(WAITING)
-    await until(lambda: not alone.engine.orchestrator.holds(run_id))
+    await until(lambda: not alone.engine.orchestrator.owns(run_id))
 
     assert await alone.service.send_signal(run_id, "go", None, tenant_id=TENANT)
 
@@ -92,7 +92,7 @@ async def test_a_handover_is_taken_up_by_a_hint(hinted: MakeListening) -> None:
 
     await leaving.engine.stop()
 
-    await until(lambda: heir.engine.orchestrator.holds(run_id))
+    await until(lambda: heir.engine.orchestrator.owns(run_id))
     nodes.open_gate("API")
     assert (await heir.ended(run_id))["status"] == "COMPLETED"
 

@@ -69,7 +69,7 @@ async def parked_with_a_large_log(make_process: MakeProcess) -> tuple[str, Proce
     first = await make_process()
     run = await first.run(looping("large"), of_large_log())
     await first.log.saw("NODE_WAITING", "wait")
-    await until(lambda: not first.engine.orchestrator.holds(run))
+    await until(lambda: not first.engine.orchestrator.owns(run))
     await first.engine.stop()
     row = await first.service.get_run_status(run, tenant_id=TENANT)
     assert row.log_bytes > ITERATIONS * PIECE_BYTES and row.log_weight > WHOLE_LOG_WEIGHT_MAX
@@ -120,7 +120,7 @@ async def test_others_are_taken_over_while_a_large_log_is_read(make_process: Mak
     await asyncio.wait_for(begun.wait(), 30)
     small = await sender.run(drawn("small", node("a")))
     assert (await ended_row(sender, small)).status is Status.COMPLETED
-    assert not worker.engine.orchestrator.holds(run)
+    assert not worker.engine.orchestrator.owns(run)
     go_on.set()
     assert (await ended_row(sender, run)).status is Status.COMPLETED
 

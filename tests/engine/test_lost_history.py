@@ -64,7 +64,7 @@ async def test_an_owned_run_that_lost_rows_is_suspended_and_executes_nothing_mor
     assert (shown["status"], shown["suspendedFor"], shown["worker"]) == ("SUSPENDED", "HISTORY_LOST", None)
     assert shown["suspended"]["message"].startswith("rows 3 to ")
     assert "idempotency keys" in shown["suspended"]["hint"]
-    await until(lambda: not owner.engine.orchestrator.holds(run_id))
+    await until(lambda: not owner.engine.orchestrator.owns(run_id))
     assert nodes.calls.total() == 2, "neither node was executed once more"
     assert nodes.stopped == ["then"], "and what had begun is stopped"
 

@@ -25,5 +25,5 @@ async def test_a_start_that_a_delete_has_overtaken_is_answered_at_once_and_leave
     with pytest.raises(NotFound, match="deleted before"):
         await process.engine.orchestrator.create_run(late, plan, Started(Payload.of(None)))
 
-    assert not process.engine.orchestrator.holds(late.instance_id)
+    assert not process.engine.orchestrator.owns(late.instance_id)
     assert await process.engine.store.get_instance(late.instance_id) is None

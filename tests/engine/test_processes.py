@@ -33,7 +33,7 @@ async def test_a_cancel_from_another_process_stops_the_handler(make_process: Mak
     await owner.log.saw("INSTANCE_CANCELLED", instance_id=run_id)
 
     assert status is Status.CANCELLED
-    assert not owner.engine.orchestrator.holds(run_id)
+    assert not owner.engine.orchestrator.owns(run_id)
     await until(lambda: nodes.stopped == ["gate"])
 
 
@@ -109,7 +109,7 @@ async def test_a_worker_that_cannot_extend_its_lease_stops_its_handlers(make_pro
     await cut_off.log.saw("NODE_DISPATCHED", "gate")
 
     cut_off.crash()  # the process lives on, the store does not answer it
-    await until(lambda: not cut_off.engine.orchestrator.holds(run_id))
+    await until(lambda: not cut_off.engine.orchestrator.owns(run_id))
     await until(lambda: "gate" in nodes.stopped)  # twice, where the lease had once been lost before already
     assert set(nodes.stopped) == {"gate"}
 
@@ -122,7 +122,7 @@ async def test_a_stopped_process_hands_its_runs_over_at_once(make_process: MakeP
     row = await leaving.service.get_run_status(run_id, tenant_id=TENANT)
 
     heir = await make_process()
-    await until(lambda: heir.engine.orchestrator.holds(run_id))
+    await until(lambda: heir.engine.orchestrator.owns(run_id))
     nodes.open_gate("API")
     run = await heir.ended(run_id)
 
@@ -199,10 +199,10 @@ async def test_what_is_not_executing_is_handed_over_before_the_grace_is_over(mak
     stopping = asyncio.create_task(leaving.engine.stop(grace_s=PATIENCE_S))
 
     heir = await make_process()
-    await until(lambda: heir.engine.orchestrator.holds(queued))
+    await until(lambda: heir.engine.orchestrator.owns(queued))
 
     assert not stopping.done()
-    assert not heir.engine.orchestrator.holds(executing)
+    assert not heir.engine.orchestrator.owns(executing)
     nodes.open_gate("API")
     await stopping
     nodes.open_gate("other-API")

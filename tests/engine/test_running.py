@@ -310,7 +310,7 @@ async def test_a_deadline_before_the_start_is_refused(process: Process) -> None:
 async def test_a_start_whose_caller_gave_up_goes_on(process: Process) -> None:
     saved, _ = await process.service.save_workflow(drawn("abandoned", node("only")), tenant_id=TENANT)
     start = asyncio.create_task(process.service.execute_workflow(saved.name, None, tenant_id=TENANT))
-    await turns_until(lambda: process.engine.orchestrator.held_ids)
+    await turns_until(lambda: process.engine.orchestrator.owned_ids)
     start.cancel()
 
     await process.log.saw("INSTANCE_COMPLETED")

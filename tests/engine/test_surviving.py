@@ -45,7 +45,7 @@ async def test_a_run_that_cannot_be_performed_harms_none_of_its_batch(
     nodes.open_gate("good")
 
     assert (await process.ended(good))["status"] == "COMPLETED"
-    assert not process.engine.orchestrator.holds(bad)
+    assert not process.engine.orchestrator.owns(bad)
 
 
 async def test_a_lease_that_was_extended_unheard_is_not_dropped(
@@ -54,14 +54,14 @@ async def test_a_lease_that_was_extended_unheard_is_not_dropped(
     process = await make_process(lease_ms=3_000_000)
     run = await process.run(gated("unheard", "unheard"))
     await process.log.saw("NODE_DISPATCHED", "gate")
-    held = process.engine.orchestrator.held.get(run)
+    held = process.engine.orchestrator.owned.get(run)
     assert held is not None
     held.extended_at = -1e9  # as if the last answer about its lease had been long ago
 
     await process.engine.orchestrator.refresh([run])
     process.engine._leases.drop_unextended()
 
-    assert process.engine.orchestrator.holds(run)
+    assert process.engine.orchestrator.owns(run)
 
 
 async def test_a_external_signal_is_found_although_the_first_look_failed(
@@ -170,7 +170,7 @@ async def test_a_claimed_run_is_adopted_when_the_store_answers_again(
 
     monkeypatch.setattr(worker.engine.plans, "plan_of", away_once)
     assert await worker.engine.recovery.claim_once() == 1
-    assert not worker.engine.orchestrator.holds(run)
+    assert not worker.engine.orchestrator.owns(run)
     await worker.engine.recovery.claim_once()
 
     assert (await worker.ended(run))["status"] == "COMPLETED"
@@ -185,7 +185,7 @@ async def test_a_claim_of_its_own_run_that_a_reread_has_met_changes_nothing(proc
         ClaimRequest(worker_id=engine.worker_id, limit=1, lease_ms=30_000, only=[run], steal=True)
     )
     await orchestrator.refresh([run])
-    holder = orchestrator.held.get(run)
+    holder = orchestrator.owned.get(run)
 
     adoption = orchestrator.begin_adoption(claimed[0], await engine.plans.plan_of(claimed[0].row.head))
     adoption.read(claimed[0].events)
@@ -194,7 +194,7 @@ async def test_a_claim_of_its_own_run_that_a_reread_has_met_changes_nothing(proc
     orchestrator.adopt(adoption, asked_at=engine.clock.monotonic())
     assert adopted == [run]
 
-    assert orchestrator.held.get(run) is holder
+    assert orchestrator.owned.get(run) is holder
     nodes.open_gate("own")
     assert (await process.ended(run))["status"] == "COMPLETED"
     assert list(nodes.calls.values()) == [1]

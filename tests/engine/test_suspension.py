@@ -36,7 +36,7 @@ async def test_what_is_under_way_is_let_end_and_nothing_follows_until_the_resume
     assert (await row_of(process, run_id)).worker_id is not None, "its handler is let end under the lease"
     nodes.open_gate("one")
     await process.log.saw("NODE_COMPLETED", "first")
-    await until(lambda: not process.engine.orchestrator.holds(run_id))
+    await until(lambda: not process.engine.orchestrator.owns(run_id))
 
     shown = await process.service.get_run(run_id, tenant_id=TENANT)
     assert (shown["status"], shown["suspendedFor"]) == ("SUSPENDED", "PAUSED")

@@ -20,7 +20,7 @@ async def test_a_tenant_with_many_due_runs_does_not_fill_a_worker(make_process: 
     for _ in range(6):
         await _start(api, BUSY)
     worker = await make_process(held_max=4, held_per_tenant_max=2)
-    held = worker.engine.orchestrator.held
+    held = worker.engine.orchestrator.owned
     await until(lambda: held.count_of(BUSY) == 2)
 
     quiet = await _start(api, QUIET)
@@ -37,8 +37,8 @@ async def test_a_tenant_at_its_limit_starts_runs_that_wait(make_process: MakePro
     waiting = await _start(worker, BUSY)
     other = await _start(worker, QUIET)
 
-    assert not worker.engine.orchestrator.holds(waiting)
-    assert worker.engine.orchestrator.holds(other)
+    assert not worker.engine.orchestrator.owns(waiting)
+    assert worker.engine.orchestrator.owns(other)
     nodes.open_gate("opened")
     await _ended(worker, waiting, BUSY)
 
@@ -66,10 +66,10 @@ async def test_others_runs_are_found_behind_those_of_a_tenant_that_has_most(
     claims = [await claiming.claim_once() for _ in range(3)]
 
     assert claims == [4, 1, 4]
-    assert worker.engine.orchestrator.held.by_tenant == {BUSY: 8, QUIET: 1}
+    assert worker.engine.orchestrator.owned.by_tenant == {BUSY: 8, QUIET: 1}
     while await claiming.claim_due():
         pass
-    assert worker.engine.orchestrator.held.by_tenant == {BUSY: 20, QUIET: 1}
+    assert worker.engine.orchestrator.owned.by_tenant == {BUSY: 20, QUIET: 1}
     nodes.open_gate("opened")
 
 

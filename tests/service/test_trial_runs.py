@@ -202,7 +202,7 @@ async def test_a_stopped_test_leaves_nothing(process: Process) -> None:
     await process.log.saw("NODE_DISPATCHED", "gate")
     await stop(process, run_id)
     await until(lambda: nodes.stopped == ["gate"])
-    assert not process.engine.orchestrator.holds(run_id)
+    assert not process.engine.orchestrator.owns(run_id)
     assert await process.engine.store.read_log(run_id) == []
     assert await rows_left(process) == 0
     with pytest.raises(NotFound):
@@ -222,7 +222,7 @@ async def test_a_test_held_elsewhere_is_stopped_and_its_worker_writes_nothing_mo
     await owner.log.saw("NODE_DISPATCHED", "gate")
     await stop(other, run_id)
     nodes.open_gate("API")  # the handler answers, for a run that is gone
-    await until(lambda: not owner.engine.orchestrator.holds(run_id))
+    await until(lambda: not owner.engine.orchestrator.owns(run_id))
     assert await rows_left(other) == 0
     assert await other.engine.store.read_log(run_id) == []
 

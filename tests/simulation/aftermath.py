@@ -61,9 +61,9 @@ def last_look(judge: Judge, machines: Machines, database: MemoryDatabase, rariti
     for process in machines.living():
         for part in process.dead_parts():
             judge.accuse("no part of a living engine dies", part)
-        held = process.engine.orchestrator.held_ids
-        if held:
-            judge.accuse("nothing is owed by a terminal instance", f"{process.worker_id} holds {held}", held[0])
+        owned = process.engine.orchestrator.owned_ids
+        if owned:
+            judge.accuse("nothing is owed by a terminal instance", f"{process.worker_id} holds {owned}", owned[0])
     for (run, node_id, scope), effects in judge.ledger.effects.items():
         workers = [worker_id for _, worker_id in effects.under_way]
         if workers:

@@ -19,7 +19,7 @@ CODED_MUTANTS = (
         (
             "orchestrator:Orchestrator._carry_out",
             "await self._commit(batch",
-            "[held.note_settled() for held in batch.taken] and await self._commit(batch",
+            "[owned.note_settled() for owned in batch.taken] and await self._commit(batch",
         ),
     ),
     _coded(

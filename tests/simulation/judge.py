@@ -209,8 +209,8 @@ class Judge:
     def _begins_beside(self, instance_id: str, worker_id: str) -> None:
         alone, since = self._left_alone.get(worker_id, (instance_id, 0.0))
         process = self.processes.get(worker_id)
-        held = None if process is None else process.engine.orchestrator.held.get(alone)
-        if alone == instance_id or held is None or held.blame is None or held.blame.company != 1:
+        owned = None if process is None else process.engine.orchestrator.owned.get(alone)
+        if alone == instance_id or owned is None or owned.blame is None or owned.blame.company != 1:
             return  # it may have been cleared since, and have come under suspicion with others
         if process is not None and process.clock.monotonic() - since < ALONE_MS / 1000:
             what = f"{worker_id} executes it beside {alone}, which may be what kills"
@@ -220,10 +220,10 @@ class Judge:
         process, watched = self.processes.get(worker_id), self._runs.get(instance_id)
         if process is None or watched is None:
             return
-        held = process.engine.orchestrator.held.get(instance_id)
+        owned = process.engine.orchestrator.owned.get(instance_id)
         if process.engine.gates.close_for(watched.folded.head):
             self.accuse(_HELD, f"{worker_id} begins to execute it and knows of the pause", instance_id)
-        elif held is not None and watched.facts.is_suspended and not held.state.may_perform and _is_settled(held):
+        elif owned is not None and watched.facts.is_suspended and not owned.state.may_perform and _is_settled(owned):
             self.accuse(_HELD, f"{worker_id} begins to execute it and knows that it is suspended", instance_id)
 
     def _claimed_in_spite_of_a_pause(self, transaction: Transaction) -> None:
@@ -275,13 +275,13 @@ class Judge:
         worker_id = SENDER.get().worker_id
         process = self.processes.get(worker_id)
         ids = {row.head.instance_id for row in taken}
-        held = [] if process is None else process.engine.orchestrator.held
+        owned = [] if process is None else process.engine.orchestrator.owned
         before = (
             []
             if process is None
             else [
                 owned.blame.company
-                for owned in map(held.get, held.ids)
+                for owned in map(owned.get, owned.ids)
                 if owned is not None and owned.blame is not None and owned.instance_id not in ids
             ]
         )
@@ -331,16 +331,16 @@ class Judge:
     def a_worker_lets_go_of_what_it_could_not_extend(self, worker_id: str | None, instance_id: str) -> None:
         """A worker that could not extend its lease for 2/3 of its length stops its handlers and drops the state."""
         process = None if worker_id is None else self.processes.get(worker_id)
-        held = None if process is None else process.engine.orchestrator.held.get(instance_id)
-        if process is None or held is None or held.is_new:
+        owned = None if process is None else process.engine.orchestrator.owned.get(instance_id)
+        if process is None or owned is None or owned.is_new:
             return
-        claimed_at, extended_at = self._loop.time(), held.extended_at
+        claimed_at, extended_at = self._loop.time(), owned.extended_at
         age_s = process.clock.monotonic() - extended_at
 
         def look_again() -> None:
             stood_still = process.dead or process.frozen or process.thawed_at >= claimed_at - self._guard_s
-            still_there = process.engine.orchestrator.held.get(instance_id) is held
-            if still_there and held.extended_at == extended_at and not stood_still:
+            still_there = process.engine.orchestrator.owned.get(instance_id) is owned
+            if still_there and owned.extended_at == extended_at and not stood_still:
                 what = f"{worker_id} runs it on after somebody claimed it, {age_s:.2f} s after its last extension"
                 self.accuse(self.a_worker_lets_go_of_what_it_could_not_extend, what, instance_id)
 
@@ -435,8 +435,8 @@ class Judge:
         process = self.processes.get(sender.worker_id)
         if transaction.operation != "commit" or sender.late or process is None:
             return None
-        held = process.engine.orchestrator.held.get(instance_id)
-        return None if held is None else held.state
+        owned = process.engine.orchestrator.owned.get(instance_id)
+        return None if owned is None else owned.state
 
     def _compare_fully(self, watched: _Watched, commit: Commit) -> None:
         facts, head = watched.facts, commit.after.head
@@ -455,8 +455,8 @@ class Judge:
     def _is_current(self, worker_id: str, instance_id: str) -> bool:
         """Does this process hold the run in the version that is stored?"""
         process = self.processes.get(worker_id)
-        held = None if process is None else process.engine.orchestrator.held.get(instance_id)
-        return held is not None and held.version == self._runs[instance_id].version
+        owned = None if process is None else process.engine.orchestrator.owned.get(instance_id)
+        return owned is not None and owned.version == self._runs[instance_id].version
 
 
 _HELD = "nothing starts while a run is suspended or held by a pause"
@@ -469,9 +469,9 @@ _LAWS: dict[type[RunFacts], tuple[Any, Any, Any]] = {
 """By the kind of run: the laws of rows and of commits, and who counts what is rare."""
 
 
-def _is_settled(held: OwnedInstance) -> bool:
+def _is_settled(owned: OwnedInstance) -> bool:
     """Does its owner know that the last row it has is stored?"""
-    return held.settled_seq == held.state.last_seq
+    return owned.settled_seq == owned.state.last_seq
 
 
 def _facts_of(case: SimulatedCase | CodedCase) -> RunFacts:

@@ -43,7 +43,7 @@ MUTANTS = (
     mutant(
         "lost-commit-forgotten",
         "the stimuli of a commit of unknown fate are not decided again",
-        ("ownership.reconcile:Reconciler._refold", "held.mailbox.stimuli[:0] = pending.stimuli", "pass"),
+        ("ownership.reconcile:Reconciler._refold", "owned.mailbox.stimuli[:0] = pending.stimuli", "pass"),
     ),
     mutant(
         "lost-commit-believed",
@@ -68,7 +68,7 @@ MUTANTS = (
     mutant(
         "nothing-performed-after-unclear-commit",
         "after an unclear commit nothing outstanding is performed",
-        ("ownership.reconcile:Reconciler._refold", "held.owes_all = True", "pass"),
+        ("ownership.reconcile:Reconciler._refold", "owned.owes_all = True", "pass"),
     ),
     mutant(
         "attempt-ignored",
@@ -190,7 +190,7 @@ MUTANTS = (
     mutant(
         "company-exceeded",
         "a process takes any number of suspects",
-        (f"{_BLAME}:may_join", "room.held + len(companies) <= limit", "True"),
+        (f"{_BLAME}:may_join", "room.owned + len(companies) <= limit", "True"),
     ),
     mutant(
         "started-beside-a-suspect",

@@ -115,7 +115,7 @@ class SimulatedProcess:
         signals.connect(self.service)
         runner.connect(self.engine)
         # The queue promises no more than a network would: results may be doubled, late, or lost with their process.
-        self._deliver = self.engine.orchestrator.held.receive
+        self._deliver = self.engine.orchestrator.owned.receive
         self.engine.orchestrator._task_worker.report_to(self._receive_result)
 
     async def start(self) -> None:
@@ -176,7 +176,7 @@ class SimulatedProcess:
         engine = self.engine
         parts = [
             *engine.orchestrator._commit_loops,
-            engine.orchestrator.held.delays._task,
+            engine.orchestrator.owned.delays._task,
             engine.recovery._task,
             engine.housekeeping._task,
             engine._external._looking._task,
@@ -219,16 +219,16 @@ class SimulatedProcess:
         else:
             weather.rarities["doubled result"] += 1
             self._deliver(instance_id, result)
-        held = self.engine.orchestrator.held.get(instance_id)
-        self.loop.call_later(again_after_s, self._deliver_later, held, instance_id, result)
+        owned = self.engine.orchestrator.owned.get(instance_id)
+        self.loop.call_later(again_after_s, self._deliver_later, owned, instance_id, result)
 
-    def _deliver_later(self, held: OwnedInstance | None, instance_id: str, result: NodeResult) -> None:
+    def _deliver_later(self, owned: OwnedInstance | None, instance_id: str, result: NodeResult) -> None:
         """A function is called many times in one attempt, and hands its answers to the very holding that called it.
 
         So none of them outlives that. What handlers and steps came to may come at any time.
         """
         of_a_call = isinstance(result.outcome, FunctionSuspended | FunctionBlocked)
-        if not of_a_call or self.engine.orchestrator.held.get(instance_id) is held:
+        if not of_a_call or self.engine.orchestrator.owned.get(instance_id) is owned:
             self._deliver(instance_id, result)
 
 

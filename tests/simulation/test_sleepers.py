@@ -73,7 +73,7 @@ class Bedroom:
             service = self.process.service
             start = self.process.run(service.execute_workflow("sleeps", nap_ms(number), tenant_id="default"))
             self.until(start.done)
-        self.until(lambda: len(self.due) == count and not self.process.engine.orchestrator.held_ids)
+        self.until(lambda: len(self.due) == count and not self.process.engine.orchestrator.owned_ids)
 
     def until(self, condition: Any) -> None:
         """Let the world go on until it is so."""
@@ -106,7 +106,7 @@ def test_sleepers_leave_the_process_and_wake_in_time_and_in_order(restarts: bool
         room = Bedroom(loop)
         began = room.clock.now()
         room.put_to_bed(SLEEPERS, lambda number: began + AHEAD_MS + number * APART_MS - room.clock.now())
-        assert not room.process.engine.orchestrator.held_ids
+        assert not room.process.engine.orchestrator.owned_ids
         if restarts:
             room.pass_(began + AHEAD_MS + SLEEPERS * APART_MS // 2 - room.clock.now())
             room.process.crash()

@@ -163,7 +163,7 @@ class AppServices:
         self.log = Log()
         self.timer = TestTimer()
         self.held = held
-        self.broadcaster = Broadcaster(store=self.log, holds=lambda _: self.held, timer=self.timer)  # type: ignore[arg-type]  # as much of a store as it needs
+        self.broadcaster = Broadcaster(store=self.log, owns=lambda _: self.held, timer=self.timer)  # type: ignore[arg-type]  # as much of a store as it needs
         self.tasks: list[asyncio.Task[Any]] = []
 
     async def __aenter__(self) -> AppServices:

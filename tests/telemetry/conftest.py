@@ -104,7 +104,7 @@ class Watched(Place):
         """The run, once it has ended and this process knows that: others see a commit before its answer is here."""
 
         def over(run: dict[str, Any]) -> bool:
-            return run["completedAt"] is not None and not self.services.engine.orchestrator.holds(run_id)
+            return run["completedAt"] is not None and not self.services.engine.orchestrator.owns(run_id)
 
         return await self.until(run_id, over)
 
@@ -143,7 +143,7 @@ class Watched(Place):
         """Return when the run is held here no more."""
 
         async def is_gone() -> bool:
-            return not self.services.engine.orchestrator.holds(run_id)
+            return not self.services.engine.orchestrator.owns(run_id)
 
         await _until(is_gone)
 

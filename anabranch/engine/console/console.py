@@ -117,9 +117,9 @@ class Console:
         """The storage, for readers."""
         return self._writer.rows
 
-    def connect(self, *, holds: Callable[[str], bool], is_watched: Callable[[str], bool]) -> None:
+    def connect(self, *, owns: Callable[[str], bool], is_watched: Callable[[str], bool]) -> None:
         """Tell it how to ask whether this process owns a run, and whether somebody watches one anywhere."""
-        self._writer.holds, self._writer.is_watched = holds, is_watched
+        self._writer.owns, self._writer.is_watched = owns, is_watched
 
     def add(self, observer: ConsoleObserver) -> None:
         """Add an observer."""

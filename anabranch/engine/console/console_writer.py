@@ -175,7 +175,7 @@ class ConsoleWriter:
         """Unwritten progress, by activation."""
         self.unwritten_bytes = 0
         """About as many bytes of lines are not written yet."""
-        self.holds: Callable[[str], bool] = lambda _: True
+        self.owns: Callable[[str], bool] = lambda _: True
         """Whether this process owns a run. The lines of others do not wait for later ones."""
         self.is_watched: Callable[[str], bool] = lambda _: False
         """Whether somebody watches a run, in whatever process."""
@@ -427,11 +427,11 @@ class ConsoleWriter:
         if everything or len(self._open) <= RUNS_AT_ONCE_MAX or self.unwritten_bytes > HURRY_BYTES:
             due = list(self._open)
         else:
-            since, holds, is_watched = time.monotonic() - LINES_WAIT_S, self.holds, self.is_watched
+            since, owns, is_watched = time.monotonic() - LINES_WAIT_S, self.owns, self.is_watched
             due = [
                 run
                 for run in self._open
-                if run.opened_at <= since or not holds(run.instance_id) or is_watched(run.instance_id)
+                if run.opened_at <= since or not owns(run.instance_id) or is_watched(run.instance_id)
             ]
         for run in due:
             self._close(run)

@@ -81,16 +81,16 @@ class ExternalChanges:
         Instances with a transition in flight cannot be compared, and the store may be unavailable: the next look
         compares what this one could not.
         """
-        held = self._orchestrator.held
-        if not held and self._leadership is not None and self._leadership.covers():
+        owned = self._orchestrator.owned
+        if not owned and self._leadership is not None and self._leadership.covers():
             return
         if await self._store.external_changes_possible():
-            self._uncompared.update(held.ids)
+            self._uncompared.update(owned.ids)
             if self._others_wrote is not None:
                 self._others_wrote()
             if await self._gates.look() and self._leadership is not None and self._leadership.leads:
                 self._pauses_changed()
-        self._uncompared.intersection_update(held.ids)
+        self._uncompared.intersection_update(owned.ids)
         await self._compare(self._uncompared)
 
     def soon(self) -> None:
@@ -99,9 +99,9 @@ class ExternalChanges:
 
     def touched(self, instance_ids: Collection[str]) -> None:
         """Look soon at those of these instances that are owned here, because of a hint."""
-        held = [instance_id for instance_id in instance_ids if self._orchestrator.holds(instance_id)]
-        if held:
-            self._touched.update(held)
+        owned = [instance_id for instance_id in instance_ids if self._orchestrator.owns(instance_id)]
+        if owned:
+            self._touched.update(owned)
             self._hinted.soon()
 
     def pauses_changed(self) -> None:
@@ -122,14 +122,14 @@ class ExternalChanges:
         await self._compare(touched)
 
     async def _compare(self, instance_ids: Collection[str]) -> None:
-        held = self._orchestrator.held
-        known = {instance_id: version for instance_id, version, _ in held.settled_leases()}
+        owned = self._orchestrator.owned
+        known = {instance_id: version for instance_id, version, _ in owned.settled_leases()}
         known = {instance_id: version for instance_id, version in known.items() if instance_id in instance_ids}
         if not known:
             return
         stored = await self._store.versions(list(known))
         comparable = [
-            instance_id for instance_id, version, _ in held.settled_leases() if known.get(instance_id) == version
+            instance_id for instance_id, version, _ in owned.settled_leases() if known.get(instance_id) == version
         ]
         ours = self._orchestrator.worker_id
         changed = [each for each in comparable if stored.get(each, (None, None)) != (known[each], ours)]

@@ -54,10 +54,10 @@ class Handover:
 
     async def release_idle(self) -> None:
         """Hand over every owned run without a decision, commit or execution under way."""
-        held = self._orchestrator.held
-        idle = [each for each in held.idle_ids() if not self._task_worker.executes(each)]
+        owned = self._orchestrator.owned
+        idle = [each for each in owned.idle_ids() if not self._task_worker.executes(each)]
         for instance_id in idle:
-            held.release(instance_id)
+            owned.release(instance_id)
         if idle:
             try:
                 await self._store.release(worker_id=self._orchestrator.worker_id, instance_ids=idle)

@@ -62,12 +62,12 @@ class Leases:
         Changes no state of the event loop, which learns of it at its next look, before it drops anything. The end of a
         lease is not part of the version check, so no transition under way loses by this.
         """
-        held_ids = self._orchestrator.held_ids
-        if held_ids:
+        owned_ids = self._orchestrator.owned_ids
+        if owned_ids:
             asked_at = time.monotonic()  # the event loop's clock, too
             kept = self._store.extend_blocking(
                 worker_id=self._orchestrator.worker_id,
-                instance_ids=held_ids,
+                instance_ids=owned_ids,
                 lease_ms=self._lease_ms,
                 patience_s=self._lease_ms / 1000 / LOOKS_PER_LEASE,
             )
@@ -77,7 +77,7 @@ class Leases:
         """Extend, in one statement, every lease with less than half of it left."""
         self._note_kept()
         horizon = self._clock.now() + self._lease_ms // 2
-        due = [instance_id for instance_id, _, until in self._orchestrator.held.settled_leases() if until < horizon]
+        due = [instance_id for instance_id, _, until in self._orchestrator.owned.settled_leases() if until < horizon]
         if not due:
             return
         asked_at = self._clock.monotonic()
@@ -86,7 +86,7 @@ class Leases:
             worker_id=self._orchestrator.worker_id, instance_ids=due, lease_ms=self._lease_ms
         )
         for instance_id in kept:
-            self._orchestrator.held.lease_extended(instance_id, until=asked_at_ms + self._lease_ms, asked_at=asked_at)
+            self._orchestrator.owned.lease_extended(instance_id, until=asked_at_ms + self._lease_ms, asked_at=asked_at)
         lost = [instance_id for instance_id in due if instance_id not in kept]
         if lost:
             await self._orchestrator.refresh(lost)
@@ -95,9 +95,9 @@ class Leases:
         """Drop instances whose lease was not extended for two thirds of its length."""
         self._note_kept()
         latest = self._clock.monotonic() - self._lease_ms / 1000 * 2 / 3
-        for instance_id, extended_at in self._orchestrator.held.extensions():
+        for instance_id, extended_at in self._orchestrator.owned.extensions():
             if extended_at < latest:
-                self._orchestrator.held.drop(instance_id, "its lease could not be extended")
+                self._orchestrator.owned.drop(instance_id, "its lease could not be extended")
 
     async def _guard(self) -> None:
         self.drop_unextended()
@@ -107,4 +107,4 @@ class Leases:
             kept, asked_at = self._kept.popleft()
             until = self._clock.now() - int((self._clock.monotonic() - asked_at) * 1000) + self._lease_ms
             for instance_id in kept:
-                self._orchestrator.held.lease_extended(instance_id, until=until, asked_at=asked_at)
+                self._orchestrator.owned.lease_extended(instance_id, until=until, asked_at=asked_at)

@@ -67,7 +67,7 @@ class OwnedInstance(LeasedState):
     """The caller of the start, until the run is known to be stored."""
     waiters: Waiters | None = None
     """The callers of signals and cancels that are not answered; None: there are none."""
-    is_held: bool = False
+    is_owned: bool = False
     """It is still owned and was not replaced since it was added."""
     owes_all: bool = False
     """After adoption or a re-read: the next settlement performs everything outstanding, not only what is new."""
@@ -227,8 +227,8 @@ class OwnedInstances:
 
     def run_access_of(self, instance_id: str) -> RunAccess | None:
         """The access of a workflow function to its run; None if it is no longer owned."""
-        held = self.get(instance_id)
-        return None if held is None else RunAccess(self, held)
+        owned = self.get(instance_id)
+        return None if owned is None else RunAccess(self, owned)
 
     def all(self) -> list[OwnedInstance]:
         """The owned instances."""
@@ -254,7 +254,7 @@ class OwnedInstances:
         if stale is not None:
             self.evict(stale)
         self._owned[owned.instance_id] = owned
-        owned.is_held = True
+        owned.is_owned = True
         self._of_tenant[owned.state.head.tenant_id] += 1
         self.suspects.note(owned.instance_id, owned.blame)
         self.enqueue(owned)
@@ -288,7 +288,7 @@ class OwnedInstances:
     def enqueue(self, owned: OwnedInstance) -> None:
         """Queue the instance for a commit loop, unless it is queued."""
         mailbox = owned.mailbox
-        if mailbox.stimuli and not mailbox.queued and not mailbox.in_flight and owned.is_held:
+        if mailbox.stimuli and not mailbox.queued and not mailbox.in_flight and owned.is_owned:
             mailbox.queued = True
             self.ready.append(owned)
             self.arrived.set()
@@ -327,8 +327,8 @@ class OwnedInstances:
     def evict(self, owned: OwnedInstance) -> None:
         """Forget an instance: stop its handlers, clear its timers, and refer its waiters to the store."""
         instance_id = owned.instance_id
-        if owned.is_held:
-            owned.is_held = False
+        if owned.is_owned:
+            owned.is_owned = False
             del self._owned[instance_id]
             self.suspects.note(instance_id, None)
             tenant_id = owned.state.head.tenant_id
@@ -406,41 +406,41 @@ class RunAccess:
     reads the journal and reports results. Has no effect once the run is no longer owned.
     """
 
-    def __init__(self, held_instances: OwnedInstances, held: OwnedInstance) -> None:
-        self._held_instances = held_instances
-        self._held = held
+    def __init__(self, owned_instances: OwnedInstances, owned: OwnedInstance) -> None:
+        self._owned_instances = owned_instances
+        self._owned = owned
 
     @property
     def journal(self) -> CodedState | None:
         """The state of the run, including rows in flight. None: it is no longer owned."""
-        held = self._held
-        if not held.is_held:
+        owned = self._owned
+        if not owned.is_owned:
             return None
-        state = held.state
+        state = owned.state
         assert isinstance(state, CodedState), "only coded runs have functions"
         return state
 
     def report(self, report: StepReport) -> None:
         """Report the outcome of a step; the listener is called after the commit."""
-        if self._held.is_held:
-            self._held_instances.offer(self._held, report)
+        if self._owned.is_owned:
+            self._owned_instances.offer(self._owned, report)
 
     @property
     def settled_seq(self) -> int:
         """The last committed row of the journal; later rows must have no effects yet."""
-        return self._held.settled_seq
+        return self._owned.settled_seq
 
     def listen(self, settled: Callable[[], None], steps_under_way: Callable[[], Sequence[str]]) -> None:
         """Set the listener for settled reports, which is called soon after their commit by a plain callback of the
         event loop and raises nothing. `steps_under_way` returns the executing steps, for log lines."""
-        self._held.listener = settled
-        self._held.steps_under_way = steps_under_way
+        self._owned.listener = settled
+        self._owned.steps_under_way = steps_under_way
 
     def stop_listening(self, settled: Callable[[], None]) -> None:
         """Remove the listener, unless another call has set its own."""
-        if self._held.listener == settled:
-            self._held.listener = None
-            self._held.steps_under_way = tuple
+        if self._owned.listener == settled:
+            self._owned.listener = None
+            self._owned.steps_under_way = tuple
 
 
 class Adoption:

@@ -134,7 +134,7 @@ class Reconciler:
         self,
         *,
         store: Store,
-        held: OwnedInstances,
+        owned: OwnedInstances,
         task_worker: TaskWorker,
         clock: Clock,
         observers: Observers,
@@ -146,7 +146,7 @@ class Reconciler:
         self._store = store
         self._acknowledged = acknowledged
         self._release = release
-        self._held = held
+        self._owned = owned
         self._task_worker = task_worker
         self._clock = clock
         self._observers = observers
@@ -177,8 +177,8 @@ class Reconciler:
         self.commits_failed += 1
         if self.commits_failed > 1:
             if self.stopping:
-                for held, _ in unclear:
-                    self._held.evict(held)  # the next owner continues from the stored state
+                for owned, _ in unclear:
+                    self._owned.evict(owned)  # the next owner continues from the stored state
                 return
             await self._clock.sleep(STORE_RETRY_MS)
         await self.reread(unclear)
@@ -193,14 +193,14 @@ class Reconciler:
             self.drop_defective(pending, pending.defect)
         again = [pending for pending, reason in applied.refused if self._replace_refused(pending, reason)]
         pairs = [(owner_of(pending), pending) for pending in applied.unknown + again]
-        await self.reread([(owned, pending) for owned, pending in pairs if owned.is_held])
+        await self.reread([(owned, pending) for owned, pending in pairs if owned.is_owned])
 
     def _answer_creation(self, pending: PendingTransition, answer: StartResult | AnabranchError) -> None:
         """Answer the caller of a start that created no run: the reason, or the existing run."""
         owned = owner_of(pending)
-        if owned.is_held and owned.is_new:
+        if owned.is_owned and owned.is_new:
             owned.answer_start(answer)
-            self._held.evict(owned)
+            self._owned.evict(owned)
 
     def drop_defective(self, pending: PendingTransition, defect: Exception | None) -> None:
         """Drop a run whose decision or action raised; `settle_defective` hands it over, or suspends it."""
@@ -209,7 +209,7 @@ class Reconciler:
         about = ", ".join(who_did(each, run_id=instance_id) for each in results[:NAMES_SHOWN_MAX])
         extra = {"instance_id": instance_id}
         logger.error("a decision about %s failed", about or f"run {instance_id}", exc_info=defect, extra=extra)
-        self._held.drop(instance_id, "its state cannot be decided")
+        self._owned.drop(instance_id, "its state cannot be decided")
         self.defective.append((pending.leased.state.head, defect))
 
     async def settle_defective(self) -> None:
@@ -251,7 +251,7 @@ class Reconciler:
         instance_id = pending.leased.instance_id
         logger.error("the store refused data: %s", reason, extra={"instance_id": instance_id})
         owned = owner_of(pending)
-        if not owned.is_held:
+        if not owned.is_owned:
             return False
         if owned.is_new:
             owned.answer_start(ValueNotStorable(f"the database does not take the input: {reason}"))
@@ -273,7 +273,7 @@ class Reconciler:
                 owned.waiters.refuse(signal, ValueNotStorable.code)
             pending.stimuli = []
             return True
-        self._held.evict(owned)
+        self._owned.evict(owned)
         return False
 
     async def reread(self, unclear: Sequence[_Unclear]) -> None:
@@ -286,27 +286,27 @@ class Reconciler:
         left = deque(unclear)
         while left:
             try:
-                known = [max(held.settled_seq, self._acknowledged.last_seq(held.instance_id)) for held, _ in left]
-                loaded = await self._store.load([held.instance_id for held, _ in left])
-                for (held, _), seq in zip(left, known, strict=True):
-                    found = loaded.get(held.instance_id)
+                known = [max(owned.settled_seq, self._acknowledged.last_seq(owned.instance_id)) for owned, _ in left]
+                loaded = await self._store.load([owned.instance_id for owned, _ in left])
+                for (owned, _), seq in zip(left, known, strict=True):
+                    found = loaded.get(owned.instance_id)
                     if found is not None and found.row.last_seq < seq:
-                        await self._set_aside(held, found.row, acknowledged=seq)
+                        await self._set_aside(owned, found.row, acknowledged=seq)
                 while left:
-                    held, pending = left[0]
-                    if held.is_held:
-                        await self._refold_or_evict(held, pending, loaded.get(held.instance_id))
+                    owned, pending = left[0]
+                    if owned.is_owned:
+                        await self._refold_or_evict(owned, pending, loaded.get(owned.instance_id))
                     left.popleft()
             except StoreUnavailable as failure:
                 self.note_failure(failure)
                 if self.stopping:
-                    for held, _ in left:
-                        self._held.evict(held)  # the next owner reads the outcome
+                    for owned, _ in left:
+                        self._owned.evict(owned)  # the next owner reads the outcome
                     return
                 await self._clock.sleep(STORE_RETRY_MS)
-                left = deque(pair for pair in left if pair[0].is_held)
+                left = deque(pair for pair in left if pair[0].is_owned)
 
-    async def _set_aside(self, held: OwnedInstance, row: InstanceRow, *, acknowledged: int) -> None:
+    async def _set_aside(self, owned: OwnedInstance, row: InstanceRow, *, acknowledged: int) -> None:
         """The database lost rows of the run: nothing may follow from the older state."""
         head = row.head
         if row.status.is_terminal:
@@ -315,30 +315,30 @@ class Reconciler:
             await self._acknowledged.set_aside(
                 self._store, head.instance_id, tenant_id=head.tenant_id, seq=acknowledged, stored=row.last_seq
             )
-        self._held.evict(held)
+        self._owned.evict(owned)
 
     async def _refold_or_evict(
-        self, held: OwnedInstance, pending: PendingTransition | None, loaded: Loaded | None
+        self, owned: OwnedInstance, pending: PendingTransition | None, loaded: Loaded | None
     ) -> None:
         try:
-            read = None if loaded is None else await self._read(held, pending, loaded)
-            if held.is_held:
-                self._refold(held, pending, read)
+            read = None if loaded is None else await self._read(owned, pending, loaded)
+            if owned.is_owned:
+                self._refold(owned, pending, read)
         except StoreUnavailable:
             raise
         except Exception:
             # An exception for one instance must not affect the others; its lease expires, and it is adopted again.
-            logger.exception("a run could not be read again", extra={"instance_id": held.instance_id})
-            self._held.evict(held)
+            logger.exception("a run could not be read again", extra={"instance_id": owned.instance_id})
+            self._owned.evict(owned)
 
-    async def _read(self, held: OwnedInstance, pending: PendingTransition | None, loaded: Loaded) -> _Read | None:
+    async def _read(self, owned: OwnedInstance, pending: PendingTransition | None, loaded: Loaded) -> _Read | None:
         """Fold the log, if we still own the run; None if its rows were removed meanwhile."""
         row = loaded.row
         # A creation that was repeated may be stored as first decided, with another plan.
-        has_our_plan = row.head.workflow_version == held.state.head.workflow_version
+        has_our_plan = row.head.workflow_version == owned.state.head.workflow_version
         is_ours = row.worker_id == self._worker_id and not row.status.is_terminal and has_our_plan
-        state = _anew(held.state, row.head) if is_ours else None
-        seen, read_up_to = _seen(held, pending), 0
+        state = _anew(owned.state, row.head) if is_ours else None
+        seen, read_up_to = _seen(owned, pending), 0
         tail: list[Event] = []
         async for page in pages_of(self._store, loaded):
             read_up_to = page[-1].seq
@@ -349,42 +349,42 @@ class Reconciler:
                     evolve(state, event)
         return _Read(row, state, tail) if read_up_to == row.last_seq else None
 
-    def _refold(self, held: OwnedInstance, pending: PendingTransition | None, read: _Read | None) -> None:
+    def _refold(self, owned: OwnedInstance, pending: PendingTransition | None, read: _Read | None) -> None:
         transition = None if pending is None else pending.transition
         written = transition is not None and read is not None and was_written(transition, read.tail)
         if pending is not None and written:
-            held.answer_requests(pending)
-            held.performing.difference_update(answered(pending.stimuli))
+            owned.answer_requests(pending)
+            owned.performing.difference_update(answered(pending.stimuli))
         elif pending is not None:
-            held.mailbox.stimuli[:0] = pending.stimuli
+            owned.mailbox.stimuli[:0] = pending.stimuli
         if read is None:
-            if held.is_new:
-                anew = _anew(held.state, held.state.head)
-                held.replace_state(anew, version=0, worker_id=held.worker_id, lease_until=0)
+            if owned.is_new:
+                anew = _anew(owned.state, owned.state.head)
+                owned.replace_state(anew, version=0, worker_id=owned.worker_id, lease_until=0)
             else:
-                self._held.evict(held)  # its rows were removed
+                self._owned.evict(owned)  # its rows were removed
             return
         row = read.row
         # Observers here see the rows that they have not seen: a transition found written, an external write.
         if read.tail:
-            news = News(held.instance_id, read.tail, row.status)
+            news = News(owned.instance_id, read.tail, row.status)
             if transition is not None and written:
-                news = replace(news, written=transition.events, owned=held)
+                news = replace(news, written=transition.events, owned=owned)
             self._observers.committed([news])
-        if held.is_new:
-            held.answer_start(StartResult(row.head.instance_id, row.status, created=True))
+        if owned.is_new:
+            owned.answer_start(StartResult(row.head.instance_id, row.status, created=True))
         if read.state is None:
-            self._held.evict(held)
+            self._owned.evict(owned)
             return
-        lease_until = row.available_at or held.lease_until
-        held.replace_state(read.state, version=row.version, worker_id=self._worker_id, lease_until=lease_until)
-        self._held.note_blame(held, row.blame)
-        held.extended_at = max(held.extended_at, self._extended_at(lease_until))
-        held.owes_all = True
+        lease_until = row.available_at or owned.lease_until
+        owned.replace_state(read.state, version=row.version, worker_id=self._worker_id, lease_until=lease_until)
+        self._owned.note_blame(owned, row.blame)
+        owned.extended_at = max(owned.extended_at, self._extended_at(lease_until))
+        owned.owes_all = True
         # Children are checked again: an ended one may have been reopened.
-        held.mailbox.stimuli[:] = [each for each in held.mailbox.stimuli if not isinstance(each, ChildEnded)]
-        held.mailbox.stimuli.insert(0, LogReloaded())
-        self._stop_unawaited(held)
+        owned.mailbox.stimuli[:] = [each for each in owned.mailbox.stimuli if not isinstance(each, ChildEnded)]
+        owned.mailbox.stimuli.insert(0, LogReloaded())
+        self._stop_unawaited(owned)
 
     def _extended_at(self, lease_until: int) -> float:
         """When a lease with this end was extended, by the monotonic clock; never later than now.
@@ -394,11 +394,11 @@ class Reconciler:
         left_s = (lease_until - self._clock.now()) / 1000
         return self._clock.monotonic() - max(0.0, self._lease_ms / 1000 - left_s)
 
-    def _stop_unawaited(self, held: OwnedInstance) -> None:
-        state = held.state
-        for dispatch in list(held.performing):
+    def _stop_unawaited(self, owned: OwnedInstance) -> None:
+        state = owned.state
+        for dispatch in list(owned.performing):
             if state.awaits(*dispatch) is None:
-                held.performing.discard(dispatch)
+                owned.performing.discard(dispatch)
                 self._task_worker.stop_job(state.head.instance_id, dispatch)
 
 
@@ -418,11 +418,11 @@ def _by_weight(unclear: Sequence[_Unclear]) -> Iterator[Sequence[_Unclear]]:
     """Split into parts whose logs are small enough to be read at once."""
     part: list[_Unclear] = []
     weight = 0
-    for held, pending in unclear:
-        state = held.state
+    for owned, pending in unclear:
+        state = owned.state
         if weight >= CLAIM_WEIGHT_MAX:
             yield part
             part, weight = [], 0
-        part.append((held, pending))
+        part.append((owned, pending))
         weight += state.log_bytes + ROW_WEIGHT * state.last_seq
     yield part

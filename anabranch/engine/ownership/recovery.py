@@ -76,7 +76,7 @@ class Recovery(Poller):
     @property
     def _is_idle(self) -> bool:
         """A hint is enough to claim: there is room for all that it may be about."""
-        return not (self._orchestrator.held or self._postponed or self._large)
+        return not (self._orchestrator.owned or self._postponed or self._large)
 
     def restrict(self, instance_ids: Sequence[str]) -> None:
         """Adopt only these instances from now on."""
@@ -112,8 +112,8 @@ class Recovery(Poller):
     async def _claim_within_room(self, *, steal: bool) -> int:
         await self._adopt_postponed()
         self._may_find_more = False
-        room = min(CLAIM_MAX, self._options.held_max - len(self._orchestrator.held) - len(self._large))
-        suspects = self._orchestrator.held.suspects
+        room = min(CLAIM_MAX, self._options.held_max - len(self._orchestrator.owned) - len(self._large))
+        suspects = self._orchestrator.owned.suspects
         if room <= 0 or suspects.keeps_others_back:
             return 0
         sat_out, self._sits_out = self._sits_out, None
@@ -151,8 +151,8 @@ class Recovery(Poller):
 
     def _rooms_left(self, *, without: str | None) -> dict[str, int]:
         """How many more runs may be taken of each tenant that has some here."""
-        held = self._orchestrator.held.by_tenant
-        rooms = {tenant_id: max(0, self._tenant_max - count) for tenant_id, count in held.items()}
+        owned = self._orchestrator.owned.by_tenant
+        rooms = {tenant_id: max(0, self._tenant_max - count) for tenant_id, count in owned.items()}
         if without is not None:
             rooms[without] = 0
         return rooms
@@ -164,8 +164,8 @@ class Recovery(Poller):
         others.
         """
         taken = Counter(one.row.head.tenant_id for one in claimed)
-        held = self._orchestrator.held
-        was_cut = any(count + held.count_of(of) >= self._tenant_max for of, count in taken.items())
+        owned = self._orchestrator.owned
+        was_cut = any(count + owned.count_of(of) >= self._tenant_max for of, count in taken.items())
         was_cut |= sum(one.row.log_weight for one in claimed) >= CLAIM_WEIGHT_MAX
         is_full = len(claimed) >= limit
         if is_full and sat_out is None:
@@ -202,8 +202,8 @@ class Recovery(Poller):
 
     def _not_adopted(self, instance_id: str) -> None:
         """A claimed run is not owned after all, so it is not a suspect of this process."""
-        if not self._orchestrator.holds(instance_id):
-            self._orchestrator.held.suspects.note(instance_id, None)
+        if not self._orchestrator.owns(instance_id):
+            self._orchestrator.owned.suspects.note(instance_id, None)
 
     async def _begin(self, claimed: Loaded) -> Adoption | None:
         """The adoption to fold the log into; None if the log exceeds its limit, which ends the run."""

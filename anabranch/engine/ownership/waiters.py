@@ -27,9 +27,9 @@ class StartResult:
 
 @dataclass(frozen=True, slots=True)
 class OfferResult:
-    """The result of a signal or cancel offered to an owned instance; `held` False: it is no longer owned."""
+    """The result of a signal or cancel offered to an owned instance; `owned` False: it is not owned here any more."""
 
-    held: bool
+    owned: bool
     status: Status = Status.RUNNING
     delivered: bool | None = False
     """For a signal: whether a matching wait was open. None: the run ended first, so the signal was not kept."""
@@ -71,7 +71,7 @@ class Waiters:
             elif not future.done():
                 status = pending.leased.state.status
                 future.set_result(
-                    OfferResult(held=True, status=status, delivered=decision.delivered, refused=decision.refused)
+                    OfferResult(owned=True, status=status, delivered=decision.delivered, refused=decision.refused)
                 )
         self.requests = waiting
 
@@ -79,11 +79,11 @@ class Waiters:
         """Raise the refusal to the caller."""
         for request, future in self.requests:
             if request is stimulus and not future.done():
-                future.set_result(OfferResult(held=True, refused=code))
+                future.set_result(OfferResult(owned=True, refused=code))
         self.requests = [(request, future) for request, future in self.requests if request is not stimulus]
 
     def refer_to_store(self) -> None:
         """Answer the remaining callers that the run is no longer owned."""
         for _, future in self.requests:
             if not future.done():
-                future.set_result(OfferResult(held=False))
+                future.set_result(OfferResult(owned=False))

@@ -135,7 +135,7 @@ class LeasedState:
 
     instance_id: str = field(init=False)
     unchecked: set[str] = field(init=False)
-    """Awaited children that may have ended before we held this version: not parked until that is known."""
+    """Awaited children that may have ended before we owned this version: not parked until that is known."""
     evaluates_singly: bool = field(init=False)
     """The database refused what was decided together with pure nodes: they are evaluated apart, one by one."""
     performing: set[Dispatch] = field(init=False)

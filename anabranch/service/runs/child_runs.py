@@ -70,7 +70,7 @@ class ChildRuns:
                 parent_waits=parent_waits,
             )
             # No limit of PENDING runs here: running work must not be refused halfway.
-            may_begin = self._engine.orchestrator.held.may_begin(head)
+            may_begin = self._engine.orchestrator.owned.may_begin(head)
             started = Started(payload, trigger, begin=may_begin and self._engine.plans.can_run_plan(head, plan))
             await self._engine.orchestrator.create_run(head, plan, started)
         except (NotFound, InvalidInput) as refusal:

@@ -46,7 +46,7 @@ class RunVerbs(StartVerbs):
         row = await self.get_run_status(instance_id, tenant_id=tenant_id)
         if not row.status.is_terminal:
             answer = await self._engine.orchestrator.ask(instance_id, CancelRequested(reason))
-            if not answer.held or not answer.status.is_terminal:
+            if not answer.owned or not answer.status.is_terminal:
                 await self._store.append_cancel(tenant_id=tenant_id, instance_id=instance_id, reason=reason)
             row = await self.get_run_status(instance_id, tenant_id=tenant_id)
         if row.status is not Status.CANCELLED:
@@ -103,7 +103,7 @@ class RunVerbs(StartVerbs):
             raise InvalidInput("the database rejects the signal's payload")
         if answer.refused is not None:
             raise TooManySignals(f"run {instance_id} has too many unconsumed signals")
-        if answer.held:
+        if answer.owned:
             if answer.delivered is None:
                 return await self._first_answer(await self.get_run_status(instance_id, tenant_id=tenant_id), key)
             return answer.delivered
@@ -148,7 +148,7 @@ class RunVerbs(StartVerbs):
     async def _pause_one(self, row: InstanceRow, *, tenant_id: str, why: str) -> None:
         instance_id = row.head.instance_id
         answer = await self._engine.orchestrator.ask(instance_id, PauseRequested(why))
-        if not answer.held:
+        if not answer.owned:
             await self._store.append_suspension(
                 instance_id,
                 RunSuspended(SuspendReason.PAUSED, why, PAUSED_HINT),
@@ -159,7 +159,7 @@ class RunVerbs(StartVerbs):
     async def _resume_one(self, row: InstanceRow, *, tenant_id: str, by: str) -> None:
         instance_id = row.head.instance_id
         answer = await self._engine.orchestrator.ask(instance_id, ResumeRequested(by))
-        if not answer.held:
+        if not answer.owned:
             await self._store.append_resumption(
                 instance_id, RunResumed(by), tenant_id=tenant_id, log_limit=self._engine.options.log_limit
             )

@@ -173,7 +173,7 @@ class RunWaits:
                     waiter.woken.set()
         # Who has not read yet will do so anyway.
         waiting = [each for each, those in self._waiters.items() if any(one.exists for one in those)]
-        elsewhere = [each for each in waiting if not self._engine.orchestrator.holds(each)]
+        elsewhere = [each for each in waiting if not self._engine.orchestrator.owns(each)]
         if not elsewhere:
             return
         for end in await self._engine.store.ended_children(elsewhere):

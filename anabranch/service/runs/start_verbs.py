@@ -229,7 +229,7 @@ class StartVerbs(ReadVerbs):
         check_beginning(plan, trigger)
         payload = await input_payload(input_, plan, self.checks, tenant_id=tenant_id, trigger=trigger)
         head = make_head(found, plan)
-        hold = self._engine.orchestrator.held.may_begin(head) and self._engine.plans.can_run_plan(head, plan)
+        hold = self._engine.orchestrator.owned.may_begin(head) and self._engine.plans.can_run_plan(head, plan)
         if not hold or head.available_at > head.created_at:
             await self._pending_limit.take_place(head.tenant_id)
         started = Started(payload, trigger, begin=hold, only_active=only_active)

@@ -91,7 +91,7 @@ class TestingVerbs(RunVerbs):
         else:
             payload = await input_payload(given, plan, self.checks, tenant_id=tenant_id, trigger=trigger)
         head = test_head(definition.value, plan, tenant_id=tenant_id, now=self._engine.clock.now())
-        hold = self._engine.orchestrator.held.may_begin(head)
+        hold = self._engine.orchestrator.owned.may_begin(head)
         if not hold:
             await self._pending_limit.take_place(tenant_id)
         started = Started(

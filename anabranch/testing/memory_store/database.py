@@ -245,8 +245,8 @@ class MemoryDatabase:
         """How many suspects a lost worker leaves: as many as it executed, and no more than it has."""
         if lost not in self._companies:
             executing = self._executing.get(lost)
-            held = sum(row.worker_id == lost for row in self.open_rows())
-            self._companies[lost] = max(1, min(EXECUTING_UNKNOWN if executing is None else executing, held))
+            owned = sum(row.worker_id == lost for row in self.open_rows())
+            self._companies[lost] = max(1, min(EXECUTING_UNKNOWN if executing is None else executing, owned))
         return self._companies[lost]
 
     def report_worker(self, report: WorkerReport) -> ReportAnswer:

@@ -45,7 +45,7 @@ class Blame(NamedTuple):
 class SuspectRoom:
     """How many suspects a process may still take."""
 
-    held: int = 0
+    owned: int = 0
     """How many suspects it has."""
     company_min: int | None = None
     """The smallest company among them; None without suspects."""
@@ -100,7 +100,7 @@ def may_join(room: SuspectRoom, companies: Collection[int]) -> bool:
     if limit is None:
         return True
     limit = limit if room.company_min is None else min(limit, room.company_min)
-    return room.held + len(companies) <= limit and (room.alone or min(companies) > 1)
+    return room.owned + len(companies) <= limit and (room.alone or min(companies) > 1)
 
 
 @dataclass(slots=True)

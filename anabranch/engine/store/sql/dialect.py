@@ -291,7 +291,7 @@ def claim_parameters(wanted: ClaimRequest) -> dict[str, Any]:
         "worker_id": wanted.worker_id,
         "limit": wanted.limit,
         "weight_max": wanted.weight_max,
-        "held": room.held,
+        "owned": room.owned,
         "company_min": _NO_LIMIT if room.company_min is None else room.company_min,
         "away_until": 0 if wanted.away_until is None else wanted.away_until,
         **({} if wanted.known_code is None else _pool_parameters(tuple(wanted.known_types or ()))),

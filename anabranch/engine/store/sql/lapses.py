@@ -41,7 +41,7 @@ _FORGET = text("DELETE FROM workers WHERE worker_id = :worker_id")
 
 _WORKER = text("SELECT executing, company FROM workers WHERE worker_id = :worker_id")
 
-_COUNT_HELD = text(f"SELECT count(*) FROM workflow_instances WHERE {IS_OPEN} AND worker_id = :worker_id")
+_COUNT_OWNED = text(f"SELECT count(*) FROM workflow_instances WHERE {IS_OPEN} AND worker_id = :worker_id")
 """How many open runs a lost worker has: a scan of the open ones, once for each lost worker."""
 
 _NOTE_COMPANY = text("""
@@ -279,9 +279,9 @@ def _company_of(connection: Connection, lost: str, now: int) -> int:
     known = connection.execute(_WORKER, {"worker_id": lost}).one_or_none()
     if known is not None and known.company is not None:
         return int(known.company)
-    held = connection.execute(_COUNT_HELD, {"worker_id": lost}).scalar_one()
+    owned = connection.execute(_COUNT_OWNED, {"worker_id": lost}).scalar_one()
     executing = EXECUTING_UNKNOWN if known is None or known.executing is None else known.executing
-    company = max(1, min(int(executing), int(held)))
+    company = max(1, min(int(executing), int(owned)))
     connection.execute(_NOTE_COMPANY, {"worker_id": lost, "now": now, "company": company})
     return company
 

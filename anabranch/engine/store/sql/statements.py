@@ -78,7 +78,7 @@ MAY_GO_ON = """(EXISTS (
 """Neither its workflow nor its tenant is paused. (`IS NOT TRUE` keeps the planner from making a join of it, which
 would read the runs in another order than that of the index.)"""
 
-FITS = ":held + place <= least AND :held + place <= :company_min"
+FITS = ":owned + place <= least AND :owned + place <= :company_min"
 """Whether the worker may take a due suspect at this `place` in the order, where `least` is the smallest company so far.
 See `blame.may_join`."""
 

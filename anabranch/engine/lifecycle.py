@@ -12,6 +12,7 @@ import logging
 import secrets
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.console.console import Console
@@ -91,17 +92,7 @@ class Engine:
         self.console = console
         self.threads = HandlerThreads()
         self._tasks = task_queue(elsewhere, gates)
-        worker = task_worker(
-            elsewhere,
-            handlers=handlers,
-            functions=functions,
-            tasks=self._tasks,
-            clock=self.clock,
-            concurrency=options.concurrency,
-            threads=self.threads,
-            console=console,
-            callbacks=callbacks,
-        )
+        worker = self._new_task_worker(elsewhere, handlers=handlers, functions=functions, callbacks=callbacks)
         self.orchestrator = self._new_orchestrator(worker)
         self._handover = Handover(store=store, orchestrator=self.orchestrator, task_worker=worker, tasks=self._tasks)
         self.leadership = self._new_leadership(leaders)
@@ -181,6 +172,17 @@ class Engine:
         """A pause was added or removed here: act on it, and tell the others. Raises StoreUnavailable."""
         self.hints.send_pauses_changed()
         await self.gates.look()
+
+    def _new_task_worker(self, elsewhere: Elsewhere | None, **parts: Any) -> TaskWorker:
+        return task_worker(
+            elsewhere,
+            tasks=self._tasks,
+            clock=self.clock,
+            concurrency=self.options.concurrency,
+            threads=self.threads,
+            console=self.console,
+            **parts,
+        )
 
     def _new_orchestrator(self, worker: TaskWorker) -> Orchestrator:
         return Orchestrator(

@@ -71,6 +71,7 @@ def code_spec(
     """The type of a language, run by this sandbox. Log lines go to the log of the node while the code runs."""
 
     async def execute(config: CodeConfig, context: Mapping[str, Any], helpers: Helpers) -> HandlerResult:
+        """Run the code in the sandbox on the part of the context that it reads; its value is the output."""
         job = CodeJob(
             language=language,
             code=config.code,

@@ -172,48 +172,24 @@ class HttpRequestConfig(NodeConfig):
 
 
 def http_request_spec(sender: HttpSender, secrets: SecretReader, store: TokenStore | None = None) -> HandlerSpec:
-    """The type, on a way out, a place to read secrets, and one where tokens that services replaced are kept."""
+    """The node type `httpRequest`.
 
+    It sends its requests with `sender`, reads secrets from `secrets`, and keeps tokens that services have replaced in
+    `store`: in the memory of this process if there is none.
+    """
     tokens = TokenCache(sender, store or TokensInMemory())
 
-    async def with_tokens(
-        call: HttpCall, auth: OAuthAuth | ServiceAccountAuth, helpers: Helpers
-    ) -> tuple[HttpAnswer, list[str]]:
-        """The answer to a request with a token, and the tokens; with a new one, if one from before is refused."""
-        given, was_known = await tokens.tokens_for(auth, helpers)
-        answer = await sender.fetch(_bearing(call, given.access), timeout_s=REQUEST_S_MAX)
-        if answer.status == 401 and was_known:
-            given, _ = await tokens.tokens_for(auth, helpers, refused=given.access)
-            answer = await sender.fetch(_bearing(call, given.access), timeout_s=REQUEST_S_MAX)
-        return answer, [given.access, *([given.refresh] if given.refresh else [])]
-
     async def execute(config: HttpRequestConfig, context: Mapping[str, Any], helpers: Helpers) -> HandlerResult:
+        """Send the request; an answer with an error status fails the node. The delay is waited for first."""
         custom = custom_parts(config.auth)
-        headers, private_headers = _headers(config, custom["headers"], helpers)
-        body = _body(config, custom["body"])
-        if config.form:
-            kind, body = form_body(config.form)
-            headers = {name: value for name, value in headers.items() if name.lower() != "content-type"}
-            headers["Content-Type"] = kind
+        call = _call_of(config, custom, helpers)
         if config.delay:
             await sleep(config.delay / 1_000)
-        call = HttpCall(
-            method=config.method,
-            url=_url(config, custom["qs"]),
-            headers=headers,
-            body=body,
-            follow_redirects=config.follow_redirects,
-            check_certificate=config.check_certificate,
-            proxy=config.proxy,
-            private_headers=private_headers,
-            private_body=body is not None
-            and (bool(custom["body"]) or _is_private(body.decode(errors="replace"), helpers)),
-        )
         hidden = secret_texts(custom)
         if isinstance(config.auth, OAuth1Auth):
             call = signed(call, config.auth, helpers.now_ms)
         if isinstance(config.auth, OAuthAuth | ServiceAccountAuth):
-            answer, given = await with_tokens(call, config.auth, helpers)
+            answer, given = await _fetch_with_tokens(sender, tokens, call, config.auth, helpers)
             hidden += given
         else:
             answer = await sender.fetch(call, timeout_s=REQUEST_S_MAX)
@@ -249,6 +225,39 @@ def http_request_spec(sender: HttpSender, secrets: SecretReader, store: TokenSto
             "properties": {"status": {"type": "integer"}, "headers": {"type": "object"}, "body": {}},
         },
     )
+
+
+def _call_of(config: HttpRequestConfig, custom: Mapping[str, Any], helpers: Helpers) -> HttpCall:
+    """The request as it is sent, without tokens and signatures; `custom` are the parts of an own authentication."""
+    headers, private_headers = _headers(config, custom["headers"], helpers)
+    body = _body(config, custom["body"])
+    if config.form:
+        kind, body = form_body(config.form)
+        headers = {name: value for name, value in headers.items() if name.lower() != "content-type"}
+        headers["Content-Type"] = kind
+    return HttpCall(
+        method=config.method,
+        url=_url(config, custom["qs"]),
+        headers=headers,
+        body=body,
+        follow_redirects=config.follow_redirects,
+        check_certificate=config.check_certificate,
+        proxy=config.proxy,
+        private_headers=private_headers,
+        private_body=body is not None and (bool(custom["body"]) or _is_private(body.decode(errors="replace"), helpers)),
+    )
+
+
+async def _fetch_with_tokens(
+    sender: HttpSender, tokens: TokenCache, call: HttpCall, auth: OAuthAuth | ServiceAccountAuth, helpers: Helpers
+) -> tuple[HttpAnswer, list[str]]:
+    """The answer to a request with a token, and the tokens; with a new one, if one from before is refused."""
+    given, was_known = await tokens.tokens_for(auth, helpers)
+    answer = await sender.fetch(_bearing(call, given.access), timeout_s=REQUEST_S_MAX)
+    if answer.status == 401 and was_known:
+        given, _ = await tokens.tokens_for(auth, helpers, refused=given.access)
+        answer = await sender.fetch(_bearing(call, given.access), timeout_s=REQUEST_S_MAX)
+    return answer, [given.access, *([given.refresh] if given.refresh else [])]
 
 
 def _bearing(call: HttpCall, token: str) -> HttpCall:

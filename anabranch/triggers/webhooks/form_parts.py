@@ -37,7 +37,7 @@ class FormRefused(ValueError):
 
 
 def parts_of(content_type: str, body: bytes, *, parts_max: int) -> list[ReceivedPart] | None:
-    """The parts of a form; None if it is none that can be read. Raises FormRefused."""
+    """The parts of a form; None if the body cannot be read as a form. Raises FormRefused."""
     try:
         boundary = parameters_of(content_type).get("boundary", "").rstrip()
     except TooManyParameters as refusal:

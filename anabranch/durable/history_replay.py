@@ -105,7 +105,7 @@ class _Clock:
     def monotonic(self) -> float:
         return self.at / 1000
 
-    def adjust(self, store_now: int) -> None:
+    def adjust(self, store_now: int, *, asked_at: float | None = None) -> None:
         """Does nothing."""
 
     async def sleep(self, milliseconds: int) -> None:

@@ -471,9 +471,10 @@ class Orchestrator:
         """Commit a batch and act on its outcome; returns the transitions that met a lock of another session."""
         planned, outcome = batch.planned(), NO_OUTCOME
         if planned.transitions:
+            asked_at = self._clock.monotonic()
             outcome = await self._store.commit(planned.transitions, may_wait=may_wait)
             self._reconciler.commits_failed = 0
-            self._clock.adjust(outcome.store_now)
+            self._clock.adjust(outcome.store_now, asked_at=asked_at)
         applied = apply_outcome(planned, outcome)
         if outcome.cancelled:
             self._cancelled.update(filter(self.owns, outcome.cancelled))

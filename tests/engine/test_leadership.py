@@ -135,7 +135,7 @@ class Worker:
     def now(self) -> int:
         return round(self.world.now_s * 1000)
 
-    def adjust(self, store_now: int) -> None:
+    def adjust(self, store_now: int, *, asked_at: float | None = None) -> None:
         raise AssertionError("this clock is set by the test")
 
     async def sleep(self, milliseconds: int) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import pytest
+
 from anabranch.engine.clock import STEP_BACK_MS, SystemClock
 from tests.simulation.loop import SimulatedLoop
 
@@ -43,3 +47,33 @@ def test_a_clock_that_was_set_back_is_followed():
         assert clock.now() == HOUR_MS
         clock.adjust(HOUR_MS - STEP_BACK_MS - 1)
         assert clock.now() == HOUR_MS - STEP_BACK_MS - 1
+
+
+def test_a_process_that_stood_still_before_it_read_an_answer_keeps_its_time():
+    """It did not: what it created next was eight seconds old."""
+    loop = SimulatedLoop(seed=1)
+    with loop.running():
+        clock = SystemClock()
+        clock.adjust(HOUR_MS)
+        asked_at = clock.monotonic()
+        _pass(loop, 8.0)
+        clock.adjust(HOUR_MS + 10, asked_at=asked_at)
+        assert clock.now() == HOUR_MS + 8_000
+
+
+@pytest.mark.parametrize("wrong_by_ms", [-9_000, 9_000])
+def test_an_answer_that_took_its_time_corrects_a_clock_that_it_contradicts(wrong_by_ms):
+    loop = SimulatedLoop(seed=1)
+    with loop.running():
+        clock = SystemClock()
+        clock.adjust(HOUR_MS + wrong_by_ms)
+        asked_at = clock.monotonic()
+        _pass(loop, 8.0)
+        clock.adjust(HOUR_MS + 10, asked_at=asked_at)
+        assert clock.now() == HOUR_MS + 10
+
+
+def _pass(loop, seconds):
+    asleep = loop.create_task(asyncio.sleep(seconds))
+    while not asleep.done():
+        assert loop.step()

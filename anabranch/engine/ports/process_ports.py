@@ -17,8 +17,9 @@ class Clock(Protocol):
     def monotonic(self) -> float:
         """Seconds that never go back."""
 
-    def adjust(self, store_now: int) -> None:
-        """Update the clock offset from a store response."""
+    def adjust(self, store_now: int, *, asked_at: float | None = None) -> None:
+        """Update the clock offset from a store response that has just arrived, to what was asked at `asked_at` (by
+        `monotonic`; None: now)."""
 
     async def sleep(self, milliseconds: int) -> None:
         """Sleep by `monotonic`, whatever `adjust` does to `now` meanwhile."""

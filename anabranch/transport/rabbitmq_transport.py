@@ -110,8 +110,8 @@ class RabbitTransport:
         self._after: list[Callable[[], None]] = []
         self._connection: AbstractConnection | None = None
         self._channel: AbstractChannel | None = None
-        self._is_registered = False
-        """All consumers are, with the present connection."""
+        self._registered_all = asyncio.Event()
+        """All consumers are registered with the present connection."""
         self._fanouts: dict[str, AbstractExchange] = {}
         self._reports: list[str] = []
         """The queues of reports to this process."""
@@ -132,7 +132,7 @@ class RabbitTransport:
 
         Not before all consumers are registered: an executor drops a job whose sender has no queue of reports.
         """
-        return self._is_registered and self._channel is not None and not self._channel.is_closed
+        return self._registered_all.is_set() and self._channel is not None and not self._channel.is_closed
 
     def when_connected(self, act: Callable[[], None]) -> None:
         """Call this after each connection."""
@@ -247,6 +247,9 @@ class RabbitTransport:
                 await _answered(queue.cancel(tag))
 
     async def _executed(self, accept: Accept, job: NodeJob, deliveries: int, message: AbstractIncomingMessage) -> None:
+        # Jobs come as soon as the first consumer is registered: only after the last one they can be cancelled, or given
+        # back.
+        await self._registered_all.wait()
         try:
             await accept(job, deliveries)
         except TransportUnavailable as fault:
@@ -414,12 +417,12 @@ class RabbitTransport:
         self._channel = channel
         for consume in self._registered:
             await consume()
-        self._is_registered = True
+        self._registered_all.set()
         return closed
 
     async def _disconnect(self) -> None:
         connection, self._connection, self._channel = self._connection, None, None
-        self._is_registered = False
+        self._registered_all.clear()
         self._fanouts.clear()
         if connection is not None:
             with suppress(TransportUnavailable), _to_broker("the connection cannot be closed"):

@@ -61,7 +61,8 @@ class Channel:
 def on(channel: Channel) -> RabbitTransport:
     """A transport that is connected by this channel."""
     transport = RabbitTransport("amqp://nowhere/", name="test")
-    transport._channel, transport._is_registered = cast("Any", channel), True
+    transport._channel = cast("Any", channel)
+    transport._registered_all.set()
     transport._fanouts = cast("Any", {CANCELLED: channel, SOUGHT: channel})
     return transport
 
@@ -318,3 +319,39 @@ async def test_a_dead_letter_of_this_process_that_cannot_be_kept_is_kept_with_th
     await transport.register_dead_letters(letters.keep)
     await broker.keep_dead()
     assert letters.kept == [b"raw"]
+
+
+async def test_an_executor_begins_with_a_job_when_all_its_consumers_are_registered(
+    broker: RabbitMQ, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It began before, and did not give back a job where it was stopped meanwhile."""
+    pool, arrived, may_register, accepted = f"p{token_hex(4)}", asyncio.Event(), asyncio.Event(), asyncio.Event()
+    worker, executor = RabbitTransport(broker.url, name="worker"), RabbitTransport(broker.url, name="executor")
+    connected, could_give_back, executed = asyncio.Event(), list[bool](), executor._executed
+
+    async def note_arrival(*message: Any) -> None:
+        arrived.set()
+        await executed(*message)
+
+    async def accept(sent: NodeJob, deliveries: int) -> None:
+        could_give_back.append(executor.is_connected)
+        accepted.set()
+
+    async def consume_later() -> None:
+        await may_register.wait()
+
+    monkeypatch.setattr(executor, "_executed", note_arrival)
+    worker.when_connected(connected.set)
+    await worker.start()
+    await connected.wait()
+    await worker.add_node_job(job(pool))
+    ignored: Any = lambda _: None  # noqa: E731 -- two arguments are this
+    await executor.register_task_worker(accept, pools=[pool], concurrency=1, cancelled=ignored, sought=ignored)
+    await executor._register(consume_later)
+    await executor.start()
+    await arrived.wait()
+    may_register.set()
+    await accepted.wait()
+    await executor.stop()
+    await worker.stop()
+    assert could_give_back == [True]

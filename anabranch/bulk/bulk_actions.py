@@ -183,7 +183,9 @@ class BulkActions:
     async def act(self, bulk_id: str, asked: Any, ids: Sequence[str]) -> dict[str, Any]:
         """Perform the action on these runs; returns `{counts, refused}`. A cancel of the bulk run takes effect after
         the page."""
-        return await asyncio.shield(asyncio.ensure_future(self._act(bulk_id, asked, ids)))
+        acting = asyncio.ensure_future(self._act(bulk_id, asked, ids))
+        acting.add_done_callback(_note_failure)
+        return await asyncio.shield(acting)
 
     async def _act(self, bulk_id: str, asked: Any, ids: Sequence[str]) -> dict[str, Any]:
         request, row = BulkRequest.from_json(asked), await self._row(bulk_id)
@@ -277,3 +279,10 @@ class BulkActions:
     def _connected(self) -> WorkflowService:
         assert self._service is not None, "connect comes before any run"
         return self._service
+
+
+def _note_failure(acting: asyncio.Task[Any]) -> None:
+    """Where the process stops in the middle of a page, nobody asks for its failure: another process repeats the
+    page."""
+    if not acting.cancelled():
+        acting.exception()

@@ -24,8 +24,7 @@ _SECRET_WORDS = re.compile(r"TOKEN|KEY|SECRET|PASSW|PWD|CREDENTIAL|AUTH|PRIVATE"
 EVERYWHERE = (
     "Branches run at the same time, where n8n runs one after the other, from top to bottom.",
     "A node that several branches lead to waits for all that are taken and runs once.",
-    "Expressions read what is missing as null; comparing a value of the wrong type is false, where n8n stops with an"
-    " error.",
+    "Expressions read what is missing as null.",
     "What an error says is worded in another way, and limits of size and time are those of this engine.",
     "Requests have the header Idempotency-Key, and go to public addresses only, unless the operator allows others.",
     "A run is kept, and goes on after a crash: what was under way is executed again.",

@@ -102,27 +102,23 @@ class Texts:
             return self._joined_by_code(pieces)
         return Phrase(" ~ ".join(parts), "text", is_atom=False)
 
-    def known(self, written: Any) -> Phrase | None:
-        """The same, where its type follows from how it is written: what is no expression, and texts around some."""
-        if isinstance(written, str) and written.startswith("="):
-            pieces = split(written[1:])
-            if len(pieces) == 1 and isinstance(pieces[0], Source):
-                return self._compared(pieces[0])
-            try:
-                for piece in pieces:
-                    if isinstance(piece, Source):
-                        translate(piece.js, self.scope)
-            except Untranslatable:
-                return None
-        return self.said(written)
+    def tried(self, written: str) -> tuple[Phrase | None, int]:
+        """An expression, if templates say it, and how many of n8n's are in it; nothing is counted or computed.
 
-    def _compared(self, source: Source) -> Phrase | None:
-        """A comparison, which calls nothing that could fail."""
+        Its kind is `text` or `boolean` if it always is that. Of a path it is known that nothing but what is missing
+        fails; others are null where they fail.
+        """
+        pieces = split(written[1:])
+        sources = [piece for piece in pieces if isinstance(piece, Source)]
         try:
-            said = translate(source.js, self.scope)
+            said = [translate(source.js, self.scope) for source in sources]
         except Untranslatable:
-            return None
-        return self._say(source) if said.kind == "boolean" and "(" not in source.js else None
+            return None, 0
+        if len(pieces) == 1 and said:
+            return _whole(sources[0], said[0]), 1
+        phrases = iter(said)
+        parts = [literal(each) if isinstance(each, str) else f"({next(phrases).embedded()})" for each in pieces]
+        return Phrase(" ~ ".join(parts or ["''"]), "text", is_atom=len(parts) < 2), len(sources)
 
     def thunk(self, written: Any) -> str:
         """A parameter as a function of JavaScript without arguments. Raises Untranslatable."""
@@ -185,6 +181,23 @@ class Texts:
         else:
             self.counts.rewritten += 1
         return said
+
+
+def _whole(source: Source, said: Phrase) -> Phrase | None:
+    if (said.is_path and "|" not in said.text) or (said.kind == "boolean" and "(" not in source.js):
+        return said
+    if said.kind not in ("any", "text", "boolean", "list"):
+        return None
+    return Phrase(f"{said.atom} | otherwise(none)", is_atom=False)
+
+
+def fits(said: str) -> bool:
+    """Whether a text is short and flat enough for an expression of ours."""
+    try:
+        Expression(said)
+    except Refused:
+        return False
+    return len(said) <= EXPRESSION_LENGTH_MAX - 4
 
 
 def _check_depth(said: Phrase) -> None:

@@ -15,6 +15,12 @@ def loosely(left: str, kind: str, operation: str, right: Any = "") -> dict[str, 
     return {**made, "options": {**made["options"], "typeValidation": "loose"}}
 
 
+def in_any_case(left: str, operation: str, right: str) -> dict[str, Any]:
+    """Conditions of one test of texts without regard to case."""
+    made = test_of(left, "string", operation, right)
+    return {**made, "options": {**made["options"], "caseSensitive": False}}
+
+
 DRAWN_DATA = (
     Drawn(
         "a name of a field that is computed, beside the others",
@@ -154,5 +160,49 @@ DRAWN_DATA = (
         ],
         ORDERS,
         [],
+    ),
+    Drawn(
+        "conditions on what nothing leads to, in any case of letters, and on what a method gives",
+        f"{DOCS}/n8n-nodes-base.filter/",
+        [
+            node("Code", "code", 2, jsCode="return [{a: null}, {a: {b: 'Paid in FULL'}}, {}, {a: 'x'}, {a: {b: 'PAID'}}"
+                 "].map(json => ({json}));"),
+            node("Any case", "filter", 2.2, options={}, conditions=in_any_case("={{ $json.a.b }}", "contains", "Full")),
+            node("Method", "filter", 2.2, options={},
+                 conditions=test_of("={{ $json.a.b.toLowerCase() }}", "string", "startsWith", "paid in")),
+            node("None", "filter", 2.2, options={},
+                 conditions=test_of("={{ $json.c.d.trim() }}", "string", "notEquals", "={{ $json.a.b }}")),
+        ],
+        ORDERS[:1],
+        [{"a": {"b": "Paid in FULL"}}],
+    ),
+    Drawn(
+        "the first rule that holds is taken before one that would fail",
+        f"{DOCS}/n8n-nodes-base.switch/",
+        [
+            node("Way", "switch", 3.2, options={}, rules={"values": [
+                {"conditions": test_of("={{ $json.tags }}", "array", "lengthLt", 1)},
+                {"conditions": test_of("={{ $json.tags }}", "array", "contains", "paid")},
+                {"conditions": test_of("={{ $json.tags }}", "boolean", "notEquals", right=True)},
+            ]}),
+            set_to("Paid", id="={{ $json.id }}"),
+        ],
+        ORDERS,
+        [{"id": "1"}, {"id": "3"}],
+        [("Begin", 0, "Way", 0), ("Way", 1, "Paid", 0)],
+    ),
+    Drawn(
+        "orders of the first versions, of texts and of what is missing, and an operation behind an equals sign",
+        f"{DOCS}/n8n-nodes-base.if/",
+        [
+            node("Code", "code", 2, jsCode="return ['12', 'x', null, [7], true, -1, ''].map(v => ({json: {v}}));"),
+            node("Larger", "if", 1, conditions={"number": [
+                {"value1": "={{ $json.v }}", "operation": "largerEqual"},
+                {"value1": "={{ $json.w }}", "operation": "smaller", "value2": 1}]}),
+            node("Not 0", "if", 1, conditions={"string": [
+                {"value1": "={{ $json.v }}", "operation": "=notEqual", "value2": ""}]}),
+        ],
+        ORDERS[:1],
+        [{"v": "12"}, {"v": None}, {"v": [7]}, {"v": True}],
     ),
 )  # fmt: skip

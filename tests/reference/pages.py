@@ -262,6 +262,11 @@ _FILTERS = {
         "converted to a `string`, `number`, `boolean`, `array` or `object`; null, and what is missing, is null",
         "{{'42' | js_type('number')}}",
     ),
+    "must_be": (
+        "the value, if it is a `string`, `number`, `boolean`, `array` or `object`; null, and what is missing, is null;"
+        " any other is an error",
+        "{{ctx.input.name | must_be('string')}}",
+    ),
     "urlencode": ("with percent signs, for a part of a URL", "{{'a b&c' | urlencode}}"),
     "timestamp": ("milliseconds since 1970", "{{'2026-01-31' | timestamp}}"),
 }

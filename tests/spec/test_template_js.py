@@ -34,6 +34,12 @@ CTX = {"list": [1, None, "b", [2, 3]], "object": {"a": 1}, "whole": 2.0, "small"
         ("ctx.nothing | js_type('string')", None),
         ("'true' | js_type('boolean')", True),
         ("'[1]' | js_type('array')", [1]),
+        ("[] | js_number", 0),
+        ("['5'] | js_number", 5),
+        ("ctx.list | js_number | otherwise('-')", "-"),
+        ("ctx.object | must_be('object')", {"a": 1}),
+        ("ctx.nothing | must_be('object')", None),
+        ("none | must_be('number')", None),
         ("'a b&ü' | urlencode", "a%20b%26%C3%BC"),
         ("ctx.list | flatten", [1, None, "b", 2, 3]),
         ("ctx.object.a.b | upper | otherwise(none)", None),
@@ -45,7 +51,18 @@ def test_a_value_is_converted_as_javascript_does(expression: str, value: Any) ->
 
 @pytest.mark.parametrize(
     "expression",
-    ["ctx.object | js_type('array')", "1 | js_type('date')", "'a' | js_join", "1 | flatten", "1 | otherwise"],
+    [
+        "ctx.object | js_type('array')",
+        "true | must_be('number')",
+        "1 | must_be('boolean')",
+        "1 | must_be('string')",
+        "ctx.list | must_be('object')",
+        "1 | must_be(['number'])",
+        "1 | js_type('date')",
+        "'a' | js_join",
+        "1 | flatten",
+        "1 | otherwise",
+    ],
 )
 def test_what_is_not_converted_is_an_error(expression: str) -> None:
     with pytest.raises(TemplateError):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from anabranch.n8n.graph import loop_output
 from anabranch.n8n.job import MappingJob, NotMapped
 from anabranch.n8n.maps import going_on
-from anabranch.n8n.maps.conditions import OLD, OldCondition, TestedConditions, condition_of, old_test, one_of, typed
+from anabranch.n8n.maps.condition_templates import OldCondition
+from anabranch.n8n.maps.conditions import OLD, TestedConditions, condition_of, old_test, one_of, operation_of, typed
 from anabranch.n8n.maps.programs import LISTED_RESULTS
 from anabranch.n8n.maps.rules import maps
 from anabranch.n8n.refs import INDEX, ITEM, ItemFeed, Moved, Ref, quoted, times, variable
@@ -94,7 +96,11 @@ def switch(job: MappingJob) -> None:
     if job.option("options", "allMatchingOutputs") is True:
         _switch_all(job, [test.condition(job) for _, test in tests], fallback)
         return
-    conditions = one_of(job, [test for _, test in tests])
+    outputs = [output for output, _ in tests]
+    conditions = one_of(
+        job, [test for _, test in tests],
+        within=(lambda listed: _first_way(outputs, listed, fallback)) if job.is_mapped else None,
+    )  # fmt: skip
     rules = [(output, condition) for (output, _), condition in zip(tests, conditions, strict=True)]
     ways = [(f"out{output}" if place == output else f"out{output}_{place}", condition, output)
             for place, (output, condition) in enumerate(rules)]  # fmt: skip
@@ -106,12 +112,17 @@ def switch(job: MappingJob) -> None:
         if fallback is not None and fallback not in {output for _, _, output in ways}:
             job.passes(output=fallback, handles=("else",))
         return
-    said = quoted("none" if fallback is None else f"out{fallback}")
-    for _, condition, output in reversed(ways):
-        said = f"{quoted(f'out{output}')} if {condition} else ({said})"
-    _route(job, said)
+    _route(job, _first_way(outputs, conditions, fallback))
     for output in {output for _, _, output in ways} | ({fallback} if fallback is not None else set()):
         _routed(job, output, f"out{output}")
+
+
+def _first_way(outputs: Sequence[int], conditions: Sequence[str], fallback: int | None) -> str:
+    """The output of the first condition that holds."""
+    said = quoted("none" if fallback is None else f"out{fallback}")
+    for output, condition in zip(reversed(outputs), reversed(conditions), strict=True):
+        said = f"{quoted(f'out{output}')} if {condition} else ({said})"
+    return said
 
 
 def _switch_all(job: MappingJob, conditions: list[str], fallback: int | None) -> None:
@@ -164,7 +175,7 @@ def _switch_rules(job: MappingJob) -> tuple[list[tuple[int, TestedConditions]], 
         if not isinstance(output, int):
             names.append(output)
             output = len(names) - 1
-        operation = rule.get("operation", "smaller" if kind == "number" else "equal")
+        operation = operation_of(rule, "smaller" if kind == "number" else "equal")
         _, empty = OLD.get(kind, ("", ""))
         test = OldCondition(kind, operation, job.option("value1", default=empty), rule.get("value2", empty))
         rules.append((output, old_test(texts, [test], any_of=False)))

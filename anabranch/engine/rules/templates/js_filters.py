@@ -1,4 +1,4 @@
-"""Template filters that convert a value as JavaScript does: `js_text`, `js_number`, `js_join` and the like.
+"""Template filters that convert a value as JavaScript does: `js_text`, `js_number` and the like; and `must_be`.
 
 Pure. Workflows that come from tools whose expressions are JavaScript use them, where `~` and `| float` would give
 something else. Collected by `filters`.
@@ -42,6 +42,7 @@ _BLANKS = (
 
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 _TYPES = ("string", "number", "boolean", "array", "object")
+_KINDS = {"string": str, "boolean": bool, "array": list, "object": dict}
 
 
 def _js_text(value: Any, work: TemplateBudget, *, missing: Any = None) -> str:
@@ -97,6 +98,8 @@ def _js_number(value: Any, work: TemplateBudget) -> Any:
         number = _number_of(value.strip(_BLANKS))
         if number is not None:
             return check_number(number)
+    if isinstance(value, list):
+        return _js_number(_text_of(value, work), work)
     raise Refused(f"`js_number`: {kind_of(value)} of this kind is not a number")
 
 
@@ -134,10 +137,28 @@ def _urlencode(value: Any, work: TemplateBudget) -> str:
         raise Refused("`urlencode`: the text has half of a character in it") from None
 
 
+def _must_be(value: Any, work: TemplateBudget, *, type: Any) -> Any:
+    """The value, if it has this type; null, and what is missing, is null. Raises Refused for others."""
+    _check_type("must_be", type)
+    if value is ABSENT or value is None:
+        return None
+    if type == "number":
+        has_it = is_number(value)
+    else:
+        has_it = isinstance(value, _KINDS[type])
+    if not has_it:
+        raise Refused(f"`must_be`: {kind_of(value)}, where {type} is expected")
+    return value
+
+
+def _check_type(name: str, type: Any) -> None:
+    if not isinstance(type, str) or type not in _TYPES:
+        raise Refused(f"`{name}(type)`: the type is one of {', '.join(_TYPES)}")
+
+
 def _js_type(value: Any, work: TemplateBudget, *, type: Any) -> Any:
     """As a field that is declared to have this type; null, and what is missing, is null."""
-    if type not in _TYPES:
-        raise Refused(f"`js_type(type)`: the type is one of {', '.join(_TYPES)}")
+    _check_type("js_type", type)
     if value is ABSENT or value is None:
         return None
     made = _CONVERT[type](value, work)
@@ -198,4 +219,5 @@ JS_FILTERS = (
     Filter("js_join", _js_join, ("separator",)),
     Filter("urlencode", _urlencode),
     Filter("js_type", _js_type, ("type",), required=("type",), takes_missing=True),
+    Filter("must_be", _must_be, ("type",), required=("type",), takes_missing=True),
 )

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, text
 
 from anabranch.engine.ports import Transition
 from anabranch.engine.store.opening import dialect_of
+from anabranch.engine.store.postgresql.postgresql_commit import writing
 from anabranch.engine.store.postgresql.postgresql_connections import BoundedAsyncConnection
 from anabranch.engine.store.postgresql.postgresql_dialect import COMMITTING, PostgresqlDialect
 from anabranch.engine.store.postgresql.small_commits import BYTES_MAX, TRANSITIONS_MAX, PostgresqlSmallCommits
@@ -155,6 +156,19 @@ async def test_a_key_that_is_just_being_written_is_a_lock(postgres_url: str, loc
         assert (await row_of(store, row.head.instance_id)) == row
 
 
+async def test_only_a_batch_with_new_runs_asks_the_server_to_create_some(postgres_url: str) -> None:
+    async with opened(postgres_url) as store:
+        step, birth = transition(await created(store), dispatched("a")), await creation(store)
+        for batch, parameters, is_creating in (
+            ([step], {"transitions", "events"}, False),
+            ([step, birth], {"transitions", "events", "new_runs"}, True),
+        ):
+            statement, given = next(writing(batch))
+            assert given.keys() == parameters
+            assert ("INSERT INTO workflow_instances " in statement.text) is is_creating
+            assert (await store.commit(batch)).won  # the step has moved before the second
+
+
 # -- what an error means, without a server ------------------------------------------------------------
 class Failing:
     """Stands for a connection whose statements fail in this way."""
@@ -164,6 +178,9 @@ class Failing:
     def __init__(self, error: psycopg.Error) -> None:
         self.error = error
         self.statements = 0
+
+    def cursor(self) -> Failing:
+        return self
 
     async def execute(self, *_: object) -> None:
         self.statements += 1

@@ -30,10 +30,11 @@ def writing(transitions: Sequence[Transition]) -> Generator[Question, Rows, Writ
     new_runs = [transition for transition in transitions if transition.new_run is not None]
     batch = {
         "transitions": encode_transitions(transition for transition in transitions if transition.new_run is None),
-        "new_runs": encode_new_runs(new_runs),
         "events": encode_events(transitions),
     }
-    [(winners, now)] = yield statements.COMMIT, batch
+    if new_runs:
+        batch["new_runs"] = encode_new_runs(new_runs)
+    [(winners, now)] = yield statements.COMMIT if new_runs else statements.ADVANCE, batch
     won = set(winners or ())
     uncreated = [transition for transition in new_runs if transition.instance_id not in won]
     existing: dict[str, str] = {}

@@ -76,7 +76,7 @@ OLDEST_WRITER = text("""
 A frozen process may keep one open.
 """
 
-COMMIT = text(f"""
+_MOVED = f"""
     WITH transition AS (
         SELECT * FROM json_to_recordset(CAST(:transitions AS json)) AS t(
             instance_id uuid, expected_version integer, held_by text, first_seq integer, events integer,
@@ -106,7 +106,9 @@ COMMIT = text(f"""
             crashes = CASE WHEN locked.clears THEN 0 ELSE i.crashes END
         FROM locked WHERE i.instance_id = locked.instance_id
         RETURNING i.instance_id
-    ), new_run AS (
+    )"""
+_CREATED = f"""
+    new_run AS (
         SELECT * FROM json_to_recordset(CAST(:new_runs AS json)) AS b(
             instance_id uuid, tenant_id text, workflow_id uuid, workflow_name text, workflow_version integer,
             kind text, test boolean, status text, version integer, last_seq integer, worker_id text,
@@ -132,9 +134,9 @@ COMMIT = text(f"""
         ORDER BY tenant_id, workflow_name, idempotency_key
         ON CONFLICT DO NOTHING
         RETURNING instance_id
-    ), winner AS (
-        SELECT instance_id FROM moved UNION ALL SELECT instance_id FROM created
-    ), logged AS (
+    )"""
+_LOGGED = f"""
+    logged AS (
         INSERT INTO workflow_instance_logs (instance_id, seq, node_id, scope, event_type, node_status, next_handle,
             output_variable, payload, error_message, node_attempt, created_at, arguments, generation, parts)
         SELECT instance_id, seq, node_id, scope, event_type, node_status, next_handle, output_variable,
@@ -146,7 +148,11 @@ COMMIT = text(f"""
             created_at bigint, arguments text, generation integer, parts text)
         WHERE (instance_id IN (SELECT instance_id FROM winner)) IS TRUE
     )
-    SELECT CAST(array_agg(instance_id) AS text[]), {NOW_MS} FROM winner
+    SELECT CAST(array_agg(instance_id) AS text[]), {NOW_MS} FROM winner"""
+
+COMMIT = text(f"""{_MOVED},{_CREATED}, winner AS (
+        SELECT instance_id FROM moved UNION ALL SELECT instance_id FROM created
+    ),{_LOGGED}
 """)
 """A whole batch: lock the rows that still match, move them, insert the new ones, log the winners' events.
 
@@ -159,6 +165,10 @@ version. `IS TRUE` keeps the planner from turning the membership test into a joi
 than the nested loop that the committing connections are held to. A payload that is the JSON value null arrives as an
 SQL NULL.
 """
+
+ADVANCE = text(f"""{_MOVED}, winner AS (SELECT instance_id FROM moved),{_LOGGED}
+""")
+"""The same for a batch without new runs, as most are: the server needs not begin what would find nothing to insert."""
 
 KEY_HOLDERS = text("""
     SELECT b.instance_id, i.instance_id

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import cache
+from typing import Any
 
 import psycopg
 from sqlalchemy import TextClause
@@ -49,6 +50,8 @@ class PostgresqlSmallCommits:
         self._beginning = beginning
         self._outages_met = 0
         self._connection: BoundedAsyncConnection | None = None
+        self._cursor: psycopg.AsyncCursor[Any] | None = None
+        """Its only cursor: a new one for each commit would cost a third of the time that the driver takes."""
         self._busy = asyncio.Lock()
         self._closing = False
 
@@ -94,13 +97,13 @@ class PostgresqlSmallCommits:
 
     # -- within ---------------------------------------------------------------------------
     async def _write(self, transitions: Sequence[Transition]) -> Written:
-        connection = await self._connected()
+        connection, cursor = await self._connected()
         beginning = self._beginning()
         if beginning is None:
-            return await _answer(connection, transitions)
+            return await _answer(cursor, transitions)
         await connection.execute(beginning.encode())
         try:
-            written = await _answer(connection, transitions)
+            written = await _answer(cursor, transitions)
             await connection.execute("COMMIT")
         except BaseException:
             with suppress(psycopg.Error):
@@ -108,45 +111,51 @@ class PostgresqlSmallCommits:
             raise
         return written
 
-    async def _connected(self) -> BoundedAsyncConnection:
-        connection = self._connection
+    async def _connected(self) -> tuple[BoundedAsyncConnection, psycopg.AsyncCursor[Any]]:
+        connection, cursor = self._connection, self._cursor
         if connection is not None and (connection.closed or self._outages_met != self._outages.count):
             await self._disconnect()
             connection = None
-        if connection is None:
+        if connection is None or cursor is None:
             outages = self._outages.count
             connection = await self._connect()
-            self._connection, self._outages_met = connection, outages
+            connection.cursor_factory = psycopg.AsyncRawCursor
+            cursor = connection.cursor()
+            self._connection, self._cursor, self._outages_met = connection, cursor, outages
             if self._closing:
                 await self._disconnect()
                 raise DatabaseAway(f"{self._dialect.place}: the store has been stopped")
-        return connection
+        return connection, cursor
 
     async def _disconnect(self) -> None:
-        connection, self._connection = self._connection, None
+        connection, self._connection, self._cursor = self._connection, None, None
         if connection is not None:
             await connection.close()
 
 
-async def _answer(connection: BoundedAsyncConnection, transitions: Sequence[Transition]) -> Written:
+async def _answer(cursor: psycopg.AsyncCursor[Any], transitions: Sequence[Transition]) -> Written:
     """Ask what `writing` asks."""
     questions = writing(transitions)
     question = next(questions)
     while True:
-        rows = await _ask(connection, question)
+        rows = await _ask(cursor, question)
         try:
             question = questions.send(rows)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
 
 
-async def _ask(connection: BoundedAsyncConnection, question: Question) -> Rows:
+async def _ask(cursor: psycopg.AsyncCursor[Any], question: Question) -> Rows:
     statement, parameters = question
-    cursor = await connection.execute(_words(statement), parameters)
+    words, names = _words(statement)
+    await cursor.execute(words, [parameters[name] for name in names])
     return await cursor.fetchall()
 
 
 @cache
-def _words(statement: TextClause) -> bytes:
-    """The statement as the driver takes it."""
-    return str(statement.compile(dialect=sqlalchemy_psycopg.dialect())).encode()  # type: ignore[no-untyped-call]
+def _words(statement: TextClause) -> tuple[bytes, Sequence[str]]:
+    """The statement as the server takes it, and the names of its parameters in their order: the driver would look for
+    them in a long statement each time."""
+    compiled = statement.compile(dialect=sqlalchemy_psycopg.dialect(paramstyle="numeric_dollar"))  # type: ignore[no-untyped-call]
+    assert compiled.positiontup is not None, "its parameters are numbered"
+    return str(compiled).encode(), compiled.positiontup

@@ -8,6 +8,8 @@ import pytest
 
 from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.lifecycle import Engine
+from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.stimuli import CancelRequested
 from anabranch.errors import RunIsTerminal
 from anabranch.handlers.registry import builtin_types
 from anabranch.service import WorkflowService
@@ -33,11 +35,11 @@ async def test_a_signal_that_comes_with_the_end_is_refused_and_not_swallowed():
     saved, _ = await service.save_workflow(NAPPING, tenant_id=TENANT)
     run = (await service.execute_workflow(saved.name, None, tenant_id=TENANT)).instance_id
     cancelled, sent = await asyncio.gather(
-        service.cancel_run(run, tenant_id=TENANT, reason="enough"),
+        engine.orchestrator.ask(run, CancelRequested("enough")),
         service.send_signal(run, "news", {}, tenant_id=TENANT),
         return_exceptions=True,
     )
     await engine.stop()
-    assert cancelled == "CANCELLED"
+    assert not isinstance(cancelled, BaseException) and cancelled.status is Status.CANCELLED
     with pytest.raises(RunIsTerminal, match="CANCELLED already"):
         raise sent if isinstance(sent, BaseException) else AssertionError(f"answered {sent}, and nothing was kept")

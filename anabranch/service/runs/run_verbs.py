@@ -95,18 +95,20 @@ class RunVerbs(StartVerbs):
             check_key(key, "a signal's key")
         # Never null, which is the output of a wait that timed out.
         signal = SignalSent(event, checked_payload({} if payload is None else payload, "the signal's payload"), key)
-        row = await self.get_run_status(instance_id, tenant_id=tenant_id)
-        if row.status.is_terminal:
-            return await self._first_answer(row, key)
-        answer = await self._engine.orchestrator.ask(instance_id, signal)
-        if answer.refused == ValueNotStorable.code:
-            raise InvalidInput("the database rejects the signal's payload")
-        if answer.refused is not None:
-            raise TooManySignals(f"run {instance_id} has too many unconsumed signals")
-        if answer.owned:
-            if answer.delivered is None:
-                return await self._first_answer(await self.get_run_status(instance_id, tenant_id=tenant_id), key)
-            return answer.delivered
+        head = self._engine.orchestrator.head_of(instance_id)
+        if head is not None and head.tenant_id == tenant_id:
+            answer = await self._engine.orchestrator.ask(instance_id, signal)
+            if answer.refused == ValueNotStorable.code:
+                raise InvalidInput("the database rejects the signal's payload")
+            if answer.refused is not None:
+                raise TooManySignals(f"run {instance_id} has too many unconsumed signals")
+            if answer.owned and answer.delivered is not None:
+                return answer.delivered
+        return await self._append_signal(instance_id, signal, tenant_id=tenant_id)
+
+    # -- within ---------------------------------------------------------------------------
+    async def _append_signal(self, instance_id: str, signal: SignalSent, *, tenant_id: str) -> bool:
+        """Signal a run that this process does not own, or that has ended."""
         append = partial(
             self._store.append_signal,
             instance_id,
@@ -118,14 +120,16 @@ class RunVerbs(StartVerbs):
             result = await append()
         except TooManySignals:
             # A signal that the run waits for is always accepted: otherwise the run would wait for ever.
-            if not await self._arrivals.is_awaited(row, event, signal.payload):
+            row = await self.get_run_status(instance_id, tenant_id=tenant_id)
+            if not await self._arrivals.is_awaited(row, signal.event, signal.payload):
                 raise
             result = await append(awaited=True)
-        if result.seq is None:  # a repeated key, or a run that has ended meanwhile
-            return await self._first_answer(await self.get_run_status(instance_id, tenant_id=tenant_id), key)
-        return await self._arrivals.was_delivered(row, result.seq)
+        if result.row is None:
+            raise no_run(instance_id)
+        if result.seq is None:  # a repeated key, or a run that has ended
+            return await self._first_answer(result.row, signal.key)
+        return await self._arrivals.was_delivered(result.row, result.seq)
 
-    # -- within ---------------------------------------------------------------------------
     async def _with_children(
         self, instance_id: str, act: Callable[[InstanceRow], Awaitable[None]], *, tenant_id: str, children: bool
     ) -> Status:

@@ -35,12 +35,9 @@ from anabranch.engine.store.schema import metadata, set_postgresql_options
 from anabranch.engine.store.sql.component import transaction
 from anabranch.engine.store.sql.dialect import (
     ENDS_SETTLE_MS,
-    ExternalEvent,
     Outages,
     Taken,
     Written,
-    claim_parameters,
-    code_keys,
 )
 from anabranch.engine.store.sql.families import (
     cancelled_children,
@@ -53,6 +50,9 @@ from anabranch.engine.store.sql.faults import Fault
 from anabranch.engine.store.sql.reading.input_conditions import postgresql_condition
 from anabranch.engine.store.sql.rows import (
     INSTANCE_COLUMNS,
+    ExternalEvent,
+    claim_parameters,
+    code_keys,
     encode_new_runs,
     events_from,
     instance_row,
@@ -437,7 +437,7 @@ class PostgresqlDialect:
         """One statement; an end locks parents and children, too, from the top."""
         parameters = {**event.parameters, **event.row}
         if event.ends is not None:
-            return self._end_by_stranger(connection, event, parameters)
+            return self._end_externally(connection, event, parameters)
         if event.is_signal:
             parameters |= {"key": event.key, "signals_max": signals_max}
         append = statements.append_external(
@@ -446,7 +446,7 @@ class PostgresqlDialect:
         values = connection.execute(append, parameters).one_or_none()
         return None if values is None else instance_row(tuple(values))
 
-    def _end_by_stranger(
+    def _end_externally(
         self, connection: Connection, event: ExternalEvent, parameters: dict[str, Any]
     ) -> InstanceRow | None:
         """Close an instance, wake its parent and cancel its children; locks them from the top, as `commit` does."""

@@ -7,28 +7,22 @@ may be called again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any, Protocol
+from typing import Protocol
 
 from sqlalchemy import Connection, Engine, TextClause
 
 from anabranch.engine.ports import ClaimRequest, InstanceRow, Loaded, Transition
-from anabranch.engine.rules.events import Event, Status, SuspendReason
-from anabranch.engine.rules.graph.pools import DEFAULT_POOL, EVERY_POOL, pools_in
+from anabranch.engine.rules.events import Event
 from anabranch.engine.rules.run_filter import WantedInput
-from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
-from anabranch.engine.rules.values import Payload
 from anabranch.engine.store.sql.faults import Fault
+from anabranch.engine.store.sql.rows import ExternalEvent
 
 # 10 s: more than a clock is usually set back, and more than the delay until a transaction is visible; short enough that
 # counts scan few newer runs.
 ENDS_SETTLE_MS = 10_000
-
-# Companies are counts of runs in one process: the databases' 32-bit integers end there.
-_NO_LIMIT = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,64 +66,6 @@ class SmallCommits(Protocol):
 
     async def close(self, *, patience_s: float | None = None) -> None:
         """Finish what is under way and disconnect; what takes longer than `patience_s` is cut off."""
-
-
-@dataclass(frozen=True, slots=True)
-class ExternalEvent:
-    """An event to append, whether the instance is owned or not; `ends` closes it with that status.
-
-    A signal that is `awaited` is consumed at once, so the limit of kept signals does not apply.
-    """
-
-    tenant_id: str
-    instance_id: str
-    event_type: str
-    payload: Payload
-    key: str | None = None
-    ends: Status | None = None
-    suspends: SuspendReason | None = None
-    """Suspends an instance that is not suspended, for this reason."""
-    resumes: bool = False
-    """Resumes a suspended instance."""
-    message: str | None = None
-    """The code of the error, if it ends with one."""
-    awaited: bool = False
-    log_limit: LogLimit = LOG_LIMIT
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """The parameters of every statement that appends it."""
-        parameters: dict[str, Any] = {
-            "instance_id": self.instance_id,
-            "tenant_id": self.tenant_id,
-            "bytes": self.payload.weight,
-        }
-        if self.ends is None:
-            parameters |= {"bytes_max": self.log_limit.bytes_max, "rows_max": self.log_limit.rows_max}
-        if self.suspends is not None:
-            parameters["suspended_for"] = self.suspends.value
-        return parameters
-
-    @property
-    def row(self) -> dict[str, Any]:
-        """What the statements that write the row of the log take."""
-        division = self.payload.division
-        return {
-            "event_type": self.event_type,
-            "payload": (self.payload.raw if division is None else division.shell).decode(),
-            "message": self.message,
-            "parts": None if division is None else division.references,
-        }
-
-    @property
-    def is_about_unfit(self) -> bool:
-        """Whether it suspends a run that no worker can run."""
-        return self.suspends is not None and self.suspends.ends_by_itself
-
-    @property
-    def is_signal(self) -> bool:
-        """Whether it is a signal: neither an end nor about a suspension."""
-        return self.ends is None and self.suspends is None and not self.resumes
 
 
 class Dialect(Protocol):
@@ -282,29 +218,3 @@ class Dialect(Protocol):
 
     def describe(self, error: Exception) -> str:
         """One line: which database, where, and its own message."""
-
-
-def claim_parameters(wanted: ClaimRequest) -> dict[str, Any]:
-    """The parameters of every claim statement."""
-    room = wanted.suspects
-    return {
-        "worker_id": wanted.worker_id,
-        "limit": wanted.limit,
-        "weight_max": wanted.weight_max,
-        "owned": room.owned,
-        "company_min": _NO_LIMIT if room.company_min is None else room.company_min,
-        "away_until": 0 if wanted.away_until is None else wanted.away_until,
-        **({} if wanted.known_code is None else _pool_parameters(tuple(wanted.known_types or ()))),
-    }
-
-
-@lru_cache(maxsize=16)  # one list for each engine of the process
-def _pool_parameters(known_types: tuple[str, ...]) -> Mapping[str, bool]:
-    """Whether the worker serves every pool, and the default one, which runs with other needs or none do not name."""
-    here = pools_in(known_types)
-    return {"every_pool": EVERY_POOL in here, "default_pool": bool(here & {DEFAULT_POOL, EVERY_POOL})}
-
-
-def code_keys(known_code: Sequence[tuple[str, int]]) -> list[str]:
-    """Names and versions of code, as one text each, as the statements of a claim compare them."""
-    return [f"{name}:{version}" for name, version in known_code]

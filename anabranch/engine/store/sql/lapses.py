@@ -27,7 +27,8 @@ from anabranch.engine.rules.shared.fitness import deadline_passed_unfit, nobody_
 from anabranch.engine.rules.shared.log_limit import UNLIMITED_LOG
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.store.schema import IS_OPEN, IS_REFUSED
-from anabranch.engine.store.sql.dialect import Dialect, ExternalEvent
+from anabranch.engine.store.sql.dialect import Dialect
+from anabranch.engine.store.sql.rows import ExternalEvent
 from anabranch.engine.store.sql.statements import IS_AWAKE, MAY_GO_ON
 
 # A day: the runs of lost processes are judged by then, and their reports are no longer needed.

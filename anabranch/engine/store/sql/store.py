@@ -49,7 +49,7 @@ from anabranch.engine.store.sql.component import CommitProgress
 from anabranch.engine.store.sql.console_table import remove_console_of
 from anabranch.engine.store.sql.data_checks import DataChecks
 from anabranch.engine.store.sql.definitions import Definitions
-from anabranch.engine.store.sql.dialect import Dialect, ExternalEvent, Taken
+from anabranch.engine.store.sql.dialect import Dialect, Taken
 from anabranch.engine.store.sql.epochs import Epochs, positions_of
 from anabranch.engine.store.sql.faults import DataRefused, DuplicateRefused, LocksHeld
 from anabranch.engine.store.sql.letters_of_runs import remove_letters_of
@@ -58,6 +58,7 @@ from anabranch.engine.store.sql.reading.reads import Reads, find_instance, is_uu
 from anabranch.engine.store.sql.reading.run_reading import RunReader
 from anabranch.engine.store.sql.reopenings import Reopenings
 from anabranch.engine.store.sql.revision import check_revision
+from anabranch.engine.store.sql.rows import ExternalEvent
 from anabranch.engine.store.sql.upkeep.purging import Purging
 from anabranch.engine.store.value_table import keep_values, remove_values_of
 from anabranch.errors import NotFound, StoreUnavailable, TooManySignals
@@ -86,7 +87,7 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
         self.commits_in_flight_max = dialect.commits_in_flight_max
         self._connect_wait_s = connect_wait_s
         self.families_apart = dialect.commits_in_flight_max > 1
-        self._stranger_wrote_here = False
+        self._external_wrote_here = False
         self._notices: Notices | None = None
         self._progress = CommitProgress()
         self._epochs = Epochs(dialect, changed=self.renew_threads)
@@ -335,14 +336,14 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
 
     async def external_changes_possible(self) -> bool:
         """False if certainly nothing but our own commits was written since the last call."""
-        stranger_wrote_here, self._stranger_wrote_here = self._stranger_wrote_here, False
+        external_wrote_here, self._external_wrote_here = self._external_wrote_here, False
         # With a single writing connection, use it: all other writers are in other processes.
         elsewhere = await self.write_without_waiting(self.dialect.external_changes_possible)
-        return elsewhere or stranger_wrote_here
+        return elsewhere or external_wrote_here
 
     def others_wrote(self, look: Callable[[Connection], bool | None]) -> bool | None:
         """What `external_changes_possible` would say now, found by this `look` without waiting; None: not known."""
-        return True if self._stranger_wrote_here else self.ask_idle_writer(look)
+        return True if self._external_wrote_here else self.ask_idle_writer(look)
 
     # -- external stimuli ------------------------------------------------------------------
     async def append_signal(
@@ -411,7 +412,7 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
 
     async def reopen(self, family: FamilyReopening) -> list[InstanceRow] | None:
         """Append INSTANCE_REOPENED to failed or cancelled runs, all or none; None: not as planned."""
-        self._stranger_wrote_here = True
+        self._external_wrote_here = True
         rows = await self.reopen_family(family)
         if self._notices is not None:
             for row in rows or ():
@@ -448,7 +449,7 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
     async def _append(self, event: ExternalEvent, *, signal: str | None = None) -> InstanceRow | None:
         if not is_uuid(event.instance_id):
             return None
-        self._stranger_wrote_here = True
+        self._external_wrote_here = True
         signals_max = _NO_LIMIT if event.awaited else SIGNALS_KEPT_MAX
         row = await self.write(lambda connection: self._append_with_values(connection, event, signals_max))
         if row is not None and self._notices is not None:

@@ -28,16 +28,20 @@ from anabranch.engine.rules.run_filter import WantedInput
 from anabranch.engine.store.sql.component import transaction
 from anabranch.engine.store.sql.dialect import (
     ENDS_SETTLE_MS,
-    ExternalEvent,
     Outages,
     Taken,
     Written,
-    claim_parameters,
-    code_keys,
 )
 from anabranch.engine.store.sql.faults import DataRefused, Fault
 from anabranch.engine.store.sql.reading.input_conditions import sqlite_condition
-from anabranch.engine.store.sql.rows import LOG_SEPARATOR, events_from, instance_row
+from anabranch.engine.store.sql.rows import (
+    LOG_SEPARATOR,
+    ExternalEvent,
+    claim_parameters,
+    code_keys,
+    events_from,
+    instance_row,
+)
 from anabranch.engine.store.sqlite import sqlite_statements as statements
 from anabranch.engine.store.sqlite.sqlite_commit import cancel, commit_transitions, one_list, values_of_events, wake
 from anabranch.engine.store.value_table import keep_values, parts_of

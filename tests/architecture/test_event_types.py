@@ -18,7 +18,7 @@ MAY_LOOK_AT_EVENT_TYPES = {
     f"{RULES}.history",
     f"{RULES}.payloads",
     f"{RULES}.evolve",
-    f"{RULES}.shared.shared_events",
+    f"{RULES}.shared.run_state",
     f"{RULES}.coded.coded_state",
     # decisions write rows
     f"{RULES}.decide",

@@ -74,7 +74,7 @@ CODED_MUTANTS = (
         "signal-fed-to-two-waits",
         "a kept signal that a wait has taken stays where it is",
         (
-            "rules.shared.shared_events:wait",
+            "rules.shared.run_state:wait",
             "if taken is not None:",
             "if taken is not None and taken.seq in state.promises:",
         ),

@@ -246,7 +246,7 @@ MUTANTS = (
     mutant(
         "signal-consumed-twice",
         "a signal that a wait has taken stays where it is",
-        ("rules.shared.shared_events:take_signal", "    del signals[taken.seq]\n", ""),
+        ("rules.shared.run_state:take_signal", "    del signals[taken.seq]\n", ""),
     ),
     mutant(
         "signal-key-ignored",
@@ -397,13 +397,13 @@ MUTANTS = (
     mutant(
         "attempts-restarted",
         "a retried node begins with its first attempt again",
-        ("rules.shared.shared_events:_redo", "activation.attempt = redo.attempt", "activation.attempt = 0"),
+        ("rules.shared.run_state:_redo", "activation.attempt = redo.attempt", "activation.attempt = 0"),
     ),
     mutant(
         "cleared-by-a-signal",
         "a signal ends the suspicion against its run",
         (
-            "rules.shared.shared_events:signal_received",
+            "rules.shared.run_state:signal_received",
             "arrived = read_signal(event.payload)",
             "state.suspicion, arrived = None, read_signal(event.payload)",
         ),

@@ -48,7 +48,7 @@ def broken(
 
 _RETRY = "rules.repair.retry_plan"
 _FORK = "rules.repair.fork_plan:_Fork"
-_EVENTS = "rules.shared.shared_events"
+_EVENTS = "rules.shared.run_state"
 _DATABASE = "testing.memory_store.database:MemoryDatabase"
 
 ALL_BROKEN = (

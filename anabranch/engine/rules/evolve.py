@@ -42,7 +42,7 @@ from anabranch.engine.rules.payloads import (
 from anabranch.engine.rules.shared.blame import Suspicion
 from anabranch.engine.rules.shared.left_out import is_left_out
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
-from anabranch.engine.rules.shared.shared_events import EVOLVE_SHARED, close_wait, set_timer, wait
+from anabranch.engine.rules.shared.run_state import EVOLVE_SHARED, close_wait, set_timer, wait
 from anabranch.engine.rules.values import NULL, Payload
 from anabranch.errors import RunError
 

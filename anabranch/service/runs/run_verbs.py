@@ -17,7 +17,7 @@ from anabranch.engine.ports import InstanceRow, Store
 from anabranch.engine.rules.events import Status, SuspendReason
 from anabranch.engine.rules.payloads import RunResumed, RunSuspended
 from anabranch.engine.rules.shared.decisions import PAUSED_HINT
-from anabranch.engine.rules.shared.shared_events import SignalWaits
+from anabranch.engine.rules.shared.run_state import SignalWaits
 from anabranch.engine.rules.stimuli import CancelRequested, PauseRequested, ResumeRequested, SignalSent
 from anabranch.engine.rules.values import Payload, checked_payload
 from anabranch.errors import InvalidInput, RunIsTerminal, StoreUnavailable, TooManySignals, ValueNotStorable

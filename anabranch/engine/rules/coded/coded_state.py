@@ -24,8 +24,17 @@ from anabranch.engine.rules.payloads import (
     read_system,
     read_wait,
 )
-from anabranch.engine.rules.shared.run_state import InstanceHead, OpenActivation, Phase, RunState
-from anabranch.engine.rules.shared.shared_events import EVOLVE_SHARED, close_wait, instance_reopened, set_timer, wait
+from anabranch.engine.rules.shared.run_state import (
+    EVOLVE_SHARED,
+    InstanceHead,
+    OpenActivation,
+    Phase,
+    RunState,
+    close_wait,
+    instance_reopened,
+    set_timer,
+    wait,
+)
 from anabranch.engine.rules.values import NULL, Payload
 from anabranch.errors import RunError
 

@@ -25,12 +25,13 @@ from anabranch.n8n.kept_data import variables_read
 from anabranch.n8n.maps.going_on import FAILING
 from anabranch.n8n.maps.map_flow import batches_as_cursor
 from anabranch.n8n.maps.mapping import RULES
-from anabranch.n8n.node_scope import ItemUnknown, NodeScope, Surrounding
+from anabranch.n8n.node_scope import NodeScope, Surrounding
 from anabranch.n8n.phrases import NameScope, NeverBegins, NeverValid, Untranslatable
 from anabranch.n8n.refs import ItemFeed, Ref, first_there, variable
 from anabranch.n8n.report import ImportReport, NodeReport
 from anabranch.n8n.shared_paths import join_webhooks
 from anabranch.n8n.texts import TEXT_LENGTH_MAX, Counts, expression, longest
+from anabranch.n8n.tracing import Meeting
 from anabranch.n8n.zones import zones_code
 
 # 4 rounds: what flows back along a link is known after the second; a nested loop needs one more.
@@ -197,7 +198,7 @@ class _Importer(Surrounding):
             except NeverValid as refusal:
                 job = MappingJob(node, self._ids[name], feeds, self, counts=job.counts)
                 self._fails(job, str(refusal))
-            except (NotMapped, Untranslatable, ItemUnknown) as refusal:
+            except (NotMapped, Untranslatable) as refusal:
                 job = MappingJob(node, self._ids[name], feeds, self, counts=job.counts)
                 self._replace(job, str(refusal))
             except _OTHER_FORM:
@@ -227,48 +228,45 @@ class _Importer(Surrounding):
                 by_input.setdefault(link.input if node.kind == "merge" or node.kind not in RULES else 0, []).append(
                     link
                 )
-        return {
-            place: feed for place, links in sorted(by_input.items()) if (feed := self._feed(name, links)) is not None
-        }
+        self.meetings[name] = {
+            place: meeting for place, links in sorted(by_input.items())
+            if (meeting := self._meeting(name, links)) is not None
+        }  # fmt: skip
+        return {place: meeting.feed() for place, meeting in self.meetings[name].items()}
 
     def _feed(self, name: str, links: Sequence[Link]) -> ItemFeed | None:
-        known = [(link, self.exits[link.source][link.output].feed) for link in links
-                 if link.output in self.exits.get(link.source, {})]  # fmt: skip
+        meeting = self._meeting(name, links)
+        return None if meeting is None else meeting.feed()
+
+    def _meeting(self, name: str, links: Sequence[Link]) -> Meeting | None:
+        by_feed: dict[ItemFeed, tuple[Link, ...]] = {}
+        for link in links:
+            if link.output in self.exits.get(link.source, {}):
+                feed = self.exits[link.source][link.output].feed
+                by_feed[feed] = (*by_feed.get(feed, ()), link)
+        known = [link for each in by_feed.values() for link in each]
         if not known:
             return None
-        feeds = list(dict.fromkeys(feed for _, feed in known))
-        if len(feeds) == 1:
-            if len(known) > 1 and not self.graph.are_exclusive([link for link, _ in known], self._single):
-                self._multiple[name] = [link.source for link, _ in known]
-            return feeds[0]
-        if not self.graph.are_exclusive([link for link, _ in known], self._single):
-            back = [link for link, _ in known if self.graph.leads_back(link)]
-            if not back and self._answers_once(name) and all(feed.many for feed in feeds):
-                arrived = self.graph.arrivals(name, depth_first=self._workflow.settings.get("executionOrder") == "v1")
-                if len(arrived) == len(links):
-                    by_link = dict(known)
-                    return _first_with_items([by_link[link] for link in arrived if link in by_link])
-            if not back:
-                self._multiple[name] = [link.source for link, _ in known]
-                listed = [Ref(f"({feed.items.template} | default([]))", f"({feed.items.js} ?? [])") for feed in feeds]
-                return ItemFeed(
-                    Ref(
-                        "(" + " + ".join(ref.template for ref in listed) + ")",
-                        "[" + ", ".join(f"...{ref.js}" for ref in listed) + "]",
-                    ),
-                    many=True,
-                )
-            later = {feed for link, feed in known if link in back}
-            feeds = sorted(self._latest_first(feeds), key=lambda feed: feed not in later)
+        how, feeds, back = "first", list(by_feed), [link for link in known if self.graph.leads_back(link)]
+        exclusive = self.graph.are_exclusive(known, self._single)
+        if (
+            not exclusive
+            and not back
+            and len(feeds) > 1
+            and self._answers_once(name)
+            and all(each.many for each in feeds)
+        ):
+            arrived = self.graph.arrivals(name, depth_first=self._workflow.settings.get("executionOrder") == "v1")
+            if len(arrived) == len(links):
+                first = list(dict.fromkeys(self.exits[link.source][link.output].feed for link in arrived))
+                return Meeting(tuple((each, by_feed[each]) for each in first), "with items")
+        if not exclusive and (not back or len(feeds) == 1):
+            self._multiple[name] = [link.source for link in known]
+            how = "joined" if len(feeds) > 1 else how
         else:
-            feeds = self._latest_first(feeds)
-        many = any(feed.many for feed in feeds)
-        refs = [feed.items if many else feed.value for feed in feeds]
-        loops = {feed.loop for feed in feeds}
-        files = [(feed.as_list() if many else feed).files for feed in feeds]
-        known_files = [each for each in files if each is not None]
-        return ItemFeed(first_there(refs), many, next(iter(loops)) if len(loops) == 1 else None,
-                        first_there(known_files) if len(known_files) == len(files) else None)  # fmt: skip
+            later = {feed for feed in feeds if set(back) & set(by_feed[feed])}
+            feeds = sorted(self._latest_first(feeds), key=lambda feed: feed not in later)
+        return Meeting(tuple((each, by_feed[each]) for each in feeds), how)
 
     def _latest_first(self, feeds: Sequence[ItemFeed]) -> list[ItemFeed]:
         """Those that later nodes made first: what was made in front of a choice is there whichever way is taken."""
@@ -446,7 +444,7 @@ class _Importer(Surrounding):
             if isinstance(value, str) and value.startswith("="):
                 try:
                     return texts.value(value)
-                except (Untranslatable, NeverValid, ItemUnknown, *_OTHER_FORM):
+                except (Untranslatable, NeverValid, *_OTHER_FORM):
                     return value
             return value
 
@@ -754,13 +752,6 @@ def _texts_in(value: Any) -> list[str]:
         return [value]
     inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
     return [text for each in inner for text in _texts_in(each)]
-
-
-def _first_with_items(feeds: list[ItemFeed]) -> ItemFeed:
-    """The first of these lists that is there and has items."""
-    template = " or ".join(f"({feed.value.template} | default([]))" for feed in feeds)
-    listed = ", ".join(f"{feed.value.js} ?? []" for feed in feeds)
-    return ItemFeed(Ref(f"({template})", f"([{listed}].find(list => list.length) ?? [])"), many=True)
 
 
 # Of these the first run decides, and it is the same for all items if nothing in them is computed.

@@ -15,7 +15,7 @@ from anabranch.n8n.exports import N8nNode
 from anabranch.n8n.js_code import value_code
 from anabranch.n8n.js_reading import check_expression
 from anabranch.n8n.phrases import NameScope, Phrase, Untranslatable
-from anabranch.n8n.refs import INDEX, ITEM, ItemFeed, Moved, Ref, SaidByCode, variable
+from anabranch.n8n.refs import INDEX, ITEM, ItemFeed, Moved, Ref, SaidByCode, Traced, every, variable
 from anabranch.n8n.texts import Counts, Texts, escaped, expression, without_sign
 
 # n8n tries three times and waits a second unless the node says otherwise.
@@ -24,6 +24,10 @@ WAIT_MS = 1_000
 
 # 100 expressions that code computes: with each of them the code is written anew.
 COMPUTED_MAX = 100
+
+
+Pairing = Ref | Moved | SaidByCode | Traced | str | None
+"""Which items of its inputs an item of a node belongs to."""
 
 
 class NotMapped(Exception):
@@ -37,9 +41,9 @@ class Exit:
     node_id: str
     handles: tuple[str, ...]
     feed: ItemFeed
-    pairing: Ref | Moved | SaidByCode | str | None = "same"
+    pairing: Pairing = "same"
     """Which item of the input an item belongs to: the one with the same number (`same`), the one whose number is in a
-    list, the one so many places behind, the one that code says, or unknown."""
+    list, the one so many places behind, the one that code says, those that only code can tell, or unknown."""
 
 
 @dataclass(slots=True)
@@ -202,7 +206,7 @@ class MappingJob:
         output: int = 0,
         handles: tuple[str, ...] = ("default",),
         loop: str | None = None,
-        pairing: Ref | Moved | SaidByCode | str | None = "same",
+        pairing: Pairing = "same",
         files: Ref | None = None,
     ) -> None:
         """A way out by the last node; without a value, with its output."""
@@ -213,7 +217,19 @@ class MappingJob:
         if self.node.settings.get("alwaysOutputData") is True and feed.many and output == 0:
             value = Ref(f"({feed.value.template} or [{{}}])", f"$orOne({feed.value.js})")
             feed = ItemFeed(value, many=True, files=files)
+            pairing = self._or_all(pairing)
         self.exits[output] = Exit(node_id, handles, feed, pairing)
+
+    def _or_all(self, pairing: Pairing) -> Pairing:
+        """The same, where an empty item may stand for none: it belongs to all that flowed in."""
+        if set(self.feeds) != {0}:
+            return pairing
+        if not self.feeds[0].many:
+            return "same"
+        of = pairing.of if isinstance(pairing, SaidByCode) else pairing
+        if not isinstance(of, Ref):
+            return pairing
+        return Traced(f"at => {of.js}?.length ? {of.js}[at] : {every(f'({self.feeds[0].items.js} ?? []).length')}")
 
     def differs(self, why: str) -> None:
         """It is not exact."""

@@ -49,6 +49,20 @@ _PLACE = (
     "const $place = (list, at) => { const found = list?.[at]; if (typeof found === 'number') return found;"
     " throw Object.assign(new Error('Which item of the node belongs to this one is not known'), {$unpaired: true}); };"
 )
+# As n8n follows which item belongs to which: `ways` has for each input of a node `[what is there, step]` of its ways.
+_TRACE = (
+    "const $trace = (ways, from, at) => { const unknown = () => Object.assign("
+    "new Error('Which item of the node belongs to this one is not known'), {$unpaired: true});"
+    " const follow = (name, input, at) => { if (typeof at !== 'number') throw unknown();"
+    " for (const [there, step] of ways[name]?.[input] ?? []) { const found = there(); if (found === null) continue;"
+    " if (typeof found === 'number' && at >= found) { at -= found; continue; } const [node, pair] = step(at);"
+    " if (node === null) { if (pair === null || pair === undefined) throw unknown(); return pair; }"
+    " const items = [pair].flat().flatMap(each => { try { return [each !== null && typeof each === 'object'"
+    " ? follow(node, each.input ?? 0, each.item) : follow(node, 0, each)]; }"
+    " catch (fault) { if (!fault?.$unpaired) throw fault; return []; } });"
+    " if (!items.length || items.some(each => each !== items[0])) throw unknown(); return items[0]; }"
+    " throw unknown(); }; return follow(from, 0, at); };"
+)
 # As n8n pairs what code returns: by what an item says, with the only item, or by number where they are as many.
 _PAIR = (
     "const $said = pair => Array.isArray(pair) ? (new Set(pair.map($said)).size === 1 ? $said(pair[0]) : null)"
@@ -80,7 +94,7 @@ _ITEM_OF_NODE = (
     "const $item = () => ({$node: new Proxy({}, {get: (_, name) =>"
     " ({json: $(name).first()?.json, data: $(name).first()?.json})})});"
 )
-_OR_ONE = "const $orOne = list => list?.length ? list : [{}];"
+_OR_ONE = "const $none = [{}], $orOne = list => list?.length ? list : $none;"
 
 
 def value_code(
@@ -221,6 +235,7 @@ def _prelude(
         (_INPUT, ("$input",)),
         ("const $others = new WeakSet();", ("$others",)),
         (_PLACE, ("$place",)),
+        (_TRACE, ("$trace",)),
         (f"const $known = {{{known}}};", ("$known",)),
         (_NODE_BY_NAME, ("$(",)),
         (f"const $vars = {variables} ?? {{}};", ("$vars",)),

@@ -14,11 +14,8 @@ from anabranch.n8n.graph import LOOP_KIND, LinkGraph, loop_output
 from anabranch.n8n.job import Exit
 from anabranch.n8n.kept_data import VARIABLE_NAME
 from anabranch.n8n.phrases import Untranslatable
-from anabranch.n8n.refs import INDEX, ITEM, ItemFeed, Moved, Ref, SaidByCode, number
-
-
-class ItemUnknown(Untranslatable):
-    """It cannot be said which item of another node belongs to the current one."""
+from anabranch.n8n.refs import INDEX, ITEM, ItemFeed, Moved, Ref, SaidByCode, Traced, number
+from anabranch.n8n.tracing import ItemTrace, Meeting
 
 
 @dataclass(slots=True)
@@ -28,6 +25,8 @@ class Surrounding:
     graph: LinkGraph
     timezone: str
     exits: dict[str, dict[int, Exit]] = field(default_factory=dict)
+    meetings: dict[str, dict[int, Meeting]] = field(default_factory=dict)
+    """What leads to each input of each node."""
     aliases: set[str] = field(default_factory=set)
     """Loops whose current item has a variable of its own."""
     paired: set[str] = field(default_factory=set)
@@ -148,13 +147,15 @@ class NodeScope:
         return min(around)[1] if around else None
 
     def _paired(self, name: str) -> Ref:
-        found = self._walk(self.name, INDEX if self._is_mapped else number(0), name, frozenset())
-        known = [ref for ref in found if ref is not None]
-        if not known or len(known) < len(found):
-            raise ItemUnknown(f"which item of {name} belongs to it is not known here")
-        if len(set(known)) > 1:
-            raise ItemUnknown(f"which item of {name} belongs to it depends on the branch")
-        return known[0]
+        index = INDEX if self._is_mapped else number(0)
+        found = self._walk(self.name, index, name, frozenset())
+        if None not in found and len(set(found)) == 1:
+            return found[0]  # type: ignore[return-value]
+        if not self.of_code:
+            raise Untranslatable(f"which item of {name} belongs to it is known when it runs")
+        around = self.around
+        trace = ItemTrace(around.graph, around.meetings, around.exits, around.paired, self._moved, name)
+        return Ref("none", trace.js(self.name, index))
 
     def _walk(self, at: str, index: Ref | None, wanted: str, seen: frozenset[str]) -> list[Ref | None]:
         """The items of `wanted` that belong to the item with this number of what flows into a node.
@@ -179,21 +180,30 @@ class NodeScope:
 
     def _before(self, name: str, exit_: Exit, index: Ref | None) -> Ref | None:
         """The number of the item, of what flows into a node, that an item out of it belongs to."""
-        if exit_.pairing is None or index is None:
-            return None
-        if isinstance(exit_.pairing, Moved):
-            loop = exit_.pairing.loop
-            if loop is not None and (self._is_mapped or self._innermost() != loop):
-                self.around.aliases.add(loop)
-                raise Untranslatable(f"the place in the loop {loop} is needed where another item is current")
-            return exit_.pairing.at(index)
-        if isinstance(exit_.pairing, SaidByCode):
-            self.around.paired.add(name)
-            if exit_.pairing.of is None or not self.of_code:
-                raise Untranslatable(f"which items the code of {name} makes of which is known when it ran")
-        if isinstance(exit_.pairing, (Ref, SaidByCode)):
-            return exit_.pairing.at(index)
+        match exit_.pairing:
+            case None | Traced():
+                return None
+            case _ if index is None:
+                return None
+            case Moved():
+                self._moved(exit_.pairing)
+                return exit_.pairing.at(index)
+            case SaidByCode():
+                self.around.paired.add(name)
+                if exit_.pairing.of is None or not self.of_code:
+                    raise Untranslatable(f"which items the code of {name} makes of which is known when it ran")
+                return exit_.pairing.at(index)
+            case Ref():
+                return exit_.pairing.at(index)
         return index
+
+    def _moved(self, pairing: Moved) -> Ref:
+        """By how many places items are moved, where that is known here."""
+        loop = pairing.loop
+        if loop is not None and (self._is_mapped or self._innermost() != loop):
+            self.around.aliases.add(loop)
+            raise Untranslatable(f"the place in the loop {loop} is needed where another item is current")
+        return pairing.by
 
 
 def _pick(feed: ItemFeed, which: str) -> Ref:

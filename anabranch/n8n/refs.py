@@ -87,6 +87,20 @@ class SaidByCode:
         return Ref(of.at(index).template, f"$place({of.js}, {index.js})")
 
 
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """Which items of the inputs an item belongs to, where only code can say it."""
+
+    js: str
+    """A function of JavaScript that makes of the item's number the number of an item of the first input,
+    `{item, input}`, a list of these, or null."""
+
+
+def every(count: str) -> str:
+    """The numbers of so many items as JavaScript."""
+    return f"[...Array({count}).keys()]"
+
+
 def times(ref: Ref, factor: int) -> Ref:
     """A number so many times."""
     if factor == 1:

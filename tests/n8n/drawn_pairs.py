@@ -56,11 +56,15 @@ def _above(kind: str) -> dict[str, Any]:
 ONE = node("One", "aggregate", 1, aggregate="aggregateAllItemData", options={})
 
 
-def _chosen(name: str, *links: tuple[str, int, str, int], gives: Sequence[Any]) -> Drawn:
-    """A choice of which the first way is taken, with a node on it that the other way does not have."""
+def _chosen(
+    name: str, *links: tuple[str, int, str, int], gives: Sequence[Any], items: Sequence[Any] = THREE, **fields: Any
+) -> Drawn:
+    """A choice of which the first way is taken for several items, with a node on one way that the other does not
+    have."""
     choice = node("Choice", "if", 2.2, conditions=test_of("={{ $json.data.length }}", "number", "gt", 1), options={})
-    nodes = [ONE, choice, set_to("On the way", v=100), set_to("Both", keeps=True, z=1)]
-    return Drawn(name, ITEMS, nodes, THREE, gives, [("Begin", 0, "One", 0), ("One", 0, "Choice", 0), *links])
+    nodes = [ONE, choice, code("On the way", "return [{json: {v: 100}}, {json: {v: 200}}];"),
+             set_to("Both", keeps=True, **fields)]  # fmt: skip
+    return Drawn(name, ITEMS, nodes, items, gives, [("Begin", 0, "One", 0), ("One", 0, "Choice", 0), *links])
 
 
 BY_NAME = [{"x": "name1"}, {"x": "name2"}, {"x": "name3"}]
@@ -91,9 +95,16 @@ DRAWN_PAIRS = (
                 sortFieldsUi={"sortField": [{"fieldName": "v", "order": "descending"}]}),
            node("Last", "limit", 1, maxItems=2, keep="lastItems"), OF_BEGIN], THREE, [{"of": 2}, {"of": 1}]),
     _chosen("what a node on one of two ways made goes on where they meet", ("Choice", 0, "On the way", 0),
-            ("Choice", 1, "Both", 0), ("On the way", 0, "Both", 0), gives=[{"v": 100, "z": 1}]),
+            ("Choice", 1, "Both", 0), ("On the way", 0, "Both", 0), z=1,
+            gives=[{"v": 100, "z": 1}, {"v": 200, "z": 1}]),
     _chosen("what the only node on one of two ways made goes on where they meet", ("Choice", 1, "On the way", 0),
-            ("Choice", 0, "Both", 0), ("On the way", 0, "Both", 0), gives=[{"data": THREE, "z": 1}]),
+            ("Choice", 0, "Both", 0), ("On the way", 0, "Both", 0), z=1, gives=[{"data": THREE, "z": 1}]),
+    _chosen("the item of the way that was taken", ("Choice", 1, "On the way", 0), ("Choice", 0, "Both", 0),
+            ("On the way", 0, "Both", 0), items=THREE[1:2], of="={{ $('Begin').item.json.v }}",
+            gives=[{"v": 100, "of": "2"}, {"v": 200, "of": "2"}]),
+    _chosen("the item of the way that was taken, behind one item of all", ("Choice", 1, "Both", 0),
+            ("Choice", 0, "On the way", 0), ("On the way", 0, "Both", 0), items=THREE[1:2],
+            of="={{ $('Begin').item.json.v }}", gives=[{"data": [{"v": 2}], "of": "2"}]),
     Drawn("a loop ends where a filter lets nothing through", ITEMS,
           [NAMED, batches(), _above("filter"), code("Done", "return items;")], THREE, [], through("Above")),
     Drawn("a loop ends where code gives nothing", ITEMS,

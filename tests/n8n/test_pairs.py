@@ -13,10 +13,11 @@ from anabranch.n8n.exports import read_exports
 from anabranch.n8n.importing import import_workflow
 from anabranch.testing import WorkflowRun, run_workflow
 from tests.n8n.drawn import Drawn, node, set_to
+from tests.n8n.drawn import test_of as conditions_of
+from tests.n8n.drawn_merges import merged
 from tests.n8n.drawn_pairs import OF_BEGIN, THREE, batches, code, through
 
 TYPES = builtin_types()
-UNKNOWN = "which item of Begin belongs to it is not known here: reading it fails"
 
 
 def run(drawn: Drawn) -> tuple[str, str, WorkflowRun]:
@@ -47,19 +48,47 @@ def test_code_whose_items_belong_to_none_fails_where_that_is_read_as_in_n8n(sour
      node("Sum", "summarize", 1.1, options={}, fieldsToSummarize={"values": [{"aggregation": "sum", "field": "v"}]})],
     ids=lambda one: one["name"],
 )  # fmt: skip
-def test_one_item_of_several_belongs_to_none_that_is_known(one: Mapping[str, Any]) -> None:
+def test_one_item_of_several_belongs_to_none_as_in_n8n_unless_they_are_one(one: Mapping[str, Any]) -> None:
     status, why, made = run(Drawn("pairs of one item", "", [one, OF_BEGIN], THREE, []))
+    _, _, alone = run(Drawn("pairs of one item", "", [one, OF_BEGIN], THREE[1:2], []))
 
-    assert (status, why, made.status) == ("equal", UNKNOWN, "FAILED")
+    assert (status, why, made.status) == ("exact", "", "FAILED")
+    assert alone.output == {"n8nItems": [{"of": 2}]}
 
 
-def test_items_of_several_branches_belong_to_none_that_is_known() -> None:
+@pytest.mark.parametrize(
+    "parameters",
+    [{"mode": "combine", "combineBy": "combineByPosition", "options": {}},
+     {"mode": "combine", "combineBy": "combineAll", "options": {}}, {"mode": "chooseBranch", "output": "empty"},
+     {"version": 1, "mode": "mergeByIndex", "join": "left"}],
+)  # fmt: skip
+def test_an_item_put_together_of_others_that_belong_to_several_fails_where_that_is_read(
+    parameters: dict[str, Any],
+) -> None:
+    status, why, made = run(merged("pairs of two", [], **parameters))
+
+    assert (status, why, made.status) == ("exact", "", "FAILED")
+
+
+def test_items_of_which_nothing_is_known_in_one_of_several_branches_fail_where_that_is_read() -> None:
     nodes = [code("X", "return [{json: {y: 9}}];"), node("Both", "merge", 3, mode="append"), OF_BEGIN]
     links = [("Begin", 0, "X", 0), ("X", 0, "Both", 0), ("Begin", 0, "Both", 1), ("Both", 0, "Of", 0)]
 
     status, why, made = run(Drawn("pairs of branches", "", nodes, THREE, [], links))
 
-    assert (status, why, made.status) == ("equal", UNKNOWN, "FAILED")
+    assert (status, why, made.status) == ("exact", "", "FAILED")
+
+
+def test_items_of_branches_that_all_run_belong_each_to_its_own() -> None:
+    choice = node("Choice", "if", 2.2, conditions=conditions_of("={{ $json.v }}", "number", "gt", 1), options={})
+    turned = code("Turned", "return items.reverse();")
+    nodes = [choice, turned, set_to("Of", keeps=True, of="={{ $('Begin').item.json.v }}")]
+    links = [("Begin", 0, "Choice", 0), ("Choice", 0, "Turned", 0), ("Turned", 0, "Of", 0), ("Choice", 1, "Of", 0)]
+
+    status, why, made = run(Drawn("pairs of all branches", "", nodes, THREE, [], links))
+
+    assert (status, why) == ("exact", "")
+    assert made.output == {"n8nItems": [{"v": each, "of": str(each)} for each in (1, 3, 2)]}
 
 
 def test_code_that_reads_all_items_of_a_node_needs_to_know_nothing_of_pairs() -> None:

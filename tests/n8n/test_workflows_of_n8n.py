@@ -15,6 +15,7 @@ from anabranch.testing import Answer, run_workflow
 from tests.n8n.drawn import DRAWN, Drawn
 from tests.n8n.drawn_code import DRAWN_CODE
 from tests.n8n.drawn_data import DRAWN_DATA
+from tests.n8n.drawn_merges import DRAWN_MERGES
 from tests.n8n.drawn_pairs import DRAWN_PAIRS
 
 TYPES = builtin_types()
@@ -26,7 +27,9 @@ def imported(export: Mapping[str, Any]) -> Imported:
     return import_workflow(workflow, TYPES)
 
 
-@pytest.mark.parametrize("drawn", [*DRAWN, *DRAWN_CODE, *DRAWN_DATA, *DRAWN_PAIRS], ids=lambda drawn: drawn.name)
+@pytest.mark.parametrize(
+    "drawn", [*DRAWN, *DRAWN_CODE, *DRAWN_DATA, *DRAWN_PAIRS, *DRAWN_MERGES], ids=lambda drawn: drawn.name
+)
 def test_a_workflow_gives_what_the_documentation_says(drawn: Drawn) -> None:
     made = imported(drawn.export())
     assert made.report.status == "exact", [(node.name, node.why) for node in made.report.nodes]

@@ -9,7 +9,7 @@ from anabranch.n8n.job import MappingJob, NotMapped
 from anabranch.n8n.maps.programs import AGGREGATE, GET, MERGE, SHUFFLE, SOME_FIELDS, SORT, SPLIT_OUT, SUMMARIZE, UNIQUE
 from anabranch.n8n.maps.rules import maps
 from anabranch.n8n.phrases import NeverBegins
-from anabranch.n8n.refs import ItemFeed, Moved, Ref, variable
+from anabranch.n8n.refs import ItemFeed, Moved, Ref, Traced, every, variable
 from anabranch.n8n.texts import expression
 
 
@@ -65,6 +65,7 @@ def aggregate(job: MappingJob) -> None:
             job.program(f"const keep = {json.dumps(keep)}, drop = {json.dumps(drop)};\n{SOME_FIELDS}", suffix="fields")
             source = expression(f"ctx.{job.node_id}_fields")
         job.add("set", {"values": {name: source}})
+        job.leave(many=False, pairing=_of_all(feed, keep, drop) if include != "allFields" else _of_all(feed))
     else:
         wanted = _aggregated(job)
         if not wanted:
@@ -74,7 +75,17 @@ def aggregate(job: MappingJob) -> None:
                    "keepMissing": job.option("options", "keepMissing") is True,
                    "dots": job.option("options", "disableDotNotation") is not True}  # fmt: skip
         job.program(f"const options = {json.dumps(options)};\n{GET}\n{AGGREGATE}")
-    job.leave(many=False, pairing=None)
+        job.leave(many=False, pairing=_of_all(feed))
+
+
+def _of_all(feed: ItemFeed, keep: list[str] | None = None, drop: list[str] | None = None) -> Traced:
+    """One item belongs to all items, or to those of which a field is taken."""
+    if not keep and not drop:
+        return Traced(f"() => {every(f'({feed.items.js} ?? []).length')}")
+    taken = f"!{json.dumps(drop)}.includes(name) && ({json.dumps(not keep)} || {json.dumps(keep)}.includes(name))"
+    return Traced(
+        f"() => ({feed.items.js} ?? []).flatMap((item, at) => Object.keys(item).some(name => {taken}) ? [at] : [])"
+    )
 
 
 def _aggregated(job: MappingJob) -> list[list[str]]:
@@ -214,9 +225,11 @@ def summarize(job: MappingJob) -> None:
     job.program(f"const options = {json.dumps(options)};\n{GET}\n{SUMMARIZE}")
     made = variable(job.node_id)
     if by:
-        job.leave(many=True, pairing=None)
+        job.leave(made.field("items"), many=True, pairing=Traced(f"at => {made.field('of').js}?.[at]"))
     else:
-        job.leave(made.at(Ref("0", "0")), many=False, pairing=None)
+        job.leave(
+            made.field("items").at(Ref("0", "0")), many=False, pairing=Traced(f"() => {made.field('of').js}?.[0]")
+        )
 
 
 @maps("itemLists", becomes="as the node for its operation", needs_items=True)
@@ -244,44 +257,65 @@ def item_lists(job: MappingJob) -> None:
 def merge(job: MappingJob) -> None:
     """`merge`: the items of several inputs together."""
     mode = _merge_mode(job)
-    sources = [job.feeds[place] for place in sorted(job.feeds)]
-    if not sources:
+    if not job.feeds:
         raise NotMapped("nothing flows into it")
+    if mode == "empty":
+        job.add("javascript", {"code": "return {};"}, retry={"maxAttempts": 1})
+        job.leave(many=False, pairing=Traced(f"() => {_of_inputs(job)}"))
+        return
     if mode.startswith("input"):
         place = int(mode.removeprefix("input")) - 1
         if place not in job.feeds:
             raise NotMapped("nothing flows into the input that it takes")
         source = job.feeds[place]
         job.add("merge", {"mode": "append", "sources": [expression(source.items.template)]})
-        job.leave(many=True, pairing=None)
+        job.leave(many=True, pairing=Traced(f"at => ({{item: at, input: {place}}})"))
         return
     if mode == "append":
+        sources = [job.feeds[place] for place in sorted(job.feeds)]
         merged = job.add("merge", {"mode": "append", "sources": [expression(feed.items.template) for feed in sources]})
-        job.leave(variable(merged), many=True, pairing=None, files=_files_of(job, sources))
+        job.leave(
+            variable(merged), many=True, pairing=Traced(f"at => {_of_inputs(job)}[at]"), files=_files_of(job, sources)
+        )
         return
+    _merge_by(job, mode)
+
+
+def _of_inputs(job: MappingJob) -> str:
+    """All items of all inputs, each as `{item, input}`, as JavaScript."""
+    listed = ", ".join(f"...({feed.items.js} ?? []).map((_, item) => ({{item, input: {place}}}))"
+                       for place, feed in sorted(job.feeds.items()))  # fmt: skip
+    return f"[{listed}]"
+
+
+def _merge_by(job: MappingJob, mode: str) -> None:
+    """Items put together by their position or by fields, or each with each."""
     clash = job.option("options", "clashHandling", "values", default={})
     options = {
         "mode": mode,
+        "version": job.node.version,
         "unpaired": job.option("options", "includeUnpaired") is True,
         "pairs": _pairs(job),
-        "join": _join(job, mode),
+        "join": _join(job),
         "output": str(job.fixed("outputDataFrom", default="both")),
         "first": job.option("options", "multipleMatches", default="all") == "first",
         "clash": clash.get("resolveClash"),
         "shallow": clash.get("mergeMode") == "shallowMerge",
-        "fuzzy": job.option("options", "fuzzyCompare") is True,
         "overwrite": str(job.fixed("overwrite", default="always")),
         "dots": job.option("options", "disableDotNotation") is not True,
     }
-    if clash.get("overrideEmpty") or options["overwrite"] != "always" or options["fuzzy"]:
+    if clash.get("overrideEmpty") or job.option("options", "fuzzyCompare") is True:
         raise NotMapped("it has rules for fields that both have, or for values that are nearly equal")
-    listed = ", ".join(f"{job.feeds[place].items.js} ?? []" for place in sorted(job.feeds))
-    missing = "[]" if len(sources) == 1 else ""
-    lists = ", ".join(filter(None, [listed, missing]))
+    if mode == "key" and job.node.version >= 2 and any("" in pair for pair in options["pairs"]):
+        job.always_fails("You need to define at least one pair of fields to match on")
+        return
+    inputs = range(max(2, *job.feeds) + 1 if max(job.feeds) > 1 else 2)
+    lists = ", ".join(f"{job.feeds[place].items.js} ?? []" if place in job.feeds else "[]" for place in inputs)
     head = f"const $orOne = list => list?.length ? list : [{{}}], lists = [{lists}];"
     code = f"{head}\nconst options = {json.dumps(options)};\n{GET}\n{MERGE}"
     job.add("javascript", {"code": code}, retry={"maxAttempts": 1})
-    job.leave(many=True, pairing="same" if mode == "position" else None)
+    made = variable(job.node_id)
+    job.leave(made.field("items"), many=True, pairing=Traced(f"at => {made.field('of').js}?.[at]"))
 
 
 def _files_of(job: MappingJob, sources: list[ItemFeed]) -> Ref | None:
@@ -297,7 +331,7 @@ def _merge_mode(job: MappingJob) -> str:
     mode = str(job.fixed("mode", default="append"))
     if job.node.version < 2:
         known = {"append": "append", "passThrough": f"input{str(job.option('output', default='input1'))[-1:]}",
-                 "wait": "input1", "mergeByIndex": "position", "mergeByKey": "key", "multiplex": "all",
+                 "wait": "empty", "mergeByIndex": "position", "mergeByKey": "key", "multiplex": "all",
                  "removeKeyMatches": "key", "keepKeyMatches": "key"}  # fmt: skip
         if mode not in known:
             raise NotMapped(f"the mode {mode}")
@@ -307,7 +341,7 @@ def _merge_mode(job: MappingJob) -> str:
             return "append"
         case "chooseBranch":
             if job.fixed("output", default="specifiedInput" if job.node.version >= 3 else "input1") == "empty":
-                raise NotMapped("it hands on an empty item")
+                return "empty"
             if job.node.version >= 3:
                 return f"input{job.option('useDataOfInput', default=1)}"
             return f"input{str(job.option('output', default='input1'))[-1:]}"
@@ -331,10 +365,8 @@ def _pairs(job: MappingJob) -> list[list[str]]:
     return [[name, name] for name in _fields(job, "fieldsToMatchString")]
 
 
-def _join(job: MappingJob, mode: str) -> str:
+def _join(job: MappingJob) -> str:
     if job.node.version >= 2:
         return str(job.fixed("joinMode", default="keepMatches"))
     old = str(job.option("mode", default=""))
-    if old == "mergeByIndex":
-        return {"inner": "inner", "outer": "outer"}.get(str(job.option("join", default="left")), "left")
-    return {"removeKeyMatches": "removeKeyMatches", "keepKeyMatches": "keepKeyMatches"}.get(old, "enrichInput1First")
+    return str(job.option("join", default="left")) if old == "mergeByIndex" else old

@@ -128,21 +128,24 @@ const figure = (rows, each) => {
   }
 };
 const groups = new Map();
-for (const item of items) {
+for (const [at, item] of items.entries()) {
   const values = options.by.map(field => get(item, field));
   if (options.skipEmpty && values.some(empty)) continue;
   const key = JSON.stringify(values);
-  if (!groups.has(key)) groups.set(key, {values, rows: []});
+  if (!groups.has(key)) groups.set(key, {values, rows: [], of: []});
   groups.get(key).rows.push(item);
+  groups.get(key).of.push(at);
 }
-if (!options.by.length && !groups.size) groups.set('', {values: [], rows: []});
-return [...groups.values()].map(({values, rows}) => {
+if (!options.by.length && !groups.size) groups.set('', {values: [], rows: [], of: []});
+const made = [...groups.values()].map(({values, rows}) => {
   const made = {};
   options.by.forEach((field, place) => { made[field.replaceAll('.', '_')] = values[place] ?? null; });
   for (const each of options.fields) made[`${prefix[each.aggregation ?? 'count']}${each.field.replaceAll('.', '_')}`] = figure(rows, each);
   return made;
-});"""
+});
+return {items: made, of: [...groups.values()].map(each => each.of)};"""
 
+# `inputs` are the lists of items with what they belong to; what is made is `{json, of}`, too.
 MERGE = """const plain = value => value && typeof value === 'object' && !Array.isArray(value);
 const deep = (target, source) => {
   for (const [key, value] of Object.entries(source)) {
@@ -152,57 +155,76 @@ const deep = (target, source) => {
   }
   return target;
 };
-const together = (...objects) => options.shallow ? Object.assign({}, ...objects) : objects.reduce((made, each) => deep(made, each), {});
-const suffixed = (item, suffix) => Object.fromEntries(Object.entries(item).map(([key, value]) => [`${key}_${suffix}`, value]));
-const both = (one, others) => options.clash === 'addSuffix' ? together(suffixed(one, 1), ...others.map(each => suffixed(each, 2)))
-  : options.clash === 'preferInput1' || (options.clash === undefined && options.join === 'enrichInput2')
-  ? together(...others, one) : together(one, ...others);
-options.clash ??= undefined;
-const equal = (a, b) => a === b || (typeof a === 'object' && typeof b === 'object' && JSON.stringify(a) === JSON.stringify(b));
-const [one, two] = lists;
-if (options.mode === 'position') {
-  const lengths = lists.map(list => list.length);
-  const count = options.unpaired || options.join === 'outer' ? Math.max(...lengths)
-    : options.join === 'left' ? lengths[0] : Math.min(...lengths);
-  return Array.from({length: count}, (_, place) => {
-    const found = lists.map(list => list[place] ?? {});
-    return found.length === 2 ? both(found[0], [found[1]]) : options.clash === 'preferInput1' ? together(...found.toReversed()) : together(...found);
+const together = (...objects) => options.shallow || options.version < 2 ? Object.assign({}, ...objects) : objects.reduce((made, each) => deep(made, each), {});
+const suffixed = (entries, suffix) => entries.map(({json, of}) =>
+  ({json: Object.fromEntries(Object.entries(json).map(([key, value]) => [`${key}_${suffix}`, value])), of}));
+const both = (...entries) => ({json: together(...entries.map(each => each.json)), of: entries.flatMap(each => each.of)});
+const equal = (a, b) => a === b || (a !== null && b !== null && typeof a === 'object' && typeof b === 'object' && Array.isArray(a) === Array.isArray(b)
+  && Object.keys(a).length === Object.keys(b).length && Object.keys(a).every(key => Object.hasOwn(b, key) && equal(a[key], b[key])));
+const inputs = lists.map((list, input) => list.map((json, item) => ({json, of: [{item, input}]})));
+const byPosition = () => {
+  const [one, two] = options.clash === 'preferInput1' ? inputs.slice(0, 2).reverse() : inputs;
+  if (options.version < 3 && !(one.length && two.length))
+    return options.version >= 2 || (one.length ? options.join !== 'inner' : options.join === 'outer') ? [...one, ...two] : [];
+  const all = options.version < 3 ? [one, two] : inputs;
+  const named = options.clash === 'addSuffix' ? all.map((list, place) => suffixed(list, place + 1)) : all;
+  const lengths = named.map(list => list.length);
+  const count = options.unpaired || options.join === 'outer' ? Math.max(...lengths) : options.join === 'left' ? lengths[0] : Math.min(...lengths);
+  const last = options.version < 3 ? [] : inputs[/^preferInput/.test(options.clash) ? options.clash.slice(11) - 1 : inputs.length - 1];
+  return Array.from({length: count}, (_, place) => both(...named.flatMap(list => list[place] ?? []), ...(last[place] ? [last[place]] : [])));
+};
+const allPairs = () => {
+  let [one, two] = options.clash === 'preferInput1' ? [inputs[1], inputs[0]] : inputs;
+  if (options.clash === 'addSuffix') [one, two] = [suffixed(one, 1), suffixed(two, 2)];
+  return one.flatMap(a => two.map(b => both(a, b)));
+};
+const byOneKey = () => {
+  const [[first, second]] = options.pairs, known = {};
+  if (!first || !second) return options.join === 'keepKeyMatches' ? [] : inputs[0];
+  for (const entry of inputs[1]) { const key = get(entry.json, second); if (key) known[key] = entry; }
+  return inputs[0].flatMap(entry => {
+    const key = get(entry.json, first);
+    if (!['string', 'number'].includes(typeof key)) return options.join === 'removeKeyMatches' ? [entry] : key === null && options.join !== 'keepKeyMatches' ? [entry] : [];
+    const match = Object.hasOwn(known, String(key)) ? known[String(key)] : null;
+    if (options.join !== 'mergeByKey') return Boolean(match) === (options.join === 'keepKeyMatches') ? [entry] : [];
+    const json = JSON.parse(JSON.stringify(entry.json));
+    for (const [name, value] of Object.entries(match?.json ?? {})) {
+      const free = options.overwrite === 'undefined' ? !Object.hasOwn(json, name) : [null, undefined, ''].includes(json[name]);
+      if (name !== second && (options.overwrite === 'always' || free)) json[name] = value;
+    }
+    return [{json, of: entry.of}];
   });
-}
-if (options.mode === 'all')
-  return lists.slice(1).reduce((made, list) => made.flatMap(a => list.map(b => both(a, [b]))), one);
-const matched = [], matchedPlaces = new Set(), unmatched = [];
-for (const item of one) {
-  const wanted = options.pairs.map(([field]) => get(item, field));
-  let places = wanted.includes(undefined) ? []
-    : two.map((_, place) => place).filter(place => options.pairs.every(([, field], at) => equal(wanted[at], get(two[place], field))));
-  if (options.first || options.join === 'enrichInput1First') places = places.slice(0, 1);
-  places.forEach(place => matchedPlaces.add(place));
-  if (!places.length) unmatched.push(item);
-  else if (options.output === 'both' || options.join.startsWith('enrich')) places.forEach(place => matched.push([item, [two[place]]]));
-  else matched.push([item, places.map(place => two[place])]);
-}
-const rest = two.filter((_, place) => !matchedPlaces.has(place));
-switch (options.join) {
-  case 'keepMatches':
-    if (options.output === 'input1') return matched.map(([item]) => item);
-    if (options.output === 'input2') return two.filter((_, place) => matchedPlaces.has(place));
-    return matched.map(([item, others]) => both(item, others));
-  case 'keepNonMatches':
-    return options.output === 'input1' ? unmatched : options.output === 'input2' ? rest : [...unmatched, ...rest];
-  case 'keepEverything':
-    return [...matched.map(([item, others]) => both(item, others)), ...unmatched, ...rest];
-  case 'enrichInput1':
-    return [...matched.map(([item, others]) => both(item, others)), ...unmatched];
-  case 'enrichInput2':
-    return [...matched.map(([item, others]) => both(item, others)), ...rest];
-  case 'removeKeyMatches': return unmatched;
-  case 'keepKeyMatches': return matched.map(([item]) => item);
-  default: {
-    const found = new Map(matched.map(([item, others]) => [item, both(item, others)]));
-    return one.map(item => found.get(item) ?? item);
+};
+const byFields = () => {
+  const [one, two] = inputs, {join, output} = options, clash = options.clash ?? (join === 'enrichInput2' ? 'preferInput1' : 'preferLast');
+  if (options.version < 2.1) for (const at of [0, 1]) for (const pair of options.pairs)
+    if (!inputs[at].some(({json}) => get(json, pair[at]) !== undefined)) throw new Error(`Field '${pair[at]}' is not present in any of items in 'Input ${at + 1}'`);
+  if (!one.length || !two.length) {
+    const none = join === 'keepNonMatches' ? (output === 'input1' ? !one.length : output === 'input2' && !two.length)
+      : join === 'keepMatches' || (join === 'enrichInput1' && !one.length) || (join === 'enrichInput2' && !two.length);
+    return none ? [] : [...one, ...two];
   }
-}"""
+  const matched = [], places = new Set(), unmatched = [];
+  for (const entry of one) {
+    const wanted = options.pairs.map(([field]) => get(entry.json, field));
+    let found = wanted.includes(undefined) ? []
+      : two.map((_, place) => place).filter(place => options.pairs.every(([, field], at) => equal(wanted[at], get(two[place].json, field))));
+    if (options.first) found = found.slice(0, 1);
+    found.forEach(place => places.add(place));
+    if (!found.length) unmatched.push(entry);
+    else if (output === 'both' || join.startsWith('enrich')) found.forEach(place => matched.push([entry, [two[place]]]));
+    else matched.push([entry, found.map(place => two[place])]);
+  }
+  const rest = two.filter((_, place) => !places.has(place)), ofSource = (entries, _source) => entries.map(({json, of}) => ({json: {...json, _source}, of}));
+  const named = (entries, suffix) => clash === 'addSuffix' ? suffixed(entries, suffix) : entries;
+  const merged = () => matched.map(([entry, others]) => clash === 'preferInput1' ? both(...others, entry) : both(...named([entry], 1), ...named(others, 2)));
+  if (join === 'keepNonMatches') return output === 'input1' ? unmatched : output === 'input2' ? rest : [...ofSource(unmatched, 'input1'), ...ofSource(rest, 'input2')];
+  if (join.startsWith('enrich')) return [...merged(), ...(join === 'enrichInput1' ? named(unmatched, 1) : named(rest, 2))];
+  const kept = output === 'input1' ? matched.map(([entry]) => entry) : output === 'input2' ? two.filter((_, place) => places.has(place)) : merged();
+  return join === 'keepEverything' ? [...kept, ...named(unmatched, 1), ...named(rest, 2)] : kept;
+};
+const made = {position: byPosition, all: allPairs, key: options.version < 2 ? byOneKey : byFields}[options.mode]();
+return {items: made.map(each => each.json), of: made.map(each => each.of)};"""
 
 # What collected failures look like: the error of an iteration.
 SORTED_OUT = """const items = [], of = [], failed = [], failedOf = [], files = [];

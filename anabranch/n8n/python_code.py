@@ -40,6 +40,24 @@ def n8n_all(made):
     rows = [] if made is None else made if isinstance(made, list) else [made]
     return [row["json"] if isinstance(row.get("json"), dict) else row for row in rows]"""
 
+# As n8n pairs what code returns: by what an item says, with the only item, or by number where they are as many.
+_PAIRS = """def n8n_said(pair):
+    found = pair.get("item") if isinstance(pair, dict) and not pair.get("input") else pair
+    if isinstance(found, list):
+        said = [n8n_said(each) for each in found]
+        return said[0] if said and all(each == said[0] for each in said) else None
+    return found if isinstance(found, int) else None
+def n8n_paired(made):
+    rows = [] if made is None else made if isinstance(made, list) else [made]
+    def pair(at, row):
+        if any(row is other for other in n8n_others):
+            return None
+        if "pairedItem" in row:
+            return n8n_said(row["pairedItem"])
+        return 0 if len(items) == 1 else at if len(rows) == len(items) else None
+    return {"items": n8n_all(made), "of": [pair(at, row) for at, row in enumerate(rows)]}
+"""
+
 
 def python_absent(code: str) -> str | None:
     """What Python code uses that is not there in our sandbox; None if nothing is known to be missing."""
@@ -117,28 +135,36 @@ def python_program(
     *,
     each: bool,
     catches: bool = False,
+    pairs: bool = False,
     variables: str = "{}",
 ) -> str:
     """Code of n8n with its names bound to these items: an expression of Python that gives a list.
 
-    `nodes`: all items, and the one that belongs to the current one, of the nodes that it reads.
+    `nodes`: all items, and the one that belongs to the current one, of the nodes that it reads. `pairs`: it gives
+    `{items, of}`, with the number of the item that each belongs to, or null.
     """
     known = "".join(f"    if name == {json.dumps(name)}:\n        return n8n_lists({everything}, {one})\n"
                     for name, (everything, one) in nodes.items())  # fmt: skip
     of_nodes = "" if not nodes else (
         "def n8n_lists(rows, one):\n"
-        "    return {'all': [n8n_wrap(row) for row in (rows or [])], 'item': n8n_wrap(one)}\n"
+        "    found = {'all': [n8n_wrap(row) for row in (rows or [])], 'item': n8n_wrap(one)}\n"
+        "    n8n_others.extend([*found['all'], found['item']])\n"
+        "    return found\n"
         f"def n8n_node(name):\n{known}"
     )  # fmt: skip
     head = (
-        f"{_HEAD}\nitems = [n8n_wrap(row) for row in ({items} or [])]\n"
+        f"{_HEAD}\n{_PAIRS if pairs else ''}n8n_others = []\n"
+        f"items = [{{**n8n_wrap(row), 'pairedItem': {{'item': at}}}} for at, row in enumerate({items} or [])]\n"
         'item = items[0] if items else {"json": {}}\nn8n_json = item["json"]\n'
         f'n8n_input = {{"all": items, "item": item}}\nn8n_vars = {variables}\n{of_nodes}'
     )
     body = textwrap.indent(_renamed(code), "    ")
     answer = "return n8n_all(n8n_main())[0]" if each else "return n8n_all(n8n_main())"
+    error = '[{"error": str(fault)}]'
+    if pairs:
+        answer, error = "return n8n_paired(n8n_main())", f'{{"items": {error}, "of": [0 if len(items) == 1 else None]}}'
     if catches:
-        answer = f'try:\n    {answer}\nexcept Exception as fault:\n    return [{{"error": str(fault)}}]'
+        answer = f"try:\n    {answer}\nexcept Exception as fault:\n    return {error}"
     return f"{head}def n8n_main():\n{body}\n{answer}"
 
 

@@ -53,6 +53,11 @@ def _above(kind: str) -> dict[str, Any]:
     return node("Above", kind, 2.2, conditions=test_of("={{ $json.v }}", "number", "gt", 1), options={})
 
 
+def _of_python(name: str, source: str, gives: Sequence[int], items: Sequence[Any] = THREE) -> Drawn:
+    listed, made = [{"of": each} for each in gives], node("Made", "code", 2, language="python", pythonCode=source)
+    return Drawn(f"Python that returns {name}", ITEMS, [made, OF_BEGIN], items, listed)
+
+
 ONE = node("One", "aggregate", 1, aggregate="aggregateAllItemData", options={})
 
 
@@ -90,6 +95,11 @@ DRAWN_PAIRS = (
     _of_code("as many new items", "return items.map(each => ({json: {z: each.json.v}}));", [1, 2, 3]),
     _of_code("items that say to which they belong",
              "return items.map((each, at) => ({json: {}, pairedItem: {item: 2 - at}}));", [3, 2, 1]),
+    _of_python("two items of one", "return [{'json': {'n': 1}}, {'json': {'n': 2}}]", [2, 2], THREE[1:2]),
+    _of_python("some of the items", "return [each for each in _input.all() if each['json']['v'] > 1]", [2, 3]),
+    _of_python("as many new items", "return [{'json': {'n': 1}} for each in _input.all()]", [1, 2, 3]),
+    _of_python("items that say to which they belong",
+               "return [{'json': {}, 'pairedItem': {'item': 2}}, {'json': {}, 'pairedItem': 1}]", [3, 2]),
     Drawn("the last items of a list belong to the last that flowed in", ITEMS,
           [node("Sorted", "sort", 1, options={},
                 sortFieldsUi={"sortField": [{"fieldName": "v", "order": "descending"}]}),

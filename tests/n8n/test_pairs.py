@@ -42,6 +42,14 @@ def test_code_whose_items_belong_to_none_fails_where_that_is_read_as_in_n8n(sour
     assert "is not known" in made.error["message"]
 
 
+def test_python_whose_items_belong_to_none_fails_where_that_is_read_as_in_n8n() -> None:
+    made = node("Made", "code", 2, language="python", pythonCode="return [{'json': {'n': len(_input.all())}}]")
+
+    status, why, failed = run(Drawn("pairs of Python", "", [made, OF_BEGIN], THREE, []))
+
+    assert (status, why, failed.status) == ("exact", "", "FAILED")
+
+
 @pytest.mark.parametrize(
     "one",
     [node("All", "aggregate", 1, aggregate="aggregateAllItemData", options={}),

@@ -84,11 +84,16 @@ def _javascript(job: MappingJob, source: str, *, each: bool) -> None:
     pairs = job.node.name in job.around.paired and job.error_way != "apart"
     code = items_code(source, feed, names, catches=goes_on, pairs=pairs)
     job.add("javascript", {"code": code}, suffix="all" if job.error_way == "apart" else "", **job.attempts())
-    if pairs:
-        made = variable(job.node_id)
-        job.leave(made.field("items"), many=True, pairing=SaidByCode(made.field("of")))
-    else:
+    _leave_code(job, pairs=pairs)
+
+
+def _leave_code(job: MappingJob, *, pairs: bool) -> None:
+    """What code for all items gives; `pairs`: with the items that each belongs to."""
+    if not pairs:
         _leave_all(job, pairing=_not_asked(job))
+        return
+    made = variable(job.node_id)
+    job.leave(made.field("items"), many=True, pairing=SaidByCode(made.field("of")))
 
 
 def _not_asked(job: MappingJob) -> SaidByCode | str:
@@ -188,13 +193,14 @@ def _python(job: MappingJob, source: str, *, each: bool) -> None:
         job.add("python", {"code": code}, suffix="each", each=feed, **job.attempts(), **job.on_error())
         going_on.end_of_each(job)
         return
-    code = python_program(source, items, nodes, each=each, catches=goes_on, variables=kept)
+    pairs = not each and job.node.name in job.around.paired and job.error_way != "apart"
+    code = python_program(source, items, nodes, each=each, catches=goes_on, pairs=pairs, variables=kept)
     job.add("python", {"code": code}, suffix="all" if job.error_way == "apart" else "", each=feed if each else None,
             **job.attempts())  # fmt: skip
     if each:
         job.leave(many=feed.many)
     else:
-        _leave_all(job)
+        _leave_code(job, pairs=pairs)
 
 
 _ITEM_OF_NODE = re.compile(r"\)\s*(?:\.\s*item\b|\[\s*['\"]item)")

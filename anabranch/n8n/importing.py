@@ -18,6 +18,8 @@ from anabranch.engine.rules.graph.validate import validate
 from anabranch.n8n.drawing import NOTE_KIND, edge_of, gate_behind, ids_of, notes_of, one_start, place, workflow_name
 from anabranch.n8n.exports import Link, N8nWorkflow
 from anabranch.n8n.graph import CHOOSING, LOOP_KIND, LinkGraph
+from anabranch.n8n.items.node_scope import NodeScope, Surrounding
+from anabranch.n8n.items.tracing import Meeting
 from anabranch.n8n.job import Exit, MappingJob, NotMapped
 from anabranch.n8n.js_code import VARIABLES, ZONES
 from anabranch.n8n.js_reading import names_of_nodes, reads_dates, reads_item, reads_matching, zones_of
@@ -25,13 +27,11 @@ from anabranch.n8n.kept_data import variables_read
 from anabranch.n8n.maps.going_on import FAILING
 from anabranch.n8n.maps.map_flow import batches_as_cursor
 from anabranch.n8n.maps.mapping import RULES
-from anabranch.n8n.node_scope import NodeScope, Surrounding
 from anabranch.n8n.phrases import NameScope, NeverBegins, NeverValid, Untranslatable
 from anabranch.n8n.refs import ItemFeed, Ref, first_there, variable
 from anabranch.n8n.report import ImportReport, NodeReport
 from anabranch.n8n.shared_paths import join_webhooks
 from anabranch.n8n.texts import TEXT_LENGTH_MAX, Counts, expression, longest
-from anabranch.n8n.tracing import Meeting
 from anabranch.n8n.zones import zones_code
 
 # 4 rounds: what flows back along a link is known after the second; a nested loop needs one more.

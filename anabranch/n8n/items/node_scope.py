@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.n8n.graph import LOOP_KIND, LinkGraph, loop_output
+from anabranch.n8n.items.tracing import ItemTrace, Meeting
 from anabranch.n8n.job import Exit
 from anabranch.n8n.kept_data import VARIABLE_NAME
 from anabranch.n8n.phrases import Untranslatable
 from anabranch.n8n.refs import INDEX, ITEM, ItemFeed, Moved, Ref, SaidByCode, Traced, number
-from anabranch.n8n.tracing import ItemTrace, Meeting
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""What every module of the tests may ask for: databases that are new for each test."""
+"""What every module of the tests may ask for: databases and stores that are new for each test."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import compileall
 import gc
 import shutil
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -14,6 +14,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from anabranch.durable.definition import DECLARED
+from anabranch.engine.store.opening import open_store
+from anabranch.engine.store.sql.store import SqlStore
 from anabranch.handlers import registry
 from anabranch.migrations import upgrade
 from tests.pgbouncer import Pooler, running_pooler
@@ -153,3 +155,12 @@ def sqlite_url(migrated_file: Path, tmp_path: Path) -> str:
 def database_url(request: pytest.FixtureRequest) -> str:
     """The URL of a database with the current schema and no rows: a test that asks for it runs on both kinds."""
     return str(request.getfixturevalue("postgres_url" if request.param == "postgresql" else "sqlite_url"))
+
+
+@pytest.fixture
+async def store(database_url: str) -> AsyncIterator[SqlStore]:
+    """A started store on such a database."""
+    store = open_store(database_url)
+    await store.start()
+    yield store
+    await store.stop()

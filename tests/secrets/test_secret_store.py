@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
 
 import pytest
 from sqlalchemy import text
 
-from anabranch.engine.store.opening import dialect_of, open_store
+from anabranch.engine.store.opening import dialect_of
 from anabranch.engine.store.sql.store import SqlStore
 from anabranch.errors import InvalidRequest, SecretKeyMissing, SecretKeyWrong, SecretUnknown
 from anabranch.secrets.cipher import SecretCipher
@@ -18,14 +17,6 @@ from anabranch.secrets.secret_table import SecretTable
 
 KEY = bytes(range(32))
 OTHER_KEY = os.urandom(32)
-
-
-@pytest.fixture
-async def store(database_url: str) -> AsyncIterator[SqlStore]:
-    store = open_store(database_url)
-    await store.start()
-    yield store
-    await store.stop()
 
 
 @pytest.fixture

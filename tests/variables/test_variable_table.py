@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 
 import pytest
 from sqlalchemy import func, select
 
 from anabranch.engine.ports import NewVersion
-from anabranch.engine.store.opening import open_store
 from anabranch.engine.store.sql.store import SqlStore
 from anabranch.errors import (
     InvalidRequest,
@@ -27,14 +26,6 @@ from anabranch.variables.variable_table import VariableTable
 
 TENANT = "a"
 OF_TENANT = Owner(TENANT)
-
-
-@pytest.fixture
-async def store(database_url: str) -> AsyncIterator[SqlStore]:
-    store = open_store(database_url)
-    await store.start()
-    yield store
-    await store.stop()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -11,7 +10,7 @@ import pytest
 from aiohttp import web
 from sqlalchemy import text
 
-from anabranch.engine.store.opening import dialect_of, open_store
+from anabranch.engine.store.opening import dialect_of
 from anabranch.engine.store.sql.store import SqlStore
 from anabranch.errors import DatabaseAway, NodeFailure, SecretKeyMissing, StoreUnavailable
 from anabranch.handlers import NodeTypeRegistry, Services, builtin_types
@@ -50,14 +49,6 @@ class Service:
             return web.json_response({"access_token": f"access-{self.renewals}", "refresh_token": self.good})
         good = request.headers.get("Authorization") == f"Bearer access-{self.renewals}"
         return web.json_response({"told": self.good}, status=200 if good else 401)
-
-
-@pytest.fixture
-async def store(database_url: str) -> AsyncIterator[SqlStore]:
-    store = open_store(database_url)
-    await store.start()
-    yield store
-    await store.stop()
 
 
 def worker(server: Server, store: SqlStore | RenewedTable, *, key: bytes | None = KEY) -> NodeTypeRegistry:

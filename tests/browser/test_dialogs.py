@@ -36,6 +36,7 @@ LOOKED_AT = {
     "pages/editor/VersionsDialog.tsx": "here",
     "pages/lists/ConfirmDialog.tsx": "test_settings",
     "pages/lists/FormDialog.tsx": "test_settings",
+    "pages/lists/SaveDialog.tsx": "test_settings",
     "pages/run/ForkDialog.tsx": "test_run_history",
     "pages/run/RerunDialog.tsx": "here",
     "pages/run/RetryDialog.tsx": "test_run_history",
@@ -137,7 +138,7 @@ async def test_dialogs_of_lists_and_runs(page: Page, server: Server) -> None:
 
 async def test_no_dialog_is_left_out() -> None:
     source = EDITOR / "src"
-    has_dialog = re.compile(r"<(Dialog|FormDialog|ConfirmDialog|Radix\.Content)\b")
+    has_dialog = re.compile(r"<(Dialog|SaveDialog|FormDialog|ConfirmDialog|Radix\.Content)\b")
     found = {path for path in source.rglob("*.tsx") if has_dialog.search(path.read_text("utf-8"))}
     own = {source / "ui" / "Dialog.tsx"}
     assert {path.relative_to(source).as_posix() for path in found - own} == set(LOOKED_AT)

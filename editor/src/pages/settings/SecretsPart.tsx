@@ -5,13 +5,13 @@ import { useId, useState, type ReactElement } from "react";
 
 import { call, type Schemas } from "../../api/client";
 import { Button, IconButton } from "../../ui/Button";
-import { Dialog } from "../../ui/Dialog";
-import { Empty, Problem } from "../../ui/Notice";
+import { Empty } from "../../ui/Notice";
 import { Ago } from "../../ui/time";
 import { toast } from "../../ui/toasts";
 import { refresh } from "../data";
 import { ConfirmDialog } from "../lists/ConfirmDialog";
 import { ListCard } from "../lists/ListCard";
+import { SaveDialog } from "../lists/SaveDialog";
 import { useList } from "../lists/useList";
 import { namesSecret } from "./uses";
 import { UsesDialog } from "./UsesDialog";
@@ -92,34 +92,19 @@ function SetDialog({ name: given, onClose }: { name: string | null; onClose: () 
   const [name, setName] = useState(given ?? "");
   const [value, setValue] = useState("");
   const [isShown, setShown] = useState(false);
-  const [problem, setProblem] = useState<unknown>(null);
-  const [isBusy, setBusy] = useState(false);
-  const save = () => {
-    setBusy(true);
-    setProblem(null);
-    call("set_secret", { body: { name: name.trim(), value } })
-      .then(() => {
-        refresh("list_secrets");
-        toast(`${name.trim()} is stored.`);
-        onClose();
-      }, setProblem)
-      .finally(() => setBusy(false));
+  const save = async () => {
+    await call("set_secret", { body: { name: name.trim(), value } });
+    refresh("list_secrets");
+    toast(`${name.trim()} is stored.`);
   };
   return (
-    <Dialog
-      open
-      onClose={onClose}
+    <SaveDialog
       title={given === null ? "New secret" : `New value of ${given}`}
       about={given === null ? undefined : "It takes the place of the old one; attempts that begin from now on use it."}
-      onSubmit={save}
-      footer={
-        <>
-          <Button onClick={onClose}>Not now</Button>
-          <Button type="submit" look="primary" disabled={isBusy || name.trim() === "" || value === ""}>
-            Store it
-          </Button>
-        </>
-      }
+      verb="Store it"
+      isReady={name.trim() !== "" && value !== ""}
+      onSave={save}
+      onClose={onClose}
     >
       {given === null && (
         <div className="field">
@@ -138,7 +123,6 @@ function SetDialog({ name: given, onClose }: { name: string | null; onClose: () 
         <input type="checkbox" checked={isShown} onChange={(event) => setShown(event.target.checked)} />
         Show what I type
       </label>
-      {problem !== null && <Problem error={problem} />}
-    </Dialog>
+    </SaveDialog>
   );
 }

@@ -6,13 +6,13 @@ import { Link } from "react-router";
 
 import { call, type Schemas } from "../../api/client";
 import { Button, IconButton } from "../../ui/Button";
-import { Dialog } from "../../ui/Dialog";
-import { Empty, Problem } from "../../ui/Notice";
+import { Empty } from "../../ui/Notice";
 import { Ago } from "../../ui/time";
 import { toast } from "../../ui/toasts";
 import { refresh } from "../data";
 import { ConfirmDialog } from "../lists/ConfirmDialog";
 import { ListCard } from "../lists/ListCard";
+import { SaveDialog } from "../lists/SaveDialog";
 import { useList } from "../lists/useList";
 import { useMay } from "../session";
 
@@ -102,35 +102,21 @@ function SourceDialog({ source, onClose }: { source: Source | null; onClose: () 
   const id = useId();
   const [name, setName] = useState(source?.name ?? "");
   const [url, setUrl] = useState("");
-  const [problem, setProblem] = useState<unknown>(null);
-  const [isBusy, setBusy] = useState(false);
-  const save = () => {
-    setBusy(true);
-    setProblem(null);
+  const save = async () => {
     const body = { name: name.trim(), url: url.trim() };
-    (source === null ? call("create_source", { body }) : call("update_source", { path: { source: source.dataSourceID }, body }))
-      .then(({ warnings }) => {
-        refresh("list_sources");
-        toast([`${body.name} is saved.`, ...warnings.map(({ message }) => message)].join(" "));
-        onClose();
-      }, setProblem)
-      .finally(() => setBusy(false));
+    const { warnings } = await (source === null ? call("create_source", { body }) : call("update_source", { path: { source: source.dataSourceID }, body }));
+    refresh("list_sources");
+    toast([`${body.name} is saved.`, ...warnings.map(({ message }) => message)].join(" "));
   };
   return (
-    <Dialog
-      open
-      onClose={onClose}
+    <SaveDialog
       title={source === null ? "New data source" : `Edit ${source.name}`}
       about={source === null ? "Saving connects to the database, and refuses an account that may do more than queries need." : `It is at ${source.address} now. The URL is never shown again: enter the whole new one.`}
-      onSubmit={save}
-      footer={
-        <>
-          <Button onClick={onClose}>Not now</Button>
-          <Button type="submit" look="primary" disabled={isBusy || name.trim() === "" || url.trim() === ""}>
-            {isBusy ? "Connecting" : "Connect and save"}
-          </Button>
-        </>
-      }
+      verb="Connect and save"
+      busyVerb="Connecting"
+      isReady={name.trim() !== "" && url.trim() !== ""}
+      onSave={save}
+      onClose={onClose}
     >
       <div className="field">
         <label htmlFor={`${id}-name`}>Name</label>
@@ -143,7 +129,6 @@ function SourceDialog({ source, onClose }: { source: Source | null; onClose: () 
           <code>sqlite:///shop.db</code>, <code>postgresql://…</code> or <code>mysql://…</code>. A secret may stand for the user or the password: <code>{"{{secret.NAME}}"}</code>.
         </p>
       </div>
-      {problem !== null && <Problem error={problem} />}
-    </Dialog>
+    </SaveDialog>
   );
 }

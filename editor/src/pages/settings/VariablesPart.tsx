@@ -5,13 +5,13 @@ import { useId, useState, type ReactElement } from "react";
 
 import { ApiError, call, type Schemas } from "../../api/client";
 import { Button, IconButton } from "../../ui/Button";
-import { Dialog } from "../../ui/Dialog";
-import { Empty, Problem } from "../../ui/Notice";
+import { Empty } from "../../ui/Notice";
 import { Ago } from "../../ui/time";
 import { toast } from "../../ui/toasts";
 import { refresh } from "../data";
 import { ConfirmDialog } from "../lists/ConfirmDialog";
 import { ListCard } from "../lists/ListCard";
+import { SaveDialog } from "../lists/SaveDialog";
 import { useList } from "../lists/useList";
 import { useMay } from "../session";
 
@@ -28,11 +28,11 @@ export function VariablesPart(): ReactElement {
   const mayEdit = useMay("editor");
   const [open, setOpen] = useState<Open | null>(null);
   const close = () => setOpen(null);
-  const say = (failure: unknown) => toast(failure instanceof ApiError ? failure.advice : String(failure), { kind: "error" });
+  const showFailure = (failure: unknown) => toast(failure instanceof ApiError ? failure.advice : String(failure), { kind: "error" });
   /** Values that the list does not have are read first. */
   const change = (variable: Value) => {
     if (variable.value !== null) setOpen({ kind: "set", variable });
-    else call("get_variable", { path: { variable: variable.name } }).then((whole) => setOpen({ kind: "set", variable: whole }), say);
+    else call("get_variable", { path: { variable: variable.name } }).then((whole) => setOpen({ kind: "set", variable: whole }), showFailure);
   };
   const create = mayEdit ? (
     <Button look="primary" onClick={() => setOpen({ kind: "set", variable: null })}>
@@ -103,40 +103,19 @@ function SetVariableDialog({ variable, onClose }: { variable: Value | null; onCl
   const [name, setName] = useState(variable?.name ?? "");
   const [text, setText] = useState(variable === null ? "" : typed(variable.value));
   const [isJson, setJson] = useState(variable !== null && typeof variable.value !== "string");
-  const [problem, setProblem] = useState<unknown>(null);
-  const [isBusy, setBusy] = useState(false);
-  const save = () => {
-    setProblem(null);
-    let value: unknown = text;
-    try {
-      if (isJson) value = JSON.parse(text);
-    } catch (refusal) {
-      setProblem(refusal);
-      return;
-    }
-    setBusy(true);
-    call("set_variable", { path: { variable: name.trim() }, body: { value } })
-      .then(() => {
-        refresh("list_variables");
-        toast(`${name.trim()} is set.`);
-        onClose();
-      }, setProblem)
-      .finally(() => setBusy(false));
+  const save = async () => {
+    const value: unknown = isJson ? JSON.parse(text) : text;
+    await call("set_variable", { path: { variable: name.trim() }, body: { value } });
+    refresh("list_variables");
+    toast(`${name.trim()} is set.`);
   };
   return (
-    <Dialog
-      open
-      onClose={onClose}
+    <SaveDialog
       title={variable === null ? "New variable" : `New value of ${variable.name}`}
-      onSubmit={save}
-      footer={
-        <>
-          <Button onClick={onClose}>Not now</Button>
-          <Button type="submit" look="primary" disabled={isBusy || name.trim() === "" || (isJson && text.trim() === "")}>
-            Set it
-          </Button>
-        </>
-      }
+      verb="Set it"
+      isReady={name.trim() !== "" && !(isJson && text.trim() === "")}
+      onSave={save}
+      onClose={onClose}
     >
       {variable === null && (
         <div className="field">
@@ -152,7 +131,6 @@ function SetVariableDialog({ variable, onClose }: { variable: Value | null; onCl
         <input type="checkbox" checked={isJson} onChange={(event) => setJson(event.target.checked)} />
         The value is JSON
       </label>
-      {problem !== null && <Problem error={problem} />}
-    </Dialog>
+    </SaveDialog>
   );
 }

@@ -135,10 +135,10 @@ class Trial:
         """The exit code of an executor that was told to end, once the broker has noticed."""
         process, self._process = self._process, None
         assert process is not None, "a case ends an executor that it has started"
-        async with _patience("the executor does not end on its signal"):
+        otherwise = "the executor does not end on its signal"
+        async with _patience(otherwise):
             code = await process.wait()
-            while any(each.consumer_count for each in await self._counts()):  # noqa: ASYNC110 -- the broker tells nobody
-                await asyncio.sleep(0.02)
+        await self._until(lambda counts: not any(each.consumer_count for each in counts), otherwise)
         return code
 
     async def jobs_left(self) -> int:
@@ -147,9 +147,15 @@ class Trial:
 
     async def until_ready(self, count: int, otherwise: str) -> None:
         """Returns when as many jobs wait for an executor."""
-        async with _patience(otherwise):
-            while sum(each.message_count for each in await self._counts()) != count:  # noqa: ASYNC110 -- as above
-                await asyncio.sleep(0.02)
+        await self._until(lambda counts: sum(each.message_count for each in counts) == count, otherwise)
+
+    async def _until(self, is_so: Callable[[list[Any]], bool], otherwise: str) -> None:
+        """Look at the queues until it is so: the broker tells nobody. An answer under way is waited for, because giving
+        it up closes the channel."""
+        give_up_at = asyncio.get_running_loop().time() + PATIENCE_S
+        while not is_so(await self._counts()):
+            check(asyncio.get_running_loop().time() < give_up_at, f"{otherwise}, for {PATIENCE_S:g} s")
+            await asyncio.sleep(0.02)
 
     async def _counts(self) -> list[Any]:
         declared = [await self.channel.declare_queue(queue, passive=True) for queue in self.queues]

@@ -140,6 +140,8 @@ class JobExecutor:
         """Tickets that nobody awaits any more."""
         self._stopping = False
         """What comes now is not executed, and goes to others."""
+        self._takes_no_more = asyncio.Event()
+        """What is given back does not come here again."""
         self._beating: asyncio.Task[None] | None = None
 
     async def run_until(self, asked: asyncio.Event, *, grace: Grace, ready: Callable[[str], None]) -> None:
@@ -178,6 +180,7 @@ class JobExecutor:
         with suppress(TimeoutError):
             async with asyncio.timeout(grace.engine_left_s()):
                 await self._transport.stop_taking()
+        self._takes_no_more.set()
         for running in list(self._running.values()):
             if not running.begins.done():
                 self._give_back(running)
@@ -230,8 +233,9 @@ class JobExecutor:
 
         Raises TransportUnavailable.
         """
+        await self._takes_no_more.wait()
         if job.ticket not in self._cancelled:
-            await self._transport.add_node_job(job)
+            await self._transport.give_back(job)
 
     async def _execute(self, running: RunningJob) -> None:
         job = running.job

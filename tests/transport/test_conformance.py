@@ -9,11 +9,12 @@ import runpy
 import sys
 from pathlib import Path
 
+import aio_pika
 import pytest
 
 from anabranch.testing import executor_conformance
-from anabranch.testing.executor_conformance import NAMES, conformance
-from tests.rabbitmq import RabbitMQ
+from anabranch.testing.executor_conformance import NAMES, NotConforming, Trial, conformance
+from tests.rabbitmq import Forwarder, RabbitMQ
 from tests.tools import Kind, executor_packages, found_or_skip, node
 from tests.transport import conformance_nodes
 from tests.transport.test_executors import PATIENCE_S, lines_say, working
@@ -76,3 +77,22 @@ async def test_a_program_that_is_no_executor_does_not_conform(
         "job": "no result of conformanceEcho was reported, for 0.05 s",
         "bad_message": "no result of conformanceEcho was reported, for 0.05 s",
     }
+
+
+async def test_what_the_trial_asks_the_broker_is_not_given_up_half_way(
+    broker: RabbitMQ, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executor_conformance, "PATIENCE_S", 0.01)
+    way = Forwarder(broker)
+    await way.open()
+    async with await aio_pika.connect(way.url) as connection:
+        trial = Trial(way.url, ["true"], await connection.channel(), {})
+        await trial.open()
+        way.may_answer.clear()
+        asking = asyncio.create_task(trial.until_ready(1, "no job waits"))
+        await asyncio.wait([asking], timeout=0.1)  # the patience is over, however quick this machine is
+        way.may_answer.set()
+        with pytest.raises(NotConforming, match="no job waits"):
+            await asking
+        await trial.close()
+    way.cut()

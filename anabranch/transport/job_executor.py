@@ -235,7 +235,7 @@ class JobExecutor:
         """
         await self._takes_no_more.wait()
         if job.ticket not in self._cancelled:
-            await self._transport.give_back(job)
+            await self._transport.add_node_job(job)
 
     async def _execute(self, running: RunningJob) -> None:
         job = running.job

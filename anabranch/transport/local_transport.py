@@ -125,10 +125,6 @@ class LocalTransport:
         """Those that no consumer had room for."""
         return len(self._broker.queues.get((pool, priority), ()))
 
-    async def give_back(self, job: NodeJob) -> None:
-        """Queue a job again."""
-        await self.add_node_job(job)
-
     async def cancel(self, ticket: str) -> None:
         """Tell all consumers."""
         for each in self._broker.consumers:

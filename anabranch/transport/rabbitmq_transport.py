@@ -147,7 +147,7 @@ class RabbitTransport:
 
         The queue for reports is deleted: an executor that takes a job of this process then finds that nobody awaits it.
         """
-        if self._under_way and self._channel is not None:
+        if self._under_way and self.is_connected:
             await asyncio.wait(self._under_way, timeout=STOP_S)
         if self._keeping is not None:
             self._keeping.cancel()
@@ -178,12 +178,6 @@ class RabbitTransport:
             raise TransportUnavailable("the broker is not connected")
         queue = await self._declare_queue(_jobs_queue(pool, priority))
         return queue.declaration_result.message_count or 0
-
-    async def give_back(self, job: NodeJob) -> None:
-        """Publish a job to its queue, as a new message: the broker counts those that come back in any other way."""
-        queue = _jobs_queue(job.pool, job.priority)
-        if not await self._publish(queue, job.to_json(), persistent=True):
-            raise TransportUnavailable(f"the queue {queue} was deleted")
 
     async def cancel(self, ticket: str) -> None:
         """Tell all executors."""

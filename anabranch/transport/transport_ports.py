@@ -36,10 +36,6 @@ class TaskQueue(Protocol):
         """How many jobs wait for an executor; those that executors have got do not count. Raises
         TransportUnavailable."""
 
-    async def give_back(self, job: NodeJob) -> None:
-        """Queue a job again that was taken here; returns once it is kept. Raises TransportUnavailable if that is not
-        known. May be called before everything is registered: jobs come as soon as their queues are consumed."""
-
     async def cancel(self, ticket: str) -> None:
         """Tell all executors that nobody awaits the job with this ticket; may be lost. Raises TransportUnavailable."""
 

@@ -256,10 +256,6 @@ class SimulatedTransport:
         self._broker.check()
         return self._broker.waiting
 
-    async def give_back(self, job: NodeJob) -> None:
-        """Executors do not stop in order here."""
-        raise NotImplementedError
-
     async def cancel(self, ticket: str) -> None:
         """Tell all executors."""
         await self._way()

@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from secrets import token_hex
 
 import pytest
 
@@ -21,12 +20,10 @@ from anabranch.transport.job_configs import ResolvedTypes
 from anabranch.transport.job_executor import DELIVERIES_MAX, JobExecutor
 from anabranch.transport.job_messages import LINE_CHARACTERS_MAX, JobReport, NodeJob
 from anabranch.transport.local_transport import LocalBroker, LocalQueue, LocalTransport
-from anabranch.transport.rabbitmq_transport import RabbitTransport
 from anabranch.transport.server_values import NoServer
 from anabranch.transport.transport_ports import Transport, TransportUnavailable
-from tests.rabbitmq import RabbitMQ
 from tests.transport.test_faults import Crunch, until
-from tests.transport.test_queues import Taken, connected, job
+from tests.transport.test_queues import job
 
 NORMAL: LocalQueue = ("gpu", "normal")
 HIGH: LocalQueue = ("gpu", "high")
@@ -223,40 +220,3 @@ def test_kept_results_are_bounded_by_number_and_by_bytes(monkeypatch: pytest.Mon
     kept.add(JobReport("small-4", "result"))
     kept.add(JobReport("small-4", "result"))
     assert (kept.get("large"), kept.get("small-4")) == (None, JobReport("small-4", "result"))
-
-
-async def test_an_executor_that_stops_before_it_is_connected_gives_back_what_it_has_taken(broker: RabbitMQ) -> None:
-    name, pool, handler = f"w{token_hex(4)}", f"p{token_hex(4)}", Crunch()
-    handler.may_end.clear()
-    worker, to_executor = RabbitTransport(broker.url, name="worker"), RabbitTransport(broker.url, name="executor")
-    reports: list[JobReport] = []
-    await worker.register_results_worker(name, reports.append, missed=lambda: None)
-    await connected(worker)
-    await worker.add_node_job(replace(job(pool, 1), reply_to=name))
-    begin = to_executor.start
-
-    async def begin_and_never_register_all() -> None:
-        await to_executor._register(asyncio.Event().wait)
-        await begin()
-
-    to_executor.start = begin_and_never_register_all  # type: ignore[method-assign]
-    executor = executor_of(to_executor, handler, pool)
-    asked, taking = asyncio.Event(), Taken()
-    executing = asyncio.create_task(executor.run_until(asked, grace=patient(30), ready=lambda _: None))
-    try:
-        await until(lambda: len(handler.calls) == 1)
-        sent = replace(job(pool, 2), reply_to=name, node_id="far", priority="high")
-        await worker.add_node_job(sent)
-        await until(lambda: ("job-2", "started") in [(each.job_id, each.kind) for each in reports])
-        assert not to_executor.is_connected
-        asked.set()
-        await taking.register(worker, pool)
-        assert await taking.next() == (sent, 0)
-        handler.may_end.set()
-        async with asyncio.timeout(30):
-            await executing
-    finally:
-        taking.let_go.set()
-        executing.cancel()
-        await to_executor.stop()
-        await worker.stop()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,8 @@ ALL = {
     "executor": {"enabled": True},
     "monitoring": {"enabled": True, "metricsKey": True},
 }
+# The oldest that the chart is for: Helm may be older than the cluster.
+KUBERNETES = "1.27.0"
 DATABASE = {"ANABRANCH_DATABASE_URL": "postgresql://anabranch@db/anabranch"}
 
 
@@ -155,6 +159,33 @@ def test_the_database_is_migrated_before_the_processes_start(documents: dict[str
     job = documents["Job flows-migrate"]
     assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"
     assert job["spec"]["template"]["spec"]["containers"][0]["args"] == ["migrate"]
+
+
+def helm() -> str:
+    program = shutil.which("helm")
+    if program is None:
+        pytest.skip("no helm on the PATH")
+    return program
+
+
+def test_helm_finds_no_fault() -> None:
+    done = subprocess.run([helm(), "lint", "--strict", str(CHART)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("values", [ALL | {"imports": ["app.py"], "settings": {"ANABRANCH_LOG_LEVEL": "info"}}, {}])
+def test_helm_comes_to_the_documents_that_are_tested_here(values: dict[str, Any], tmp_path: Path) -> None:
+    chosen = tmp_path / "values.yaml"
+    chosen.write_text(yaml.safe_dump(values))
+    command = [helm(), "template", "flows", str(CHART), "--kube-version", KUBERNETES, "--values", str(chosen)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    theirs = [each for each in yaml.safe_load_all(done.stdout) if each]
+    assert sorted(theirs, key=_name_of) == sorted(rendered(**values), key=_name_of)
+
+
+def _name_of(document: dict[str, Any]) -> str:
+    return f"{document['kind']} {document['metadata']['name']}"
 
 
 def test_the_values_fit_their_schema_which_refuses_others() -> None:

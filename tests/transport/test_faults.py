@@ -268,6 +268,26 @@ async def test_a_job_is_looked_for_when_nobody_has_begun_it_and_its_queue_is_emp
         assert sent.silences == 2, "each time it is given longer"
 
 
+async def test_few_jobs_are_with_the_broker_at_once_and_tenants_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_sender, "QUEUED_MAX", 2)
+    async with running(World()) as world:
+        sent: list[NodeJob] = []
+        world.to_worker.jobs = lambda job: noted(sent, job)
+        executor = world.broker.consumers[0]
+        pools, executor.pools = executor.pools, frozenset()
+        for tenant, count in (("large", 6), ("small", 2)):
+            for number in range(count):
+                head = bare_head(f"{tenant}-{number}", tenant, "w")
+                world.worker.execute(head, DISPATCH, node({}), {"input": "{{x}}"})
+        await until(lambda: len(sent) == 2)
+        assert world.sender._next() is None, "a third one waits here"
+        executor.pools = pools
+        world.broker.hand_out()
+        for _ in range(8):
+            assert isinstance(await world.outcome(), Completed)
+        assert [each.tenant_id for each in sent[:4]].count("small") == 2, "six jobs of another one do not delay it"
+
+
 async def test_copies_of_a_job_that_has_ended_are_withdrawn() -> None:
     async with running(World(silent_s=0.1)) as world:
         late: list[NodeJob] = []

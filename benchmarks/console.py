@@ -1,11 +1,12 @@
 """What does it cost that the lines of handlers are kept?
 
-    python -m benchmarks.console [--rounds 5] [--instances 4000]
+    python -m benchmarks.console [--pairs 12] [--instances 1000]
 
-Effect nodes/s and processor time without a console, with one that nobody uses, and with a line from each node, one
-after the other in each round (in another order in the next) and on both databases; the figures are medians over the
-rounds, and shares of those without. The time ends when all runs have ended and all lines are stored; lines also go to a
-file, as standard error usually does. On a busy machine processor time says more than nodes/s.
+Effect nodes/s and processor time with a console that nobody uses, and with a line from each node, each between two
+short rounds without a console and compared with both: so a machine that becomes slower or faster meanwhile does not
+count. A figure is the median of these ratios, with their quartiles. A round ends when all runs have ended and all lines
+are stored; lines also go to a file, as standard error usually does. Processor time is that of this process and of the
+database server. On a busy machine it says more than nodes/s.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ import gc
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 from anabranch.app import tune_interpreter
 from anabranch.engine.console.console import Console
 from anabranch.engine.console.console_writer import ConsoleOptions
 from anabranch.engine.handling import HandlerResult
+from anabranch.engine.ports import Store
 from anabranch.engine.store.sql.console_table import ConsoleTable
 from anabranch.engine.store.sql.store import SqlStore
 from anabranch.handlers.spec import HandlerSpec
@@ -32,13 +35,17 @@ from benchmarks.running import TYPES, Bench, cpu_s, open_store_at
 from benchmarks.workloads import EFFECT_TYPE, Load, effects
 
 NODES = 10
-ROUNDS = 5
-INSTANCES = 4_000
+PAIRS = 12
+INSTANCES = 1_000
+
+# The runs before each round: plans compiled, statements prepared, connections open.
+WARM = 100
 
 # More than the last lines ever take.
 PATIENCE_S = 60.0
 
-WAYS = ("no console", "not used", "a line a node")
+BARE, UNUSED, SAID = "no console", "not used", "a line a node"
+WAYS = (UNUSED, SAID)
 
 
 async def _says(config: Any, context: Any, helpers: Any) -> HandlerResult:
@@ -49,51 +56,83 @@ async def _says(config: Any, context: Any, helpers: Any) -> HandlerResult:
 SAYING = {**TYPES, EFFECT_TYPE: HandlerSpec(type=EFFECT_TYPE, title="Effect", config=None, execute=_says)}
 
 
-async def measure(url: str, instances: int, ways: Sequence[str]) -> dict[str, tuple[float, float]]:
-    """Nodes/s and processor seconds per 1,000 nodes in each way."""
-    load = Load(effects(NODES), instances, NODES)
-    figures: dict[str, tuple[float, float]] = {}
+@dataclass(frozen=True)
+class Round:
+    """What one round came to."""
+
+    nodes_per_s: float
+    cpu_s: float
+    """Processor seconds per 1,000 nodes, of this process and the database server."""
+
+    def shares(self, others: Sequence[Round]) -> Round:
+        """Its figures as shares of the means of others."""
+        return Round(
+            self.nodes_per_s / statistics.fmean(each.nodes_per_s for each in others),
+            self.cpu_s / statistics.fmean(each.cpu_s for each in others),
+        )
+
+
+async def measure(store: Store, load: Load, way: str, server_cpu_s: Callable[[], float]) -> Round:
+    """One round, with an engine of its own."""
+    with tempfile.TemporaryFile("w") as stream:
+        rows = ConsoleTable(cast("SqlStore", store))
+        console = None if way == BARE else Console(rows=rows, options=ConsoleOptions(stream=stream))
+        bench = Bench(store, handlers=NodeTypes(SAYING if way == SAID else TYPES), console=console)
+        await bench.start()
+        await bench.run_all(load, WARM)
+        gc.collect()
+        before_s, began = cpu_s() + server_cpu_s(), time.perf_counter()
+        await bench.run_all(load)
+        if console is not None:
+            await console.stop(patience_s=PATIENCE_S)
+        took_s = time.perf_counter() - began
+        used_s = cpu_s() + server_cpu_s() - before_s
+        await bench.stop()
+    nodes = load.flock * NODES
+    return Round(nodes / took_s, used_s * 1000 / nodes)
+
+
+async def compare(url: str, load: Load, pairs: int, server_cpu_s: Callable[[], float]) -> dict[str, list[Round]]:
+    """The rounds without a console, and those of each way as shares of the two around each."""
+    found: dict[str, list[Round]] = {way: [] for way in (BARE, *WAYS)}
     async with open_store_at(url) as store:
         await Bench(store).save(load)
-        for way in ways:
-            with tempfile.TemporaryFile("w") as stream:
-                rows = ConsoleTable(cast("SqlStore", store))
-                console = None if way == WAYS[0] else Console(rows=rows, options=ConsoleOptions(stream=stream))
-                bench = Bench(store, handlers=NodeTypes(SAYING if way == WAYS[2] else TYPES), console=console)
-                await bench.start()
-                await bench.run_all(load, instances // 4)
-                gc.collect()
-                before_s, began = cpu_s(), time.perf_counter()
-                await bench.run_all(load)
-                if console is not None:
-                    await console.stop(patience_s=PATIENCE_S)
-                took_s = time.perf_counter() - began
-                await bench.stop()
-            nodes = instances * NODES
-            figures[way] = nodes / took_s, (cpu_s() - before_s) * 1000 / nodes
-    return figures
+        before = await measure(store, load, BARE, server_cpu_s)
+        for number in range(pairs * len(WAYS)):
+            way = WAYS[number % len(WAYS)]
+            between = await measure(store, load, way, server_cpu_s)
+            after = await measure(store, load, BARE, server_cpu_s)
+            found[way].append(between.shares((before, after)))
+            found[BARE].append(after)
+            before = after
+    return found
 
 
 def main() -> None:
     """Measure, and print a line for each database and way."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--instances", type=int, default=INSTANCES)
+    parser.add_argument("--pairs", type=int, default=PAIRS, help="rounds of each way, at least 2")
+    parser.add_argument("--instances", type=int, default=INSTANCES, help="runs of a round")
+    parser.add_argument("--backend", choices=BACKENDS, action="append")
     asked = parser.parse_args()
     tune_interpreter()
+    load = Load(effects(NODES), asked.instances, NODES)
     with databases() as made:
-        for backend in BACKENDS:
-            rounds = []
-            for number in range(asked.rounds):
-                ways = WAYS[number % len(WAYS) :] + WAYS[: number % len(WAYS)]
-                rounds.append(asyncio.run(measure(made.create(backend), asked.instances, ways)))
+        for backend in asked.backend or BACKENDS:
+            server_cpu_s = made.server_cpu_s if backend == "postgresql" else float
+            found = asyncio.run(compare(made.create(backend), load, asked.pairs, server_cpu_s))
+            speed = statistics.median(each.nodes_per_s for each in found[BARE])
+            cost = statistics.median(each.cpu_s for each in found[BARE])
+            print(f"{backend:<12}{BARE:<15}{speed:>8,.0f} nodes/s  {cost:.3f} s of processor per 1,000 nodes")
             for way in WAYS:
-                told = []
-                for figure, unit in ((0, "nodes/s"), (1, "s of processor per 1,000 nodes")):
-                    value = statistics.median(each[way][figure] for each in rounds)
-                    share = statistics.median(each[way][figure] / each[WAYS[0]][figure] for each in rounds)
-                    told.append(f"{value:>10,.3f} {unit} {share:>7.1%}")
-                print(f"{backend:<12} {way:<14} {'  '.join(told)}")
+                speeds = _quartiles(each.nodes_per_s for each in found[way])
+                costs = _quartiles(each.cpu_s for each in found[way])
+                print(f"{backend:<12}{way:<15}{speeds} of nodes/s  {costs} of processor time", flush=True)
+
+
+def _quartiles(shares: Iterable[float]) -> str:
+    low, median, high = statistics.quantiles(shares, n=4, method="inclusive")
+    return f"{median:.1%} ({low:.1%} to {high:.1%})"
 
 
 if __name__ == "__main__":

@@ -281,7 +281,7 @@ class Engine:
             place=place,
             clock=self.clock,
             works=self.options.works,
-            touched=self._external.touched,
+            compare=self._external.compare_soon,
             pending=self.recovery.soon,
             moved=self._external.soon,
             paused=self._external.pauses_changed,

@@ -260,7 +260,7 @@ async def test_an_engine_hears_neither_itself_nor_twice_those_that_tell_it_witho
     line, beside, other = line_to(database_url), line_to(database_url), line_to(database_url)
     assert line is not None and beside is not None and other is not None
     here, peer = (
-        LocalPeers("a place", heard=lambda *_: None, watches=lambda _, *, ended: False, line=each)
+        LocalPeers("a place", receive=lambda *_: None, watches=lambda _, *, ended: False, line=each)
         for each in (line, beside)
     )
     here.join()

@@ -104,7 +104,7 @@ class Worker:
     def send(self, word: str) -> None:
         for other in self.world.workers:
             if self.is_heard and other is not self:
-                other.leadership.heard([word])
+                other.leadership.receive([word])
 
     async def holder(self) -> str | None:
         self.reads += 1
@@ -321,10 +321,10 @@ async def test_who_does_not_lead_does_not_look_for_due_runs(world: World) -> Non
 @pytest.mark.parametrize("sender", ["nobody", "", "b"], ids=["a forged id", "none", "its own"])
 async def test_beats_of_somebody_that_the_row_does_not_name_cover_nobody(world: World, sender: str) -> None:
     worker = world.add("b", may_lead=False)
-    worker.leadership.heard([LEADS, f"{LEADS}:{sender}"])
+    worker.leadership.receive([LEADS, f"{LEADS}:{sender}"])
     await worker.leadership.look()
 
-    worker.leadership.heard([LEADS, f"{LEADS}:{sender}"])
+    worker.leadership.receive([LEADS, f"{LEADS}:{sender}"])
 
     assert not worker.leadership.covers()
 
@@ -335,15 +335,15 @@ async def test_a_foreign_leader_costs_a_covered_worker_nothing_and_does_not_keep
     await other.leadership.look()
     reads, looks = other.reads, other.looks
     for _ in range(5):
-        other.leadership.heard([f"{LEADS}:{number}" for number in range(HEARD_MAX + 1)])
-        other.leadership.heard([f"{RESIGNS}:foreign"])
+        other.leadership.receive([f"{LEADS}:{number}" for number in range(HEARD_MAX + 1)])
+        other.leadership.receive([f"{RESIGNS}:foreign"])
         await world.one_more_beat()
         assert other.leadership.covers()
     assert (other.reads, other.looks) == (reads, looks)
 
     world.workers.remove(leader)
     for _ in range(4):
-        other.leadership.heard([f"{LEADS}:{number}" for number in range(HEARD_MAX + 1)])
+        other.leadership.receive([f"{LEADS}:{number}" for number in range(HEARD_MAX + 1)])
         await world.one_more_beat()
 
     assert other.leadership.leads
@@ -357,7 +357,7 @@ async def test_beats_forged_in_the_name_of_a_dead_leader_cover_no_longer_than_un
     await other.leadership.look()
     world.workers.remove(leader)
     world.pass_time(BOUND_S)
-    other.leadership.heard([f"{LEADS}:a"])
+    other.leadership.receive([f"{LEADS}:a"])
     assert other.leadership.covers()
 
     other.leadership._holding._wanted = False

@@ -197,7 +197,7 @@ async def test_a_heartbeat_of_its_own_keeps_no_process_awake(*, others: bool, ru
         watch=watch,
         clock=clock,  # type: ignore[arg-type]
         works=True,
-        touched=lambda _: None,
+        compare=lambda _: None,
         pending=lambda: None,
         moved=lambda: None,
     )
@@ -233,7 +233,7 @@ async def test_while_it_cannot_be_said_who_commits_a_thread_asks_now_and_then() 
         watch=BusyWriter(),
         clock=StillClock(),  # type: ignore[arg-type]
         works=True,
-        touched=lambda _: None,
+        compare=lambda _: None,
         pending=lambda: None,
         moved=looked.set,
     )
@@ -258,7 +258,7 @@ class StillClock:
 
 
 def hints_at(clock: StillClock, *, works: bool) -> Hints:
-    nothing: dict[str, Callable[..., None]] = dict.fromkeys(("touched", "pending", "moved"), lambda *_: None)
+    nothing: dict[str, Callable[..., None]] = dict.fromkeys(("compare", "pending", "moved"), lambda *_: None)
     return Hints(line=None, clock=clock, works=works, **nothing)  # type: ignore[arg-type]
 
 
@@ -358,7 +358,7 @@ async def test_who_begins_to_wait_between_two_looks_makes_none_of_them_late() ->
         watch=Commits(),
         clock=NotingClock(),  # type: ignore[arg-type]
         works=True,
-        touched=lambda _: None,
+        compare=lambda _: None,
         pending=lambda: None,
         moved=wait_for_one_more,
     )
@@ -473,7 +473,7 @@ async def test_engines_of_one_process_tell_each_other_without_the_database(
 
 async def test_peers_receive_hints_on_their_own_loops_until_they_leave() -> None:
     heard: list[tuple[str, str, list[str]]] = []
-    here = LocalPeers("a place", heard=lambda *_: heard.append(("here", *_)), watches=lambda _, *, ended: False)  # type: ignore[arg-type]
+    here = LocalPeers("a place", receive=lambda *_: heard.append(("here", *_)), watches=lambda _, *, ended: False)  # type: ignore[arg-type]
     joined, leaving = threading.Event(), threading.Event()
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -483,7 +483,7 @@ async def test_peers_receive_hints_on_their_own_loops_until_they_leave() -> None
             heard.append((threading.current_thread().name, channel, ids))
             loop.call_soon_threadsafe(told.set)
 
-        elsewhere = LocalPeers("a place", heard=note, watches=lambda each, *, ended: each == "watched")
+        elsewhere = LocalPeers("a place", receive=note, watches=lambda each, *, ended: each == "watched")
         elsewhere.join()
         joined.set()
         await asyncio.to_thread(leaving.wait)

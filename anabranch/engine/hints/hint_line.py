@@ -35,7 +35,7 @@ class Channel(StrEnum):
     """A worker does the looks that concern all, or no longer does: see `leadership`. Carries that and its worker id."""
 
 
-Heard = Callable[[Channel, Sequence[str]], None]
+Receive = Callable[[Channel, Sequence[str]], None]
 """Receives the hints from the line. Must not block or raise."""
 
 
@@ -49,9 +49,9 @@ class HintLine(Protocol):
         """Send to all current listeners. Raises StoreUnavailable; some of it may then be lost."""
 
     async def listen(
-        self, heard: Heard, *, connected: Callable[[], None], ignores: Callable[[int], bool] = lambda _: False
+        self, receive: Receive, *, connected: Callable[[], None], ignores: Callable[[int], bool] = lambda _: False
     ) -> None:
-        """Pass messages of others to `heard`, from `connected` on, until cancelled.
+        """Pass messages of others to `receive`, from `connected` on, until cancelled.
 
         Those of speakers that `ignores` names are left out. Raises StoreUnavailable when the connection is lost or
         cannot carry messages.

@@ -75,24 +75,24 @@ class Hints:
         place: str | None = None,
         clock: Clock,
         works: bool,
-        touched: Callable[[Collection[str]], None],
+        compare: Callable[[Collection[str]], None],
         pending: Callable[[], None],
         moved: Callable[[], None],
         paused: Callable[[], None] = lambda: None,
         leader: Leadership | None = None,
     ) -> None:
-        """`touched` and `pending` are called when runs should be compared, or may be claimed, here, and `paused` when
-        the pauses have changed. The `leader` hears what other workers say of leading.
+        """`compare` and `pending` are called when runs should be compared, or may be claimed, here, and `paused` when
+        the pauses have changed. The `leader` receives what other workers send about leading.
 
         `moved` is called when the `watch` has seen a commit that may be another process's; only where runs are
         executed. `place` identifies the store for other engines of this process; None: no other engines.
         """
         self._line = line
         self._watch = watch
-        self._peers = LocalPeers(place, heard=self._heard, watches=self._watches, line=line)
+        self._peers = LocalPeers(place, receive=self._receive, watches=self._watches, line=line)
         self._clock = clock
         self._works = works
-        self._look_at = touched
+        self._compare = compare
         self._look_for_work = pending
         self._look_at_all = moved
         self._look_at_pauses = paused
@@ -193,7 +193,7 @@ class Hints:
             del here[instance_id]
 
     def is_watched(self, instance_id: str) -> bool:
-        """Whether this run is watched here or, as far as it was heard, in another process."""
+        """Whether this run is watched here or, as far as hints tell, in another process."""
         if instance_id in self._watched_here or self._peers.watch(instance_id):
             return True
         until = self._watched_elsewhere.get(instance_id)
@@ -301,7 +301,7 @@ class Hints:
         assert self._line is not None, "started only with a line"
         asked_at = self._clock.monotonic()
         try:
-            await self._line.listen(self._heard, connected=self._connected, ignores=self._peers.is_speaker)
+            await self._line.listen(self._receive, connected=self._connected, ignores=self._peers.is_speaker)
         except StoreUnavailable as failure:
             if self._clock.monotonic() - asked_at <= RETRY_LAST_MS / 1000:
                 raise
@@ -330,11 +330,11 @@ class Hints:
         self._notify_subscribers([*self._watched_here, *self._awaited_here], ended=True)
         self._hint_watched()
 
-    def _heard(self, channel: Channel, words: Sequence[str]) -> None:
+    def _receive(self, channel: Channel, words: Sequence[str]) -> None:
         instance_ids = [word for word in words if len(word) == ID_CHARACTERS]
         match channel:
             case Channel.TOUCHED:
-                self._look_at(instance_ids)
+                self._compare(instance_ids)
                 self._notify_subscribers(instance_ids, ended=True)
             case Channel.PENDING:
                 self._look_for_work()
@@ -351,7 +351,7 @@ class Hints:
                 self._look_for_work()
             case Channel.LEADER:
                 if self._leader is not None:
-                    self._leader.heard(words)
+                    self._leader.receive(words)
 
     def _remember(self, instance_ids: Iterable[str], elsewhere: dict[str, float]) -> None:
         until = self._clock.monotonic() + WATCHED_TTL_S

@@ -1,12 +1,12 @@
 """Leadership: one worker of a database does the looks that concern all, and the others wait for hints.
 
 Due runs, pauses, schedules, messages and upkeep are the same for every worker, so one of them looks, and sends a hint
-when there is something to do. The leader is who holds the lease of a row. It sends a beat after each extension, with
-its worker id. A worker is covered, and does not poll while it is idle, if it hears the beats of the worker that the row
-names: beats alone may be forged, or come from an installation in another schema. It reads the row when it is not
-covered, and with each of its reports. One that hears no beat for `SILENCE_MS` polls by itself and tries to take the
-lead. A leader whose own looks fail or hang resigns. Leadership saves statements only: every look may be done by any
-number of workers.
+when there is something to do. The leader is the worker that holds the lease of a row. It sends a beat with its worker
+id after each extension. A worker is covered, and does not poll while it is idle, if it receives the beats of the worker
+that the row names: beats alone may be forged, or come from an installation in another schema. It reads the row when it
+is not covered, and with each of its reports. One that receives no beat for `SILENCE_MS` polls by itself and tries to
+take the lead. A leader whose own looks fail or hang resigns. Leadership saves statements only: every look may be done
+by any number of workers.
 
 Made by `lifecycle` for databases with a hint line. A worker without one is never covered, and never leads. Processes
 without schedules and topics (`anabranch run`) are covered like others, but never lead.
@@ -39,7 +39,7 @@ APART_MS = 1_000
 
 # 10 min, then another worker leads, each of the others with the same chance: what one of them cannot do (a time zone
 # that its machine does not know) waits until one leads that can. For 6 s the former leader does not try again;
-# meanwhile it looks as before until it hears a beat.
+# meanwhile it looks as before until it receives a beat.
 TERM_S = 600.0
 REST_S = 6.0
 
@@ -53,7 +53,7 @@ AILING_REST_S = 60.0
 # whose leader is dead. A worker that reports more rarely reads the row itself: 33 statements a second of 1,000 workers.
 CONFIRMED_S = 30.0
 
-# 16 senders of beats are remembered: more than one at a time are heard only of other schemas, or are forged.
+# 16 senders of beats are remembered: more than one at a time come only from other schemas, or are forged.
 HEARD_MAX = 16
 
 # Runs that stay due, because no worker that is free can execute them, are hinted at again after 1 s, then after twice
@@ -167,7 +167,7 @@ class Leadership:
         self._listens = connected
         self._holding.soon()
 
-    def heard(self, words: Sequence[str]) -> None:
+    def receive(self, words: Sequence[str]) -> None:
         """Somebody says that they lead, or lead no more."""
         now = self._clock.monotonic()
         self._beats = {sender: until for sender, until in self._beats.items() if until > now}
@@ -215,7 +215,7 @@ class Leadership:
     # -- within ---------------------------------------------------------------------------
     @property
     def _covered_until(self) -> float:
-        """Until when (monotonic) the leader that the row names covers this worker, if nothing more is heard."""
+        """Until when (monotonic) the leader that the row names covers this worker, if no more beats come."""
         if self._leader is None:
             return 0.0
         return min(self._confirmed_until, self._beats.get(self._leader, 0.0))
@@ -243,7 +243,7 @@ class Leadership:
             await self._take(rows)
 
     async def _is_led(self, rows: LeaderRows) -> bool:
-        """Read the row: does somebody lead whose beats are heard? Otherwise this worker looks for itself."""
+        """Read the row: does somebody lead whose beats arrive? Otherwise this worker looks for itself."""
         try:
             if self._listens:
                 self._note(await rows.holder())

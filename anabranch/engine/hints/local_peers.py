@@ -13,7 +13,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from typing import Protocol
 
-from anabranch.engine.hints.hint_line import Channel, Heard, HintLine
+from anabranch.engine.hints.hint_line import Channel, HintLine, Receive
 
 
 class Watches(Protocol):
@@ -25,14 +25,14 @@ class Watches(Protocol):
 class LocalPeers:
     """The peers of one engine."""
 
-    def __init__(self, place: str | None, *, heard: Heard, watches: Watches, line: HintLine | None = None) -> None:
+    def __init__(self, place: str | None, *, receive: Receive, watches: Watches, line: HintLine | None = None) -> None:
         """`place` identifies the store; None: no peers. `watches` tells whether a run is watched here, or its end.
 
         `line` sends the same hints to other processes.
         """
         self._place = place
         self._line = line
-        self._heard = heard
+        self._deliver = receive
         self._watches = watches
         self._loop: asyncio.AbstractEventLoop | None = None
         self.present = False
@@ -78,7 +78,7 @@ class LocalPeers:
     def _receive(self, channel: Channel, instance_ids: list[str]) -> None:
         assert self._loop is not None, "only peers that have joined are listed"
         with suppress(RuntimeError):  # its loop is closed
-            self._loop.call_soon_threadsafe(self._heard, channel, instance_ids)
+            self._loop.call_soon_threadsafe(self._deliver, channel, instance_ids)
 
 
 _of_place: dict[str, tuple[LocalPeers, ...]] = {}

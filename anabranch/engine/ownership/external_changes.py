@@ -56,11 +56,11 @@ class ExternalChanges:
         self._looking = poller(self.look, lambda: look_ms * WATCHED_LOOKS if watched() else look_ms)
         if leadership is not None:
             leadership.add(self._looking)
-        self._hinted = poller(self._look_at_touched, None)
+        self._hinted = poller(self._look_at_hinted, None)
         self._pausing = poller(self._look_at_pauses, None)
         self._uncompared: set[str] = set()
         """Owned instances that another process may have written to since we last looked at them."""
-        self._touched: set[str] = set()
+        self._hinted_ids: set[str] = set()
         """Owned instances that another process is said to have written to."""
 
     async def start(self) -> None:
@@ -97,11 +97,11 @@ class ExternalChanges:
         """Look soon, because some process, perhaps this one, has committed."""
         self._looking.soon()
 
-    def touched(self, instance_ids: Collection[str]) -> None:
+    def compare_soon(self, instance_ids: Collection[str]) -> None:
         """Look soon at those of these instances that are owned here, because of a hint."""
         owned = [instance_id for instance_id in instance_ids if self._orchestrator.owns(instance_id)]
         if owned:
-            self._touched.update(owned)
+            self._hinted_ids.update(owned)
             self._hinted.soon()
 
     def pauses_changed(self) -> None:
@@ -111,15 +111,15 @@ class ExternalChanges:
     async def _look_at_pauses(self) -> None:
         await self._gates.look()
 
-    async def _look_at_touched(self) -> None:
-        """Re-read the touched instances whose version has changed.
+    async def _look_at_hinted(self) -> None:
+        """Re-read the instances that hints are about whose version has changed.
 
         One with a transition in flight is left to that transition, which loses if it missed the write, and to the next
         `look`.
         """
-        touched, self._touched = self._touched, set()
-        self._uncompared.update(touched)
-        await self._compare(touched)
+        hinted, self._hinted_ids = self._hinted_ids, set()
+        self._uncompared.update(hinted)
+        await self._compare(hinted)
 
     async def _compare(self, instance_ids: Collection[str]) -> None:
         owned = self._orchestrator.owned

@@ -15,7 +15,7 @@ from contextlib import aclosing, asynccontextmanager
 import psycopg
 from psycopg import sql
 
-from anabranch.engine.hints.hint_line import Channel, Heard
+from anabranch.engine.hints.hint_line import Channel, Receive
 from anabranch.engine.store.postgresql.postgresql_connections import BoundedAsyncConnection
 from anabranch.engine.store.postgresql.postgresql_dialect import PostgresqlDialect
 from anabranch.errors import StoreUnavailable
@@ -66,7 +66,7 @@ class PostgresqlHintLine:
             raise
 
     async def listen(
-        self, heard: Heard, *, connected: Callable[[], None], ignores: Callable[[int], bool] = lambda _: False
+        self, receive: Receive, *, connected: Callable[[], None], ignores: Callable[[int], bool] = lambda _: False
     ) -> None:
         """Pass on messages of other processes until the connection is lost, which raises StoreUnavailable."""
         if self._dialect.pooled:
@@ -79,7 +79,7 @@ class PostgresqlHintLine:
                     async for message in connection.notifies(timeout=SILENCE_S):
                         is_silent = False
                         if message.pid != self.speaker and message.channel in _CHANNELS and not ignores(message.pid):
-                            heard(Channel(message.channel), message.payload.split())
+                            receive(Channel(message.channel), message.payload.split())
                     if is_silent:
                         await connection.execute("SELECT 1")
         except (psycopg.Error, OSError) as failure:

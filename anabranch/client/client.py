@@ -109,7 +109,7 @@ class Client:
         scheme = self._url.partition(":")[0].partition("+")[0]
         if scheme not in (*_DATABASES, *_SERVERS):
             known = ", ".join((*_DATABASES, *_SERVERS))
-            raise InvalidRequest(f"a client cannot open {scheme!r} URLs; it knows {known}")
+            raise InvalidRequest(f"a client cannot open {scheme!r} URLs; it supports {known}")
         open_gateway = local.open_gateway if scheme in _DATABASES else remote.open_gateway
         opening = open_gateway(self._url, tenant_id=self._tenant, key=self._key)
         self._gateway = await self._opened.enter_async_context(opening)

@@ -100,7 +100,7 @@ class Runner:
         name, version = config["workflow"], config["version"]
         found = self.registry.find(name, version) or self._system.find(name, version)
         if found is None:
-            message = f"no worker that has looked at this run knows workflow {name!r} in version {version}"
+            message = f"no worker that has looked at this run has version {version} of the workflow {name!r}"
             return FunctionBlocked(SuspendReason.UNKNOWN_WORKFLOW, message)
         assert self._engine is not None, "connect comes before any run"
         run_access = self._engine.orchestrator.owned.run_access_of(helpers.instance_id)

@@ -375,7 +375,7 @@ class Steps:
     ) -> StepCall:
         outer = present.get()
         if outer is not None and outer.is_step:
-            raise InvalidDefinition(f"step {outer.node_id!r} asks for step {name!r}: a step cannot contain others")
+            raise InvalidDefinition(f"step {outer.node_id!r} calls step {name!r}: a step cannot contain others")
         call = self._function_run.ask(name, kind, None if note is None else note(), policy)
         if note is not None and self._function_run.origins:
             own = self._helpers.instance_id

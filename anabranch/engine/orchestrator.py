@@ -122,8 +122,8 @@ def _call_all(listeners: Sequence[Callable[[], None]]) -> None:
         try:
             listener()
         except Exception as defect:  # noqa: BLE001 -- whatever it is, it is this run's
-            told = {"message": "a workflow function could not be told of its reports", "exception": defect}
-            asyncio.get_running_loop().call_exception_handler(told)
+            details = {"message": "a workflow function could not take its reports", "exception": defect}
+            asyncio.get_running_loop().call_exception_handler(details)
 
 
 class Orchestrator:

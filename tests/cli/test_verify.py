@@ -167,7 +167,7 @@ def test_where_the_log_cannot_tell_is_said(anabranch: Command, write: Write, rec
 
     assert (told.code, strict.code) == (0, 1)
     assert "UNKNOWN at quick: its config is another one" in told.out
-    assert told.out.endswith("2 runs: 1 would take the same path, 0 would take another path, 1 cannot be told\n")
+    assert told.out.endswith("2 runs: 1 would take the same path, 0 would take another path, 1 undecided\n")
 
 
 def test_other_outputs_on_the_same_way_are_listed(anabranch: Command, write: Write, recorded: list[str]) -> None:
@@ -232,7 +232,7 @@ def test_the_same_code_goes_the_same_way(anabranch: Command, recorded: list[str]
     printed = anabranch("replay", "--code", "app.py", "--workflow", "shop")
     assert (printed.code, printed.out) == (
         0,
-        "1 runs: 1 would take the same path, 0 would take another path, 0 cannot be told\n",
+        "1 runs: 1 would take the same path, 0 would take another path, 0 undecided\n",
     )
 
 

@@ -135,7 +135,7 @@ async def test_a_run_that_no_worker_knows_is_suspended_until_one_does(make_place
     assert await store.suspend_unfit(overdue_ms=0, seen_ms=90_000, limit=10) == 0, "it is said once"
     run = await stranger.until(run_id, lambda run: run["status"] == "SUSPENDED")
     assert run["suspended"]["reason"] == "UNKNOWN_WORKFLOW"
-    assert run["suspended"]["message"] == "no worker knows version 1 of the coded workflow 'changes'"
+    assert run["suspended"]["message"] == "no worker has version 1 of the coded workflow 'changes'"
 
     knows = await make_place(version_of(before))
 

@@ -139,7 +139,7 @@ async def _replayed(draft: _Draft, histories: AsyncIterator[RecordedHistory]) ->
     return {"runs": sum(counts.values()), **counts, "leftOut": left_out, "listed": listed}
 
 
-_WORDS = {"same": "would take the same path", "different": "would take another path", "unknown": "cannot be told"}
+_WORDS = {"same": "would take the same path", "different": "would take another path", "unknown": "undecided"}
 
 
 def _print(found: dict[str, Any]) -> None:

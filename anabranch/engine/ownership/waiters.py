@@ -40,7 +40,7 @@ def why_rejected(head: InstanceHead) -> NotFound:
     """The answer to the start of a rejected run."""
     if head.parent_id is None:
         return NotFound(f"workflow {head.workflow_id} was deleted before the run could begin")
-    return NotFound(f"run {head.instance_id}: its workflow was deleted, or its parent does not ask for it any more")
+    return NotFound(f"run {head.instance_id}: its workflow was deleted, or its parent no longer needs it")
 
 
 class Waiters:

@@ -77,7 +77,7 @@ def row_and_log(row: InstanceRow, log: LogFacts, state: AnyState | None, *, now:
             DataFault.LOG_SIZE_DIFFERS, f"the row says {row.log_bytes} bytes of payloads, the log has {log.bytes}", None
         )
     if row.status.is_terminal and (row.worker_id is not None or row.available_at is not None):
-        note(DataFault.ENDED_RUN_HELD, f"it is {row.status.value} and still held or due", None)
+        note(DataFault.ENDED_RUN_HELD, f"it is {row.status.value} and still owned or due", None)
     if row.status.is_terminal != (row.completed_at is not None):
         note(DataFault.TIMES_DIFFER, f"it is {row.status.value}, and completed_at is {row.completed_at}", None)
     if row.worker_id is not None and (row.available_at is None or row.available_at > now + LEASE_MS_MAX):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 REFUSALS: Mapping[str, str] = {
-    "WRONG_TYPE": "A field holds another kind of JSON value than it must.",
+    "WRONG_TYPE": "The value of a field has the wrong JSON type.",
     "MISSING_FIELD": "A required field is absent.",
     "NOT_STORABLE": "The document is not plain JSON, is nested too deep or is too large.",
     "DOCUMENT_TOO_LARGE": "The document has more than 4 MB of JSON.",

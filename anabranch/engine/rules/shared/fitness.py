@@ -24,7 +24,7 @@ def nobody_fits(needs: Needs, living: Sequence[tuple[Collection[tuple[str, int]]
     if (in_pools or lists) and not any(pools.are_served(needs.node_types, entries) for entries in lists):
         return _nobody_serves(wanted, lists)
     if needs.coded:
-        message = f"no worker{in_pools} knows version {needs.version} of the coded workflow {needs.workflow!r}"
+        message = f"no worker{in_pools} has version {needs.version} of the coded workflow {needs.workflow!r}"
         hint = "Start a worker that imports it (`--import`): the run goes on by itself."
         return RunSuspended(SuspendReason.UNKNOWN_WORKFLOW, message, hint)
     types = pools.types_in(needs.node_types)

@@ -101,7 +101,7 @@ def _object(value: Any, place: str, known: tuple[str, ...], *, others: tuple[str
     for name in value:
         if name not in known and name not in others:
             meant = did_you_mean(str(name)[:64], known)
-            advice = f"it knows {', '.join(known)}" if meant is None else f"d{meant[1:]}"
+            advice = f"its fields are {', '.join(known)}" if meant is None else f"d{meant[1:]}"
             raise ValueError(f"{place} has no field {str(name)[:64]!r}: {advice}")
     return value
 

@@ -62,7 +62,9 @@ def formatted(at: datetime, format: Any, name: str, work: TemplateBudget) -> str
     def written_code(code: re.Match[str]) -> str:
         write = _CODES.get(code[1])
         if write is None:
-            raise Refused(f"`{name}` does not know `{code[0]}`; it knows {' '.join('%' + each for each in _CODES)}")
+            raise Refused(
+                f"`{name}` does not support `{code[0]}`; it supports {' '.join('%' + each for each in _CODES)}"
+            )
         return write(at)
 
     work.spend(len(format) * ITEM_UNITS)

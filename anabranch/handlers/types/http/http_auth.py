@@ -99,7 +99,7 @@ class ServiceAccountAuth(NodeConfig):
     model_config = ConfigDict(title="Service account")
 
     type: Literal["serviceAccount"] = Field(description="`serviceAccount`: a token for a signed JWT, as of Google.")
-    email: str = Field(min_length=1, description="The e-mail address of the service account: who signs.")
+    email: str = Field(min_length=1, description="The e-mail address of the service account, which signs.")
     private_key: str = Field(
         alias="privateKey",
         title="Private key",
@@ -135,7 +135,7 @@ class OAuth1Auth(NodeConfig):
         json_schema_extra=x_ui(widget="secret"),
     )
     method: Literal["HMAC-SHA1", "HMAC-SHA256", "HMAC-SHA512"] = Field(
-        "HMAC-SHA1", description="How it is signed; most services know the first only."
+        "HMAC-SHA1", description="How it is signed; most services support only the first."
     )
 
 

@@ -171,6 +171,26 @@ async def test_signals_past_the_limit_are_refused_until_one_is_taken(store: Stor
     assert (await send(store, row, awaited=True)).seq is not None, "one that is consumed at once needs no room"
 
 
+@pytest.mark.only_on("sqlite", "postgresql", because="the memory store looks and writes at once")
+async def test_a_signal_to_a_run_that_is_created_just_then_is_kept(
+    store: Store, other_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was refused as one too many."""
+    run_id = new_id()
+    explain = store._explain_refusal  # type: ignore[attr-defined]
+
+    async def create_first(event: object) -> ExternalResult | None:
+        if await other_store.get_instance(run_id) is None:
+            await created(other_store, instance_id=run_id)
+        found: ExternalResult | None = await explain(event)
+        return found
+
+    monkeypatch.setattr(store, "_explain_refusal", create_first)
+    result = await store.append_signal(run_id, SignalSent("paid", Payload.of(1), "k1"), tenant_id=TENANT)
+    assert (result.row, result.repeated) == (await row_of(store, run_id), False)
+    assert result.seq == (await row_of(store, run_id)).last_seq
+
+
 # -- cancels --------------------------------------------------------------------------------------
 async def test_a_cancel_closes_the_instance_whoever_holds_it(store: Store, other_store: Store) -> None:
     row = await created(store)

@@ -55,6 +55,8 @@ SIGNALS_KEPT = f"""
     FROM workflow_instance_logs WHERE instance_id = :instance_id"""
 """How many signals of an instance no wait has taken: a scan of its log, for long logs only."""
 
+COUNT_SIGNALS_KEPT = text(SIGNALS_KEPT)
+
 
 LOG_WEIGHT = f"(log_bytes + {ROW_WEIGHT} * CAST(last_seq AS bigint))"
 """The approximate size of the log in memory: `InstanceRow.log_weight` in SQL."""

@@ -75,6 +75,9 @@ CONNECT_PAUSE_S = 1.0
 # later, finds the rest.
 LOOKS_MAX = 4
 
+# 10 sendings of a signal that is refused for a reason which is gone when it is looked for: the second one mostly fits.
+SENDINGS_MAX = 10
+
 # The largest 32-bit integer: no run keeps so many signals, since seqs end there, too.
 _NO_LIMIT = 2**31 - 1
 
@@ -366,12 +369,16 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
             awaited=awaited,
             log_limit=log_limit,
         )
-        row = None
-        with suppress(DuplicateRefused):  # the same key sent twice at once: the other one was written
-            row = await self._append(event, signal=signal.event)
-        if row is not None:
-            return ExternalResult(row, row.last_seq)
-        return await self._explain_refusal(event)
+        for _ in range(SENDINGS_MAX):
+            row = None
+            with suppress(DuplicateRefused):  # the same key sent twice at once: the other one was written
+                row = await self._append(event, signal=signal.event)
+            if row is not None:
+                return ExternalResult(row, row.last_seq)
+            refused = await self._explain_refusal(event)
+            if refused is not None:
+                return refused
+        raise StoreUnavailable(f"run {instance_id} changes too often to be signalled")
 
     async def append_suspension(
         self,
@@ -444,7 +451,9 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
         row = await self._append(event)
         if row is not None:
             return ExternalResult(row, row.last_seq)
-        return await self._explain_refusal(event)
+        refused = await self._explain_refusal(event)
+        assert refused is not None, "only a signal is sent again"
+        return refused
 
     async def _append(self, event: ExternalEvent, *, signal: str | None = None) -> InstanceRow | None:
         if not is_uuid(event.instance_id):
@@ -484,20 +493,24 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
                 keep_values(connection, self.dialect, {event.instance_id: division.parts})
             return row
 
-    async def _explain_refusal(self, event: ExternalEvent) -> ExternalResult:
+    async def _explain_refusal(self, event: ExternalEvent) -> ExternalResult | None:
         """Find out why nothing was appended:
 
-        no such run, it has ended, it is (or is not) suspended, a repeated key, too many signals, no room.
+        no such run, it has ended, it is (or is not) suspended, a repeated key, too many signals, no room. None: the
+        reason against a signal is gone, as when the run was created meanwhile. Raises TooManySignals.
         """
         if not is_uuid(event.instance_id):
             return ExternalResult(None, None)
 
-        def look(connection: Connection) -> tuple[InstanceRow | None, bool]:
+        def look(connection: Connection) -> tuple[InstanceRow | None, bool, int]:
             parameters = {"instance_id": event.instance_id, "key": event.key}
             repeated = event.key is not None and connection.execute(statements.SIGNAL_KEY_EXISTS, parameters).first()
-            return find_instance(connection, event.instance_id), bool(repeated)
+            row, kept = find_instance(connection, event.instance_id), 0
+            if event.is_signal and row is not None and row.last_seq >= SIGNALS_KEPT_MAX:
+                kept = connection.execute(statements.COUNT_SIGNALS_KEPT, parameters).scalar_one()
+            return row, bool(repeated), kept
 
-        row, repeated = await self.read(look)
+        row, repeated, kept = await self.read(look)
         if row is None or row.head.tenant_id != event.tenant_id:
             return ExternalResult(None, None)
         if repeated or row.status.is_terminal:
@@ -508,6 +521,8 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
             return ExternalResult(ended.row, None)
         if not event.is_signal:
             return ExternalResult(row, None)
+        if event.awaited or kept < SIGNALS_KEPT_MAX:
+            return None
         raise TooManySignals(f"run {event.instance_id} keeps {SIGNALS_KEPT_MAX} signals that nothing has taken")
 
     # -- test runs ------------------------------------------------------------------------

@@ -53,7 +53,7 @@ class StandingClock:
         """Always the same."""
         return 0.0
 
-    def adjust(self, store_now: int) -> None:
+    def adjust(self, store_now: int, *, asked_at: float | None = None) -> None:
         """The store's clock stands still, too."""
 
     async def sleep(self, milliseconds: int) -> None:

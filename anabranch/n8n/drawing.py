@@ -19,7 +19,22 @@ from anabranch.n8n.texts import escaped
 NOTE_KIND = "stickyNote"
 
 _RESERVED = frozenset(
-    {"count", "index", "input", "item", "output", "results", "secret", "run", "workflow", "trigger", "now", *WORDS}
+    {
+        "answer",
+        "count",
+        "end",
+        "index",
+        "input",
+        "item",
+        "output",
+        "results",
+        "secret",
+        "run",
+        "workflow",
+        "trigger",
+        "now",
+        *WORDS,
+    }
 )
 
 

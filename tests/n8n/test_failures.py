@@ -16,6 +16,7 @@ from anabranch.n8n.exports import read_exports
 from anabranch.n8n.importing import import_workflow
 from anabranch.testing import Answer, run_workflow
 from tests.n8n.drawn import Drawn, node, set_to
+from tests.n8n.drawn import test_of as conditions_of
 
 TYPES = builtin_types()
 BESIDE, APART = "continueRegularOutput", "continueErrorOutput"
@@ -75,3 +76,39 @@ def test_code_for_all_items_that_fails_becomes_one_item_with_the_error() -> None
 def test_a_field_that_cannot_be_converted_becomes_an_item_with_the_error() -> None:
     fine, failed = result(FIELDS, BESIDE, [{"id": 1}, {"id": 2}])
     assert (fine, list(failed)) == ({"n": [1]}, ["error"])
+
+
+CHOICE = node("Choice", "switch", 3.2, options={}, rules={"values": [
+    {"conditions": conditions_of("={{ $json.id }}", "number", way, 2)} for way in ("gt", "lt")]})  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("items", "first"),
+    [([{"id": "x"}, {"id": 3}, {"id": 1}], ["error", "id"]), ([{"id": "x"}], ["error"]), ([{"id": 3}], ["id"]),
+     ([{"id": 1}], [])],
+)  # fmt: skip
+def test_an_item_whose_conditions_fail_takes_the_first_way_as_an_error(items: Any, first: list[str]) -> None:
+    assert [field for item in result(CHOICE, BESIDE, items) for field in item] == first
+
+
+def test_one_item_whose_conditions_fail_is_replaced_by_the_error_too() -> None:
+    one = node("One", "aggregate", 1, aggregate="aggregateAllItemData", options={})
+    taken = node("Taken", "set", 3.4, options={}, assignments={"assignments": [
+        {"name": "id", "type": "string", "value": "={{ $json.data[0].id }}"}]})  # fmt: skip
+    nodes = [one, taken, {**CHOICE, "onError": BESIDE}, set_to("Last", keeps=True, way=1)]
+
+    [workflow] = read_exports(Drawn("Failing", "", nodes, [], []).export())
+    made = import_workflow(workflow, TYPES)
+    run = asyncio.run(run_workflow(made.document, {"n8nItems": [{"id": "x"}]}))
+
+    assert made.report.status == "exact"
+    said = "Wrong type: 'x' is a string but was expecting a number [condition 0, item 0]"
+    assert run.output == {"n8nItems": [{"error": said, "way": 1}]}
+
+
+def test_conditions_of_the_first_version_that_fail_for_no_value_need_not_go_on() -> None:
+    old = {"conditions": {"number": [{"value1": "={{ $json.id.no.such }}", "operation": "isNotEmpty"}]}}
+    choice = {**node("Choice", "if", 1, **old), "continueOnFail": True}
+    [workflow] = read_exports(Drawn("Failing", "", [choice], [], []).export())
+
+    assert import_workflow(workflow, TYPES).report.status == "exact"

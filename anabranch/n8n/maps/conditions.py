@@ -8,6 +8,7 @@ JavaScript (`javascript/conditions.js`).
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -32,10 +33,17 @@ class TestedConditions:
     """Makes an expression of JavaScript, which throws what fails in n8n. Raises Untranslatable."""
     template: ConditionTemplate | None = None
     """The same as a template."""
+    never_fails: bool = False
+    """They fail for no values."""
+
+    @property
+    def may_fail(self) -> bool:
+        """Whether they fail for some values."""
+        return not self.never_fails and (self.template is None or self.template.fails)
 
     def condition(self, job: MappingJob, *, quiet: bool = False) -> str:
         """A condition of ours. `quiet`: what fails does not pass."""
-        fails = self.template is None or self.template.fails
+        fails = self.may_fail
         if fails and not quiet:
             _differs_after_failures(job)
         if self.template is not None:
@@ -60,7 +68,7 @@ def one_of(
     `within`: the one expression that they become.
     """
     templates = [test.template for test in tests if test.template is not None]
-    if any(template.fails for template in templates) or len(templates) < len(tests):
+    if any(test.may_fail for test in tests):
         _differs_after_failures(job)
     said = [template.text for template in templates]
     if len(templates) == len(tests) and all(map(fits, [within(said)] if within else said)):
@@ -112,6 +120,13 @@ _OLD_OPERATIONS = frozenset({
 })  # fmt: skip
 
 
+# They take values of any type.
+_NEVER_FAIL = frozenset({"larger", "largerEqual", "smaller", "smallerEqual", "equal", "notEqual", "contains",
+                         "notContains", "isEmpty", "isNotEmpty"})  # fmt: skip
+# Reading the item of another node fails where none belongs to the current one.
+_READS_ITEM = re.compile(r"\$\(|\$node\b|\$items\b|\$item\b")
+
+
 def old_test(texts: Texts, listed: Sequence[OldCondition], *, any_of: bool) -> TestedConditions:
     """Conditions of the first versions, of whose values n8n converts dates alone."""
     for each in listed:
@@ -126,7 +141,11 @@ def old_test(texts: Texts, listed: Sequence[OldCondition], *, any_of: bool) -> T
         ]
         return f"n8nPassesOld({json.dumps(any_of)}, [{', '.join(tests)}])"
 
-    return TestedConditions(js, _joined([old_template(texts, each) for each in listed], any_of=any_of))
+    never_fails = all(each.kind != "dateTime" and each.operation in _NEVER_FAIL for each in listed) and not any(
+        _READS_ITEM.search(str(value)) for each in listed for value in (each.left, each.right)
+    )
+    made = _joined([old_template(texts, each) for each in listed], any_of=any_of)
+    return TestedConditions(js, made, never_fails)
 
 
 def typed(job: MappingJob, texts: Texts, written: Mapping[str, Any]) -> TestedConditions:

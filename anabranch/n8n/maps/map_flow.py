@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from anabranch.n8n.maps.condition_templates import OldCondition
 from anabranch.n8n.maps.conditions import OLD, TestedConditions, condition_of, old_test, one_of, operation_of, typed
 from anabranch.n8n.maps.programs import LISTED_RESULTS
 from anabranch.n8n.maps.rules import maps
-from anabranch.n8n.refs import INDEX, ITEM, ItemFeed, Moved, Ref, quoted, times, variable
+from anabranch.n8n.refs import INDEX, ITEM, ItemFeed, Moved, Ref, Traced, first_there, quoted, times, variable
 from anabranch.n8n.texts import expression
 
 _UNITS = {"seconds": 1_000, "minutes": 60_000, "hours": 3_600_000, "days": 86_400_000}
@@ -73,16 +74,20 @@ def _route(job: MappingJob, way: str) -> None:
     job.add("set", {"values": values}, each=job.feed)
 
 
-def _routed(job: MappingJob, output: int, way: str) -> None:
+def _routed(job: MappingJob, output: int, way: str, *, may_fail: bool = False) -> None:
+    """The items that take a way. `may_fail`: some of them stand for items whose conditions failed."""
     routes = variable(job.node_id)
 
     def taken(field: str) -> Ref:
         return Ref(
             f"({routes.template} | where('to', {quoted(way)}) | map('{field}'))",
-            f'({routes.js} ?? []).filter(each => each.to === "{way}").map(each => each.{field})',
+            f'{routes.js}?.filter(each => each.to === "{way}").map(each => each.{field})',
         )
 
-    job.leave(taken("item"), many=True, output=output, pairing=taken("index"))
+    of = taken("index")
+    only = f"({routes.js} ?? []).length === 1 ? 0 : null"  # n8n pairs with the only item what says nothing
+    job.leave(taken("item"), many=True, output=output,
+              pairing=Traced(f"at => {of.js}?.[at] ?? ({only})") if may_fail else of)  # fmt: skip
 
 
 @maps("switch", becomes="condition; of several items set")
@@ -95,6 +100,9 @@ def switch(job: MappingJob) -> None:
     tests, fallback = _switch_rules(job)
     if job.option("options", "allMatchingOutputs") is True:
         _switch_all(job, [test.condition(job) for _, test in tests], fallback)
+        return
+    if job.error_way == "beside" and any(test.may_fail for _, test in tests):
+        _switch_that_goes_on(job, tests, fallback)
         return
     outputs = [output for output, _ in tests]
     conditions = one_of(
@@ -115,6 +123,31 @@ def switch(job: MappingJob) -> None:
     _route(job, _first_way(outputs, conditions, fallback))
     for output in {output for _, _, output in ways} | ({fallback} if fallback is not None else set()):
         _routed(job, output, f"out{output}")
+
+
+def _switch_that_goes_on(job: MappingJob, tests: Sequence[tuple[int, TestedConditions]], fallback: int | None) -> None:
+    """By its first way n8n hands on what failed in place of an item whose conditions fail."""
+    listed = ", ".join(f"() => {test.js()}" for _, test in tests)
+    ways, rest = [f"out{output}" for output, _ in tests], "none" if fallback is None else f"out{fallback}"
+    found = f"{json.dumps(ways)}[[{listed}].findIndex(test => test())] ?? '{rest}'"
+    failed = "{to: 'failed', item: {error: fault.message}}"
+    computed = f"(() => {{ try {{ return {{to: {found}}}; }} catch (fault) {{ return {failed}; }} }})()"
+    chosen = job.texts().compute(computed).text
+    outputs = sorted({0, *(output for output, _ in tests), *([] if fallback is None else [fallback])})
+    if job.is_mapped:
+        fails = f"{chosen}.to == 'failed'"
+        values = {"item": expression(f"{chosen}.item | default(ctx.item)"),
+                  "index": expression(f"none if {fails} else ctx.index"),
+                  "to": expression(f"'out0' if {fails} else {chosen}.to")}  # fmt: skip
+        job.add("set", {"values": values}, each=job.feed)
+        for output in outputs:
+            _routed(job, output, f"out{output}", may_fail=output == 0)
+        return
+    _condition_node(job, [(way, f"{chosen}.to == '{way}'") for way in (*(f"out{each}" for each in outputs), "failed")])
+    for output in outputs[1:]:
+        job.passes(output=output, handles=(f"out{output}",))
+    given, made = job.needed_feed().value, variable(job.nodes[0]["id"]).field(chosen.rsplit(".", 1)[1]).field("item")
+    job.leave(first_there([made, given]), many=False, handles=("out0", "failed"))
 
 
 def _first_way(outputs: Sequence[int], conditions: Sequence[str], fallback: int | None) -> str:
@@ -139,13 +172,13 @@ def _switch_all(job: MappingJob, conditions: list[str], fallback: int | None) ->
         job.leave(
             Ref(
                 f"({routes.template} | where('out{place}') | map('item'))",
-                f"({routes.js} ?? []).filter(each => each.out{place}).map(each => each.item)",
+                f"{routes.js}?.filter(each => each.out{place}).map(each => each.item)",
             ),
             many=True,
             output=place,
             pairing=Ref(
                 f"({routes.template} | where('out{place}') | map('index'))",
-                f"({routes.js} ?? []).filter(each => each.out{place}).map(each => each.index)",
+                f"{routes.js}?.filter(each => each.out{place}).map(each => each.index)",
             ),
         )
     if fallback is not None:

@@ -569,7 +569,6 @@ _METHODS: Mapping[str, Callable[[_Translator, Phrase, tuple[Tree, ...]], Phrase]
     "toString": _to_string,
     "toJsonString": _through("tojson", "text"),
     "parseJson": _through("fromjson", "any"),
-    "toNumber": _through("js_number", "number"),
     "urlEncode": _through("urlencode", "text"),
     "first": _through("first", "any"),
     "last": _through("last", "any"),

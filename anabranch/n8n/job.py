@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from anabranch.n8n.exports import N8nNode
 from anabranch.n8n.js_code import value_code
-from anabranch.n8n.js_reading import check_expression
+from anabranch.n8n.js_reading import check_expression, with_calls_on_any_value
 from anabranch.n8n.phrases import NameScope, Phrase, Untranslatable
 from anabranch.n8n.refs import INDEX, ITEM, ItemFeed, Moved, Ref, SaidByCode, Traced, every, variable
 from anabranch.n8n.texts import Counts, Texts, escaped, expression, without_sign
@@ -119,6 +119,8 @@ class MappingJob:
     counts: Counts = field(default_factory=Counts)
     takes_list: bool = False
     """Its input is taken as a list even where it is one item, so that failures of items can be told from results."""
+    reads_all: bool = False
+    """It gets all items although it is told to run for the first alone."""
     chooses: bool = False
     """Of its ways out exactly one is taken."""
     variables: dict[str, None] = field(default_factory=dict)
@@ -140,7 +142,7 @@ class MappingJob:
     def feed(self) -> ItemFeed | None:
         """What flows into the first input."""
         feed = self.feeds.get(0)
-        if feed is not None and feed.many and self.node.settings.get("executeOnce") is True:
+        if feed is not None and feed.many and self.node.settings.get("executeOnce") is True and not self.reads_all:
             feed = feed.alone()
         return feed.as_list() if self.takes_list and feed is not None else feed
 
@@ -294,6 +296,7 @@ class MappingJob:
     def _compute(self, js: str, *, is_mapped: bool) -> Phrase:
         if self.nodes and self.nodes[0]["id"] != f"{self.node_id}_values":
             raise Untranslatable("it would have to be computed in the middle of what the node became")
+        js = with_calls_on_any_value(js)
         reason = check_expression(js, self.around.timezone)
         if reason is not None:
             raise Untranslatable(reason)

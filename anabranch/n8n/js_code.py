@@ -212,6 +212,7 @@ def _prelude(
         (prelude("luxon"), ("DateTime", "Duration", "$now", "$today", "luxon")),
         (_require(source), ("require(", "require (")),
         (prelude("american"), (".toLocale", "Intl")),
+        (prelude("values"), ("$n8n.",)),
         (prelude("extensions"), tuple(f".{name}(" for name in EXTENSIONS) if of_expressions else ()),
         (_DATES, (".format(", ".plus(", ".minus(") if of_expressions else ()),
         (_CLONE, ("$copy",)),

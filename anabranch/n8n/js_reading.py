@@ -34,6 +34,7 @@ _KNOWN = frozenset(
         "$env",
         "$vars",
         "$getWorkflowStaticData",
+        "$n8n",
     }
 )
 _ABSENT = {
@@ -63,7 +64,7 @@ _LUXON = re.compile(r"\bDateTime\b|\bluxon\b|\$now\b|\$today\b")
 _ITEMS = re.compile(r"(?:\$\([^()]*\)|\$input|\$items\([^()]*\))\s*\.\s*(?:first|last|all)\(")
 # What n8n's expressions have for all values, and `extensions.js` has not, or not for all kinds of values.
 _EXTENSIONS = re.compile(
-    r"(?<!Math)\.(?:isEmpty|isNotEmpty|toDateTime|toNumber|replaceSpecialChars|hash|extractEmail"
+    r"(?<!Math)(?<!\$n8n)\.(?:isEmpty|isNotEmpty|toDateTime|toNumber|replaceSpecialChars|hash|extractEmail"
     r"|extractDomain|extractUrl|extractUrlPath|toTitleCase|isEmail|isUrl|isDomain|isBlank|isNotBlank"
     r"|randomItem|merge|smartJoin|renameKeys|removeField|keepFieldsContaining"
     r"|removeFieldsContaining|beginningOf|endOfMonth|extract|inBetween|isDst|isInLast|isWeekend|toInt|toFloat"
@@ -324,6 +325,62 @@ def _declared(code: str) -> set[str]:
     return set(re.findall(r"\b(?:const|let|var|function)\s+(\$\w+)", code)) | set(
         re.findall(r"(\$\w++)\s*+(?:=>|[,)]\s*+[\w$)]{0,200}+=>)", code)
     )
+
+
+_OF_ANY_VALUE = re.compile(r"(?<![?\s])\.(isEmpty|isNotEmpty|toNumber)\s*+\(\s*+\)")
+# 20 calls: with each of them the expression is read anew.
+_CALLS_MAX = 20
+_BEFORE_VALUES = frozenset({"typeof", "return", "in", "of", "new", "void", "instanceof", "await", "delete"})
+_WORD_BEFORE = re.compile(r"[\w$]*\Z")
+
+
+def with_calls_on_any_value(js: str) -> str:
+    """An expression in which what n8n's own functions are called on, which may be missing, is their argument."""
+    for _ in range(_CALLS_MAX):
+        masked = _STRINGS.sub(lambda found: found[0][0] + "_" * (len(found[0]) - 2) + found[0][-1], js)
+        call = _OF_ANY_VALUE.search(masked)
+        begin = None if call is None or "`" in masked else _begin_of_value(masked, call.start())
+        if call is None or begin is None or "?." in masked[begin : call.start()]:
+            break
+        js = f"{js[:begin]}$n8n.{call[1]}({js[begin : call.start()]}){js[call.end() :]}"
+    return js
+
+
+def _begin_of_value(code: str, end: int) -> int | None:
+    """Where the value begins that ends there: a name or what is in brackets, and what is read or called of it."""
+    at = end
+    while True:
+        if code[at - 1 : at] in ("'", '"'):
+            at = code.rfind(code[at - 1], 0, at - 1)
+            return at if at >= 0 else None
+        if code[at - 1 : at] in (")", "]"):
+            opening = _opening(code, at - 1)
+            if opening is None:
+                return None
+            at, before = opening, _WORD_BEFORE.search(code[:opening].rstrip())
+            if code[at - 1 : at] in (")", "]"):
+                continue
+            if before is None or not before[0] or before[0] in _BEFORE_VALUES:
+                return at
+            if before.end() < at:
+                return None
+        word = _WORD_BEFORE.search(code, 0, at)
+        if word is None or not word[0]:
+            return None
+        at = word.start()
+        if code[at - 1 : at] != ".":
+            return at
+        at -= 1
+
+
+def _opening(code: str, closing: int) -> int | None:
+    """Where the bracket is opened that is closed there."""
+    depth = 0
+    for at in range(closing, -1, -1):
+        depth += (code[at] in ")]}") - (code[at] in "([{")
+        if not depth:
+            return at
+    return None
 
 
 def check_expression(js: str, timezone: str) -> str | None:

@@ -17,7 +17,7 @@ from anabranch.engine.rules.templates.budget import Refused
 from anabranch.engine.rules.templates.expression import Expression
 from anabranch.engine.rules.templates.text import EXPRESSION_LENGTH_MAX, EXPRESSIONS_MAX, TEMPLATE_LENGTH_MAX
 from anabranch.n8n.expressions import translate
-from anabranch.n8n.js_reading import check_expression
+from anabranch.n8n.js_reading import check_expression, with_calls_on_any_value
 from anabranch.n8n.phrases import NameScope, Phrase, Untranslatable
 from anabranch.n8n.refs import literal
 
@@ -134,10 +134,11 @@ class Texts:
         said = None
         with suppress(Untranslatable):
             said = translate(source.js, self.scope)  # what n8n cannot read, either, is said here
-        reason = check_expression(source.js, self.scope.timezone)
+        js = with_calls_on_any_value(source.js)
+        reason = check_expression(js, self.scope.timezone)
         if reason is None:
             self.counts.as_code += 1
-            return source.js
+            return js
         if said is not None and said.text in _CONSTANTS:
             self.counts.rewritten += 1
             return _CONSTANTS[said.text]

@@ -21,7 +21,25 @@ def in_any_case(left: str, operation: str, right: str) -> dict[str, Any]:
     return {**made, "options": {**made["options"], "caseSensitive": False}}
 
 
+ODD = {"text": "12", "none": None, "zero": 0, "object": {}, "list": [], "price": "3 kr", "rows": [{"e": "3"}]}
+
 DRAWN_DATA = (
+    Drawn(
+        "what is empty, and numbers in texts",
+        "https://docs.n8n.io/code/builtin/data-transformation-functions/",
+        [set_to("Set", **{name: f"={{{{ {said} }}}}" for name, said in {
+            "empty": "[$json.text, $json.none, $json.missing, $json.zero, $json.object, $json.list]"
+                     ".map(v => v.isEmpty())",
+            "missing": "$json.missing.isNotEmpty() ? 'there' : 'not there'",
+            "number": "$json.text.slice(0, 1).toNumber() > 0 ? $json.text.slice(1).toNumber() : ''",
+            "price": "$json.price.toNumber() + 1",
+            "found": "$json.rows.find(row => row.e === '3')['e'].toNumber()",
+            "object": "$('Begin').item.json.object.isEmpty()",
+        }.items()})],
+        [ODD],
+        [{"empty": "[false,true,true,true,true,true]", "missing": "not there", "number": "2", "price": "4",
+          "found": "3", "object": "true"}],
+    ),
     Drawn(
         "a name of a field that is computed, beside the others",
         f"{DOCS}/n8n-nodes-base.set/",

@@ -112,3 +112,12 @@ def test_conditions_of_the_first_version_that_fail_for_no_value_need_not_go_on()
     [workflow] = read_exports(Drawn("Failing", "", [choice], [], []).export())
 
     assert import_workflow(workflow, TYPES).report.status == "exact"
+
+
+@pytest.mark.parametrize("value", [5, None, "twelve", [], {}, "2024-01-02T03:04:05.006Z"])
+def test_what_is_no_text_of_a_number_fails_where_it_is_made_a_number(value: Any) -> None:
+    [workflow] = read_exports(Drawn("Failing", "", [set_to("Set", n="={{ $json.v.toNumber() }}")], [], []).export())
+    made = import_workflow(workflow, TYPES)
+    run = asyncio.run(run_workflow(made.document, {"n8nItems": [{"v": value}]}))
+
+    assert (made.report.status, run.status) == ("exact", "FAILED")

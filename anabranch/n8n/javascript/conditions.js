@@ -1,6 +1,6 @@
 // What n8n's `if`, `filter` and `switch` make of conditions: n8nPasses of typed ones, n8nPassesOld of the first versions.
 const $fault = message => Object.assign(new Error(message), {fails: true});
-const $read = thunk => { let value; try { value = thunk(); } catch (fault) { if (fault?.$unpaired) throw fault; return undefined; } return typeof value?.toISO === 'function' ? value.toString() : value; };
+const $read = thunk => { let value; try { value = thunk(); } catch (fault) { if (fault?.$unpaired || fault?.fails) throw fault; return undefined; } return typeof value?.toISO === 'function' ? value.toString() : value; };
 const $matches = (pattern, text) => { const whole = /^\/(.*?)\/([gimusy]*)$/.exec(pattern); try { return new RegExp(whole ? whole[1] : pattern, whole ? whole[2] : '').test(text); } catch (error) { throw $fault(error.message); } };
 const n8nPasses = (() => {
   const listOf = value => { if (Array.isArray(value)) return value; let made; try { made = JSON.parse(String(value)); } catch { made = JSON.parse(String(value).replace(/'/g, '"')); } if (!Array.isArray(made)) throw 0; return made; };

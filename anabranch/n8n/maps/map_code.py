@@ -25,6 +25,7 @@ def code(job: MappingJob) -> None:
     """`code`: JavaScript or Python with n8n's names."""
     language = str(job.fixed("language", default="javaScript"))
     each = job.fixed("mode", default="runOnceForAllItems") == "runOnceForEachItem"
+    job.reads_all = not each
     if language.startswith("python"):
         _python(job, str(job.option("pythonCode", default="")), each=each)
     elif language == "javaScript":
@@ -63,8 +64,6 @@ def _javascript(job: MappingJob, source: str, *, each: bool) -> None:
         job.differs("its code gets the first output of a node, where it asks for another")
     if each and "return null" in source:
         job.differs("an item for which the code returns null fails the run, where n8n leaves the item out")
-    if each is False and job.node.settings.get("executeOnce") is True:
-        job.differs("the code gets the first item alone, where n8n gives it all")
     reads = reads_files(source)
     if reads or (job.around.reads_files and not each and job.error_way == "stop" and job.needed_feed().files):
         _javascript_of_files(job, source, each=each, reads=reads)

@@ -19,7 +19,7 @@ import socketio
 from tests.hardening.command_line import EXECUTABLE
 from tests.processes.conftest import Launch, Place
 from tests.processes.launching import PATIENCE_S, Staying, until
-from tests.processes.test_staying import LONG_LEASE, SHORT_LEASE, Serve
+from tests.processes.test_staying import LONG_LEASE, NO_GRACE, PATIENT, SHORT_LEASE, Serve
 
 SHOP = Path(__file__).with_name("shop.py")
 
@@ -150,7 +150,7 @@ def test_runs_of_code_are_listed_counted_and_cancelled_like_any_other(
 
 def test_sigterm_hands_a_function_over_and_a_kill_loses_no_step(launch: Launch, served: Serve, place: Place) -> None:
     server = served(place, "--no-worker")
-    leaving = launch(place, "worker", "--import", SHOP, ANABRANCH_GRACE="0s", **LONG_LEASE).ready()
+    leaving = launch(place, "worker", "--import", SHOP, "--import", PATIENT, **NO_GRACE, **LONG_LEASE).ready()
     run_id = server.start("held")
     until(lambda: len(calls(place)) == 2)
     heir = launch(place, "worker", "--import", SHOP, **SOON_OVER).ready()

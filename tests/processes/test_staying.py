@@ -20,11 +20,14 @@ from tests.processes.launching import Staying, until
 Serve = Callable[..., Staying]
 
 DEAF = Path(__file__).with_name("deaf.py")
+PATIENT = Path(__file__).with_name("patient.py")
 
 HELD = chain("held", effect("first"), effect("held", gate="gate"), effect("last"))
 
 # Longer than any test: whoever takes over before that was handed the run, and did not wait for its lease.
 LONG_LEASE = {"ANABRANCH_LEASE": "10m"}
+# With `PATIENT`: executions have 1 s.
+NO_GRACE = {"ANABRANCH_GRACE": "0s"}
 SHORT_LEASE = {"ANABRANCH_LEASE": "1s"}
 
 pytestmark = pytest.mark.timeout(180)
@@ -33,7 +36,7 @@ pytestmark = pytest.mark.timeout(180)
 def test_sigterm_hands_a_run_over_to_another_worker_at_once(launch: Launch, served: Serve, place: Place) -> None:
     server = served(place, "--no-worker")
     server.save(HELD)
-    leaving = launch(place, "worker", "--import", EFFECTS, ANABRANCH_GRACE="0s", **LONG_LEASE).ready()
+    leaving = launch(place, "worker", "--import", EFFECTS, "--import", PATIENT, **NO_GRACE, **LONG_LEASE).ready()
     run_id = server.start("held")
     until(lambda: [line["node"] for line in place.begun()] == ["first", "held"])
     heir = launch(place, "worker", "--import", EFFECTS, **LONG_LEASE).ready()
@@ -65,7 +68,7 @@ def test_an_execution_under_way_has_its_grace(launch: Launch, served: Serve, pla
 
 
 def test_a_thread_that_does_not_end_keeps_no_process_from_ending(served: Serve, sqlite_place: Place) -> None:
-    server = served(sqlite_place, "--import", DEAF, ANABRANCH_GRACE="1s")
+    server = served(sqlite_place, "--import", DEAF, "--import", PATIENT, **NO_GRACE)
     server.save(chain("deaf", {"id": "deaf", "type": "deaf"}))
     server.start("deaf")
     until(sqlite_place.begun)

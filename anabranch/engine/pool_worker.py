@@ -49,7 +49,7 @@ class Elsewhere(Protocol):
         """The outcome is no longer awaited. Does nothing for a job that was not sent."""
 
     def has_begun(self, execution: Execution) -> bool:
-        """Whether an executor has told that it executes the job."""
+        """Whether an executor has reported that it executes the job."""
 
     def jobs_of(self, instance_id: str) -> Sequence[JobElsewhere]:
         """The outstanding jobs of a run that this process owns, steps of coded workflows included."""

@@ -223,7 +223,7 @@ class Connection(web.RequestHandler):
     def _refuse(self, refusal: AnabranchError) -> None:
         """Send the reason, and close. A client that has sent nothing gets no response, which it would take for that to
         its next request."""
-        assert self._wire is not None, "who has gone is told nothing"
+        assert self._wire is not None, "nothing is sent to a closed connection"
         if self._has_begun_head:
             self._wire.write(raw_answer(refusal))
         self.force_close()  # what was answered before is still sent, as long as the client takes it

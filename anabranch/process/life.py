@@ -32,8 +32,8 @@ from anabranch.sockets import attach as attach_sockets
 
 # If a load balancer polls /readyz, the port stays open for at least 1 s and until the balancer has seen the 503, at
 # most 5 s: a closed port would lose the requests that it sends meanwhile. Without polls there is no wait.
-TOLD_S_MIN = 1.0
-TOLD_S_MAX = 5.0
+REFUSING_S_MIN = 1.0
+REFUSING_S_MAX = 5.0
 
 # 0.5 s of the remaining grace for threads: everything is handed over by then, and their results are not needed.
 THREADS_S_MAX = 0.5
@@ -108,7 +108,7 @@ async def live(
     grace = Grace(app.settings.grace_ms / 1000)
     signals = StopSignals(grace)
     descriptors = raise_limit()
-    with signals.heard():
+    with signals.handled():
         async with (
             app.open_services(
                 works=works,
@@ -124,7 +124,7 @@ async def live(
             await signals.asked.wait()
             services.readiness.stop_intake()
             stopping = services.engine.stop(grace_s=grace.executions_left_s(), within_s=grace.engine_left_s())
-            await asyncio.gather(stopping, _tell(services.readiness, grace))
+            await asyncio.gather(stopping, _await_refusal(services.readiness, grace))
             # All is handed over that can be. Connections to a database that does not answer are left as they are.
             signals.ended_in_order()
 
@@ -137,7 +137,7 @@ async def execute(app: App, *, modules: Sequence[str], ready: Callable[[str], No
     """
     grace = Grace(app.settings.grace_ms / 1000)
     signals = StopSignals(grace)
-    with signals.heard():
+    with signals.handled():
         async with app.open_executor(modules) as executor:
             signals.started()
             await executor.run_until(signals.asked, grace=grace, ready=ready)
@@ -162,13 +162,13 @@ async def _answering(
         yield
 
 
-async def _tell(readiness: Readiness, grace: Grace) -> None:
+async def _await_refusal(readiness: Readiness, grace: Grace) -> None:
     """Return when the readiness check has seen that we are not ready, or when the engine's time is up."""
     if not readiness.is_asked:
         return
-    await asyncio.sleep(min(TOLD_S_MIN, grace.engine_left_s()))
+    await asyncio.sleep(min(REFUSING_S_MIN, grace.engine_left_s()))
     try:
-        async with asyncio.timeout(min(TOLD_S_MAX - TOLD_S_MIN, grace.engine_left_s())):
-            await readiness.refusal_told.wait()
+        async with asyncio.timeout(min(REFUSING_S_MAX - REFUSING_S_MIN, grace.engine_left_s())):
+            await readiness.refusal_sent.wait()
     except TimeoutError:
         return

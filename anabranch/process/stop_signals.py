@@ -37,14 +37,14 @@ class StopSignals:
         """Set by the first signal."""
         self._starting: asyncio.Task[object] | None = None
         # A signal handler may run in the middle of anything, so it takes no locks: it writes a byte.
-        self._heard, self._tell = os.pipe()
+        self._read_end, self._write_end = os.pipe()
 
     @contextmanager
-    def heard(self) -> Iterator[None]:
+    def handled(self) -> Iterator[None]:
         """Receive signals within this context. Before `started`, the first one cancels what is under way."""
         self._loop = asyncio.get_running_loop()
         self._starting = asyncio.current_task()
-        threading.Thread(target=self._hear, daemon=True, name="stop-signals").start()
+        threading.Thread(target=self._listen, daemon=True, name="stop-signals").start()
         # Explicit handlers, because a shell starts background processes with SIGINT ignored.
         before = {number: signal.signal(number, self._receive) for number in _ASKING}
         try:
@@ -53,7 +53,7 @@ class StopSignals:
             for number, handler in before.items():
                 signal.signal(number, handler)
             if not self.asked.is_set():
-                os.write(self._tell, _NO_MORE)  # else the thread sees to it that the process ends
+                os.write(self._write_end, _NO_MORE)  # else the thread sees to it that the process ends
 
     def started(self) -> None:
         """There is something to end in order now: the first signal only sets `asked`."""
@@ -64,16 +64,16 @@ class StopSignals:
         self._in_order = True
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
-        os.write(self._tell, _SIGNAL)
+        os.write(self._write_end, _SIGNAL)
 
     # -- in the thread --------------------------------------------------------------------
-    def _hear(self) -> None:
-        if os.read(self._heard, 1) == _NO_MORE:
+    def _listen(self) -> None:
+        if os.read(self._read_end, 1) == _NO_MORE:
             return
         self._grace.begin()
         self._loop.call_soon_threadsafe(self._ask)
         further = select.poll()
-        further.register(self._heard, select.POLLIN)
+        further.register(self._read_end, select.POLLIN)
         if further.poll(1000 * self._grace.left_s()):
             _end("stopped at once; other workers take over its runs when its leases expire")
         if self._in_order:

@@ -33,13 +33,13 @@ EXIT_USAGE = 2
 EXIT_FAILED = 1
 
 ENDED_IN_ORDER = (0, -signal.SIGTERM)
-"""How a process ends that is told to stop; by the signal itself if it came before the process listened to it."""
+"""How a process ends that is asked to stop; by the signal itself if it came before the process listened to it."""
 
 _PR_SET_PDEATHSIG = 1
 
 
 class Supervisor:
-    """Keeps processes of one command running until it is told to stop."""
+    """Keeps processes of one command running until it is asked to stop."""
 
     def __init__(
         self,

@@ -40,7 +40,7 @@ class Readiness:
         """True once the process stops: running work is finished, new work is refused."""
         self.is_asked = False
         """Whether somebody polls `/readyz`: a load balancer sends work here until it has seen a refusal."""
-        self.refusal_told = asyncio.Event()
+        self.refusal_sent = asyncio.Event()
         """Set once a request was answered with "stopping"."""
         self._when_stopping: list[Callable[[], None]] = []
 
@@ -68,7 +68,7 @@ class Readiness:
         sandbox = {"ok": health["state"] in ("idle", "ready"), **health}
         intake = {"ok": not self.stopping}
         if self.stopping:
-            self.refusal_told.set()
+            self.refusal_sent.set()
         parts = {"intake": intake, "store": store, "commits": commits, "sandbox": sandbox}
         return Fitness(all(part["ok"] for part in (intake, store, commits)), parts)
 

@@ -1,7 +1,7 @@
 """What a job tells while it executes, on its way to the broker: lines, progress and signs of life.
 
 Called by `job_executor`. A handler may print faster than the broker takes lines, and for longer: what waits is
-bounded, what is too much is dropped, and the run is told so. A result does not wait for long.
+bounded: further lines are dropped, and a line of the run says so. A result does not wait for long.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class JobLines:
         self._job_id = job_id
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[JobReport | asyncio.Future[None]] = deque()
-        """Reports; and futures, which are done when everything before them has been told."""
-        self._there = asyncio.Event()
+        """Reports; and futures, which are done when everything before them has been sent."""
+        self._arrived = asyncio.Event()
         self._drops = False
-        self._has_said_so = False
+        self._has_warned = False
 
     def add_line(self, level: int, text: str) -> None:
         """Tell a line, cut as a worker cuts it; thread-safe."""
@@ -47,17 +47,17 @@ class JobLines:
             self._drops = True
             return
         self._waiting.append(report)
-        self._loop.call_soon_threadsafe(self._there.set)
+        self._loop.call_soon_threadsafe(self._arrived.set)
 
     async def tell(self, send: Callable[[JobReport], Awaitable[object]]) -> None:
         """Tell what waits, together, until cancelled. What the broker does not take is lost."""
         while True:
-            await self._there.wait()
-            self._there.clear()
+            await self._arrived.wait()
+            self._arrived.clear()
             taken = [self._waiting.popleft() for _ in range(len(self._waiting))]
             reports = [each for each in taken if isinstance(each, JobReport)]
-            if self._drops and not self._has_said_so:
-                self._has_said_so = True
+            if self._drops and not self._has_warned:
+                self._has_warned = True
                 text = f"lines are missing: more than {REPORTS_MAX} waited for the broker"
                 reports.append(JobReport(self._job_id, "line", {"level": logging.WARNING, "text": text}))
             results = await asyncio.gather(*(send(each) for each in reports), return_exceptions=True)
@@ -67,9 +67,9 @@ class JobLines:
                 if not isinstance(each, JobReport) and not each.done():
                     each.set_result(None)
 
-    async def last_told(self) -> None:
-        """Returns when what has been added so far is told, or has taken too long."""
+    async def flush(self) -> None:
+        """Return when all that was added so far is sent, or has taken too long."""
         done = self._loop.create_future()
         self._waiting.append(done)
-        self._there.set()
+        self._arrived.set()
         await asyncio.wait([done], timeout=LAST_LINES_S)

@@ -163,9 +163,9 @@ class JobExecutor:
             connected = asyncio.Event()
             self._transport.when_connected(connected.set)
             await self._transport.start()
-            telling = asyncio.create_task(_tell_once(connected, ready, self.name), name="executor-ready")
+            reporting = asyncio.create_task(_report_ready(connected, ready, self.name), name="executor-ready")
             await asked.wait()
-            telling.cancel()
+            reporting.cancel()
             await self._leave(grace)
             self._beating.cancel()
             for answering in self._answering:
@@ -258,7 +258,7 @@ class JobExecutor:
             if await running.begins and not running.done.done():
                 await self._begin(running)
             result = await asyncio.shield(running.done)
-            await running.lines.last_told()
+            await running.lines.flush()
             if result is not None:
                 await self._report(lambda: running.job.reply_to, result)
         finally:
@@ -296,10 +296,10 @@ class JobExecutor:
             return
         job_id, outcome = running.job.job_id, result.outcome
         if isinstance(outcome, Completed):
-            told = HandlerResult(
+            completion = HandlerResult(
                 outcome.output.value, next_handle=outcome.next_handle, queue_delay=outcome.queue_delay_ms
             )
-            report = completed(job_id, told)
+            report = completed(job_id, completion)
         elif isinstance(outcome, Failed):
             report = failed(job_id, outcome)
         else:
@@ -394,7 +394,7 @@ class JobExecutor:
         return self._places.get((origin.instance_id, Dispatch(origin.node_id, origin.scope, origin.attempt)))
 
 
-async def _tell_once(connected: asyncio.Event, ready: Callable[[str], None], name: str) -> None:
+async def _report_ready(connected: asyncio.Event, ready: Callable[[str], None], name: str) -> None:
     await connected.wait()
     ready(name)
 

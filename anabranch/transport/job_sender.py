@@ -123,7 +123,7 @@ class _Sent:
     heard_at: float = 0.0
     """When it was sent, or last heard of."""
     is_queued: bool = False
-    """The broker has it, and no executor has told that it has begun."""
+    """The broker has it, and no executor has reported that it has begun."""
     has_begun: bool = False
     is_over: bool = False
     is_told: bool = False
@@ -183,7 +183,7 @@ class JobSender:
 
     # -- for the engine -------------------------------------------------------------------
     def connect(self, worker: PoolTaskWorker) -> None:
-        """Set who awaits outcomes, and keeps what is said."""
+        """Set the worker that awaits outcomes, and keeps lines and progress."""
         self._worker, self._console = worker, worker.console
 
     def takes(self, node: PlanNode) -> bool:
@@ -212,7 +212,7 @@ class JobSender:
             self._withdraw(sent)
 
     def has_begun(self, execution: Execution) -> bool:
-        """Whether an executor has told that it executes the job."""
+        """Whether an executor has reported that it executes the job."""
         sent = self._sent.get(job_id_of(execution))
         return sent is not None and sent.execution is execution and sent.has_begun
 

@@ -25,7 +25,7 @@ from anabranch.transport.transport_ports import Accept, TransportUnavailable
 
 logger = logging.getLogger("anabranch.transport")
 
-# What it says of lost connections, with tracebacks, is said here in one line.
+# It logs lost connections with tracebacks; here they are logged in one line.
 logging.getLogger("aiormq").setLevel(logging.CRITICAL)
 
 JOBS_PREFIX = "anabranch.jobs."
@@ -71,7 +71,7 @@ BATCH_BYTES_MAX = 1_048_576
 _T = TypeVar("_T")
 
 _Outbox: TypeAlias = deque[tuple[bytes, asyncio.Future[bool]]]
-"""Reports, and whom their confirmation is told."""
+"""Reports, each with a future for its confirmation."""
 
 
 @contextmanager
@@ -181,13 +181,13 @@ class RabbitTransport:
 
     async def cancel(self, ticket: str) -> None:
         """Tell all executors."""
-        await self._tell_all(CANCELLED, ticket.encode())
+        await self._broadcast(CANCELLED, ticket.encode())
 
     async def search(self, search: JobSearch) -> None:
         """Ask all executors."""
-        await self._tell_all(SOUGHT, search.to_json())
+        await self._broadcast(SOUGHT, search.to_json())
 
-    async def _tell_all(self, fanout: str, raw: bytes) -> None:
+    async def _broadcast(self, fanout: str, raw: bytes) -> None:
         exchange = self._fanouts.get(fanout)
         if exchange is None or not self.is_connected:
             raise TransportUnavailable("the broker is not connected")
@@ -215,7 +215,7 @@ class RabbitTransport:
                 return
             self._keep(self._executed(accept, job, deliveries if isinstance(deliveries, int) else 0, message))
 
-        async def hear(message: AbstractIncomingMessage) -> None:
+        async def receive(message: AbstractIncomingMessage) -> None:
             if message.exchange == CANCELLED:
                 cancelled(message.body.decode(errors="replace"))
                 return
@@ -237,7 +237,7 @@ class RabbitTransport:
             own = await _answered(channel.declare_queue(exclusive=True, auto_delete=True))
             for fanout in (CANCELLED, SOUGHT):
                 await _answered(own.bind(fanout))
-            await _answered(own.consume(hear, no_ack=True))
+            await _answered(own.consume(receive, no_ack=True))
 
         await self._register(consume)
 
@@ -298,7 +298,7 @@ class RabbitTransport:
 
     # -- reports --------------------------------------------------------------------------
     async def add_result(self, reply_to: str, report: JobReport) -> bool:
-        """Publish a report to the queue of a worker, together with what else is to be told there by then."""
+        """Publish a report to the queue of a worker, together with others that wait for it by then."""
         confirmed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         waiting = self._outboxes.get(reply_to)
         if waiting is None:

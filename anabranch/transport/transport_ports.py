@@ -51,7 +51,7 @@ class TaskQueue(Protocol):
         cancelled: Callable[[str], None],
         sought: Callable[[JobSearch], None],
     ) -> None:
-        """Take jobs of these pools, at most `concurrency` unacknowledged ones of each queue; hear of cancellations and
+        """Take jobs of these pools, at most `concurrency` unacknowledged ones of each queue; receive cancellations and
         searches."""
 
     async def stop_taking(self) -> None:

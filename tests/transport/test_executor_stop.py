@@ -164,7 +164,7 @@ async def test_lines_that_the_broker_does_not_take_in_time_are_bounded_and_the_r
     for _ in range(5):
         await asyncio.to_thread(print_much)
     may_go.set()
-    await lines.last_told()
+    await lines.flush()
     telling.cancel()
     assert REPORTS_MAX < len(told) <= 2 * REPORTS_MAX + 1
     assert {len(each.body["text"]) for each in told if each.body["level"] == 20} == {LINE_CHARACTERS_MAX}
@@ -184,7 +184,7 @@ async def test_a_result_does_not_wait_for_lines_that_nobody_takes(monkeypatch: p
     telling = asyncio.create_task(lines.tell(send))
     lines.add_line(20, "x")
     async with asyncio.timeout(30):
-        await lines.last_told()
+        await lines.flush()
     telling.cancel()
 
 
@@ -199,10 +199,10 @@ async def test_lines_are_lost_while_the_broker_is_away_and_later_ones_are_told()
 
     telling = asyncio.create_task(lines.tell(send))
     lines.add_line(20, "lost")
-    await lines.last_told()
+    await lines.flush()
     lines.add_line(20, "first")
     lines.add_line(20, "second")
-    await lines.last_told()
+    await lines.flush()
     telling.cancel()
     assert told == ["first", "second"]
 

@@ -7,7 +7,8 @@ node of it. An n8n expression that fails has no value, which is what `default(no
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from anabranch.n8n.dates import DATE_PARTS, strftime_of, unit_of
@@ -31,32 +32,72 @@ from anabranch.n8n.js_tree import (
     Unary,
     read_expression,
 )
-from anabranch.n8n.phrases import CONSTANT, NameScope, NeverValid, Phrase, Untranslatable
+from anabranch.n8n.phrases import CONSTANT, FALSY, NameScope, NeverValid, Phrase, Untranslatable
 from anabranch.n8n.refs import Ref, literal, quoted, step
 
 
 def translate(source: str, scope: NameScope) -> Phrase:
     """What stands between `{{` and `}}`, for our templates. Raises Untranslatable."""
     try:
-        return _Translator(scope).say(read_expression(source))
+        tree = read_expression(source)
+        said = _Translator(scope).say(tree)
     except NeverRead as refusal:
         raise NeverValid(f"`{source[:60]}`: {refusal}") from None
     except NotRead as refusal:
         raise Untranslatable(str(refusal)) from None
+    if said.throws and not isinstance(tree, (Call, JsMember)) and _is_optional(tree):
+        raise Untranslatable("it goes on where `?.` finds nothing")
+    if said.is_path and said.throws:
+        return Phrase(f"({said.text} | otherwise(none))", throws=True)
+    return said
 
 
 class _Translator:
     def __init__(self, scope: NameScope) -> None:
         self._scope = scope
+        self._throws = self._is_odd = False
+        """Of what was said so far of the expression that is being said."""
 
     def say(self, tree: Tree) -> Phrase:
         """The same expression in the language of templates. Raises Untranslatable."""
+        around = self._throws, self._is_odd
+        self._throws = self._is_odd = False
+        said = self._say(tree)
+        throws, is_odd = self._throws or said.throws, (self._is_odd and said.kind != "boolean") or said.is_odd
+        self._throws, self._is_odd = around[0] or throws, around[1] or is_odd
+        return replace(said, throws=throws, is_odd=is_odd)
+
+    def _value(self, said: Phrase) -> str:
+        """As an operand of what would go on where it fails: a missing path is null."""
+        if said.is_odd or (said.is_path and said.throws):
+            raise Untranslatable("it goes on with what a part of it gives where that fails")
+        return said.value
+
+    def _result(self, said: Phrase) -> str:
+        """As the value of the whole, which fails where a part of it does."""
+        return said.atom if said.is_path and said.throws else said.value
+
+    def _truth(self, said: Phrase) -> str:
+        """As a condition."""
+        return said.truth if said.kind == "boolean" and not said.is_odd else f"({self._value(said)} not in {FALSY})"
+
+    def _text(self, said: Phrase) -> str:
+        """As an operand that is joined to a text."""
+        if said.is_odd or (said.throws and (said.is_path or said.kind not in ("text", "number", "boolean"))):
+            raise Untranslatable("it goes on with what a part of it gives where that fails")
+        if said.throws and said.kind == "number":
+            return f"({said.atom} | string)"
+        return said.atom if said.kind == "boolean" else said.as_text()
+
+    def _say(self, tree: Tree) -> Phrase:
         match tree:
             case Literal(value):
                 return Phrase(literal(value), _kind(value), is_atom=not isinstance(value, (int, float)) or value >= 0)
             case JsTemplate(parts):
-                texts = [quoted(part) if isinstance(part, str) else self.say(part).as_text() for part in parts]
+                texts = [quoted(part) if isinstance(part, str) else self._text(self.say(part)) for part in parts]
                 return Phrase(" ~ ".join(["''", *texts] if len(texts) < 2 else texts), "text", is_atom=False)
+            case Name("undefined"):
+                return Phrase("none", "null")
             case Name() | JsMember():
                 return self._path(tree)
             case Call(callee, arguments):
@@ -72,7 +113,8 @@ class _Translator:
             case Choice(test, chosen, other):
                 yes, no = self.say(chosen), self.say(other)
                 kind = yes.kind if yes.kind == no.kind else "any"
-                return Phrase(f"{yes.value} if {self.say(test).truth} else {no.value}", kind, is_atom=False)
+                said = f"{self._result(yes)} if {self._truth(self.say(test))} else {self._result(no)}"
+                return Phrase(said, kind, is_atom=False, is_odd=_may_lack(yes) or _may_lack(no))
             case ListOf(items):
                 return Phrase("[" + ", ".join(self._element(item) for item in items) + "]", "list")
             case ObjectOf(pairs):
@@ -82,14 +124,14 @@ class _Translator:
     def _element(self, tree: Tree) -> str:
         if isinstance(tree, Spread):
             raise Untranslatable("`...` has no counterpart")
-        return self.say(tree).value
+        return self._value(self.say(tree))
 
     def _object(self, pairs: tuple[tuple[Tree | None, Tree], ...]) -> Phrase:
         made = []
         for key, value in pairs:
             if not isinstance(key, Literal):
                 raise Untranslatable("an object has computed keys or `...`")
-            made.append(f"{quoted(str(key.value))}: {self.say(value).value}")
+            made.append(f"{quoted(str(key.value))}: {self._value(self.say(value))}")
         return Phrase("{" + ", ".join(made) + "}", "object")
 
     # -- paths ----------------------------------------------------------------------------
@@ -105,7 +147,7 @@ class _Translator:
     def _member(self, base: Phrase, tree: JsMember) -> Phrase:
         key = tree.key
         if isinstance(key, Literal) and key.value == "length" and base.kind in ("any", "text", "list"):
-            return Phrase(f"({base.atom} | length)", "number")
+            return Phrase(f"({base.atom} | js_length)", "number", throws=True, is_odd=True)
         if isinstance(key, Literal) and base.kind in ("date", "jsdate") and isinstance(key.value, str):
             return self._date_part(base, key.value)
         if base.kind in ("text", "number", "boolean", "null"):
@@ -205,14 +247,17 @@ class _Translator:
     def _unary(self, sign: str, operand: Tree) -> Phrase:
         inner = self.say(operand)
         if sign == "!":
-            return Phrase(f"not {inner.truth}", "boolean", is_atom=False)
+            return Phrase(f"not {self._truth(inner)}", "boolean", is_atom=False)
         if sign in "+-":
-            return Phrase(f"(0 - {inner.as_number()})" if sign == "-" else inner.as_number(), "number")
+            number = f"(0 - {inner.as_number()})" if sign == "-" else inner.as_number()
+            return Phrase(number, "number", is_odd=inner.kind != "number")
         raise Untranslatable(f"`{sign}` has no counterpart")
 
     def _binary(self, sign: str, left: Tree, right: Tree) -> Phrase:
         if sign in ("||", "&&", "??"):
             return self._logic(sign, self.say(left), self.say(right))
+        if sign in ("===", "!==") and Name("undefined") in (left, right):
+            raise Untranslatable("templates do not tell what is missing from null")
         if sign in ("===", "!==", "==", "!="):
             return self._equality(sign, self.say(left), self.say(right))
         if sign in ("<", "<=", ">", ">="):
@@ -221,7 +266,10 @@ class _Translator:
             return self._plus(self.say(left), self.say(right))
         if sign in ("-", "*", "/"):
             first, second = self.say(left), self.say(right)
-            return Phrase(f"{first.as_number()} {sign} {second.as_number()}", "number", is_atom=False)
+            is_odd = not first.kind == second.kind == "number"
+            divides = sign == "/" and not (second.kind == "number" and second.text.strip("0."))  # by 0 it goes on
+            text = f"{first.as_number()} {sign} {second.as_number()}"
+            return Phrase(text, "number", is_atom=False, is_odd=is_odd or divides, throws=divides)
         if sign == "%" and isinstance(right, Literal) and isinstance(right.value, int):
             raise Untranslatable("`%` has another sign for negative numbers")
         raise Untranslatable(f"`{sign}` has no counterpart")
@@ -230,19 +278,28 @@ class _Translator:
         if left.kind == right.kind == "boolean" and sign != "??":
             return Phrase(f"{left.atom} {'or' if sign == '||' else 'and'} {right.atom}", "boolean", is_atom=False)
         kind = left.kind if left.kind == right.kind else "any"
-        first, second = (left.value, right.value) if sign != "&&" else (right.value, left.value)
-        test = f"{left.value} != none" if sign == "??" else left.truth
-        return Phrase(f"{first} if {test} else {second}", kind, is_atom=False)
+        first, second = self._value(left), self._result(right)
+        if sign == "&&":
+            first, second = second, first
+        test = f"{self._value(left)} != none" if sign == "??" else self._truth(left)
+        return Phrase(f"{first} if {test} else {second}", kind, is_atom=False, is_odd=_may_lack(right))
 
     def _equality(self, sign: str, left: Phrase, right: Phrase) -> Phrase:
         ours = "==" if sign[0] == "=" else "!="
+        first, second = self._value(left), self._value(right)
         if "null" in (left.kind, right.kind):
-            return Phrase(f"{left.value} {ours} {right.value}", "boolean", is_atom=False)
+            if len(sign) == 3:  # what is missing is no null
+                first, second = _never_missing(left, first), _never_missing(right, second)
+            return Phrase(f"{first} {ours} {second}", "boolean", is_atom=False)
         if "boolean" in (left.kind, right.kind):
             return self._equal_booleans(sign, ours, left, right)
         if len(sign) == 2 and left.kind != right.kind:
             return self._loosely_equal(ours, left, right)
-        return Phrase(f"{left.value} {ours} {right.value}", "boolean", is_atom=False)
+        if left.kind == right.kind == "any":
+            raise Untranslatable("lists and objects equal themselves only, and true is no 1")
+        if left.kind == "any" and right.kind == "number" and right.text in ("0", "1"):  # in templates 1 equals true
+            first = f"({left.text} | must_be('number') | otherwise(none))"
+        return Phrase(f"{first} {ours} {second}", "boolean", is_atom=False)
 
     def _equal_booleans(self, sign: str, ours: str, left: Phrase, right: Phrase) -> Phrase:
         if left.kind == right.kind:
@@ -250,23 +307,37 @@ class _Translator:
         if len(sign) == 2:
             raise Untranslatable("`==` with a boolean converts the other side")
         # 1 equals true in our templates, but its text is another
-        return Phrase(f"({left.value} | tojson) {ours} ({right.value} | tojson)", "boolean", is_atom=False)
+        return Phrase(
+            f"({self._value(left)} | tojson) {ours} ({self._value(right)} | tojson)", "boolean", is_atom=False
+        )
 
     def _loosely_equal(self, ours: str, left: Phrase, right: Phrase) -> Phrase:
         constant, other = (right, left) if right.kind == "text" else (left, right)
         if constant.kind == "text" and constant.text == "''":
-            listed = "['', 0, false]"
-            return Phrase(f"{other.value} {'in' if ours == '==' else 'not in'} {listed}", "boolean", is_atom=False)
+            listed = "['', 0, false, []]"
+            return Phrase(
+                f"{self._value(other)} {'in' if ours == '==' else 'not in'} {listed}", "boolean", is_atom=False
+            )
         if constant.kind == "text" and CONSTANT.fullmatch(constant.text) and not _looks_numeric(constant.text):
-            return Phrase(f"{left.as_text()} {ours} {right.as_text()}", "boolean", is_atom=False)
+            return Phrase(f"{self._text(left)} {ours} {self._text(right)}", "boolean", is_atom=False)
         if "number" in (left.kind, right.kind):
-            text = f"(({left.as_number()} == {right.as_number()}) | otherwise(false))"
+            if left.throws or right.throws:
+                raise Untranslatable("it goes on with what a part of it gives where that fails")
+            number, other = (right, left) if right.kind == "number" else (left, right)
+            if not re.fullmatch(r"[0-9.]+", number.text):
+                raise Untranslatable("`==` converts values of kinds that are not known here")
+            text = f"({other.as_number()} == {number.text})"
+            if not number.text.strip("0."):  # null equals no number
+                text = f"({self._value(other)} != none and {text})"
+            text = f"({text} | otherwise(false))"
             return Phrase(text if ours == "==" else f"not {text}", "boolean", is_atom=False)
         raise Untranslatable("`==` converts values of kinds that are not known here")
 
     def _order(self, sign: str, left: Phrase, right: Phrase) -> Phrase:
         if left.kind in ("date", "jsdate") and right.kind in ("date", "jsdate"):
             return Phrase(f"({left.atom} | timestamp) {sign} ({right.atom} | timestamp)", "boolean", is_atom=False)
+        if left.throws or right.throws:
+            raise Untranslatable("it goes on with what a part of it gives where that fails")
         if "number" in (left.kind, right.kind):
             text = f"(({left.as_number()} {sign} {right.as_number()}) | otherwise(false))"
             return Phrase(text, "boolean")
@@ -274,7 +345,7 @@ class _Translator:
 
     def _plus(self, left: Phrase, right: Phrase) -> Phrase:
         if "text" in (left.kind, right.kind):
-            return Phrase(f"{left.as_text()} ~ {right.as_text()}", "text", is_atom=False)
+            return Phrase(f"{self._text(left)} ~ {self._text(right)}", "text", is_atom=False)
         if left.kind == right.kind == "number":
             return Phrase(f"{left.atom} + {right.atom}", "number", is_atom=False)
         raise Untranslatable("it is not known whether `+` adds numbers or joins texts")
@@ -295,10 +366,15 @@ class _Translator:
         base = self.say(callee.base)
         if base.kind in ("date", "jsdate"):
             return self._date_method(base, name, arguments)
+        if name == "parseJson":
+            self._throws = False  # it fails the node where a text is no JSON, which nothing may catch
+            return Phrase(f"({base.atom} | fromjson)", is_path=True)
+        if name == "length" and not arguments:
+            return Phrase(f"({base.atom} | js_length)", "number")  # for other values than texts it fails the node
         method = _METHODS.get(name)
         if method is None:
             raise Untranslatable(f"`.{name}()` has no counterpart")
-        return method(self, base, arguments)
+        return replace(method(self, base, arguments), throws=base.kind == "any")
 
     def _list_of_items(self, base: Tree, name: str) -> Tree | None:
         match base:
@@ -309,24 +385,25 @@ class _Translator:
     def _function(self, name: str, arguments: tuple[Tree, ...]) -> Phrase:
         match name, arguments:
             case "Number", (only,):
-                return Phrase(f"({self.say(only).atom} | js_number)", "number")
+                return Phrase(f"({self.say(only).atom} | js_number)", "number", is_odd=True)
             case "String", (only,):
-                return Phrase(self.say(only).as_text(), "text")
+                return Phrase(self._text(self.say(only)), "text")
             case "Boolean", (only,):
-                return Phrase(self.say(only).truth, "boolean")
+                return Phrase(self._truth(self.say(only)), "boolean")
             case "parseInt", (only, *_):
-                return Phrase(_leading_number(self.say(only), r"^\s*[+-]?[0-9]+", "int(none)"), "number")
+                return Phrase(_leading_number(self.say(only), r"^\s*[+-]?[0-9]+", "int(none)"), "number", is_odd=True)
             case "parseFloat", (only,):
                 pattern = r"^\s*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
-                return Phrase(_leading_number(self.say(only), pattern, "float(none)"), "number")
+                return Phrase(_leading_number(self.say(only), pattern, "float(none)"), "number", is_odd=True)
             case "encodeURIComponent", (only,):
-                return Phrase(f"({self.say(only).as_text()} | urlencode)", "text")
+                return Phrase(f"({self._text(self.say(only))} | urlencode)", "text")
             case "$if", (test, chosen, other):
                 return self.say(Choice(test, chosen, other))
             case "$ifEmpty", (value, other):
-                first, second = self.say(value), self.say(other)
-                return Phrase(f"{first.value} if {first.value} not in ['', none, [], {{}}] else {second.value}",
-                            is_atom=False)  # fmt: skip
+                second = self.say(other)
+                first = self._value(self.say(value))
+                return Phrase(f"{first} if {first} not in ['', none, [], {{}}] else {self._result(second)}",
+                            is_atom=False, is_odd=_may_lack(second))  # fmt: skip
             case "Date", ():
                 raise Untranslatable("`Date()` is a text in the form of the machine")
         raise Untranslatable(f"`{name}(…)` has no counterpart")
@@ -454,7 +531,7 @@ def _with_one(template_filter: str) -> Callable[[_Translator, Phrase, tuple[Tree
     def method(self: _Translator, base: Phrase, arguments: tuple[Tree, ...]) -> Phrase:
         if len(arguments) != 1 or isinstance(arguments[0], (Arrow, JsPattern, Spread)):
             raise Untranslatable("it takes one value")
-        return Phrase(f"({base.atom} | {template_filter}({self.say(arguments[0]).atom}))", "boolean")
+        return Phrase(f"({base.atom} | {template_filter}({self._value(self.say(arguments[0]))}))", "boolean")
 
     return method
 
@@ -469,7 +546,9 @@ def _slice(kind: str) -> Callable[[_Translator, Phrase, tuple[Tree, ...]], Phras
         if kind == "substring":
             numbers.sort()
         written = ", ".join(map(str, numbers))
-        return Phrase(f"({base.atom} | slice({written}))", "text" if kind != "slice" else "any")
+        if kind == "slice" or base.kind == "text":
+            return Phrase(f"({base.atom} | slice({written}))", base.kind if base.kind in ("text", "list") else "any")
+        return Phrase(f"({base.atom} | must_be('string') | slice({written}))", "text")
 
     return method
 
@@ -500,7 +579,7 @@ def _filter(which: str) -> Callable[[_Translator, Phrase, tuple[Tree, ...]], Phr
                 if other.kind == "boolean":
                     raise Untranslatable("1 equals true in our templates")
                 ours = "==" if sign == "===" else "!="
-                found = f"({base.atom} | where({quoted(path)}, {other.value}, {quoted(ours)}))"
+                found = f"({base.atom} | where({quoted(path)}, {self._value(other)}, {quoted(ours)}))"
                 if which == "find":
                     return Phrase(f"({found} | first)", is_path=True)
                 return Phrase(found, "list") if which == "filter" else Phrase(f"(({found} | length) > 0)", "boolean")
@@ -521,12 +600,17 @@ def _path_from(tree: Tree, name: str) -> str | None:
 
 
 def _mentions(tree: Any, name: str) -> bool:
-    if tree == Name(name):
-        return True
-    if isinstance(tree, tuple):
-        return any(_mentions(each, name) for each in tree)
-    slots = getattr(tree, "__slots__", ())
-    return any(_mentions(getattr(tree, slot), name) for slot in slots)
+    return tree == Name(name) or any(_mentions(each, name) for each in _parts(tree))
+
+
+def _is_optional(tree: Any) -> bool:
+    """It has `?.` in it."""
+    is_so = isinstance(tree, JsMember) and tree.optional
+    return is_so or any(map(_is_optional, _parts(tree)))
+
+
+def _parts(tree: Any) -> Sequence[Any]:
+    return tree if isinstance(tree, tuple) else [getattr(tree, slot) for slot in getattr(tree, "__slots__", ())]
 
 
 def _to_string(self: _Translator, base: Phrase, arguments: tuple[Tree, ...]) -> Phrase:
@@ -534,17 +618,20 @@ def _to_string(self: _Translator, base: Phrase, arguments: tuple[Tree, ...]) -> 
         raise Untranslatable("`.toString()` in another base")
     if base.kind == "list":
         return Phrase(f"({base.atom} | js_join)", "text")
-    return Phrase(f"({base.atom} | js_type('string'))", "text")
+    if base.kind not in ("text", "number", "boolean"):
+        raise Untranslatable("`.toString()` of null fails")
+    return Phrase(self._text(base), "text")
 
 
 def _is_empty(*, empty: bool) -> Callable[[_Translator, Phrase, tuple[Tree, ...]], Phrase]:
     def method(self: _Translator, base: Phrase, arguments: tuple[Tree, ...]) -> Phrase:
-        return Phrase(f"({base.value} {'in' if empty else 'not in'} ['', none, [], {{}}])", "boolean")
+        listed = "['', 0, false, none, [], {}]"
+        return Phrase(f"({self._value(base)} {'in' if empty else 'not in'} {listed})", "boolean")
 
     return method
 
 
-def _has_own(self: _Translator, base: Phrase, arguments: tuple[Tree, ...]) -> Phrase:
+def _has_field(self: _Translator, base: Phrase, arguments: tuple[Tree, ...]) -> Phrase:
     return Phrase(f"({base.atom} | keys | contains({quoted(_texts(arguments, 1)[0])}))", "boolean")
 
 
@@ -560,7 +647,7 @@ _METHODS: Mapping[str, Callable[[_Translator, Phrase, tuple[Tree, ...]], Phrase]
     "replaceAll": _replace(True),
     "split": _split,
     "join": _join,
-    "includes": _with_one("contains"),
+    "includes": _with_one("js_includes"),
     "startsWith": _with_one("startswith"),
     "endsWith": _with_one("endswith"),
     "slice": _slice("slice"),
@@ -568,17 +655,14 @@ _METHODS: Mapping[str, Callable[[_Translator, Phrase, tuple[Tree, ...]], Phrase]
     "substr": _slice("substr"),
     "toString": _to_string,
     "toJsonString": _through("tojson", "text"),
-    "parseJson": _through("fromjson", "any"),
     "urlEncode": _through("urlencode", "text"),
     "first": _through("first", "any"),
     "last": _through("last", "any"),
+    "hasField": _has_field,
     "keys": _through("keys", "list"),
     "values": _through("values", "list"),
     "isEmpty": _is_empty(empty=True),
     "isNotEmpty": _is_empty(empty=False),
-    "hasOwnProperty": _has_own,
-    "hasField": _has_own,
-    "length": _through("length", "number"),
     "map": _map,
     "filter": _filter("filter"),
     "find": _filter("find"),
@@ -588,23 +672,46 @@ _METHODS: Mapping[str, Callable[[_Translator, Phrase, tuple[Tree, ...]], Phrase]
 }
 
 
-def _static(template_filter: str, kind: str) -> Callable[[_Translator, tuple[Tree, ...]], Phrase]:
+def _json_text(self: _Translator, arguments: tuple[Tree, ...]) -> Phrase:
+    if len(arguments) != 1:
+        raise Untranslatable("it has arguments that have no counterpart")
+    said = self.say(arguments[0])
+    if "{'" in said.text and "default(none)" in said.text:
+        raise Untranslatable("what is missing in an object is not in its text")
+    return Phrase(f"({said.atom} | tojson)", "text", is_odd=said.is_path)
+
+
+def _json_value(self: _Translator, arguments: tuple[Tree, ...]) -> Phrase:
+    if len(arguments) != 1:
+        raise Untranslatable("it has arguments that have no counterpart")
+    return Phrase(f"({self.say(arguments[0]).atom} | fromjson)", throws=True)
+
+
+def _parts_of(template_filter: str) -> Callable[[_Translator, tuple[Tree, ...]], Phrase]:
     def function(self: _Translator, arguments: tuple[Tree, ...]) -> Phrase:
-        if len(arguments) != 1:
-            raise Untranslatable("it has arguments that have no counterpart")
-        return Phrase(f"({self.say(arguments[0]).atom} | {template_filter})", kind)
+        match arguments:
+            case (Name("$json" | "$binary") as item,):
+                return Phrase(f"({self.say(item).atom} | {template_filter})", "list")
+        raise Untranslatable("lists and texts have keys, too")
 
     return function
 
 
+def _date_of(self: _Translator, arguments: tuple[Tree, ...]) -> Phrase:
+    if len(arguments) != 1:
+        raise Untranslatable("it has arguments that have no counterpart")
+    return Phrase(f"({self.say(arguments[0]).atom} | date_add(0, 'days'))", "date")
+
+
 def _rounded(method: str) -> Callable[[_Translator, tuple[Tree, ...]], Phrase]:
     def function(self: _Translator, arguments: tuple[Tree, ...]) -> Phrase:
-        number = self.say(arguments[0]).as_number() if len(arguments) == 1 else ""
-        if not number:
+        if len(arguments) != 1:
             raise Untranslatable("it takes one number")
+        said = self.say(arguments[0])
+        number = said.as_number()
         number = f"({number} + 0.5)" if method == "round" else number  # JavaScript rounds halves up
         way = "floor" if method == "round" else method
-        return Phrase(f"({number} | round(0, {quoted(way)}) | int)", "number")
+        return Phrase(f"({number} | round(0, {quoted(way)}) | int)", "number", is_odd=said.kind != "number")
 
     return function
 
@@ -613,14 +720,17 @@ def _extreme(name: str) -> Callable[[_Translator, tuple[Tree, ...]], Phrase]:
     def function(self: _Translator, arguments: tuple[Tree, ...]) -> Phrase:
         if len(arguments) < 2 or any(isinstance(each, Spread) for each in arguments):
             raise Untranslatable("it takes several numbers")
-        return Phrase("([" + ", ".join(self.say(each).as_number() for each in arguments) + f"] | {name})", "number")
+        said = [self.say(each) for each in arguments]
+        is_odd = any(each.kind != "number" for each in said)
+        listed = ", ".join(each.as_number() for each in said)
+        return Phrase(f"([{listed}] | {name})", "number", is_odd=is_odd)
 
     return function
 
 
 def _is_array(self: _Translator, arguments: tuple[Tree, ...]) -> Phrase:
     only = self.say(arguments[0])
-    return Phrase(f"(({only.value} | tojson | slice(0, 1)) == '[')", "boolean")
+    return Phrase(f"(({self._value(only)} | tojson | slice(0, 1)) == '[')", "boolean")
 
 
 def _now(self: _Translator, arguments: tuple[Tree, ...]) -> Phrase:
@@ -644,10 +754,10 @@ def _from_format(self: _Translator, arguments: tuple[Tree, ...]) -> Phrase:
 
 
 _STATIC: Mapping[str, Callable[[_Translator, tuple[Tree, ...]], Phrase]] = {
-    "JSON.stringify": _static("tojson", "text"),
-    "JSON.parse": _static("fromjson", "any"),
-    "Object.keys": _static("keys", "list"),
-    "Object.values": _static("values", "list"),
+    "JSON.stringify": _json_text,
+    "JSON.parse": _json_value,
+    "Object.keys": _parts_of("keys"),
+    "Object.values": _parts_of("values"),
     "Math.floor": _rounded("floor"),
     "Math.ceil": _rounded("ceil"),
     "Math.round": _rounded("round"),
@@ -658,15 +768,24 @@ _STATIC: Mapping[str, Callable[[_Translator, tuple[Tree, ...]], Phrase]] = {
     "DateTime.local": _now,
     "DateTime.utc": _now,
     "Date.now": _millis,
-    "DateTime.fromISO": _static("date_add(0, 'days')", "date"),
-    "DateTime.fromMillis": _static("date_add(0, 'days')", "date"),
+    "DateTime.fromISO": _date_of,
+    "DateTime.fromMillis": _date_of,
     "DateTime.fromSeconds": _from_seconds,
     "DateTime.fromFormat": _from_format,
 }
 
 
+def _may_lack(said: Phrase) -> bool:
+    """It fails where JavaScript finds nothing and goes on."""
+    return said.is_path and said.throws
+
+
+def _never_missing(said: Phrase, value: str) -> str:
+    return f"({said.text} | default(''))" if said.is_path else value
+
+
 def _leading_number(base: Phrase, pattern: str, convert: str) -> str:
-    return f"({base.atom} | js_type('string') | regex_find({quoted(pattern)}) | {convert})"
+    return f"({base.atom} | js_text | regex_find({quoted(pattern)}) | {convert})"
 
 
 def _looks_numeric(text: str) -> bool:

@@ -245,6 +245,12 @@ def _prelude(
         ("const $items = name => name === undefined ? items : $(name).all();", ("$items",)),
         (prelude("conditions"), ("n8nPasses",)),
         (_ITEM_OF_NODE, ("$item(",)),
+        ("const $if = (test, chosen, other) => test ? chosen : other;", ("$if(",) if of_expressions else ()),
+        (
+            "const $ifEmpty = (value, other) => value === undefined || value === null || value === ''"
+            " || (typeof value === 'object' && !Object.keys(value).length) ? other : value;",
+            ("$ifEmpty(",) if of_expressions else (),
+        ),
         ("const $execution = {id: ctx[\"run\"]?.id, mode: 'production'};", ("$execution",)),
     ]
     used = source

@@ -70,6 +70,8 @@ _EXTENSIONS = re.compile(
     r"|removeFieldsContaining|beginningOf|endOfMonth|extract|inBetween|isDst|isInLast|isWeekend|toInt|toFloat"
     r"|stripMarkdown|toDate|hasField|diffTo|diffToNow|isBetween|length|removeDuplicates)\s*\("
 )
+# Functions that expressions have and code has not.
+_CHOOSING = re.compile(r"\$if(?:Empty)?(?=\()")
 _OF_DATES = re.compile(r"\.(?:format|plus|minus|setZone)\s*\(")
 
 _REQUIRED = re.compile(
@@ -392,7 +394,7 @@ def check_expression(js: str, timezone: str) -> str | None:
         return "it uses data that are kept from run to run"
     if not _is_balanced(js):
         return "its brackets do not match"
-    if (absent := absent_in(js, timezone)) is not None:
+    if (absent := absent_in(_CHOOSING.sub("String", js), timezone)) is not None:
         return f"it uses {absent}"
     bare = _ITEMS.sub("$items", _bare(_IN_FORM.sub("(", js)))
     found = _EXTENSIONS.search(bare) or (None if _LUXON.search(bare) else _OF_DATES.search(bare))

@@ -28,7 +28,7 @@ class NeverRead(NotRead):
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A number, text, true, false or null; `undefined` is None too."""
+    """A number, text, true, false or null."""
 
     value: Any
 
@@ -301,7 +301,7 @@ _LEVELS: tuple[frozenset[str], ...] = (
     frozenset({"+", "-"}),
     frozenset({"*", "/", "%"}),
 )
-_WORDS: dict[str, Any] = {"true": True, "false": False, "null": None, "undefined": None}
+_WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
 _STATEMENTS = frozenset({"function", "class", "async", "await", "var", "let", "const", "return", "if", "for", "while"})
 
 

@@ -72,6 +72,10 @@ class Phrase:
     """It stands before a filter as it is."""
     is_path: bool = False
     """A path, which may be missing."""
+    throws: bool = False
+    """It fails where JavaScript throws, so that the whole expression has no value."""
+    is_odd: bool = False
+    """It fails where JavaScript goes on, with NaN or undefined."""
 
     @property
     def atom(self) -> str:

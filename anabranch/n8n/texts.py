@@ -115,7 +115,7 @@ class Texts:
         except Untranslatable:
             return None, 0
         if len(pieces) == 1 and said:
-            return _whole(sources[0], said[0]), 1
+            return _whole(said[0]), 1
         phrases = iter(said)
         parts = [literal(each) if isinstance(each, str) else f"({next(phrases).embedded()})" for each in pieces]
         return Phrase(" ~ ".join(parts or ["''"]), "text", is_atom=len(parts) < 2), len(sources)
@@ -184,8 +184,8 @@ class Texts:
         return said
 
 
-def _whole(source: Source, said: Phrase) -> Phrase | None:
-    if (said.is_path and "|" not in said.text) or (said.kind == "boolean" and "(" not in source.js):
+def _whole(said: Phrase) -> Phrase | None:
+    if (said.is_path and "|" not in said.text) or (said.kind == "boolean" and not (said.throws or said.is_odd)):
         return said
     if said.kind not in ("any", "text", "boolean", "list"):
         return None

@@ -223,4 +223,20 @@ DRAWN_DATA = (
         ORDERS[:1],
         [{"v": "12"}, {"v": None}, {"v": [7]}, {"v": True}],
     ),
+    Drawn(
+        "an expression gives nothing where a part of it fails, and goes on where JavaScript does",
+        "https://docs.n8n.io/code/expressions/",
+        [
+            node("Code", "code", 2, jsCode="return [{a: 'x,y'}, {}, {a: []}].map(json => ({json}));"),
+            set_to("Values", some="={{ $json.a.length > 0 ? 'some' : 'none' }}",
+                   second="={{ $json.a?.split(',')[1] || 'none' }}", sum="={{ 'sum: ' + Number($json.b) }}",
+                   chosen="={{ $if($json.a !== undefined, $ifEmpty($json.a, 'empty'), 'missing') }}"),
+        ],
+        ORDERS[:1],
+        [
+            {"some": "some", "second": "y", "sum": "sum: NaN", "chosen": "x,y"},
+            {"some": None, "second": "none", "sum": "sum: NaN", "chosen": "missing"},
+            {"some": "none", "second": None, "sum": "sum: NaN", "chosen": "empty"},
+        ],
+    ),
 )  # fmt: skip

@@ -345,6 +345,11 @@ def test_a_workflow_that_n8n_never_begins_fails_before_it_does_anything() -> Non
          "a number, where string is expected"),
         (node("S", "filter", 2.2, conditions=conditions_of("={{ $json.a }}", "boolean", "true")),
          "was expecting a boolean"),
+        (node("S", "set", 3.4, options={}, assignments={"assignments": [
+            {"name": "b", "type": "object", "value": "={{ $json.a.toFixed(1).concat('x').parseJson() }}"}]}),
+         "not JSON"),
+        (node("S", "set", 3.4, options={}, assignments={"assignments": [
+            {"name": "b", "type": "object", "value": "={{ $json.a.parseJson() }}"}]}), "fromjson"),
         (node("S", "code", 2, mode="runOnceForEachItem", jsCode="return [$input.item]"), "a single object"),
         (node("S", "set", 3.4, options={}, assignments={"assignments": [
             {"name": "={{ 'x' + $json.a }}", "type": "boolean", "value": "={{ 'yes' }}"}]}), "expects boolean"),

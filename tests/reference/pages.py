@@ -262,6 +262,14 @@ _FILTERS = {
         "converted to a `string`, `number`, `boolean`, `array` or `object`; null, and what is missing, is null",
         "{{'42' | js_type('number')}}",
     ),
+    "js_length": (
+        "the length as JavaScript counts it: items, units of UTF-16, or the field `length` of an object",
+        "{{'\U0001f600' | js_length}}",
+    ),
+    "js_includes": (
+        "is a part in a text, or an item in a list, as JavaScript finds it",
+        "{{ctx.input.tags | js_includes('a')}}",
+    ),
     "must_be": (
         "the value, if it is a `string`, `number`, `boolean`, `array` or `object`; null, and what is missing, is null;"
         " any other is an error",

@@ -117,7 +117,7 @@ def test_there_are_exactly_the_promised_filters() -> None:
         "length upper lower trim replace round int float string join first last sort unique "
         "sum min max tojson fromjson keys values split contains startswith endswith slice regex_find map where groupby "
         "date_add date_diff date_format date_parse date_start timestamp "
-        "flatten js_text js_number js_join js_type must_be urlencode"
+        "flatten js_text js_number js_join js_type js_length js_includes must_be urlencode"
     )
     assert sorted(FILTERS) == sorted(promised.split())
 

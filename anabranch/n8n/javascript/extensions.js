@@ -36,16 +36,16 @@ $extend(String.prototype, {
   toBoolean: text => text !== '' && !['false', 'no', '0'].includes(text.toLowerCase()),
   toNumber: text => $number(text, Number(text)), toInt: (text, base) => $number(text, parseInt(text, base)),
   toFloat: text => $number(text, text.includes(',') ? NaN : parseFloat(text)),
-  parseJson: text => JSON.parse(text), toJsonString: text => JSON.stringify(text),
+  parseJson: text => { try { return JSON.parse(text); } catch { throw Object.assign(new Error('the text is not JSON'), {fails: true}); } }, toJsonString: text => JSON.stringify(text),
 });
 $extend(Number.prototype, {
   round: (value, places = 0) => +value.toFixed(places), floor: value => Math.floor(value), ceil: value => Math.ceil(value), abs: value => Math.abs(value),
   isInteger: value => Number.isInteger(value), isEven: value => { if (!Number.isInteger(value)) throw new Error('isEven() is only callable on integers'); return value % 2 === 0; },
   isOdd: value => { if (!Number.isInteger(value)) throw new Error('isOdd() is only callable on integers'); return Math.abs(value) % 2 === 1; },
   toBoolean: value => value !== 0, toNumber: value => value, toInt: value => Math.trunc(value), toFloat: value => value,
-  isEmpty: () => false, isNotEmpty: () => true, toJsonString: value => JSON.stringify(value),
+  isEmpty: value => !value, isNotEmpty: value => Boolean(value), toJsonString: value => JSON.stringify(value),
 });
-$extend(Boolean.prototype, {toNumber: value => Number(value), toInt: value => Number(value), isEmpty: () => false, isNotEmpty: () => true, toJsonString: value => JSON.stringify(value)});
+$extend(Boolean.prototype, {toNumber: value => Number(value), toInt: value => Number(value), isEmpty: value => !value, isNotEmpty: value => Boolean(value), toJsonString: value => JSON.stringify(value)});
 $extend(Array.prototype, {
   first: list => list[0], last: list => list[list.length - 1], isEmpty: list => list.length === 0, isNotEmpty: list => list.length > 0,
   sum: list => list.reduce((sum, each) => { if (typeof each !== 'number') throw new Error('sum() needs numbers'); return sum + each; }, 0),

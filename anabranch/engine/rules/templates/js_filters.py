@@ -33,6 +33,9 @@ _EXPONENT_BELOW = 1e-6
 # What parsing costs, as that of `fromjson`.
 _PARSE_FACTOR = 8
 
+# As `in` pays for looking at each item.
+_SEARCH_FACTOR = 2
+
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _BASED = re.compile(r"0(?:[xX][0-9a-fA-F]+|[oO][0-7]+|[bB][01]+)")
 _BLANKS = (
@@ -127,6 +130,32 @@ def _js_join(value: Any, work: TemplateBudget, *, separator: Any = ",") -> str:
     return separator.join(texts)
 
 
+def _js_length(value: Any, work: TemplateBudget) -> Any:
+    """As `value.length`: of text in units of UTF-16, of an object its field. Raises Refused where there is none."""
+    if isinstance(value, str):
+        work.spend(len(value))
+        return len(value) + sum(char > "\uffff" for char in value) if not value.isascii() else len(value)
+    if isinstance(value, list):
+        return len(value)
+    if isinstance(value, dict) and "length" in value:
+        return value["length"]
+    raise Refused(f"`js_length`: {kind_of(value)} of this kind has no length")
+
+
+def _js_includes(value: Any, work: TemplateBudget, *, item: Any) -> bool:
+    """As `value.includes(item)`: a part of a text, or an item of a list; lists and objects equal no others."""
+    if isinstance(value, str):
+        part = _text_of(item, work)
+        work.spend(len(value))
+        return part in value
+    if not isinstance(value, list):
+        raise Refused(f"`js_includes` looks into text or a list, not into {kind_of(value)}")
+    work.spend(work.weigh(value) * _SEARCH_FACTOR)
+    if isinstance(item, (list, dict)):
+        return False
+    return any(each == item and isinstance(each, bool) is isinstance(item, bool) for each in value)
+
+
 def _urlencode(value: Any, work: TemplateBudget) -> str:
     """As `encodeURIComponent`: percent signs for all but letters, digits and -_.!~*'()."""
     text = text_argument(_text_of(value, work), "urlencode", work)
@@ -217,6 +246,8 @@ JS_FILTERS = (
     Filter("js_text", _js_text, ("missing",), takes_missing=True),
     Filter("js_number", _js_number),
     Filter("js_join", _js_join, ("separator",)),
+    Filter("js_length", _js_length),
+    Filter("js_includes", _js_includes, ("item",), required=("item",)),
     Filter("urlencode", _urlencode),
     Filter("js_type", _js_type, ("type",), required=("type",), takes_missing=True),
     Filter("must_be", _must_be, ("type",), required=("type",), takes_missing=True),

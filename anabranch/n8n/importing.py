@@ -294,7 +294,9 @@ class _Importer(Surrounding):
                   and name in (body := self.graph.loop_body(loop))]  # fmt: skip
         if "$runIndex" in written and (around or name in self.graph.in_cycles or job.node.kind == LOOP_KIND):
             job.differs("`$runIndex` is 0 in each pass")
-        if _CONTEXT.search(written):
+        scope = self.scope(job, job.feed, per_item=job.is_mapped)
+        known = "" if job.node.kind in _CODE else "\n".join(map(scope.with_passes, _texts_in(job.parameters)))
+        if _CONTEXT.search(known or written):
             job.differs("the state of a loop (`context`) is nothing here")
         size = str(job.parameters.get("batchSize", ""))
         if job.node.kind == LOOP_KIND and size.startswith("=") and _OF_THIS_ITEM.search(size):
@@ -744,6 +746,7 @@ _READS_OTHERS = re.compile(r"\$(?!json\b|now\b|today\b|execution\b|workflow\b)")
 _OF_THIS_ITEM = re.compile(
     r"\$(?:json|input|data|itemIndex|position|runIndex|now|today)\b|\.item\b|\$node\b|Math\.random"
 )
+_CODE = frozenset({"code", "function", "functionItem"})
 _CONTEXT = re.compile(r"\$(?:\([^()]*\)|node\[[^\[\]]*\]|node\.\w+)\s*\??\.\s*context\b")
 
 

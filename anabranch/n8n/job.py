@@ -296,7 +296,8 @@ class MappingJob:
     def _compute(self, js: str, *, is_mapped: bool) -> Phrase:
         if self.nodes and self.nodes[0]["id"] != f"{self.node_id}_values":
             raise Untranslatable("it would have to be computed in the middle of what the node became")
-        js = with_calls_on_any_value(js)
+        scope = self.around.scope(self, self.feed, per_item=is_mapped)
+        js = with_calls_on_any_value(scope.with_passes(js))
         reason = check_expression(js, self.around.timezone)
         if reason is not None:
             raise Untranslatable(reason)

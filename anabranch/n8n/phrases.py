@@ -60,6 +60,9 @@ class NameScope(Protocol):
     def parameters(self, name: str) -> Mapping[str, Any]:
         """The parameters of a node. Raises Untranslatable."""
 
+    def with_passes(self, js: str) -> str:
+        """An expression of JavaScript with the state of the loop around it, where it reads that."""
+
 
 @dataclass(frozen=True, slots=True)
 class Phrase:

@@ -134,7 +134,7 @@ class Texts:
         said = None
         with suppress(Untranslatable):
             said = translate(source.js, self.scope)  # what n8n cannot read, either, is said here
-        js = with_calls_on_any_value(source.js)
+        js = with_calls_on_any_value(self.scope.with_passes(source.js))
         reason = check_expression(js, self.scope.timezone)
         if reason is None:
             self.counts.as_code += 1
@@ -253,7 +253,7 @@ def split(text: str) -> list[str | Source]:
             break
         if opening > position:
             pieces.append(text[position:opening])
-        pieces.append(Source(text[opening + 2 : closing].strip()))
+        pieces.append(Source(text[opening + 2 : closing].strip().rstrip("; \t\n")))
         position = closing + 2
     if position < len(text):
         pieces.append(text[position:])

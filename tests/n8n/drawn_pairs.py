@@ -86,6 +86,12 @@ DRAWN_PAIRS = (
     _in_loop("the item of a node before the loop, behind another node of its body", set_to("J", y=1),
              set_to("K", x="={{ $('Named').item.json.n + $json.y }}"),
              gives=[{"x": "name11"}, {"x": "name21"}, {"x": "name31"}]),
+    _in_loop("the number of a pass, and whether it is the last, in batches of two",
+             set_to("K", x="={{ $('Loop').context.currentRunIndex }}", y="={{ $node['Loop'].context['noItemsLeft'] }}"),
+             size=2, gives=[{"x": "0", "y": "false"}, {"x": "0", "y": "false"}, {"x": "1", "y": "true"}]),
+    _in_loop("the number of a pass in a condition", {**_above("filter"), "parameters": {"options": {}, "conditions":
+             test_of("={{ $('Loop').context.currentRunIndex; }}", "number", "lt", 3)}}, gives=[
+                 {"v": number, "n": f"name{number}"} for number in (1, 2, 3)]),
     _in_loop("the item in the same place of a node before the loop, in the older form",
              set_to("K", x="={{ $node['Named'].json.n }}", y="={{ $node['Loop'].json.n }}"),
              gives=[{"x": "name1", "y": f"name{number}"} for number in (1, 2, 3)]),

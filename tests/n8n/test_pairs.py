@@ -121,7 +121,7 @@ def test_the_items_that_belong_to_others_are_known_where_they_keep_their_order_o
 @pytest.mark.parametrize(
     ("size", "reads", "said"),
     [(1, "={{ $runIndex }}", "`$runIndex` is 0 in each pass"),
-     (1, "={{ $('Loop').context['noItemsLeft'] }}", "the state of a loop (`context`) is nothing here"),
+     (1, "={{ $('Loop').context['items'].length }}", "the state of a loop (`context`) is nothing here"),
      (1, "={{ $('K').all().length }}", "what K gave in the pass before is not known here"),
      ("={{ $json.v }}", "x", "the size of its batches is computed once, and not for each pass")],
 )  # fmt: skip

@@ -6,6 +6,7 @@ from node to node back to that one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,12 @@ from anabranch.n8n.job import Exit
 from anabranch.n8n.kept_data import VARIABLE_NAME
 from anabranch.n8n.phrases import Untranslatable
 from anabranch.n8n.refs import INDEX, ITEM, ItemFeed, Moved, Ref, SaidByCode, Traced, number
+
+# What is read of the state of a loop and is known.
+PASS = re.compile(
+    r"""\$(?:\(\s*+(?P<quote>['"])(?P<name>[^'"]++)(?P=quote)\s*+\)|node\[\s*+(?P<sign>['"])(?P<other>[^'"]++)(?P=sign)\s*+\])"""
+    r"""\.context(?:\.(?P<what>noItemsLeft|currentRunIndex)\b|\[\s*+(?P<mark>['"])(?P<key>noItemsLeft|currentRunIndex)(?P=mark)\s*+\])"""
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -136,6 +143,25 @@ class NodeScope:
         if node is None:
             raise Untranslatable(f"there is no node {name}")
         return node.parameters
+
+    def with_passes(self, js: str) -> str:
+        """JavaScript with the state of the loop around it, where it reads that by n8n's `context`."""
+        return PASS.sub(lambda found: self._of_pass(found) or found[0], js)
+
+    def _of_pass(self, found: re.Match[str]) -> str | None:
+        name, what = found["name"] or found["other"], found["what"] or found["key"]
+        node, body = self.around.graph.nodes.get(name), self.around.bodies.get(name, ())
+        exit_ = self.around.exits.get(name, {}).get(loop_output(node)) if node is not None else None
+        if node is None or exit_ is None or self.name not in body or self._innermost() != name:
+            return None
+        size = node.parameters.get("batchSize", 10 if node.version < 2 else 1)
+        if not isinstance(exit_.pairing, Moved) or not isinstance(size, int):
+            return None
+        place = self._moved(exit_.pairing).js
+        if what == "currentRunIndex":
+            return f"({place} / {size})"
+        items = self.around.meetings[name][0].feed().items.js
+        return f"({place} + {size} >= ({items} ?? []).length)"
 
     def _batch_exit(self, name: str, exits: Mapping[int, Exit]) -> Exit:
         inside = self.name in self.around.bodies.get(name, ()) or name not in self.around.bodies

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import sqlite3
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -19,22 +18,24 @@ import pytest
 
 from anabranch import Worker
 from anabranch.engine.rules.shared.child_ids import child_id
+from anabranch.engine.store.postgresql import timeouts
+from anabranch.service.readiness import STORE_PATIENCE_S
 from tests.hardening.drawing import chain, effect
 from tests.processes.conftest import Launch, Place
 from tests.processes.launching import Answer, Staying, until
-from tests.processes.test_staying import HELD, Serve
+from tests.processes.test_staying import HELD, NO_GRACE, PATIENT, Serve
 
 # 4 s: a frozen transaction has 2 s of it.
 LEASE = {"ANABRANCH_LEASE": "4s"}
 
-GRACE_S = 4.0
-# What would end without the grace takes as long as a statement may (11 s) or longer: below that is room for a busy
-# machine.
-ENDED_WITHIN_S = GRACE_S + 6.0
-GRACE = {"ANABRANCH_GRACE": "4s"}
+# What the check says of a part that has not answered in its own time, and not in that of a statement, which is longer.
+UNANSWERED = {"ok": False, "reason": f"no answer within {STORE_PATIENCE_S:.0f} s"}
 
-# The check has 2 s; a statement that it waited for would have 11.
-CHECKED_WITHIN_S = 9.0
+# With it a stop has 11 s, as long as one statement may take: a process that waited for any would end with another code.
+PATIENTLY = ("--import", PATIENT)
+
+# An hour: a third of it, which statements have then, is longer than any test.
+ENDLESS_MS = 3_600_000
 
 CHILD = chain("child", effect("gated", gate="gate"))
 PARENT = chain("parent", {"id": "call", "type": "workflow", "config": {"workflow": "child", "wait": True}})
@@ -161,7 +162,7 @@ def test_a_frozen_database_is_told_and_keeps_no_process_from_ending(
     served: Serve, own_server: OwnServer, tmp_path: Path
 ) -> None:
     place = Place(tmp_path, own_server.url)
-    server = served(place, **GRACE)
+    server = served(place, *PATIENTLY, **NO_GRACE)
     server.save(HELD)
     server.start("held")
     until(lambda: len(place.begun()) == 2)
@@ -169,23 +170,19 @@ def test_a_frozen_database_is_told_and_keeps_no_process_from_ending(
 
     own_server.tell(signal.SIGSTOP)
     place.open_gate("gate")  # so that there is something to commit
-    began = time.monotonic()
     unready = server.ask("GET", "/readyz")
-    assert (unready.status, unready.body["commits"]["ok"], unready.body["store"]["ok"]) == (503, False, False)
-    assert "no answer within" in unready.body["commits"]["reason"]
-    assert time.monotonic() - began < CHECKED_WITHIN_S, "whoever asks is answered soon"
+    assert (unready.status, unready.body["commits"], unready.body["store"]) == (503, UNANSWERED, UNANSWERED)
 
-    began = time.monotonic()
     assert server.stop() == 0, "in order: nothing has to end it when its grace is over"
-    assert time.monotonic() - began < ENDED_WITHIN_S
     assert "they will expire" in server.text
 
 
-async def test_an_embedded_worker_closes_within_its_grace_while_the_database_is_frozen(own_server: OwnServer) -> None:
-    async with Worker(own_server.url, workflows=[], grace="4s", database_wait="5s"):
+async def test_an_embedded_worker_closes_within_its_grace_while_the_database_is_frozen(
+    own_server: OwnServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timeouts, "STATEMENT_MAX_MS", ENDLESS_MS)  # who waited for a statement would not end
+    async with Worker(own_server.url, workflows=[], grace="4s", lease="1h", database_wait="5s"):
         own_server.tell(signal.SIGSTOP)
-        began = time.monotonic()
-    assert time.monotonic() - began < ENDED_WITHIN_S
 
 
 def test_a_frozen_database_keeps_no_process_that_is_just_starting_from_ending(
@@ -194,17 +191,15 @@ def test_a_frozen_database_keeps_no_process_that_is_just_starting_from_ending(
     place = Place(tmp_path, own_server.url)
     place.make_key()
     own_server.tell(signal.SIGSTOP)
-    starting = launch(place, "worker", **GRACE)
+    starting = launch(place, "worker")
     starting.saw("waiting for the database")
 
-    began = time.monotonic()
     starting.tell(signal.SIGTERM)
     starting.ended()
-    assert time.monotonic() - began < ENDED_WITHIN_S
 
 
 def test_a_lock_on_a_file_keeps_no_process_from_ending(served: Serve, sqlite_place: Place) -> None:
-    server = served(sqlite_place, **GRACE)
+    server = served(sqlite_place, *PATIENTLY, **NO_GRACE)
     server.save(HELD)
     server.start("held")
     until(lambda: len(sqlite_place.begun()) == 2)
@@ -214,7 +209,5 @@ def test_a_lock_on_a_file_keeps_no_process_from_ending(served: Serve, sqlite_pla
         until(lambda: server.ask("GET", "/readyz").status == 503)
         assert server.ask("GET", "/readyz").body["commits"]["ok"] is False
 
-        began = time.monotonic()
         assert server.stop() == 0
-        assert time.monotonic() - began < ENDED_WITHIN_S
         shell.execute("ROLLBACK")

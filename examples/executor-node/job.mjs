@@ -1,4 +1,4 @@
-// One job, from what it refers to until its handler has ended: called by executor.mjs.
+// One job, from its message until its handler has ended: called by executor.mjs.
 import { createHash } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 
@@ -9,49 +9,60 @@ if (!isSafe) throw new Error("secrets cross a network by https only: set ANABRAN
 const LINES_MAX = 500; // of a job, that the broker has not confirmed; further ones are dropped
 const LINE_CHARACTERS_MAX = 4096;
 
-export const failed = ({ code = "HANDLER_ERROR", message, retryable = true, stack = "" }) => {
+const failed = ({ code = "HANDLER_ERROR", message, retryable = true, stack = "" }) => {
   return { status: "failed", error: { code, type: "Error", message, traceback: stack }, retryable };
 };
-export const refused = (code, message) => Object.assign(new Error(message), { code, retryable: false, stack: "" });
+const refused = (code, message) => Object.assign(new Error(message), { code, retryable: false, stack: "" });
 
-/** Run the handler within its limits: a result, or null once the job is cancelled. */
-export function outcome(handler, current, report) {
-  const { job, abort } = current;
+/** The job of a message, or null: it cannot be read. */
+export function parsed(content) {
+  try {
+    const job = JSON.parse(content);
+    if (job.protocol === 1) return job;
+    console.error(`a job of protocol ${job.protocol} goes to anabranch.dead`);
+  } catch (error) {
+    console.error(`a job cannot be read and goes to anabranch.dead: ${error.message}`);
+  }
+  return null;
+}
+
+/** Call the handler within the limits of the job; its result. */
+export async function outcome(handler, job, current, deliveries, report) {
+  const { signal } = current.abort;
   const timers = {};
-  const execution = new Promise((end) => {
-    const limit = (code, ms) => {
+  let limit;
+  const tooLong = new Promise((end) => {
+    limit = (code, ms) => {
       clearTimeout(timers[code]);
       if (ms) timers[code] = setTimeout(() => end(failed({ code, message: `it took longer than ${ms} ms` })), ms);
     };
-    const line = async (text, level = 20) => {
-      if (current.lines >= LINES_MAX) return; // the result must not wait for them
-      current.lines += 1;
-      await report(current, "line", { level, text: String(text).slice(0, LINE_CHARACTERS_MAX) });
-      current.lines -= 1;
-    };
-    const progress = (done, total = null, text = "") => {
-      limit("HEARTBEAT_TIMEOUT", job.heartbeatTimeoutMs);
-      return report(current, "progress", { done, total, text });
-    };
-    abort.signal.addEventListener("abort", () => end(null));
-    complete(current)
-      .then(({ config, context }) => {
-        limit("NODE_TIMEOUT", job.timeoutMs);
-        limit("HEARTBEAT_TIMEOUT", job.heartbeatTimeoutMs);
-        return handler(config, context, { ...job, line, progress, signal: abort.signal });
-      })
-      .then((output = null) => end({ status: "completed", output, nextHandle: null, queueDelayMs: null }))
-      .catch((error) => end(failed(error)));
   });
-  return execution.finally(() => {
-    Object.values(timers).forEach(clearTimeout);
-    abort.abort(); // whatever the handler still does is in vain
-  });
+  const line = async (text, level = 20) => {
+    if (current.lines >= LINES_MAX) return; // the result must not wait for them
+    current.lines += 1;
+    await report(current, "line", { level, text: String(text).slice(0, LINE_CHARACTERS_MAX) });
+    current.lines -= 1;
+  };
+  const progress = (done, total = null, text = "") => {
+    limit("HEARTBEAT_TIMEOUT", job.heartbeatTimeoutMs);
+    return report(current, "progress", { done, total, text });
+  };
+  const completed = async () => {
+    if (deliveries >= 5) throw refused("EXECUTOR_LOST", `${deliveries} executors ended with it`);
+    if (!handler) throw refused("UNKNOWN_NODE_TYPE", `there is no handler of ${job.type} here`);
+    const { config, context } = await complete(job, current);
+    limit("NODE_TIMEOUT", job.timeoutMs);
+    limit("HEARTBEAT_TIMEOUT", job.heartbeatTimeoutMs);
+    const output = await handler(config, context, { ...job, line, progress, signal });
+    return { status: "completed", output: output ?? null, nextHandle: null, queueDelayMs: null };
+  };
+  signal.addEventListener("abort", () => Object.values(timers).forEach(clearTimeout));
+  return Promise.race([tooLong, completed().catch(failed)]);
 }
 
 /** Config and context, with the secrets and large values that the job only refers to. */
-async function complete(current) {
-  const { tenantID, instanceID, pool, jobID, sealed, parts, config, context } = current.job;
+async function complete(job, current) {
+  const { tenantID, instanceID, pool, jobID, sealed, parts, config, context } = job;
   const whole = { config, context };
   if (sealed) {
     const opened = JSON.parse(await asked(current, "/v1/jobs/config", { tenantID, instanceID, pool, jobID, sealed }));
@@ -82,7 +93,7 @@ async function asked({ abort: { signal } }, path, form) {
 }
 
 /** The same value with the job's secrets masked in all texts. */
-export function masked(value, secrets = []) {
+export function masked(value = {}, secrets = []) {
   const inText = (text) => secrets.reduce((found, secret) => found.replaceAll(secret, "***"), text);
   const mask = (_, each) => (typeof each === "string" ? inText(each) : each);
   return secrets.length > 0 ? JSON.parse(JSON.stringify(value, mask)) : value;

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 
@@ -66,6 +68,32 @@ async def test_the_executor_in_node_executes_a_node_of_a_run(broker: RabbitMQ, t
         executor.terminate()
         code = await executor.wait()
     assert code == 0
+
+
+def test_its_files_have_as_many_lines_of_code_as_its_page_says() -> None:
+    example = ROOT / "examples" / "executor-node"
+    said = dict(re.findall(r"^\| `([a-z]+\.mjs)` \| (\d+) \|", (example / "README.md").read_text(), re.MULTILINE))
+    counted = {name: str(_lines_of_code((example / name).read_text())) for name in said}
+    assert (said, set(said)) == (counted, {"executor.mjs", "job.mjs", "places.mjs"})
+    assert int(said["executor.mjs"]) <= 100
+
+
+def _lines_of_code(text: str) -> int:
+    lines = [line.strip() for line in text.splitlines()]
+    return sum(line != "" and not line.startswith(("//", "/**")) for line in lines)
+
+
+def test_the_executor_in_node_masks_reports_with_and_without_a_body() -> None:
+    """A beat of a job with secrets, which has none, ended it."""
+    job = (ROOT / "examples" / "executor-node" / "job.mjs").as_uri()
+    script = f"""
+        const {{ masked }} = await import({json.dumps(job)});
+        const told = [masked(undefined, ["hush"]), masked({{ text: "a hush", list: ["hush"] }}, ["hush"])];
+        console.log(JSON.stringify(told));
+    """
+    command = [str(found_or_skip(Kind.JAVASCRIPT, node)), "--input-type=module", "--eval", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [{}, {"text": "a ***", "list": ["***"]}]
 
 
 async def test_a_program_that_is_no_executor_does_not_conform(

@@ -107,6 +107,7 @@ _READS_NODE = re.compile(
 )
 
 _IN_A_LANGUAGE = re.compile(r"\.toLocale(?:String|DateString|TimeString)\s*\(([^()]*)\)")
+_BRITISH_DATE = re.compile(r"\.toLocaleDateString\s*\(\s*['\"]en-GB['\"]\s*\)")
 _IN_ANY_LANGUAGE = re.compile(r"\.toLocale(?:String|DateString|TimeString)\b")
 _AMERICAN = re.compile(
     r"\s*+|\s*+DateTime\.(?:DATE|TIME|DATETIME)_(?:SHORT|MED|SIMPLE|WITH_SECONDS|24_SIMPLE|24_WITH_SECONDS|SHORT_WITH_SECONDS|MED_WITH_SECONDS|MED_WITH_WEEKDAY|FULL|HUGE)\s*+|\s*+(?:'en-US'|\"en-US\"|undefined|\[\])\s*+(?:,\s*+(?:\{(?P<options>[^{}]*)\}|undefined))?\s*+,?\s*+"
@@ -289,7 +290,9 @@ def _counts_days(code: str) -> bool:
 
 
 def _is_american(code: str) -> bool:
-    """Whether all that it writes in a language is in American English, with options that are read here."""
+    """Whether all that it writes in a language is in American English, with options that are read here, or a date in
+    British English."""
+    code = _BRITISH_DATE.sub("", code)
     calls = list(_IN_A_LANGUAGE.finditer(code))
     if len(calls) != len(_IN_ANY_LANGUAGE.findall(code)):
         return False

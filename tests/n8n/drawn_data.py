@@ -23,7 +23,18 @@ def in_any_case(left: str, operation: str, right: str) -> dict[str, Any]:
 
 ODD = {"text": "12", "none": None, "zero": 0, "object": {}, "list": [], "price": "3 kr", "rows": [{"e": "3"}]}
 
+# In their second version n8n reads no conditions of the first.
+OLD_FORM = {"string": [{"value1": "={{ $json.customer }}", "value2": "Ada", "operation": "equal"}]}
+
 DRAWN_DATA = (
+    Drawn("dates in British English", f"{DOCS}/n8n-nodes-base.code/",
+          [node("Code", "code", 2, jsCode="return ['2024-03-05', 'none'].map(on =>"
+                " ({json: {on: new Date(on).toLocaleDateString('en-GB')}}));")], ORDERS[:1],
+          [{"on": "05/03/2024"}, {"on": "Invalid Date"}]),
+    Drawn("conditions of the first version in an if of the second", f"{DOCS}/n8n-nodes-base.if/",
+          [node("If", "if", 2, conditions=OLD_FORM, options={}), node("Last", "noOp", 1)], ORDERS, ORDERS),
+    Drawn("conditions of the first version in a filter of the second", f"{DOCS}/n8n-nodes-base.filter/",
+          [node("Filter", "filter", 2, conditions=OLD_FORM, options={}), node("Last", "noOp", 1)], ORDERS, ORDERS),
     Drawn(
         "what is empty, and numbers in texts",
         "https://docs.n8n.io/code/builtin/data-transformation-functions/",

@@ -107,6 +107,8 @@ DRAWN_PAIRS = (
     Drawn("the older code for all items gets the first where it is told to run once", ITEMS,
           [{**node("Made", "function", 1, functionCode="return [{json: {n: items.length}}];"), "executeOnce": True}],
           THREE, [{"n": 1}]),
+    _of_code("some of the items, with data that are kept",
+             "$getWorkflowStaticData('global').n = 1; return items.slice(1);", [2, 3]),
     _of_python("two items of one", "return [{'json': {'n': 1}}, {'json': {'n': 2}}]", [2, 2], THREE[1:2]),
     _of_python("some of the items", "return [each for each in _input.all() if each['json']['v'] > 1]", [2, 3]),
     _of_python("as many new items", "return [{'json': {'n': 1}} for each in _input.all()]", [1, 2, 3]),

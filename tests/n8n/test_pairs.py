@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -133,3 +134,18 @@ def test_what_n8n_knows_of_passes_is_said_not_to_be_known(size: int | str, reads
 
     assert report.status != "exact"
     assert said in " ".join(each.why for each in report.nodes)
+
+
+def test_items_that_called_workflows_give_for_each_belong_to_the_item_that_each_was_called_with() -> None:
+    call = node("Call", "executeWorkflow", 1.2, mode="each", workflowId={"value": "x"}, options={})
+    [workflow] = read_exports(Drawn("pairs of calls", "", [call, OF_BEGIN], THREE, []).export())
+    made = import_workflow(workflow, TYPES)
+    calls = next(each for each in made.document["nodes"] if each["id"] == "call")
+    gives = [{"n8nItems": [{"a": 1}, {"a": 2}]}, {"n8nItems": []}, {"n8nItems": [{"a": 3}]}]
+    calls.update(type="javascript", config={"code": f"return {json.dumps(gives)};"})
+    calls.pop("forEach")
+
+    ran = asyncio.run(run_workflow(made.document, {"n8nItems": THREE}))
+
+    assert made.report.status == "exact"
+    assert ran.output == {"n8nItems": [{"of": 1}, {"of": 1}, {"of": 3}]}

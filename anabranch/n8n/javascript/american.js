@@ -1,4 +1,4 @@
-// What `toLocaleString` and its like write in American English, with the options that are read here.
+// What `toLocaleString` and its like write in American English, with the options that are read here, and British dates.
 const $locale = (() => {
   const months = ['January', 'February', 'March', 'April', 'May', 'June', 'July', 'August', 'September', 'October', 'November', 'December'];
   const days = ['Sunday', 'Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday'];
@@ -29,6 +29,8 @@ const $locale = (() => {
     const joint = (more.month === 'long' && more.hour) ? ' at ' : ', ';
     return date_ && time ? date_ + joint + time : date_ || time;
   };
+  const british = date => Number.isNaN(date.getTime()) ? 'Invalid Date'
+    : [two(date.getDate(), '2-digit'), two(date.getMonth() + 1, '2-digit'), date.getFullYear()].join('/');
   const counted = (value, options) => {
     const money = options.style === 'currency', least = options.minimumFractionDigits ?? (money ? Math.min(2, options.maximumFractionDigits ?? 2) : 0);
     const sign = money ? '$' : '', most = Math.max(least, options.maximumFractionDigits ?? (money ? 2 : 3)), size = Math.abs(value);
@@ -53,7 +55,7 @@ const $locale = (() => {
     number: (value, options) => options.notation === 'compact' ? compact(value, options.maximumFractionDigits) : counted(value, options),
     text: (value, _, options = {}) => typeof value === 'number' ? counted(value, options)
       : value instanceof Date ? dated(value, options, 'both') : value.toLocaleString(),
-    date: (value, _, options = {}) => dated(value, options, 'date'), time: (value, _, options = {}) => dated(value, options, 'time'),
+    date: (value, language, options = {}) => language === 'en-GB' ? british(value) : dated(value, options, 'date'), time: (value, _, options = {}) => dated(value, options, 'time'),
   };
 })();
 Number.prototype.toLocaleString = function (...given) { return $locale.text(Number(this), ...given); };

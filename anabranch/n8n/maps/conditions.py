@@ -91,6 +91,9 @@ def condition_of(job: MappingJob, texts: Texts) -> str:
         raise NotMapped("its conditions are computed")
     if isinstance(written.get("conditions"), list):
         return typed(job, texts, written).condition(job, quiet=job.error_way != "stop")
+    if job.node.version >= 2:
+        job.remarks.append("its conditions have the form of the first version, which n8n does not read: all items pass")
+        return "true"
     combine = job.fixed("combineOperation", default=job.fixed("combineConditions", default="all"))
     listed = [
         OldCondition(kind, operation_of(each, first), each.get("value1", empty), each.get("value2", empty))

@@ -113,11 +113,12 @@ def _javascript_that_keeps(job: MappingJob, source: str, scopes: list[str], *, e
         raise NotMapped("its code uses data that are kept from run to run for each item, and goes on after failures")
     feed = job.needed_feed()
     names = job.around.code_names(job, source, per_item=each and feed.many)
+    pairs = not each and job.node.name in job.around.paired and job.error_way != "apart"
     if each:
         code = item_code(source, ITEM if feed.many else feed.value, names, INDEX if feed.many else None)
         code = each_code(code, feed.value.js) if feed.many else code
     else:
-        code = items_code(source, feed, names, catches=job.error_way != "stop")
+        code = items_code(source, feed, names, catches=job.error_way != "stop", pairs=pairs)
     kept = [kept_name(scope, job.node_id) for scope in scopes]
     job.keeps = tuple(kept)
     read = job.add("readVariables", {"of": "workflow", "names": kept}, suffix="kept")
@@ -137,7 +138,7 @@ def _javascript_that_keeps(job: MappingJob, source: str, scopes: list[str], *, e
     if each:
         job.leave(many=feed.many)
     else:
-        _leave_all(job)
+        _leave_code(job, pairs=pairs)
 
 
 def _javascript_of_files(job: MappingJob, source: str, *, each: bool, reads: bool) -> None:

@@ -397,7 +397,8 @@ def call(job: MappingJob) -> None:
         job.leave(
             Ref(f"({child.template} | map('n8nItems', []) | flatten)",
                 f"({child.js} ?? []).flatMap(each => each?.n8nItems ?? [])"),
-            many=True, pairing=None,
+            many=True,
+            pairing=Traced(f"at => ({child.js} ?? []).flatMap((each, of) => (each?.n8nItems ?? []).map(() => of))[at]"),
         )  # fmt: skip
     else:
         job.leave(

@@ -202,7 +202,7 @@ class Orchestrator:
         await self._owned.delays.stop()
         await self._children.stop()
         self._stopping = self._reconciler.stopping = True
-        self._owned.arrived.set()
+        self._owned.wake_all()
         loops, self._commit_loops = self._commit_loops, []
         try:
             await asyncio.gather(*loops, return_exceptions=True)
@@ -364,8 +364,7 @@ class Orchestrator:
             if not self._owned.ready:
                 if self._stopping:
                     return
-                self._owned.arrived.clear()
-                await self._owned.arrived.wait()
+                await self._owned.something_ready()
                 continue
             try:
                 if not await self._one_batch():

@@ -58,6 +58,27 @@ async def test_a_long_wait_is_parked_and_taken_up_again(process: Process) -> Non
     assert "INSTANCE_RECOVERED" not in [entry["eventType"] for entry in log]
 
 
+async def test_a_commit_loop_is_woken_only_for_something_to_decide(process: Process) -> None:
+    nodes.gates["OPEN"] = asyncio.Event()
+    nodes.gates["OPEN"].set()
+    document = drawn("alone", *(node(f"n{number}", "testGate", config={"gate": "OPEN"}) for number in range(5)))
+    await process.ended(await process.run(document))  # all loops have waited once
+    owned = process.engine.orchestrator.owned
+    wait, found = owned.something_ready, list[int]()
+
+    async def something_ready() -> None:
+        await wait()
+        found.append(len(owned.ready))
+
+    owned.something_ready = something_ready  # type: ignore[method-assign]
+    await process.ended(await process.run(document))
+    await process.ended(await process.run(document))
+
+    assert len(found) > 5 * 2
+    # Once a run, when its start is to be evaluated: that is known within a commit, whose loop goes on with it itself.
+    assert found.count(0) <= 2
+
+
 async def test_an_attempt_that_has_ended_leaves_nothing_to_the_garbage_collector(process: Process) -> None:
     document = drawn(
         "tidy",

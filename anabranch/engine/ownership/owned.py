@@ -193,8 +193,8 @@ class OwnedInstances:
         self._of_tenant: Counter[str] = Counter()
         self.ready: deque[OwnedInstance] = deque()
         """Instances with something to decide, and some that were released since."""
-        self.arrived = asyncio.Event()
-        """Set when something becomes ready."""
+        self._idle: deque[asyncio.Future[None]] = deque()
+        """Commit loops that wait until something becomes ready."""
         self.delays = DelayQueue(clock, self._timer_due)
 
     def __len__(self) -> int:
@@ -291,7 +291,29 @@ class OwnedInstances:
         if mailbox.stimuli and not mailbox.queued and not mailbox.in_flight and owned.is_owned:
             mailbox.queued = True
             self.ready.append(owned)
-            self.arrived.set()
+            if self._idle:
+                self._wake_one()
+
+    async def something_ready(self) -> None:
+        """Return when something becomes ready, or the process stops.
+
+        Each instance that becomes ready wakes one commit loop: another one would mostly find nothing.
+        """
+        idle = asyncio.get_running_loop().create_future()
+        self._idle.append(idle)
+        await idle
+
+    def wake_all(self) -> None:
+        """Wake all commit loops."""
+        while self._idle:
+            self._wake_one()
+
+    def _wake_one(self) -> None:
+        while self._idle:
+            idle = self._idle.popleft()
+            if not idle.done():  # else its loop was cancelled
+                idle.set_result(None)
+                return
 
     def take(self, count: int) -> list[tuple[OwnedInstance, Sequence[Stimulus]]]:
         """Take at most `limit` ready instances with their stimuli, and mark them in flight."""

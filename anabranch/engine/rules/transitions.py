@@ -271,8 +271,7 @@ def _evaluations_allowed(leased: LeasedState, stimuli: Sequence[Stimulus], evalu
     that other stimuli, such as a handler's result, are stored first.
     """
     if leased.state.suspicion is None and not leased.evaluates_singly:
-        first = stimuli[0] if stimuli else None
-        if type(first) is NodeResult and len(stimuli) == 1:  # as nearly always
+        if len(stimuli) == 1 and type(stimuli[0]) is not LeaseAcquired:  # as nearly always
             return evaluations_max
         if not any(isinstance(each, LeaseAcquired) and each.blame is not None for each in stimuli):
             return evaluations_max

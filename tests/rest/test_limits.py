@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, TypeVar
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 
+from anabranch.engine.rules.templates.template import Template
 from anabranch.settings import Settings
 from tests.rest.conftest import Served, serving
 from tests.rest.drawing import echo
 
 LATER = "2100-01-01T00:00:00Z"
-
-# 10 s of processor time: on a fast core eight times what the 400,000 steps of one check take, and nothing beside what
-# schemas and templates without the limit take.
-CHECK_S_MAX = 10
-
-T = TypeVar("T")
 
 
 @pytest.fixture
@@ -71,32 +66,34 @@ def doubling(levels: int) -> dict[str, Any]:
     return {"$defs": {**steps, f"s{levels}": {}}, "$ref": "#/$defs/s0"}
 
 
-async def costs(asking: Awaitable[T]) -> tuple[T, float]:
-    """The answer, and the seconds of processor time that this process, the server included, needed for it."""
-    before = time.process_time()
-    return await asking, time.process_time() - before
-
-
 async def test_references_that_double_cost_a_start_and_a_check_no_more_than_others(served: Served):
+    """Without their limit both would take a million million steps, so they would not return."""
     document = echo("doubling", workflowOptions={"inputSchema": doubling(40)})
-    verdict, seconds = await costs(served.ask("POST", "/v1/validate", json=document, role="viewer"))
-    assert (verdict.status, seconds < CHECK_S_MAX) == (200, True), f"{seconds:.1f} s"
+    assert (await served.ask("POST", "/v1/validate", json=document, role="viewer")).status == 200
     await served.save(document)
-    start = served.ask("POST", "/v1/workflows/doubling/runs", json={"input": 1}, role="operator")
-    refused, seconds = await costs(start)
+    refused = await served.ask("POST", "/v1/workflows/doubling/runs", json={"input": 1}, role="operator")
     assert (refused.status, refused.code) == (422, "INVALID_INPUT")
     assert "steps" in refused.text
-    assert seconds < CHECK_S_MAX, f"{seconds:.1f} s"
 
 
-async def test_megabytes_of_templates_are_refused_before_they_are_checked_one_by_one(served: Served):
-    values = {f"v{n}": "{{ctx.input.a | default(1)}}" for n in range(60_000)}
+async def test_megabytes_of_templates_are_refused_before_they_are_checked_one_by_one(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+):
+    compiled = Counter[str]()
+    compile_one = Template.__init__
+
+    def count(template: Template, text: str, **options: Any) -> None:
+        compiled[text] += 1
+        compile_one(template, text, **options)
+
+    monkeypatch.setattr(Template, "__init__", count)
+    values = {f"v{n}": f"{{{{ctx.input.a | default({n})}}}}" for n in range(60_000)}
     document = echo("templates")
     document["nodes"].insert(1, {"id": "many", "type": "set", "config": {"values": values}})
-    check = asyncio.ensure_future(costs(served.ask("POST", "/v1/validate", json=document, role="viewer")))
+    check = asyncio.ensure_future(served.ask("POST", "/v1/validate", json=document, role="viewer"))
     live = await served.ask("GET", "/healthz", role=None)
-    verdict, seconds = await check
+    verdict = await check
     assert live.status == 200
+    assert compiled.total() == 0, "none is checked"
     assert verdict.json["valid"] is False
     assert "TOO_MANY_EXPRESSIONS" in {each["code"] for each in verdict.json["errors"]}
-    assert seconds < CHECK_S_MAX, f"{seconds:.1f} s"

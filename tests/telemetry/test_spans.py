@@ -6,7 +6,6 @@ import asyncio
 import gc
 import socket
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack
 from itertools import pairwise
@@ -256,16 +255,12 @@ async def test_test_runs_are_traced_and_marked(opened: Open, collector: Collecto
 async def test_a_collector_that_does_not_answer_neither_slows_nor_fails_runs(
     opened: Open, processes: AsyncExitStack, dead_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(otlp, "REQUEST_S_MAX", 60.0)  # what waited for a request would take this long
+    monkeypatch.setattr(otlp, "REQUEST_S_MAX", 3_600.0)  # who waited for a request would wait longer than a test may
     place = await opened(FLAKY, otlp_endpoint=dead_url)
-    began = time.monotonic()
     for _ in range(5):
         run = await place.ended(await place.start("flaky", {"failures": 0}))
         assert run["status"] == "COMPLETED"
-    assert time.monotonic() - began < otlp.REQUEST_S_MAX  # nobody has waited for a single request
-    began = time.monotonic()
     await processes.aclose()
-    assert time.monotonic() - began < otlp.REQUEST_S_MAX
 
 
 async def test_what_is_queued_is_exported_when_the_process_ends(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
+from typing import Any
 
 import psycopg
 import pytest
@@ -202,8 +203,19 @@ async def test_what_hints_would_have_shortened_happens_without_them_too(
     await until(lambda: nodes.stopped == ["gate"])
 
 
-async def test_a_cut_line_is_mended_and_what_was_missed_is_looked_for(hinted: MakeListening, database_url: str) -> None:
+async def test_a_cut_line_is_mended_and_what_was_missed_is_looked_for(
+    hinted: MakeListening, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     worker, server = await hinted(), await hinted(works=False)
+    line = worker.engine.hints._line
+    assert line is not None
+    listen, may_connect = line.listen, asyncio.Event()
+
+    async def listen_later(*arguments: Any, **named: Any) -> None:
+        await may_connect.wait()
+        await listen(*arguments, **named)
+
+    monkeypatch.setattr(line, "listen", listen_later)
     async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as administrator:
         await administrator.execute(
             "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'anabranch hints'"
@@ -211,6 +223,7 @@ async def test_a_cut_line_is_mended_and_what_was_missed_is_looked_for(hinted: Ma
     await until(lambda: not worker.engine.hints.listening)
 
     missed = await server.run(drawn("missed", node("only")))
+    may_connect.set()
 
     assert (await server.ended(missed))["status"] == "COMPLETED"
     assert worker.engine.hints.listening

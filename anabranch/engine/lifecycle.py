@@ -148,7 +148,7 @@ class Engine:
         self.orchestrator.owned.accepts = False
         loop = asyncio.get_running_loop()
         end_at = loop.time() + (grace_s + COMMAND_S if within_s is None else within_s)
-        await self.leadership.stop()
+        await _ended(self.leadership.stop(), end_at, PART_SHARE, "the lead is not given up; it will expire")
         await self.housekeeping.stop()
         await self.history.stop()
         await self.recovery.stop()

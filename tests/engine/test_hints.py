@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from anabranch.engine.hints.hint_line import Channel, HintLine
+from anabranch.engine.hints.leadership import RESIGN_S
 from anabranch.engine.hints.local_peers import LocalPeers
 from anabranch.engine.store.opening import open_hint_line, open_store
 from anabranch.errors import StoreUnavailable
@@ -92,6 +93,26 @@ async def test_a_handover_is_taken_up_by_a_hint(hinted: MakeListening) -> None:
     await leaving.log.saw("NODE_DISPATCHED", "gate")
 
     await leaving.engine.stop()
+
+    await until(lambda: heir.engine.orchestrator.owns(run_id))
+    nodes.open_gate("API")
+    assert (await heir.ended(run_id))["status"] == "COMPLETED"
+
+
+async def test_a_lead_that_cannot_be_given_up_leaves_time_for_the_handover(
+    hinted: MakeListening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leaving, heir = await hinted(leads=True), await hinted()
+    await until(lambda: leaving.engine.leadership.leads)
+    run_id = await leaving.run(HANGING)
+    await leaving.log.saw("NODE_DISPATCHED", "gate")
+
+    async def give_up(*, worker_id: str) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(leaving.engine.leadership._rows, "give_up", give_up)
+    # No longer than giving up the lead may take.
+    await leaving.engine.stop(within_s=RESIGN_S)
 
     await until(lambda: heir.engine.orchestrator.owns(run_id))
     nodes.open_gate("API")

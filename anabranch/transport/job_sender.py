@@ -7,8 +7,7 @@ Jobs wait here, tenants in turn, while `QUEUED_MAX` of a pool and priority are w
 tenant with ten thousand jobs does not delay another one, and the broker's queues stay short.
 
 Jobs of a run that was taken over may be executing. Executors are asked for them first; what none of them has is sent.
-So are all jobs when the queue of reports was gone with the connection: executors drop a job that nobody awaits. And so
-is a job that nobody has begun although its queue is empty: the broker has lost it.
+So are all jobs when the queue of reports was gone with the connection: executors drop a job that nobody awaits.
 """
 
 from __future__ import annotations
@@ -64,10 +63,6 @@ SILENT_S = 30.0
 # 60 s in the queue of a pool, then twice as long each time: the job may be lost, but more likely the pool is busy.
 UNHEARD_S = 60.0
 UNHEARD_S_MAX = 3_600.0
-
-# 10 s in an empty queue, then twice as long each time: an executor tells within milliseconds that it has got a job. One
-# that does not stands still, or the broker has lost the job.
-LOST_S = 10.0
 
 # 1 s to leave the broker: it notices the end of a connection by itself.
 PATIENCE_S = 1.0
@@ -158,7 +153,6 @@ class JobSender:
         silent_s: float = SILENT_S,
         unheard_s: float = UNHEARD_S,
         search_s: float = SEARCH_S,
-        lost_s: float = LOST_S,
     ) -> None:
         """`pools` are those that this worker serves itself; `name` is where reports go to."""
         self._transport = transport
@@ -168,7 +162,7 @@ class JobSender:
         self._pools = frozenset(pools)
         self._name = name
         self._console: Sink | None = None
-        self._silent_s, self._unheard_s, self._search_s, self._lost_s = silent_s, unheard_s, search_s, lost_s
+        self._silent_s, self._unheard_s, self._search_s = silent_s, unheard_s, search_s
         self._worker: PoolTaskWorker | None = None
         self._sent: dict[str, _Sent] = {}
         self._sought: dict[str, _Sent] = {}
@@ -422,9 +416,8 @@ class JobSender:
 
     async def _look_again(self) -> None:
         while True:
-            await asyncio.sleep(min(LOOK_S, self._silent_s, self._lost_s))
+            await asyncio.sleep(min(LOOK_S, self._silent_s))
             self._send_unheard()
-            await self._seek_lost()
 
     def _send_unheard(self) -> None:
         """Send jobs again of which nothing was heard for long, although the broker is there."""
@@ -444,22 +437,6 @@ class JobSender:
                 )
                 sent.silences += 1
                 self._send_again(sent)
-
-    async def _seek_lost(self) -> None:
-        """Have executors asked for jobs that nobody has begun although their queue is empty; what nobody has is sent
-        again."""
-        now = asyncio.get_running_loop().time()
-        unbegun: dict[_Queue, dict[str, _Sent]] = {}
-        for job_id, sent in self._sent.items():
-            if sent.is_queued and now - sent.heard_at > min(self._lost_s * 2**sent.silences, UNHEARD_S_MAX):
-                unbegun.setdefault(sent.queue, {})[job_id] = sent
-        for (pool, priority), jobs in unbegun.items():
-            with suppress(TransportUnavailable):
-                if await self._transport.count_waiting(pool, cast("Priority", priority)) == 0:
-                    lost = {job_id: sent for job_id, sent in jobs.items() if sent.is_queued}
-                    for sent in lost.values():
-                        sent.silences += 1
-                    self._sought.update(lost)
 
     async def _keep_dead(self, dead: DeadMessage) -> None:
         letter = dead.as_letter()

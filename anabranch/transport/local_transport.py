@@ -121,10 +121,6 @@ class LocalTransport:
         self._broker.queues.setdefault((job.pool, job.priority), deque()).append((job.to_json(), 0))
         self._broker.hand_out()
 
-    async def count_waiting(self, pool: str, priority: Priority) -> int:
-        """Those that no consumer had room for."""
-        return len(self._broker.queues.get((pool, priority), ()))
-
     async def cancel(self, ticket: str) -> None:
         """Tell all consumers."""
         for each in self._broker.consumers:

@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, urlsplit, urlunsplit
 import aio_pika
 from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractExchange, AbstractIncomingMessage, AbstractQueue
 
-from anabranch.engine.rules.graph.priorities import HIGH, PRIORITIES, Priority
+from anabranch.engine.rules.graph.priorities import HIGH, PRIORITIES
 from anabranch.errors import AnabranchError
 from anabranch.transport.job_messages import BadMessage, DeadMessage, JobReport, JobSearch, NodeJob, reports_in
 from anabranch.transport.transport_ports import Accept, TransportUnavailable
@@ -115,7 +115,7 @@ class RabbitTransport:
         self._fanouts: dict[str, AbstractExchange] = {}
         self._reports: list[str] = []
         """The queues of reports to this process."""
-        self._declared: dict[str, asyncio.Task[AbstractQueue]] = {}
+        self._declared: dict[str, asyncio.Task[None]] = {}
         self._lost = asyncio.Event()
         """Something of the present connection is gone."""
         self._keeping: asyncio.Task[None] | None = None
@@ -171,13 +171,6 @@ class RabbitTransport:
         if not await self._publish(queue, job.to_json(), persistent=True):
             self._declared.pop(queue, None)
             raise TransportUnavailable(f"the queue {queue} was deleted; it is declared again")
-
-    async def count_waiting(self, pool: str, priority: Priority) -> int:
-        """Asked by a declaration: a queue that was deleted is there again, and empty."""
-        if not self.is_connected:
-            raise TransportUnavailable("the broker is not connected")
-        queue = await self._declare_queue(_jobs_queue(pool, priority))
-        return queue.declaration_result.message_count or 0
 
     async def cancel(self, ticket: str) -> None:
         """Tell all executors."""
@@ -447,7 +440,7 @@ class RabbitTransport:
             self._declared.pop(queue, None)
             raise
 
-    async def _declare_queue(self, queue: str) -> AbstractQueue:
+    async def _declare_queue(self, queue: str) -> None:
         channel = self._channel
         if channel is None:
             raise TransportUnavailable("the broker is not connected")
@@ -459,7 +452,7 @@ class RabbitTransport:
             "x-dead-letter-routing-key": DEAD,
         }
         with _to_broker(f"the queue {queue} cannot be declared"):
-            return await channel.declare_queue(queue, durable=True, arguments=arguments, timeout=ANSWER_S_MAX)
+            await channel.declare_queue(queue, durable=True, arguments=arguments, timeout=ANSWER_S_MAX)
 
     async def _publish(self, queue: str, raw: bytes, *, persistent: bool) -> bool:
         """Publish and wait for the confirmation; False if there is no such queue."""

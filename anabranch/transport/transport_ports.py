@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeAlias
 
-from anabranch.engine.rules.graph.priorities import Priority
 from anabranch.errors import AnabranchError
 from anabranch.transport.job_messages import DeadMessage, JobReport, JobSearch, NodeJob
 
@@ -31,10 +30,6 @@ class TaskQueue(Protocol):
 
     async def add_node_job(self, job: NodeJob) -> None:
         """Returns once the job is kept. Raises TransportUnavailable if that is not known."""
-
-    async def count_waiting(self, pool: str, priority: Priority) -> int:
-        """How many jobs wait for an executor; those that executors have got do not count. Raises
-        TransportUnavailable."""
 
     async def cancel(self, ticket: str) -> None:
         """Tell all executors that nobody awaits the job with this ticket; may be lost. Raises TransportUnavailable."""

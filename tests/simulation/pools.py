@@ -16,7 +16,6 @@ from typing import Any, cast
 
 from anabranch.dead_letters.dead_letters import DeadLetterRows
 from anabranch.engine.rules.graph.plan import PlanNode
-from anabranch.engine.rules.graph.priorities import Priority
 from anabranch.engine.task_worker import Execution
 from anabranch.grace import Grace
 from anabranch.transport.job_executor import CompleteJob, JobExecutor
@@ -102,11 +101,6 @@ class SimulatedBroker:
         return [soon]
 
     # -- jobs -----------------------------------------------------------------------------
-    @property
-    def waiting(self) -> int:
-        """How many jobs no executor has room for."""
-        return len(self._jobs)
-
     def queue(self, raw: bytes, deliveries: int = 0) -> None:
         """Keep a job until an executor has room."""
         self._jobs.append((raw, deliveries))
@@ -249,12 +243,6 @@ class SimulatedTransport:
             raise TransportUnavailable("the broker is not connected")
         self._broker.carry("job", self._broker.queue, job.to_json())
         self._broker.check()
-
-    async def count_waiting(self, pool: str, priority: Priority) -> int:
-        """How many wait, of one pool and priority as of another: there is one queue."""
-        await self._way()
-        self._broker.check()
-        return self._broker.waiting
 
     async def cancel(self, ticket: str) -> None:
         """Tell all executors."""

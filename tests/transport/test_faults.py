@@ -134,15 +134,8 @@ class Faulty(LocalTransport):
 class World:
     """A worker and an executor of one broker."""
 
-    def __init__(
-        self,
-        *,
-        key: bytes | None = None,
-        values: JobValues | None = None,
-        silent_s: float = 60.0,
-        lost_s: float = 60.0,
-    ) -> None:
-        self.broker, self.handler, self.silent_s, self.lost_s = LocalBroker(), Crunch(), silent_s, lost_s
+    def __init__(self, *, key: bytes | None = None, values: JobValues | None = None, silent_s: float = 60.0) -> None:
+        self.broker, self.handler, self.silent_s = LocalBroker(), Crunch(), silent_s
         self.stored: dict[str, bytes] = {}
         spec = HandlerSpec("crunch", "Crunch", None, execute=self.handler.execute, secrets=Secrets())
         types = self.types = NodeTypeRegistry({"crunch": spec})
@@ -176,7 +169,6 @@ class World:
             silent_s=self.silent_s,
             unheard_s=self.silent_s,
             search_s=0.05,
-            lost_s=self.lost_s,
         )
         queue = PoolTaskQueue(None, sender)
         worker = PoolTaskWorker(elsewhere=sender, handlers=self.types, tasks=queue, clock=SystemClock(), concurrency=1)
@@ -237,35 +229,6 @@ async def test_a_lost_job_is_sent_again() -> None:
         assert isinstance(outcome, Completed)
         assert outcome.output.value == {"config": {"text": "{{x}}"}, "context": {"input": "{{x}}"}}
         assert lost[0].sending == 1
-
-
-async def test_a_job_that_the_broker_has_lost_is_sent_again_sooner_than_one_that_waits() -> None:
-    async with running(World(lost_s=0.05)) as world:
-        sent: list[NodeJob] = []
-        world.to_worker.jobs = lambda job: noted(sent, job) if sent else swallowed(sent, job)
-        world.dispatch()
-        assert isinstance(await world.outcome(), Completed)
-        assert [each.sending for each in sent] == [1, 2]
-
-
-async def test_a_job_is_looked_for_when_nobody_has_begun_it_and_its_queue_is_empty() -> None:
-    async with running(World()) as world:
-        world.broker.consumers[0].pools = frozenset()
-        world.dispatch()
-        await until(lambda: bool(world.broker.queues.get(("gpu", "normal"))))
-        (sent,) = world.sender._sent.values()
-        await until(lambda: sent.is_queued)
-        await world.sender._seek_lost()
-        assert not world.sender._sought, "it has only just been sent"
-        sent.heard_at = -1_000_000.0
-        await world.sender._seek_lost()
-        assert not world.sender._sought, "it waits for an executor"
-        world.broker.queues.clear()
-        world.to_worker.is_connected = False  # nothing is asked for yet
-        await world.sender._seek_lost()
-        assert (list(world.sender._sought.values()), sent.silences) == ([sent], 1)
-        await world.sender._seek_lost()
-        assert sent.silences == 2, "each time it is given longer"
 
 
 async def test_few_jobs_are_with_the_broker_at_once_and_tenants_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,31 +125,6 @@ async def test_a_job_arrives_unchanged_in_its_pool_and_its_reports_come_back_in_
     taken.let_go.set()
 
 
-async def test_jobs_are_counted_while_they_wait_in_their_queue(make: Make) -> None:
-    pool = f"p{token_hex(4)}"
-    worker, executor = await connected(make("worker")), await connected(make("executor"))
-
-    async def until_waiting(normal: int, high: int) -> None:
-        async with asyncio.timeout(PATIENCE_S):
-            while (await worker.count_waiting(pool, "normal"), await worker.count_waiting(pool, "high")) != (  # noqa: ASYNC110
-                normal,
-                high,
-            ):
-                await asyncio.sleep(0.01)  # the broker counts a little later
-
-    await until_waiting(0, 0)
-    await worker.add_node_job(job(pool, 1))
-    await worker.add_node_job(job(pool, 2))
-    await worker.add_node_job(replace(job(pool, 3), priority="high"))
-    await until_waiting(2, 1)
-    taken = await Taken().register(executor, pool, concurrency=1)
-    await taken.next()
-    await taken.next()
-    await until_waiting(1, 0)
-    taken.let_go.set()
-    await until_waiting(0, 0)
-
-
 async def test_a_job_that_cannot_be_read_is_given_to_a_worker_as_a_dead_letter(make: Make) -> None:
     pool = f"p{token_hex(4)}"
     worker, executor = await connected(make("worker")), await connected(make("executor"))

@@ -420,6 +420,19 @@ async def nobody_awaits(trial: Trial) -> None:
     check(len(trial.reports_of(sent, "started")) == 1, "the result of a job that nobody awaited was kept")
 
 
+async def sender_gone(trial: Trial) -> None:
+    """A job whose sender is gone is executed once if another one sends it, also before the executor knows of the first."""
+    await trial.end(signal.SIGTERM)
+    sent = [trial.job("conformanceEcho") for _ in range(CONCURRENCY)]
+    for each in sent:  # while no executor runs, so that it gets the two messages of a job at once
+        await trial.send(each | {"replyTo": f"{trial.pool}-gone", "ticket": token_hex(8)})
+        await trial.send(each)
+    await trial.start()
+    for each in sent:
+        await trial.result(each)
+        check(len(trial.reports_of(each, "line")) == 1, "it was executed more than once")
+
+
 async def cancelled(trial: Trial) -> None:
     """It executes no more jobs than it may at once, and a cancelled one makes room."""
     waiting = [await trial.send(trial.job("conformanceWaits", {"ms": FOREVER_MS})) for _ in range(CONCURRENCY)]
@@ -434,6 +447,17 @@ async def cancelled(trial: Trial) -> None:
     await trial.result(sent)
     completed = [each for job in waiting for each in trial.reports_of(job, "result") if each["status"] == "completed"]
     check(not completed, f"a cancelled job completed: {completed}")
+
+
+async def repetition_cancelled(trial: Trial) -> None:
+    """A job that was sent twice before it is cancelled is executed once: nobody awaits its repetition either."""
+    first = await trial.send(trial.job("conformanceWaits", {"ms": FOREVER_MS}))
+    await trial.report(first, "line")
+    again = await trial.send(first | {"ticket": token_hex(8), "sending": 2})
+    await trial.until_ready(0, "the executor does not take the repetition")
+    await trial.cancel(again)
+    await trial.result(await trial.send(trial.job("conformanceEcho")))
+    check(len(trial.reports_of(first, "line")) == 1, "the repetition was executed after the job was cancelled")
 
 
 async def sent_again(trial: Trial) -> None:
@@ -513,7 +537,9 @@ CASES: tuple[Callable[[Trial], Awaitable[None]], ...] = (
     time_limits,
     deadline_passed,
     nobody_awaits,
+    sender_gone,
     cancelled,
+    repetition_cancelled,
     sent_again,
     beats,
     shutdown,

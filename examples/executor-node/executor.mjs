@@ -16,6 +16,7 @@ const places = new Places(Number(ANABRANCH_CONCURRENCY));
 const returned = new Set(); // jobs of which a report found nobody
 const taken = new Set(); // messages until they are acknowledged
 const consumers = [];
+const hasEnded = ({ abort }) => abort.signal.aborted;
 let stopping = false;
 
 const connection = await amqp.connect(ANABRANCH_BROKER_URL);
@@ -32,25 +33,27 @@ async function report({ jobID, replyTo, secrets }, kind, body) {
   return !returned.delete(jobID);
 }
 
-/** End a job with its result, or with null: it was cancelled or given back, or nobody awaits it. */
+/** End a job with its result; with null: its sender is gone, or it was given back; without: it is cancelled. */
 function end(current, result) {
-  if (current.abort.signal.aborted) return;
+  if (hasEnded(current)) return;
   current.abort.abort();
   current.settle(result);
-  if (result === null) jobs.delete(current.jobID);
-  for (const [id, { abort }] of jobs) if (jobs.size > KEPT_MAX && abort.signal.aborted) jobs.delete(id);
+  jobs.delete(current.jobID);
+  if (result) jobs.set(current.jobID, current); // behind those that ended before it
+  for (const { jobID } of [...jobs.values()].filter(hasEnded).slice(0, -KEPT_MAX)) jobs.delete(jobID);
 }
 
-/** From `started` to the end. */
+/** From its arrival to its end. */
 async function execute(current, job, { content, fields, properties }) {
+  jobs.set(job.jobID, current);
+  current.result = new Promise((settle) => (current.settle = settle));
   if (!(await report(current, "started", { executor }))) return end(current, null);
   const hasPlace = await places.take(job.priority);
-  const isAwaited = !current.abort.signal.aborted;
-  if (hasPlace && isAwaited) {
+  if (hasPlace && !hasEnded(current)) {
     const deliveries = properties.headers["x-delivery-count"] ?? 0;
     outcome(handlers[job.type], job, current, deliveries, report).then((result) => end(current, result));
     await current.result; // a handler that is cancelled may go on, and has no place any more
-  } else if (isAwaited) {
+  } else if (!hasEnded(current)) {
     // As a new message: the broker counts executors that end with a job. Another one gets it.
     await publish(fields.routingKey, content, { persistent: true });
     end(current, null);
@@ -65,12 +68,9 @@ async function accept(message) {
   const known = jobs.get(job.jobID);
   const current = known ?? { jobID: job.jobID, secrets: [], lines: 0, abort: new AbortController() };
   Object.assign(current, { replyTo: job.replyTo, ticket: job.ticket }); // the newest sender gets the result
-  if (!known) {
-    current.result = new Promise((settle) => (current.settle = settle));
-    jobs.set(job.jobID, current);
-    execute(current, job, message);
-  }
+  if (!known) execute(current, job, message);
   const result = await current.result;
+  if (known && result === null) return accept(message); // that message came to nothing; this one may not
   if (result) await report(current, "result", result);
   channel.ack(message);
 }
@@ -91,11 +91,11 @@ async function stop() {
   await connection.close();
 }
 
-const cancel = (ticket) => jobs.forEach((current) => current.ticket === ticket && end(current, null));
+const cancel = (ticket) => jobs.forEach((current) => current.ticket === ticket && end(current));
 function search({ replyTo, jobs: sought }) {
   for (const { jobID, ticket } of sought.filter((each) => jobs.has(each.jobID))) {
     const current = Object.assign(jobs.get(jobID), { replyTo, ticket });
-    if (current.abort.signal.aborted) current.result.then((result) => report(current, "result", result));
+    if (hasEnded(current)) current.result.then((result) => report(current, "result", result));
     else report(current, "started", { executor });
   }
 }
@@ -113,6 +113,6 @@ for (const pool of ANABRANCH_POOLS.split(",").flatMap((each) => [each, `${each}.
   await channel.assertQueue(`anabranch.jobs.${pool}`, { arguments: kept });
   consumers.push((await channel.consume(`anabranch.jobs.${pool}`, take)).consumerTag);
 }
-setInterval(() => jobs.forEach((each) => each.abort.signal.aborted || report(each, "beat")), 5_000).unref();
+setInterval(() => jobs.forEach((each) => hasEnded(each) || report(each, "beat")), 5_000).unref();
 process.once("SIGTERM", stop).once("SIGINT", stop);
 console.log(`executor ${executor} takes jobs of ${ANABRANCH_POOLS}`);

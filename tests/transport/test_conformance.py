@@ -10,6 +10,7 @@ import runpy
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import aio_pika
 import pytest
@@ -28,6 +29,9 @@ ROOT = HERE.parents[1]
 ALL_CASES = "ANABRANCH_TEST_ALL_CASES" in os.environ
 OURS = [name for name in NAMES if ALL_CASES or name not in ("beats", "killed")]
 THEIRS = [name for name in NAMES if ALL_CASES or name != "beats"]
+
+# How many results examples/executor-node keeps, as its page says.
+KEPT_BY_NODE = 100
 
 
 def our_executor() -> list[str]:
@@ -48,6 +52,44 @@ async def test_our_executor_follows_the_protocol(broker: RabbitMQ) -> None:
 async def test_the_executor_in_node_follows_the_protocol(broker: RabbitMQ) -> None:
     command = node_executor(HERE / "conformance_handlers.mjs")
     assert await conformance(broker.url, command, names=THEIRS) == dict.fromkeys(THEIRS)
+
+
+async def test_the_executor_in_node_keeps_the_results_that_came_last(broker: RabbitMQ, tmp_path: Path) -> None:
+    """A job that lasted longer than a hundred others was forgotten with its end, and executed again."""
+    gate, handlers = tmp_path / "gate", tmp_path / "handlers.mjs"
+    os.mkfifo(gate)
+    handlers.write_text(f"""
+        import {{ readFile }} from "node:fs/promises";
+        export const quick = async (config, context, job) => void job.line("quick");
+        export const lasting = async (config, context, job) => {{
+          job.line("lasting");
+          await readFile({json.dumps(str(gate))}); // until the test has opened it, too
+        }};
+    """)
+    async with await aio_pika.connect(broker.url) as connection:
+        trial = Trial(broker.url, node_executor(handlers), await connection.channel(), {})
+        await trial.open()
+        try:
+            await trial.start()
+            lasting = await trial.send(trial.job("lasting"))
+            await trial.report(lasting, "line")
+            quick = [trial.job("quick") for _ in range(KEPT_BY_NODE + 1)]
+            for each in quick:
+                await trial.send(each)
+                await trial.result(each)
+            assert await _executions_when_sent_again(trial, quick[1]) == 1, "a job under way takes no room of a result"
+            await asyncio.to_thread(gate.write_bytes, b"")
+            await trial.result(lasting)
+            assert await _executions_when_sent_again(trial, lasting) == 1
+        finally:
+            await trial.close()
+
+
+async def _executions_when_sent_again(trial: Trial, job: dict[str, Any]) -> int:
+    """How often a job has been executed that has ended, and is sent again."""
+    await trial.send(job)
+    await trial.result(job, nth=2)
+    return len(trial.reports_of(job, "line"))
 
 
 async def test_the_executor_in_node_executes_a_node_of_a_run(broker: RabbitMQ, tmp_path: Path) -> None:

@@ -421,7 +421,7 @@ async def nobody_awaits(trial: Trial) -> None:
 
 
 async def sender_gone(trial: Trial) -> None:
-    """A job whose sender is gone is executed once if another one sends it, also before the executor knows of the first."""
+    """A job whose sender is gone is executed once if another one sends it, also before the executor knows that."""
     await trial.end(signal.SIGTERM)
     sent = [trial.job("conformanceEcho") for _ in range(CONCURRENCY)]
     for each in sent:  # while no executor runs, so that it gets the two messages of a job at once

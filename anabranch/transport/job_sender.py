@@ -64,6 +64,9 @@ SILENT_S = 30.0
 UNHEARD_S = 60.0
 UNHEARD_S_MAX = 3_600.0
 
+# 30 doublings lead from any time to the longest one, and no number of silences leads out of what a float can be.
+DOUBLINGS_MAX = 30
+
 # 1 s to leave the broker: it notices the end of a connection by itself.
 PATIENCE_S = 1.0
 
@@ -427,7 +430,7 @@ class JobSender:
         for sent in list(self._sent.values()):
             if not (sent.is_queued or sent.has_begun):
                 continue
-            unheard_s = min(self._unheard_s * 2**sent.silences, UNHEARD_S_MAX)
+            unheard_s = min(self._unheard_s * 2 ** min(sent.silences, DOUBLINGS_MAX), UNHEARD_S_MAX)
             if now - sent.heard_at > (self._silent_s if sent.has_begun else unheard_s):
                 logger.warning(
                     "%s: nothing was heard of it from the pool %s; it is sent again",

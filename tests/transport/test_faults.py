@@ -397,6 +397,19 @@ async def test_nothing_is_sent_again_while_the_broker_is_away() -> None:
         assert isinstance(await world.outcome(), Completed)
 
 
+async def test_jobs_are_looked_at_however_often_nothing_was_heard_of_one() -> None:
+    async with running(World()) as world:
+        world.handler.may_end.clear()
+        world.dispatch()
+        await until(lambda: bool(world.handler.calls))
+        (sent,) = world.sender._sent.values()
+        sent.heard_at, sent.silences = -1_000_000.0, 2_000
+        world.sender._send_unheard()
+        assert sent.sending == 2
+        world.handler.may_end.set()
+        assert isinstance(await world.outcome(), Completed)
+
+
 class Held:
     """Holds what the executor reports, of one kind, until it may go; the first of it reaches nobody then."""
 

@@ -54,7 +54,7 @@ class ChangeSubscriber(Protocol):
     def moved(self, *, ends_are_known: bool) -> None:
         """Some process has committed: any watched run may have changed.
 
-        It may also have ended, unless `ends_are_told`: then `changed` was called for each awaited run that has ended.
+        It may also have ended, unless `ends_are_known`: then `changed` was called for each awaited run that has ended.
         """
 
 

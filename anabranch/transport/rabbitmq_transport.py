@@ -12,6 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import parse_qs, urlsplit, urlunsplit
 
@@ -111,7 +112,8 @@ class RabbitTransport:
         self._connection: AbstractConnection | None = None
         self._channel: AbstractChannel | None = None
         self._registered_all = asyncio.Event()
-        """All consumers are registered with the present connection."""
+        """All consumers are registered with the present connection; each connection has another event. When one has
+        gone, its event is set too, for those who still wait for it."""
         self._fanouts: dict[str, AbstractExchange] = {}
         self._reports: list[str] = []
         """The queues of reports to this process."""
@@ -198,7 +200,7 @@ class RabbitTransport:
     ) -> None:
         """Consume the queues of these pools."""
 
-        async def take(message: AbstractIncomingMessage) -> None:
+        async def take(message: AbstractIncomingMessage, registered_all: asyncio.Event) -> None:
             deliveries = message.headers.get("x-delivery-count", 0)
             try:
                 job = NodeJob.from_json(message.body)
@@ -206,7 +208,8 @@ class RabbitTransport:
                 logger.error("a job cannot be read and goes to %s: %s", DEAD, refusal.message)
                 await message.reject(requeue=False)
                 return
-            self._keep(self._executed(accept, job, deliveries if isinstance(deliveries, int) else 0, message))
+            given = deliveries if isinstance(deliveries, int) else 0
+            self._keep(self._executed(accept, job, given, message, registered_all))
 
         async def receive(message: AbstractIncomingMessage) -> None:
             if message.exchange == CANCELLED:
@@ -219,12 +222,12 @@ class RabbitTransport:
 
         async def consume() -> None:
             channel = await self._open(concurrency)  # of each consumer, so of each queue
-            self._consumers.clear()
+            take_now = partial(take, registered_all=self._registered_all)
             for name in [_jobs_queue(pool, priority) for pool in pools for priority in PRIORITIES]:
                 if self._takes_jobs:
                     await self._declare_jobs(name)
                     queue = await channel.get_queue(name, ensure=False)
-                    self._consumers.append((queue, await _answered(queue.consume(take))))
+                    self._consumers.append((queue, await _answered(queue.consume(take_now))))
             if not self._takes_jobs:
                 await self.stop_taking()
             own = await _answered(channel.declare_queue(exclusive=True, auto_delete=True))
@@ -246,10 +249,19 @@ class RabbitTransport:
                 queue, tag = self._consumers.pop()
                 await _answered(queue.cancel(tag))
 
-    async def _executed(self, accept: Accept, job: NodeJob, deliveries: int, message: AbstractIncomingMessage) -> None:
+    async def _executed(
+        self,
+        accept: Accept,
+        job: NodeJob,
+        deliveries: int,
+        message: AbstractIncomingMessage,
+        registered_all: asyncio.Event,
+    ) -> None:
         # Jobs come as soon as the first consumer is registered: only after the last one they can be cancelled, or given
         # back.
-        await self._registered_all.wait()
+        await registered_all.wait()
+        if registered_all is not self._registered_all:
+            return  # the connection that it came by has gone, and the broker gives it to others
         try:
             await accept(job, deliveries)
         except TransportUnavailable as fault:
@@ -422,7 +434,9 @@ class RabbitTransport:
 
     async def _disconnect(self) -> None:
         connection, self._connection, self._channel = self._connection, None, None
-        self._registered_all.clear()
+        registered_all, self._registered_all = self._registered_all, asyncio.Event()
+        registered_all.set()
+        self._consumers.clear()
         self._fanouts.clear()
         if connection is not None:
             with suppress(TransportUnavailable), _to_broker("the connection cannot be closed"):

@@ -355,3 +355,46 @@ async def test_an_executor_begins_with_a_job_when_all_its_consumers_are_register
     await executor.stop()
     await worker.stop()
     assert could_give_back == [True]
+
+
+async def test_a_job_that_came_by_a_connection_that_has_gone_is_left_to_those_who_got_it_since(
+    broker: RabbitMQ, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was begun with the next connection, beside the one to whom the broker had given it."""
+    monkeypatch.setattr(rabbitmq_transport, "RECONNECT_S", 0.0)
+    pool, arrived, registering = f"p{token_hex(4)}", asyncio.Queue[None](), list[None]()
+    worker, executor = RabbitTransport(broker.url, name="worker"), RabbitTransport(broker.url, name="executor")
+    connected, reconnected, accepted = asyncio.Event(), asyncio.Event(), asyncio.Queue[int]()
+    executed = executor._executed
+
+    async def note_arrival(*message: Any) -> None:
+        arrived.put_nowait(None)
+        await executed(*message)
+
+    async def accept(sent: NodeJob, deliveries: int) -> None:
+        accepted.put_nowait(deliveries)
+
+    async def break_off_once() -> None:
+        registering.append(None)
+        if len(registering) == 1:
+            await arrived.get()
+            raise TransportUnavailable("the broker has gone while it was asked")
+
+    monkeypatch.setattr(executor, "_executed", note_arrival)
+    worker.when_connected(connected.set)
+    await worker.start()
+    await connected.wait()
+    await worker.add_node_job(job(pool))
+    ignored: Any = lambda _: None  # noqa: E731 -- two arguments are this
+    await executor.register_task_worker(accept, pools=[pool], concurrency=1, cancelled=ignored, sought=ignored)
+    await executor._register(break_off_once)
+    executor.when_connected(reconnected.set)
+    await executor.start()
+    async with asyncio.timeout(30):
+        await reconnected.wait()
+        await arrived.get()
+        assert await accepted.get() == 1, "the broker has given it a second time"
+        await asyncio.gather(*executor._under_way)
+    assert accepted.empty(), "the first time it was left alone"
+    await executor.stop()
+    await worker.stop()

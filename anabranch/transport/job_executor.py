@@ -25,6 +25,7 @@ from anabranch.engine.console.lines import LineOrigin, Progress, prints_kept
 from anabranch.engine.handling import HandlerRegistry, HandlerResult
 from anabranch.engine.pool_worker import bare_head
 from anabranch.engine.queues import LocalTaskQueue
+from anabranch.engine.queues.task_queue import CANCEL_PATIENCE_S
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.graph.plan import Body, PlanNode
 from anabranch.engine.rules.shared.failures import failed_by
@@ -39,7 +40,7 @@ from anabranch.transport.executor_places import ExecutorPlaces
 from anabranch.transport.executor_results import KeptResults
 from anabranch.transport.job_configs import ConfigWithSecrets
 from anabranch.transport.job_messages import JobReport, JobSearch, NodeJob, completed, failed
-from anabranch.transport.transport_ports import Transport, TransportUnavailable
+from anabranch.transport.transport_ports import ANSWER_S_MAX, Transport, TransportUnavailable
 
 logger = logging.getLogger("anabranch.transport")
 
@@ -142,6 +143,8 @@ class JobExecutor:
         """What comes now is not executed, and goes to others."""
         self._takes_no_more = asyncio.Event()
         """What is given back does not come here again."""
+        self._lost_all = False
+        """The broker gives all jobs of this executor to others, whether they are given back or not."""
         self._beating: asyncio.Task[None] | None = None
 
     async def run_until(self, asked: asyncio.Event, *, grace: Grace, ready: Callable[[str], None]) -> None:
@@ -170,16 +173,19 @@ class JobExecutor:
             self._beating.cancel()
             for answering in self._answering:
                 answering.cancel()
-            await self._transport.stop()
-            await self._tasks.stop()
+            await self._transport.stop(patience_s=grace.closing_s(ANSWER_S_MAX))
+            await self._tasks.stop(patience_s=grace.closing_s(CANCEL_PATIENCE_S))
             await self._values.stop()
 
     async def _leave(self, grace: Grace) -> None:
         """Take no more jobs, give back those that wait for a place, and after the grace those that have not ended."""
         self._stopping = True
-        with suppress(TimeoutError):
+        try:
             async with asyncio.timeout(grace.engine_left_s()):
                 await self._transport.stop_taking()
+        except (TimeoutError, TransportUnavailable):
+            logger.warning("the broker does not answer; other executors get the jobs of this one")
+            self._lost_all = True
         self._takes_no_more.set()
         for running in list(self._running.values()):
             if not running.begins.done():
@@ -192,8 +198,10 @@ class JobExecutor:
             logger.warning("%d jobs have not ended; other executors get them", len(late))
         for running in late:
             self._give_back(running)
+        if not self._transport.is_connected:
+            return
         with suppress(TimeoutError):
-            async with asyncio.timeout(grace.engine_left_s()):
+            async with asyncio.timeout(min(ANSWER_S_MAX, grace.engine_left_s())):
                 for running in list(self._running.values()):
                     await running.forgotten.wait()
 
@@ -234,6 +242,8 @@ class JobExecutor:
         Raises TransportUnavailable.
         """
         await self._takes_no_more.wait()
+        if self._lost_all:
+            raise TransportUnavailable("the broker gives the job to others by itself")
         if job.ticket not in self._cancelled:
             await self._transport.add_node_job(job)
 

@@ -16,7 +16,6 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from secrets import token_hex
 from typing import Any, Protocol, TypeAlias, cast
@@ -266,9 +265,7 @@ class JobSender:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(patience_s):
-                await self._transport.stop()
+        await self._transport.stop(patience_s=patience_s)
 
     def _note_missed(self) -> None:
         self._has_missed = True

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from anabranch.engine.rules.graph.priorities import HIGH, Priority
 from anabranch.transport.job_messages import BadMessage, DeadMessage, JobReport, JobSearch, NodeJob, reports_in
-from anabranch.transport.transport_ports import Accept, TransportUnavailable
+from anabranch.transport.transport_ports import ANSWER_S_MAX, Accept, TransportUnavailable
 
 logger = logging.getLogger("anabranch.transport")
 
@@ -106,8 +106,9 @@ class LocalTransport:
     async def start(self) -> None:
         """Nothing to connect to."""
 
-    async def stop(self) -> None:
-        """Take and receive nothing more; jobs that are not done with go to others."""
+    async def stop(self, *, patience_s: float = ANSWER_S_MAX) -> None:
+        """Take and receive nothing more; jobs that are not done with go to others. Nothing here has to be waited for,
+        however short `patience_s` is."""
         self._broker.consumers[:] = [each for each in self._broker.consumers if each not in self._own]
         under_way = [task for each in self._own for tasks in each.under_way.values() for task in tasks]
         for task in under_way:

@@ -22,7 +22,7 @@ from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractExchange, 
 from anabranch.engine.rules.graph.priorities import HIGH, PRIORITIES
 from anabranch.errors import AnabranchError
 from anabranch.transport.job_messages import BadMessage, DeadMessage, JobReport, JobSearch, NodeJob, reports_in
-from anabranch.transport.transport_ports import Accept, TransportUnavailable
+from anabranch.transport.transport_ports import ANSWER_S_MAX, Accept, TransportUnavailable
 
 logger = logging.getLogger("anabranch.transport")
 
@@ -39,9 +39,6 @@ DEAD = "anabranch.dead"
 # 1 s, then twice as long each time, up to 10 s: soon enough after a restart, and no storm before it.
 RECONNECT_S = 1.0
 RECONNECT_S_MAX = 10.0
-
-# 10 s for the broker to answer a connection, a declaration or a confirmation: longer means that it is not well.
-ANSWER_S_MAX = 10.0
 
 # 10 s between two heartbeats, unless the URL has `heartbeat=`: without any, the broker ends a connection after 20 to 30
 # s, and this process after 35 s. With the default of 60 s a connection that loses everything stood for three minutes.
@@ -134,7 +131,9 @@ class RabbitTransport:
 
         Not before all consumers are registered: an executor drops a job whose sender has no queue of reports.
         """
-        return self._registered_all.is_set() and self._channel is not None and not self._channel.is_closed
+        if self._channel is None or self._channel.is_closed or self._lost.is_set():
+            return False
+        return self._registered_all.is_set()
 
     def when_connected(self, act: Callable[[], None]) -> None:
         """Call this after each connection."""
@@ -144,16 +143,23 @@ class RabbitTransport:
         """Begin to connect."""
         self._keeping = asyncio.create_task(self._keep_connected(), name="broker-connection")
 
-    async def stop(self) -> None:
-        """Disconnect; the broker gives what is not acknowledged within a second to others.
+    async def stop(self, *, patience_s: float = ANSWER_S_MAX) -> None:
+        """Disconnect; the broker gives what is not acknowledged within a second to others. One that does not answer is
+        left after `patience_s`, of which half at most is for acknowledgements.
 
         The queue for reports is deleted: an executor that takes a job of this process then finds that nobody awaits it.
         """
+        end_at = asyncio.get_running_loop().time() + patience_s
         if self._under_way and self.is_connected:
-            await asyncio.wait(self._under_way, timeout=STOP_S)
+            await asyncio.wait(self._under_way, timeout=min(STOP_S, patience_s / 2))
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(end_at):
+                await self._leave()
+
+    async def _leave(self) -> None:
         if self._keeping is not None:
             self._keeping.cancel()
-            await asyncio.gather(self._keeping, return_exceptions=True)
+            await asyncio.wait([self._keeping])
         channel = self._channel
         if self._reports and channel is not None and self.is_connected:
             with suppress(TransportUnavailable), _to_broker("a queue cannot be deleted"):
@@ -244,10 +250,15 @@ class RabbitTransport:
         executed. So each has the time in which a broker that is well answers, however busy it is.
         """
         self._takes_jobs = False
-        with suppress(TransportUnavailable), _to_broker("a consumer cannot be cancelled"):
-            while self._consumers:
-                queue, tag = self._consumers.pop()
-                await _answered(queue.cancel(tag))
+        lost = self._lost
+        try:
+            with _to_broker("a consumer cannot be cancelled"):
+                while self._consumers:
+                    queue, tag = self._consumers.pop()
+                    await _answered(queue.cancel(tag))
+        except (TransportUnavailable, asyncio.CancelledError):
+            lost.set()  # a broker that stands still does not confirm that the channel is closed
+            raise
 
     async def _executed(
         self,

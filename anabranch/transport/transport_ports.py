@@ -18,6 +18,10 @@ Accept: TypeAlias = Callable[[NodeJob, int], Awaitable[None]]
 which acknowledges it. One that raises TransportUnavailable goes to others when this process disconnects."""
 
 
+# 10 s for the broker to answer a connection, a declaration or a confirmation: longer means that it is not well.
+ANSWER_S_MAX = 10.0
+
+
 class TransportUnavailable(AnabranchError):
     """The broker cannot be reached, or has not confirmed."""
 
@@ -50,8 +54,10 @@ class TaskQueue(Protocol):
         searches."""
 
     async def stop_taking(self) -> None:
-        """Take no further jobs; those that were taken are acknowledged as before. Returns when no more come, or the
-        broker does not answer."""
+        """Take no further jobs; those that were taken are acknowledged as before. Returns when no more come.
+
+        Raises TransportUnavailable if the broker does not answer: it gives what was taken to others. So it does when
+        this is cancelled."""
 
 
 class ResultQueue(Protocol):
@@ -87,5 +93,6 @@ class Transport(TaskQueue, ResultQueue, DeadLetterQueue, Protocol):
     async def start(self) -> None:
         """Begin to connect; returns at once. What is registered is registered again with each connection."""
 
-    async def stop(self) -> None:
-        """Disconnect: what is not acknowledged goes to others, and reports to this process find nobody."""
+    async def stop(self, *, patience_s: float = ANSWER_S_MAX) -> None:
+        """Disconnect: what is not acknowledged goes to others, and reports to this process find nobody. A broker that
+        does not answer is left after `patience_s`."""

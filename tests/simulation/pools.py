@@ -21,7 +21,7 @@ from anabranch.grace import Grace
 from anabranch.transport.job_executor import CompleteJob, JobExecutor
 from anabranch.transport.job_messages import DeadMessage, JobReport, JobSearch, NodeJob, reports_in
 from anabranch.transport.job_sender import JobSender
-from anabranch.transport.transport_ports import Accept, TransportUnavailable
+from anabranch.transport.transport_ports import ANSWER_S_MAX, Accept, TransportUnavailable
 from tests.simulation.loop import Owner, SimulatedLoop
 from tests.simulation.network import LATENCY_S_MAX, SENDER, Sender
 from tests.simulation.nodes import WORK, Ledger, SimulatedTypes
@@ -219,8 +219,8 @@ class SimulatedTransport:
         """Look every now and then whether the broker is there again."""
         self._broker.loop.create_task(self._keep_connected(), context=self._owner.context.copy())
 
-    async def stop(self) -> None:
-        """Leave: nobody awaits reports here."""
+    async def stop(self, *, patience_s: float = ANSWER_S_MAX) -> None:
+        """Leave at once: nobody awaits reports here."""
         for name in self._results:
             self._broker.worker_ended(name)
         self._results.clear()

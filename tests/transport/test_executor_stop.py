@@ -7,21 +7,24 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from secrets import token_hex
 
 import pytest
 
 from anabranch.durable.step_functions import StepFunctionHandler
 from anabranch.grace import Grace
 from anabranch.handlers.spec import HandlerSpec, NodeTypeRegistry
-from anabranch.transport import executor_lines, executor_results
+from anabranch.transport import executor_lines, executor_results, rabbitmq_transport
 from anabranch.transport.executor_lines import REPORTS_MAX, JobLines
 from anabranch.transport.executor_results import KeptResults
 from anabranch.transport.job_configs import ResolvedTypes
 from anabranch.transport.job_executor import DELIVERIES_MAX, JobExecutor
 from anabranch.transport.job_messages import LINE_CHARACTERS_MAX, JobReport, NodeJob
 from anabranch.transport.local_transport import LocalBroker, LocalQueue, LocalTransport
+from anabranch.transport.rabbitmq_transport import RabbitTransport
 from anabranch.transport.server_values import NoServer
-from anabranch.transport.transport_ports import Transport, TransportUnavailable
+from anabranch.transport.transport_ports import ANSWER_S_MAX, Transport, TransportUnavailable
+from tests.rabbitmq import RabbitMQ
 from tests.transport.test_faults import Crunch, until
 from tests.transport.test_queues import job
 
@@ -130,6 +133,66 @@ async def test_an_executor_does_not_wait_to_give_jobs_back_to_a_broker_that_is_a
         await until(lambda: len(scene.handler.calls) == 1)
         scene.to_executor.is_away = True
     assert scene.waiting(NORMAL) == [1], "it went back with the connection"
+
+
+class Deaf(Slow):
+    """Does not answer that no more jobs come."""
+
+    async def stop_taking(self) -> None:
+        await super().stop_taking()
+        raise TransportUnavailable("no answer")
+
+
+async def test_a_job_is_not_given_back_beside_a_broker_that_gives_it_to_others_by_itself() -> None:
+    scene = Scene()
+    scene.to_executor = Deaf(scene.broker)
+    await scene.worker.add_node_job(job("gpu", 1))
+    async with scene.executor(grace_s=0):
+        await until(lambda: len(scene.handler.calls) == 1)
+    assert scene.waiting(NORMAL) == [1], "it went back with the connection, and not as a new message"
+
+
+class Leaving(Slow):
+    """Keeps how long it may take to disconnect."""
+
+    async def stop(self, *, patience_s: float = ANSWER_S_MAX) -> None:
+        self.patience_s = patience_s
+        await super().stop(patience_s=patience_s)
+
+
+async def test_an_executor_leaves_the_broker_within_what_is_left_of_its_grace() -> None:
+    scene = Scene()
+    leaving = scene.to_executor = Leaving(scene.broker)
+    grace = Grace(5)
+    executor = executor_of(leaving, scene.handler, "gpu")
+    asked = asyncio.Event()
+    asked.set()
+    await executor.run_until(asked, grace=grace, ready=lambda _: None)
+    assert 0 < leaving.patience_s < grace.stop_s
+
+
+async def test_a_result_is_not_waited_for_beside_a_broker_that_stands_still(
+    broker: RabbitMQ, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was until the grace was over, and the process ended with another exit code."""
+    monkeypatch.setattr(rabbitmq_transport, "ANSWER_S_MAX", 0.5)
+    pool, scene, grace = f"p{token_hex(4)}", Scene(), Grace(20)
+    worker, to_executor = RabbitTransport(broker.url, name="worker"), RabbitTransport(broker.url, name="executor")
+    executor, asked, ready = executor_of(to_executor, scene.handler, pool), asyncio.Event(), asyncio.Event()
+    await worker.register_results_worker("worker", scene.reports.append, missed=lambda: None)
+    await worker.start()
+    await until(lambda: worker.is_connected)
+    executing = asyncio.create_task(executor.run_until(asked, grace=grace, ready=lambda _: ready.set()))
+    await ready.wait()
+    await worker.add_node_job(job(pool))
+    await until(lambda: len(scene.handler.calls) == 1)
+    with broker.frozen():
+        grace.begin()
+        asked.set()
+        scene.handler.may_end.set()
+        await executing
+        assert grace.left_s() > 0, "it ends in order"
+    await worker.stop()
 
 
 async def test_no_number_of_orderly_stops_fails_a_job() -> None:

@@ -129,6 +129,22 @@ async def test_a_killed_executor_loses_no_job_and_that_of_a_stopped_worker_goes_
     assert called == [f"call-{told}"], "the next owner got the one result"
 
 
+async def test_an_executor_ends_in_order_beside_a_broker_that_stands_still(
+    broker: RabbitMQ, executors: Executors, tmp_path: Path
+) -> None:
+    holds = document("far-holds", "poolHolds", {"folder": str(tmp_path)}, "stands")
+    async with working(broker.url, tmp_path, holds) as (_, client):
+        executor = await executors.start(broker.url, "stands")
+        held = await client.start("far-holds", {})
+        await appears_like(tmp_path, "call-*")
+        with broker.frozen():
+            executor.send_signal(signal.SIGTERM)
+            (tmp_path / "go").touch()
+            assert await asyncio.to_thread(executor.wait) == 0, "nothing had to end it when its grace was over"
+        await executors.start(broker.url, "stands")
+        assert await held.result(timeout=PATIENCE_S), "another one executes it, unless the broker still got the result"
+
+
 async def appears_like(folder: Path, pattern: str) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not await asyncio.to_thread(lambda: any(folder.glob(pattern))):  # noqa: ASYNC110 -- made elsewhere

@@ -284,7 +284,9 @@ async def test_what_was_taken_goes_to_others_if_the_broker_does_not_answer(
         way.may_answer.clear()
         with monkeypatch.context() as patched:
             patched.setattr(rabbitmq_transport, "ANSWER_S_MAX", 0.01)
-            await first.stop_taking()
+            with pytest.raises(TransportUnavailable):
+                await first.stop_taking()
+            assert not first.is_connected, "what is reported waits for another connection"
         going_on = await Taken().register(await connected(second), pool)
         assert await going_on.next() == (job(pool), 1)
         going_on.let_go.set()

@@ -154,9 +154,15 @@ class RabbitTransport:
             await asyncio.wait(self._under_way, timeout=min(STOP_S, patience_s / 2))
         with suppress(TimeoutError):
             async with asyncio.timeout_at(end_at):
-                await self._leave()
+                await self._delete_reports()
+        for task in self._under_way:
+            task.cancel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(end_at):  # when nothing is left, the connection is closed without an answer
+                await self._disconnect()
 
-    async def _leave(self) -> None:
+    async def _delete_reports(self) -> None:
+        """Delete the queues of reports, once nobody declares them again."""
         if self._keeping is not None:
             self._keeping.cancel()
             await asyncio.wait([self._keeping])
@@ -165,9 +171,6 @@ class RabbitTransport:
             with suppress(TransportUnavailable), _to_broker("a queue cannot be deleted"):
                 for name in self._reports:
                     await channel.queue_delete(name, timeout=STOP_S)
-        for task in self._under_way:
-            task.cancel()
-        await self._disconnect()
 
     # -- jobs -----------------------------------------------------------------------------
     async def add_node_job(self, job: NodeJob) -> None:

@@ -296,6 +296,27 @@ async def test_what_was_taken_goes_to_others_if_the_broker_does_not_answer(
             await each.stop()
 
 
+@pytest.mark.parametrize("patience_s", [0.0, 0.2])
+async def test_what_was_taken_goes_to_others_if_the_broker_stands_still_while_it_is_left(
+    broker: RabbitMQ, patience_s: float
+) -> None:
+    """However little time there was: a process that goes on must not keep jobs that it does not execute."""
+    pool, worker = f"p{token_hex(4)}", await connected(RabbitTransport(broker.url, name="worker"))
+    first, second = RabbitTransport(broker.url, name="first"), RabbitTransport(broker.url, name="second")
+    await first.register_results_worker(f"w{token_hex(4)}", lambda _: None, missed=lambda: None)
+    taken = await Taken().register(await connected(first), pool)
+    await worker.add_node_job(job(pool))
+    await taken.next()
+    with broker.frozen():
+        await first.stop(patience_s=patience_s)
+        assert not first.is_connected
+    going_on = await Taken().register(await connected(second), pool)
+    assert await going_on.next() == (job(pool), 1)
+    going_on.let_go.set()
+    await second.stop()
+    await worker.stop()
+
+
 async def test_a_deleted_queue_is_no_silent_loss_and_is_declared_again(broker: RabbitMQ) -> None:
     pool, worker = f"p{token_hex(4)}", RabbitTransport(broker.url, name="worker")
     try:

@@ -7,6 +7,7 @@ from anabranch.process.acceptor import accepting
 from anabranch.process.connection import Patience
 from anabranch.process.life import execute, health_api, live, run
 from anabranch.process.listening import bind, is_loopback, url_of
+from anabranch.process.stop_signals import ended_by_sigterm
 from anabranch.process.supervisor import Supervisor
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "Supervisor",
     "accepting",
     "bind",
+    "ended_by_sigterm",
     "execute",
     "health_api",
     "is_loopback",

@@ -1,6 +1,6 @@
 """SIGTERM and SIGINT of a long-running process: the first stops it in order, the second ends it at once.
 
-Used by `life`. When the grace is over, the process ends as well.
+Used by `life`, and by its commands before they have anything to stop. When the grace is over, the process ends as well.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import asyncio
 import os
 import select
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,19 @@ EXIT_AT_ONCE = 1
 
 _ASKING = (signal.SIGTERM, signal.SIGINT)
 _SIGNAL, _NO_MORE = b"s", b"n"
+
+
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """Within this context SIGTERM ends the process at once, in order: it has nothing yet that it could hand over.
+
+    Without a handler the first process of a container would ignore the signal.
+    """
+    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(EXIT_IN_ORDER))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class StopSignals:

@@ -194,8 +194,7 @@ def test_a_frozen_database_keeps_no_process_that_is_just_starting_from_ending(
     starting = launch(place, "worker")
     starting.saw("waiting for the database")
 
-    starting.tell(signal.SIGTERM)
-    starting.ended()
+    assert starting.stop() == 0
 
 
 def test_a_lock_on_a_file_keeps_no_process_from_ending(served: Serve, sqlite_place: Place) -> None:

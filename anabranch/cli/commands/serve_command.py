@@ -238,7 +238,8 @@ def dev(
 
 
 def _open(*, imports: list[str] | None, database_url: str | None, **flags: str | int | bool | None) -> CommandSession:
-    return open_session(DatabaseOptions(database_url), creates=True, imports=imports, **flags)
+    with process.ended_by_sigterm():  # while it waits for the database
+        return open_session(DatabaseOptions(database_url), creates=True, imports=imports, **flags)
 
 
 async def _has_keys(application: App) -> bool:

@@ -11,6 +11,7 @@ from anabranch.engine.rules.events import EventType, Status
 from anabranch.engine.rules.shared.run_state import SIGNALS_KEPT_MAX
 from anabranch.engine.rules.stimuli import SignalSent
 from anabranch.engine.rules.values import Payload
+from anabranch.engine.store.sql import statements
 from anabranch.errors import TooManySignals
 from tests.conformance.building import (
     HOUR_MS,
@@ -169,6 +170,18 @@ async def test_signals_past_the_limit_are_refused_until_one_is_taken(store: Stor
     with pytest.raises(TooManySignals):
         await send(store, row)
     assert (await send(store, row, awaited=True)).seq is not None, "one that is consumed at once needs no room"
+
+
+@pytest.mark.only_on("sqlite", "postgresql", because="the memory store counts as it goes")
+async def test_signals_kept_are_counted_for_no_other_refusal(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A repeat, and one to a run that has ended, are answered without another look at the whole log."""
+    row = await created(store)
+    row = await committed(store, transition(row, *[signal_received("refunded") for _ in range(SIGNALS_KEPT_MAX - 1)]))
+    assert (await send(store, row, key="k1")).seq is not None
+    monkeypatch.delattr(statements, "COUNT_SIGNALS_KEPT")
+    assert (await send(store, row, key="k1")).repeated
+    ended = await store.append_cancel(tenant_id=TENANT, instance_id=row.head.instance_id, reason="by a test")
+    assert await send(store, row) == ExternalResult(ended.row, None)
 
 
 @pytest.mark.only_on("sqlite", "postgresql", because="the memory store looks and writes at once")

@@ -502,15 +502,17 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
         if not is_uuid(event.instance_id):
             return ExternalResult(None, None)
 
-        def look(connection: Connection) -> tuple[InstanceRow | None, bool, int]:
+        def look(connection: Connection) -> tuple[InstanceRow | None, bool, bool]:
             parameters = {"instance_id": event.instance_id, "key": event.key}
             repeated = event.key is not None and connection.execute(statements.SIGNAL_KEY_EXISTS, parameters).first()
-            row, kept = find_instance(connection, event.instance_id), 0
-            if event.is_signal and row is not None and row.last_seq >= SIGNALS_KEPT_MAX:
-                kept = connection.execute(statements.COUNT_SIGNALS_KEPT, parameters).scalar_one()
-            return row, bool(repeated), kept
+            row = find_instance(connection, event.instance_id)
+            has_many = row is not None and not row.status.is_terminal and row.last_seq >= SIGNALS_KEPT_MAX
+            is_full = False
+            if has_many and event.is_signal and not event.awaited and not repeated:  # the count reads the whole log
+                is_full = connection.execute(statements.COUNT_SIGNALS_KEPT, parameters).scalar_one() >= SIGNALS_KEPT_MAX
+            return row, bool(repeated), is_full
 
-        row, repeated, kept = await self.read(look)
+        row, repeated, is_full = await self.read(look)
         if row is None or row.head.tenant_id != event.tenant_id:
             return ExternalResult(None, None)
         if repeated or row.status.is_terminal:
@@ -521,7 +523,7 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
             return ExternalResult(ended.row, None)
         if not event.is_signal:
             return ExternalResult(row, None)
-        if event.awaited or kept < SIGNALS_KEPT_MAX:
+        if not is_full:
             return None
         raise TooManySignals(f"run {event.instance_id} keeps {SIGNALS_KEPT_MAX} signals that nothing has taken")
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from anabranch.engine.rules.beginnings import TRIGGER_TYPES
-from anabranch.n8n.exports import N8nWorkflow
+from anabranch.n8n.exports import N8nWorkflow, is_length
 from anabranch.n8n.job import MappingJob, word_of
 from anabranch.n8n.refs import WORDS
 from anabranch.n8n.texts import escaped
@@ -111,8 +111,8 @@ def notes_of(workflow: N8nWorkflow) -> list[dict[str, Any]]:
                 "text": str(node.parameters.get("content", ""))[:10_000],
                 "position": {"x": round(x * 1.5), "y": round(y * 1.5)},
                 "size": {
-                    "width": round(width * 1.5) if isinstance(width, (int, float)) else 360,
-                    "height": round(height * 1.5) if isinstance(height, (int, float)) else 240,
+                    "width": round(width * 1.5) if is_length(width) else 360,
+                    "height": round(height * 1.5) if is_length(height) else 240,
                 },
             }
         )

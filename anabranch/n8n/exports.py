@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from anabranch.errors import InvalidRequest
 
@@ -180,10 +180,19 @@ def _edges(connections: Any) -> Iterator[tuple[str, str, int, Mapping[str, Any]]
                         yield source, _text(edge.get("type")) or kind, output, edge
 
 
+# A million steps of the canvas: what is farther away was not drawn by anybody.
+_LENGTH_MAX = 1_000_000
+
+
+def is_length(value: Any) -> TypeGuard[float]:
+    """Whether it is a number that something can be placed with: neither NaN nor beyond the canvas."""
+    return isinstance(value, (int, float)) and abs(value) <= _LENGTH_MAX
+
+
 def _position(written: Any) -> tuple[float, float]:
     if isinstance(written, dict):
         written = [written.get("x"), written.get("y")]
-    if isinstance(written, list) and len(written) == 2 and all(isinstance(each, (int, float)) for each in written):
+    if isinstance(written, list) and len(written) == 2 and all(map(is_length, written)):
         return float(written[0]), float(written[1])
     return 0.0, 0.0
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -295,8 +296,11 @@ class _Importer(Surrounding):
         if "$runIndex" in written and (around or name in self.graph.in_cycles or job.node.kind == LOOP_KIND):
             job.differs("`$runIndex` is 0 in each pass")
         scope = self.scope(job, job.feed, per_item=job.is_mapped)
-        known = "" if job.node.kind in _CODE else "\n".join(map(scope.with_passes, _texts_in(job.parameters)))
-        if _CONTEXT.search(known or written):
+        known = written
+        if job.node.kind not in _CODE:
+            with suppress(Untranslatable):  # in the next round it is known
+                known = "\n".join(map(scope.with_passes, _texts_in(job.parameters)))
+        if _CONTEXT.search(known):
             job.differs("the state of a loop (`context`) is nothing here")
         size = str(job.parameters.get("batchSize", ""))
         if job.node.kind == LOOP_KIND and size.startswith("=") and _OF_THIS_ITEM.search(size):

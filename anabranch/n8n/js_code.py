@@ -167,11 +167,13 @@ def items_code(
     return f"{head} {tail}\n{before}const $result = await (async () => {{\n{code}\n}})();\n{answer}{after}"
 
 
-def item_code(code: str, item: Ref, names: Mapping[str, tuple[Ref, Ref | None]], index: Ref | None) -> str:
-    """Code that runs once for each item and returns one."""
+def item_code(
+    code: str, item: Ref, names: Mapping[str, tuple[Ref, Ref | None]], index: Ref | None, *, may_leave_out: bool = False
+) -> str:
+    """Code that runs once for each item and returns one. `may_leave_out`: or null in place of an item."""
     head = _prelude(code + "$input", item, item.listed(), names, index)
     return (
-        f"{head} const item = $input.item;\nconst $result = await (async () => {{\n{code}\n}})();\n"
+        f"{head} const item = $input.item;\nconst $result = await (async () => {{\n{code}\n}})();\n{'if ($result === null) return null;' if may_leave_out else ''}"
         'if (Array.isArray($result)) throw new Error("Code doesn\'t return a single object");\nconst $one = $result;\n'
         "if ($one === null || typeof $one !== 'object') throw new Error('the code returned no item');\n"
         "return $one.json && typeof $one.json === 'object' ? $one.json : $one;"

@@ -62,8 +62,6 @@ def _javascript(job: MappingJob, source: str, *, each: bool) -> None:
         return
     if _OTHER_OUTPUT.search(source):
         job.differs("its code gets the first output of a node, where it asks for another")
-    if each and "return null" in source:
-        job.differs("an item for which the code returns null fails the run, where n8n leaves the item out")
     reads = reads_files(source)
     if reads or (job.around.reads_files and not each and job.error_way == "stop" and job.needed_feed().files):
         _javascript_of_files(job, source, each=each, reads=reads)
@@ -72,11 +70,16 @@ def _javascript(job: MappingJob, source: str, *, each: bool) -> None:
     names = job.around.code_names(job, source, per_item=each and feed.many)
     goes_on = job.error_way != "stop"
     if each:
-        code = item_code(source, ITEM if feed.many else feed.value, names, INDEX if feed.many else None)
-        job.add("javascript", {"code": code}, suffix="each" if goes_on else "", each=feed, **job.attempts(),
-                **job.on_error())  # fmt: skip
+        leaves_out = not goes_on and _may_leave_out(job, source)
+        code = item_code(source, ITEM if feed.many else feed.value, names, INDEX if feed.many else None,
+                         may_leave_out=leaves_out)  # fmt: skip
+        job.add("javascript", {"code": code}, suffix="each" if goes_on or leaves_out else "", each=feed,
+                **job.attempts(), **job.on_error())  # fmt: skip
         if goes_on:
+            _leaves_nothing_out(job, source)
             going_on.end_of_each(job)
+        elif leaves_out:
+            _leave_what_is_there(job)
         else:
             job.leave()
         return
@@ -84,6 +87,32 @@ def _javascript(job: MappingJob, source: str, *, each: bool) -> None:
     code = items_code(source, feed, names, catches=goes_on, pairs=pairs)
     job.add("javascript", {"code": code}, suffix="all" if job.error_way == "apart" else "", **job.attempts())
     _leave_code(job, pairs=pairs)
+
+
+# What returns something else than an object or a list that is written there, where the code has a null.
+_NULL, _RETURN = re.compile(r"(?<![\w$.])null\b"), re.compile(r"\breturn\b(?!\s*[{\[])")
+
+
+def _may_leave_out(job: MappingJob, source: str) -> bool:
+    """Whether code for each item may return null: n8n leaves that item out. The older form fails for it."""
+    return job.node.kind == "code" and bool(_NULL.search(source) and _RETURN.search(source))
+
+
+def _leaves_nothing_out(job: MappingJob, source: str) -> None:
+    if _may_leave_out(job, source):
+        job.differs("an item for which the code returns null fails, where n8n leaves the item out")
+
+
+def _leave_what_is_there(job: MappingJob) -> None:
+    """The items that code for each item did not leave out."""
+    made = variable(job.nodes[-1]["id"]).js
+    results = f"{made} ?? []" if job.is_mapped else f"[{made}]"
+    job.add("javascript", {"code": f"const there = ({results}).map((item, of) => ({{item, of}}))"
+                                   ".filter(each => each.item !== null);\n"
+                                   "return {items: there.map(each => each.item), of: there.map(each => each.of)};"},
+            retry={"maxAttempts": 1})  # fmt: skip
+    kept = variable(job.node_id)
+    job.leave(kept.field("items"), many=True, pairing=kept.field("of"))
 
 
 def _leave_code(job: MappingJob, *, pairs: bool) -> None:
@@ -115,6 +144,7 @@ def _javascript_that_keeps(job: MappingJob, source: str, scopes: list[str], *, e
     names = job.around.code_names(job, source, per_item=each and feed.many)
     pairs = not each and job.node.name in job.around.paired and job.error_way != "apart"
     if each:
+        _leaves_nothing_out(job, source)
         code = item_code(source, ITEM if feed.many else feed.value, names, INDEX if feed.many else None)
         code = each_code(code, feed.value.js) if feed.many else code
     else:

@@ -126,14 +126,21 @@ def switch(job: MappingJob) -> None:
 
 
 def _switch_that_goes_on(job: MappingJob, tests: Sequence[tuple[int, TestedConditions]], fallback: int | None) -> None:
-    """By its first way n8n hands on what failed in place of an item whose conditions fail."""
+    """The first rule that holds, where conditions may fail."""
     listed = ", ".join(f"() => {test.js()}" for _, test in tests)
     ways, rest = [f"out{output}" for output, _ in tests], "none" if fallback is None else f"out{fallback}"
     found = f"{json.dumps(ways)}[[{listed}].findIndex(test => test())] ?? '{rest}'"
-    failed = "{to: 'failed', item: {error: fault.message}}"
-    computed = f"(() => {{ try {{ return {{to: {found}}}; }} catch (fault) {{ return {failed}; }} }})()"
-    chosen = job.texts().compute(computed).text
     outputs = sorted({0, *(output for output, _ in tests), *([] if fallback is None else [fallback])})
+    _switch_by_code(job, found, outputs)
+
+
+def _switch_by_code(job: MappingJob, found: str, outputs: Sequence[int]) -> None:
+    """The way that JavaScript says. By its first way n8n hands on what failed in place of an item whose way cannot be
+    said, if the node goes on after failures."""
+    goes_on = job.error_way == "beside"
+    failed = "return {to: 'failed', item: {error: fault.message}};" if goes_on else "throw fault;"
+    computed = f"(() => {{ try {{ return {{to: {found}}}; }} catch (fault) {{ {failed} }} }})()"
+    chosen = job.texts().compute(computed).text
     if job.is_mapped:
         fails = f"{chosen}.to == 'failed'"
         values = {"item": expression(f"{chosen}.item | default(ctx.item)"),
@@ -141,11 +148,14 @@ def _switch_that_goes_on(job: MappingJob, tests: Sequence[tuple[int, TestedCondi
                   "to": expression(f"'out0' if {fails} else {chosen}.to")}  # fmt: skip
         job.add("set", {"values": values}, each=job.feed)
         for output in outputs:
-            _routed(job, output, f"out{output}", may_fail=output == 0)
+            _routed(job, output, f"out{output}", may_fail=goes_on and output == 0)
         return
     _condition_node(job, [(way, f"{chosen}.to == '{way}'") for way in (*(f"out{each}" for each in outputs), "failed")])
     for output in outputs[1:]:
         job.passes(output=output, handles=(f"out{output}",))
+    if not goes_on:
+        job.passes(output=0, handles=("out0",))
+        return
     given, made = job.needed_feed().value, variable(job.nodes[0]["id"]).field(chosen.rsplit(".", 1)[1]).field("item")
     job.leave(first_there([made, given]), many=False, handles=("out0", "failed"))
 
@@ -217,17 +227,16 @@ def _switch_rules(job: MappingJob) -> tuple[list[tuple[int, TestedConditions]], 
 
 
 def _switch_by_number(job: MappingJob) -> None:
-    number = job.texts().said(job.option("output", default=0))
+    """The output with the number that an expression gives; n8n fails where there is none of that number."""
     count = job.option("numberOutputs", default=job.option("outputsAmount", default=4))
-    outputs = range(count if isinstance(count, int) and 0 < count <= 32 else 4)
-    if job.is_mapped:
-        _route(job, f"'out' ~ {number.atom}")
-        for output in outputs:
-            _routed(job, output, f"out{output}")
-        return
-    _condition_node(job, [(f"out{output}", f"{number.value} == {output}") for output in outputs])
-    for output in outputs:
-        job.passes(output=output, handles=(f"out{output}",))
+    count = count if isinstance(count, int) and 0 < count <= 32 else 4
+    written = job.texts().thunk(job.option("output", default=0))
+    said = (
+        f"(() => {{ try {{ return ({written})() ?? NaN; }} catch (fault) {{ if (fault?.$unpaired) throw fault; }} }})()"
+    )
+    there = f"Number.isInteger(way) && way >= 0 && way < {count}"
+    refused = "throw Object.assign(new Error(`The output ${way} is not allowed`), {fails: true});"
+    _switch_by_code(job, f"(way => {{ if ({there}) return 'out' + way; {refused} }})(Number({said}))", range(count))
 
 
 @maps("splitInBatches", becomes="loop, or cursor", needs_items=True)

@@ -1,0 +1,122 @@
+"""Where a workflow takes another way than most: what n8n 1.123.81 gives there, fails there, or the report says so."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from anabranch.handlers import builtin_types
+from anabranch.n8n.exports import read_exports
+from anabranch.n8n.importing import import_workflow
+from anabranch.testing import run_workflow
+from tests.n8n.drawn import Drawn, node, set_to
+from tests.n8n.drawn_pairs import THREE, batches, code
+
+TYPES = builtin_types()
+
+FAILS = "fails"
+NOT_EXACT = "not exact"
+
+
+def given(
+    *nodes: Mapping[str, Any],
+    links: Sequence[tuple[str, int, str, int]] | None = None,
+    items: Sequence[Mapping[str, Any]] = THREE,
+) -> Any:
+    """What comes out, that it fails, or that the report says that it is not exact."""
+    [workflow] = read_exports(Drawn("other ways", "", nodes, items, [], links).export())
+    made = import_workflow(workflow, TYPES)
+    if made.report.status != "exact":
+        assert any(each.why for each in made.report.nodes)
+        return NOT_EXACT
+    run = asyncio.run(run_workflow(made.document, {"n8nItems": list(items)}))
+    return FAILS if run.status != "COMPLETED" else (run.output or {}).get("n8nItems", [])
+
+
+LOOPED = [("Begin", 0, "Loop", 0), ("Loop", 0, "Done", 0), ("Loop", 1, "K", 0), ("K", 0, "Loop", 0)]
+DONE = code("Done", "return items;")
+
+
+def of_each(source: str, **more: Any) -> dict[str, Any]:
+    """A code node for each item."""
+    return node("Each", "code", 2, mode="runOnceForEachItem", jsCode=source, **more)
+
+
+def test_a_parameter_that_a_node_does_not_have_may_read_the_state_of_a_loop() -> None:
+    body = node("K", "noOp", 1, x="={{ $('Loop').context.noItemsLeft }}")
+
+    assert given(batches(batchSize=2), body, DONE, links=LOOPED) == THREE
+
+
+@pytest.mark.parametrize("place", [math.nan, math.inf, -math.inf, 1e308, 10**400])
+def test_a_place_that_is_nowhere_is_the_beginning(place: float) -> None:
+    note = node("Note", "stickyNote", 1, width=place, height=place)
+    export = Drawn("places", "", [{**set_to("K", x=1), "position": [place, 0]}, note], [], []).export()
+    [workflow] = read_exports(export)
+
+    made = import_workflow(workflow, TYPES)
+
+    assert all(abs(each["position"]["x"]) < 10_000 for each in made.document["nodes"])
+    assert made.document["notes"][0]["size"] == {"width": 360, "height": 240}
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["return $json.v==2 ? null : {json:{x:$json.v}}", "if ($json.v === 2) return null; return {json: {x: $json.v}};",
+     "let made = null; if ($json.v !== 2) made = {json: {x: $json.v}}; return made;"],
+)  # fmt: skip
+def test_an_item_for_which_code_returns_null_is_left_out(source: str) -> None:
+    of = set_to("Of", keeps=True, of="={{ $('Begin').item.json.v }}")
+
+    assert given(of_each(source), of) == [{"x": 1, "of": "1"}, {"x": 3, "of": "3"}]
+    assert given(of_each(source), of, items=THREE[1:2]) == []
+    assert given(of_each(source), of, items=THREE[2:]) == [{"x": 3, "of": "3"}]
+    assert given({**of_each(source), "onError": "continueRegularOutput"}) == NOT_EXACT
+
+
+SWITCHED = node("By number", "switch", 3.2, mode="expression", numberOutputs=3, output="={{ $json.v }}")
+WAYS = [("Begin", 0, "By number", 0), *(("By number", way, f"Way {way}", 0) for way in range(3)),
+        *((f"Way {way}", 0, "End", 0) for way in range(3))]  # fmt: skip
+
+
+def switched(*values: Any, **settings: Any) -> Any:
+    """What comes of a switch by an expression: each item with the number of its way."""
+    ends = [set_to(f"Way {way}", keeps=True, way=way) for way in range(3)]
+    return given(
+        {**SWITCHED, **settings}, *ends, node("End", "noOp", 1), links=WAYS, items=[{"v": value} for value in values]
+    )
+
+
+@pytest.mark.parametrize("value", [5, 3, -1, 1.5, None, "x"])
+def test_a_switch_fails_for_an_output_that_it_does_not_have(value: Any) -> None:
+    assert switched(value) == FAILS
+    assert switched(0, value) == FAILS
+    [said] = switched(value, onError="continueRegularOutput")
+    assert set(said) == {"error", "way"}
+    assert said["way"] == 0
+
+
+@pytest.mark.parametrize(("value", "way"), [(0, 0), (2, 2), ("1", 1), (True, 1), ("", 0)])
+def test_a_switch_takes_the_output_that_its_expression_says(value: Any, way: int) -> None:
+    assert switched(value) == [{"v": value, "way": way}]
+    assert switched(value, onError="continueRegularOutput") == [{"v": value, "way": way}]
+
+
+def test_a_switch_fails_for_an_output_that_it_computes_of_nothing() -> None:
+    computed = {**SWITCHED["parameters"], "output": "={{ $json.none.length }}"}
+
+    assert switched(1, parameters=computed) == FAILS
+
+
+@pytest.mark.parametrize(("count", "gives"), [(1, [{"way": 1}]), (2, [{"way": 2}]), (3, FAILS)])
+def test_a_switch_of_one_item_does_so_as_well(count: int, gives: Any) -> None:
+    one = node("One", "aggregate", 1, aggregate="aggregateAllItemData", options={})
+    computed = {**SWITCHED, "parameters": {**SWITCHED["parameters"], "output": "={{ $json.data.length }}"}}
+    ends = [set_to(f"Way {way}", way=way) for way in range(3)]
+    links = [("Begin", 0, "One", 0), ("One", 0, "By number", 0), *WAYS[1:]]
+
+    assert given(one, computed, *ends, node("End", "noOp", 1), links=links, items=THREE[:count]) == gives

@@ -297,8 +297,10 @@ class _Translator:
             return self._loosely_equal(ours, left, right)
         if left.kind == right.kind == "any":
             raise Untranslatable("lists and objects equal themselves only, and true is no 1")
-        if left.kind == "any" and right.kind == "number" and right.text in ("0", "1"):  # in templates 1 equals true
+        if right.kind == "number" and _may_equal_a_boolean(left, right):
             first = f"({left.text} | must_be('number') | otherwise(none))"
+        if left.kind == "number" and _may_equal_a_boolean(right, left):
+            second = f"({right.text} | must_be('number') | otherwise(none))"
         return Phrase(f"{first} {ours} {second}", "boolean", is_atom=False)
 
     def _equal_booleans(self, sign: str, ours: str, left: Phrase, right: Phrase) -> Phrase:
@@ -366,15 +368,26 @@ class _Translator:
         base = self.say(callee.base)
         if base.kind in ("date", "jsdate"):
             return self._date_method(base, name, arguments)
+        if name in _OF_NULL and base.kind == "any" and _is_chain_optional(callee):
+            return self._of_null(callee, base, name)
         if name == "parseJson":
             self._throws = False  # it fails the node where a text is no JSON, which nothing may catch
-            return Phrase(f"({base.atom} | fromjson)", is_path=True)
+            is_field = isinstance(callee.base, JsMember) and self._known(callee.base.base) is not None
+            return Phrase(f"({base.value if is_field else base.atom} | fromjson)", is_path=True)
         if name == "length" and not arguments:
             return Phrase(f"({base.atom} | js_length)", "number")  # for other values than texts it fails the node
         method = _METHODS.get(name)
         if method is None:
             raise Untranslatable(f"`.{name}()` has no counterpart")
         return replace(method(self, base, arguments), throws=base.kind == "any")
+
+    def _of_null(self, callee: JsMember, base: Phrase, name: str) -> Phrase:
+        """What is called behind `?.` of a value that may be missing: then it is not called."""
+        if not callee.optional or name not in ("isEmpty", "isNotEmpty"):
+            raise Untranslatable("it is not called where `?.` finds nothing")
+        value = self._value(base)
+        called = _METHODS[name](self, base, ())
+        return Phrase(f"{called.text} if {value} != none else none", is_atom=False)
 
     def _list_of_items(self, base: Tree, name: str) -> Tree | None:
         match base:
@@ -609,6 +622,15 @@ def _is_optional(tree: Any) -> bool:
     return is_so or any(map(_is_optional, _parts(tree)))
 
 
+def _is_chain_optional(tree: Tree) -> bool:
+    """It is undefined where one of its `?.` finds nothing."""
+    while isinstance(tree, (JsMember, Call)):
+        if isinstance(tree, JsMember) and tree.optional:
+            return True
+        tree = tree.base if isinstance(tree, JsMember) else tree.callee
+    return False
+
+
 def _parts(tree: Any) -> Sequence[Any]:
     return tree if isinstance(tree, tuple) else [getattr(tree, slot) for slot in getattr(tree, "__slots__", ())]
 
@@ -672,6 +694,10 @@ _METHODS: Mapping[str, Callable[[_Translator, Phrase, tuple[Tree, ...]], Phrase]
 }
 
 
+# What gives a value for null, too, or fails the node.
+_OF_NULL = frozenset({"isEmpty", "isNotEmpty", "toJsonString", "urlEncode", "parseJson"})
+
+
 def _json_text(self: _Translator, arguments: tuple[Tree, ...]) -> Phrase:
     if len(arguments) != 1:
         raise Untranslatable("it has arguments that have no counterpart")
@@ -684,7 +710,7 @@ def _json_text(self: _Translator, arguments: tuple[Tree, ...]) -> Phrase:
 def _json_value(self: _Translator, arguments: tuple[Tree, ...]) -> Phrase:
     if len(arguments) != 1:
         raise Untranslatable("it has arguments that have no counterpart")
-    return Phrase(f"({self.say(arguments[0]).atom} | fromjson)", throws=True)
+    return Phrase(f"({self.say(arguments[0]).as_text()} | fromjson)", throws=True)
 
 
 def _parts_of(template_filter: str) -> Callable[[_Translator, tuple[Tree, ...]], Phrase]:
@@ -778,6 +804,11 @@ _STATIC: Mapping[str, Callable[[_Translator, tuple[Tree, ...]], Phrase]] = {
 def _may_lack(said: Phrase) -> bool:
     """It fails where JavaScript finds nothing and goes on."""
     return said.is_path and said.throws
+
+
+def _may_equal_a_boolean(value: Phrase, number: Phrase) -> bool:
+    """In templates 1 equals true, and 0 equals false."""
+    return value.kind == "any" and (number.text in ("0", "1") or not CONSTANT.fullmatch(number.text))
 
 
 def _never_missing(said: Phrase, value: str) -> str:

@@ -38,7 +38,7 @@ GIVEN: list[tuple[str, list[tuple[Any, Any]]]] = [
     ("$json.a == 0", [(0, True), ("", True), (None, False), ("0", True), (False, True)]),
     ("$json.a == ''", [("", True), (0, True), ([], True), (None, False), ("x", False)]),
     ("$json.a ? $json.a.split(',')[1] : 'none'", [("a,b", "b"), ("a", None), ("", "none"), (5, None)]),
-    ("$json.a.parseJson()", [('{"b": 1}', {"b": 1}), ("no JSON", FAILS)]),
+    ("$json.a.parseJson()", [('{"b": 1}', {"b": 1}), ("no JSON", FAILS), (MISSING, FAILS), (None, FAILS)]),
     ("$json.a.trim().parseJson().b", [(' {"b": 1}', 1), ("no JSON", FAILS)]),
     ("parseInt($json.a)", [("12px", 12), ([7, 8], 7), ("x", None), (None, None)]),
     ("$json.a?.trim()", [(" x ", "x"), (MISSING, None)]),
@@ -48,6 +48,14 @@ GIVEN: list[tuple[str, list[tuple[Any, Any]]]] = [
         [(None, "null"), ([1, None], "1,"), ({}, "[object Object]"), (2.5, "2.5"), (MISSING, "undefined")],
     ),
     ("Math.round($json.a)", [("2.5", 3), (2.4, 2)]),
+    ("$json.a?.isEmpty()", [(None, None), (MISSING, None), ("", True), ([], True), (0, True), ("x", False)]),
+    ("$json.a?.isNotEmpty()", [(None, None), (MISSING, None), ("", False), ("x", True)]),
+    ("$json.a?.isNotEmpty() ? 'some' : 'none'", [(None, "none"), (MISSING, "none"), ("", "none"), ("x", "some")]),
+    ("1 === $json.a", [(1, True), (True, False), ("1", False), (MISSING, False)]),
+    ("0 !== $json.a", [(0, False), (False, True), (None, True)]),
+    ("'x'.length() === $json.a", [(1, True), (True, False)]),
+    ("JSON.parse($json.a)", [("[1]", [1]), (5, 5), (True, True), (None, None), ([2], 2), ({}, None), (MISSING, None)]),
+    ("JSON.parse($json.a) || 'none'", [("0", "none"), (5, 5), (None, "none"), ("no JSON", None)]),
 ]
 
 
@@ -84,6 +92,9 @@ def test_a_template_gives_what_the_expression_gives_in_n8n(js: str, wanted: Sequ
         "'text: ' + JSON.stringify($json.a)",
         "Object.keys($json.a)",
         "$if($json.a !== undefined, $ifEmpty($json.a, 1), 2)",
+        "$json.a?.parseJson()",
+        "$json.a?.toJsonString()",
+        "$json.a?.b.urlEncode()",
     ],
 )
 def test_what_goes_on_where_a_part_of_it_fails_is_left_to_code(js: str) -> None:

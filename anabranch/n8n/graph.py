@@ -81,6 +81,23 @@ class LinkGraph:
     def _place(self) -> Mapping[str, int]:
         return {name: place for place, name in enumerate(self.order)}
 
+    def outputs_towards(self, name: str, reader: str) -> set[int]:
+        """The outputs of a node from which links lead on to another one."""
+        known = self._towards.get((name, reader))
+        if known is None:
+            known = {link.output for link in self.out_of[name] if not self.leads_back(link)
+                     and reader in self.reachable([link.target], without=self._back)}  # fmt: skip
+            self._towards[name, reader] = known
+        return known
+
+    @cached_property
+    def _towards(self) -> dict[tuple[str, str], set[int]]:
+        return {}
+
+    @cached_property
+    def _back(self) -> frozenset[Link]:
+        return frozenset(link for link in self.links if self.leads_back(link))
+
     def leads_back(self, link: Link) -> bool:
         """Whether a link leads to a node that comes before it."""
         return self._place[link.target] <= self._place[link.source]

@@ -23,7 +23,7 @@ from anabranch.n8n.items.node_scope import NodeScope, Surrounding
 from anabranch.n8n.items.tracing import Meeting
 from anabranch.n8n.job import Exit, MappingJob, NotMapped
 from anabranch.n8n.js_code import VARIABLES, ZONES
-from anabranch.n8n.js_reading import names_of_nodes, reads_dates, reads_item, reads_matching, zones_of
+from anabranch.n8n.js_reading import names_of_nodes, reads_by_place, reads_dates, reads_item, reads_matching, zones_of
 from anabranch.n8n.kept_data import variables_read
 from anabranch.n8n.maps.going_on import FAILING
 from anabranch.n8n.maps.map_flow import batches_as_cursor
@@ -511,6 +511,8 @@ class _Importer(Surrounding):
                 continue
             scope = NodeScope(self, job.node.name, job.feed, per_item=per_item, of_code=True)
             everything = scope.node(name, "all")
+            if name in scope.unclear and reads_by_place(code, name):
+                job.differs(f"which output of the node {name} is read is not known here")
             one = None
             if reads_item(code, name):
                 try:
@@ -527,9 +529,10 @@ class _Importer(Surrounding):
     def code_files(self, job: MappingJob, names: Mapping[str, tuple[Ref, Ref | None]]) -> Mapping[str, tuple[str, str]]:
         found: dict[str, tuple[str, str]] = {}
         for name, (everything, one) in names.items():
-            exits = self.exits.get(name)
-            feed = exits[min(exits)].feed if exits else None
-            if feed is None or feed.files is None or feed.items != everything:
+            feed = next(
+                (each.feed for each in self.exits.get(name, {}).values() if each.feed.items == everything), None
+            )
+            if feed is None or feed.files is None:
                 continue
             of_one = "undefined"
             if one is not None and one.js.startswith(feed.value.js):

@@ -297,6 +297,8 @@ class MappingJob:
         if self.nodes and self.nodes[0]["id"] != f"{self.node_id}_values":
             raise Untranslatable("it would have to be computed in the middle of what the node became")
         scope = self.around.scope(self, self.feed, per_item=is_mapped)
+        scope.check_inputs(js)
+        scope.check_nodes(js)
         js = with_calls_on_any_value(scope.with_passes(js))
         reason = check_expression(js, self.around.timezone)
         if reason is not None:

@@ -45,6 +45,10 @@ _ABSENT = {
     r"\bBuffer\b(?!\.(?:from|concat|alloc|isBuffer|byteLength)\s*\()|\.(?:read|write)(?:U?Int|Big|Float|Double)\w*\(": "Node's buffers",
     r"\bURL\s*\(|\bURLSearchParams\b": "URL objects",
     r"\bsetTimeout\b|\bsetInterval\b": "timers",
+    r"\.pairedItem\s*\(": "`.pairedItem()`",
+    r"\$item\s*\((?!\s*0\s*[,)])": "`$item(…)` of another item than the first",
+    r"\$node\s*(?:\[[^\[\]]*\]|\.\s*\w+)\s*\??\.\s*runIndex\b": "the number of a node's run",
+    r"\$\([^()]*\)\s*\??\.\s*params\b|\$input\s*\??\.\s*(?:params|context)\b": "parameters or the state of another node",
     r"\$fromAI": "values that a language model gives",
     r"\bcrypto\.(?!createHash\(|createHmac\()": "Node's crypto",
     r"\bfetch\s*\(": "requests",
@@ -157,6 +161,26 @@ def reads_item(code: str, name: str) -> bool:
 def reads_matching(code: str, name: str) -> bool:
     """Whether it may read the item of a node that belongs to any of those that flow in."""
     return name in names_of_nodes(code) and "itemMatching" in code
+
+
+_INPUTS = re.compile(r"\$input\s*\??\.\s*(?!item\b|json\b)|\$items\(\s*\)|(?<![\w$.])items\b")
+
+
+def reads_inputs(code: str) -> bool:
+    """Whether it reads more of what flows in than the current item."""
+    return bool(_INPUTS.search(_bare(code)))
+
+
+_BY_PLACE = r"\s*\)\s*\??\.\s*(?:first|last|all|itemMatching|isExecuted)\b"
+
+
+def reads_by_place(code: str, name: str) -> bool:
+    """Whether it reads items of a node by their places, and not only the one that belongs to the current one."""
+    return any(
+        re.sub(r"\\(.)", r"\1", next(group for group in each.groups() if group is not None)) == name
+        and (not each[0].startswith("$(") or re.match(_BY_PLACE, code[each.end() :]))
+        for each in _READS_NODE.finditer(code)
+    )
 
 
 def reads_unnamed_nodes(code: str) -> bool:

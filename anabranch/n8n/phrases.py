@@ -60,6 +60,12 @@ class NameScope(Protocol):
     def parameters(self, name: str) -> Mapping[str, Any]:
         """The parameters of a node. Raises Untranslatable."""
 
+    def check_inputs(self, js: str) -> None:
+        """Refuses JavaScript that reads all that flows in where that is not known. Raises Untranslatable."""
+
+    def check_nodes(self, js: str) -> None:
+        """Refuses JavaScript that reads a node that is not there. Raises Untranslatable."""
+
     def with_passes(self, js: str) -> str:
         """An expression of JavaScript with the state of the loop around it, where it reads that."""
 

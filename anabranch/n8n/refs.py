@@ -152,12 +152,12 @@ class ItemFeed:
 
     def alone(self) -> ItemFeed:
         """The first item, as one."""
-        return ItemFeed(self.first, many=False, files=self.first_files)
+        return ItemFeed(self.first, many=False, loop=self.loop, files=self.first_files)
 
     def as_list(self) -> ItemFeed:
         """As a list, whichever it is."""
         files = self.files if self.many or self.files is None else self.files.listed()
-        return ItemFeed(self.items, many=True, files=files)
+        return ItemFeed(self.items, many=True, loop=self.loop, files=files)
 
     @property
     def first(self) -> Ref:

@@ -14,6 +14,7 @@ from anabranch.n8n.exports import read_exports
 from anabranch.n8n.importing import import_workflow
 from anabranch.testing import run_workflow
 from tests.n8n.drawn import Drawn, node, set_to
+from tests.n8n.drawn import test_of as conditions_of
 from tests.n8n.drawn_pairs import THREE, batches, code
 
 TYPES = builtin_types()
@@ -120,3 +121,75 @@ def test_a_switch_of_one_item_does_so_as_well(count: int, gives: Any) -> None:
     links = [("Begin", 0, "One", 0), ("One", 0, "By number", 0), *WAYS[1:]]
 
     assert given(one, computed, *ends, node("End", "noOp", 1), links=links, items=THREE[:count]) == gives
+
+
+def looped(expression: str) -> Any:
+    """What an expression gives in a loop over batches of two."""
+    links = [("Begin", 0, "Loop", 0), ("Loop", 0, "Done", 0), ("Loop", 1, "K", 0), ("K", 0, "Loop", 0)]
+    return given(batches(batchSize=2), set_to("K", x=f"={{{{ {expression} }}}}"), DONE, links=links)
+
+
+@pytest.mark.parametrize(
+    ("expression", "gives"),
+    [("$input.all().length", [2, 2, 1]), ("$input.first().json.v", [1, 1, 3]), ("$input.last().json.v", [2, 2, 3]),
+     ("$items().length", [2, 2, 1]), ("$input.all()[0].json.v + 1", [2, 2, 4])],
+)  # fmt: skip
+def test_a_batch_is_all_that_flows_in(expression: str, gives: list[int]) -> None:
+    assert looped(expression) == [{"x": str(each)} for each in gives]
+
+
+ABOVE = node("Choice", "if", 2.2, conditions=conditions_of("={{ $json.v }}", "number", "gt", 1), options={})
+
+
+@pytest.mark.parametrize(
+    ("output", "expression", "gives"),
+    [(0, "$('Choice').all().length", ["2", "2"]), (1, "$('Choice').all().length", ["1"]),
+     (1, "$('Choice').first().json.v", ["1"]), (1, "$('Choice').last().json.v", ["1"]),
+     (1, "$node['Choice'].json.v", ["1"]), (1, "$('Choice').item.json.v", ["1"])],
+)  # fmt: skip
+def test_what_is_read_of_a_node_with_two_outputs_is_what_leads_there(
+    output: int, expression: str, gives: list[str]
+) -> None:
+    reader = set_to("X", x=f"={{{{ {expression} }}}}")
+
+    made = given(ABOVE, reader, links=[("Begin", 0, "Choice", 0), ("Choice", output, "X", 0)])
+
+    assert made == [{"x": each} for each in gives]
+
+
+def test_which_of_two_outputs_is_read_where_both_lead_there_is_not_known() -> None:
+    links = [
+        ("Begin", 0, "Choice", 0),
+        ("Choice", 0, "A", 0),
+        ("Choice", 1, "B", 0),
+        ("A", 0, "X", 0),
+        ("B", 0, "X", 0),
+    ]
+    nodes = [ABOVE, set_to("A", keeps=True, a=1), set_to("B", keeps=True, b=1)]
+
+    assert given(*nodes, set_to("X", x="={{ $('Choice').all().length }}"), links=links) == NOT_EXACT
+    assert given(*nodes, code("X", "return $('Choice').all();"), links=links) == NOT_EXACT
+    assert given(*nodes, set_to("X", x="={{ $('Choice').item.json.v }}"), links=links) == [
+        {"x": "2"}, {"x": "3"}, {"x": "1"}]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "reader",
+    [set_to("X", x="={{ $('Begin').pairedItem().json.v }}"), set_to("X", x="={{ $item(1).$node['Begin'].json.v }}"),
+     set_to("X", x="={{ $('Nope').item.json.v }}"), set_to("X", x="={{ $node['Begin'].runIndex }}"),
+     code("X", "return [{json: {p: $('Begin').params}}];"), code("X", "return [{json: {p: $input.params}}];"),
+     code("X", "return [{json: {p: $input.context}}];"), of_each("return {json: {n: $input.all().length}};")],
+)  # fmt: skip
+def test_names_that_mean_nothing_here_are_not_exact(reader: Mapping[str, Any]) -> None:
+    assert given(reader) == NOT_EXACT
+
+
+def test_what_is_read_of_a_node_that_failed_is_what_leads_there() -> None:
+    each = of_each("if ($json.v === 2) throw new Error('two'); return {json: {n: $json.v}};")
+    reader = set_to("X", x="={{ $('Each').all().length }}")
+
+    made = given(
+        {**each, "onError": "continueErrorOutput"}, reader, links=[("Begin", 0, "Each", 0), ("Each", 1, "X", 0)]
+    )
+
+    assert made == [{"x": "1"}]

@@ -14,6 +14,7 @@ from typing import Any
 from anabranch.n8n.graph import LOOP_KIND, LinkGraph, loop_output
 from anabranch.n8n.items.tracing import ItemTrace, Meeting
 from anabranch.n8n.job import Exit
+from anabranch.n8n.js_reading import names_of_nodes, reads_inputs
 from anabranch.n8n.kept_data import VARIABLE_NAME
 from anabranch.n8n.phrases import Untranslatable
 from anabranch.n8n.refs import INDEX, ITEM, ItemFeed, Moved, Ref, SaidByCode, Traced, number
@@ -58,6 +59,8 @@ class NodeScope:
     """What has a node in front read a variable; None: no node can be in front."""
     of_code: bool = False
     """Whether the names are for code, which can fail where nothing is known of an item."""
+    unclear: set[str] = field(default_factory=set)
+    """Nodes of which it is not known which of their outputs is read."""
 
     @property
     def timezone(self) -> str:
@@ -87,8 +90,20 @@ class NodeScope:
         """What flows into this node."""
         if self.feed is None:
             return Ref("{}", "{}")
-        items = self.feed
-        return _pick(items, which)
+        self._needs_no_alias(self.feed)
+        return _pick(self.feed, which)
+
+    def check_inputs(self, js: str) -> None:
+        """Refuses what reads all that flows in where the current item of a loop would hide it. Raises
+        Untranslatable."""
+        if self.feed is not None and reads_inputs(js):
+            self._needs_no_alias(self.feed)
+
+    def _needs_no_alias(self, feed: ItemFeed) -> None:
+        """The current item of a loop is no longer that where an item of it is current, or in a loop inside of it."""
+        if feed.loop is not None and (self._is_mapped or self._innermost() != feed.loop):
+            self.around.aliases.add(feed.loop)
+            raise Untranslatable(f"the current item of the loop {feed.loop} is needed where another item is current")
 
     def files(self) -> Ref:
         """`$binary`."""
@@ -108,34 +123,46 @@ class NodeScope:
         node = self.around.graph.nodes.get(name)
         if node is None:
             raise Untranslatable(f"there is no node {name}")
-        exits = self.around.exits.get(name)
-        if not exits:
-            raise Untranslatable(f"nothing comes out of the node {name}")
-        feed = exits[min(exits)].feed
-        exit_ = exits[min(exits)]
+        read = self._exits_read(name)
+        feed = read[0].feed
         for body_of, body in self.around.bodies.items():
             inside = name in body or (name == body_of and feed.loop == name)
             if inside and self.name not in body:
                 raise Untranslatable(f"the node {name} is inside of a loop, and its items are not known after it")
-        if node.kind == "splitInBatches":
-            exit_ = self._batch_exit(name, exits)
-            feed = exit_.feed
-        if feed.loop is not None and (self._is_mapped or self._innermost() != feed.loop):
-            self.around.aliases.add(feed.loop)
-            raise Untranslatable(f"the current item of the loop {feed.loop} is needed where another item is current")
+        self._needs_no_alias(feed)
         if which == "item":
-            if not feed.many:
-                return feed.value
-            return self._paired(name)
+            is_one = not feed.many and all(each.feed.value == feed.value for each in read)
+            return feed.value if is_one else self._paired(name)
+        if len(read) > 1:
+            self.unclear.add(name)
+            if not self.of_code:
+                raise Untranslatable(f"which output of the node {name} is read is not known here")
         if which == "place":
             return feed.value.at(INDEX if self._is_mapped else number(0)) if feed.many else feed.value
         return _pick(feed, which)
 
+    def _exits_read(self, name: str) -> list[Exit]:
+        """The ways out of a node of whose items n8n gives those of one at this node: those that lead here."""
+        exits = self.around.exits.get(name)
+        if not exits:
+            raise Untranslatable(f"nothing comes out of the node {name}")
+        if self.around.graph.nodes[name].kind == LOOP_KIND:
+            return [self._batch_exit(name, exits)]
+        leading = self.around.graph.outputs_towards(name, self.name) or {min(exits)}
+        if not leading <= exits.keys():
+            raise Untranslatable(f"what comes out of the node {name} is not known here")
+        return [exits[output] for output in sorted(leading)]
+
     def is_in_order(self, name: str) -> bool:
         """Whether the item of another node that belongs to one that flows in always has the same number."""
-        feed = self.around.exits[name][min(self.around.exits[name])].feed
+        feed = self._exits_read(name)[0].feed
         each = Ref("each", "each")
         return not feed.many or self._walk(self.name, each, name, frozenset()) == [feed.value.at(each)]
+
+    def check_nodes(self, js: str) -> None:
+        """Refuses what reads a node that is not there: n8n fails. Raises Untranslatable."""
+        for name in names_of_nodes(js):
+            self.parameters(name)
 
     def parameters(self, name: str) -> Mapping[str, Any]:
         """The parameters of another node."""

@@ -62,6 +62,8 @@ def _javascript(job: MappingJob, source: str, *, each: bool) -> None:
         return
     if _OTHER_OUTPUT.search(source):
         job.differs("its code gets the first output of a node, where it asks for another")
+    if each and job.node.kind == "code" and _ALL_OF_EACH.search(source):
+        job.differs("its code for each item gets all items, where n8n fails")
     reads = reads_files(source)
     if reads or (job.around.reads_files and not each and job.error_way == "stop" and job.needed_feed().files):
         _javascript_of_files(job, source, each=each, reads=reads)
@@ -88,6 +90,9 @@ def _javascript(job: MappingJob, source: str, *, each: bool) -> None:
     job.add("javascript", {"code": code}, suffix="all" if job.error_way == "apart" else "", **job.attempts())
     _leave_code(job, pairs=pairs)
 
+
+# What n8n refuses in code for each item.
+_ALL_OF_EACH = re.compile(r"\$input\s*\??\.\s*(?:all|first|last)\s*\(")
 
 # What returns something else than an object or a list that is written there, where the code has a null.
 _NULL, _RETURN = re.compile(r"(?<![\w$.])null\b"), re.compile(r"\breturn\b(?!\s*[{\[])")

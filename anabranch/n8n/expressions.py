@@ -86,13 +86,14 @@ class _Translator:
         if said.is_odd or (said.throws and (said.is_path or said.kind not in ("text", "number", "boolean"))):
             raise Untranslatable("it goes on with what a part of it gives where that fails")
         if said.throws and said.kind == "number":
-            return f"({said.atom} | string)"
+            return f"({said.value} | string)"
         return said.atom if said.kind == "boolean" else said.as_text()
 
     def _say(self, tree: Tree) -> Phrase:
         match tree:
             case Literal(value):
-                return Phrase(literal(value), _kind(value), is_atom=not isinstance(value, (int, float)) or value >= 0)
+                is_atom = not isinstance(value, (int, float)) or value >= 0
+                return Phrase(literal(value), _kind(value), is_atom, is_whole=isinstance(value, int))
             case JsTemplate(parts):
                 texts = [quoted(part) if isinstance(part, str) else self._text(self.say(part)) for part in parts]
                 return Phrase(" ~ ".join(["''", *texts] if len(texts) < 2 else texts), "text", is_atom=False)
@@ -147,7 +148,7 @@ class _Translator:
     def _member(self, base: Phrase, tree: JsMember) -> Phrase:
         key = tree.key
         if isinstance(key, Literal) and key.value == "length" and base.kind in ("any", "text", "list"):
-            return Phrase(f"({base.atom} | js_length)", "number", throws=True, is_odd=True)
+            return Phrase(f"({base.atom} | js_length)", "number", throws=True, is_odd=True, is_whole=True)
         if isinstance(key, Literal) and base.kind in ("date", "jsdate") and isinstance(key.value, str):
             return self._date_part(base, key.value)
         if base.kind in ("text", "number", "boolean", "null"):
@@ -194,7 +195,7 @@ class _Translator:
             case JsMember(Name("$env" | "$vars"), Literal(str(name))):
                 return _ref(scope.variable(name))
             case Name("$itemIndex" | "$position"):
-                return Phrase(scope.item_index().template, "number")
+                return Phrase(scope.item_index().template, "number", is_whole=True)
             case JsMember(Name("$execution"), Literal("id")) | Name("$executionId"):
                 return Phrase("ctx.run.id", "text")
             case JsMember(Name("$workflow"), Literal("name")):
@@ -249,8 +250,9 @@ class _Translator:
         if sign == "!":
             return Phrase(f"not {self._truth(inner)}", "boolean", is_atom=False)
         if sign in "+-":
-            number = f"(0 - {inner.as_number()})" if sign == "-" else inner.as_number()
-            return Phrase(number, "number", is_odd=inner.kind != "number")
+            text = f"0 - {inner.as_number()}" if sign == "-" else inner.as_number()
+            is_odd = inner.kind != "number"
+            return Phrase(text, "number", is_atom=sign == "+", is_odd=is_odd, is_whole=inner.is_whole)
         raise Untranslatable(f"`{sign}` has no counterpart")
 
     def _binary(self, sign: str, left: Tree, right: Tree) -> Phrase:
@@ -269,7 +271,8 @@ class _Translator:
             is_odd = not first.kind == second.kind == "number"
             divides = sign == "/" and not (second.kind == "number" and second.text.strip("0."))  # by 0 it goes on
             text = f"{first.as_number()} {sign} {second.as_number()}"
-            return Phrase(text, "number", is_atom=False, is_odd=is_odd or divides, throws=divides)
+            is_whole = sign != "/" and first.is_whole and second.is_whole
+            return Phrase(text, "number", is_atom=False, is_odd=is_odd or divides, throws=divides, is_whole=is_whole)
         if sign == "%" and isinstance(right, Literal) and isinstance(right.value, int):
             raise Untranslatable("`%` has another sign for negative numbers")
         raise Untranslatable(f"`{sign}` has no counterpart")
@@ -349,7 +352,8 @@ class _Translator:
         if "text" in (left.kind, right.kind):
             return Phrase(f"{self._text(left)} ~ {self._text(right)}", "text", is_atom=False)
         if left.kind == right.kind == "number":
-            return Phrase(f"{left.atom} + {right.atom}", "number", is_atom=False)
+            is_whole = left.is_whole and right.is_whole
+            return Phrase(f"{left.atom} + {right.atom}", "number", is_atom=False, is_whole=is_whole)
         raise Untranslatable("it is not known whether `+` adds numbers or joins texts")
 
     # -- calls ----------------------------------------------------------------------------
@@ -375,7 +379,9 @@ class _Translator:
             is_field = isinstance(callee.base, JsMember) and self._known(callee.base.base) is not None
             return Phrase(f"({base.value if is_field else base.atom} | fromjson)", is_path=True)
         if name == "length" and not arguments:
-            return Phrase(f"({base.atom} | js_length)", "number")  # for other values than texts it fails the node
+            return Phrase(
+                f"({base.atom} | js_length)", "number", is_whole=True
+            )  # for other values than texts it fails the node
         method = _METHODS.get(name)
         if method is None:
             raise Untranslatable(f"`.{name}()` has no counterpart")
@@ -404,10 +410,11 @@ class _Translator:
             case "Boolean", (only,):
                 return Phrase(self._truth(self.say(only)), "boolean")
             case "parseInt", (only, *_):
-                return Phrase(_leading_number(self.say(only), r"^\s*[+-]?[0-9]+", "int(none)"), "number", is_odd=True)
+                return Phrase(_leading_number(self.say(only), r"^\s*[+-]?[0-9]+", "int(none)"), "number", is_odd=True,
+                              is_whole=True)  # fmt: skip
             case "parseFloat", (only,):
                 pattern = r"^\s*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
-                return Phrase(_leading_number(self.say(only), pattern, "float(none)"), "number", is_odd=True)
+                return Phrase(_leading_number(self.say(only), pattern, "js_type('number')"), "number", is_odd=True)
             case "encodeURIComponent", (only,):
                 return Phrase(f"({self._text(self.say(only))} | urlencode)", "text")
             case "$if", (test, chosen, other):
@@ -428,7 +435,8 @@ class _Translator:
         if code is None or base.kind == "jsdate":
             raise Untranslatable(f"`.{part}` of a date has no counterpart")
         text = f"({base.atom} | date_format({quoted(code)}, {quoted(self._scope.timezone)}))"
-        return Phrase(text, "text") if code in ("%A", "%B", "%a", "%b") else Phrase(f"({text} | int)", "number")
+        is_name = code in ("%A", "%B", "%a", "%b")
+        return Phrase(text, "text") if is_name else Phrase(f"({text} | int)", "number", is_whole=True)
 
     def _date_method(self, base: Phrase, name: str, arguments: tuple[Tree, ...]) -> Phrase:
         zone = quoted(self._scope.timezone)
@@ -439,11 +447,11 @@ class _Translator:
             case "toISO" | "toJSON" | "toString", () if base.kind == "date" and self._scope.timezone == "UTC":
                 return Phrase(base.text, "text", base.is_atom)
             case "getTime" | "toMillis" | "valueOf", ():
-                return Phrase(f"({base.atom} | timestamp)", "number")
+                return Phrase(f"({base.atom} | timestamp)", "number", is_whole=True)
             case "toSeconds", () if base.kind == "date":
-                return Phrase(f"(({base.atom} | timestamp) / 1000)", "number")
+                return Phrase(f"({base.atom} | timestamp) / 1000", "number", is_atom=False)
             case "toUnixInteger", ():
-                return Phrase(f"({base.atom} | date_format('%s') | int)", "number")
+                return Phrase(f"({base.atom} | date_format('%s') | int)", "number", is_whole=True)
             case "toISODate", ():
                 return Phrase(f"({base.atom} | date_format('%Y-%m-%d', {zone}))", "text")
             case "format" | "toFormat", (Literal(str(form)),):
@@ -704,7 +712,8 @@ def _json_text(self: _Translator, arguments: tuple[Tree, ...]) -> Phrase:
     said = self.say(arguments[0])
     if "{'" in said.text and "default(none)" in said.text:
         raise Untranslatable("what is missing in an object is not in its text")
-    return Phrase(f"({said.atom} | tojson)", "text", is_odd=said.is_path)
+    value = said.value if said.kind == "number" else said.atom
+    return Phrase(f"({value} | tojson)", "text", is_odd=said.is_path)
 
 
 def _json_value(self: _Translator, arguments: tuple[Tree, ...]) -> Phrase:
@@ -737,7 +746,8 @@ def _rounded(method: str) -> Callable[[_Translator, tuple[Tree, ...]], Phrase]:
         number = said.as_number()
         number = f"({number} + 0.5)" if method == "round" else number  # JavaScript rounds halves up
         way = "floor" if method == "round" else method
-        return Phrase(f"({number} | round(0, {quoted(way)}) | int)", "number", is_odd=said.kind != "number")
+        text = f"({number} | round(0, {quoted(way)}) | int)"
+        return Phrase(text, "number", is_odd=said.kind != "number", is_whole=True)
 
     return function
 
@@ -748,7 +758,7 @@ def _extreme(name: str) -> Callable[[_Translator, tuple[Tree, ...]], Phrase]:
             raise Untranslatable("it takes several numbers")
         said = [self.say(each) for each in arguments]
         is_odd = any(each.kind != "number" for each in said)
-        listed = ", ".join(each.as_number() for each in said)
+        listed = ", ".join(each.value if each.kind == "number" else each.as_number() for each in said)
         return Phrase(f"([{listed}] | {name})", "number", is_odd=is_odd)
 
     return function
@@ -764,7 +774,7 @@ def _now(self: _Translator, arguments: tuple[Tree, ...]) -> Phrase:
 
 
 def _millis(self: _Translator, arguments: tuple[Tree, ...]) -> Phrase:
-    return Phrase("(now | timestamp)", "number")
+    return Phrase("(now | timestamp)", "number", is_whole=True)
 
 
 def _from_seconds(self: _Translator, arguments: tuple[Tree, ...]) -> Phrase:

@@ -85,6 +85,8 @@ class Phrase:
     """It fails where JavaScript throws, so that the whole expression has no value."""
     is_odd: bool = False
     """It fails where JavaScript goes on, with NaN or undefined."""
+    is_whole: bool = False
+    """A number that never has a point."""
 
     @property
     def atom(self) -> str:
@@ -93,7 +95,9 @@ class Phrase:
 
     @property
     def value(self) -> str:
-        """As an operand: a missing path is null."""
+        """As an operand: a missing path is null, and what arithmetic makes is 3, not 3.0."""
+        if self.kind == "number" and not (self.is_atom or self.is_whole or CONSTANT.fullmatch(self.text)):
+            return f"(({self.text}) | js_number)"
         return f"({self.text} | default(none))" if self.is_path else self.atom
 
     @property
@@ -107,7 +111,7 @@ class Phrase:
         """The value of a parameter: nothing where it fails."""
         if self.is_path:
             return f"{self.text} | default(none)"
-        return self.text if self.kind == "null" or _never_fails(self.text) else f"{self.atom} | otherwise(none)"
+        return self.text if self.kind == "null" or _never_fails(self.text) else f"{self.value} | otherwise(none)"
 
     def embedded(self) -> str:
         """Within a text."""

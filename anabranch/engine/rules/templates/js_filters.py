@@ -6,7 +6,6 @@ something else. Collected by `filters`.
 
 from __future__ import annotations
 
-import math
 import re
 from decimal import Decimal
 from typing import Any
@@ -91,9 +90,9 @@ def _exponent(written: str) -> str:
 
 
 def _js_number(value: Any, work: TemplateBudget) -> Any:
-    """As `Number(value)`. Raises Refused where that is not a number."""
+    """As `Number(value)`, where 3.0 is 3. Raises Refused where that is not a number."""
     if is_number(value):
-        return check_number(value)
+        return check_number(_without_point(value))
     if value is None or isinstance(value, bool):
         return int(bool(value))
     if isinstance(value, str):
@@ -113,8 +112,12 @@ def _number_of(text: str) -> float | int | None:
         return int(text, 0)
     if not _NUMBER.fullmatch(text):
         return None
-    number = float(text)
-    return int(number) if math.isfinite(number) and number.is_integer() and abs(number) < 2**53 else number
+    return _without_point(float(text))
+
+
+def _without_point(number: float) -> float:
+    """3.0 as 3. From 2**53 on, where numbers are not exact any more, as it is."""
+    return int(number) if abs(number) < 2**53 and number % 1 == 0 else number
 
 
 def _js_join(value: Any, work: TemplateBudget, *, separator: Any = ",") -> str:

@@ -455,6 +455,8 @@ async def repetition_cancelled(trial: Trial) -> None:
     await trial.report(first, "line")
     again = await trial.send(first | {"ticket": token_hex(8), "sending": 2})
     await trial.until_ready(0, "the executor does not take the repetition")
+    await trial.search(again)  # once it has answered, it knows the ticket of the repetition
+    await trial.report(first, "started", nth=2)
     await trial.cancel(again)
     await trial.result(await trial.send(trial.job("conformanceEcho")))
     check(len(trial.reports_of(first, "line")) == 1, "the repetition was executed after the job was cancelled")

@@ -20,7 +20,8 @@ from anabranch.settings import Settings
 from tests.durable.breakable import WORLD
 
 TENANT = "default"
-PATIENCE_S = 30.0
+# What waits for a worker process to start has as long as that: seconds, on a busy machine a minute.
+PATIENCE_S = 120.0
 
 # A tenth of the product's second: a run that is to sleep for a second and a bit is parked on a slow machine, too.
 PARK_AFTER_MS = 100

@@ -170,13 +170,17 @@ class LinkGraph:
             return True
         if name in seen or node.settings.get("onError") == "continueErrorOutput":
             return False
-        always = {0} if node.kind in _ALWAYS_GIVES or node.settings.get("alwaysOutputData") is True else {0, 1}
+        always = {0} if self.gives_always(node) else {0, 1}
         if node.kind != "if" and len(always) > 1 and not node.disabled:
             return False
         return all(
             any(self._leads_on(link.target, loop, seen | {name}) for link in self.out_of[name] if link.output == way)
             for way in always
         )
+
+    def gives_always(self, node: N8nNode) -> bool:
+        """Whether it gives at least one item where one flows in."""
+        return node.kind in _ALWAYS_GIVES or node.settings.get("alwaysOutputData") is True
 
     def are_exclusive(self, links: Sequence[Link], single: Collection[str]) -> bool:
         """Whether at most one of these links is taken in a run.

@@ -513,6 +513,8 @@ class _Importer(Surrounding):
             everything = scope.node(name, "all")
             if name in scope.unclear and reads_by_place(code, name):
                 job.differs(f"which output of the node {name} is read is not known here")
+            if "isExecuted" in code and not self._shows_that_it_ran(name):
+                job.differs(f"whether {name} ran is known only by whether it gave items")
             one = None
             if reads_item(code, name):
                 try:
@@ -525,6 +527,14 @@ class _Importer(Surrounding):
                 )
             found[name] = (everything, one)
         return found
+
+    def _shows_that_it_ran(self, name: str) -> bool:
+        """Whether a node that ran certainly made items, and one that did not has none."""
+        node, exits = self.graph.nodes[name], self.exits.get(name, {})
+        if not self.graph.into[name] or 0 not in exits:
+            return True
+        made = set(_OF_NODES.findall(exits[0].feed.value.template)) <= self._made.get(name, set())
+        return made and (self.graph.gives_always(node) or not exits[0].feed.many)
 
     def code_files(self, job: MappingJob, names: Mapping[str, tuple[Ref, Ref | None]]) -> Mapping[str, tuple[str, str]]:
         found: dict[str, tuple[str, str]] = {}
@@ -658,6 +668,13 @@ class _Importer(Surrounding):
             edges += [edge_of(exit_.node_id, handle, each["id"]) for exit_, _ in exits for handle in exit_.handles]
         return made
 
+    def _gets_an_item_twice(self, name: str) -> bool:
+        """Whether several outputs of a switch lead to a node by which one item may go at once."""
+        sources = self._multiple[name]
+        switches = {source for source in sources if self.graph.nodes[source].kind == "switch"}
+        return any(sources.count(source) > 1 and self._jobs[source].option("options", "allMatchingOutputs") is True
+                   for source in switches)  # fmt: skip
+
     def _keeps_beside_others(self, name: str) -> bool:
         """Whether another node may be under way that keeps the same data: the later one would undo the earlier."""
         keeps = set(self._jobs[name].keeps)
@@ -714,7 +731,11 @@ class _Importer(Surrounding):
             job = self._jobs[name]
             status, why = self._status[name]
             differences = list(job.differences) if status != "placeholder" else []
-            if name in self._multiple and status == "exact" and not _is_the_same_in_one_go(job):
+            if (
+                name in self._multiple
+                and status == "exact"
+                and (not _is_the_same_in_one_go(job) or self._gets_an_item_twice(name))
+            ):
                 status = "equal"
                 differences.append("runs once with all items, where n8n runs it once for each branch that arrives")
             if status == "exact" and self._keeps_beside_others(name):

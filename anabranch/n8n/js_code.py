@@ -53,14 +53,18 @@ _PLACE = (
 _TRACE = (
     "const $trace = (ways, from, at) => { const unknown = () => Object.assign("
     "new Error('Which item of the node belongs to this one is not known'), {$unpaired: true});"
+    # What never came by the node: in n8n an error of JavaScript, which leaves an expression without a value.
+    " const nowhere = () => Object.assign(new Error('This item did not come by way of the node'), {$nowhere: true});"
     " const follow = (name, input, at) => { if (typeof at !== 'number') throw unknown();"
-    " for (const [there, step] of ways[name]?.[input] ?? []) { const found = there(); if (found === null) continue;"
+    " if (input >= ways[name].length) throw nowhere(); for (const [there, step] of ways[name][input]) {"
+    " const found = there(); if (found === null) continue;"
     " if (typeof found === 'number' && at >= found) { at -= found; continue; } const [node, pair] = step(at);"
-    " if (node === null) { if (pair === null || pair === undefined) throw unknown(); return pair; }"
+    " if (node === null) { if (pair === null || pair === undefined) throw unknown(); return pair; } const faults = [];"
     " const items = [pair].flat().flatMap(each => { try { return [each !== null && typeof each === 'object'"
     " ? follow(node, each.input ?? 0, each.item) : follow(node, 0, each)]; }"
-    " catch (fault) { if (!fault?.$unpaired) throw fault; return []; } });"
-    " if (!items.length || items.some(each => each !== items[0])) throw unknown(); return items[0]; }"
+    " catch (fault) { if (!fault?.$unpaired && !fault?.$nowhere) throw fault; faults.push(fault); return []; } });"
+    " if (!items.length) throw faults[0] ?? unknown();"
+    " if (items.some(each => each !== items[0])) throw unknown(); return items[0]; }"
     " throw unknown(); }; return follow(from, 0, at); };"
 )
 # As n8n pairs what code returns: by what an item says, with the only item, or by number where they are as many.
@@ -81,7 +85,7 @@ _NODE_BY_NAME = (
     " all.forEach(each => $others.add(each));"
     " return {all: () => all, first: () => all[0], last: () => all[all.length - 1],"
     " get item() { const json = $copy(one()), binary = file?.(); return {json, ...(binary ? {binary: $copy(binary)} : {})}; },"
-    " itemMatching: i => all[i], isExecuted: list !== undefined && list !== null,"
+    " itemMatching: i => all[i], isExecuted: (list ?? []).some(each => each !== undefined && each !== null),"
     " get json() { return this.item?.json; }, get data() { return this.item?.json; }}; };"
 )
 _NODES = (

@@ -193,3 +193,64 @@ def test_what_is_read_of_a_node_that_failed_is_what_leads_there() -> None:
     )
 
     assert made == [{"x": "1"}]
+
+
+A_AND_ALL = [("Begin", 0, "A", 0), ("A", 0, "Both", 0), ("Begin", 0, "Both", 1), ("Both", 0, "X", 0)]
+
+
+def test_an_item_that_came_another_way_than_by_a_node_has_none_of_it() -> None:
+    nodes = [set_to("A", keeps=True, w="={{ $json.v * 10 }}"), node("Both", "merge", 3, mode="append")]
+    reader = set_to("X", keeps=True, x="={{ $('A').item.json.w }}")
+
+    made = given(*nodes, reader, links=A_AND_ALL)
+
+    assert [each["x"] for each in made] == ["10", "20", "30", None, None, None]
+
+
+def test_an_item_that_came_the_other_way_of_a_choice_has_none_of_a_node_on_the_one() -> None:
+    links = [("Begin", 0, "Choice", 0), ("Choice", 1, "X", 0), ("Choice", 0, "A", 0), ("A", 0, "X", 0)]
+    reader = set_to("X", keeps=True, x="={{ $('A').item.json.v }}")
+
+    made = given(ABOVE, set_to("A", keeps=True, a=1), reader, links=links)
+
+    assert {each["v"]: each["x"] for each in made} == {1: None, 2: "2", 3: "3"}
+
+
+def test_items_that_a_switch_hands_to_a_node_by_several_outputs_are_not_exact() -> None:
+    rules = {"values": [{"conditions": conditions_of("={{ $json.v }}", "number", "gt", least)} for least in (1, 2)]}
+    links = [("Begin", 0, "Ways", 0), ("Ways", 0, "X", 0), ("Ways", 1, "X", 0)]
+    ways = node("Ways", "switch", 3.2, rules=rules, options={"allMatchingOutputs": True})
+
+    assert given(ways, set_to("X", keeps=True, x=1), links=links) == NOT_EXACT
+
+
+def test_code_knows_of_a_branch_that_no_item_took_that_its_nodes_did_not_run() -> None:
+    links = [
+        ("Begin", 0, "Choice", 0),
+        ("Choice", 0, "A", 0),
+        ("Choice", 1, "B", 0),
+        ("A", 0, "X", 0),
+        ("B", 0, "X", 0),
+    ]
+    reads = [{"name": name.lower(), "type": "boolean", "value": f"={{{{ $('{name}').isExecuted }}}}"} for name in "AB"]
+    ran = node("X", "set", 3.4, options={}, assignments={"assignments": reads})
+    nodes = [ABOVE, set_to("A", a=1), set_to("B", b=1), ran]
+    may_give_none = [ABOVE, code("A", "return [];"), set_to("B", b=1), ran]
+
+    assert given(*nodes, links=links, items=THREE[:1]) == [{"a": False, "b": True}]
+    assert given(*nodes, links=links, items=THREE[1:2]) == [{"a": True, "b": False}]
+    assert given(*may_give_none, links=links) == NOT_EXACT
+
+
+def test_an_item_that_came_by_code_that_says_nothing_of_its_items_fails_where_that_is_read() -> None:
+    links = [("Begin", 0, "A", 0), ("A", 0, "Both", 0), ("Begin", 0, "K", 0), ("K", 0, "Both", 1), ("Both", 0, "X", 0)]
+    nodes = [set_to("A", a=1), code("K", "return [{json: {}}];"), node("Both", "merge", 3, mode="append")]
+
+    assert given(*nodes, set_to("X", x="={{ $('A').item.json.a }}"), links=links) == FAILS
+
+
+def test_code_fails_for_an_item_that_came_another_way_than_by_a_node() -> None:
+    nodes = [set_to("A", keeps=True, w=1), node("Both", "merge", 3, mode="append")]
+    reader = node("X", "code", 2, mode="runOnceForEachItem", jsCode="return {json: {x: $('A').item?.json?.w}};")
+
+    assert given(*nodes, reader, links=A_AND_ALL) == FAILS

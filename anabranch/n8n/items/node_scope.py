@@ -217,6 +217,8 @@ class NodeScope:
         """
         found: list[Ref | None] = []
         graph = self.around.graph
+        if any(meeting.how == "joined" for meeting in self.around.meetings.get(at, {}).values()):
+            return [None]  # the numbers of its items are others than along each way
         returns = graph.returns(at) if graph.nodes[at].kind == LOOP_KIND else []
         for link in graph.into[at]:
             exit_ = self.around.exits.get(link.source, {}).get(link.output)

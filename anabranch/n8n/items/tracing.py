@@ -62,7 +62,7 @@ def _as_list(feed: ItemFeed) -> Ref:
 
 @dataclass(slots=True)
 class ItemTrace:
-    """The way from a node back to another one."""
+    """The way from a node back to another one. Along a way that never meets it n8n gives nothing, and does not fail."""
 
     graph: LinkGraph
     meetings: dict[str, dict[int, Meeting]]
@@ -101,7 +101,7 @@ class ItemTrace:
             if back or len(leading) > 1:
                 raise ItemUnknown(f"which item of {self.wanted} belongs to it depends on the branch")
             there = f"({feed.items.js} ?? []).length" if meeting.how == "joined" else f"({feed.value.js}) ?? null"
-            made.append(f"[() => {there}, at => {self._step(links[0]) if leading.pop() else '[]'}]")
+            made.append(f"[() => {there}, at => {self._step(links[0])}]")
         return f"[{', '.join(made)}]"
 
     def _leads(self, link: Link) -> bool:

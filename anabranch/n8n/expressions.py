@@ -69,12 +69,14 @@ class _Translator:
 
     def _value(self, said: Phrase) -> str:
         """As an operand of what would go on where it fails: a missing path is null."""
+        _refuse_place(said)
         if said.is_odd or (said.is_path and said.throws):
             raise Untranslatable("it goes on with what a part of it gives where that fails")
         return said.value
 
     def _result(self, said: Phrase) -> str:
         """As the value of the whole, which fails where a part of it does."""
+        _refuse_place(said)
         return said.atom if said.is_path and said.throws else said.value
 
     def _truth(self, said: Phrase) -> str:
@@ -83,6 +85,7 @@ class _Translator:
 
     def _text(self, said: Phrase) -> str:
         """As an operand that is joined to a text."""
+        _refuse_place(said)
         if said.is_odd or (said.throws and (said.is_path or said.kind not in ("text", "number", "boolean"))):
             raise Untranslatable("it goes on with what a part of it gives where that fails")
         if said.throws and said.kind == "number":
@@ -148,6 +151,7 @@ class _Translator:
     def _member(self, base: Phrase, tree: JsMember) -> Phrase:
         key = tree.key
         if isinstance(key, Literal) and key.value == "length" and base.kind in ("any", "text", "list"):
+            _refuse_place(base)
             return Phrase(f"({base.atom} | js_length)", "number", throws=True, is_odd=True, is_whole=True)
         if isinstance(key, Literal) and base.kind in ("date", "jsdate") and isinstance(key.value, str):
             return self._date_part(base, key.value)
@@ -156,12 +160,12 @@ class _Translator:
         if isinstance(key, Literal) and isinstance(key.value, str):
             if key.value.isdigit():  # of a list as well as of an object
                 text = f"({base.atom}[{quoted(key.value)}] | default({base.atom}[{int(key.value)}]))"
-                return Phrase(text, is_path=True)
+                return Phrase(text, is_path=True, is_place=base.kind == "any")
             return Phrase(base.atom + step(key.value), is_path=True)
         if isinstance(key, Literal) and isinstance(key.value, int):
             if key.value < 0:
                 raise Untranslatable("a negative number of an item")
-            return Phrase(f"{base.atom}[{key.value}]", is_path=True)
+            return Phrase(f"{base.atom}[{key.value}]", is_path=True, is_place=base.kind == "any")
         return Phrase(f"{base.atom}[{self.say(key).atom}]", is_path=True)
 
     def _known(self, tree: Tree) -> Phrase | None:
@@ -372,6 +376,8 @@ class _Translator:
         base = self.say(callee.base)
         if base.kind in ("date", "jsdate"):
             return self._date_method(base, name, arguments)
+        if name not in _OF_LISTS:
+            _refuse_place(base)
         if name in _OF_NULL and base.kind == "any" and _is_chain_optional(callee):
             return self._of_null(callee, base, name)
         if name == "parseJson":
@@ -597,7 +603,7 @@ def _filter(which: str) -> Callable[[_Translator, Phrase, tuple[Tree, ...]], Phr
                 path := _path_from(left, name)
             ) is not None and not _mentions(right, name):
                 other = self.say(right)
-                if other.kind == "boolean":
+                if other.kind == "boolean" or (other.kind == "number" and _may_equal_a_boolean(Phrase(""), other)):
                     raise Untranslatable("1 equals true in our templates")
                 ours = "==" if sign == "===" else "!="
                 found = f"({base.atom} | where({quoted(path)}, {self._value(other)}, {quoted(ours)}))"
@@ -701,6 +707,9 @@ _METHODS: Mapping[str, Callable[[_Translator, Phrase, tuple[Tree, ...]], Phrase]
     "toDate": _to_date,
 }
 
+
+# Of a character of a text there is none of these.
+_OF_LISTS = frozenset({"map", "filter", "find", "some", "join"})
 
 # What gives a value for null, too, or fails the node.
 _OF_NULL = frozenset({"isEmpty", "isNotEmpty", "toJsonString", "urlEncode", "parseJson"})
@@ -809,6 +818,12 @@ _STATIC: Mapping[str, Callable[[_Translator, tuple[Tree, ...]], Phrase]] = {
     "DateTime.fromSeconds": _from_seconds,
     "DateTime.fromFormat": _from_format,
 }
+
+
+def _refuse_place(said: Phrase) -> None:
+    """Raises Untranslatable for what is not found in a text here, where the expression goes on with it."""
+    if said.is_place:
+        raise Untranslatable("it goes on with what may be a character of a text")
 
 
 def _may_lack(said: Phrase) -> bool:

@@ -87,6 +87,8 @@ class Phrase:
     """It fails where JavaScript goes on, with NaN or undefined."""
     is_whole: bool = False
     """A number that never has a point."""
+    is_place: bool = False
+    """What stands in a list at a number. JavaScript finds characters of a text so, too, and this does not."""
 
     @property
     def atom(self) -> str:

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
+
+import psycopg
+import pytest
+from sqlalchemy import Connection
 
 from anabranch.engine.ports import ClaimRequest, Store, TenantRooms
 from anabranch.engine.rules.events import Status
+from anabranch.engine.store.sql import store as store_module
+from anabranch.engine.store.sql.store import SqlStore
 from tests.conformance.building import (
     HOUR_MS,
     LEASE_MS,
@@ -27,7 +34,9 @@ from tests.conformance.building import (
     row_of,
     transition,
 )
+from tests.conformance.locking import lock
 
+only_postgresql = pytest.mark.only_on("postgresql", because="only there others may write while a row is locked")
 LAPSED = {"available_at": 1_600_000_000_000}
 """Changes of a transition that let its lease end long ago."""
 
@@ -249,6 +258,44 @@ async def test_release_without_ids_hands_over_all_of_the_worker_and_nothing_else
         assert (await row_of(store, row.head.instance_id)).worker_id is None
     await assert_unchanged(store, others)
     await assert_unchanged(store, waiting)
+
+
+@only_postgresql
+async def test_a_run_whose_last_commit_is_still_under_way_in_the_server_is_handed_over_after_it(
+    store: SqlStore, locker: psycopg.AsyncConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked, free = await created(store), await created(store)
+    await lock(locker, locked.head.instance_id)
+    tried = asyncio.Event()
+    write = store.write_without_waiting
+
+    async def write_and_tell(work: Callable[[Connection], object]) -> object:
+        result = await write(work)
+        tried.set()
+        return result
+
+    monkeypatch.setattr(store, "write_without_waiting", write_and_tell)
+    # A machine that stands still for as long as a release tries again does not matter here.
+    monkeypatch.setattr(store_module, "RELEASE_S", 60.0)
+    releasing = asyncio.create_task(store.release(worker_id=WORKER))
+    await tried.wait()
+    assert (await row_of(store, free.head.instance_id)).worker_id is None
+
+    await locker.rollback()
+
+    assert await releasing == 2
+    assert (await row_of(store, locked.head.instance_id)).worker_id is None
+
+
+@only_postgresql
+async def test_a_release_gives_up_on_a_run_that_stays_locked_and_says_so(
+    store: Store, locker: psycopg.AsyncConnection, caplog: pytest.LogCaptureFixture
+) -> None:
+    row = await created(store)
+    await lock(locker, row.head.instance_id)
+    assert await store.release(worker_id=WORKER) == 0
+    assert "1 runs are locked by other sessions" in caplog.text
+    await assert_unchanged(store, row)
 
 
 async def test_release_touches_neither_ended_instances_nor_those_of_others(store: Store) -> None:

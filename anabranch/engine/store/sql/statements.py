@@ -138,6 +138,10 @@ def _held(among_ids: str, row_lock: str) -> str:
         WHERE {among_ids} AND worker_id = :worker_id AND {IS_OPEN} ORDER BY instance_id {row_lock}"""
 
 
+OWNED = text(f"SELECT count(*) FROM ({_held('TRUE', '')}) AS owned")
+"""How many open instances this worker owns."""
+
+
 @cache
 def versions(among_ids: str) -> TextClause:
     """Version and owner of each of these instances, by primary key."""

@@ -78,6 +78,11 @@ LOOKS_MAX = 4
 # 10 sendings of a signal that is refused for a reason which is gone when it is looked for: the second one mostly fits.
 SENDINGS_MAX = 10
 
+# 1 s, looking every 20 ms: a statement that lost its client ends within milliseconds. A stop has no more to spare for a
+# session that stands still with its locks.
+RELEASE_S = 1.0
+RELEASE_PAUSE_S = 0.02
+
 # The largest 32-bit integer: no run keeps so many signals, since seqs end there, too.
 _NO_LIMIT = 2**31 - 1
 
@@ -296,17 +301,32 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
         return move
 
     async def release(self, *, worker_id: str, instance_ids: Sequence[str] | None = None) -> int:
-        """Release open instances (None: all of the worker's): no worker, available now."""
+        """Release open instances (None: all of the worker's): no worker, available now.
 
-        def give_back(connection: Connection) -> int:
-            """Take the worker off its runs; returns how many."""
+        Those that another session has locked are left out. Where all are to be released they are tried again for
+        `RELEASE_S`: after an interrupt the worker's last commit may still be under way in the server.
+        """
+
+        def give_back(connection: Connection) -> tuple[int, int]:
+            """Take the worker off its runs; returns how many, and how many are locked."""
             parameters: dict[str, object] = {"worker_id": worker_id, "now": self.dialect.now(connection)}
             among_ids = "TRUE"
             if instance_ids is not None:
                 among_ids, parameters["ids"] = self.dialect.among_ids, self.dialect.ids(instance_ids)
-            return connection.execute(statements.release(among_ids, self.dialect.row_lock), parameters).rowcount
+            release = statements.release(among_ids, self.dialect.row_lock)
+            released = connection.execute(release, parameters).rowcount
+            if instance_ids is not None:
+                return released, 0
+            return released, connection.execute(statements.OWNED, {"worker_id": worker_id}).scalar_one()
 
-        released = await self.write_without_waiting(give_back)
+        until = time.monotonic() + RELEASE_S
+        released, locked = await self.write_without_waiting(give_back)
+        while locked and time.monotonic() < until:
+            await asyncio.sleep(RELEASE_PAUSE_S)
+            more, locked = await self.write_without_waiting(give_back)
+            released += more
+        if locked:
+            log.warning("%d runs are locked by other sessions and are not handed over; their leases expire", locked)
         if released and self._notices is not None:
             self._notices.released()
         return released

@@ -256,7 +256,7 @@ _FILTERS = {
         "as text as JavaScript writes it; null and what is missing are empty, or `missing` and `null` if that is given",
         "{{ctx.input.tags | js_text}}",
     ),
-    "js_number": ("as a number as JavaScript converts it", "{{' 42 ' | js_number}}"),
+    "js_number": ("as a number as JavaScript converts it; 3.0 is 3", "{{' 42 ' | js_number}}"),
     "js_join": ("the items as one text, as JavaScript joins them", "{{[1, none, 'b'] | js_join('-')}}"),
     "js_type": (
         "converted to a `string`, `number`, `boolean`, `array` or `object`; null, and what is missing, is null",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter
 from collections.abc import Callable
 
@@ -37,6 +38,7 @@ from tests.conformance.building import (
 from tests.conformance.locking import lock
 
 only_postgresql = pytest.mark.only_on("postgresql", because="only there others may write while a row is locked")
+only_sql = pytest.mark.only_on("sqlite", "postgresql", because="the memory store has no threads")
 LAPSED = {"available_at": 1_600_000_000_000}
 """Changes of a transition that let its lease end long ago."""
 
@@ -285,6 +287,36 @@ async def test_a_run_whose_last_commit_is_still_under_way_in_the_server_is_hande
 
     assert await releasing == 2
     assert (await row_of(store, locked.head.instance_id)).worker_id is None
+
+
+@only_sql
+async def test_a_claim_that_is_under_way_when_its_caller_is_gone_keeps_no_run_from_being_handed_over(
+    store: SqlStore, other_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = await parked(other_store, available_at=1)
+    begun, may_go_on = threading.Event(), threading.Event()
+    claim, drain = store._claim, store.drain_writing_without_waiting
+
+    def claim_late(connection: Connection, wanted: ClaimRequest) -> object:
+        begun.set()
+        may_go_on.wait()
+        return claim(connection, wanted)
+
+    async def drain_then(**patience: float) -> None:
+        may_go_on.set()
+        await drain(**patience)
+
+    monkeypatch.setattr(store, "_claim", claim_late)
+    monkeypatch.setattr(store, "drain_writing_without_waiting", drain_then)
+    monkeypatch.setattr(store_module, "RELEASE_S", 60.0)
+    claiming = asyncio.create_task(store.claim(ClaimRequest(worker_id=WORKER, limit=1, lease_ms=LEASE_MS)))
+    await asyncio.to_thread(begun.wait)
+    claiming.cancel()
+    await asyncio.wait([claiming])
+
+    assert await store.release(worker_id=WORKER) == 1
+
+    assert (await row_of(other_store, row.head.instance_id)).worker_id is None
 
 
 @only_postgresql

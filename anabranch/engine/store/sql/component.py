@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -67,6 +67,12 @@ class SqlComponent:
     async def write_without_waiting(self, work: Callable[[Connection], Answer]) -> Answer:
         """Run a writing transaction that is not a commit of transitions and never waits for a lock."""
         return await self._started(self._reading if self.dialect.writing_threads else self._committing).run(work)
+
+    async def drain_writing_without_waiting(self, *, patience_s: float) -> None:
+        """Return when such transactions have ended, also those whose callers are gone, or after `patience_s`."""
+        await self._started(self._reading if self.dialect.writing_threads else self._committing).drain(
+            patience_s=patience_s
+        )
 
     def write_blocking(self, work: Callable[[Connection], Answer], *, patience_s: float) -> Answer:
         """Do the same and wait for it in this thread, which must not be the event loop's."""
@@ -129,6 +135,7 @@ class DatabaseThreads:
     def __init__(self, dialect: Dialect, *, count: int, commits: bool, name: str) -> None:
         self._dialect = dialect
         self._commits = commits
+        self._count = count
         self._engine: Engine = dialect.engine(commits=commits)
         self._threads = ThreadPoolExecutor(max_workers=count, thread_name_prefix=f"anabranch-{name}")
         self._own = threading.local()
@@ -186,6 +193,18 @@ class DatabaseThreads:
             return None if connection is None or connection.invalidated else look(connection)
         finally:
             self._in_use.release()
+
+    async def drain(self, *, patience_s: float) -> None:
+        """Return when the calls under way have ended, also those whose callers are gone, or after `patience_s`."""
+        together = threading.Barrier(self._count)
+
+        def meet() -> None:
+            """Every thread comes here after what it was given before."""
+            with suppress(threading.BrokenBarrierError):
+                together.wait(patience_s)
+
+        meetings = [asyncio.wrap_future(self._threads.submit(meet)) for _ in range(self._count)]
+        await asyncio.wait(meetings, timeout=patience_s)
 
     def renew(self) -> None:
         """Make every thread replace its connection before the next use."""

@@ -303,8 +303,8 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
     async def release(self, *, worker_id: str, instance_ids: Sequence[str] | None = None) -> int:
         """Release open instances (None: all of the worker's): no worker, available now.
 
-        Those that another session has locked are left out. Where all are to be released they are tried again for
-        `RELEASE_S`: after an interrupt the worker's last commit may still be under way in the server.
+        Those that another session has locked are left out. After an interrupt, the worker's last claim and its last
+        commit may still be under way: where all are to be released, both are waited for, for `RELEASE_S` each.
         """
 
         def give_back(connection: Connection) -> tuple[int, int]:
@@ -319,6 +319,8 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
                 return released, 0
             return released, connection.execute(statements.OWNED, {"worker_id": worker_id}).scalar_one()
 
+        if instance_ids is None:
+            await self.drain_writing_without_waiting(patience_s=RELEASE_S)
         until = time.monotonic() + RELEASE_S
         released, locked = await self.write_without_waiting(give_back)
         while locked and time.monotonic() < until:

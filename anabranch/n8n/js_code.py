@@ -190,6 +190,18 @@ def _require(source: str) -> str:
     return f"const require = name => ({{{named}}})[name.replace('node:', '')];"
 
 
+def _known(names: Mapping[str, tuple[Ref, Ref | None]], files_of: Mapping[str, tuple[str, str]]) -> str:
+    """The items of other nodes, and their files, by the names of these."""
+    known = ", ".join(
+        f"{json.dumps(name)}: () => [{everything.js}, () => {'$place()' if one is None else one.js}"
+        + (f", {files_of[name][0]}, () => {files_of[name][1]}" if name in files_of else "")
+        + "]"
+        for name, (everything, one) in names.items()
+        if name not in (VARIABLES, ZONES)
+    )
+    return f"const $known = {{{known}}};"
+
+
 def _prelude(
     source: str,
     item: Ref,
@@ -202,14 +214,6 @@ def _prelude(
     files_of: Mapping[str, tuple[str, str]] | None = None,
 ) -> str:
     """The names that the source uses."""
-    beside = files_of or {}
-    known = ", ".join(
-        f"{json.dumps(name)}: () => [{everything.js}, () => {'$place()' if one is None else one.js}"
-        + (f", {beside[name][0]}, () => {beside[name][1]}" if name in beside else "")
-        + "]"
-        for name, (everything, one) in names.items()
-        if name not in (VARIABLES, ZONES)
-    )
     variables = names[VARIABLES][0].js if VARIABLES in names else "{}"
     parts = [
         (prelude("buffer"), ("Buffer", "btoa", "atob", "TextEncoder", "TextDecoder")),
@@ -243,7 +247,7 @@ def _prelude(
         ("const $others = new WeakSet();", ("$others",)),
         (_PLACE, ("$place",)),
         (_TRACE, ("$trace",)),
-        (f"const $known = {{{known}}};", ("$known",)),
+        (_known(names, files_of or {}), ("$known",)),
         (_NODE_BY_NAME, ("$(",)),
         (f"const $vars = {variables} ?? {{}};", ("$vars",)),
         ("const $env = $vars;", ("$env",)),

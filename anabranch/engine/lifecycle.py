@@ -107,7 +107,7 @@ class Engine:
         """Hints from and to other processes (`ChangeHints`)."""
         if console is not None:
             console.connect(owns=self.orchestrator.owns, is_watched=self.hints.is_watched)
-            self.orchestrator.adopted = console.take_adoption
+            self.orchestrator.adopted, self.orchestrator.runs_with_lines = console.take_adoption, console.runs
         self.history = self._new_history_watch()
         self.notices = self._new_notices(telemetry)
         """Receives from the store what it has written."""

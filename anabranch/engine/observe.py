@@ -45,7 +45,8 @@ class Observers:
     def __init__(self, telemetry: Telemetry | None = None) -> None:
         self._observers: list[Observer] = []
         self._telemetry = telemetry
-        self._unrecorded: list[tuple[OwnedInstance, Sequence[Event]]] = []
+        self._unrecorded: list[tuple[OwnedInstance, Sequence[Event], bool]] = []
+        """Rows of a run that telemetry does not have yet, and whether this process has written them."""
         self._next_record: asyncio.TimerHandle | None = None
         self.written: Counter[str] = Counter()
         """How many events of each type were passed on."""
@@ -62,6 +63,11 @@ class Observers:
         """The telemetry of a run that this process owns; None without telemetry."""
         return None if self._telemetry is None else self._telemetry.of_run(head, plan)
 
+    def adopted(self, owned: OwnedInstance, events: Sequence[Event]) -> None:
+        """Pass the log of a run that was taken over, which others have counted, to telemetry within `RECORD_MS`."""
+        if self._telemetry is not None:
+            self._record_soon([(owned, events, False)])
+
     def committed(self, news: Sequence[News]) -> None:
         """Pass on what was committed, in the order of the commits: to observers one turn of the event loop later, to
         telemetry within `RECORD_MS`."""
@@ -69,9 +75,7 @@ class Observers:
         if self._observers:
             asyncio.get_running_loop().call_soon(self._notify, news)
         if self._telemetry is not None:
-            self._unrecorded += [(one.owned, one.written) for one in news if one.owned is not None]
-            if self._next_record is None:
-                self._next_record = asyncio.get_running_loop().call_later(RECORD_MS / 1000, self.record)
+            self._record_soon([(one.owned, one.written, True) for one in news if one.owned is not None])
 
     def record(self) -> None:
         """Feed telemetry with what it does not have yet. Call it before metrics are read."""
@@ -79,14 +83,19 @@ class Observers:
             self._next_record.cancel()
             self._next_record = None
         unrecorded, self._unrecorded = self._unrecorded, []
-        for owned, events in unrecorded:
+        for owned, events, is_ours in unrecorded:
             if owned.telemetry is None:
                 owned.telemetry = self.telemetry_of(owned.state.head, owned.state.plan)
             if owned.telemetry is not None:
-                owned.telemetry.wrote(events)
-        for owned, _ in unrecorded:
+                (owned.telemetry.wrote if is_ours else owned.telemetry.read)(events)
+        for owned, _, _ in unrecorded:
             if not owned.is_owned:
                 owned.telemetry = None  # an unwinding call may refer to `owned` for a while
+
+    def _record_soon(self, rows: Sequence[tuple[OwnedInstance, Sequence[Event], bool]]) -> None:
+        self._unrecorded += rows
+        if self._next_record is None:
+            self._next_record = asyncio.get_running_loop().call_later(RECORD_MS / 1000, self.record)
 
     def _notify(self, news: Sequence[News]) -> None:
         for one in news:

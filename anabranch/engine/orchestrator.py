@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -171,7 +171,9 @@ class Orchestrator:
         self._one_locked = asyncio.Semaphore(1)
         """One such try at a time: it may take as long as a lock is waited for, and other transitions go first."""
         self.adopted: Callable[[str], None] = lambda _: None
-        """Called with the id of each instance that is taken over."""
+        """Called with the id of each instance with console lines here that is taken over."""
+        self.runs_with_lines: Container[str] = ()
+        """The instances that this process has console lines of."""
         self._listeners: list[Callable[[], None]] = []
         """Of the workflow functions whose reports are settled by the commit that is acted on just now."""
         self._stopping = False
@@ -282,30 +284,33 @@ class Orchestrator:
         """Begin to take over a claimed instance, whose log is still to be folded."""
         head = claimed.row.head
         state = new_state(plan, head, log_limit=self._options.log_limit)
-        return Adoption(claimed, state, self._observers.telemetry_of(head, plan))
+        telemetry = None if claimed.events else self._observers.telemetry_of(head, plan)  # as the pages of it are read
+        return Adoption(claimed, state, telemetry)
 
     def adopt(self, adoption: Adoption, *, asked_at: float) -> None:
         """Take over an instance whose log is folded; its lease was last extended by a request at `asked_at`."""
         row = adoption.claimed.row
-        self.adopted(row.head.instance_id)
+        if row.head.instance_id in self.runs_with_lines:
+            self.adopted(row.head.instance_id)
         known = self._owned.get(row.head.instance_id)
         if known is not None and known.version >= row.version:
             return  # our lease had expired, and a re-read has found this claim already
         lease_until = row.available_at or self._clock.now() + self._options.lease_ms
         adoption.state.gated = self._owned.is_gated(row.head)
-        self._owned.add(
-            OwnedInstance(
-                adoption.state,
-                row.version,
-                self.worker_id,
-                lease_until,
-                mailbox=Mailbox(LeaseAcquired(row.blame)),
-                blame=row.blame,
-                owes_all=True,
-                extended_at=asked_at,
-                telemetry=adoption.telemetry,
-            )
+        owned = OwnedInstance(
+            adoption.state,
+            row.version,
+            self.worker_id,
+            lease_until,
+            mailbox=Mailbox(LeaseAcquired(row.blame)),
+            blame=row.blame,
+            owes_all=True,
+            extended_at=asked_at,
+            telemetry=adoption.telemetry,
         )
+        self._owned.add(owned)
+        if adoption.claimed.events:
+            self._observers.adopted(owned, adoption.claimed.events)
 
     async def ask(self, instance_id: str, stimulus: RunRequest) -> OfferResult:
         """Offer a request to an owned instance and wait until its outcome is committed.

@@ -20,7 +20,7 @@ CLAIM = ClaimRequest(worker_id=WORKER, limit=10, lease_ms=LEASE_MS)
 
 def moves_to(store: Any, line: str) -> None:
     """Let the store find this line of history when it connects anew, as after a failover."""
-    store.dialect.line_of_history = lambda _: line
+    store._epochs._line_of_history = lambda _: line
 
 
 async def begin_earlier(store: Any, by_ms: int) -> None:

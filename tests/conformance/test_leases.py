@@ -6,12 +6,13 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import psycopg
 import pytest
 from sqlalchemy import Connection
 
-from anabranch.engine.ports import ClaimRequest, Store, TenantRooms
+from anabranch.engine.ports import ClaimRequest, InstanceRow, ParkedRun, Store, TenantRooms
 from anabranch.engine.rules.events import Status
 from anabranch.engine.store.sql import store as store_module
 from anabranch.engine.store.sql.store import SqlStore
@@ -414,3 +415,50 @@ async def test_a_lease_extended_from_a_thread_loses_no_turn_of_its_holder(store:
     assert extended.version == ours.version
     await assert_unchanged(store, theirs)
     assert (await store.commit([transition(ours, dispatched("a"))])).won == {ours.head.instance_id}
+
+
+# -- a claim of one parked run, for a signal ------------------------------------------------------
+async def test_a_parked_run_can_be_taken_before_it_is_due(store: Store) -> None:
+    due_never = await parked(store, available_at=None)
+    due_later = await parked(store, available_at=await store.now() + HOUR_MS)
+    for run in (due_never, due_later):
+        assert await store.claim(ClaimRequest(worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS)) == []
+        (claimed,) = await store.claim(for_signal(run))
+        assert claimed.row == await row_of(store, run.head.instance_id)
+        assert (claimed.row.worker_id, claimed.row.version) == (OTHER_WORKER, run.version + 1)
+        assert len(claimed.events) == run.last_seq
+
+
+async def test_only_a_waiting_run_without_an_owner_is_taken_before_it_is_due(store: Store) -> None:
+    owned = await created(store)
+    begins_later = await created(store, worker_id=None, available_at=await store.now() + HOUR_MS)
+    waits = await parked(store, available_at=None)
+    other_tenant = ClaimRequest(
+        worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS, parked=ParkedRun(waits.head.instance_id, "another")
+    )
+    no_id = ClaimRequest(
+        worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS, parked=ParkedRun("no-id", waits.head.tenant_id)
+    )
+    for wanted in (for_signal(owned), for_signal(begins_later), other_tenant, no_id):
+        assert await store.claim(wanted) == []
+    for row in (owned, begins_later, waits):
+        await assert_unchanged(store, row)
+
+
+async def test_a_parked_run_is_not_taken_against_the_limits_of_a_claim(store: Store) -> None:
+    waits = await parked(store, available_at=None)
+    limits: list[dict[str, Any]] = [
+        {"rooms": TenantRooms(1, {waits.head.tenant_id: 0})},
+        {"known_code": (), "known_types": ("pool:of-others",)},
+    ]
+    for limit in limits:
+        assert await store.claim(for_signal(waits, **limit)) == []
+    await store.pause(tenant_id=waits.head.tenant_id, workflow_id=None, by="Ada")
+    assert await store.claim(for_signal(waits)) == []
+    await assert_unchanged(store, waits)
+
+
+def for_signal(row: InstanceRow, **more: Any) -> ClaimRequest:
+    """A claim of this run for a signal, by another worker."""
+    run = ParkedRun(row.head.instance_id, row.head.tenant_id)
+    return ClaimRequest(worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS, parked=run, **more)

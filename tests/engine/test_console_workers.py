@@ -133,3 +133,4 @@ async def test_the_console_hears_of_each_run_that_its_worker_takes_over(process:
     console, orchestrator = process.engine.console, process.engine.orchestrator
     assert console is not None
     assert orchestrator.adopted == console.take_adoption
+    assert orchestrator.runs_with_lines is console.runs

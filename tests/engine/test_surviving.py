@@ -190,7 +190,7 @@ async def test_a_claim_of_its_own_run_that_a_reread_has_met_changes_nothing(proc
     adoption = orchestrator.begin_adoption(claimed[0], await engine.plans.plan_of(claimed[0].row.head))
     adoption.read(claimed[0].events)
     adopted = list[str]()
-    orchestrator.adopted = adopted.append
+    orchestrator.adopted, orchestrator.runs_with_lines = adopted.append, [run]
     orchestrator.adopt(adoption, asked_at=engine.clock.monotonic())
     assert adopted == [run]
 

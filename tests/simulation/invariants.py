@@ -51,6 +51,8 @@ class Commit:
 
     operation: str
     """The store's method, or `family`: the run was woken or cancelled by what became of its child or parent."""
+    for_signal: bool
+    """A claim of one run, for a signal."""
     now: int
     """The database's clock."""
     sender: Sender
@@ -507,9 +509,12 @@ def effects_are_stored_before_what_may_have_killed_a_worker(run: Facts, commit: 
 
 
 def a_live_lease_is_not_taken(run: RunFacts, commit: Commit) -> Iterator[str]:
-    """An instance is adopted when its lease ran out, its time has come or it was handed over; not before."""
+    """An instance is adopted when its lease ran out, its time has come or it was handed over; for a signal also while
+    it waits and nobody has it. Not before."""
     before = commit.before
     if commit.operation != "claim" or commit.sender is THIEF or before is None:
+        return
+    if commit.for_signal and before.worker_id is None and before.status is Status.WAITING:
         return
     if before.available_at is None or before.available_at > commit.now:
         yield f"claimed at {commit.now} although not available before {before.available_at}"

@@ -167,6 +167,7 @@ class Judge:
     def transaction(self, transaction: Transaction) -> None:
         """A transaction was written: check every run in it."""
         if transaction.operation == "claim":
+            self.rarities["parked run taken over for a signal"] += transaction.for_signal
             self._claimed_suspects(transaction)
             self._claimed_in_spite_of_a_pause(transaction)
         for change in transaction.changes:
@@ -367,6 +368,7 @@ class Judge:
             self.a_worker_lets_go_of_what_it_could_not_extend(change.before.worker_id, instance_id)
         commit = Commit(
             operation="family" if change.by_family else transaction.operation,
+            for_signal=transaction.for_signal,
             now=transaction.now,
             sender=sender,
             before=change.before,

@@ -23,6 +23,7 @@ RACE_MS = 50
 STEP_KEY_CHARACTERS = 32
 
 EXPECTED = (
+    "parked run taken over for a signal",
     "item of a node copied by a fork",
     "item of a node done",
     "item of a node recovered",

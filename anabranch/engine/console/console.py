@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from functools import lru_cache
 from typing import Any, Protocol, TypeAlias
@@ -111,6 +111,11 @@ class Console:
         self._writing: asyncio.Task[None] | None = None
         self._one_writes = asyncio.Lock()
         self._prints: AbstractContextManager[Any] = ExitStack()
+
+    @property
+    def runs(self) -> Container[str]:
+        """The runs that have lines here."""
+        return self._runs
 
     @property
     def rows(self) -> ConsoleRows:

@@ -82,7 +82,7 @@ class OwnedInstance(LeasedState):
     extended_at: float = 0.0
     """Monotonic seconds just before the last request that extended the lease."""
     telemetry: RunTelemetry | None = None
-    """Receives the rows written here; None without telemetry, and before the first of a new run are counted."""
+    """Receives the rows written here; None without telemetry, and before the first rows are counted."""
 
     @property
     def is_new(self) -> bool:
@@ -469,6 +469,7 @@ class Adoption:
     """A claimed run whose log is being folded, page by page; it is owned when that is complete."""
 
     def __init__(self, claimed: Loaded, state: AnyState, telemetry: RunTelemetry | None) -> None:
+        """`telemetry` takes the pages of a large log, which are not kept; a small one is passed to it later."""
         self.claimed = claimed
         self.state = state
         self.telemetry = telemetry

@@ -9,16 +9,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.log_pages import pages_of
 from anabranch.engine.orchestrator import Orchestrator
 from anabranch.engine.ownership.owned import Adoption
+from anabranch.engine.ownership.waiters import OfferResult
 from anabranch.engine.plans import PlanCache
-from anabranch.engine.poller import Poller
-from anabranch.engine.ports import CLAIM_WEIGHT_MAX, ClaimRequest, Clock, Loaded, Store, TenantRooms
+from anabranch.engine.poller import STOP_S, Poller
+from anabranch.engine.ports import CLAIM_WEIGHT_MAX, ClaimRequest, Clock, Loaded, ParkedRun, Store, TenantRooms
+from anabranch.engine.rules.stimuli import SignalSent
 from anabranch.errors import StoreUnavailable
 
 logger = logging.getLogger("anabranch.engine")
@@ -26,6 +29,8 @@ logger = logging.getLogger("anabranch.engine")
 # 100 instances per claim, with 32 MB of logs (`CLAIM_WEIGHT_MAX`): one aggregate query reads them, and the next claim
 # follows at once. With more, the first of several workers took most of a batch of starts (`benchmarks.scale`).
 CLAIM_MAX = 100
+
+NOT_TAKEN = OfferResult(owned=False)
 
 
 @dataclass(slots=True)
@@ -72,6 +77,10 @@ class Recovery(Poller):
         self._large: dict[str, Loaded] = {}
         """Claimed, with logs that are read page by page: one after the other, while others are claimed."""
         self._reading: asyncio.Task[None] | None = None
+        self._takes_parked = False
+        """Between `start` and `stop`."""
+        self._signalled: set[asyncio.Task[OfferResult]] = set()
+        """Signals to parked runs that are being taken over."""
 
     @property
     def _is_idle(self) -> bool:
@@ -85,11 +94,16 @@ class Recovery(Poller):
     async def start(self) -> None:
         """Begin to claim at once."""
         self.soon()
+        self._takes_parked = self._only is None
         await super().start()
 
     async def stop(self) -> None:
         """Stop claiming; may be called twice, or before start."""
+        self._takes_parked = False
         await super().stop()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STOP_S), self._claiming:
+                pass  # the claim for a signal is over, and its run adopted
         reading, self._reading = self._reading, None
         if reading is not None:
             reading.cancel()
@@ -103,6 +117,35 @@ class Recovery(Poller):
         async with self._claiming:
             return await self._claim_within_room(steal=steal)
 
+    async def signal_parked(self, run: ParkedRun, signal: SignalSent) -> OfferResult:
+        """Take over a run that no worker owns before it is due, for a signal, and wait until that is decided.
+
+        `owned` False: the run does not wait, or may not be taken here, or a claim is under way, for which no caller
+        waits. Raises StoreUnavailable.
+        """
+        if not self._takes_parked or self._claiming.locked():
+            return NOT_TAKEN
+        # A task of its own: a caller who stops waiting must not leave a claimed run without an owner.
+        taking = asyncio.create_task(self._take_parked(run, signal), name="signal-to-parked")
+        self._signalled.add(taking)
+        taking.add_done_callback(self._signalled.discard)
+        return await asyncio.shield(taking)
+
+    async def _take_parked(self, run: ParkedRun, signal: SignalSent) -> OfferResult:
+        try:
+            async with self._claiming:
+                room = self._room()
+                if room <= 0:
+                    return NOT_TAKEN
+                asked_at = self._clock.monotonic()
+                wanted = self._request(limit=1, large=False, parked=run, rooms=self._rooms_left(without=None))
+                await self._adopt_all(await self._store.claim(wanted), asked_at)
+        except StoreUnavailable as failure:
+            self._orchestrator.note_failure(failure)
+            raise
+        # Nothing has run since the adoption: the next transition decides both, before the run would be parked again.
+        return await self._orchestrator.ask(run.instance_id, signal)
+
     async def claim_due(self) -> bool:
         """Claim due instances within the available room; True if the next claim may find more. Raises
         StoreUnavailable."""
@@ -112,33 +155,54 @@ class Recovery(Poller):
     async def _claim_within_room(self, *, steal: bool) -> int:
         await self._adopt_postponed()
         self._may_find_more = False
-        room = min(CLAIM_MAX, self._options.held_max - len(self._orchestrator.owned) - len(self._large))
-        suspects = self._orchestrator.owned.suspects
-        if room <= 0 or suspects.keeps_others_back:
+        room = self._room()
+        if room <= 0:
             return 0
         sat_out, self._sits_out = self._sits_out, None
         asked_at = self._clock.monotonic()
-        claimed = await self._store.claim(
-            ClaimRequest(
-                worker_id=self._orchestrator.worker_id,
-                limit=room,
-                lease_ms=self._options.lease_ms,
-                only=self._only,
-                steal=steal,
-                known_code=self._plans.known_code(),
-                known_types=self._plans.known_types(),
-                rooms=TenantRooms(self._tenant_max, self._rooms_left(without=sat_out)),
-                large=not self._large,
-                suspects=suspects.room,
-                crashes_max=self._options.crashes_max,
-                away_until=self._orchestrator.store_failed_at,
-            )
-        )
+        rooms = self._rooms_left(without=sat_out)
+        claimed = await self._store.claim(self._request(limit=room, large=not self._large, steal=steal, rooms=rooms))
         self._plan_next(claimed, limit=room, sat_out=sat_out)
+        await self._adopt_all(claimed, asked_at)
+        return len(claimed)
+
+    def _room(self) -> int:
+        """How many runs may be claimed now."""
+        owned = self._orchestrator.owned
+        if owned.suspects.keeps_others_back:
+            return 0
+        return min(CLAIM_MAX, self._options.held_max - len(owned) - len(self._large))
+
+    def _request(
+        self,
+        *,
+        limit: int,
+        large: bool,
+        rooms: Mapping[str, int],
+        steal: bool = False,
+        parked: ParkedRun | None = None,
+    ) -> ClaimRequest:
+        return ClaimRequest(
+            worker_id=self._orchestrator.worker_id,
+            limit=limit,
+            lease_ms=self._options.lease_ms,
+            only=self._only,
+            steal=steal,
+            parked=parked,
+            known_code=self._plans.known_code(),
+            known_types=self._plans.known_types(),
+            rooms=TenantRooms(self._tenant_max, rooms),
+            large=large,
+            suspects=self._orchestrator.owned.suspects.room,
+            crashes_max=self._options.crashes_max,
+            away_until=self._orchestrator.store_failed_at,
+        )
+
+    async def _adopt_all(self, claimed: Sequence[Loaded], asked_at: float) -> None:
+        """Adopt what a request at `asked_at` has claimed; large logs later, by a task of their own."""
         for one in claimed:
-            suspects.note(
-                one.row.head.instance_id, one.row.blame
-            )  # before its log is read, which may already crash the process
+            # Before its log is read, which may already crash the process.
+            self._orchestrator.owned.suspects.note(one.row.head.instance_id, one.row.blame)
         for one in claimed:
             row = one.row
             if one.events or row.last_seq == 0:
@@ -147,7 +211,6 @@ class Recovery(Poller):
                 self._large[row.head.instance_id] = one
         if self._large and (self._reading is None or self._reading.done()):
             self._reading = asyncio.create_task(self._adopt_large(asked_at), name="large-logs")
-        return len(claimed)
 
     def _rooms_left(self, *, without: str | None) -> dict[str, int]:
         """How many more runs may be taken of each tenant that has some here."""

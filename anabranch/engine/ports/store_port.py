@@ -82,7 +82,8 @@ class Store(Protocol):
         """Take open instances whose `available_at` has come, longest overdue first, and load them.
 
         The claim raises the version although it appends no event: a worker that lost its lease without knowing must
-        lose its next commit too. Rows locked by another claim are skipped.
+        lose its next commit too. Rows locked by another claim are skipped. With `parked`, one waiting instance is taken
+        before it is due.
 
         Instances whose lease expired under another worker are judged first (`blame.judged`): they become suspects, or
         are suspended. A suspect whose company is 1 is taken alone.

@@ -258,6 +258,14 @@ class FamilyReopening:
 CLAIM_WEIGHT_MAX = 32 * 1_048_576
 
 
+@dataclass(frozen=True, slots=True)
+class ParkedRun:
+    """A run of a tenant that waits and that no worker owns."""
+
+    instance_id: str
+    tenant_id: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimRequest:
     """Which instances a worker takes, and for how long."""
@@ -269,6 +277,8 @@ class ClaimRequest:
     """Only these instances and the families below them (`anabranch run`)."""
     steal: bool = False
     """Also take instances with a live lease (`run --resume`). They do not become suspects: the worker did not crash."""
+    parked: ParkedRun | None = None
+    """Only this run, before it is due, if it is WAITING and no worker owns it: a signal has come for it."""
     known_code: Sequence[tuple[str, int]] | None = None
     """Names and versions of code; other coded runs are left to workers that know them."""
     known_types: Sequence[str] | None = None

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
-from anabranch.engine.ports import InstanceRow, Store
+from anabranch.engine.ports import InstanceRow, ParkedRun, Store
 from anabranch.engine.rules.events import Status, SuspendReason
 from anabranch.engine.rules.payloads import RunResumed, RunSuspended
 from anabranch.engine.rules.shared.decisions import PAUSED_HINT
@@ -96,14 +96,18 @@ class RunVerbs(StartVerbs):
         # Never null, which is the output of a wait that timed out.
         signal = SignalSent(event, checked_payload({} if payload is None else payload, "the signal's payload"), key)
         head = self._engine.orchestrator.head_of(instance_id)
-        if head is not None and head.tenant_id == tenant_id:
+        if head is None:
+            answer = await self._engine.recovery.signal_parked(ParkedRun(instance_id, tenant_id), signal)
+        elif head.tenant_id == tenant_id:
             answer = await self._engine.orchestrator.ask(instance_id, signal)
-            if answer.refused == ValueNotStorable.code:
-                raise InvalidInput("the database rejects the signal's payload")
-            if answer.refused is not None:
-                raise TooManySignals(f"run {instance_id} has too many unconsumed signals")
-            if answer.owned and answer.delivered is not None:
-                return answer.delivered
+        else:
+            raise no_run(instance_id)
+        if answer.refused == ValueNotStorable.code:
+            raise InvalidInput("the database rejects the signal's payload")
+        if answer.refused is not None:
+            raise TooManySignals(f"run {instance_id} has too many unconsumed signals")
+        if answer.owned and answer.delivered is not None:
+            return answer.delivered
         return await self._append_signal(instance_id, signal, tenant_id=tenant_id)
 
     # -- within ---------------------------------------------------------------------------

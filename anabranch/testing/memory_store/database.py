@@ -147,11 +147,15 @@ class MemoryDatabase:
         if self.epoch is not None and self.epoch.number > 1 and now < self.epoch.began_at + wanted.lease_ms:
             return []
         self._judge_lapsed(wanted, now)
-        due = [
-            row
-            for row in self._family_rows(wanted.only)
-            if _is_due(row, now) or (wanted.steal and row.worker_id is not None)
-        ]
+        if wanted.parked is not None:
+            record = self._of_tenant(wanted.parked.instance_id, wanted.parked.tenant_id)
+            due = [record.row] if record is not None and _is_parked(record.row) else []
+        else:
+            due = [
+                row
+                for row in self._family_rows(wanted.only)
+                if _is_due(row, now) or (wanted.steal and row.worker_id is not None)
+            ]
         due = [row for row in due if self.may_go_on(row) or _is_over(row, now)]
         if wanted.known_code is not None:
             code, node_types = wanted.known_code, wanted.known_types or ()
@@ -176,12 +180,12 @@ class MemoryDatabase:
             record.row = _replaced(row, version=row.version + 1, worker_id=worker_id, available_at=until)
             claimed.append(record.loaded)
             changes.append(Change(row, record.row, ()))
-        self._committed("claim", now, changes)
+        self._committed("claim", now, changes, for_signal=wanted.parked is not None)
         return claimed
 
     def _judge_lapsed(self, wanted: ClaimRequest, now: int) -> None:
         """Make suspects of instances whose leases expired under other workers, or suspend them."""
-        if wanted.steal:
+        if wanted.steal or wanted.parked is not None:
             return
         lapsed = [
             row
@@ -649,7 +653,7 @@ class MemoryDatabase:
     def _has_open_runs(self, workflow_id: str) -> bool:
         return any(row.head.workflow_id == workflow_id for row in self.open_rows())
 
-    def _committed(self, operation: str, now: int, changes: Sequence[Change]) -> None:
+    def _committed(self, operation: str, now: int, changes: Sequence[Change], *, for_signal: bool = False) -> None:
         if changes:
             for change in changes:
                 if change.after is not None:
@@ -657,7 +661,7 @@ class MemoryDatabase:
                     self.values.keep(head.tenant_id, head.instance_id, change.events)
             self.writes += 1
             if self.on_commit is not None:
-                self.on_commit(Transaction(operation, now, changes))
+                self.on_commit(Transaction(operation, now, changes, for_signal))
 
 
 def _guard_holds(row: InstanceRow, transition: Transition, now: int) -> bool:
@@ -758,6 +762,10 @@ def _suspended_for(before: InstanceRow, status: Status, payload: Payload) -> Sus
 
 def _is_due(row: InstanceRow, now: int) -> bool:
     return row.available_at is not None and row.available_at <= now
+
+
+def _is_parked(row: InstanceRow) -> bool:
+    return row.status is Status.WAITING and row.worker_id is None
 
 
 def _within(rooms: TenantRooms | None, due: Sequence[InstanceRow]) -> Iterator[InstanceRow]:

@@ -33,6 +33,8 @@ class Transaction:
     operation: str
     now: int
     changes: Sequence[Change]
+    for_signal: bool = False
+    """A claim of a parked run for a signal, which may come before the run is due."""
 
 
 @dataclass(slots=True, eq=False)

@@ -411,6 +411,8 @@ class PostgresqlDialect:
     def claim(self, connection: Connection, wanted: ClaimRequest) -> list[Taken]:
         """One statement: locks due rows, skips rows locked by others, and takes the rest."""
         parameters = claim_parameters(wanted) | {"lease_ms": wanted.lease_ms}
+        if wanted.parked is not None:
+            parameters["parked"] = self.ids([wanted.parked.instance_id])
         if wanted.only is not None:
             parameters["ids"] = self.ids(wanted.only)
         if wanted.known_code is not None:
@@ -423,6 +425,7 @@ class PostgresqlDialect:
                 "full": [tenant_id for tenant_id, room in wanted.rooms.of.items() if not room],
             }
         statement = statements.claim(
+            parked=wanted.parked is not None,
             only=wanted.only is not None,
             steal=wanted.steal,
             knows=wanted.known_code is not None,

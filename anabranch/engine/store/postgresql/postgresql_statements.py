@@ -22,6 +22,7 @@ from anabranch.engine.store.sql.statements import (
     FITS,
     HAS_ROOM,
     IS_AWAKE,
+    IS_PARKED,
     IS_POOL,
     IS_WHOLE,
     LOG_WEIGHT,
@@ -293,20 +294,22 @@ READ_LOG = text(
 
 
 @cache
-def claim(*, only: bool, steal: bool, knows: bool, rooms: bool, large: bool, alone: bool) -> TextClause:
+def claim(*, parked: bool, only: bool, steal: bool, knows: bool, rooms: bool, large: bool, alone: bool) -> TextClause:
     """Assign open, due instances (with `steal` also owned ones) to a worker, longest overdue first, up to a total log
     size.
 
-    Uses ix_instance_available and ix_instance_suspect, or the primary key and ix_instance_root when only some families
-    are asked for. Skips rows that another claim or a commit holds locked. With `rooms` it takes no more of a tenant
-    than there is room for; the other rows that it found are unlocked again. The version rises although no event is
-    appended: a worker that lost its lease without knowing must lose its next commit too.
+    Uses ix_instance_available and ix_instance_suspect, or the primary key and ix_instance_root when only one run or
+    some families are asked for. Skips rows that another claim or a commit holds locked. With `rooms` it takes no more
+    of a tenant than there is room for; the other rows that it found are unlocked again. The version rises although no
+    event is appended: a worker that lost its lease without knowing must lose its next commit too.
 
     Suspects are taken if they may run together with those of the worker; the claim stops at one that may not, and one
     that must be `alone` comes without other runs. If leases of another worker have expired, the statement returns those
     runs with the worker, to be judged, and takes none; not with `steal`.
     """
     due = f"(available_at <= {NOW_MS}" + (" OR worker_id IS NOT NULL)" if steal else ")")
+    if parked:
+        due = f"instance_id = ANY(CAST(:parked AS uuid[])) AND tenant_id = :parked_of AND {IS_PARKED}"
     due += f" AND ({MAY_GO_ON} OR deadline_at <= {NOW_MS})"
     if only:
         due += " AND (instance_id = ANY(CAST(:ids AS uuid[])) OR root_id = ANY(CAST(:ids AS uuid[])))"

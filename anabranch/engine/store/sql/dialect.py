@@ -7,7 +7,7 @@ may be called again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -155,9 +155,10 @@ class Dialect(Protocol):
     def now(self, connection: Connection) -> int:
         """The database's clock (ms)."""
 
-    def line_of_history(self, connection: Connection) -> str | None:
+    @property
+    def line_of_history(self) -> Callable[[Connection], str | None] | None:
         """Identifies the server's line of history, which another one replaces when a standby is promoted or a backup
-        restored; None: this kind of database has one line.
+        restored; None, or a call that returns None: there is one line.
 
         Asks once per connection: it does not change within one.
         """

@@ -43,9 +43,13 @@ def _positions(given_rows: str, identifier: str) -> TextClause:
 class Epochs:
     """The epoch that one process knows. Its methods run in the threads of the store."""
 
-    def __init__(self, dialect: Dialect, *, changed: Callable[[], None]) -> None:
-        """`changed` is called when the line has changed, to replace connections to what is past."""
+    def __init__(
+        self, dialect: Dialect, line_of_history: Callable[[Connection], str | None], *, changed: Callable[[], None]
+    ) -> None:
+        """`line_of_history` is that of the dialect. `changed` is called when the line has changed, to replace
+        connections to what is past."""
         self._dialect = dialect
+        self._line_of_history = line_of_history
         self._changed = changed
         self._known: tuple[str, Epoch] | None = None
         self._lines: set[str] = set()
@@ -55,7 +59,7 @@ class Epochs:
 
     def look(self, connection: Connection) -> Epoch | None:
         """The present epoch, entered if it is new; None: the database does not tell. Raises DatabaseAway."""
-        line = self._dialect.line_of_history(connection)
+        line = self._line_of_history(connection)
         known = self._known
         if line is None or (known is not None and known[0] == line):
             return None if known is None else known[1]

@@ -68,6 +68,9 @@ IS_WHOLE = f"{LOG_WEIGHT} <= {WHOLE_LOG_WEIGHT_MAX}"
 IS_AWAKE = f"status <> '{Status.SUSPENDED}'"
 """Of an open run: it is not suspended."""
 
+IS_PARKED = f"worker_id IS NULL AND status = '{Status.WAITING}'"
+"""Of an open run: it only waits, and no worker owns it."""
+
 IS_POOL = f"value LIKE '{PREFIX}%'"
 """Whether a need, `value`, is a pool."""
 

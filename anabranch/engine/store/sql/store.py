@@ -98,7 +98,8 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
         self._external_wrote_here = False
         self._notices: Notices | None = None
         self._progress = CommitProgress()
-        self._epochs = Epochs(dialect, changed=self.renew_threads)
+        line = dialect.line_of_history
+        self._epochs = None if line is None else Epochs(dialect, line, changed=self.renew_threads)
 
     # -- life -----------------------------------------------------------------------------
     async def start(self) -> None:
@@ -224,8 +225,16 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
         found_again = [loaded[one.instance_id] for one in taken if one.instance_id in loaded]
         return [one for one in found_again if one.row.worker_id == wanted.worker_id]
 
+    async def load(self, instance_ids: Sequence[str], *, after_seq: int = 0) -> dict[str, Loaded]:
+        """Rows with their events after `after_seq`, each pair from one snapshot; no events of large logs."""
+        loaded = await self.read(lambda connection: self.dialect.load(connection, instance_ids, after_seq=after_seq))
+        payloads = (event.payload for each in loaded.values() for event in each.events)
+        if divided := [payload for payload in payloads if payload.division is not None]:
+            await self.fetch_values(divided)
+        return loaded
+
     def _claim(self, connection: Connection, wanted: ClaimRequest) -> list[Taken]:
-        if not self._epochs.is_settled(connection, lease_ms=wanted.lease_ms):
+        if self._epochs is not None and not self._epochs.is_settled(connection, lease_ms=wanted.lease_ms):
             return []
         return self.dialect.claim(connection, wanted)
 
@@ -335,7 +344,7 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
 
     async def epoch(self) -> Epoch | None:
         """The present epoch; None if this kind of database does not tell."""
-        return await self.read(self._epochs.look)
+        return None if self._epochs is None else await self.read(self._epochs.look)
 
     async def positions(self, seqs: Mapping[str, int]) -> dict[str, Position]:
         """How far these runs are stored, of those that exist, and when the given row of each was written."""

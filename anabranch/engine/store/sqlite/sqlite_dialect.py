@@ -101,6 +101,7 @@ class SqliteDialect:
     parts_size = "coalesce((SELECT sum(x.value ->> 2) FROM json_each(l.parts) AS x), 0)"
     payload_without_output = "json_remove(l.payload, '$.output')"
     is_remote = False
+    line_of_history = None
     among_ids = "instance_id IN (SELECT value FROM json_each(:ids))"
     index_names = "SELECT name FROM sqlite_master WHERE type = 'index'"
     ended_children = statements.ENDED_CHILDREN
@@ -178,9 +179,6 @@ class SqliteDialect:
         """The machine's clock, which all processes on the file share."""
         return time.time_ns() // 1_000_000
 
-    def line_of_history(self, connection: Connection) -> None:
-        """A file has one."""
-
     def settled_until(self, connection: Connection) -> int:
         """With the write lock there is no other writer; only the clock may be set back."""
         return self.now(connection) - ENDS_SETTLE_MS
@@ -214,6 +212,7 @@ class SqliteDialect:
         with self.transaction(connection):
             now = self.now(connection)
             due = {
+                "parked": wanted.parked is not None,
                 "only": wanted.only is not None,
                 "steal": wanted.steal,
                 "knows": wanted.known_code is not None,

@@ -30,6 +30,7 @@ from anabranch.engine.store.sql.statements import (
     FITS,
     HAS_ROOM,
     IS_AWAKE,
+    IS_PARKED,
     IS_POOL,
     IS_WHOLE,
     LOG_WEIGHT,
@@ -286,9 +287,11 @@ def to_cancel(by: str) -> TextClause:
     """)
 
 
-def _due(*, only: bool, steal: bool, knows: bool, rooms: bool, large: bool) -> str:
+def _due(*, parked: bool, only: bool, steal: bool, knows: bool, rooms: bool, large: bool) -> str:
     """The condition that a claim may take an open instance."""
     condition = "(available_at <= :now OR worker_id IS NOT NULL)" if steal else "available_at <= :now"
+    if parked:
+        condition = f"instance_id = :parked AND tenant_id = :parked_of AND {IS_PARKED}"
     condition += f" AND ({MAY_GO_ON} OR deadline_at <= :now)"
     if only:
         ids = "(SELECT value FROM json_each(:ids))"
@@ -307,15 +310,15 @@ def _due(*, only: bool, steal: bool, knows: bool, rooms: bool, large: bool) -> s
 
 
 @cache
-def claimable(*, only: bool, steal: bool, knows: bool, rooms: bool, large: bool) -> TextClause:
+def claimable(*, parked: bool, only: bool, steal: bool, knows: bool, rooms: bool, large: bool) -> TextClause:
     """Open instances that are due (with `steal` also owned ones), longest overdue first, up to a total log size.
 
     Without suspects, except instances whose lease expired under another worker: they are returned with that worker, to
-    be judged (not with `steal`). Uses ix_instance_available, or the primary key and ix_instance_root when only some
-    families are asked for. With `rooms` no more of a tenant than there is room for. The write lock is already held, so
-    no other process claims them.
+    be judged (not with `steal`). Uses ix_instance_available, or the primary key and ix_instance_root when only one run
+    or some families are asked for. With `rooms` no more of a tenant than there is room for. The write lock is already
+    held, so no other process claims them.
     """
-    due = _due(only=only, steal=steal, knows=knows, rooms=rooms, large=large)
+    due = _due(parked=parked, only=only, steal=steal, knows=knows, rooms=rooms, large=large)
     lost = "NULL" if steal else f"CASE WHEN {IS_LAPSED} THEN worker_id END"
     among = f"(NOT {IS_SUSPECT})" if steal else f"(NOT {IS_SUSPECT} OR {IS_LAPSED})"
     within = "TRUE"
@@ -336,12 +339,14 @@ def claimable(*, only: bool, steal: bool, knows: bool, rooms: bool, large: bool)
 
 
 @cache
-def suspects(*, only: bool, steal: bool, knows: bool, rooms: bool, large: bool, alone: bool) -> TextClause:
+def suspects(
+    *, parked: bool, only: bool, steal: bool, knows: bool, rooms: bool, large: bool, alone: bool
+) -> TextClause:
     """The due suspects that may run together with those of the worker, longest overdue first.
 
     Stops at one that may not. Uses ix_instance_suspect.
     """
-    due = _due(only=only, steal=steal, knows=knows, rooms=rooms, large=large)
+    due = _due(parked=parked, only=only, steal=steal, knows=knows, rooms=rooms, large=large)
     if not steal:
         due += f" AND ({IS_LAPSED}) IS NOT TRUE"
     if not alone:

@@ -13,7 +13,7 @@ from itertools import accumulate
 
 from sqlalchemy import Connection
 
-from anabranch.engine.ports import InstanceRow, Loaded
+from anabranch.engine.ports import InstanceRow
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.payloads import RunCancelledPayload
 from anabranch.engine.rules.run_filter import ALL_RUNS, RunFilter, read_filters
@@ -37,12 +37,6 @@ class Reads(StoredValues):
     async def now(self) -> int:
         """The database's clock (ms)."""
         return await self.read(self.dialect.now)
-
-    async def load(self, instance_ids: Sequence[str], *, after_seq: int = 0) -> dict[str, Loaded]:
-        """Rows with their events after `after_seq`, each pair from one snapshot; no events of large logs."""
-        loaded = await self.read(lambda connection: self.dialect.load(connection, instance_ids, after_seq=after_seq))
-        await self.fetch_values(event.payload for each in loaded.values() for event in each.events)
-        return loaded
 
     async def get_instance(self, instance_id: str, *, tenant_id: str | None = None) -> InstanceRow | None:
         """The row alone; None if absent, or if a tenant is given and it belongs to another."""

@@ -32,6 +32,7 @@ class DeadLetterTable:
         dialect, columns = self._store.dialect, dead_letters.c
 
         def add(connection: Connection) -> None:
+            """Count the letter if it is known, else insert it and remove the oldest ones beyond `LETTERS_MAX`."""
             now = dialect.now(connection)
             with dialect.transaction(connection):
                 is_known = locks_run(connection, dialect, letter.instance_id, tenant_id=letter.tenant_id)

@@ -185,6 +185,7 @@ class Steps:
         call.is_elsewhere = True
 
         async def attempt_once(attempt: int) -> tuple[StepOutcome, BaseException | None]:
+            """One attempt by an executor, and its outcome."""
             outcome = await executors.run_step(
                 self._helpers,
                 node,

@@ -512,6 +512,7 @@ def _through(template_filter: str, kind: str) -> Callable[[_Translator, Phrase, 
 
 def _replace(everywhere: bool) -> Callable[[_Translator, Phrase, tuple[Tree, ...]], Phrase]:  # noqa: FBT001 - of a table
     def method(self: _Translator, base: Phrase, arguments: tuple[Tree, ...]) -> Phrase:
+        """Replace a text by a text. Raises Untranslatable for patterns and texts that are computed."""
         if len(arguments) != 2 or not isinstance(arguments[1], Literal) or not isinstance(arguments[1].value, str):
             raise Untranslatable("`.replace()` with what is computed")
         old, new, times = arguments[0], arguments[1].value, everywhere
@@ -565,6 +566,7 @@ def _with_one(template_filter: str) -> Callable[[_Translator, Phrase, tuple[Tree
 
 def _slice(kind: str) -> Callable[[_Translator, Phrase, tuple[Tree, ...]], Phrase]:
     def method(self: _Translator, base: Phrase, arguments: tuple[Tree, ...]) -> Phrase:
+        """The part between two places that are written out. Raises Untranslatable for others."""
         numbers = [_whole(each) for each in arguments]
         if not 1 <= len(numbers) <= 2 or (kind != "slice" and min(numbers) < 0):
             raise Untranslatable(f"`.{kind}()` from where is computed")
@@ -598,6 +600,7 @@ def _map(self: _Translator, base: Phrase, arguments: tuple[Tree, ...]) -> Phrase
 
 def _filter(which: str) -> Callable[[_Translator, Phrase, tuple[Tree, ...]], Phrase]:
     def method(self: _Translator, base: Phrase, arguments: tuple[Tree, ...]) -> Phrase:
+        """The items with an equal or unequal value at a path. Raises Untranslatable for other tests."""
         match arguments:
             case (Arrow((name,), Binary("===" | "!==" as sign, left, right)),) if (
                 path := _path_from(left, name)

@@ -443,6 +443,7 @@ class _Importer(Surrounding):
         texts = job.texts()
 
         def kept(value: Any) -> Any:
+            """The value with every expression in it translated that can be; the others stay as they are."""
             if isinstance(value, dict):
                 return {key: kept(each) for key, each in value.items()}
             if isinstance(value, list):
@@ -470,6 +471,7 @@ class _Importer(Surrounding):
         return rule is not None and not rule.begins and job.node.name not in self.refused
 
     def secret_name(self, credential: str, part: str) -> str:
+        """The name under which this part of a credential is to be stored as a secret; no two parts share one."""
         key = (credential, part)
         if key not in self._secrets:
             base = re.sub(r"[^A-Z0-9]+", "_", f"{credential} {part}".upper()).strip("_")[:60] or "CREDENTIAL"
@@ -500,6 +502,7 @@ class _Importer(Surrounding):
         return workflow_name(written)
 
     def code_names(self, job: MappingJob, code: str, *, per_item: bool) -> Mapping[str, tuple[Ref, Ref | None]]:
+        """What the code reads by name: zones, variables, and of nodes all items and, where it is known, the one."""
         found: dict[str, tuple[Ref, Ref | None]] = {}
         if reads_dates(code):
             found[ZONES] = (Ref("", zones_code(self.timezone, zones_of(code))), None)
@@ -537,6 +540,7 @@ class _Importer(Surrounding):
         return made and (self.graph.gives_always(node) or not exits[0].feed.many)
 
     def code_files(self, job: MappingJob, names: Mapping[str, tuple[Ref, Ref | None]]) -> Mapping[str, tuple[str, str]]:
+        """The files of the nodes that the code reads: of all items, and of the one."""
         found: dict[str, tuple[str, str]] = {}
         for name, (everything, one) in names.items():
             feed = next(

@@ -71,6 +71,7 @@ class _Committed(Collector):
         self._events = events
 
     def collect(self) -> Iterable[Metric]:
+        """The number of events by type."""
         family = CounterMetricFamily("anabranch_events", "Events committed here.", labels=["type"])
         for event_type in EventType:
             family.add_metric([event_type.value], self._events.get(event_type, 0))
@@ -87,6 +88,7 @@ class _Webhooks(Collector):
         self._outcomes = outcomes
 
     def collect(self) -> Iterable[Metric]:
+        """The number of requests by outcome."""
         family = CounterMetricFamily("anabranch_webhook_requests", "Requests to webhooks.", labels=["outcome"])
         for outcome in OUTCOMES:
             family.add_metric([outcome], self._outcomes.get(outcome, 0))
@@ -103,6 +105,7 @@ class _Held(Collector):
         self._services = services
 
     def collect(self) -> Iterable[Metric]:
+        """Runs in memory, threads of handlers, how often and how long the event loop was blocked, and stopping."""
         engine, readiness = self._services.engine, self._services.readiness
         yield GaugeMetricFamily(
             "anabranch_runs_held", "Runs in the memory of this worker.", value=len(engine.orchestrator.owned)

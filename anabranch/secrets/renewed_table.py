@@ -31,6 +31,7 @@ class RenewedTable:
         """Let this holder renew, unless another one does: the version that it renews, or None."""
 
         def take(connection: Connection) -> int | None:
+            """Lock the row, or make it, and write the holder unless another one still holds it."""
             with self._store.dialect.transaction(connection):
                 now = self._store.dialect.now(connection)
                 place = _place(tenant_id, grant_id)

@@ -158,6 +158,7 @@ class SocketServer:
             return await arrived(eio_sid, environ)
 
         async def receive(eio_sid: str, packet: Any) -> None:
+            """Pass a packet on; who sends too many, or what cannot be read, is disconnected."""
             visitor = self._visitors.get(eio_sid)
             if visitor is None or not visitor.asks(self._timer.now()) or is_garbage(packet):
                 await self._hang_up(eio_sid)

@@ -258,6 +258,7 @@ class _Network:
         self.requests: list[Request] = []
 
     async def fetch(self, call: HttpCall, *, timeout_s: float) -> HttpAnswer:
+        """Note the request, and answer it as the test says. Raises AssertionError if the test has no answer."""
         request = Request(call.method, call.url, call.headers, call.body)
         self.requests.append(request)
         if self._server is None:

@@ -210,6 +210,7 @@ class RabbitTransport:
         """Consume the queues of these pools."""
 
         async def take(message: AbstractIncomingMessage, registered_all: asyncio.Event) -> None:
+            """Execute a job; one that cannot be read is rejected, which makes it a dead letter."""
             deliveries = message.headers.get("x-delivery-count", 0)
             try:
                 job = NodeJob.from_json(message.body)
@@ -230,6 +231,7 @@ class RabbitTransport:
                 logger.warning("a search for jobs is dropped: %s", refusal.message)
 
         async def consume() -> None:
+            """Declare and consume the queues of jobs, and a queue of our own for cancellations and searches."""
             channel = await self._open(concurrency)  # of each consumer, so of each queue
             take_now = partial(take, registered_all=self._registered_all)
             for name in [_jobs_queue(pool, priority) for pool in pools for priority in PRIORITIES]:

@@ -118,6 +118,7 @@ class VariableTable:
         text = variable_text(value)
 
         def put(connection: Connection) -> KeptVariable:
+            """Write the value and its row of the audit trail, if the version is the expected one."""
             with self._store.dialect.transaction(connection):
                 if not _locks_owner(connection, owner):
                     raise NotFound(f"there is no workflow {owner.workflow_id}")
@@ -137,6 +138,7 @@ class VariableTable:
         """One transaction with its row of the audit trail."""
 
         def remove(connection: Connection) -> bool:
+            """Remove the value, and write its row of the audit trail; False if there is none."""
             with self._store.dialect.transaction(connection):
                 version = _locked_version(connection, owner, name)
                 if version is None:

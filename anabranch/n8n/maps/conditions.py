@@ -137,6 +137,7 @@ def old_test(texts: Texts, listed: Sequence[OldCondition], *, any_of: bool) -> T
             raise NotMapped(f"the operation {each.operation} of the type {each.kind}")
 
     def js() -> str:
+        """The conditions as a call of `n8nPassesOld`, for code."""
         tests = [
             f"[{json.dumps(each.kind)}, {json.dumps(each.operation)}, {texts.thunk(each.left)},"
             f" {texts.thunk(each.right)}]"
@@ -159,6 +160,7 @@ def typed(job: MappingJob, texts: Texts, written: Mapping[str, Any]) -> TestedCo
     listed = [_typed(each) for each in written["conditions"] if isinstance(each, dict)]
 
     def js() -> str:
+        """The conditions as a call of `n8nPasses`, for code."""
         tests = [
             f"[{texts.thunk(each.left)}, {json.dumps(each.kind)}, {json.dumps(each.operation)},"
             f" {texts.thunk(each.right)}, {json.dumps(each.other)}, {json.dumps(each.single)}]"

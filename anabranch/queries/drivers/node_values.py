@@ -67,6 +67,7 @@ class _IntervalLoader(_ServerTextLoader):
     """An interval as an object of its parts that are not zero."""
 
     def load(self, data: Any) -> Any:
+        """The parts as numbers; a text that is no interval of this form stays."""
         text = super().load(data)
         found = _INTERVAL.fullmatch(text)
         if found is None:

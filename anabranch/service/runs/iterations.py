@@ -45,6 +45,7 @@ class _Iteration:
     last_at: int = 0
 
     def take(self, activation: ActivationView) -> None:
+        """Count an activation of this iteration, as it is now."""
         self.last_at = activation.at
         if activation.first_seq == activation.seq:
             self.activations += 1
@@ -67,6 +68,7 @@ class _Iteration:
         return next((status for status in _ENDED_WORST_FIRST if status in self.seen), ActivationStatus.SUCCESS)
 
     def as_json(self) -> dict[str, Any]:
+        """The iteration as lists show it."""
         return {
             "index": self.index,
             "scope": self.scope,

@@ -115,6 +115,7 @@ class MemoryStore:
         return outcome
 
     async def claim(self, wanted: ClaimRequest) -> list[Loaded]:
+        """A lost answer leaves a claim that nobody knows of, as on a server."""
         await self.faults.before("claim")
         writes = self.database.writes
         claimed = self.database.claim(wanted)
@@ -168,6 +169,7 @@ class MemoryStore:
         return self.database.epoch
 
     async def positions(self, seqs: Mapping[str, int]) -> dict[str, Position]:
+        """Of the runs that are there, with the time of the given row."""
         await self.faults.before("positions")
         found = {each: self.database.instances[each] for each in seqs if each in self.database.instances}
         return {
@@ -202,6 +204,7 @@ class MemoryStore:
         awaited: bool = False,
         log_limit: LogLimit = LOG_LIMIT,
     ) -> ExternalResult:
+        """One external write: a process that owns the run has to notice it."""
         await self.faults.before("append_signal")
         result = self.database.append_signal(
             instance_id, signal, tenant_id=tenant_id, awaited=awaited, log_limit=log_limit
@@ -217,6 +220,7 @@ class MemoryStore:
         tenant_id: str,
         log_limit: LogLimit = LOG_LIMIT,
     ) -> ExternalResult:
+        """The same for a suspension."""
         await self.faults.before("append_suspension")
         result = self.database.append_suspension(instance_id, suspension, tenant_id=tenant_id, log_limit=log_limit)
         await self.faults.after("append_suspension")
@@ -294,6 +298,7 @@ class MemoryStore:
         bytes_max: int | None = None,
         inline: bool = True,
     ) -> list[Event]:
+        """The large parts are all there; the page ends with the event that reaches `bytes_max`."""
         await self.faults.before("read_log")
         events = self._log(instance_id)[after_seq : after_seq + limit]
         if bytes_max is None:
@@ -335,6 +340,7 @@ class MemoryStore:
         outputs: OutputsRead = NO_OUTPUTS,
         only: ActivationFilter = ALL_ACTIVATIONS,
     ) -> tuple[InstanceRow, ActivationPage] | None:
+        """The row and the page, from one moment."""
         await self.faults.before("read_activations")
         record = self.database.instances.get(instance_id)
         if record is None:
@@ -361,6 +367,7 @@ class MemoryStore:
     async def list_instances(
         self, wanted: RunFilter = ALL_RUNS, *, tenant_id: str, limit: int, before: tuple[int, str] | None = None
     ) -> list[InstanceRow]:
+        """Filters every run: there are no indexes here."""
         await self.faults.before("list_instances")
         filters = read_filters(wanted.input_filters)
         rows = [
@@ -405,6 +412,7 @@ class MemoryStore:
         return dict(Counter(islice(pending, up_to)))
 
     async def count_unclaimed(self) -> int:
+        """Looks at every open run."""
         await self.faults.before("count_unclaimed")
         now = self.database.now()
         return sum(

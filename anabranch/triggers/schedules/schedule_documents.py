@@ -152,6 +152,7 @@ class _ScheduleReader:
         return True
 
     def every_ms(self) -> int | None:
+        """The interval, at least `EVERY_MS_MIN`; None if there is none. Reports one that is invalid or too short."""
         value = self._document.get("every")
         if value is None:
             return None

@@ -35,6 +35,7 @@ def _equal(left: Any, right: Any, work: TemplateBudget) -> bool:
 
 def _in_order(sign: str, holds: Callable[[Any, Any], bool]) -> Binary:
     def compare(left: Any, right: Any, work: TemplateBudget) -> bool:
+        """Compare two numbers, two texts or two lists. Raises Refused for other values."""
         if is_number(left) and is_number(right):
             return holds(left, right)
         if isinstance(left, (str, list)) and type(left) is type(right):

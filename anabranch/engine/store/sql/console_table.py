@@ -169,6 +169,7 @@ class ConsoleTable:
         ]
 
         def work(connection: Connection) -> None:
+            """Insert the rows and write the progress, in one transaction."""
             if dialect.is_remote and not last:
                 connection.execute(_INSERT_ROWS_THERE, _arrays(rows))  # it is a transaction by itself
                 return

@@ -563,6 +563,7 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
         """Remove the rows of a terminal test run in one transaction. Raises NotFound for any other run."""
 
         def delete(connection: Connection) -> bool:
+            """Remove the row, the log and what belongs to them; False if there is no such ended test run."""
             parameters = {"instance_id": instance_id, "tenant_id": tenant_id}
             with self.dialect.transaction(connection):
                 if not connection.execute(statements.DELETE_TEST_ROW, parameters).rowcount:

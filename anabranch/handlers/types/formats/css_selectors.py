@@ -116,6 +116,7 @@ class _Matching:
         return [yes and any(flags) for yes, *flags in zip(wanted, *columns, strict=True)]
 
     def combined(self, tree: Any) -> _Flags:
+        """The elements that the right selector matches below, in or behind those of the left one."""
         left, right = self.of(tree.selector), self.of(tree.subselector)
         reached = self._below(left) if tree.combinator == " " else None
         if tree.combinator == ">":
@@ -126,6 +127,7 @@ class _Matching:
         return [yes and here for yes, here in zip(right, reached, strict=True)]
 
     def pseudo(self, tree: Any) -> _Flags:
+        """The elements that a selector with a pseudo-class matches."""
         name = tree.ident
         wanted = self.of(tree.selector)
         if name == "root":

@@ -188,6 +188,7 @@ class Regions:
         known: dict[Vertex, bool] = {region.header: True}
 
         def is_apart(vertex: Vertex) -> bool:
+            """Whether all between the header and this vertex parts; each vertex on the way is answered once."""
             way: list[Vertex] = []
             while vertex not in known:
                 way.append(vertex)

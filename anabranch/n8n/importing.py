@@ -32,7 +32,7 @@ from anabranch.n8n.phrases import NameScope, NeverBegins, NeverValid, Untranslat
 from anabranch.n8n.refs import ItemFeed, Ref, first_there, variable
 from anabranch.n8n.report import ImportReport, NodeReport
 from anabranch.n8n.shared_paths import join_webhooks
-from anabranch.n8n.texts import TEXT_LENGTH_MAX, Counts, expression, longest
+from anabranch.n8n.texts import CODE_LENGTH_MAX, TEXT_LENGTH_MAX, Counts, expression, longest
 from anabranch.n8n.zones import zones_code
 
 # 4 rounds: what flows back along a link is known after the second; a nested loop needs one more.
@@ -186,8 +186,9 @@ class _Importer(Surrounding):
                 elif node.kind == LOOP_KIND and name not in self.loops:
                     batches_as_cursor(job)
                 else:
-                    if longest(job.parameters) > TEXT_LENGTH_MAX:
-                        raise NotMapped(f"one of its texts has more than {TEXT_LENGTH_MAX} characters")
+                    length_max = CODE_LENGTH_MAX if node.kind in _CODE else TEXT_LENGTH_MAX
+                    if longest(job.parameters) > length_max:
+                        raise NotMapped(f"one of its texts has more than {length_max} characters")
                     rule.map(job)
                 for made in job.nodes:
                     if self._node_types.get(made["type"]) is None:

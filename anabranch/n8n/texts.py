@@ -24,8 +24,11 @@ from anabranch.n8n.refs import literal
 # 1,600 characters leave room in an expression of 2,048 for what is done with the text.
 LONG = 1_600
 
-# 64 K characters: more than code and pages in workflows have, and read within a moment.
+# 64 K characters: more than pages and queries in workflows have, and read within a moment.
 TEXT_LENGTH_MAX = 65_536
+
+# 256 K characters of code, as much as a code node may have; some have whole lists in them.
+CODE_LENGTH_MAX = 262_144
 
 # 200 characters: what is shorter is not nested too deeply.
 DEEP = 200

@@ -67,6 +67,18 @@ def test_code_that_fails_for_an_item_becomes_an_item_with_the_error() -> None:
     assert (fine, failed["id"], failed["failed"], "two" in failed["error"]) == ({"n": 1}, 2, True, True)
 
 
+def test_items_that_code_leaves_out_are_neither_results_nor_failures() -> None:
+    code = "if ($json.id === 2) throw Error('two'); const made = $json.id === 3 ? null : {n: $json.id}; return made;"
+    some = node("Some", "code", 2, mode="runOnceForEachItem", jsCode=code)
+    items = [{"id": 3}, {"id": 1}, {"id": 2}]
+
+    fine, failed = result(some, BESIDE, items)
+    assert (fine, list(failed)) == ({"n": 1}, ["error"])
+    fine, failed = result(some, APART, items)
+    assert (fine, failed["id"], failed["failed"]) == ({"n": 1}, 2, True)
+    assert result(some, BESIDE, [{"id": 3}]) == result(some, APART, [{"id": 3}]) == []
+
+
 def test_code_for_all_items_that_fails_becomes_one_item_with_the_error() -> None:
     assert result(ALL, BESIDE, [{"id": 1}, {"id": 2}]) == [{"error": "two"}]
     assert result(ALL, APART, [{"id": 1}, {"id": 2}]) == [{"error": "two", "failed": True}]

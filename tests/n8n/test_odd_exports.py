@@ -14,14 +14,14 @@ from anabranch.errors import InvalidRequest
 from anabranch.handlers import builtin_types
 from anabranch.n8n.exports import read_exports
 from anabranch.n8n.importing import import_workflow
-from tests.n8n.drawn import DRAWN, node, set_to
+from tests.n8n.drawn import DRAWN, Drawn, node, set_to
 from tests.n8n.drawn_code import DRAWN_CODE
 
 TYPES = builtin_types()
 
 ODD: list[Any] = [None, True, 0, -1, 1e308, "", "=", "={{", "={{ }}", "={{ $json }}",
                   "={{ $('__proto__').item.json.x }}", "__proto__", "constructor", "\ud800", "\0", "{{secret.A}}",
-                  "a" * 70_000, [], [None], [[]], {},
+                  "a" * 70_000, "a" * 300_000, [], [None], [[]], {},
                   {"__proto__": 1}, {"values": 7}, {"__rl": True, "value": []}, "={{ " + "(" * 300,
                   "=" + "{{ $json.a }}" * 500]  # fmt: skip
 
@@ -85,3 +85,13 @@ def test_a_deep_and_a_large_export_make_no_fault() -> None:
     assert_imports({"name": "Deep", "nodes": [node("A", "set", 3.4, assignments=deep), node("B", "nothing", 1, x=deep)],
               "connections": {}})  # fmt: skip
     assert_imports({"name": "Large", "nodes": rows, "connections": links})
+
+
+@pytest.mark.parametrize(("length", "status"), [(200_000, "exact"), (262_145, "placeholder")])
+def test_code_may_be_as_long_as_that_of_a_code_node(length: int, status: str) -> None:
+    listed = node("Listed", "code", 2, jsCode=f"const list = '{'a' * length}';\nreturn items;")
+    [workflow] = read_exports(Drawn("Long", "", [listed], [], []).export())
+
+    made = import_workflow(workflow, TYPES)
+
+    assert (made.report.nodes[-1].status, made.errors) == (status, ())

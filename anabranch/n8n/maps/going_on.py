@@ -66,7 +66,7 @@ def end(
         )  # fmt: skip
 
 
-def end_of_each(job: MappingJob) -> None:
-    """The same behind a node that gives one item for each."""
+def end_of_each(job: MappingJob, *, leaves_out: bool = False) -> None:
+    """The same behind a node that gives one item for each; `leaves_out`: or none."""
     before = variable(job.nodes[-1]["id"])
-    end(job, RESULTS, head=f"const results = {before.js} ?? [];\n", single=True)
+    end(job, RESULTS, head=f"const results = {before.js} ?? [];\n", single=not leaves_out)

@@ -72,14 +72,13 @@ def _javascript(job: MappingJob, source: str, *, each: bool) -> None:
     names = job.around.code_names(job, source, per_item=each and feed.many)
     goes_on = job.error_way != "stop"
     if each:
-        leaves_out = not goes_on and _may_leave_out(job, source)
+        leaves_out = _may_leave_out(job, source)
         code = item_code(source, ITEM if feed.many else feed.value, names, INDEX if feed.many else None,
                          may_leave_out=leaves_out)  # fmt: skip
         job.add("javascript", {"code": code}, suffix="each" if goes_on or leaves_out else "", each=feed,
                 **job.attempts(), **job.on_error())  # fmt: skip
         if goes_on:
-            _leaves_nothing_out(job, source)
-            going_on.end_of_each(job)
+            going_on.end_of_each(job, leaves_out=leaves_out)
         elif leaves_out:
             _leave_what_is_there(job)
         else:
@@ -101,11 +100,6 @@ _NULL, _RETURN = re.compile(r"(?<![\w$.])null\b"), re.compile(r"\breturn\b(?!\s*
 def _may_leave_out(job: MappingJob, source: str) -> bool:
     """Whether code for each item may return null: n8n leaves that item out. The older form fails for it."""
     return job.node.kind == "code" and bool(_NULL.search(source) and _RETURN.search(source))
-
-
-def _leaves_nothing_out(job: MappingJob, source: str) -> None:
-    if _may_leave_out(job, source):
-        job.differs("an item for which the code returns null fails, where n8n leaves the item out")
 
 
 def _leave_what_is_there(job: MappingJob) -> None:
@@ -149,7 +143,8 @@ def _javascript_that_keeps(job: MappingJob, source: str, scopes: list[str], *, e
     names = job.around.code_names(job, source, per_item=each and feed.many)
     pairs = not each and job.node.name in job.around.paired and job.error_way != "apart"
     if each:
-        _leaves_nothing_out(job, source)
+        if _may_leave_out(job, source):
+            job.differs("an item for which the code returns null fails, where n8n leaves the item out")
         code = item_code(source, ITEM if feed.many else feed.value, names, INDEX if feed.many else None)
         code = each_code(code, feed.value.js) if feed.many else code
     else:

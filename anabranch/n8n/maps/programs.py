@@ -241,7 +241,9 @@ const put = (item, index, isResult, file) => {
   files.push(file ?? null);
 };"""
 
+# Code that runs for each item may give null in place of an item: n8n leaves that one out.
 RESULTS = """results.forEach((result, index) => {
+  if (result === null) return;
   const fault = faultIn(result);
   put(fault ? {error: fault.message} : result, index);
 });"""

@@ -40,7 +40,7 @@ from anabranch.transport.executor_places import ExecutorPlaces
 from anabranch.transport.executor_results import KeptResults
 from anabranch.transport.job_configs import ConfigWithSecrets
 from anabranch.transport.job_messages import JobReport, JobSearch, NodeJob, completed, failed
-from anabranch.transport.transport_ports import ANSWER_S_MAX, Transport, TransportUnavailable
+from anabranch.transport.transport_ports import ANSWER_S_MAX, JobDelivery, Transport, TransportUnavailable
 
 logger = logging.getLogger("anabranch.transport")
 
@@ -206,7 +206,7 @@ class JobExecutor:
                     await running.forgotten.wait()
 
     # -- jobs -----------------------------------------------------------------------------
-    async def _accept(self, job: NodeJob, deliveries: int) -> None:
+    async def _accept(self, job: NodeJob, delivery: JobDelivery) -> None:
         """Execute a job and report its result; returns when it may be acknowledged.
 
         Raises TransportUnavailable if it is to go back, and the broker did not take it as a new message.
@@ -221,28 +221,28 @@ class JobExecutor:
             if await asyncio.shield(running.done) is not None:
                 return
             await running.forgotten.wait()  # its sender did not await it any more; that of the repetition may
-        if deliveries >= DELIVERIES_MAX:
-            await self._report(lambda: job.reply_to, failed(job.job_id, _deadly(job, deliveries)))
+        if delivery.unacknowledged >= DELIVERIES_MAX:
+            await self._report(lambda: job.reply_to, failed(job.job_id, _deadly(job, delivery.unacknowledged)))
             return
         if self._stopping:
-            await self._queue_again(job)
+            await self._queue_again(job, delivery)
             return
         running = RunningJob(job, asyncio.get_running_loop().create_future())
         self._running[job.job_id] = self._places[running.place] = running
         try:
             await self._execute(running)
             if running.goes_back:
-                await self._queue_again(running.job)
+                await self._queue_again(running.job, delivery)
         finally:
             self._forget(running)
 
-    async def _queue_again(self, job: NodeJob) -> None:
+    async def _queue_again(self, job: NodeJob, delivery: JobDelivery) -> None:
         """Let another executor have it, as a new message: the broker counts how many executors died with one.
 
-        Raises TransportUnavailable.
+        Raises TransportUnavailable; also where the broker gives the job to others, which would then be there twice.
         """
         await self._takes_no_more.wait()
-        if self._lost_all:
+        if self._lost_all or not delivery.is_open():
             raise TransportUnavailable("the broker gives the job to others by itself")
         if job.ticket not in self._cancelled:
             await self._transport.add_node_job(job)

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from anabranch.engine.rules.graph.priorities import HIGH, Priority
 from anabranch.transport.job_messages import BadMessage, DeadMessage, JobReport, JobSearch, NodeJob, reports_in
-from anabranch.transport.transport_ports import ANSWER_S_MAX, Accept, TransportUnavailable
+from anabranch.transport.transport_ports import ANSWER_S_MAX, Accept, JobDelivery, TransportUnavailable
 
 logger = logging.getLogger("anabranch.transport")
 
@@ -81,7 +81,7 @@ class LocalBroker:
             return
         try:
             try:
-                await consumer.accept(job, deliveries)
+                await consumer.accept(job, JobDelivery(deliveries, is_open=lambda: True))
             except TransportUnavailable:
                 await asyncio.get_running_loop().create_future()  # until its consumer stops
         except asyncio.CancelledError:

@@ -22,7 +22,7 @@ from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractExchange, 
 from anabranch.engine.rules.graph.priorities import HIGH, PRIORITIES
 from anabranch.errors import AnabranchError
 from anabranch.transport.job_messages import BadMessage, DeadMessage, JobReport, JobSearch, NodeJob, reports_in
-from anabranch.transport.transport_ports import ANSWER_S_MAX, Accept, TransportUnavailable
+from anabranch.transport.transport_ports import ANSWER_S_MAX, Accept, JobDelivery, TransportUnavailable
 
 logger = logging.getLogger("anabranch.transport")
 
@@ -218,8 +218,8 @@ class RabbitTransport:
                 logger.error("a job cannot be read and goes to %s: %s", DEAD, refusal.message)
                 await message.reject(requeue=False)
                 return
-            given = deliveries if isinstance(deliveries, int) else 0
-            self._keep(self._executed(accept, job, given, message, registered_all))
+            unacknowledged = deliveries if isinstance(deliveries, int) else 0
+            self._keep(self._executed(accept, job, unacknowledged, message, registered_all))
 
         async def receive(message: AbstractIncomingMessage) -> None:
             if message.exchange == CANCELLED:
@@ -269,17 +269,18 @@ class RabbitTransport:
         self,
         accept: Accept,
         job: NodeJob,
-        deliveries: int,
+        unacknowledged: int,
         message: AbstractIncomingMessage,
         registered_all: asyncio.Event,
     ) -> None:
         # Jobs come as soon as the first consumer is registered: only after the last one they can be cancelled, or given
         # back.
         await registered_all.wait()
-        if registered_all is not self._registered_all:
-            return  # the connection that it came by has gone, and the broker gives it to others
+        delivery = JobDelivery(unacknowledged, is_open=lambda: registered_all is self._registered_all)
+        if not delivery.is_open():
+            return
         try:
-            await accept(job, deliveries)
+            await accept(job, delivery)
         except TransportUnavailable as fault:
             logger.debug("a job goes back with the connection: %s", fault.message)
             return

@@ -8,14 +8,26 @@ carries: senders send again, and both sides know what they have had.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from anabranch.errors import AnabranchError
 from anabranch.transport.job_messages import DeadMessage, JobReport, JobSearch, NodeJob
 
-Accept: TypeAlias = Callable[[NodeJob, int], Awaitable[None]]
-"""Takes a job and the number of deliveries that ended without an acknowledgement; returns when the job is done with,
-which acknowledges it. One that raises TransportUnavailable goes to others when this process disconnects."""
+
+@dataclass(frozen=True, slots=True)
+class JobDelivery:
+    """How a job came to an executor."""
+
+    unacknowledged: int
+    """The deliveries before it that ended without an acknowledgement."""
+    is_open: Callable[[], bool]
+    """Whether it can still be acknowledged. If not, its connection has gone, and the broker gives the job to others."""
+
+
+Accept: TypeAlias = Callable[[NodeJob, JobDelivery], Awaitable[None]]
+"""Takes a job; returns when the job is done with, which acknowledges it. One that raises TransportUnavailable goes to
+others when this process disconnects."""
 
 
 # 10 s for the broker to answer a connection, a declaration or a confirmation: longer means that it is not well.

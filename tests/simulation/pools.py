@@ -21,7 +21,7 @@ from anabranch.grace import Grace
 from anabranch.transport.job_executor import CompleteJob, JobExecutor
 from anabranch.transport.job_messages import DeadMessage, JobReport, JobSearch, NodeJob, reports_in
 from anabranch.transport.job_sender import JobSender
-from anabranch.transport.transport_ports import ANSWER_S_MAX, Accept, TransportUnavailable
+from anabranch.transport.transport_ports import ANSWER_S_MAX, Accept, JobDelivery, TransportUnavailable
 from tests.simulation.loop import Owner, SimulatedLoop
 from tests.simulation.network import LATENCY_S_MAX, SENDER, Sender
 from tests.simulation.nodes import WORK, Ledger, SimulatedTypes
@@ -119,9 +119,10 @@ class SimulatedBroker:
             consumer.unacknowledged[task] = raw, deliveries
 
     async def _deliver(self, consumer: _Consumer, raw: bytes, deliveries: int) -> None:
-        await consumer.accept(NodeJob.from_json(raw), deliveries)
         task = asyncio.current_task()
         assert task is not None, "hand_out has made it"
+        delivery = JobDelivery(deliveries, is_open=lambda: task in consumer.unacknowledged)
+        await consumer.accept(NodeJob.from_json(raw), delivery)
         consumer.unacknowledged.pop(task, None)
         self.hand_out()
 

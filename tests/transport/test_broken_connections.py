@@ -20,7 +20,7 @@ from anabranch.transport import rabbitmq_transport
 from anabranch.transport.job_messages import DeadMessage, JobReport, JobSearch, NodeJob
 from anabranch.transport.local_transport import LocalBroker, LocalTransport
 from anabranch.transport.rabbitmq_transport import CANCELLED, REPORTS_PREFIX, SOUGHT, RabbitTransport
-from anabranch.transport.transport_ports import TransportUnavailable
+from anabranch.transport.transport_ports import JobDelivery, TransportUnavailable
 from tests.rabbitmq import RabbitMQ
 from tests.transport.test_faults import DISPATCH, World, node, running, until
 from tests.transport.test_queues import job
@@ -225,9 +225,9 @@ async def test_jobs_that_executors_got_before_their_worker_was_back_are_executed
         await add_job(sent)
         confirmed.add(sent.job_id)
 
-    async def take_later(sent: NodeJob, deliveries: int) -> None:
+    async def take_later(sent: NodeJob, delivery: JobDelivery) -> None:
         await may_take.wait()
-        await take(sent, deliveries)
+        await take(sent, delivery)
 
     monkeypatch.setattr(to_executor, "add_result", note)
     monkeypatch.setattr(to_worker, "add_node_job", add)
@@ -333,7 +333,7 @@ async def test_an_executor_begins_with_a_job_when_all_its_consumers_are_register
         arrived.set()
         await executed(*message)
 
-    async def accept(sent: NodeJob, deliveries: int) -> None:
+    async def accept(sent: NodeJob, delivery: JobDelivery) -> None:
         could_give_back.append(executor.is_connected)
         accepted.set()
 
@@ -371,8 +371,8 @@ async def test_a_job_that_came_by_a_connection_that_has_gone_is_left_to_those_wh
         arrived.put_nowait(None)
         await executed(*message)
 
-    async def accept(sent: NodeJob, deliveries: int) -> None:
-        accepted.put_nowait(deliveries)
+    async def accept(sent: NodeJob, delivery: JobDelivery) -> None:
+        accepted.put_nowait(delivery.unacknowledged)
 
     async def break_off_once() -> None:
         registering.append(None)

@@ -23,10 +23,10 @@ from anabranch.transport.job_messages import LINE_CHARACTERS_MAX, JobReport, Nod
 from anabranch.transport.local_transport import LocalBroker, LocalQueue, LocalTransport
 from anabranch.transport.rabbitmq_transport import RabbitTransport
 from anabranch.transport.server_values import NoServer
-from anabranch.transport.transport_ports import ANSWER_S_MAX, Transport, TransportUnavailable
+from anabranch.transport.transport_ports import ANSWER_S_MAX, JobDelivery, Transport, TransportUnavailable
 from tests.rabbitmq import RabbitMQ
 from tests.transport.test_faults import Crunch, until
-from tests.transport.test_queues import job
+from tests.transport.test_queues import Taken, connected, job
 
 NORMAL: LocalQueue = ("gpu", "normal")
 HIGH: LocalQueue = ("gpu", "high")
@@ -193,6 +193,53 @@ async def test_a_result_is_not_waited_for_beside_a_broker_that_stands_still(
         await executing
         assert grace.left_s() > 0, "it ends in order"
     await worker.stop()
+
+
+@pytest.mark.parametrize("goes_to", ["the same executor", "another one"])
+async def test_a_job_whose_connection_has_gone_is_given_back_by_the_broker_alone(
+    broker: RabbitMQ, monkeypatch: pytest.MonkeyPatch, goes_to: str
+) -> None:
+    """The executor gave it back as well when it was stopped: then the job was there twice."""
+    monkeypatch.setattr(rabbitmq_transport, "RECONNECT_S", 0.0)
+    pool, scene = f"p{token_hex(4)}", Scene()
+    worker, to_executor = (
+        await connected(RabbitTransport(broker.url, name="worker")),
+        RabbitTransport(broker.url, name="x"),
+    )
+    to_another, another = RabbitTransport(broker.url, name="another"), Taken()
+    await worker.register_results_worker("worker", scene.reports.append, missed=lambda: None)
+    executor, asked, connections = executor_of(to_executor, scene.handler, pool), asyncio.Event(), list[None]()
+    arrivals, accept = list[NodeJob](), executor._accept
+
+    async def note_arrival(arrived: NodeJob, delivery: JobDelivery) -> None:
+        arrivals.append(arrived)
+        await accept(arrived, delivery)
+
+    monkeypatch.setattr(executor, "_accept", note_arrival)
+    to_executor.when_connected(lambda: connections.append(None))
+    executing = asyncio.create_task(executor.run_until(asked, grace=patient(0), ready=lambda _: None))
+    await until(lambda: to_executor.is_connected)
+    await worker.add_node_job(job(pool, 1))
+    await until(lambda: len(scene.handler.calls) == 1)
+    if goes_to == "another one":
+        await another.register(await connected(to_another), pool)
+    connection = to_executor._connection
+    assert connection is not None
+    await connection.close()
+    await until(lambda: len(connections) == 2)
+    await until(lambda: len(arrivals) + another.jobs.qsize() == 2)
+    asked.set()
+    await executing
+    if goes_to == "the same executor":
+        await another.register(await connected(to_another), pool)
+    await worker.add_node_job(job(pool, 2))
+    came = [(await another.next())[0]]
+    while came[-1] != job(pool, 2):
+        came.append((await another.next())[0])
+    another.let_go.set()
+    await to_another.stop()
+    await worker.stop()
+    assert came == [job(pool, 1), job(pool, 2)]
 
 
 async def test_no_number_of_orderly_stops_fails_a_job() -> None:

@@ -17,7 +17,7 @@ from anabranch.transport import rabbitmq_transport
 from anabranch.transport.job_messages import DeadMessage, JobPart, JobReport, JobSearch, NodeJob, reports_in
 from anabranch.transport.local_transport import LocalBroker, LocalTransport
 from anabranch.transport.rabbitmq_transport import HIGH_SUFFIX, JOBS_PREFIX, REPORTS_PREFIX, RabbitTransport
-from anabranch.transport.transport_ports import Transport, TransportUnavailable
+from anabranch.transport.transport_ports import JobDelivery, Transport, TransportUnavailable
 from tests.rabbitmq import Forwarder, RabbitMQ
 
 PATIENCE_S = 30
@@ -77,8 +77,8 @@ class Taken:
         self.sought: asyncio.Queue[JobSearch] = asyncio.Queue()
         self.let_go = asyncio.Event()
 
-    async def accept(self, job: NodeJob, deliveries: int) -> None:
-        self.jobs.put_nowait((job, deliveries))
+    async def accept(self, job: NodeJob, delivery: JobDelivery) -> None:
+        self.jobs.put_nowait((job, delivery.unacknowledged))
         await self.let_go.wait()
 
     async def register(self, transport: Transport, *pools: str, concurrency: int = 8) -> Taken:

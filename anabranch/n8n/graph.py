@@ -228,8 +228,3 @@ class LinkGraph:
 def loop_output(node: N8nNode) -> int:
     """The output of a node for batches that leads into the loop: in its version 3 the second."""
     return 1 if node.version >= 3 else 0
-
-
-def done_output(node: N8nNode) -> int:
-    """The output for when there are no more batches."""
-    return 1 - loop_output(node)

@@ -120,7 +120,6 @@ class _Importer(Surrounding):
         self.reads_files = any(_READS_FILES.search(json.dumps(node.parameters)) for node in workflow.nodes)
         self._workflow = workflow
         self._options = options
-        self._cursors = cursors
         self.refused: dict[str, str] = {}
         """Nodes that our validator refuses, with the reason."""
         self._node_types = node_types

@@ -7,7 +7,7 @@ out. What it cannot map raises NotMapped, and the node becomes a placeholder.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -320,9 +320,6 @@ class MappingJob:
             place = place.at(INDEX)
         return Phrase(place.field(key).template, is_path=True)
 
-
-Mapping_ = Callable[[MappingJob], None]
-"""Maps a node: adds nodes and ways out to its job."""
 
 _WORD = re.compile(r"[^A-Za-z0-9]+")
 

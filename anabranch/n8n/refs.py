@@ -41,10 +41,6 @@ class Ref:
         """A list of this one item."""
         return Ref(f"[{self.template}]", f"[{self.js}]", None if self.python is None else f"[{self.python}]")
 
-    def filtered(self, template_filter: str, js_method: str) -> Ref:
-        """The value passed through a filter, which in JavaScript is what is called on it."""
-        return Ref(f"({self.template} | {template_filter})", f"{self.js}{js_method}")
-
 
 def variable(name: str) -> Ref:
     """The variable of a node."""

@@ -359,17 +359,6 @@ async def test_a_write_by_another_process_is_noticed(store: Store, other_store: 
     assert await store.external_changes_possible()
 
 
-async def test_stale_running_instances_are_held_ones_whose_lease_ran_out(store: Store) -> None:
-    now = await store.now()
-    young = await created(store, turn_changes={"available_at": now - 10})
-    old = await created(store, turn_changes={"available_at": now - 1_000})
-    await created(store)
-    await parked(store, available_at=now - 5_000)
-    await committed(store, ending(await created(store)))
-    assert await store.get_stale_running_instances(limit=10) == [old, young]
-    assert await store.get_stale_running_instances(limit=1) == [old]
-
-
 # -- tenants ----------------------------------------------------------------------------------------
 async def test_a_claim_takes_no_more_of_a_tenant_than_there_is_room_for(store: Store) -> None:
     busy = [await created(store, tenant_id="busy'{}", worker_id=None, turn_changes=LAPSED) for _ in range(4)]

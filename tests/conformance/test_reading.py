@@ -28,7 +28,6 @@ from tests.conformance.building import (
     dispatched,
     ending,
     event,
-    failed,
     input_set,
     new_head,
     new_id,
@@ -198,19 +197,6 @@ async def test_an_id_that_is_none_reads_as_absent(store: Store, instance_id: str
     assert await store.read_log(instance_id) == []
     assert await store.load([instance_id]) == {}
     assert await store.versions([instance_id]) == {}
-
-
-async def test_completed_and_dispatched_nodes_are_those_of_the_root(store: Store) -> None:
-    row = await created(store)
-    events = [dispatched("a"), completed("a"), dispatched("b"), failed("b"), skipped("c")]
-    in_loop = [dispatched("d", "loop[0]"), completed("d", "loop[0]")]
-    await committed(store, transition(row, *events, *in_loop, completed("e")))
-    instance_id = row.head.instance_id
-    assert await store.get_completed_node_ids(instance_id) == {"a", "e"}
-    assert await store.get_dispatched_node_ids(instance_id) == {"a", "b"}
-    assert await store.get_completed_node_ids(instance_id, ["a", "b", "d"]) == {"a"}
-    assert await store.get_dispatched_node_ids(instance_id, ["b", "c", "e"]) == {"b"}
-    assert await store.get_completed_node_ids(new_id()) == set()
 
 
 async def test_pending_instances_are_counted_as_far_as_asked(store: Store) -> None:

@@ -279,15 +279,6 @@ class Store(Protocol):
     ) -> list[InstanceRow]:
         """By (created_at, instance_id) descending, strictly before the cursor."""
 
-    async def get_completed_node_ids(self, instance_id: str, node_ids: Sequence[str] = ()) -> set[str]:
-        """The nodes (of these) with a NODE_COMPLETED row in the root scope."""
-
-    async def get_dispatched_node_ids(self, instance_id: str, node_ids: Sequence[str] = ()) -> set[str]:
-        """The nodes (of these) with a NODE_DISPATCHED row in the root scope."""
-
-    async def get_stale_running_instances(self, *, limit: int) -> list[InstanceRow]:
-        """Open owned instances with an expired lease, longest overdue first."""
-
     async def count_pending(self, *, up_to: int) -> dict[str, int]:
         """PENDING instances by tenant, due now or later; counting stops when there are `up_to` in all."""
 

@@ -60,9 +60,6 @@ class TrialOptions:
         return bool(self.pins) or self.until is not None or self.origin is not None or self.listens
 
 
-NO_OPTIONS = TrialOptions()
-
-
 def read_options(fields: Mapping[str, Any]) -> TrialOptions:
     """Read the options from the fields of a request; null equals absent. Raises InvalidRequest."""
     pins = {} if fields.get("pins") is None else read_pins(fields["pins"], "/pins")

@@ -463,12 +463,6 @@ class MemoryDatabase:
         """Whether the instance exists and is open."""
         return instance_id in self._open
 
-    def stale_rows(self) -> list[InstanceRow]:
-        """Owned rows whose lease has run out, longest overdue first."""
-        now = self.now()
-        stale = [row for row in self.open_rows() if row.worker_id is not None and _is_due(row, now)]
-        return sorted(stale, key=_overdue_order)
-
     def row_of_key(self, tenant_id: str, workflow_name: str, idempotency_key: str) -> InstanceRow | None:
         """The row of the run that a start with this key made."""
         instance_id = self._keys.get((tenant_id, workflow_name, idempotency_key))

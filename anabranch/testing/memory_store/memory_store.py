@@ -394,18 +394,6 @@ class MemoryStore:
         last = self._log(row.head.instance_id)[-1]
         return text.lower() in (last.error_message or "").lower() or last.payload.value["code"] == text
 
-    async def get_completed_node_ids(self, instance_id: str, node_ids: Sequence[str] = ()) -> set[str]:
-        await self.faults.before("get_completed_node_ids")
-        return self._root_nodes(instance_id, EventType.NODE_COMPLETED, node_ids)
-
-    async def get_dispatched_node_ids(self, instance_id: str, node_ids: Sequence[str] = ()) -> set[str]:
-        await self.faults.before("get_dispatched_node_ids")
-        return self._root_nodes(instance_id, EventType.NODE_DISPATCHED, node_ids)
-
-    async def get_stale_running_instances(self, *, limit: int) -> list[InstanceRow]:
-        await self.faults.before("get_stale_running_instances")
-        return self.database.stale_rows()[:limit]
-
     async def count_pending(self, *, up_to: int) -> dict[str, int]:
         await self.faults.before("count_pending")
         pending = (row.head.tenant_id for row in self.database.open_rows() if row.status is Status.PENDING)
@@ -583,10 +571,6 @@ class MemoryStore:
     def _log(self, instance_id: str) -> list[Event]:
         record = self.database.instances.get(instance_id)
         return [] if record is None else record.events
-
-    def _root_nodes(self, instance_id: str, type_: EventType, node_ids: Sequence[str]) -> set[str]:
-        found = {event.node_id for event in self._log(instance_id) if event.type is type_ and event.scope == ""}
-        return found.intersection(node_ids) if node_ids else found
 
 
 def _entry(version: WorkflowVersion, *, with_definition: bool) -> WorkflowEntry:

@@ -161,13 +161,6 @@ INSTANCE_OF_KEY = text(f"""
 """)
 """The row of the run that a start with this key created. Uses the unique index on keys."""
 
-STALE_INSTANCES = text(f"""
-    SELECT {_COLUMNS} FROM workflow_instances
-    WHERE {IS_OPEN} AND worker_id IS NOT NULL AND available_at <= :now
-    ORDER BY available_at, instance_id LIMIT :limit
-""")
-"""Owned instances with an expired lease, longest overdue first. Uses ix_instance_available."""
-
 COUNT_PENDING = text(f"""
     SELECT tenant_id, count(*) FROM (
         SELECT tenant_id FROM workflow_instances WHERE {IS_PENDING} LIMIT :up_to) AS pending
@@ -185,12 +178,6 @@ DESCENDANTS = text(f"""
     SELECT {_COLUMNS} FROM workflow_instances WHERE root_id = :root_id ORDER BY instance_id LIMIT :limit
 """)
 """The rows of the runs below a root. Uses ix_instance_root."""
-
-ROOT_NODES = text("""
-    SELECT DISTINCT node_id FROM workflow_instance_logs
-    WHERE instance_id = :instance_id AND event_type = :event_type AND scope = ''
-""")
-"""The nodes of the root scope that have such an event. Uses the primary key."""
 
 SIGNAL_KEY_EXISTS = text(f"""
     SELECT 1 FROM workflow_instance_logs

@@ -80,7 +80,6 @@ class _Matching:
         self._document = document
         self._elements = document.elements
         self._parents = document.parents
-        self._siblings: list[list[int]] | None = None
 
     def of(self, tree: Any) -> _Flags:
         """For each element, whether it matches."""

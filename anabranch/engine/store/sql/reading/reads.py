@@ -14,7 +14,7 @@ from itertools import accumulate
 from sqlalchemy import Connection
 
 from anabranch.engine.ports import InstanceRow
-from anabranch.engine.rules.events import Event, EventType, Status
+from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.payloads import RunCancelledPayload
 from anabranch.engine.rules.run_filter import ALL_RUNS, RunFilter, read_filters
 from anabranch.engine.rules.stimuli import ChildEnded
@@ -122,23 +122,6 @@ class Reads(StoredValues):
         rows = await self.read(lambda connection: connection.execute(query).all())
         return [instance_row(tuple(row)) for row in rows]
 
-    async def get_completed_node_ids(self, instance_id: str, node_ids: Sequence[str] = ()) -> set[str]:
-        """The nodes (of these) with a NODE_COMPLETED row in the root scope."""
-        return await self._root_nodes(instance_id, EventType.NODE_COMPLETED, node_ids)
-
-    async def get_dispatched_node_ids(self, instance_id: str, node_ids: Sequence[str] = ()) -> set[str]:
-        """The nodes (of these) with a NODE_DISPATCHED row in the root scope."""
-        return await self._root_nodes(instance_id, EventType.NODE_DISPATCHED, node_ids)
-
-    async def get_stale_running_instances(self, *, limit: int) -> list[InstanceRow]:
-        """Open owned instances with an expired lease, longest overdue first."""
-        rows = await self.read(
-            lambda connection: connection.execute(
-                statements.STALE_INSTANCES, {"now": self.dialect.now(connection), "limit": limit}
-            ).all()
-        )
-        return [instance_row(tuple(row)) for row in rows]
-
     async def count_pending(self, *, up_to: int) -> dict[str, int]:
         """PENDING instances by tenant, due now or later; counting stops when there are `up_to` in all."""
         limit = {"up_to": up_to}
@@ -151,13 +134,6 @@ class Reads(StoredValues):
                 connection, instance_id, after_seq=after_seq, limit=limit, bytes_max=bytes_max
             )
         )
-
-    async def _root_nodes(self, instance_id: str, type_: EventType, node_ids: Sequence[str]) -> set[str]:
-        if not is_uuid(instance_id):
-            return set()
-        parameters = {"instance_id": instance_id, "event_type": type_.value}
-        found = await self.read(lambda connection: set(connection.execute(statements.ROOT_NODES, parameters).scalars()))
-        return found.intersection(node_ids) if node_ids else found
 
 
 def _first(events: list[Event], bytes_max: int) -> list[Event]:

@@ -492,11 +492,13 @@ def test_values_of_a_query_are_the_columns_of_an_item_that_an_older_node_names()
 
 def test_queries_select_and_insert_as_saved_queries_with_bound_values() -> None:
     rows = node("Rows", "mySql", 2.2, operation="select", table={"__rl": True, "value": "a`b"}, returnAll=True)
-    insert = node("Insert", "postgres", 1, table="t", columns="id, customer")
+    columns = {"mappingMode": "defineBelow", "value": {"id": "={{ $json.id }}", "customer": "x"}, "matchingColumns": [],
+               "schema": [{"id": "id", "type": "number"}, {"id": "customer", "type": "string"}]}  # fmt: skip
+    insert = node("Insert", "postgres", 2.6, table={"value": "t"}, columns=columns, options={})
     workflow = imported(rows, insert)
     [select, write] = workflow.queries
 
-    assert [each.status for each in workflow.report.nodes] == ["exact", "equal", "equal"]
+    assert [each.status for each in workflow.report.nodes] == ["exact", "equal", "exact"]
     assert "dates" in workflow.report.nodes[1].why
     assert (select["sql"], select["writes"]) == ("SELECT * FROM `a``b`", False)
     assert (write["params"], write["writes"]) == ({"rows": "any"}, True)

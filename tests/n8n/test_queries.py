@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
+import psycopg
 import pytest
 
 from anabranch.handlers import builtin_types
 from anabranch.n8n.exports import read_exports
 from anabranch.n8n.importing import Imported, import_workflow
+from anabranch.queries.lexing import SourceKind
+from anabranch.queries.statement import read_statement
 from anabranch.testing import run_workflow
 from tests.n8n.drawn import Drawn, node
 
 OPERAND = "an expression outside of quotes is a number: of anything else n8n makes SQL"
 ARGUMENT = "a text that is given to a function is of the type that the function demands, or fails"
-JSON = "a text that is inserted into a column of JSON stays a text, where n8n reads a document from it"
 
 
 def imported(query: dict[str, Any]) -> Imported:
@@ -120,13 +123,56 @@ def test_numbered_values_within_quotes_are_not_imported_and_several_are_told_fro
     assert why(two) == ("equal", "a comma in a value of its query does not begin the next value")
 
 
-@pytest.mark.parametrize(("kind", "reason"), [("string", ""), ("object", JSON)])
-def test_inserts_into_columns_of_json_say_what_differs(kind: str, reason: str) -> None:
+def written(url: str, workflow: Imported, rows: list[dict[str, Any]]) -> Any:
+    """The rows that the query of an imported insert stores in a table of PostgreSQL, or what it fails with."""
+    [query] = workflow.queries
+    read_statement(query["sql"], SourceKind.POSTGRESQL, writes=True)  # it can be saved
+    with psycopg.connect(url) as connection, connection.transaction(force_rollback=True):
+        connection.execute("CREATE DOMAIN settings AS jsonb")
+        connection.execute('CREATE TABLE "it\'s" (item text, d json, b jsonb, s settings, n integer)')
+        try:
+            connection.execute(query["sql"].replace(":rows AS json", "%(rows)s AS json"), {"rows": json.dumps(rows)})
+        except psycopg.DataError as refused:
+            return str(refused).partition("\n")[0]
+        return connection.execute('SELECT item, d, b, s, n FROM "it\'s"').fetchall()
+
+
+def inserted(version: float) -> Imported:
+    names = ["item", "d", "b", "s"]
+    if version < 2:
+        return imported(node("Query", "postgres", version, table="it's", columns=", ".join(names)))
+    columns = {"mappingMode": "defineBelow", "value": {name: f"={{{{ $json.{name} }}}}" for name in names},
+               "matchingColumns": [], "schema": [{"id": name, "type": "object"} for name in names]}  # fmt: skip
+    return imported(node("Query", "postgres", version, operation="insert", table={"value": "it's"}, columns=columns,
+                         options={}))  # fmt: skip
+
+
+@pytest.mark.parametrize(("version", "text"), [(1, {"a": [1]}), (2.6, '{"a": [1]}')])
+def test_texts_for_columns_of_json_are_documents_where_n8n_writes_them_into_the_sql(
+    postgres_url: str, version: float, text: Any
+) -> None:
+    document = '{"a": [1]}'
+    rows = [{"item": document, "d": document, "b": document, "s": document},
+            {"item": "x", "d": {"c": "t"}, "b": {"c": "t"}, "s": None}]  # fmt: skip
+
+    assert why(inserted(version)) == ("exact", "")
+    assert written(postgres_url, inserted(version), rows) == [
+        (document, text, {"a": [1]}, {"a": [1]}, None), ("x", {"c": "t"}, {"c": "t"}, None, None)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", ["no document", 5, True, [1]])
+def test_what_is_no_document_is_refused_for_a_column_of_json(postgres_url: str, value: Any) -> None:
+    assert "invalid input syntax for type json" in written(postgres_url, inserted(1), [{"item": "x", "b": value}])
+
+
+def test_a_column_that_is_said_to_hold_texts_needs_no_look_at_the_table() -> None:
     columns = {"mappingMode": "defineBelow", "value": {"a": "={{ $json.a }}"}, "matchingColumns": [],
-               "schema": [{"id": "a", "type": kind}]}  # fmt: skip
+               "schema": [{"id": "a", "type": "string"}]}  # fmt: skip
     insert = node("Query", "postgres", 2.6, operation="insert", table={"value": "t"}, columns=columns, options={})
 
-    assert why(imported(insert)) == ("equal" if reason else "exact", reason)
+    assert why(imported(insert)) == ("exact", "")
+    assert "pg_attribute" not in imported(insert).queries[0]["sql"]
 
 
 def test_texts_within_quotes_are_converted_as_n8n_converts_them() -> None:

@@ -18,6 +18,9 @@ from anabranch.n8n.texts import Texts, expression, without_sign
 # 128 characters: no database has longer names.
 _NAME_MAX = 128
 
+# Since version 2.2 n8n writes values of the type `json`, but not of `jsonb`, as JSON: a text stays a text there.
+_JSONB, _ANY_JSON = "'jsonb'::regtype", "'json'::regtype, 'jsonb'::regtype"
+
 _PARAMETER = re.compile(r"\$(\d+)")
 _FORMED = re.compile(r"\$\d+(?:[~^#]|:[A-Za-z])")
 
@@ -130,7 +133,9 @@ def _inserted_by_mapping(job: MappingJob, texts: Texts) -> tuple[str, dict[str, 
         raise NotMapped("its columns are those of the items")
     if any(not name or name.startswith("=") for name in values):
         raise NotMapped("its columns are computed")
-    _name_documents(job, [name for name, value in values.items() if isinstance(value, str)])
+    documents = ""
+    if _may_be_documents(job, [name for name, value in values.items() if isinstance(value, str)]):
+        documents = _JSONB if job.node.version >= 2.2 else _ANY_JSON
     job.add("set", {"values": {name: texts.value(value) for name, value in values.items()}}, suffix="row",
             each=job.needed_feed())  # fmt: skip
     rows = ItemFeed(variable(job.nodes[-1]["id"]), many=job.is_mapped).items
@@ -139,16 +144,16 @@ def _inserted_by_mapping(job: MappingJob, texts: Texts) -> tuple[str, dict[str, 
         raise NotMapped("the columns that come back are computed")
     returned = "*" if "*" in wanted else ", ".join(_quoted(job, str(name)) for name in wanted)
     conflict = " ON CONFLICT DO NOTHING" if job.option("options", "skipOnConflict") is True else ""
-    sql = _insert_of(_table(job), ", ".join(_quoted(job, name) for name in values), conflict, returned)
+    columns = [_quoted(job, name) for name in values]
+    sql = _insert_of(_table(job), columns, conflict, returned, documents=documents)
     return sql, {"rows": expression(f"{rows.template} | tojson")}, ItemFeed(rows.listed(), many=False)
 
 
-def _name_documents(job: MappingJob, columns: list[str]) -> None:
-    """Texts are texts in columns of JSON, too, where n8n reads documents from them: the schema says which those are."""
+def _may_be_documents(job: MappingJob, columns: list[str]) -> bool:
+    """Whether one of these columns may be of JSON: what the schema in the export does not tell to be something else."""
     schema = job.option("columns", "schema", default=[])
     kinds = {str(each.get("id")): each.get("type") for each in schema if isinstance(each, dict)}
-    if any(kinds.get(name, "object") == "object" for name in columns):
-        job.differs("a text that is inserted into a column of JSON stays a text, where n8n reads a document from it")
+    return any(kinds.get(name, "object") == "object" for name in columns)
 
 
 def _columns_given(job: MappingJob) -> tuple[Any, dict[str, Any]]:
@@ -162,11 +167,38 @@ def _columns_given(job: MappingJob) -> tuple[Any, dict[str, Any]]:
     return mode, dict(given) if isinstance(given, dict) else {}
 
 
-def _insert_of(table: str, columns: str, conflict: str, returned: str) -> str:
-    """An INSERT of rows that are given as JSON, each of the table's own type."""
-    rows = f"json_populate_recordset(NULL::{table}, CAST(:rows AS json))"
+def _insert_of(table: str, columns: list[str], conflict: str, returned: str, *, documents: str) -> str:
+    """An INSERT of rows that are given as JSON, each of the table's own type.
+
+    `documents`: the types, separated by commas, in whose columns a text is read as a document, as where it stands in
+    the SQL; numbers, booleans and lists are refused there. Empty: no column has such a type.
+    """
+    if not documents:
+        named = ", ".join(columns)
+        rows = f"json_populate_recordset(NULL::{table}, CAST(:rows AS json))"
+        return _sql("INSERT", f"INTO {table} ({named})", f"SELECT {named}", f"FROM {rows}{conflict}",
+                    f"RETURNING {returned}")  # fmt: skip
+    literal = table.replace("'", "''")
+    of_json = _sql(
+        "SELECT",
+        "a.attname FROM pg_catalog.pg_attribute AS a JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid",
+        f"WHERE a.attrelid = CAST('{literal}' AS regclass) AND a.attnum > 0",
+        f"AND CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END IN ({documents})",
+    )
+    read = (
+        "CASE json_typeof(f.value) WHEN 'object' THEN f.value WHEN 'null' THEN f.value"
+        " WHEN 'string' THEN CAST(f.value #>> '{}' AS json)"
+        " ELSE CAST('a ' || json_typeof(f.value) || ' is no document' AS json) END"
+    )
+    field = f"CASE WHEN f.key IN ({of_json}) THEN {read} ELSE f.value END"
+    fields = _sql("SELECT", f"json_object_agg(f.key, {field})", "FROM json_each(given.item) AS f")
     return _sql(
-        "INSERT", f"INTO {table} ({columns})", f"SELECT {columns}", f"FROM {rows}{conflict}", f"RETURNING {returned}"
+        "INSERT",
+        f"INTO {table} ({', '.join(columns)})",
+        f"SELECT {', '.join(f'made.{each}' for each in columns)}",
+        "FROM json_array_elements(CAST(:rows AS json)) AS given (item)",
+        f"CROSS JOIN LATERAL json_populate_record(NULL::{table}, ({fields})) AS made{conflict}",
+        f"RETURNING {returned}",
     )
 
 
@@ -212,13 +244,12 @@ def _inserted(job: MappingJob) -> str:
     if job.option("additionalFields", "mode", default="multiple") != "multiple" or job.error_way != "stop":
         raise NotMapped("it inserts one row after the other")
     columns = [name.strip() for name in str(job.fixed("columns", default="")).split(",") if name.strip()]
-    _name_documents(job, columns)
     if not columns or any(":" in name for name in columns):
         raise NotMapped("its columns are computed, or converted")
     wanted = str(job.fixed("returnFields", default="*")).strip()
     returned = "*" if wanted == "*" else ", ".join(_quoted(job, name.strip()) for name in wanted.split(","))
-    listed, table = ", ".join(_quoted(job, name) for name in columns), _table(job)
-    return _insert_of(table, listed, "", returned)
+    documents = _ANY_JSON if _may_be_documents(job, columns) else ""
+    return _insert_of(_table(job), [_quoted(job, name) for name in columns], "", returned, documents=documents)
 
 
 def _bound(job: MappingJob, written: str, texts: Texts) -> tuple[str, dict[str, Any]]:

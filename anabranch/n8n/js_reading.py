@@ -120,6 +120,7 @@ _OPTION = re.compile(
     r"\s*(?:(?:weekday|month)\s*:\s*['\"](?:long|short)['\"]|(?:year|month|day|hour|minute|second)\s*:\s*['\"](?:numeric|2-digit)['\"]"
     r"|hour12\s*:\s*(?:true|false)|(?:minimum|maximum)FractionDigits\s*:\s*\d|style\s*:\s*['\"]currency['\"]|currency\s*:\s*['\"]USD['\"]|timeZone\s*:\s*['\"](?:UTC|Etc/UTC|GMT)['\"])\s*"
 )
+_INTL = re.compile(r"\bIntl\b")
 _IN_FORM = re.compile(r"\b(?:new\s+)?Intl\s*\.\s*NumberFormat\s*\(([^()]*)\)\s*\.\s*format\s*\(")
 _OF_NUMBERS = re.compile(
     r"\s*(?:(?:minimum|maximum)FractionDigits\s*:\s*\d|style\s*:\s*['\"]currency['\"]|currency\s*:\s*['\"]USD['\"])\s*"
@@ -316,7 +317,12 @@ def _counts_days(code: str) -> bool:
 def _is_american(code: str) -> bool:
     """Whether all that it writes in a language is in American English, with options that are read here, or a date in
     British English."""
+    bare = _bare(code)
     code = _BRITISH_DATE.sub("", code)
+    if _INTL.search(bare) and not _writes_numbers(code):
+        return False
+    if not _IN_ANY_LANGUAGE.search(bare):
+        return True
     calls = list(_IN_A_LANGUAGE.finditer(code))
     if len(calls) != len(_IN_ANY_LANGUAGE.findall(code)):
         return False
@@ -328,13 +334,13 @@ def _is_american(code: str) -> bool:
         named = " ".join(options)
         if not all(_OPTION.fullmatch(each) for each in options) or ("currency" in named and "USD" not in named):
             return False
-    return _writes_numbers(code)
+    return True
 
 
 def _writes_numbers(code: str) -> bool:
     """Whether all that it uses of `Intl` writes numbers in American English, with options that are read here."""
     calls = list(_IN_FORM.finditer(code))
-    if len(calls) != len(re.findall(r"\bIntl\b", code)):
+    if len(calls) != len(_INTL.findall(code)):
         return False
     for call in calls:
         form = _AMERICAN.fullmatch(call[1])

@@ -13,16 +13,19 @@ import sys
 import threading
 from typing import Any
 
+import pytest
+
 from anabranch.handlers import builtin_types
 from anabranch.imports import import_service
 from anabranch.imports.import_service import ImportService
 from anabranch.n8n.exports import read_exports
 from anabranch.n8n.importing import import_workflow
-from anabranch.n8n.texts import TEXT_LENGTH_MAX
+from anabranch.n8n.texts import CODE_LENGTH_MAX, TEXT_LENGTH_MAX
 from tests.n8n.drawn import Drawn, node, set_to
 
 # As long as a text may be.
 LONG = 60_000
+LONG_CODE = 250_000
 
 # 60 seconds for all of them, of which they take 10.
 COMPUTING_SECONDS_MAX = 60
@@ -38,20 +41,22 @@ SQL = {
     "names": "=select 1 from" + " " * LONG + "{{ $json.a }}",
 }
 CODE = {
-    "escaped quotes": "'\\" * (LONG // 2),
-    "comments": "/*" * (LONG // 2),
-    "lines": "\n" * LONG + "const",
-    "constants": "".join(f"const a{n} = 'x';\n" for n in range(LONG // 20)) + "return $(a1)",
-    "patterns": "=/[" * (LONG // 3),
-    "parameters": "$a)" * (LONG // 3),
-    "modules": "x = require('crypto');" * (LONG // 22),
-    "forms of dates": "DateTime.fromFormat(a, '" + "y" * (LONG // 2) + "Q')",
-    "differences": "DateTime.now().setZone('Europe/Berlin');" + ".diff(" * (LONG // 6),
-    "languages": "a.toLocaleString('en-US'" + " " * (LONG // 2) + "x)",
-    "pauses": "await new Promise(" + " " * (LONG // 2) + "x",
-    "later": "return new Promise(r => { setTimeout(() => r(" + ")" * (LONG // 2),
-    "nodes": "$('" * (LONG // 3),
-    "variables": "$env['" * (LONG // 6),
+    "escaped quotes": "'\\" * (LONG_CODE // 2),
+    "comments": "/*" * (LONG_CODE // 2),
+    "lines": "\n" * LONG_CODE + "const",
+    "constants": "".join(f"const a{n} = 'x';\n" for n in range(LONG_CODE // 20)) + "return $(a1)",
+    "patterns": "=/[" * (LONG_CODE // 3),
+    "parameters": "$a)" * (LONG_CODE // 3),
+    "modules": "x = require('crypto');" * (LONG_CODE // 22),
+    "forms of dates": "DateTime.fromFormat(a, '" + "y" * (LONG_CODE // 2) + "Q')",
+    "differences": "DateTime.now().setZone('Europe/Berlin');" + ".diff(" * (LONG_CODE // 6),
+    "languages": "a.toLocaleString('en-US'" + " " * (LONG_CODE // 2) + "x)",
+    "pauses": "await new Promise(" + " " * (LONG_CODE // 2) + "x",
+    "later": "return new Promise(r => { setTimeout(() => r(" + ")" * (LONG_CODE // 2),
+    "nodes": "$('" * (LONG_CODE // 3),
+    "reads of nodes": "$('Begin').item.json.a;" * (LONG_CODE // 25),
+    "names of nodes": "$('Begin').first();" * (LONG_CODE // 20),
+    "variables": "$env['" * (LONG_CODE // 6),
 }
 EXPRESSIONS = {
     "templates": "`${" * 40 + "1" + "}`" * 40,
@@ -93,13 +98,14 @@ def test_exports_that_were_made_to_do_harm_are_read_in_linear_time() -> None:
     assert run.returncode == 0
 
 
-def test_a_node_with_a_text_that_is_too_long_is_a_placeholder_that_says_so() -> None:
-    code = node("Code", "code", 2, jsCode="//" + "x" * TEXT_LENGTH_MAX)
+@pytest.mark.parametrize(("kind", "length"), [("code", CODE_LENGTH_MAX), ("html", TEXT_LENGTH_MAX)])
+def test_a_node_with_a_text_that_is_too_long_is_a_placeholder_that_says_so(kind: str, length: int) -> None:
+    code = node("Code", kind, 1, jsCode="//" + "x" * length)
     [workflow] = read_exports(Drawn("Long", "", [code], [], []).export())
     report = import_workflow(workflow, builtin_types()).report
 
     assert [each.why for each in report.nodes if each.name == "Code"] == [
-        f"one of its texts has more than {TEXT_LENGTH_MAX} characters"
+        f"one of its texts has more than {length} characters"
     ]
 
 

@@ -76,7 +76,39 @@ def test_an_item_for_which_code_returns_null_is_left_out(source: str) -> None:
     assert given(of_each(source), of) == [{"x": 1, "of": "1"}, {"x": 3, "of": "3"}]
     assert given(of_each(source), of, items=THREE[1:2]) == []
     assert given(of_each(source), of, items=THREE[2:]) == [{"x": 3, "of": "3"}]
-    assert given({**of_each(source), "onError": "continueRegularOutput"}) == NOT_EXACT
+
+
+def test_an_item_for_which_code_returns_null_is_left_out_beside_one_that_fails() -> None:
+    of = set_to("Of", keeps=True, of="={{ $('Begin').item.json.v }}")
+    source = "if ($json.v === 2) return null; if ($json.v === 1) throw new Error('one'); return {json: {x: $json.v}};"
+    code = {**of_each(source), "onError": "continueRegularOutput"}
+
+    failed, fine = given(code, of)
+    assert ("one" in failed["error"], failed["of"], fine) == (True, "1", {"x": 3, "of": "3"})
+    assert given(code, of, items=THREE[1:2]) == []
+    assert given(code, of, items=THREE[2:]) == [{"x": 3, "of": "3"}]
+    apart = {**code, "onError": "continueErrorOutput"}
+    assert given(apart, of, items=THREE[1:2]) == []
+    assert given(apart, of) == [{"x": 3, "of": "3"}]
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["return {json: {name: 'Rapid Trading Intl', at: '.toLocaleString(de)'}}",
+     "// Intl.DateTimeFormat('de')\nreturn {json: {name: 'Rapid Trading Intl', at: \".toLocaleString(de)\"}}"],
+)  # fmt: skip
+def test_texts_in_code_are_no_texts_in_a_language(source: str) -> None:
+    assert given(of_each(source), items=THREE[:1]) == [{"name": "Rapid Trading Intl", "at": ".toLocaleString(de)"}]
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["return {json: {x: new Intl.DateTimeFormat('de').format(new Date(0))}}",
+     "return {json: {x: (1.5).toLocaleString('de')}}",
+     "return {json: {x: `${'Intl' && (1.5).toLocaleString('de')}`}}"],
+)  # fmt: skip
+def test_code_that_writes_in_another_language_is_not_imported(source: str) -> None:
+    assert given(of_each(source)) == NOT_EXACT
 
 
 SWITCHED = node("By number", "switch", 3.2, mode="expression", numberOutputs=3, output="={{ $json.v }}")

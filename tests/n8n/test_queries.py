@@ -61,11 +61,33 @@ def test_a_whole_text_within_quotes_is_one_bound_text(sql: str, made: str, value
 
 
 @pytest.mark.parametrize(
+    ("sql", "made", "kind"),
+    [
+        ("SELECT lower('{{ $json.a }}')", "SELECT lower(:p1)", "postgres"),
+        ("SELECT a FROM t WHERE h = crypt('{{ $json.a }}', h) AND LOWER(m) = LOWER('{{ $json.b }}')",
+         "SELECT a FROM t WHERE h = crypt(:p1, h) AND LOWER(m) = LOWER(:p2)", "postgres"),
+        ("SELECT concat('{{ $json.a }}', 'b')", "SELECT concat(:p1, 'b')", "mySql"),
+    ],
+)  # fmt: skip
+def test_a_text_for_a_function_of_known_types_is_bound_and_in_mysql_for_every_function(
+    sql: str, made: str, kind: str
+) -> None:
+    query = node("Query", kind, 2.4, operation="executeQuery", query=f"={sql}", options={})
+    [workflow] = read_exports(Drawn("Queries", "", [query], [], []).export())
+    found = import_workflow(workflow, builtin_types())
+
+    assert found.queries[0]["sql"] == made
+    assert ARGUMENT not in why(found)[1]
+
+
+@pytest.mark.parametrize(
     ("sql", "status", "reason"),
     [
         ("SELECT a FROM t LIMIT {{ $json.n }}", "equal", OPERAND),
         ("SELECT a FROM t WHERE n >= {{ $json.n }} AND a = 1", "equal", OPERAND),
-        ("SELECT lower('{{ $json.a }}')", "equal", ARGUMENT),
+        ("SELECT concat('{{ $json.a }}', 'b')", "equal", ARGUMENT),
+        ("SELECT own.lower('{{ $json.a }}')", "equal", ARGUMENT),
+        ("SELECT a FROM t WHERE h = lower(concat('{{ $json.a }}'))", "equal", ARGUMENT),
         ("SELECT a FROM t ORDER BY {{ $json.a }}", "placeholder", "its SQL is computed"),
         ("SELECT {{ $json.a }} FROM t", "placeholder", "its SQL is computed"),
         ("SELECT a FROM t WHERE {{ $json.a }}", "placeholder", "its SQL is computed"),

@@ -40,6 +40,16 @@ _BEHIND_OPERANDS = frozenset(
 )  # fmt: skip
 # Words that brackets follow although they are no functions.
 _NO_FUNCTIONS = frozenset({*_BEFORE_TEXTS, "values", "any", "all", "exists", "as", "set"})
+# Functions of PostgreSQL and its modules of which each form has types of its own for what it is given. Only what takes
+# any type has to know the type of a parameter, where it takes a text within quotes for a text.
+OF_KNOWN_TYPES = frozenset(
+    {"lower", "upper", "initcap", "trim", "btrim", "ltrim", "rtrim", "length", "char_length", "character_length",
+     "octet_length", "left", "right", "substr", "substring", "replace", "translate", "split_part", "strpos", "position",
+     "starts_with", "reverse", "repeat", "lpad", "rpad", "ascii", "md5", "encode", "decode", "regexp_replace",
+     "regexp_match", "regexp_matches", "regexp_split_to_array", "string_to_array", "to_date", "to_timestamp",
+     "to_number", "to_tsvector", "to_tsquery", "plainto_tsquery", "phraseto_tsquery", "websearch_to_tsquery", "crypt",
+     "gen_salt", "digest", "hmac", "similarity", "word_similarity", "unaccent", "soundex", "levenshtein"}
+)  # fmt: skip
 
 COMPUTED = "its SQL is computed"
 OPERAND = "an expression outside of quotes is a number: of anything else n8n makes SQL"
@@ -134,6 +144,8 @@ class _SqlBinding:
     open: list[str] = field(default_factory=list)
     """What each bracket that is open belongs to."""
     closed: str = ""
+    owner: str = ""
+    """A dot, if the last token is a name behind one: of a schema of its own."""
 
     def run(self) -> BoundSql:
         """All of it."""
@@ -151,11 +163,12 @@ class _SqlBinding:
     def _pass(self, token: _SqlToken) -> None:
         if token.text == "(":
             follows_rows = self.before == "," and self.closed == "values"
-            self.open.append("values" if follows_rows else self.before)
+            self.open.append("values" if follows_rows else f"{self.owner}{self.before}")
         elif token.text == ")" and self.open:
             self.closed = self.open.pop()
         elif token.text != ",":
             self.closed = ""
+        self.owner = "." if self.before == "." and token.kind == "word" else ""
         self.before = token.text.lower() if token.kind in ("word", "mark") else token.kind
 
     def _behind(self, number: int) -> _SqlToken:
@@ -188,7 +201,8 @@ class _SqlBinding:
         if not is_text or not is_value or len(token.text) < 2 or token.text[-1] != quote:
             raise NotMapped(COMPUTED)
         function = self.open[-1] if self.open else ""
-        if function.isidentifier() and function not in _NO_FUNCTIONS:
+        is_function = function.rpartition(".")[2].isidentifier() and function not in _NO_FUNCTIONS
+        if is_function and not self.is_mysql and function not in OF_KNOWN_TYPES:
             self._differs(ARGUMENT)
         parts: list[str] = []
         for place, piece in enumerate(_HOLE.split(token.text[1:-1].replace(quote * 2, quote))):

@@ -15,6 +15,7 @@ from anabranch.errors import NodeFailure, SourceTooPowerful
 from anabranch.handlers import builtin_types
 from anabranch.n8n.exports import read_exports
 from anabranch.n8n.importing import import_workflow
+from anabranch.n8n.maps import sql_reading
 from anabranch.queries.drivers.orders import DatabaseTarget, Order
 from anabranch.queries.drivers.postgresql import PostgresqlDriver
 from anabranch.queries.limits import Limits
@@ -102,6 +103,31 @@ async def test_values_as_the_driver_of_node_js_gives_them_to_json(shop: Bench) -
     assert list(row.values()) == list(forms.values())
     again = (await shop.ask("SELECT 7::bigint AS n"))["rows"]
     assert again == [{"n": 7}], "the next query on the connection has values of ours"
+
+
+# How each is called with a text; the modules' functions are not there.
+FORMS = {
+    "left": "left({}, 2)", "right": "right({}, 2)", "substr": "substr({}, 2)", "replace": "replace({}, {}, {})",
+    "translate": "translate({}, {}, {})", "split_part": "split_part({}, {}, 1)", "strpos": "strpos({}, {})",
+    "starts_with": "starts_with({}, {})", "repeat": "repeat({}, 2)", "lpad": "lpad({}, 9, {})",
+    "rpad": "rpad({}, 9, {})", "encode": "encode({}, 'hex')", "decode": "decode({}, 'hex')",
+    "regexp_replace": "regexp_replace({}, {}, {})", "regexp_match": "regexp_match({}, {})",
+    "regexp_matches": "regexp_matches({}, {})", "regexp_split_to_array": "regexp_split_to_array({}, {})",
+    "string_to_array": "string_to_array({}, {})", "to_date": "to_date({}, 'YYYY')",
+    "to_timestamp": "to_timestamp({}, 'YYYY')", "to_number": "to_number({}, '9999')",
+    "position": "position({} IN {})", "substring": "substring({} from 2)",
+}  # fmt: skip
+OF_MODULES = {"crypt", "gen_salt", "digest", "hmac", "similarity", "word_similarity", "unaccent", "soundex",
+              "levenshtein"}  # fmt: skip
+
+
+async def test_functions_of_known_types_take_a_bound_text_as_one_within_quotes(shop: Bench) -> None:
+    calls = [FORMS.get(name, f"{name}({{}})") for name in sorted(sql_reading.OF_KNOWN_TYPES - OF_MODULES)]
+    written = ", ".join(call.replace("{}", "'2024'") + f" AS c{n}" for n, call in enumerate(calls))
+    names = [f"a{number}" for number in range(written.count("'2024'"))]
+    bound = written.replace("'2024'", ":{}").format(*names)
+    [there] = (await shop.ask(f"SELECT {written}"))["rows"]
+    assert (await shop.ask(f"SELECT {bound}", dict.fromkeys(names, "2024")))["rows"] == [there]
 
 
 async def test_values_are_bound_whatever_they_hold(shop: Bench) -> None:

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from sqlalchemy import Connection
 
-from anabranch.engine.ports import ClaimRequest, InstanceRow, ParkedRun, Store, TenantRooms
+from anabranch.engine.ports import SHORT_LOG_WEIGHT_MAX, ClaimRequest, InstanceRow, ParkedRun, Store, TenantRooms
 from anabranch.engine.rules.events import Status
 from anabranch.engine.store.sql import store as store_module
 from anabranch.engine.store.sql.store import SqlStore
@@ -35,6 +35,7 @@ from tests.conformance.building import (
     parked,
     row_of,
     transition,
+    waiting,
 )
 from tests.conformance.locking import lock
 
@@ -432,6 +433,13 @@ async def test_only_a_waiting_run_without_an_owner_is_taken_before_it_is_due(sto
         assert await store.claim(wanted) == []
     for row in (owned, begins_later, waits):
         await assert_unchanged(store, row)
+
+
+async def test_a_parked_run_with_a_long_log_is_taken_only_when_it_is_due(store: Store) -> None:
+    for extra, is_taken in ((-2_048, True), (1, False)):
+        row = await created(store, input_set("x" * (SHORT_LOG_WEIGHT_MAX + extra)))
+        await committed(store, transition(row, waiting("nap"), status=Status.WAITING, release=True, available_at=None))
+        assert bool(await store.claim(for_signal(row))) is is_taken
 
 
 async def test_a_parked_run_is_not_taken_against_the_limits_of_a_claim(store: Store) -> None:

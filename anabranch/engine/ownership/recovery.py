@@ -120,8 +120,8 @@ class Recovery(Poller):
     async def signal_parked(self, run: ParkedRun, signal: SignalSent) -> OfferResult:
         """Take over a run that no worker owns before it is due, for a signal, and wait until that is decided.
 
-        `owned` False: the run does not wait, or may not be taken here, or a claim is under way, for which no caller
-        waits. Raises StoreUnavailable.
+        `owned` False: the run does not wait, has a long log, or may not be taken here, or a claim is under way, for
+        which no caller waits. Raises StoreUnavailable.
         """
         if not self._takes_parked or self._claiming.locked():
             return NOT_TAKEN

@@ -278,7 +278,8 @@ class ClaimRequest:
     steal: bool = False
     """Also take instances with a live lease (`run --resume`). They do not become suspects: the worker did not crash."""
     parked: ParkedRun | None = None
-    """Only this run, before it is due, if it is WAITING and no worker owns it: a signal has come for it."""
+    """Only this run, before it is due, if it is WAITING, no worker owns it and its log is short: a signal has come for
+    it."""
     known_code: Sequence[tuple[str, int]] | None = None
     """Names and versions of code; other coded runs are left to workers that know them."""
     known_types: Sequence[str] | None = None
@@ -303,6 +304,9 @@ OpenRuns: TypeAlias = Mapping[tuple[str, str, Status, SuspendReason | None], int
 
 # 4 MB: a log up to this is read in one statement together with others; most have some kilobytes.
 WHOLE_LOG_WEIGHT_MAX = 4 * 1_048_576
+
+# 64 KB, a few hundred rows, are folded within some milliseconds: who sends a signal to a parked run waits for that.
+SHORT_LOG_WEIGHT_MAX = 65_536
 
 
 @dataclass(frozen=True, slots=True)

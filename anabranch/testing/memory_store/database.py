@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
 from anabranch.engine.ports import (
+    SHORT_LOG_WEIGHT_MAX,
     WHOLE_LOG_WEIGHT_MAX,
     ClaimRequest,
     Epoch,
@@ -759,7 +760,8 @@ def _is_due(row: InstanceRow, now: int) -> bool:
 
 
 def _is_parked(row: InstanceRow) -> bool:
-    return row.status is Status.WAITING and row.worker_id is None
+    is_short = row.log_weight <= SHORT_LOG_WEIGHT_MAX
+    return row.status is Status.WAITING and row.worker_id is None and is_short
 
 
 def _within(rooms: TenantRooms | None, due: Sequence[InstanceRow]) -> Iterator[InstanceRow]:

@@ -31,7 +31,7 @@ from sqlalchemy import (
 from sqlalchemy.sql.dml import Delete, Insert, Update
 from sqlalchemy.sql.functions import coalesce
 
-from anabranch.engine.ports import WHOLE_LOG_WEIGHT_MAX
+from anabranch.engine.ports import SHORT_LOG_WEIGHT_MAX, WHOLE_LOG_WEIGHT_MAX
 from anabranch.engine.rules.coded.coded_plan import CODED_TENANT_ID
 from anabranch.engine.rules.events import EventType, Status, SuspendReason
 from anabranch.engine.rules.graph.pools import PREFIX
@@ -68,8 +68,8 @@ IS_WHOLE = f"{LOG_WEIGHT} <= {WHOLE_LOG_WEIGHT_MAX}"
 IS_AWAKE = f"status <> '{Status.SUSPENDED}'"
 """Of an open run: it is not suspended."""
 
-IS_PARKED = f"worker_id IS NULL AND status = '{Status.WAITING}'"
-"""Of an open run: it only waits, and no worker owns it."""
+IS_PARKED = f"worker_id IS NULL AND status = '{Status.WAITING}' AND {LOG_WEIGHT} <= {SHORT_LOG_WEIGHT_MAX}"
+"""Of an open run: it only waits, no worker owns it, and its log is short."""
 
 IS_POOL = f"value LIKE '{PREFIX}%'"
 """Whether a need, `value`, is a pool."""

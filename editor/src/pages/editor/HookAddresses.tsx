@@ -8,6 +8,7 @@ import { useStore } from "zustand";
 import { ApiError, call } from "../../api/client";
 import { useCanvasModel } from "../../canvas/CanvasModel";
 import { isOver } from "../../run";
+import { useAttempt } from "../../ui/attempt";
 import { Button, IconButton } from "../../ui/Button";
 import { Problem } from "../../ui/Notice";
 import { toast } from "../../ui/toasts";
@@ -62,9 +63,8 @@ function Address({ label, url }: { label: string; url: string }): ReactElement {
 
 /** Starts the test run that waits for the next request to the test address. */
 function Listen({ session, nodeID, onListening }: { session: EditorSession; nodeID: string; onListening: () => void }): ReactElement {
-  const [isBusy, setBusy] = useState(false);
+  const { attempt, isBusy, problem } = useAttempt();
   const [listening, setListening] = useState<string | null>(null);
-  const [problem, setProblem] = useState<unknown>(null);
   const run = useStore(session.test, (state) => state.run);
   const isWaiting = useSyncExternalStore(
     (changed) => {
@@ -73,21 +73,14 @@ function Listen({ session, nodeID, onListening }: { session: EditorSession; node
     },
     () => run !== null && run.instanceID === listening && !isOver(run.store.head.status) && run.store.activation(nodeID, "")?.status === "waiting",
   );
-  const listen = () => {
-    setBusy(true);
-    setProblem(null);
-    void session
-      .listen(nodeID)
-      .then((instanceID) => {
-        setListening(instanceID);
-        onListening();
-      }, setProblem)
-      .finally(() => setBusy(false));
+  const listen = async () => {
+    setListening(await session.listen(nodeID));
+    onListening();
   };
   return (
     <>
       <div className="row">
-        <Button small disabled={isBusy || isWaiting} onClick={listen}>
+        <Button small disabled={isBusy || isWaiting} onClick={() => attempt(listen)}>
           <Radio size={13} /> Listen for a test call
         </Button>
         {isWaiting && (

@@ -1,7 +1,8 @@
 /** Asks before something is deleted or revoked, and says what comes of it. */
 
-import { useState, type ReactElement, type ReactNode } from "react";
+import type { ReactElement, ReactNode } from "react";
 
+import { useAttempt } from "../../ui/attempt";
 import { Button } from "../../ui/Button";
 import { Dialog } from "../../ui/Dialog";
 import { Problem } from "../../ui/Notice";
@@ -17,15 +18,7 @@ interface ConfirmDialogProps {
 }
 
 export function ConfirmDialog({ title, about, verb, onConfirm, onClose, children }: ConfirmDialogProps): ReactElement {
-  const [problem, setProblem] = useState<unknown>(null);
-  const [isBusy, setBusy] = useState(false);
-  const confirm = () => {
-    setBusy(true);
-    setProblem(null);
-    onConfirm()
-      .then(onClose, setProblem)
-      .finally(() => setBusy(false));
-  };
+  const { attempt, isBusy, problem } = useAttempt();
   return (
     <Dialog
       open
@@ -35,7 +28,7 @@ export function ConfirmDialog({ title, about, verb, onConfirm, onClose, children
       footer={
         <>
           <Button onClick={onClose}>Keep it</Button>
-          <Button look="danger" disabled={isBusy} onClick={confirm}>
+          <Button look="danger" disabled={isBusy} onClick={() => attempt(() => onConfirm().then(onClose))}>
             {verb}
           </Button>
         </>

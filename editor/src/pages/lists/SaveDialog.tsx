@@ -1,7 +1,8 @@
 /** A dialog that saves what is typed into it: it stays open until that has worked, shows why it has not, and sends nothing twice. */
 
-import { useState, type ReactElement, type ReactNode } from "react";
+import type { ReactElement, ReactNode } from "react";
 
+import { useAttempt } from "../../ui/attempt";
 import { Button } from "../../ui/Button";
 import { Dialog } from "../../ui/Dialog";
 import { Problem } from "../../ui/Notice";
@@ -23,15 +24,7 @@ export interface SaveDialogProps {
 }
 
 export function SaveDialog({ title, about, verb, busyVerb = verb, isReady = true, onSave, onClose, wide = false, children }: SaveDialogProps): ReactElement {
-  const [problem, setProblem] = useState<unknown>(null);
-  const [isBusy, setBusy] = useState(false);
-  const save = () => {
-    setBusy(true);
-    setProblem(null);
-    onSave()
-      .then(onClose, setProblem)
-      .finally(() => setBusy(false));
-  };
+  const { attempt, isBusy, problem } = useAttempt();
   return (
     <Dialog
       open
@@ -39,7 +32,7 @@ export function SaveDialog({ title, about, verb, busyVerb = verb, isReady = true
       title={title}
       about={about}
       wide={wide}
-      onSubmit={save}
+      onSubmit={() => attempt(() => onSave().then(onClose))}
       footer={
         <>
           <Button onClick={onClose}>Not now</Button>

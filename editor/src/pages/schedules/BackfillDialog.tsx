@@ -4,6 +4,7 @@ import { useId, useState, type ReactElement } from "react";
 import { Link } from "react-router";
 
 import { call, serverNow, type Answer, type Schemas } from "../../api/client";
+import { useAttempt } from "../../ui/attempt";
 import { Button } from "../../ui/Button";
 import { Dialog } from "../../ui/Dialog";
 import { Problem } from "../../ui/Notice";
@@ -19,18 +20,15 @@ export function BackfillDialog({ schedule, onClose }: { schedule: Schemas["Sched
   const id = useId();
   const [from, setFrom] = useState(() => localText(serverNow() - DAY_MS));
   const [to, setTo] = useState(() => localText(serverNow()));
-  const [problem, setProblem] = useState<unknown>(null);
   const [done, setDone] = useState<Answer<"backfill_schedule">["items"] | null>(null);
-  const [isBusy, setBusy] = useState(false);
-  const start = () => {
-    setBusy(true);
-    setProblem(null);
-    call("backfill_schedule", { path: { schedule: schedule.scheduleID }, body: { from: new Date(from).toISOString(), to: new Date(to).toISOString() } })
-      .then((answer) => {
-        setDone(answer.items);
-        refresh("list_schedules", "list_runs");
-      }, setProblem)
-      .finally(() => setBusy(false));
+  const { attempt, isBusy, problem } = useAttempt();
+  const start = async () => {
+    const answer = await call("backfill_schedule", {
+      path: { schedule: schedule.scheduleID },
+      body: { from: new Date(from).toISOString(), to: new Date(to).toISOString() },
+    });
+    setDone(answer.items);
+    refresh("list_schedules", "list_runs");
   };
   const fresh = done?.filter(({ created }) => created).length ?? 0;
   return (
@@ -39,7 +37,7 @@ export function BackfillDialog({ schedule, onClose }: { schedule: Schemas["Sched
       onClose={onClose}
       title={`Start past occurrences of ${schedule.name}`}
       about="Starts a run for each occurrence of this time that has none yet; up to 1,000 at once. Times are those of this device."
-      onSubmit={start}
+      onSubmit={() => attempt(start)}
       footer={
         done === null ? (
           <>

@@ -5,7 +5,10 @@ One pool with one thread, so that the next call uses the same connection.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import psycopg
@@ -102,6 +105,56 @@ async def test_a_connection_that_breaks_at_the_last_try_is_an_outage(pool: Datab
 async def test_a_lock_that_is_not_to_be_had_is_tried_again(pool: DatabaseThreads) -> None:
     answers: list[Callable[[], str]] = [_lock_not_available, lambda: "won"]
     assert await pool.run(lambda _: answers.pop(0)()) == "won"
+
+
+async def test_a_call_whose_caller_is_cancelled_before_it_begins_is_not_made(sqlite_pool: DatabaseThreads) -> None:
+    made: list[str] = []
+    async with _busy(sqlite_pool):
+        queued = asyncio.create_task(sqlite_pool.run(lambda _: made.append("queued")))
+        await asyncio.sleep(0)
+        queued.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await queued
+    await sqlite_pool.run(lambda _: made.append("next"))
+    assert made == ["next"]
+
+
+async def test_the_end_of_a_call_whose_caller_was_cancelled_meanwhile_is_unheeded(
+    sqlite_pool: DatabaseThreads, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with _busy(sqlite_pool) as busy:
+        busy.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await busy
+    await sqlite_pool.run(lambda _: None)
+    assert not caplog.records, "nothing was wrong with it"
+
+
+async def test_calls_that_a_close_abandons_before_they_begin_are_cancelled(sqlite_pool: DatabaseThreads) -> None:
+    async with _busy(sqlite_pool):
+        queued = asyncio.create_task(sqlite_pool.run(lambda _: None))
+        await asyncio.sleep(0)
+        await asyncio.to_thread(sqlite_pool.close, patience_s=0)
+        with pytest.raises(asyncio.CancelledError):
+            await queued
+
+
+@asynccontextmanager
+async def _busy(pool: DatabaseThreads) -> AsyncIterator[asyncio.Task[None]]:
+    """A call that keeps the only thread of the pool until the context ends."""
+    has_begun, may_end = threading.Event(), threading.Event()
+
+    def keep(_: Connection) -> None:
+        has_begun.set()
+        may_end.wait()
+
+    busy = asyncio.create_task(pool.run(keep))
+    try:
+        await asyncio.to_thread(has_begun.wait)
+        yield busy
+    finally:
+        may_end.set()
+        await asyncio.wait([busy])
 
 
 def _lock_not_available() -> str:

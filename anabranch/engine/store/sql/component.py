@@ -12,10 +12,10 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
@@ -140,6 +140,10 @@ class DatabaseThreads:
         self._threads = ThreadPoolExecutor(max_workers=count, thread_name_prefix=f"anabranch-{name}")
         self._own = threading.local()
         self._open: set[Connection] = set()
+        self._awaited: dict[Future[None], asyncio.Future[Any]] = {}
+        """The answers that event loops wait for, by the call in the thread."""
+        self._is_abandoned = False
+        """It was closed while calls were under way."""
         self._in_use = threading.Lock() if count == 1 else None
         """Held by the only thread while it uses its connection."""
         self.outages = Outages()
@@ -162,12 +166,44 @@ class DatabaseThreads:
         pause_s = LOCK_PAUSE_FIRST_S
         while True:
             try:
-                return await loop.run_in_executor(self._threads, self._attempt, work, reads_only)
+                return await self._called_in_thread(loop, work, reads_only=reads_only)
             except LocksHeld:
                 if loop.time() + pause_s > give_up_at:
                     raise
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, LOCK_PAUSE_LAST_S)
+
+    async def _called_in_thread(
+        self, loop: asyncio.AbstractEventLoop, work: Callable[[Connection], Answer], *, reads_only: bool
+    ) -> Answer:
+        # Not `run_in_executor`: it chains two futures with locks of their own, which costs a run alone a third of the
+        # way to the thread and back.
+        answer: asyncio.Future[Answer] = loop.create_future()
+        call = self._threads.submit(self._attempt_for, loop, answer, work, reads_only)
+        self._awaited[call] = answer
+        try:
+            if self._is_abandoned and call.cancelled():
+                answer.cancel()  # `close` has looked for awaited calls before it could find this one
+            return await answer
+        except asyncio.CancelledError:
+            call.cancel()  # if it has not begun; otherwise it ends unheeded
+            raise
+        finally:
+            del self._awaited[call]
+
+    def _attempt_for(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        answer: asyncio.Future[Answer],
+        work: Callable[[Connection], Answer],
+        reads_only: bool,  # noqa: FBT001 -- threads are given positions
+    ) -> None:
+        try:
+            returned = self._attempt(work, reads_only)
+        except BaseException as failure:  # noqa: BLE001 -- the awaiting caller gets it
+            loop.call_soon_threadsafe(_fail, answer, failure)
+        else:
+            loop.call_soon_threadsafe(_answer, answer, returned)
 
     def run_blocking(self, work: Callable[[Connection], Answer], *, patience_s: float) -> Answer:
         """The same for a caller in a thread without event loop.
@@ -219,7 +255,11 @@ class DatabaseThreads:
         ending.start()
         ending.join(patience_s)
         if ending.is_alive():
+            self._is_abandoned = True
             self._threads.shutdown(wait=False, cancel_futures=True)
+            for call, answer in list(self._awaited.items()):
+                if call.cancelled():
+                    answer.get_loop().call_soon_threadsafe(answer.cancel)
             for connection in list(self._open):
                 self._dialect.sever(connection)
             return
@@ -284,6 +324,16 @@ class DatabaseThreads:
             self._open.discard(connection)
             connection.invalidate()
             connection.close()
+
+
+def _answer(awaited: asyncio.Future[Answer], returned: Answer) -> None:
+    if not awaited.done():  # else its caller was cancelled
+        awaited.set_result(returned)
+
+
+def _fail(awaited: asyncio.Future[Answer], failure: BaseException) -> None:
+    if not awaited.done():
+        awaited.set_exception(failure)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 
 from anabranch.engine.ports import SHORT_LOG_WEIGHT_MAX, ClaimRequest, InstanceRow, ParkedRun, Store, TenantRooms
 from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.shared.log_limit import ROW_WEIGHT
 from anabranch.engine.store.sql import store as store_module
 from anabranch.engine.store.sql.store import SqlStore
 from tests.conformance.building import (
@@ -436,8 +437,9 @@ async def test_only_a_waiting_run_without_an_owner_is_taken_before_it_is_due(sto
 
 
 async def test_a_parked_run_with_a_long_log_is_taken_only_when_it_is_due(store: Store) -> None:
-    for extra, is_taken in ((-2_048, True), (1, False)):
-        row = await created(store, input_set("x" * (SHORT_LOG_WEIGHT_MAX + extra)))
+    rows_max = SHORT_LOG_WEIGHT_MAX // ROW_WEIGHT
+    for rows, is_taken in ((rows_max - 100, True), (rows_max, False)):
+        row = await created(store, *(dispatched(f"n{number}") for number in range(rows)))
         await committed(store, transition(row, waiting("nap"), status=Status.WAITING, release=True, available_at=None))
         assert bool(await store.claim(for_signal(row))) is is_taken
 

@@ -305,8 +305,8 @@ OpenRuns: TypeAlias = Mapping[tuple[str, str, Status, SuspendReason | None], int
 # 4 MB: a log up to this is read in one statement together with others; most have some kilobytes.
 WHOLE_LOG_WEIGHT_MAX = 4 * 1_048_576
 
-# 64 KB, a few hundred rows, are folded within some milliseconds: who sends a signal to a parked run waits for that.
-SHORT_LOG_WEIGHT_MAX = 65_536
+# 256 KB, at most 512 rows, are folded within some milliseconds: who sends a signal to a parked run waits for that.
+SHORT_LOG_WEIGHT_MAX = 262_144
 
 
 @dataclass(frozen=True, slots=True)

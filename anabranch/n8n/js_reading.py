@@ -369,13 +369,18 @@ _BEFORE_VALUES = frozenset({"typeof", "return", "in", "of", "new", "void", "inst
 _WORD_BEFORE = re.compile(r"[\w$]*\Z")
 
 
+def masked(js: str) -> str:
+    """Code of the same length in which its texts, comments and patterns are blank."""
+    return _STRINGS.sub(lambda found: found[0][0] + "_" * (len(found[0]) - 2) + found[0][-1], js)
+
+
 def with_calls_on_any_value(js: str) -> str:
     """An expression in which what n8n's own functions are called on, which may be missing, is their argument."""
     for _ in range(_CALLS_MAX):
-        masked = _STRINGS.sub(lambda found: found[0][0] + "_" * (len(found[0]) - 2) + found[0][-1], js)
-        call = _OF_ANY_VALUE.search(masked)
-        begin = None if call is None or "`" in masked else _begin_of_value(masked, call.start())
-        if call is None or begin is None or "?." in masked[begin : call.start()]:
+        code = masked(js)
+        call = _OF_ANY_VALUE.search(code)
+        begin = None if call is None or "`" in code else _begin_of_value(code, call.start())
+        if call is None or begin is None or "?." in code[begin : call.start()]:
             break
         js = f"{js[:begin]}$n8n.{call[1]}({js[begin : call.start()]}){js[call.end() :]}"
     return js

@@ -67,7 +67,7 @@ class NameScope(Protocol):
         """Refuses JavaScript that reads a node that is not there. Raises Untranslatable."""
 
     def with_passes(self, js: str) -> str:
-        """An expression of JavaScript with the state of the loop around it, where it reads that."""
+        """An expression of JavaScript with what it reads of the state of the loop around it and of parameters."""
 
 
 @dataclass(frozen=True, slots=True)

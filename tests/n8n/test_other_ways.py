@@ -111,6 +111,31 @@ def test_code_that_writes_in_another_language_is_not_imported(source: str) -> No
     assert given(of_each(source)) == NOT_EXACT
 
 
+@pytest.mark.parametrize(
+    ("read", "value"),
+    [("$('Fields').params.assignments.assignments[0].value.includes('.v')", True),
+     ("!$('Fields').isExecuted || $('Fields').params.assignments.assignments[0].name.length", 1),
+     ("$('Fields').params.assignments.assignments[0].value + '$'", "={{ $json.v }}$"),
+     ("[1].includes($('Fields').params.assignments.assignments[0].type.length)"
+      " ? 'a' : \"$('Fields').params.assignments\"",
+      "$('Fields').params.assignments")],
+)  # fmt: skip
+def test_what_is_read_of_parameters_is_as_they_are_written(read: str, value: Any) -> None:
+    fields = set_to("Fields", keeps=True, x="={{ $json.v }}")
+    shown = node("Shown", "set", 3.4, options={}, assignments={"assignments": [
+        {"name": "read", "type": type(value).__name__.replace("str", "string").replace("int", "number")
+         .replace("bool", "boolean"), "value": f"={{{{ {read} }}}}"}]})  # fmt: skip
+
+    assert given(fields, shown, items=THREE[:1]) == [{"read": value}]
+
+
+def test_parameters_that_are_not_written_are_not_read() -> None:
+    fields = set_to("Fields", keeps=True, x="={{ $json.v }}")
+    shown = set_to("Shown", read="={{ $('Fields').params.none.x }}")
+
+    assert given(fields, shown) == NOT_EXACT
+
+
 SWITCHED = node("By number", "switch", 3.2, mode="expression", numberOutputs=3, output="={{ $json.v }}")
 WAYS = [("Begin", 0, "By number", 0), *(("By number", way, f"Way {way}", 0) for way in range(3)),
         *((f"Way {way}", 0, "End", 0) for way in range(3))]  # fmt: skip

@@ -6,6 +6,7 @@ from node to node back to that one.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from typing import Any
 from anabranch.n8n.graph import LOOP_KIND, LinkGraph, loop_output
 from anabranch.n8n.items.tracing import ItemTrace, Meeting
 from anabranch.n8n.job import Exit
-from anabranch.n8n.js_reading import names_of_nodes, reads_inputs
+from anabranch.n8n.js_reading import masked, names_of_nodes, reads_inputs
 from anabranch.n8n.kept_data import VARIABLE_NAME
 from anabranch.n8n.phrases import Untranslatable
 from anabranch.n8n.refs import INDEX, ITEM, ItemFeed, Moved, Ref, SaidByCode, Traced, number
@@ -24,6 +25,13 @@ PASS = re.compile(
     r"""\$(?:\(\s*+(?P<quote>['"])(?P<name>[^'"]++)(?P=quote)\s*+\)|node\[\s*+(?P<sign>['"])(?P<other>[^'"]++)(?P=sign)\s*+\])"""
     r"""\.context(?:\.(?P<what>noItemsLeft|currentRunIndex)\b|\[\s*+(?P<mark>['"])(?P<key>noItemsLeft|currentRunIndex)(?P=mark)\s*+\])"""
 )  # fmt: skip
+# What is read of the parameters of a node by a path that is written out.
+_PARAMETERS = re.compile(
+    r"""\$\(\s*+(?P<quote>['"])(?P<name>[^'"\\]++)(?P=quote)\s*+\)\.params(?P<path>(?:\.[A-Za-z_]\w*+|\[\d{1,3}\])++)"""
+)
+# The parameters that are read so, of nodes without parameters that would hide them.
+_SHOWN = {"set": "assignments", "code": "jsCode", "httpRequest": "url"}
+_STEP = re.compile(r"\.(?P<key>\w++)|\[(?P<place>\d++)\]")
 
 
 @dataclass(slots=True)
@@ -172,8 +180,31 @@ class NodeScope:
         return node.parameters
 
     def with_passes(self, js: str) -> str:
-        """JavaScript with the state of the loop around it, where it reads that by n8n's `context`."""
+        """JavaScript with what it reads of the state of the loop around it, by n8n's `context`, and of parameters of
+        nodes."""
+        if ".params" in js and "`" not in js:
+            code = masked(js)
+            js = _PARAMETERS.sub(
+                lambda found: (code[found.start()] == "$" and self._of_parameters(found)) or found[0], js
+            )
         return PASS.sub(lambda found: self._of_pass(found) or found[0], js)
+
+    def _of_parameters(self, found: re.Match[str]) -> str | None:
+        """What is written in the parameters of a node: n8n does not resolve expressions there. Of others than these n8n
+        may have a default, or leave out what stands in an export."""
+        node = self.around.graph.nodes.get(found["name"])
+        path = [step["key"] or int(step["place"]) for step in _STEP.finditer(found["path"])]
+        if node is None or _SHOWN.get(node.kind) != path[0] or {"mode", "language"} & set(node.parameters):
+            return None
+        if node.kind == "set" and node.version < 3.3:
+            return None
+        value: Any = node.parameters
+        for steps, key in enumerate(path):
+            if isinstance(value, Mapping | list):
+                value = _at(value, key)
+            else:
+                return _written(value, found, steps)
+        return None if value is None or isinstance(value, Mapping | list) else _written(value, found, len(path))
 
     def _of_pass(self, found: re.Match[str]) -> str | None:
         name, what = found["name"] or found["other"], found["what"] or found["key"]
@@ -267,3 +298,18 @@ def _pick(feed: ItemFeed, which: str) -> Ref:
     if which == "last" and feed.many:
         return Ref(f"({feed.value.template} | last)", f"{feed.value.js}?.at(-1)")
     return feed.first
+
+
+def _at(value: Mapping[str, Any] | list[Any], key: str | int) -> Any:
+    """What is there, or None."""
+    if isinstance(value, Mapping):
+        return value.get(str(key))
+    return value[key] if isinstance(key, int) and key < len(value) else None
+
+
+def _written(value: Any, found: re.Match[str], steps: int) -> str | None:
+    """A value as JavaScript that names no node, and what is read of it."""
+    if value is None:
+        return None
+    rest = "".join(step[0] for step in list(_STEP.finditer(found["path"]))[steps:])
+    return f"({json.dumps(value)})".replace("$", "\\u0024") + rest

@@ -141,7 +141,7 @@ class _RunParts:
         """Hand each part what was made after it."""
         if self._current is not None:
             self._current.connect(self._engine.orchestrator.head_of)
-        self._store.tell(self._engine.notices)
+        self._store.report_to(self._engine.notices)
         self._components.children.connect(self._engine, self._workflows)
         self._signals.connect(self._workflows)
         self._actions.connect(self._workflows, self._store)

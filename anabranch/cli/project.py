@@ -43,7 +43,7 @@ class Project:
         self._imports = imports
         self._named = documents
         self._seen: dict[Path, _Signature | None] = {}
-        self._told: dict[Path, tuple[str, int]] = {}
+        self._reported: dict[Path, tuple[str, int]] = {}
         self.changed()  # the first look is before anything is loaded: what changes meanwhile is not missed
 
     def code(self) -> list[str]:
@@ -83,9 +83,9 @@ class Project:
         """
         document = read_workflow_file(path)
         saved, report = await services.workflows.save_workflow(document, tenant_id=DEFAULT_TENANT, actor=CLI_ACTOR)
-        if self._told.get(path) == (saved.name, saved.version):
+        if self._reported.get(path) == (saved.name, saved.version):
             return []
-        self._told[path] = (saved.name, saved.version)
+        self._reported[path] = (saved.name, saved.version)
         warnings = [f"warning {problem_line(warning.as_json())}" for warning in report.warnings]
         return [*warnings, f"the workflow {saved.name} is ready, in version {saved.version}"]
 
@@ -96,7 +96,7 @@ class Project:
             try:
                 notes += await self.save(path, services)
             except AnabranchError as refusal:
-                self._told.pop(path, None)
+                self._reported.pop(path, None)
                 notes += [f"{path} is not saved", *error_lines(refusal)]
         return notes
 

@@ -38,7 +38,7 @@ class CommandSession:
     settings: Settings
     tenant: str
 
-    def ask_house(self, verb: Callable[[AppServices], Awaitable[T]]) -> T:
+    def ask_services(self, verb: Callable[[AppServices], Awaitable[T]]) -> T:
         """Run one query or command on an open database; no nodes run here."""
 
         async def asked() -> T:

@@ -22,6 +22,6 @@ def dead_letters(
 ) -> None:
     """List the jobs of executors that the broker has set aside, the newest first."""
     session = open_session(DatabaseOptions(database_url, tenant or DEFAULT_TENANT))
-    found = session.ask_house(lambda services: services.dead_letters.list_letters(tenant_id=tenant))
+    found = session.ask_services(lambda services: services.dead_letters.list_letters(tenant_id=tenant))
     columns = ("lastAt", "tenant", "runID", "nodeID", "attempt", "queue", "count", "reason")
     print_list([letter_as_json(each) for each in found], columns, as_json=as_json)

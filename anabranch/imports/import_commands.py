@@ -41,7 +41,7 @@ def import_n8n(
     """Import workflows of n8n as drafts. --report shows what differs."""
     documents = _documents(place)
     session = open_session(at, creates=True)
-    made = session.ask_house(
+    made = session.ask_services(
         lambda services: services.imports.import_n8n(
             documents, tenant_id=session.tenant, timezone=timezone, save=not dry_run, actor=CLI_ACTOR
         )

@@ -42,7 +42,7 @@ class Metrics:
             registry=self.registry,
         )
         self.registry.register(_Committed(services.engine.observers.written))
-        self.registry.register(_Held(services))
+        self.registry.register(_EngineGauges(services))
         self.registry.register(_Webhooks(services.webhooks.outcomes))
         self._services = services
         self._runs = RunMetrics(services)
@@ -98,7 +98,7 @@ class _Webhooks(Collector):
         return []
 
 
-class _Held(Collector):
+class _EngineGauges(Collector):
     """Gauges that are read at each scrape."""
 
     def __init__(self, services: AppServices) -> None:

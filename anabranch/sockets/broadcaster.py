@@ -129,7 +129,7 @@ class Broadcaster:
         for instance_id, of_run in by_run.items():
             room = self._rooms.get(instance_id)
             if room is not None:
-                room.send([SocketMessage.of(update) for update in room.progress.hear(of_run)])
+                room.send([SocketMessage.of(update) for update in room.progress.add_reports(of_run)])
 
     def changed(self, instance_id: str, *, ended: bool = False) -> None:
         """Another process may have written to this run: read its new rows, unless our engine reads them anyway."""
@@ -170,8 +170,8 @@ class Broadcaster:
         room = self._enter(instance_id)
         try:
             await self._opened(room)
-            if self._console is not None and not room.hears_console:
-                room.hears_console = True
+            if self._console is not None and not room.follows_console:
+                room.follows_console = True
                 self._console.follow(instance_id)
             # Nothing is awaited from here to the membership: no update falls between it and the snapshot.
             progress = room.progress
@@ -232,7 +232,7 @@ class Broadcaster:
         if self._console is not None:
             rows = self._console.rows
             room.lines_after = (await rows.last_numbers([room.instance_id])).get(room.instance_id, 0)
-            progress.hear(await rows.read_progress([room.instance_id]))
+            progress.add_reports(await rows.read_progress([room.instance_id]))
         room.progress = progress
         room.open_at(row.version)
 
@@ -246,7 +246,7 @@ class Broadcaster:
             return
         del self._rooms[room.instance_id]
         self._unread.discard(room)
-        if self._console is not None and room.hears_console:
+        if self._console is not None and room.follows_console:
             self._console.unfollow(room.instance_id)
         if self._hints is not None:
             self._hints.unwatch(room.instance_id)

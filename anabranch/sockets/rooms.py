@@ -68,7 +68,7 @@ class Room:
         """The version of the instance when its row was last read; None: it has moved since, by our own doing."""
         self.lines_after = 0
         """The last console line that was sent, while another process owns the run."""
-        self.hears_console = False
+        self.follows_console = False
         """The console of this process announces what the run says."""
         self.guests = 0
         """The number of joins under way."""

@@ -124,7 +124,7 @@ class RunProgress:
         update.data.pop("queued", None)
         return update
 
-    def hear(self, reports: Iterable[ProgressReport]) -> list[Update]:
+    def add_reports(self, reports: Iterable[ProgressReport]) -> list[Update]:
         """Add progress of activations, which is not in the log."""
         updates: list[Update] = []
         for report in reports:

@@ -566,8 +566,8 @@ async def conformance(
                     try:
                         await case(trial)
                     except (NotConforming, KeyError, TypeError) as refusal:
-                        is_said = isinstance(refusal, NotConforming)
-                        found[case.__name__] = str(refusal) if is_said else f"a report has another form: {refusal!r}"
+                        is_refusal = isinstance(refusal, NotConforming)
+                        found[case.__name__] = str(refusal) if is_refusal else f"a report has another form: {refusal!r}"
                         await trial.reset()
                     else:
                         found[case.__name__] = None

@@ -42,7 +42,9 @@ def set_variable(
         raise InvalidRequest("the value of a variable is not null", hint="Delete the variable.")
     session = open_session(at, creates=True)
     owner = _owner(session, workflow)
-    written = session.ask_house(lambda services: services.variables.set_variable(owner, name, given, actor=CLI_ACTOR))
+    written = session.ask_services(
+        lambda services: services.variables.set_variable(owner, name, given, actor=CLI_ACTOR)
+    )
     print_answer(variable_as_json(written), f"variable {name} is set, version {written.version}", as_json=at.as_json)
 
 
@@ -51,7 +53,7 @@ def get_variable(name: VariableName, *, workflow: OfWorkflow = None, at: Databas
     """Its value, as JSON, whatever its size."""
     session = open_session(at)
     owner = _owner(session, workflow)
-    found = session.ask_house(lambda services: services.variables.get_variable(owner, name))
+    found = session.ask_services(lambda services: services.variables.get_variable(owner, name))
     if found is None:
         raise NotFound(f"there is no variable {name}")
     print_answer(variable_as_json(found), json.dumps(found.value, ensure_ascii=False), as_json=at.as_json)
@@ -62,7 +64,7 @@ def list_variables(*, workflow: OfWorkflow = None, at: DatabaseOptions) -> None:
     """Names, values up to 4 kB, sizes and times."""
     session = open_session(at)
     owner = _owner(session, workflow)
-    found = session.ask_house(lambda services: services.variables.list_variables(owner, limit=VARIABLES_MAX))
+    found = session.ask_services(lambda services: services.variables.list_variables(owner, limit=VARIABLES_MAX))
     columns = ("name", "value", "size", "version", "updatedAt")
     print_list([variable_as_json(each) for each in found], columns, as_json=at.as_json)
 
@@ -72,7 +74,7 @@ def delete_variable(name: VariableName, *, workflow: OfWorkflow = None, at: Data
     """Remove a variable; nodes find nothing under its name."""
     session = open_session(at)
     owner = _owner(session, workflow)
-    if not session.ask_house(lambda services: services.variables.delete_variable(owner, name, actor=CLI_ACTOR)):
+    if not session.ask_services(lambda services: services.variables.delete_variable(owner, name, actor=CLI_ACTOR)):
         raise NotFound(f"there is no variable {name}")
     print_answer({"name": name, "deleted": True}, f"variable {name} is deleted", as_json=at.as_json)
 
@@ -80,7 +82,7 @@ def delete_variable(name: VariableName, *, workflow: OfWorkflow = None, at: Data
 def _owner(session: CommandSession, workflow: str | None) -> Owner:
     if workflow is None:
         return Owner(session.tenant)
-    found = session.ask_house(
+    found = session.ask_services(
         lambda services: services.workflows.get_workflow_by_id(workflow, tenant_id=session.tenant)
     )
     return owner_of_workflow(found)

@@ -49,7 +49,7 @@ async def work(url: str, lease_ms: int) -> None:
             line=open_hint_line(store),
             leaders=open_leader_rows(store),
         )
-        store.tell(engine.notices)
+        store.report_to(engine.notices)
         service = WorkflowService(engine=engine, node_types=types, retention_days_max=365, pending_max=100_000)
         children.connect(engine, service)
         try:

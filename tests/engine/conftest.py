@@ -183,7 +183,7 @@ async def make_process(database_url: str) -> AsyncIterator[MakeProcess]:
             console=Console(rows=ConsoleTable(store), options=ConsoleOptions()),
         )
         if hinted or place is not None:
-            store.tell(engine.hints)
+            store.report_to(engine.hints)
         process = Process(engine, children, pending_max=pending_max)
         started.append(process)
         await engine.start()

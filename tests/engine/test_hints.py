@@ -69,7 +69,7 @@ async def test_a_signal_reaches_a_parked_run_by_a_hint(hinted: MakeListening) ->
 
 async def test_a_signal_in_one_process_needs_no_line(make_process: MakeProcess) -> None:
     alone = await make_process(poll_ms=NEVER_MS)
-    alone.engine.store.tell(alone.engine.hints)  # type: ignore[attr-defined]
+    alone.engine.store.report_to(alone.engine.hints)  # type: ignore[attr-defined]
     run_id = await alone.run(WAITING)
     await until(lambda: not alone.engine.orchestrator.owns(run_id))
 

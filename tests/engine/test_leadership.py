@@ -13,13 +13,13 @@ from anabranch.engine.hints.leadership import (
     APART_MS,
     BEAT_MS,
     CONFIRMED_S,
-    HEARD_MAX,
     LEADS,
     OVERDUE_INTERVALS,
     OVERDUE_S,
     REMIND_LAST_S,
     RESIGNS,
     REST_S,
+    SENDERS_MAX,
     SILENCE_MS,
     TERM_S,
     Leadership,
@@ -335,7 +335,7 @@ async def test_a_foreign_leader_costs_a_covered_worker_nothing_and_does_not_keep
     await other.leadership.look()
     reads, looks = other.reads, other.looks
     for _ in range(5):
-        other.leadership.receive([f"{LEADS}:{number}" for number in range(HEARD_MAX + 1)])
+        other.leadership.receive([f"{LEADS}:{number}" for number in range(SENDERS_MAX + 1)])
         other.leadership.receive([f"{RESIGNS}:foreign"])
         await world.one_more_beat()
         assert other.leadership.covers()
@@ -343,7 +343,7 @@ async def test_a_foreign_leader_costs_a_covered_worker_nothing_and_does_not_keep
 
     world.workers.remove(leader)
     for _ in range(4):
-        other.leadership.receive([f"{LEADS}:{number}" for number in range(HEARD_MAX + 1)])
+        other.leadership.receive([f"{LEADS}:{number}" for number in range(SENDERS_MAX + 1)])
         await world.one_more_beat()
 
     assert other.leadership.leads
@@ -505,7 +505,7 @@ async def test_a_due_run_that_the_leader_cannot_take_reaches_a_worker_that_does_
     leader, worker = await hinted(held_max=0, leads=True), await hinted(knows_leader=True)
     await leads(leader.engine.leadership, over=worker.engine.leadership)
     server = await hinted(works=False)
-    server.engine.store.tell(Silent())  # type: ignore[attr-defined]
+    server.engine.store.report_to(Silent())  # type: ignore[attr-defined]
     run_id = await server.run(drawn("unannounced", node("only")))
 
     await leader.engine.leadership.look_for_due()
@@ -559,7 +559,7 @@ async def test_a_process_that_never_leads_takes_up_due_runs_itself_once_the_only
     await until(command.engine.leadership.covers)
     await until(lambda: pause_of(command.engine.recovery) is None)
     server = await hinted(works=False)
-    server.engine.store.tell(Silent())  # type: ignore[attr-defined]
+    server.engine.store.report_to(Silent())  # type: ignore[attr-defined]
     run_id = await server.run(drawn("left", node("only")))
 
     await leader.engine.stop()

@@ -179,14 +179,14 @@ def test_an_attempt_is_queued_until_its_handler_is_known_to_have_begun():
     assert "beganAt" not in dispatched.data
 
     began = ProgressReport(RUN, "ask", "", 1, 5, None, began_at=1_700_000_000_004)
-    (hint,) = progress.hear([began])
+    (hint,) = progress.add_reports([began])
     assert (hint.data["seq"], hint.data["beganAt"]) == (None, "2023-11-14T22:13:20.004+00:00")
     assert "queued" not in hint.data
     assert "progress" not in hint.data
-    assert progress.hear([began._replace(at=6)]) == []
+    assert progress.add_reports([began._replace(at=6)]) == []
 
     # What is told later says how far it is, and keeps its beginning; so does the end.
-    (further,) = progress.hear([ProgressReport(RUN, "ask", "", 1, 7, Progress(1, 2, "half"))])
+    (further,) = progress.add_reports([ProgressReport(RUN, "ask", "", 1, 7, Progress(1, 2, "half"))])
     assert (further.data["progress"]["done"], further.data["beganAt"]) == (1, hint.data["beganAt"])
     (ended,) = progress.take([row(2, EventType.NODE_COMPLETED, "ask", payload=1)], None)
     assert ended.data["beganAt"] == hint.data["beganAt"]
@@ -196,7 +196,7 @@ def test_an_attempt_is_queued_until_its_handler_is_known_to_have_begun():
         row(3, EventType.NODE_DISPATCHED, "again"),
         row(4, EventType.LOOP_OPENED, "each", payload={"items": [1], "count": 1}),
     ]
-    progress.hear([ProgressReport(RUN, "again", "", 2, 5, None, began_at=1)])
+    progress.add_reports([ProgressReport(RUN, "again", "", 2, 5, None, began_at=1)])
     again, each = (update.data for update in progress.take(retried, None))
     assert again["queued"] is True
     assert "queued" not in each

@@ -54,7 +54,7 @@ AILING_REST_S = 60.0
 CONFIRMED_S = 30.0
 
 # 16 senders of beats are remembered: more than one at a time come only from other schemas, or are forged.
-HEARD_MAX = 16
+SENDERS_MAX = 16
 
 # Runs that stay due, because no worker that is free can execute them, are hinted at again after 1 s, then after twice
 # as long each time, up to 30 s: each hint makes all idle workers look.
@@ -173,7 +173,7 @@ class Leadership:
         self._beats = {sender: until for sender, until in self._beats.items() if until > now}
         for word in words:
             verb, _, sender = word.partition(":")
-            if verb == LEADS and (sender in self._beats or sender == self._leader or len(self._beats) < HEARD_MAX):
+            if verb == LEADS and (sender in self._beats or sender == self._leader or len(self._beats) < SENDERS_MAX):
                 self._beats[sender] = now + SILENCE_MS / 1000 + self._apart_s
             elif verb == RESIGNS and sender == self._leader:
                 self._apart_s = self._draw(APART_MS) / 1000

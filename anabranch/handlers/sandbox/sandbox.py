@@ -82,7 +82,7 @@ class Sandbox:
             answer = await self._answer(job, context, log)
         if "result" in answer:
             return answer["result"]
-        raise _told_failure(answer["error"], job)
+        raise _failure_of(answer["error"], job)
 
     def check(self, language: str, code: str) -> list[CodeProblem]:
         """Where the code does not compile. Blocks for some milliseconds; the code is not run."""
@@ -254,7 +254,7 @@ def _encoded_context(job: CodeJob) -> bytes:
     return context
 
 
-def _told_failure(error: Mapping[str, Any], job: CodeJob) -> NodeFailure:
+def _failure_of(error: Mapping[str, Any], job: CodeJob) -> NodeFailure:
     """The failure that the child reports, if it is a possible one."""
     code, frames = error["code"], error["frames"]
     if code not in _FAILURES:

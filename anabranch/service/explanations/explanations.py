@@ -89,8 +89,8 @@ class Explanations:
         """What a run waits for, or how it ended. Raises NotFound, RunTooLarge."""
         row = await self._row(instance_id, tenant_id)
         run = await self._run(row, row.last_seq)
-        held = await self._held(row)
-        found = await self._checks.run(tenant_id, lambda: why.why_run(run, **held))
+        circumstances = await self._owner_and_pause(row)
+        found = await self._checks.run(tenant_id, lambda: why.why_run(run, **circumstances))
         return {"instanceID": instance_id, **await self._with_children(await self._with_jobs(instance_id, found))}
 
     async def why_node(self, instance_id: str, node_id: str, *, tenant_id: str, scope: str = "") -> dict[str, Any]:
@@ -106,8 +106,8 @@ class Explanations:
                 f"run {instance_id} has no node {node_id!r}" + (f" in scope {scope!r}" if scope else ""),
                 hint="Nodes that cannot be reached are not part of a run.",
             )
-        held = await self._held(row)
-        found = await self._checks.run(tenant_id, lambda: why.why_node(run, node_id, scope, **held))
+        circumstances = await self._owner_and_pause(row)
+        found = await self._checks.run(tenant_id, lambda: why.why_node(run, node_id, scope, **circumstances))
         return {"instanceID": instance_id, **await self._with_children(await self._with_jobs(instance_id, found))}
 
     async def context_at(
@@ -138,7 +138,7 @@ class Explanations:
         return state.context_of(state.scopes.get(scope or "", state.root), facts), plan
 
     # -- within ---------------------------------------------------------------------------
-    async def _held(self, row: InstanceRow) -> dict[str, Any]:
+    async def _owner_and_pause(self, row: InstanceRow) -> dict[str, Any]:
         """The worker that owns a run, and the pause that keeps it from running."""
         pauses = await paused_by(self._store, [row], tenant_id=row.head.tenant_id)
         return {"worker": row.worker_id, "paused_by": pauses.get(row.head.instance_id)}

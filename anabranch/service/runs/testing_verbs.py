@@ -100,7 +100,7 @@ class TestingVerbs(RunVerbs):
         new_run = await self._engine.orchestrator.create_run(head, plan, started)
         return new_run.instance_id
 
-    async def check_heard_input(self, value: Any, schema: Any, *, trigger: str, tenant_id: str) -> None:
+    async def check_test_input(self, value: Any, schema: Any, *, trigger: str, tenant_id: str) -> None:
         """Check the request that a listening test run is about to get. Raises InvalidInput, TooManyChecks."""
         if schema is not None:
             refuse_input(await self.checks.input_problems(tenant_id, schema, value), trigger)

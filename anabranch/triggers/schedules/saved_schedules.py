@@ -32,7 +32,7 @@ class Schedule:
     anchor_at: int
     """What the occurrences of an interval are counted from."""
     input_: Any
-    """What its runs are started with, unless `tells_time`."""
+    """What its runs are started with, unless `gives_time`."""
     missed: str
     """`skip`, `one` or `all`."""
     enabled: bool
@@ -48,7 +48,7 @@ class Schedule:
     workflow_id: str | None = None
     node_id: str | None = None
     """The node of that workflow that has armed it; None: somebody saved it."""
-    tells_time: bool = False
+    gives_time: bool = False
     """Its runs are started with the time of the occurrence."""
 
     @property
@@ -58,7 +58,7 @@ class Schedule:
 
     def payload_at(self, occurrence: int) -> Any:
         """What the run of an occurrence is started with."""
-        return {"scheduledAt": to_iso(occurrence)} if self.tells_time else self.input_
+        return {"scheduledAt": to_iso(occurrence)} if self.gives_time else self.input_
 
 
 class SavedSchedules(Protocol):

@@ -63,7 +63,7 @@ def create(
         "version": version,
         "enabled": not disabled,
     }
-    saved = session.ask_house(
+    saved = session.ask_services(
         lambda services: services.schedules.create_schedule(document, tenant_id=session.tenant, actor=CLI_ACTOR)
     )
     shown = schedule_documents.schedule_as_json(saved)
@@ -79,7 +79,7 @@ def create(
 def list_schedules(*, at: DatabaseOptions) -> None:
     """Names, workflows and when they are due."""
     session = open_session(at)
-    saved = session.ask_house(lambda services: services.schedules.list_schedules(tenant_id=session.tenant))
+    saved = session.ask_services(lambda services: services.schedules.list_schedules(tenant_id=session.tenant))
     documents = [schedule_documents.schedule_as_json(schedule) for schedule in saved]
     if at.as_json:
         print_document({"items": documents, "nextCursor": None})
@@ -97,7 +97,7 @@ def trigger(
 ) -> None:
     """Start a run now, beside the occurrences; a worker advances it."""
     session = open_session(at)
-    started = session.ask_house(
+    started = session.ask_services(
         lambda services: services.schedules.trigger_now(
             schedule, tenant_id=session.tenant, idempotency_key=key, actor=CLI_ACTOR
         )
@@ -121,7 +121,7 @@ def backfill(
     first, end = read_instant(since, option="--from"), read_instant(until, option="--to")
     assert first is not None and end is not None, "both are required"
     session = open_session(at)
-    started = session.ask_house(
+    started = session.ask_services(
         lambda services: services.schedules.backfill(
             schedule, tenant_id=session.tenant, since=first, until=end, actor=CLI_ACTOR
         )
@@ -145,7 +145,7 @@ def delete(
 ) -> None:
     """Remove a schedule; the runs that it has started go on."""
     session = open_session(at)
-    session.ask_house(
+    session.ask_services(
         lambda services: services.schedules.delete_schedule(schedule, tenant_id=session.tenant, actor=CLI_ACTOR)
     )
     print_answer({"name": schedule, "deleted": True}, f"schedule {schedule} is deleted", as_json=at.as_json)

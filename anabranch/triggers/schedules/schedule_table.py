@@ -213,5 +213,5 @@ def _schedule(row: Row[Any]) -> Schedule:
         updated_at=row.updated_at,
         workflow_id=row.workflow_id,
         node_id=row.node_id,
-        tells_time=row.node_id is not None and "input" not in config,
+        gives_time=row.node_id is not None and "input" not in config,
     )

@@ -38,7 +38,7 @@ def subscribe(
     """Start a workflow for each message on the topics that match the pattern."""
     session = open_session(at)
     document = {"type": "workflow", "name": workflow}
-    subscription, created = session.ask_house(
+    subscription, created = session.ask_services(
         lambda services: services.topics.subscribe(pattern, document, tenant_id=session.tenant, actor=CLI_ACTOR)
     )
     if at.as_json:
@@ -52,7 +52,7 @@ def subscribe(
 def list_subscriptions(*, at: DatabaseOptions) -> None:
     """Patterns and the workflows that they start."""
     session = open_session(at)
-    saved = session.ask_house(lambda services: services.topics.list_subscriptions(tenant_id=session.tenant))
+    saved = session.ask_services(lambda services: services.topics.list_subscriptions(tenant_id=session.tenant))
     documents = [topic_service.subscription_as_json(subscription) for subscription in saved]
     print_list(documents, ("pattern", "name", "createdAt", "subscriptionID"), as_json=at.as_json)
 
@@ -65,7 +65,7 @@ def unsubscribe(
 ) -> None:
     """Remove a subscription; the runs that it has started go on."""
     session = open_session(at)
-    session.ask_house(
+    session.ask_services(
         lambda services: services.topics.unsubscribe(subscription, tenant_id=session.tenant, actor=CLI_ACTOR)
     )
     print_answer(
@@ -88,7 +88,7 @@ def publish(
     """Start a run for each subscription that matches the topic; workers advance them."""
     session = open_session(at)
     value = read_value(payload, what="the message", default=None)
-    message = session.ask_house(
+    message = session.ask_services(
         lambda services: services.topics.publish(topic, value, tenant_id=session.tenant, key=key)
     )
     answer = topic_service.message_as_json(message)

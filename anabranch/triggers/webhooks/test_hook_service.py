@@ -110,7 +110,7 @@ class TestHookService:
         auth = config.get("auth") or {}
         hidden = {auth["name"].lower()} if auth.get("kind") == "header" else set()
         payload = {**payload_of(request, body, hidden=hidden, bytes_max=VALUE_BYTES_MAX), "path": config["path"]}
-        await self._workflows.check_heard_input(
+        await self._workflows.check_test_input(
             payload, config.get("inputSchema"), trigger=node_id, tenant_id=address.tenant_id
         )
         try:

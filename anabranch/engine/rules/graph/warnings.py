@@ -155,14 +155,14 @@ def _responses(graph: Graph, flow: Flow) -> Iterator[Problem]:
     responding = [
         node_id for node_id in flow.behind if graph.nodes[node_id].type == RESPOND_TYPE and not is_copy(node_id)
     ]
-    heard = flow.node_set(node.id for node in awaiting)
+    awaited = flow.node_set(node.id for node in awaiting)
     answered: NodeSet = 0
     for node_id in responding:
         node = graph.nodes[node_id]
         if node.disabled:
             continue
         answered |= flow.behind[node_id]
-        if not flow.behind[node_id] & heard:
+        if not flow.behind[node_id] & awaited:
             message = f"no webhook that leads to {quoted(node_id)} waits for its response: it answers nobody"
             hint = "Set `respond` of the webhook to `respondNode`."
             yield Problem("RESPOND_NEVER_AWAITED", message, node.pointer, node_id, hint=hint)

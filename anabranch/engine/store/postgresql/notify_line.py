@@ -101,7 +101,7 @@ class PostgresqlHintLine:
                 await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
             word = secrets.token_hex(8)
             await connection.execute(_NOTIFY, [[_ECHO], [word]])
-            if not await _hears(connection, word):
+            if not await _receives_echo(connection, word):
                 raise StoreUnavailable(f"{self._place}: the connection takes LISTEN and delivers nothing")
             await connection.execute(sql.SQL("UNLISTEN {}").format(sql.Identifier(_ECHO)))
             yield connection
@@ -112,7 +112,7 @@ class PostgresqlHintLine:
         return await self._dialect.connect_asynchronously(application_name="anabranch hints")
 
 
-async def _hears(connection: BoundedAsyncConnection, word: str) -> bool:
+async def _receives_echo(connection: BoundedAsyncConnection, word: str) -> bool:
     async with aclosing(connection.notifies(timeout=ECHO_PATIENCE_S)) as messages:
         async for message in messages:
             if message.payload == word:

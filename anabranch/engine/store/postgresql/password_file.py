@@ -32,11 +32,11 @@ def usable_password_file(arguments: Mapping[str, Any]) -> dict[str, str]:
     if stat.S_ISREG(mode) and not mode & (stat.S_IRWXG | stat.S_IRWXO):
         return {}
     if stat.S_ISREG(mode):
-        _tell(path)
+        _warn(path)
     return {"passfile": NO_FILE}
 
 
 @cache
-def _tell(path: Path) -> None:
+def _warn(path: Path) -> None:
     """Log it once per file."""
     log.warning("the password file %s is not used, because others may read it: `chmod 600` it", path)

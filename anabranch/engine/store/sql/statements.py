@@ -118,7 +118,7 @@ def extend(among_ids: str, row_lock: str) -> TextClause:
     """
     return text(f"""
         UPDATE workflow_instances SET available_at = :available_at
-        WHERE instance_id IN ({_held(among_ids, row_lock)}) RETURNING instance_id
+        WHERE instance_id IN ({_owned_rows(among_ids, row_lock)}) RETURNING instance_id
     """)
 
 
@@ -130,18 +130,18 @@ def release(among_ids: str, row_lock: str) -> TextClause:
     """
     return text(f"""
         UPDATE workflow_instances SET version = version + 1, worker_id = NULL, available_at = :now
-        WHERE instance_id IN ({_held(among_ids, row_lock)})
+        WHERE instance_id IN ({_owned_rows(among_ids, row_lock)})
     """)
 
 
-def _held(among_ids: str, row_lock: str) -> str:
+def _owned_rows(among_ids: str, row_lock: str) -> str:
     """The open instances among these that a worker owns."""
     return f"""
         SELECT instance_id FROM workflow_instances
         WHERE {among_ids} AND worker_id = :worker_id AND {IS_OPEN} ORDER BY instance_id {row_lock}"""
 
 
-OWNED = text(f"SELECT count(*) FROM ({_held('TRUE', '')}) AS owned")
+OWNED = text(f"SELECT count(*) FROM ({_owned_rows('TRUE', '')}) AS owned")
 """How many open instances this worker owns."""
 
 

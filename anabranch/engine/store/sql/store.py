@@ -124,7 +124,7 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
         """
         await self.close_threads(patience_s=patience_s)
 
-    def tell(self, notices: Notices) -> None:
+    def report_to(self, notices: Notices) -> None:
         """Set the receiver of notices about writes that concern other processes."""
         self._notices = notices
 

@@ -90,7 +90,7 @@ def _advance(driver: Driver, steps: Sequence[Transition], now: int) -> set[str]:
     driver.execute("ROLLBACK TO advance")
     won: set[str] = set()
     for part, rows in _parts(transitions, columns):
-        won.update(orjson.loads(driver.execute(statements.guards_held(rows), part).fetchone()[0]))
+        won.update(orjson.loads(driver.execute(statements.matching_guards(rows), part).fetchone()[0]))
     winners = _values_of_transitions((transition for transition in steps if transition.instance_id in won), now=now)
     _write(driver, statements.advance, winners, columns)
     return won

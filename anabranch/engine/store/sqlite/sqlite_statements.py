@@ -63,7 +63,7 @@ TRANSITION_COLUMNS = (
     "clears",
     "now",
 )
-"""The columns of a transition for `advance` and `guards_held`."""
+"""The columns of a transition for `advance` and `matching_guards`."""
 
 NEW_RUN_COLUMNS = (
     *NEW_HEAD_COLUMNS,
@@ -118,7 +118,7 @@ def advance(rows: int) -> str:
 
 
 @cache
-def guards_held(rows: int) -> str:
+def matching_guards(rows: int) -> str:
     """The ids of the transitions whose guards hold, as a JSON list.
 
     CROSS JOIN puts the transitions in the outer loop.

@@ -32,7 +32,7 @@ class TokensInMemory:
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str], tuple[int, str]] = {}
-        self._held: dict[tuple[str, str], str] = {}
+        self._holders: dict[tuple[str, str], str] = {}
 
     async def read(self, tenant_id: str, grant: str) -> str | None:
         """What the last renewal of this grant gave."""
@@ -40,9 +40,9 @@ class TokensInMemory:
 
     async def hold(self, tenant_id: str, grant: str, holder: str) -> int | None:
         """The version that this holder may renew; None: another one does."""
-        if (tenant_id, grant) in self._held:
+        if (tenant_id, grant) in self._holders:
             return None
-        self._held[tenant_id, grant] = holder
+        self._holders[tenant_id, grant] = holder
         return self._kept.get((tenant_id, grant), (0, ""))[0]
 
     async def keep(self, tenant_id: str, grant: str, version: int, text: str) -> None:
@@ -50,9 +50,9 @@ class TokensInMemory:
         self._kept[tenant_id, grant] = version + 1, text
         if len(self._kept) > _GRANTS_MAX:
             del self._kept[next(iter(self._kept))]
-        self._held.pop((tenant_id, grant), None)
+        self._holders.pop((tenant_id, grant), None)
 
     async def drop(self, tenant_id: str, grant: str, holder: str) -> None:
         """End the hold without a result."""
-        if self._held.get((tenant_id, grant)) == holder:
-            del self._held[tenant_id, grant]
+        if self._holders.get((tenant_id, grant)) == holder:
+            del self._holders[tenant_id, grant]

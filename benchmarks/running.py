@@ -81,6 +81,8 @@ class Bench:
         self._runner.connect(self.engine)
         self._left = 0
         self._all_ended = asyncio.Event()
+        self._room = asyncio.Semaphore(0)
+        """One for each run that may start because another has ended (`run_steadily`)."""
         self.engine.observers.add(self)
 
     async def start(self) -> None:
@@ -98,6 +100,7 @@ class Bench:
         if status.is_terminal:
             assert status is Status.COMPLETED, f"run {instance_id} ended {status}: {events[-1].payload}"
             self._left -= 1
+            self._room.release()
             if self._left == 0:
                 self._all_ended.set()
 
@@ -116,6 +119,22 @@ class Bench:
         accepted = time.perf_counter() - began
         await ended.wait()
         return accepted, time.perf_counter() - began
+
+    async def run_steadily(self, load: Load, *, at_once: int) -> None:
+        """Run the flock, with so many runs open at a time: each that ends is followed by the next one, as long as there
+        is one. Returns when all have ended."""
+        left, ended = load.flock, self.expect_ends(load.flock)
+        self._room = asyncio.Semaphore(at_once)
+
+        async def client() -> None:
+            nonlocal left
+            while left:
+                left -= 1
+                await self._room.acquire()
+                await self._start(load.name, load.input, None)
+
+        await asyncio.gather(*(client() for _ in range(min(left, at_once))))
+        await ended.wait()
 
     def expect_ends(self, count: int) -> asyncio.Event:
         """Set once so many runs, counted from now, have ended."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 from sqlalchemy import create_engine, text
 
 from anabranch.engine.ports import Transition
+from anabranch.engine.rules.events import Event, Status
 from benchmarks import check, growth, measured, report, service
 from benchmarks.bound import adopt_turns, record_turns, write_turns
 from benchmarks.charts import line_chart, linear_axis, logarithmic_axis, short
@@ -56,6 +59,34 @@ async def test_the_bound_writes_the_rows_that_the_engine_writes(sqlite_url: str)
     )
     assert len(bound) == len(engine) == RUNS
     assert bound == engine
+
+
+class Ends:
+    """Counts the runs that have ended."""
+
+    count = 0
+
+    def committed(self, instance_id: str, events: Sequence[Event], status: Status) -> None:
+        self.count += status.is_terminal
+
+
+async def test_runs_of_a_steady_load_follow_one_another(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    load, at_once, ends = Load(linear(4), 7, 4), 2, Ends()
+    open_at_starts: list[int] = []
+    async with open_store_at(sqlite_url) as store:
+        await Bench(store).save(load)
+        async with engine_on(store) as bench:
+            bench.engine.observers.add(ends)
+            start = bench.service.execute_workflow
+
+            async def started(*args: Any, **more: Any) -> Any:
+                open_at_starts.append(len(open_at_starts) - ends.count)
+                return await start(*args, **more)
+
+            monkeypatch.setattr(bench.service, "execute_workflow", started)
+            await bench.run_steadily(load, at_once=at_once)
+    assert len(open_at_starts) == ends.count == load.flock
+    assert max(open_at_starts) == at_once - 1
 
 
 @pytest.mark.parametrize(("kind", "table"), [("ours-accepting", "workflow_instances"), ("bare", "bare")])

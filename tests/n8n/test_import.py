@@ -511,9 +511,6 @@ def test_queries_select_and_insert_as_saved_queries_with_bound_values() -> None:
 @pytest.mark.parametrize(
     ("differing", "why"),
     [
-        (node("R", "renameKeys", 1, keys={"key": [{"currentKey": "a", "newKey": "b"},
-                                                   {"currentKey": "b", "newKey": "c"}]}),
-         "one after the other"),
         (node("C", "code", 2, jsCode="return $('Begin').all(1);"), "first output"),
     ],
 )  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 
 from anabranch.n8n.job import MappingJob, NotMapped
 from anabranch.n8n.maps import going_on
+from anabranch.n8n.maps.list_programs import RENAME
 from anabranch.n8n.maps.programs import (
     GET,
     PUT,
@@ -283,18 +284,15 @@ def _parsed(text: str) -> Any:
         raise NotMapped("what it sends or sets is no valid JSON") from None
 
 
-@maps("renameKeys", becomes="fields")
+@maps("renameKeys", becomes="javascript")
 def rename(job: MappingJob) -> None:
-    """`renameKeys`: other names for fields."""
-    pairs = job.option("keys", "key", default=[])
+    """`renameKeys`: other names for fields, one after the other, behind the other fields."""
     if job.option("additionalOptions", "regexReplacement"):
         raise NotMapped("fields are renamed by a pattern")
-    names = {str(each["currentKey"]): str(each["newKey"]) for each in pairs
-             if isinstance(each, dict) and each.get("currentKey") and each.get("newKey")}  # fmt: skip
-    if any(name.startswith("=") or "." in name for pair in names.items() for name in pair):
+    pairs = [[str(each.get("currentKey", "")), str(each.get("newKey", ""))]
+             for each in job.option("keys", "key", default=[]) if isinstance(each, dict)]  # fmt: skip
+    if any(name.startswith("=") for pair in pairs for name in pair):
         raise NotMapped("the name of a field is computed")
-    if set(names) & set(names.values()):
-        job.differs("all fields are renamed at once, where n8n renames one after the other")
-    feed = job.needed_feed()
-    job.add("fields", {"source": expression(feed.value.template), "rename": names})
-    job.leave()
+    options = {"pairs": [pair for pair in pairs if all(pair) and pair[0] != pair[1]]}
+    job.program(f"const options = {json.dumps(options)};\n{RENAME}{'' if job.is_mapped else '[0]'};")
+    job.leave(files=job.needed_feed().files)

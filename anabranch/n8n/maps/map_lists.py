@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from anabranch.n8n.javascript import prelude
 from anabranch.n8n.job import MappingJob, NotMapped
-from anabranch.n8n.maps.programs import AGGREGATE, GET, MERGE, SHUFFLE, SOME_FIELDS, SORT, SPLIT_OUT, SUMMARIZE, UNIQUE
+from anabranch.n8n.maps.list_programs import AGGREGATE, SOME_FIELDS, SORT, SPLIT_OUT, SUMMARIZE, UNIQUE
+from anabranch.n8n.maps.programs import GET, MERGE, SHUFFLE
 from anabranch.n8n.maps.rules import maps
 from anabranch.n8n.phrases import NeverBegins
 from anabranch.n8n.refs import ItemFeed, Moved, Ref, Traced, every, variable
@@ -27,23 +29,38 @@ def _fields(job: MappingJob, *path: str) -> list[str]:
     return [name for name in names if name]
 
 
+# Versions of `itemLists` that take fields in another way than the one before.
+_SECOND, _SECOND_1, _SECOND_2, _LIKE_NEW, _BY_TYPE = 2, 2.1, 2.2, 3, 3.1
+
+
+def _old_lists(job: MappingJob) -> float:
+    """The version of an `itemLists`; 0: it is one of the nodes that were made of it."""
+    return job.node.version if job.node.kind == "itemLists" else 0
+
+
 @maps("splitOut", becomes="javascript")
 def split_out(job: MappingJob) -> None:
     """`splitOut`: one item for each item of lists in fields."""
     written = job.option("fieldToSplitOut", default="")
     if job.node.kind == "splitOut" and written == "":
         raise NeverBegins("its parameter `fieldToSplitOut` is empty")
-    names = [name.removeprefix("$json.") for name in _fields(job, "fieldToSplitOut")] if written != "=" else [""]
+    old = _old_lists(job)
+    listed = [name.strip() for name in str(job.fixed("fieldToSplitOut", default="")).split(",")]
+    names = [name if 0 < old < _LIKE_NEW else name.removeprefix("$json.") for name in listed]
     into = _fields(job, "options", "destinationFieldName")
     include = job.fixed("include", default="noOtherFields")
-    if "$binary" in names or not names:
-        raise NotMapped("binary data are split" if names else "it names no field")
+    if "$binary" in names or (not any(names) and written != "="):
+        raise NotMapped("binary data are split" if any(names) else "it names no field")
     if into and len(into) != len(names):
         raise NotMapped("it has other numbers of fields and of names for them")
+    if 0 < old < _SECOND and (include != "noOtherFields" or len(names) > 1):
+        job.differs("other fields of the items are kept as the second version of the node does")
     options = {"fields": names, "into": into, "include": include,
                "dots": job.option("options", "disableDotNotation") is not True,
-               "other": _fields(job, "fieldsToInclude")}  # fmt: skip
-    job.program(f"const options = {json.dumps(options)};\n{GET}\n{SPLIT_OUT}")
+               "other": _fields(job, "fieldsToInclude"),
+               "needsField": 0 < old < _SECOND_1,
+               "needs": "list" if 0 < old < _SECOND else "object" if 0 < old < _SECOND_2 else ""}  # fmt: skip
+    job.program(f"const options = {json.dumps(options)};\n{SPLIT_OUT}")
     made = variable(job.node_id)
     job.leave(made.field("items"), many=True, pairing=made.field("of"))
 
@@ -58,14 +75,15 @@ def aggregate(job: MappingJob) -> None:
         raise NotMapped("it makes groups")
     if job.fixed("aggregate", default="aggregateIndividualFields") == "aggregateAllItemData":
         name = str(job.fixed("destinationFieldName", default="data"))
-        keep, drop = _fields(job, "fieldsToInclude"), _fields(job, "fieldsToExclude")
         include = job.fixed("include", default="allFields")
+        keep = _fields(job, "fieldsToInclude") if include == "specifiedFields" else []
+        drop = _fields(job, "fieldsToExclude") if include == "allFieldsExcept" else []
         source = expression(feed.items.template)
-        if include != "allFields" and (keep or drop):
+        if keep or drop:
             job.program(f"const keep = {json.dumps(keep)}, drop = {json.dumps(drop)};\n{SOME_FIELDS}", suffix="fields")
             source = expression(f"ctx.{job.node_id}_fields")
         job.add("set", {"values": {name: source}})
-        job.leave(many=False, pairing=_of_all(feed, keep, drop) if include != "allFields" else _of_all(feed))
+        job.leave(many=False, pairing=_of_all(feed, keep, drop))
     else:
         wanted = _aggregated(job)
         if not wanted:
@@ -73,8 +91,9 @@ def aggregate(job: MappingJob) -> None:
             return
         options = {"fields": wanted, "merge": job.option("options", "mergeLists") is True,
                    "keepMissing": job.option("options", "keepMissing") is True,
+                   "needsField": 0 < _old_lists(job) < _SECOND_1,
                    "dots": job.option("options", "disableDotNotation") is not True}  # fmt: skip
-        job.program(f"const options = {json.dumps(options)};\n{GET}\n{AGGREGATE}")
+        job.program(f"const options = {json.dumps(options)};\n{AGGREGATE}")
         job.leave(many=False, pairing=_of_all(feed))
 
 
@@ -88,14 +107,15 @@ def _of_all(feed: ItemFeed, keep: list[str] | None = None, drop: list[str] | Non
     )
 
 
-def _aggregated(job: MappingJob) -> list[list[str]]:
+def _aggregated(job: MappingJob) -> list[dict[str, Any]]:
+    """The fields that become lists, each with the name of its list, which is empty if it is that of the field."""
     wanted = []
     for each in job.option("fieldsToAggregate", "fieldToAggregate", default=[]):
-        field, name = str(each.get("fieldToAggregate", "")), str(each.get("outputFieldName") or "")
+        renamed = each.get("renameField") is True
+        field, name = str(each.get("fieldToAggregate", "")), str(each.get("outputFieldName") or "") if renamed else ""
         if field.startswith("=") or name.startswith("="):
             raise NotMapped("the name of a field is computed")
-        if field:
-            wanted.append([field, name or field.split(".")[-1]])
+        wanted.append({"field": field, "name": name, "renamed": renamed})
     return wanted
 
 
@@ -118,7 +138,7 @@ def sort(job: MappingJob) -> None:
     if any(each["field"].startswith("=") or each["order"].startswith("=") for each in by):
         raise NotMapped("what it sorts by is computed")
     options = {"by": by, "dots": job.option("options", "disableDotNotation") is not True}
-    job.program(f"const options = {json.dumps(options)};\n{GET}\n{SORT}")
+    job.program(f"const options = {json.dumps(options)};\n{SORT}")
     made = variable(job.node_id)
     job.leave(made.field("items"), many=True, pairing=made.field("of"))
 
@@ -142,18 +162,18 @@ def limit(job: MappingJob) -> None:
 @maps("removeDuplicates", becomes="javascript; readVariables, writeVariables")
 def remove_duplicates(job: MappingJob) -> None:
     """`removeDuplicates` within the items of this run."""
-    if (
-        job.node.version >= 2
-        and job.fixed("operation", default="removeDuplicateInputItems") != "removeDuplicateInputItems"
-    ):
+    within = "removeDuplicateInputItems"
+    if not _old_lists(job) and job.node.version >= _SECOND and job.fixed("operation", default=within) != within:
         _remove_seen(job)
         return
     compare = job.fixed("compare", default="allFields")
     named = "fieldsToCompare" if compare == "selectedFields" else "fieldsToExclude"
+    old, chosen = _old_lists(job), {} if compare == "allFields" else job.option("options", default={})
     options = {"compare": compare, "fields": [] if compare == "allFields" else _fields(job, named),
-               "only": job.option("options", "removeOtherFields") is True,
-               "dots": job.option("options", "disableDotNotation") is not True}  # fmt: skip
-    job.program(f"const options = {json.dumps(options)};\n{GET}\n{UNIQUE}")
+               "only": chosen.get("removeOtherFields") is True,
+               "nullsPass": not old and job.node.version > 1, "byType": old >= _BY_TYPE,
+               "dots": chosen.get("disableDotNotation") is not True}  # fmt: skip
+    job.program(f"const options = {json.dumps(options)};\n{UNIQUE}")
     made = variable(job.node_id)
     job.leave(made.field("items"), many=True, pairing=made.field("of"))
 
@@ -218,18 +238,32 @@ def summarize(job: MappingJob) -> None:
         return
     if any(str(value).startswith("=") for each in wanted for value in each.values()):
         raise NotMapped("what it summarizes is computed")
-    if job.option("options", "outputFormat", default="separateItems") != "separateItems" and by:
-        raise NotMapped("its groups are put into one item")
-    options = {"fields": wanted, "by": by, "dots": job.option("options", "disableDotNotation") is not True,
-               "skipEmpty": job.option("options", "skipEmptySplitFields") is True}  # fmt: skip
-    job.program(f"const options = {json.dumps(options)};\n{GET}\n{SUMMARIZE}")
+    if _old_lists(job):
+        job.differs("its figures are those of the node `summarize`")
+    is_first = job.node.version == 1
+    single = job.fixed("options", "outputFormat", default="separateItems") == "singleItem"
+    options = {"fields": [_shown(each) for each in wanted], "by": by,
+               "dots": job.option("options", "disableDotNotation") is not True,
+               "skipEmpty": job.option("options", "skipEmptySplitFields") is True, "single": single,
+               "asTexts": is_first,
+               "needsField": is_first and job.option("options", "continueIfFieldNotFound") is not True}  # fmt: skip
+    job.program(f"const options = {json.dumps(options)};\n{SUMMARIZE}")
     made = variable(job.node_id)
-    if by:
+    if by and not single:
         job.leave(made.field("items"), many=True, pairing=Traced(f"at => {made.field('of').js}?.[at]"))
     else:
         job.leave(
             made.field("items").at(Ref("0", "0")), many=False, pairing=Traced(f"() => {made.field('of').js}?.[0]")
         )
+
+
+def _shown(each: dict[str, Any]) -> dict[str, Any]:
+    """A figure with those of its fields that count for its kind."""
+    kind = each.get("aggregation", "count")
+    known = {"aggregation", "field"} | ({"separateBy"} if kind == "concatenate" else set())
+    known |= {"includeEmpty"} if kind in ("append", "concatenate", "count", "countUnique") else set()
+    known |= {"customSeparator"} if each.get("separateBy") == "other" else set()
+    return {name: value for name, value in each.items() if name in known} | {"field": str(each.get("field", ""))}
 
 
 @maps("itemLists", becomes="as the node for its operation", needs_items=True)

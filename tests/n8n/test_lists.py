@@ -1,0 +1,40 @@
+"""Nodes of n8n for lists of items: the order of fields, and what fails there."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from anabranch.handlers import builtin_types
+from anabranch.n8n.exports import read_exports
+from anabranch.n8n.importing import import_workflow
+from anabranch.testing import WorkflowRun, run_workflow
+from tests.n8n.drawn import Drawn
+from tests.n8n.drawn_lists import DRAWN_LISTS, FAILING
+
+TYPES = builtin_types()
+
+
+def run_of(drawn: Drawn) -> WorkflowRun:
+    """A run of a workflow whose import is exact."""
+    [workflow] = read_exports(drawn.export())
+    made = import_workflow(workflow, TYPES)
+    assert made.report.status == "exact", [(node.name, node.why) for node in made.report.nodes]
+    return asyncio.run(run_workflow(made.document, {"n8nItems": list(drawn.items)}))
+
+
+@pytest.mark.parametrize("drawn", DRAWN_LISTS, ids=lambda drawn: drawn.name)
+def test_fields_have_the_order_of_n8n(drawn: Drawn) -> None:
+    run = run_of(drawn)
+
+    assert json.dumps((run.output or {})["n8nItems"]) == json.dumps(drawn.gives)
+
+
+@pytest.mark.parametrize(("name", "nodes", "items"), FAILING, ids=[name for name, _, _ in FAILING])
+def test_what_fails_in_n8n_fails(name: str, nodes: Any, items: Any) -> None:
+    run = run_of(Drawn(name, "", nodes, items, []))
+
+    assert run.status == "FAILED"

@@ -69,10 +69,10 @@ _TRACE = (
 )
 # As n8n pairs what code returns: by what an item says, with the only item, or by number where they are as many.
 _PAIR = (
-    "const $said = pair => Array.isArray(pair) ? (new Set(pair.map($said)).size === 1 ? $said(pair[0]) : null)"
+    "const $named = pair => Array.isArray(pair) ? (new Set(pair.map($named)).size === 1 ? $named(pair[0]) : null)"
     " : typeof pair === 'number' ? pair : pair?.input ? null : pair?.item ?? null; "
     "const $pair = made => made.map((each, at) => $others.has(each) ? null"
-    " : each?.pairedItem !== undefined ? $said(each.pairedItem)"
+    " : each?.pairedItem !== undefined ? $named(each.pairedItem)"
     " : items.length === 1 ? 0 : made.length === items.length ? at : null);"
 )
 _INPUT = (

@@ -127,19 +127,26 @@ LISTED_RESULTS = """results.forEach((result, index) => {
   for (const item of fault ? [{error: fault.message}] : result?.n8nItems ?? [result]) put(item, index);
 });"""
 
-SET_WITHIN = """const made = kept.map((base, index) => {
-  const item = JSON.parse(JSON.stringify(base));
-  for (const [path, value] of Object.entries(given[index])) {
-    const keys = keysOf(path);
+# Puts a value into `item` at its path, with what is missing on the way there.
+_PUT_WITHIN = """    const keys = keysOf(path);
     let inner = item;
     keys.slice(0, -1).forEach((key, place) => {
       if (inner[key] === null || typeof inner[key] !== 'object') inner[key] = /^\\d+$/.test(keys[place + 1]) ? [] : {};
       inner = inner[key];
     });
     inner[keys[keys.length - 1]] = value;
-  }
+"""
+
+SET_WITHIN = (
+    """const made = kept.map((base, index) => {
+  const item = JSON.parse(JSON.stringify(base));
+  for (const [path, value] of Object.entries(given[index])) {
+"""
+    + _PUT_WITHIN
+    + """  }
   return item;
 });"""
+)
 
 HTML_ITEMS = """const marks = /^(?:autofocus|autoplay|async|checked|controls|defer|disabled|hidden|loop|multiple|open|readonly|required|scoped|selected)$/i;
 const tidy = text => {
@@ -249,14 +256,9 @@ const put = (name, value, kind) => { given.push([String(name), convert(value, ki
 const whole = kept => {
   const item = JSON.parse(JSON.stringify(kept));
   for (const [path, value] of given) {
-    const keys = keysOf(path);
-    let inner = item;
-    keys.slice(0, -1).forEach((key, place) => {
-      if (inner[key] === null || typeof inner[key] !== 'object') inner[key] = /^\\d+$/.test(keys[place + 1]) ? [] : {};
-      inner = inner[key];
-    });
-    inner[keys[keys.length - 1]] = value;
-  }
+"""
+    + _PUT_WITHIN
+    + """  }
   return item;
 };"""
 )

@@ -208,6 +208,8 @@ class _Translator:
                 return Phrase("true", "boolean")
             case JsMember(Name("$execution"), Literal("mode")):
                 return Phrase("'production'", "text")
+            case JsMember(Name("$execution"), Literal("resumeUrl")):
+                return Phrase(scope.resume_address(), "text")
             case JsMember(Name("$response"), _):  # known in the pages of a request only, where nothing is translated
                 return Phrase("none", "null")
             case JsMember(JsMember(base, Literal("all")), Literal("length")):

@@ -124,6 +124,10 @@ class _Importer(Surrounding):
         """Nodes that our validator refuses, with the reason."""
         self._node_types = node_types
         self._ids = ids_of(graph.order)
+        self.waits = {
+            name: self._ids[name] for name, node in graph.nodes.items()
+            if node.kind == "wait" and not node.disabled and node.parameters.get("resume") == "webhook"
+        }  # fmt: skip
         self._jobs: dict[str, MappingJob] = {}
         self._made: dict[str, set[str]] = {}
         """The ids of the nodes of ours that each became."""

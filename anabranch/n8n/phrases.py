@@ -38,6 +38,9 @@ class NameScope(Protocol):
     def title(self) -> str:
         """The name of the workflow in n8n."""
 
+    def resume_address(self) -> str:
+        """`$execution.resumeUrl`. Raises Untranslatable."""
+
     def json(self) -> Ref:
         """`$json`. Raises Untranslatable."""
 

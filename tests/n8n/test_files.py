@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 from email import message_from_bytes
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from anabranch.handlers import builtin_types
 from anabranch.n8n.exports import read_exports
 from anabranch.n8n.importing import import_workflow
-from anabranch.testing import Answer, WorkflowRun, run_workflow
+from anabranch.testing import Answer, Signal, WorkflowRun, run_workflow
 from anabranch.triggers.webhooks.webhook_requests import HookRequest, payload_of
 from tests.n8n.drawn import Drawn, node, set_to
 from tests.n8n.test_workflows_of_n8n import imported
@@ -248,6 +249,53 @@ def test_a_webhook_reads_xml_and_texts_as_n8n_does(
     request = payload_of(HookRequest("POST", "default", "up", {"content-type": [kind]}, []), sent)
     run = asyncio.run(run_workflow(made.document, request, http=lambda asked: Answer({})))
     assert (run.error, [json.loads(each.body) for each in run.requests]) == (None, [[body]])
+
+
+def awaited(*more: dict[str, Any], read: str = "={{ $execution.resumeUrl }}?a=1") -> Any:
+    """A workflow that sends the address of a node that waits, and what the request to it had."""
+    send = node("Send", "httpRequest", 4.2, url="https://a.example/", options={}, **BY_JSON, jsonBody=f'="{read[1:]}"')
+    wait = node("Wait", "wait", 1.1, resume="webhook", httpMethod="POST", options={})
+    tell = node("Tell", "httpRequest", 4.2, url="https://a.example/", options={}, **BY_JSON,
+                jsonBody="={{ [$json.body, $json.params, $json.query.q, $json.headers['x-a']] }}")  # fmt: skip
+    nodes = [node("Start", "manualTrigger", 1), send, wait, *more, tell]
+    links = {one["name"]: {"main": [[{"node": to["name"], "type": "main", "index": 0}]]} for one, to in pairwise(nodes)}
+    [export] = read_exports({"name": "Up", "nodes": [{"position": [0, 0], **each} for each in nodes],
+                             "connections": links})  # fmt: skip
+    return import_workflow(export, builtin_types())
+
+
+BY_JSON = {"method": "POST", "sendBody": True, "specifyBody": "json"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "sent", "body"),
+    [("application/json", b'{"a": 1}', {"a": 1}), ("text/xml", XML.encode(), READ_XML), ("", b"", {})],
+)
+def test_what_waits_for_a_request_hands_on_the_item_that_a_webhook_gives(kind: str, sent: bytes, body: Any) -> None:
+    made = awaited()
+    assert made.errors == ()
+    document = made.document
+    [wait] = [each for each in document["nodes"] if each["type"] == "waitForWebhook"]
+    wait |= {"type": "waitForEvent", "config": {"event": "called"}}
+    [send] = [each for each in document["nodes"] if each["type"] == "httpRequest" and each["name"] == "Send"]
+    assert send["config"]["body"] == '"{{ctx.callbacks.wait | otherwise(none) | js_text}}?a=1"'
+    send["config"]["body"] = '"address"'
+    headers = {"x-a": ["b"], **({"content-type": [kind]} if kind else {})}
+    request = payload_of(HookRequest("POST", "default", "up", headers, [("q", "7")]), sent)
+    run = asyncio.run(run_workflow(document, {}, http=lambda asked: Answer({}), signals=[Signal("called", request)]))
+
+    assert (run.error, [json.loads(each.body) for each in run.requests]) == (None, ["address", [body, {}, "7", "b"]])
+
+
+@pytest.mark.parametrize(
+    "made",
+    [lambda: awaited(node("Other", "wait", 1.1, resume="webhook", httpMethod="POST", options={})),
+     lambda: awaited(read="={{ $execution.resumeUrl.match(/a/) }}"),
+     lambda: awaited(read="={{ $execution.customData.get('a') }}")],
+)  # fmt: skip
+def test_an_address_of_a_run_that_is_not_known_is_not_imported(made: Any) -> None:
+    [send] = [each for each in made().report.nodes if each.name == "Send"]
+    assert send.status == "placeholder"
 
 
 def test_a_request_that_a_person_writes_needs_no_body_beside_its_json() -> None:

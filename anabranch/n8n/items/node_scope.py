@@ -53,6 +53,8 @@ class Surrounding:
     """Whether any node reads n8n's binary data."""
     title: str = ""
     """The name of the workflow in n8n."""
+    waits: dict[str, str] = field(default_factory=dict)
+    """The nodes that wait for a request, with the ids of ours."""
 
 
 @dataclass(slots=True)
@@ -83,6 +85,17 @@ class NodeScope:
     @property
     def _is_mapped(self) -> bool:
         return self.per_item and self.feed is not None and self.feed.many
+
+    def resume_address(self) -> str:
+        """`$execution.resumeUrl`: n8n has one for all nodes of a run that wait, and here each has its own."""
+        waits, graph = self.around.waits, self.around.graph
+        repeated = graph.in_cycles.union(
+            *(graph.loop_body(name) for name, node in graph.nodes.items() if node.kind == LOOP_KIND)
+        )
+        if len(waits) != 1 or repeated.intersection(waits):
+            raise Untranslatable("which node that waits `$execution.resumeUrl` belongs to is not known")
+        [node_id] = waits.values()
+        return f"ctx.callbacks.{node_id}"
 
     def json(self) -> Ref:
         """`$json`."""

@@ -11,6 +11,7 @@ from anabranch.n8n.job import MappingJob, NotMapped
 from anabranch.n8n.maps import going_on
 from anabranch.n8n.maps.condition_templates import OldCondition
 from anabranch.n8n.maps.conditions import OLD, TestedConditions, condition_of, old_test, one_of, operation_of, typed
+from anabranch.n8n.maps.map_triggers import request_item
 from anabranch.n8n.maps.programs import LISTED_RESULTS
 from anabranch.n8n.maps.rules import maps
 from anabranch.n8n.refs import INDEX, ITEM, ItemFeed, Moved, Ref, Traced, first_there, quoted, times, variable
@@ -20,6 +21,7 @@ _UNITS = {"seconds": 1_000, "minutes": 60_000, "hours": 3_600_000, "days": 86_40
 
 # 366 days: no wait is longer.
 _WAIT_MS_MAX = 366 * 86_400_000
+_REQUEST_WAIT_MAX = "366d"
 
 
 @maps("noOp", becomes="fields")
@@ -335,14 +337,12 @@ def _batches(job: MappingJob) -> tuple[int | str, ItemFeed, str]:
     return size, feed, source
 
 
-@maps("wait", becomes="delay, waitForWebhook", needs_items=True)
+@maps("wait", becomes="delay; for a request waitForWebhook, condition, javascript, set", needs_items=True)
 def wait(job: MappingJob) -> None:
     """`wait`: for a time, until a time, or for a request to an address of its own."""
     resume = job.fixed("resume", default="timeInterval")
     if resume == "webhook":
-        job.add("waitForWebhook", {})
-        job.differs("the request to the address is all that flows on, under names of ours; n8n's address is another")
-        job.leave(many=False, pairing=None)
+        _wait_for_request(job)
         return
     if resume == "specificTime":
         when = job.texts(per_item=False).said(job.option("dateTime"))
@@ -353,6 +353,24 @@ def wait(job: MappingJob) -> None:
         raise NotMapped(f"it waits for a {resume}")
     job.add("delay", {"duration": _duration(job)}, writes=False)
     job.passes()
+
+
+def _wait_for_request(job: MappingJob) -> None:
+    """n8n's item of the request flows on. The address takes one request of any method that may change something."""
+    method = str(job.fixed("httpMethod", default="GET")).upper()
+    job.add("waitForWebhook", {"timeout": _REQUEST_WAIT_MAX})
+    job.differs("its address takes one request by any method but GET and HEAD, also before the node waits")
+    if method in ("GET", "HEAD"):
+        job.differs("a request by GET gets a page that asks to confirm")
+    if job.option("options") or job.option("incomingAuthentication", default="none") != "none":
+        job.differs("its options and its authentication are not taken")
+    if job.option("responseMode", default="onReceived") != "onReceived":
+        job.differs("the request is answered before what follows runs")
+    if job.option("limitWaitTime") is True:
+        job.differs(f"it waits for {_REQUEST_WAIT_MAX} at most, whatever its limit")
+    if job.around.reads_files:
+        job.differs("files of the request do not flow on")
+    job.leave(request_item(job, variable(job.node_id), may_have_body=True), many=False, pairing=None)
 
 
 def _duration(job: MappingJob) -> Any:

@@ -60,7 +60,7 @@ def webhook(job: MappingJob) -> None:
         value = files.field("item")
         files = files.field("files")
     else:
-        value = _request(job, request, may_have_body=not set(listed) <= _WITHOUT_BODY)
+        value = request_item(job, request, may_have_body=not set(listed) <= _WITHOUT_BODY)
     if not several or len(listed) < 2:
         job.leave(value, many=False, files=files)
         return
@@ -72,7 +72,7 @@ def webhook(job: MappingJob) -> None:
         job.leave(value, many=False, output=output, handles=(f"out{output}",), files=files)
 
 
-def _request(job: MappingJob, request: Ref, *, may_have_body: bool) -> Ref:
+def request_item(job: MappingJob, request: Ref, *, may_have_body: bool) -> Ref:
     """A node that makes n8n's item of a request; bodies that templates cannot read are read by code in front of it."""
     given = request.template
     kind = f"({given}.headers['content-type'] | default('') | split(';') | first | lower)"

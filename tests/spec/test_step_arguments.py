@@ -105,6 +105,22 @@ def test_secrets_are_masked_and_do_not_tell_calls_apart(secret: Any) -> None:
     assert not differ(noted(secret), noted(changed))
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "passwd", "Passphrase", "my-PWD", "SECRETS", "tokens", "apikey", "API-KEY", "api_key", "privateKey",
+        "private_key", "ACCESSKEY", "access-key", "xAuthorization", "credentials", "setCookie",
+    ],
+)  # fmt: skip
+def test_each_name_of_a_secret_masks_its_value(name: str) -> None:
+    assert shown(note_of({name: "hunter2"})) == f'{{"{name}":"***"}}'
+
+
+@pytest.mark.parametrize("name", ["monkey", "keys", "compass", "upwd"])
+def test_a_name_that_only_has_a_part_of_them_masks_nothing(name: str) -> None:
+    assert shown(note_of({name: "banana"})) == f'{{"{name}":"banana"}}'
+
+
 def test_an_argument_is_masked_by_the_name_of_its_parameter() -> None:
     assert shown(note_of_call(log_in, ["ada", "hunter2"], {})) == '["ada","***"]'
     assert shown(note_of_call(Shop().log_in, ["ada", "hunter2"], {})) == '["ada","***"]'

@@ -26,6 +26,7 @@ from anabranch.testing.memory_store.memory_store import MemoryDatabase, MemorySt
 from benchmarks.bound import adopt_turns, record_turns, renamed, write_turns
 from benchmarks.counting import ThreadCalls, opcodes, statements_of_commits
 from benchmarks.databases import BACKENDS, Databases, databases
+from benchmarks.durable import CODE, STEPS, steps
 from benchmarks.running import TYPES, Bench, open_store_at
 from benchmarks.workloads import Load, effects, fan_out, linear, map_over
 
@@ -34,6 +35,7 @@ NOW_MS = 1_700_000_000_000
 # 50 runs of 10 nodes: a second under the counter, and what is paid once a batch is a small share.
 LINE = Load(effects(10), 50, 10)
 PURE = Load(linear(10), 50, 10)
+CODED = Load({"name": steps.name}, 50, STEPS)
 NARROW, WIDE = (Load(fan_out(width), 400 // width, width + 2) for width in (20, 400))
 SHORT, LONG = (Load(map_over(items), 400 // items, items + 2, {"items": list(range(items))}) for items in (20, 400))
 
@@ -70,6 +72,7 @@ def counts() -> dict[str, float]:
     found = {
         "engine: instructions a node with effects, linear-10": line,
         "engine: instructions a pure node, linear-10": pure,
+        "engine: instructions a coded step, runs of 10": asyncio.run(_opcodes_per_node(CODED)),
         "engine: instructions a node, fan-in of 400": fans[1],
         "engine: growth of that from a fan-in of 20": fans[1] / fans[0],
         "engine: instructions a node, loop of 400": loops[1],
@@ -84,12 +87,13 @@ def counts() -> dict[str, float]:
 
 async def _opcodes_per_node(load: Load) -> float:
     bench = _bench()
-    await bench.save(load)
-    await bench.engine.start()
+    if load is not CODED:  # its function is registered
+        await bench.save(load)
+    await bench.start()
     await bench.run_all(load)
     with opcodes() as count:
         await bench.run_all(load)
-    await bench.engine.stop()
+    await bench.stop()
     return count.value / (load.flock * load.nodes_per_run)
 
 
@@ -161,7 +165,7 @@ def _log_bytes(url: str) -> int:
 
 def _bench(specs: Mapping[str, HandlerSpec] = TYPES) -> Bench:
     clock = StandingClock()
-    return Bench(MemoryStore(MemoryDatabase(now=clock.now)), clock=clock, handlers=NodeTypeRegistry(specs))
+    return Bench(MemoryStore(MemoryDatabase(now=clock.now)), clock=clock, handlers=NodeTypeRegistry(specs), code=CODE)
 
 
 if __name__ == "__main__":

@@ -54,6 +54,9 @@ class Elsewhere(Protocol):
     def jobs_of(self, instance_id: str) -> Sequence[JobElsewhere]:
         """The outstanding jobs of a run that this process owns, steps of coded workflows included."""
 
+    def take_outstanding_max(self) -> int:
+        """The maximum of outstanding jobs since the last call."""
+
     def why_waiting(self, pool: str) -> str | None:
         """Why jobs of this pool are not sent now; None: they are, or they are executed here."""
 
@@ -76,6 +79,12 @@ class PoolTaskQueue(LocalTaskQueue[Execution]):
             self._elsewhere.send(job, may_run=(job.instance_id, job.dispatch) in self.dispatched_before)
         else:
             super().add(job)
+
+    def take_busy_max(self) -> int:
+        """The same, with the jobs that are outstanding elsewhere: if this process is lost, their runs are suspects for
+        as long as these jobs take. Without them all runs would be taken over one after the other.
+        """
+        return super().take_busy_max() + self._elsewhere.take_outstanding_max()
 
 
 class PoolTaskWorker(TaskWorker):

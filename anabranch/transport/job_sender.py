@@ -167,6 +167,7 @@ class JobSender:
         self._silent_s, self._unheard_s, self._search_s = silent_s, unheard_s, search_s
         self._worker: PoolTaskWorker | None = None
         self._sent: dict[str, _Sent] = {}
+        self._sent_max = 0
         self._sought: dict[str, _Sent] = {}
         """Jobs that executors are to be asked for, by their ids."""
         self._waiting: dict[_Queue, FairJobs[_Sent]] = {}
@@ -191,6 +192,7 @@ class JobSender:
         sent = _Sent(execution, token_hex(8))
         job_id = job_id_of(execution)
         self._sent[job_id] = sent
+        self._sent_max = max(self._sent_max, len(self._sent))
         if may_run:
             self._sought[job_id] = sent
             self._room.set()
@@ -211,6 +213,11 @@ class JobSender:
         """Whether an executor has reported that it executes the job."""
         sent = self._sent.get(job_id_of(execution))
         return sent is not None and sent.execution is execution and sent.has_begun
+
+    def take_outstanding_max(self) -> int:
+        """The maximum of outstanding jobs since the last call."""
+        sent_max, self._sent_max = self._sent_max, len(self._sent)
+        return sent_max
 
     async def run_step(
         self, run: Helpers, node: PlanNode, place: tuple[str, int], *, redone: Redone | None, may_run: bool

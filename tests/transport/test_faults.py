@@ -131,6 +131,20 @@ class Faulty(LocalTransport):
     _receivers: dict[str, Callable[[JobReport], None]]
 
 
+async def test_a_worker_reports_jobs_of_executors_as_under_way() -> None:
+    """It reported none, so after its loss all of its runs were taken over one after the other, each of them alone."""
+    world = World()
+    world.handler.may_end.clear()
+    async with running(world):
+        for run in ("run-1", "run-2"):
+            world.worker.execute(bare_head(run, "acme", "w"), DISPATCH, node({}), {"input": 1})
+        assert world.worker._pool_tasks.take_busy_max() == 2
+        world.handler.may_end.set()
+        await world.outcome()
+        await world.outcome()
+        assert [world.worker._pool_tasks.take_busy_max() for _ in range(2)] == [2, 0], "the most since the last look"
+
+
 class World:
     """A worker and an executor of one broker."""
 

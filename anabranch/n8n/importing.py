@@ -205,7 +205,10 @@ class _Importer(Surrounding):
                 self._fails(job, str(refusal))
             except (NotMapped, Untranslatable) as refusal:
                 job = MappingJob(node, self._ids[name], feeds, self, counts=job.counts)
-                self._replace(job, str(refusal))
+                if self._reads_nowhere(node.kind, str(refusal)):
+                    self._fails(job, str(refusal))
+                else:
+                    self._replace(job, str(refusal))
             except _OTHER_FORM:
                 job = MappingJob(node, self._ids[name], feeds, self, counts=job.counts)
                 self._replace(job, "its parameters have a form that n8n does not write")
@@ -393,6 +396,17 @@ class _Importer(Surrounding):
             return
         self._guard(job, needs_items=True)
         self._status[job.node.name] = ("exact", "")
+
+    def _reads_nowhere(self, kind: str, why: str) -> bool:
+        """Whether an expression of a node that resolves all of its parameters begins with a node that is not there:
+        n8n fails for it, before anything else of the expression counts."""
+        found = _NOWHERE.match(why)
+        return (
+            kind in ("set", "httpRequest")
+            and found is not None
+            and found["name"] == found["missing"]
+            and all(node.name != found["name"] for node in self._workflow.nodes)
+        )
 
     def _never_begins(self, job: MappingJob, why: str) -> None:
         """A node for which n8n does not execute the workflow at all."""
@@ -775,6 +789,9 @@ class _Importer(Surrounding):
                             isinstance(self._workflow.settings.get("errorWorkflow"), str))  # fmt: skip
 
 
+_NOWHERE = re.compile(
+    r"""`\$\(\s*+(?P<quote>['"])(?P<name>[^'"\\]++)(?P=quote)\s*+\).*`: there is no node (?P<missing>.++)""", re.DOTALL
+)
 _READS_OTHERS = re.compile(r"\$(?!json\b|now\b|today\b|execution\b|workflow\b)")
 
 

@@ -136,6 +136,18 @@ def test_parameters_that_are_not_written_are_not_read() -> None:
     assert given(fields, shown) == NOT_EXACT
 
 
+def test_a_node_that_reads_one_that_is_not_there_fails_as_in_n8n() -> None:
+    reads = "=x{{ $('Missing').item.json['a b'] }}y"
+    other = set_to("Other", x="={{ $json.v ? 1 : $('Missing').item.json.a }}")
+
+    assert given(set_to("Shown", a=reads)) == FAILS
+    assert given(node("Ask", "httpRequest", 4.2, url=reads, options={})) == FAILS
+    assert given(set_to("Shown", a=reads), items=[]) == []
+    assert given(other) == NOT_EXACT
+    assert given({**set_to("Shown", a=reads), "onError": "continueRegularOutput"}) == NOT_EXACT
+    assert given(node("If", "if", 2.2, conditions=conditions_of(reads, "string", "equals", "1"))) == NOT_EXACT
+
+
 SWITCHED = node("By number", "switch", 3.2, mode="expression", numberOutputs=3, output="={{ $json.v }}")
 WAYS = [("Begin", 0, "By number", 0), *(("By number", way, f"Way {way}", 0) for way in range(3)),
         *((f"Way {way}", 0, "End", 0) for way in range(3))]  # fmt: skip

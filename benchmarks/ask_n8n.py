@@ -19,7 +19,7 @@ from typing import Any
 from tests.n8n.drawn import DRAWN, Drawn, node
 from tests.n8n.drawn_code import DRAWN_CODE
 from tests.n8n.drawn_data import DRAWN_DATA
-from tests.n8n.drawn_lists import DRAWN_LISTS
+from tests.n8n.drawn_lists import DRAWN_LISTS, DRAWN_SETS
 from tests.n8n.drawn_merges import DRAWN_MERGES
 from tests.n8n.drawn_pairs import DRAWN_PAIRS
 
@@ -74,7 +74,9 @@ def main() -> None:
         sys.exit("there is no n8n on the PATH: npm install --global n8n")
     asked = {
         f"drawn-{number}": drawn
-        for number, drawn in enumerate([*DRAWN, *DRAWN_CODE, *DRAWN_DATA, *DRAWN_LISTS, *DRAWN_PAIRS, *DRAWN_MERGES])
+        for number, drawn in enumerate(
+            [*DRAWN, *DRAWN_CODE, *DRAWN_DATA, *DRAWN_LISTS, *DRAWN_SETS, *DRAWN_PAIRS, *DRAWN_MERGES]
+        )
         if not drawn.answers
     }
     differing = 0

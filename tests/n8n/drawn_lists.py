@@ -482,6 +482,54 @@ DRAWN_LISTS = (
     ),
 )
 
+PARTS: list[dict[str, Any]] = [
+    {"s": "text", "b": {"c": "x"}, "l": ["p", "q"]},
+    {"b": {"c": None}, "l": [], "x": {"y": 5}},
+]
+
+
+def raw(text: str, *, keeps: bool = False) -> dict[str, Any]:
+    """Fields that are written as JSON."""
+    return node("N", "set", 3.4, mode="raw", jsonOutput=text, includeOtherFields=keeps, options={})
+
+
+def old_set(version: float, **values: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Fields of the older versions, by their kinds."""
+    listed = {kind: [{"name": name, "value": value} for name, value in each] for kind, each in values.items()}
+    return node("N", "set", version, values=listed, keepOnlySet=True, options={})
+
+
+def typed(version: float, kind: str, value: Any) -> dict[str, Any]:
+    """A field with a type."""
+    fields = {"values": [{"name": "z", "type": f"{kind}Value", f"{kind}Value": value}]}
+    return node("N", "set", version, fields=fields, include="none", options={})
+
+
+DRAWN_SETS = (
+    Drawn("JSON with objects and what is missing", f"{DOCS}/n8n-nodes-base.set/",
+          [raw('={"b": {{ $json.b }}, "l": {{ $json.l }}, "n": {{ $json.none }}, "s": "{{ $json.s }}"}')], PARTS,
+          [{"b": {"c": "x"}, "l": ["p", "q"], "n": None, "s": "text"},
+           {"b": {"c": None}, "l": [], "n": None, "s": "undefined"}]),
+    Drawn("JSON that names fields within fields", f"{DOCS}/n8n-nodes-base.set/",
+          [raw('{"b.c": 1, "l[0]": 2}', keeps=True)], PARTS,
+          [{"s": "text", "b": {"c": 1}, "l": [2, "q"]}, {"b": {"c": 1}, "l": [2], "x": {"y": 5}}]),
+    Drawn("values of the first version stay what they are", f"{DOCS}/n8n-nodes-base.set/",
+          [old_set(1, string=[("o", "={{ $json.b }}"), ("l.1", "x")], number=[("n", "={{ '7' }}")],
+                   boolean=[("y", "={{ $json.s }}"), ("z", "false")])], PARTS,
+          [{"y": True, "z": True, "n": "7", "o": {"c": "x"}, "l": [None, "x"]},
+           {"y": False, "z": True, "n": "7", "o": {"c": None}, "l": [None, "x"]}]),
+    Drawn("texts that are numbers in the second version", f"{DOCS}/n8n-nodes-base.set/",
+          [old_set(2, number=[("n", "={{ '7' }}"), ("m", "={{ $json.s }}"), ("k", "12"), ("t", "x"), ("e", "")])],
+          PARTS[:1], [{"n": 7, "m": "text", "k": 12, "t": "x", "e": 0}]),
+    Drawn("null as text in version 3", f"{DOCS}/n8n-nodes-base.set/",
+          [typed(3, "string", "={{ $json.b.c }}")], PARTS, [{"z": "x"}, {"z": "null"}]),
+    Drawn("an object as text", f"{DOCS}/n8n-nodes-base.set/",
+          [node("N", "set", 3.4, options={}, assignments={"assignments": [
+              {"name": "z", "type": "string", "value": {"k": [1, "é"]}},
+              {"name": "", "type": "boolean", "value": 1}]})],
+          PARTS[:1], [{"z": '{"k":[1,"é"]}', "": True}]),
+)  # fmt: skip
+
 FAILING: tuple[tuple[str, list[dict[str, Any]], list[dict[str, Any]]], ...] = (
     ("items in order by a field that none has", [sort("none")], MIXED),
     ("figures of a field that no item has", [summ(1, "g", {}, ("count",), "none")], GROUPS),
@@ -522,5 +570,7 @@ FAILING: tuple[tuple[str, list[dict[str, Any]], list[dict[str, Any]]], ...] = (
         ],
         [{"a": 1}],
     ),
+    ("a list that is written as another value", [typed(3.2, "array", '{"a": 1}')], [{"a": 1}]),
+    ("an object that is written as a list", [typed(3.2, "object", "[1]")], [{"a": 1}]),
 )
 """What n8n fails for: a name, the nodes and the items."""

@@ -15,7 +15,7 @@ from anabranch.testing import Answer, run_workflow
 from tests.n8n.drawn import DRAWN, Drawn
 from tests.n8n.drawn_code import DRAWN_CODE
 from tests.n8n.drawn_data import DRAWN_DATA
-from tests.n8n.drawn_lists import DRAWN_LISTS
+from tests.n8n.drawn_lists import DRAWN_LISTS, DRAWN_SETS
 from tests.n8n.drawn_merges import DRAWN_MERGES
 from tests.n8n.drawn_pairs import DRAWN_PAIRS
 
@@ -29,7 +29,9 @@ def imported(export: Mapping[str, Any]) -> Imported:
 
 
 @pytest.mark.parametrize(
-    "drawn", [*DRAWN, *DRAWN_CODE, *DRAWN_DATA, *DRAWN_LISTS, *DRAWN_PAIRS, *DRAWN_MERGES], ids=lambda drawn: drawn.name
+    "drawn",
+    [*DRAWN, *DRAWN_CODE, *DRAWN_DATA, *DRAWN_LISTS, *DRAWN_SETS, *DRAWN_PAIRS, *DRAWN_MERGES],
+    ids=lambda drawn: drawn.name,
 )
 def test_a_workflow_gives_what_the_documentation_says(drawn: Drawn) -> None:
     made = imported(drawn.export())

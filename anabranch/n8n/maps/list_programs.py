@@ -236,3 +236,9 @@ RENAME = (
   return made;
 })"""
 )
+
+SET_WITHIN = """const made = kept.map((base, index) => {
+  const item = $paths.copy(base);
+  for (const [path, value] of Object.entries(given[index])) set(item, path, value);
+  return item;
+});"""

@@ -137,17 +137,6 @@ _PUT_WITHIN = """    const keys = keysOf(path);
     inner[keys[keys.length - 1]] = value;
 """
 
-SET_WITHIN = (
-    """const made = kept.map((base, index) => {
-  const item = JSON.parse(JSON.stringify(base));
-  for (const [path, value] of Object.entries(given[index])) {
-"""
-    + _PUT_WITHIN
-    + """  }
-  return item;
-});"""
-)
-
 HTML_ITEMS = """const marks = /^(?:autofocus|autoplay|async|checked|controls|defer|disabled|hidden|loop|multiple|open|readonly|required|scoped|selected)$/i;
 const tidy = text => {
   if (text === undefined || text === null) return undefined;

@@ -245,7 +245,7 @@ def test_which_of_two_outputs_is_read_where_both_lead_there_is_not_known() -> No
 @pytest.mark.parametrize(
     "reader",
     [set_to("X", x="={{ $('Begin').pairedItem().json.v }}"), set_to("X", x="={{ $item(1).$node['Begin'].json.v }}"),
-     set_to("X", x="={{ $('Nope').item.json.v }}"), set_to("X", x="={{ $node['Begin'].runIndex }}"),
+     set_to("X", x="={{ $node['Begin'].runIndex }}"),
      code("X", "return [{json: {p: $('Begin').params}}];"), code("X", "return [{json: {p: $input.params}}];"),
      code("X", "return [{json: {p: $input.context}}];"), of_each("return {json: {n: $input.all().length}};")],
 )  # fmt: skip

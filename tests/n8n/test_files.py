@@ -255,8 +255,15 @@ def awaited(*more: dict[str, Any], read: str = "={{ $execution.resumeUrl }}?a=1"
     """A workflow that sends the address of a node that waits, and what the request to it had."""
     send = node("Send", "httpRequest", 4.2, url="https://a.example/", options={}, **BY_JSON, jsonBody=f'="{read[1:]}"')
     wait = node("Wait", "wait", 1.1, resume="webhook", httpMethod="POST", options={})
-    tell = node("Tell", "httpRequest", 4.2, url="https://a.example/", options={}, **BY_JSON,
-                jsonBody="={{ [$json.body, $json.params, $json.query.q, $json.headers['x-a']] }}")  # fmt: skip
+    tell = node(
+        "Tell",
+        "httpRequest",
+        4.2,
+        url="https://a.example/",
+        options={},
+        **BY_JSON,
+        jsonBody="={{ [$json.body, $json.params, $json.query.q, $json.headers['x-a'], $json.executionMode] }}",
+    )
     nodes = [node("Start", "manualTrigger", 1), send, wait, *more, tell]
     links = {one["name"]: {"main": [[{"node": to["name"], "type": "main", "index": 0}]]} for one, to in pairwise(nodes)}
     [export] = read_exports({"name": "Up", "nodes": [{"position": [0, 0], **each} for each in nodes],
@@ -284,7 +291,10 @@ def test_what_waits_for_a_request_hands_on_the_item_that_a_webhook_gives(kind: s
     request = payload_of(HookRequest("POST", "default", "up", headers, [("q", "7")]), sent)
     run = asyncio.run(run_workflow(document, {}, http=lambda asked: Answer({}), signals=[Signal("called", request)]))
 
-    assert (run.error, [json.loads(each.body) for each in run.requests]) == (None, ["address", [body, {}, "7", "b"]])
+    assert (run.error, [json.loads(each.body) for each in run.requests]) == (
+        None,
+        ["address", [body, {}, "7", "b", "production"]],
+    )
 
 
 @pytest.mark.parametrize(
@@ -296,6 +306,21 @@ def test_what_waits_for_a_request_hands_on_the_item_that_a_webhook_gives(kind: s
 def test_an_address_of_a_run_that_is_not_known_is_not_imported(made: Any) -> None:
     [send] = [each for each in made().report.nodes if each.name == "Send"]
     assert send.status == "placeholder"
+
+
+@pytest.mark.parametrize(("reads", "makes", "status"), [
+    ("={{ $json.webhookUrl }}", False, "equal"), ("={{ $json['webhookUrl'] }}", False, "equal"),
+    ("={{ $json.webhookUrl }}", True, "exact"), ("={{ $json.executionMode }}", False, "exact"),
+])  # fmt: skip
+def test_a_webhook_whose_address_is_read_is_not_exact(reads: str, makes: bool, status: str) -> None:
+    hook = node("Hook", "webhook", 2, path="up", httpMethod="POST", responseMode="lastNode", options={})
+    fields = [{"name": "webhookUrl" if makes else "url", "type": "string", "value": reads}]
+    look = node("Look", "set", 3.4, assignments={"assignments": fields}, options={})
+    links = {"Hook": {"main": [[{"node": "Look", "type": "main", "index": 0}]]}}
+    [export] = read_exports({"name": "Up", "nodes": [{"position": [0, 0], **each} for each in (hook, look)],
+                             "connections": links})  # fmt: skip
+
+    assert import_workflow(export, builtin_types()).report.nodes[0].status == status
 
 
 def test_a_request_that_a_person_writes_needs_no_body_beside_its_json() -> None:

@@ -53,10 +53,6 @@ _FAILS_AS_A_WHOLE = frozenset({"crypto", "xml", "dateTime", "postgres", "mySql"}
 # What nodes that read files have in their parameters.
 _READS_FILES = re.compile(r"\bbinary|Binary|inputDataFieldName|rawBody")
 
-# The field of n8n's item of a request with the address that it came to; not one that a node makes itself.
-_READS_ADDRESS = re.compile(r"""(?:\.|\[\s*\\?['"])webhookUrl\b""")
-_MAKES_ADDRESS = '"name": "webhookUrl"'
-
 # What the mapping of a node raises where a parameter is of another kind than n8n writes it.
 _OTHER_FORM = (AttributeError, TypeError, ValueError, LookupError, RecursionError)
 _STRUCTURE = frozenset({"CYCLE", "LOOP_BORDER", "LOOPS_TOO_DEEP"})
@@ -121,10 +117,7 @@ class _Importer(Surrounding):
             timezone=zone if isinstance(zone, str) and zone not in ("", "DEFAULT") else options.timezone,
             title=workflow.name,
         )
-        parameters = [json.dumps(node.parameters) for node in workflow.nodes]
-        self.reads_files = any(map(_READS_FILES.search, parameters))
-        makes_address = any(_MAKES_ADDRESS in each for each in parameters)
-        self.reads_address = not makes_address and any(map(_READS_ADDRESS.search, parameters))
+        self.reads_files = any(_READS_FILES.search(json.dumps(node.parameters)) for node in workflow.nodes)
         self._workflow = workflow
         self._options = options
         self.refused: dict[str, str] = {}

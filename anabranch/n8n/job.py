@@ -67,8 +67,6 @@ class Surroundings(Protocol):
     """Code that says which item of its input each of its items belongs to."""
     reads_files: bool
     """Whether any node reads n8n's binary data."""
-    reads_address: bool
-    """Whether any node reads the address that a request came to."""
 
     def scope(self, job: MappingJob, feed: ItemFeed | None, *, per_item: bool) -> NameScope:
         """What the names of n8n mean in a node."""

@@ -48,7 +48,8 @@ async def _receive(services: AppServices, body_patience_s: float, request: web.R
     """Any method: start the run of a webhook, and respond as the webhook is configured."""
     _check_request(services, request)
     path = request.match_info["path"]
-    incoming = _incoming(request, request.match_info["tenant"], path, body_patience_s)
+    url = f"{services.addresses.base_url}{request.rel_url.raw_path}"
+    incoming = _incoming(request, request.match_info["tenant"], path, body_patience_s, url=url)
     return _sandboxed(await services.webhooks.receive(incoming))
 
 
@@ -93,11 +94,11 @@ def _check_request(services: AppServices, request: web.Request) -> None:
         raise ShuttingDown("this process is stopping and takes no new work")
 
 
-def _incoming(request: web.Request, tenant_id: str, path: str, patience_s: float) -> Incoming:
+def _incoming(request: web.Request, tenant_id: str, path: str, patience_s: float, *, url: str = "") -> Incoming:
     headers: dict[str, list[str]] = {}
     for name, value in request.headers.items():
         headers.setdefault(name.lower(), []).append(value)
-    read = HookRequest(request.method, tenant_id, path, headers, list(request.rel_url.query.items()))
+    read = HookRequest(request.method, tenant_id, path, headers, list(request.rel_url.query.items()), url)
     return Incoming(read, _pieces(request, patience_s), partial(_is_gone, request))
 
 

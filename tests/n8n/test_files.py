@@ -288,7 +288,7 @@ def test_what_waits_for_a_request_hands_on_the_item_that_a_webhook_gives(kind: s
     assert send["config"]["body"] == '"{{ctx.callbacks.wait | otherwise(none) | js_text}}?a=1"'
     send["config"]["body"] = '"address"'
     headers = {"x-a": ["b"], **({"content-type": [kind]} if kind else {})}
-    request = payload_of(HookRequest("POST", "default", "up", headers, [("q", "7")]), sent)
+    request = payload_of(HookRequest("POST", "default", "up", headers, [("q", "7")], "https://x.example/up"), sent)
     run = asyncio.run(run_workflow(document, {}, http=lambda asked: Answer({}), signals=[Signal("called", request)]))
 
     assert (run.error, [json.loads(each.body) for each in run.requests]) == (
@@ -306,21 +306,6 @@ def test_what_waits_for_a_request_hands_on_the_item_that_a_webhook_gives(kind: s
 def test_an_address_of_a_run_that_is_not_known_is_not_imported(made: Any) -> None:
     [send] = [each for each in made().report.nodes if each.name == "Send"]
     assert send.status == "placeholder"
-
-
-@pytest.mark.parametrize(("reads", "makes", "status"), [
-    ("={{ $json.webhookUrl }}", False, "equal"), ("={{ $json['webhookUrl'] }}", False, "equal"),
-    ("={{ $json.webhookUrl }}", True, "exact"), ("={{ $json.executionMode }}", False, "exact"),
-])  # fmt: skip
-def test_a_webhook_whose_address_is_read_is_not_exact(reads: str, makes: bool, status: str) -> None:
-    hook = node("Hook", "webhook", 2, path="up", httpMethod="POST", responseMode="lastNode", options={})
-    fields = [{"name": "webhookUrl" if makes else "url", "type": "string", "value": reads}]
-    look = node("Look", "set", 3.4, assignments={"assignments": fields}, options={})
-    links = {"Hook": {"main": [[{"node": "Look", "type": "main", "index": 0}]]}}
-    [export] = read_exports({"name": "Up", "nodes": [{"position": [0, 0], **each} for each in (hook, look)],
-                             "connections": links})  # fmt: skip
-
-    assert import_workflow(export, builtin_types()).report.nodes[0].status == status
 
 
 def test_a_request_that_a_person_writes_needs_no_body_beside_its_json() -> None:

@@ -59,6 +59,7 @@ async def test_a_run_gets_the_request(served: Served):
     assert (answered.status, list(answered.json)) == (202, ["instanceID"])
     got = await input_of(served, answered)
     assert (got["method"], got["path"], got["query"]) == ("POST", "take", {"a": "1", "b": ["2", "3"]})
+    assert got["url"].endswith("/hooks/acme/take")
     assert (got["body"], got["json"], got["form"], got["bodyEncoding"]) == ('{"n": 1.5}', {"n": 1.5}, None, "utf-8")
     assert got["headers"]["x-kind"] == "new"
     assert "cookie" not in got["headers"]

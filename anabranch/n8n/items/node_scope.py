@@ -51,8 +51,6 @@ class Surrounding:
     """The bodies of loops: their variables are known in them only."""
     reads_files: bool = False
     """Whether any node reads n8n's binary data."""
-    reads_address: bool = False
-    """Whether any node reads the address that a request came to."""
     title: str = ""
     """The name of the workflow in n8n."""
     waits: dict[str, str] = field(default_factory=dict)

@@ -99,10 +99,9 @@ def request_item(job: MappingJob, request: Ref, *, may_have_body: bool) -> Ref:
         "params": {},
         "query": expression(request.field("query").template),
         "body": expression(body),
+        "webhookUrl": expression(f"{given}.url | default(none)"),
         "executionMode": "production",
     }
-    if job.around.reads_address:
-        job.differs("its item has no `webhookUrl`")
     made = job.add("set", {"values": values}, suffix="request")
     if read:
         job.edges.append((format_, "else", made))
@@ -117,8 +116,6 @@ def _request_with_files(job: MappingJob, request: Ref) -> Ref:
         "binaryData": job.node.version < 2 and job.option("options", "binaryData") is True,
         "name": str(job.fixed("options", "binaryPropertyName", default="") or ""),
     }
-    if job.around.reads_address:
-        job.differs("its item has no `webhookUrl`")
     named = variable(job.add("set", {"values": {"name": "{{ctx.run.id}}"}}, suffix="file")).field("name")
     head = f"const request = {request.js}, options = {json.dumps(options)}, unnamed = {named.js};\n"
     code = f"{prelude('buffer')}{prelude('files')}{xml_prelude()}\n{head}{BODY_TEXT}{REQUEST}"

@@ -271,7 +271,7 @@ const textBody = () => {
 """
 
 # The item that n8n makes of a request to a webhook, and its files.
-REQUEST = """const item = {headers: request.headers, params: {}, query: request.query, executionMode: 'production'};
+REQUEST = """const item = {headers: request.headers, params: {}, query: request.query, webhookUrl: request.url ?? null, executionMode: 'production'};
 const raw = () => {
   if (request.bodyEncoding === 'base64') return request.body;
   if (request.body === null && (request.json !== null || request.form !== null)) throw new Error('the body is too large to be kept as it came');

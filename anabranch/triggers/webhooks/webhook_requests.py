@@ -57,6 +57,8 @@ class HookRequest:
     headers: Mapping[str, Sequence[str]]
     """By lower-case name, with all values."""
     query: Sequence[tuple[str, str]]
+    url: str = ""
+    """The address that it came to, without the query; empty for one-time addresses, which work like keys."""
 
     @property
     def content_type(self) -> tuple[str, str]:
@@ -101,8 +103,8 @@ def too_large(bytes_max: int) -> TooLarge:
 def payload_of(
     request: HookRequest, body: bytes, *, hidden: Iterable[str] = (), bytes_max: int = WEBHOOK_INPUT_BYTES_MAX
 ) -> dict[str, Any]:
-    """The payload for a run: method, path, query, headers, body, json and form of a request, and of a form in parts
-    the files.
+    """The payload for a run: method, path, url, query, headers, body, json and form of a request, and of a form in
+    parts the files.
 
     `body` is the raw body as text, or in base64 (`bodyEncoding`) if it is not UTF-8. It is null where `json` or
     `form` has its content and both would not fit into one value. Headers that prove who the caller is, and those in
@@ -113,6 +115,7 @@ def payload_of(
     payload: dict[str, Any] = {
         "method": request.method,
         "path": request.path,
+        "url": request.url or None,
         "query": _fields(request.query),
         "headers": _headers(request.headers, {*_CREDENTIALS, *hidden}),
         "bodyEncoding": "utf-8",

@@ -9,6 +9,7 @@ import pytest
 
 from anabranch.durable.definition import workflow
 from anabranch.durable.step_error import StepError
+from anabranch.engine.rules.events import EventType
 from anabranch.engine.rules.verify.check_log import check_log
 from anabranch.errors import ForkRefused, PlanChanged
 from anabranch.run_requests import RetryOptions, read_fork
@@ -220,6 +221,41 @@ async def test_a_retried_run_can_be_forked(make_place: MakePlace) -> None:
     run = await place.until(run_id, lambda found: found["status"] == "COMPLETED")
     after = await forked(place, run, at={"nodeID": "after"})
     assert (after["status"], after["output"]) == ("COMPLETED", ["before 1", 7, "after 2"])
+    await check(place, after)
+
+
+@workflow(name="fork-caught", retry=ONCE)
+async def caught(ctx: Any, input: Any) -> Any:
+    paid = asyncio.create_task(ctx.step.wait_for_event("paid"))
+    try:
+        charged = await step(ctx, "charge")
+    except StepError:
+        paid.cancel()
+        await step(ctx, "apologize")
+        raise
+    return [charged, await paid]
+
+
+async def test_what_followed_a_failure_that_a_retry_has_left_out_is_not_reused(make_place: MakePlace) -> None:
+    place = await make_place(caught)
+    WORLD.broken.add("charge")
+    run = await ended(place, "fork-caught", "FAILED")
+    WORLD.broken.clear()
+    await place.services.workflows.retry_run(run["instanceID"], RetryOptions(), tenant_id=TENANT, by="test")
+    await place.waiting(run["instanceID"])
+    await place.signal(run["instanceID"], "paid", 7)
+    await place.until(run["instanceID"], lambda found: found["status"] == "COMPLETED")
+    log = await place.services.engine.store.read_log(run["instanceID"])
+    assert any(event.type is EventType.NODE_SKIPPED for event in log), "the wait was cancelled"
+    reopened = next(event.seq for event in log if event.type is EventType.INSTANCE_REOPENED)
+    planned = await fork(place, run, at={"seq": reopened}, dryRun=True)
+    assert (planned["agreement"], names(planned["reuse"])) == ("same", [])
+    again = await fork(place, run, at={"seq": reopened})
+    await place.waiting(again["instanceID"])
+    await place.signal(again["instanceID"], "paid", 8)
+    after = await place.ended(again["instanceID"])
+    assert (after["status"], after["output"]) == ("COMPLETED", ["charge 3", 8])
+    assert WORLD.calls == {"charge": 3, "apologize": 1}
     await check(place, after)
 
 

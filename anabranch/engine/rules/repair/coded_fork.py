@@ -62,9 +62,16 @@ class _Recorded:
     place: Place
     mark: Mark
     rows: list[int] = field(default_factory=list)
+    failures_left_out: list[Event] = field(default_factory=list)
+    """Its failures that reopenings have left out."""
     ending: Event | None = None
     attempt: int = 0
     """Of the function, when the step ended."""
+
+    @property
+    def first_row(self) -> int:
+        """The function had asked for it by then."""
+        return min((*self.rows, *(event.seq for event in self.failures_left_out)))
 
 
 class _CodedFork:
@@ -83,7 +90,9 @@ class _CodedFork:
         self._taken_by: dict[int, Place] = {}
         """Signals that were taken by the cut, by their rows."""
         for event in source.log:
-            if not is_left_out(source.head.left_out, event.seq):
+            if is_left_out(source.head.left_out, event.seq):
+                self._read_left_out(event)
+            else:
                 self._read(event)
         self._because: dict[Place, Because | None] = {}
         """Of the steps that do not go along; None: they follow one that does not."""
@@ -119,8 +128,8 @@ class _CodedFork:
             self._attempt = event.attempt
         if event.node_id == FUNCTION_NODE_ID:
             return
-        place = (event.node_id, event.scope)
-        step = self._steps.setdefault(place, _Recorded(place, event.mark or NO_MARK))
+        step = self._step_of(event)
+        place = step.place
         step.rows.append(event.seq)
         if event.type is EventType.NODE_DISPATCHED:
             self._tries.add((*place, event.attempt))
@@ -131,20 +140,31 @@ class _CodedFork:
             if taken is not None:
                 self._taken_by[taken.seq] = step.place
 
+    def _read_left_out(self, event: Event) -> None:
+        if event.type is EventType.NODE_FAILED:
+            self._step_of(event).failures_left_out.append(event)
+
+    def _step_of(self, event: Event) -> _Recorded:
+        place = (event.node_id, event.scope)
+        return self._steps.setdefault(place, _Recorded(place, event.mark or NO_MARK))
+
     # -- choosing -------------------------------------------------------------------------
     def _choose(self) -> None:
         """Which steps do not go along, and why: in the order of their first rows, so that followers come later."""
         causes, gone, delivered = self._causes(), set[int](), list[int]()
-        steps = sorted(self._steps.values(), key=lambda step: step.rows[0])
+        steps = sorted(self._steps.values(), key=lambda step: step.first_row)
         for step in steps:
             because = self._why_not(step, causes)
             follows = any(row in gone or row > self._last for row in step.mark.rows)
-            if because is None and not follows:
-                continue
-            self._because[step.place] = None if follows else because
-            gone.update(step.rows)
-            if step.ending is not None and step.ending.type is not EventType.NODE_SKIPPED:
-                delivered.append(step.ending.seq)
+            if because is not None or follows:
+                self._because[step.place] = None if follows else because
+                gone.update(step.rows)
+                if step.ending is not None and step.ending.type is not EventType.NODE_SKIPPED:
+                    delivered.append(step.ending.seq)
+            # The function knew these failures, too, although nothing says any more that it did.
+            withdrawn = [event.seq for event in step.failures_left_out if not self._was_tried_again(event)]
+            gone.update(withdrawn)
+            delivered += withdrawn
         # Why the function cancelled a step, no mark says: perhaps because of an end that does not go along.
         first_delivered = min(delivered, default=self._last + 1)
         for step in steps:
@@ -213,7 +233,7 @@ class _CodedFork:
     # -- saying what comes of it ----------------------------------------------------------
     def _describe(self) -> None:
         plan = self._plan
-        for step in sorted(self._steps.values(), key=lambda step: step.rows[0]):
+        for step in sorted(self._steps.values(), key=lambda step: step.first_row):
             if step.place not in self._because:
                 assert step.ending is not None, "what is open does not go along"
                 plan.reuse.append(place_entry(step.place, seq=step.ending.seq))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from anabranch.engine.rules.coded.coded_plan import CodedPlan
 from anabranch.engine.rules.coded.names import FUNCTION_KEY, FUNCTION_NODE_ID, StepKind, is_step_name
-from anabranch.engine.rules.events import Event, EventType
+from anabranch.engine.rules.events import ENDINGS, Event, EventType
 from anabranch.engine.rules.payloads import (
     FunctionPaused,
     FunctionPostponed,
@@ -22,6 +22,9 @@ from anabranch.engine.rules.verify.finding import FindingCode, Place
 from anabranch.engine.rules.verify.run_check import Account, RunCheck
 
 _TIMER_PREFIX = "@"
+
+# Rows of steps after which a function that only waits is called.
+_CALLING = ENDINGS | {EventType.NODE_DISPATCHED}
 
 
 class CodedCheck(RunCheck):
@@ -71,6 +74,8 @@ class CodedCheck(RunCheck):
         elif recorded == LeftBehind(EventType.INSTANCE_REOPENED) and function is not None:
             function.is_retrying, function.redone_after = True, self._attempt
             self._was_reopened = self._is_running = True
+        elif isinstance(recorded, LeftBehind) and recorded.event_type in _CALLING:
+            self._called_by_step()
 
     # -- the function ---------------------------------------------------------------------
     def _function(self, event: Event) -> None:
@@ -109,6 +114,9 @@ class CodedCheck(RunCheck):
 
     def _function_failed(self, event: Event, account: Account) -> None:
         """Another attempt is due: by the workflow's retry, or, if the run is suspended, at once on resume."""
+        if event.seq <= self.copied_to:  # by another version's retry, and with the jitter of another run
+            self.attempt_failed(event, account, attempts_max=None, earliest=None)
+            return
         tries, policy = event.attempt - account.redone_after, self._plan.retry
         delay_ms = policy.delay_ms(tries, key=f"{self.head.instance_id}/")
         is_due_now = read_retry_time(event.payload) <= event.created_at
@@ -175,6 +183,10 @@ class CodedCheck(RunCheck):
         if event.type is EventType.NODE_COMPLETED and account.is_waiting:
             self.check_wait_over(event, account)
         self.close(event, account)
+        self._called_by_step()
+
+    def _called_by_step(self) -> None:
+        """Take it that a row of a step has made the function run, unless another attempt of it is due."""
         self._is_running = self._attempt > 0 and (self._was_reopened or not self._is_retrying)
 
     @property

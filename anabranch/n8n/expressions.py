@@ -40,16 +40,16 @@ def translate(source: str, scope: NameScope) -> Phrase:
     """What stands between `{{` and `}}`, for our templates. Raises Untranslatable."""
     try:
         tree = read_expression(source)
-        said = _Translator(scope).say(tree)
+        phrase = _Translator(scope).phrase(tree)
     except NeverRead as refusal:
         raise NeverValid(f"`{source[:60]}`: {refusal}") from None
     except NotRead as refusal:
         raise Untranslatable(str(refusal)) from None
-    if said.throws and not isinstance(tree, (Call, JsMember)) and _is_optional(tree):
+    if phrase.throws and not isinstance(tree, (Call, JsMember)) and _is_optional(tree):
         raise Untranslatable("it goes on where `?.` finds nothing")
-    if said.is_path and said.throws:
-        return Phrase(f"({said.text} | otherwise(none))", throws=True)
-    return said
+    if phrase.is_path and phrase.throws:
+        return Phrase(f"({phrase.text} | otherwise(none))", throws=True)
+    return phrase
 
 
 class _Translator:
@@ -58,47 +58,51 @@ class _Translator:
         self._throws = self._is_odd = False
         """Of what was said so far of the expression that is being said."""
 
-    def say(self, tree: Tree) -> Phrase:
+    def phrase(self, tree: Tree) -> Phrase:
         """The same expression in the language of templates. Raises Untranslatable."""
         around = self._throws, self._is_odd
         self._throws = self._is_odd = False
-        said = self._say(tree)
-        throws, is_odd = self._throws or said.throws, (self._is_odd and said.kind != "boolean") or said.is_odd
+        phrase = self._phrase(tree)
+        throws, is_odd = self._throws or phrase.throws, (self._is_odd and phrase.kind != "boolean") or phrase.is_odd
         self._throws, self._is_odd = around[0] or throws, around[1] or is_odd
-        return replace(said, throws=throws, is_odd=is_odd)
+        return replace(phrase, throws=throws, is_odd=is_odd)
 
-    def _value(self, said: Phrase) -> str:
+    def _value(self, phrase: Phrase) -> str:
         """As an operand of what would go on where it fails: a missing path is null."""
-        _refuse_place(said)
-        if said.is_odd or (said.is_path and said.throws):
+        _refuse_place(phrase)
+        if phrase.is_odd or (phrase.is_path and phrase.throws):
             raise Untranslatable("it goes on with what a part of it gives where that fails")
-        return said.value
+        return phrase.value
 
-    def _result(self, said: Phrase) -> str:
+    def _result(self, phrase: Phrase) -> str:
         """As the value of the whole, which fails where a part of it does."""
-        _refuse_place(said)
-        return said.atom if said.is_path and said.throws else said.value
+        _refuse_place(phrase)
+        return phrase.atom if phrase.is_path and phrase.throws else phrase.value
 
-    def _truth(self, said: Phrase) -> str:
+    def _truth(self, phrase: Phrase) -> str:
         """As a condition."""
-        return said.truth if said.kind == "boolean" and not said.is_odd else f"({self._value(said)} not in {FALSY})"
+        return (
+            phrase.truth
+            if phrase.kind == "boolean" and not phrase.is_odd
+            else f"({self._value(phrase)} not in {FALSY})"
+        )
 
-    def _text(self, said: Phrase) -> str:
+    def _text(self, phrase: Phrase) -> str:
         """As an operand that is joined to a text."""
-        _refuse_place(said)
-        if said.is_odd or (said.throws and (said.is_path or said.kind not in ("text", "number", "boolean"))):
+        _refuse_place(phrase)
+        if phrase.is_odd or (phrase.throws and (phrase.is_path or phrase.kind not in ("text", "number", "boolean"))):
             raise Untranslatable("it goes on with what a part of it gives where that fails")
-        if said.throws and said.kind == "number":
-            return f"({said.value} | string)"
-        return said.atom if said.kind == "boolean" else said.as_text()
+        if phrase.throws and phrase.kind == "number":
+            return f"({phrase.value} | string)"
+        return phrase.atom if phrase.kind == "boolean" else phrase.as_text()
 
-    def _say(self, tree: Tree) -> Phrase:
+    def _phrase(self, tree: Tree) -> Phrase:
         match tree:
             case Literal(value):
                 is_atom = not isinstance(value, (int, float)) or value >= 0
                 return Phrase(literal(value), _kind(value), is_atom, is_whole=isinstance(value, int))
             case JsTemplate(parts):
-                texts = [quoted(part) if isinstance(part, str) else self._text(self.say(part)) for part in parts]
+                texts = [quoted(part) if isinstance(part, str) else self._text(self.phrase(part)) for part in parts]
                 return Phrase(" ~ ".join(["''", *texts] if len(texts) < 2 else texts), "text", is_atom=False)
             case Name("undefined"):
                 return Phrase("none", "null")
@@ -109,16 +113,16 @@ class _Translator:
             case New(Name("Date"), ()):
                 return Phrase("now", "jsdate")
             case New(Name("Date"), (only,)):
-                return Phrase(f"({self.say(only).atom} | date_add(0, 'days'))", "jsdate")
+                return Phrase(f"({self.phrase(only).atom} | date_add(0, 'days'))", "jsdate")
             case Unary(sign, operand):
                 return self._unary(sign, operand)
             case Binary(sign, left, right):
                 return self._binary(sign, left, right)
             case Choice(test, chosen, other):
-                yes, no = self.say(chosen), self.say(other)
+                yes, no = self.phrase(chosen), self.phrase(other)
                 kind = yes.kind if yes.kind == no.kind else "any"
-                said = f"{self._result(yes)} if {self._truth(self.say(test))} else {self._result(no)}"
-                return Phrase(said, kind, is_atom=False, is_odd=_may_lack(yes) or _may_lack(no))
+                phrase = f"{self._result(yes)} if {self._truth(self.phrase(test))} else {self._result(no)}"
+                return Phrase(phrase, kind, is_atom=False, is_odd=_may_lack(yes) or _may_lack(no))
             case ListOf(items):
                 return Phrase("[" + ", ".join(self._element(item) for item in items) + "]", "list")
             case ObjectOf(pairs):
@@ -128,14 +132,14 @@ class _Translator:
     def _element(self, tree: Tree) -> str:
         if isinstance(tree, Spread):
             raise Untranslatable("`...` has no counterpart")
-        return self._value(self.say(tree))
+        return self._value(self.phrase(tree))
 
     def _object(self, pairs: tuple[tuple[Tree | None, Tree], ...]) -> Phrase:
         made = []
         for key, value in pairs:
             if not isinstance(key, Literal):
                 raise Untranslatable("an object has computed keys or `...`")
-            made.append(f"{quoted(str(key.value))}: {self._value(self.say(value))}")
+            made.append(f"{quoted(str(key.value))}: {self._value(self.phrase(value))}")
         return Phrase("{" + ", ".join(made) + "}", "object")
 
     # -- paths ----------------------------------------------------------------------------
@@ -146,7 +150,7 @@ class _Translator:
             return known
         if isinstance(tree, Name):
             raise Untranslatable(f"`{tree.name}` is not known here")
-        return self._member(self.say(tree.base), tree)
+        return self._member(self.phrase(tree.base), tree)
 
     def _member(self, base: Phrase, tree: JsMember) -> Phrase:
         key = tree.key
@@ -166,7 +170,7 @@ class _Translator:
             if key.value < 0:
                 raise Untranslatable("a negative number of an item")
             return Phrase(f"{base.atom}[{key.value}]", is_path=True, is_place=base.kind == "any")
-        return Phrase(f"{base.atom}[{self.say(key).atom}]", is_path=True)
+        return Phrase(f"{base.atom}[{self.phrase(key).atom}]", is_path=True)
 
     def _known(self, tree: Tree) -> Phrase | None:
         """The names of n8n: `$json`, `$('X').item.json` and so on; None if it is none of these alone."""
@@ -252,7 +256,7 @@ class _Translator:
     # -- operators ------------------------------------------------------------------------
 
     def _unary(self, sign: str, operand: Tree) -> Phrase:
-        inner = self.say(operand)
+        inner = self.phrase(operand)
         if sign == "!":
             return Phrase(f"not {self._truth(inner)}", "boolean", is_atom=False)
         if sign in "+-":
@@ -263,17 +267,17 @@ class _Translator:
 
     def _binary(self, sign: str, left: Tree, right: Tree) -> Phrase:
         if sign in ("||", "&&", "??"):
-            return self._logic(sign, self.say(left), self.say(right))
+            return self._logic(sign, self.phrase(left), self.phrase(right))
         if sign in ("===", "!==") and Name("undefined") in (left, right):
             raise Untranslatable("templates do not tell what is missing from null")
         if sign in ("===", "!==", "==", "!="):
-            return self._equality(sign, self.say(left), self.say(right))
+            return self._equality(sign, self.phrase(left), self.phrase(right))
         if sign in ("<", "<=", ">", ">="):
-            return self._order(sign, self.say(left), self.say(right))
+            return self._order(sign, self.phrase(left), self.phrase(right))
         if sign == "+":
-            return self._plus(self.say(left), self.say(right))
+            return self._plus(self.phrase(left), self.phrase(right))
         if sign in ("-", "*", "/"):
-            first, second = self.say(left), self.say(right)
+            first, second = self.phrase(left), self.phrase(right)
             is_odd = not first.kind == second.kind == "number"
             divides = sign == "/" and not (second.kind == "number" and second.text.strip("0."))  # by 0 it goes on
             text = f"{first.as_number()} {sign} {second.as_number()}"
@@ -375,7 +379,7 @@ class _Translator:
         listed = self._list_of_items(callee.base, name)
         if listed is not None:
             raise Untranslatable("it has items with their wrapping as a value")
-        base = self.say(callee.base)
+        base = self.phrase(callee.base)
         if base.kind in ("date", "jsdate"):
             return self._date_method(base, name, arguments)
         if name not in _OF_LISTS:
@@ -412,24 +416,24 @@ class _Translator:
     def _function(self, name: str, arguments: tuple[Tree, ...]) -> Phrase:
         match name, arguments:
             case "Number", (only,):
-                return Phrase(f"({self.say(only).atom} | js_number)", "number", is_odd=True)
+                return Phrase(f"({self.phrase(only).atom} | js_number)", "number", is_odd=True)
             case "String", (only,):
-                return Phrase(self._text(self.say(only)), "text")
+                return Phrase(self._text(self.phrase(only)), "text")
             case "Boolean", (only,):
-                return Phrase(self._truth(self.say(only)), "boolean")
+                return Phrase(self._truth(self.phrase(only)), "boolean")
             case "parseInt", (only, *_):
-                return Phrase(_leading_number(self.say(only), r"^\s*[+-]?[0-9]+", "int(none)"), "number", is_odd=True,
-                              is_whole=True)  # fmt: skip
+                whole = _leading_number(self.phrase(only), r"^\s*[+-]?[0-9]+", "int(none)")
+                return Phrase(whole, "number", is_odd=True, is_whole=True)
             case "parseFloat", (only,):
                 pattern = r"^\s*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
-                return Phrase(_leading_number(self.say(only), pattern, "js_type('number')"), "number", is_odd=True)
+                return Phrase(_leading_number(self.phrase(only), pattern, "js_type('number')"), "number", is_odd=True)
             case "encodeURIComponent", (only,):
-                return Phrase(f"({self._text(self.say(only))} | urlencode)", "text")
+                return Phrase(f"({self._text(self.phrase(only))} | urlencode)", "text")
             case "$if", (test, chosen, other):
-                return self.say(Choice(test, chosen, other))
+                return self.phrase(Choice(test, chosen, other))
             case "$ifEmpty", (value, other):
-                second = self.say(other)
-                first = self._value(self.say(value))
+                second = self.phrase(other)
+                first = self._value(self.phrase(value))
                 return Phrase(f"{first} if {first} not in ['', none, [], {{}}] else {self._result(second)}",
                             is_atom=False, is_odd=_may_lack(second))  # fmt: skip
             case "Date", ():
@@ -485,7 +489,7 @@ class _Translator:
         if len(steps) != 1:
             raise Untranslatable("a date is moved by several units at once")
         unit, amount = steps[0]
-        by = self.say(amount)
+        by = self.phrase(amount)
         how_much = by.atom if by.kind == "number" and by.text.isdigit() else f"({by.as_number()} | int)"
         moved = how_much if sign > 0 else f"0 - {how_much}"
         return Phrase(
@@ -561,7 +565,7 @@ def _with_one(template_filter: str) -> Callable[[_Translator, Phrase, tuple[Tree
     def method(self: _Translator, base: Phrase, arguments: tuple[Tree, ...]) -> Phrase:
         if len(arguments) != 1 or isinstance(arguments[0], (Arrow, JsPattern, Spread)):
             raise Untranslatable("it takes one value")
-        return Phrase(f"({base.atom} | {template_filter}({self._value(self.say(arguments[0]))}))", "boolean")
+        return Phrase(f"({base.atom} | {template_filter}({self._value(self.phrase(arguments[0]))}))", "boolean")
 
     return method
 
@@ -607,7 +611,7 @@ def _filter(which: str) -> Callable[[_Translator, Phrase, tuple[Tree, ...]], Phr
             case (Arrow((name,), Binary("===" | "!==" as sign, left, right)),) if (
                 path := _path_from(left, name)
             ) is not None and not _mentions(right, name):
-                other = self.say(right)
+                other = self.phrase(right)
                 if other.kind == "boolean" or (other.kind == "number" and _may_equal_a_boolean(Phrase(""), other)):
                     raise Untranslatable("1 equals true in our templates")
                 ours = "==" if sign == "===" else "!="
@@ -723,24 +727,24 @@ _OF_NULL = frozenset({"isEmpty", "isNotEmpty", "toJsonString", "urlEncode", "par
 def _json_text(self: _Translator, arguments: tuple[Tree, ...]) -> Phrase:
     if len(arguments) != 1:
         raise Untranslatable("it has arguments that have no counterpart")
-    said = self.say(arguments[0])
-    if "{'" in said.text and "default(none)" in said.text:
+    phrase = self.phrase(arguments[0])
+    if "{'" in phrase.text and "default(none)" in phrase.text:
         raise Untranslatable("what is missing in an object is not in its text")
-    value = said.value if said.kind == "number" else said.atom
-    return Phrase(f"({value} | tojson)", "text", is_odd=said.is_path)
+    value = phrase.value if phrase.kind == "number" else phrase.atom
+    return Phrase(f"({value} | tojson)", "text", is_odd=phrase.is_path)
 
 
 def _json_value(self: _Translator, arguments: tuple[Tree, ...]) -> Phrase:
     if len(arguments) != 1:
         raise Untranslatable("it has arguments that have no counterpart")
-    return Phrase(f"({self.say(arguments[0]).as_text()} | fromjson)", throws=True)
+    return Phrase(f"({self.phrase(arguments[0]).as_text()} | fromjson)", throws=True)
 
 
 def _parts_of(template_filter: str) -> Callable[[_Translator, tuple[Tree, ...]], Phrase]:
     def function(self: _Translator, arguments: tuple[Tree, ...]) -> Phrase:
         match arguments:
             case (Name("$json" | "$binary") as item,):
-                return Phrase(f"({self.say(item).atom} | {template_filter})", "list")
+                return Phrase(f"({self.phrase(item).atom} | {template_filter})", "list")
         raise Untranslatable("lists and texts have keys, too")
 
     return function
@@ -749,19 +753,19 @@ def _parts_of(template_filter: str) -> Callable[[_Translator, tuple[Tree, ...]],
 def _date_of(self: _Translator, arguments: tuple[Tree, ...]) -> Phrase:
     if len(arguments) != 1:
         raise Untranslatable("it has arguments that have no counterpart")
-    return Phrase(f"({self.say(arguments[0]).atom} | date_add(0, 'days'))", "date")
+    return Phrase(f"({self.phrase(arguments[0]).atom} | date_add(0, 'days'))", "date")
 
 
 def _rounded(method: str) -> Callable[[_Translator, tuple[Tree, ...]], Phrase]:
     def function(self: _Translator, arguments: tuple[Tree, ...]) -> Phrase:
         if len(arguments) != 1:
             raise Untranslatable("it takes one number")
-        said = self.say(arguments[0])
-        number = said.as_number()
+        phrase = self.phrase(arguments[0])
+        number = phrase.as_number()
         number = f"({number} + 0.5)" if method == "round" else number  # JavaScript rounds halves up
         way = "floor" if method == "round" else method
         text = f"({number} | round(0, {quoted(way)}) | int)"
-        return Phrase(text, "number", is_odd=said.kind != "number", is_whole=True)
+        return Phrase(text, "number", is_odd=phrase.kind != "number", is_whole=True)
 
     return function
 
@@ -770,16 +774,16 @@ def _extreme(name: str) -> Callable[[_Translator, tuple[Tree, ...]], Phrase]:
     def function(self: _Translator, arguments: tuple[Tree, ...]) -> Phrase:
         if len(arguments) < 2 or any(isinstance(each, Spread) for each in arguments):
             raise Untranslatable("it takes several numbers")
-        said = [self.say(each) for each in arguments]
-        is_odd = any(each.kind != "number" for each in said)
-        listed = ", ".join(each.value if each.kind == "number" else each.as_number() for each in said)
+        phrase = [self.phrase(each) for each in arguments]
+        is_odd = any(each.kind != "number" for each in phrase)
+        listed = ", ".join(each.value if each.kind == "number" else each.as_number() for each in phrase)
         return Phrase(f"([{listed}] | {name})", "number", is_odd=is_odd)
 
     return function
 
 
 def _is_array(self: _Translator, arguments: tuple[Tree, ...]) -> Phrase:
-    only = self.say(arguments[0])
+    only = self.phrase(arguments[0])
     return Phrase(f"(({self._value(only)} | tojson | slice(0, 1)) == '[')", "boolean")
 
 
@@ -792,14 +796,14 @@ def _millis(self: _Translator, arguments: tuple[Tree, ...]) -> Phrase:
 
 
 def _from_seconds(self: _Translator, arguments: tuple[Tree, ...]) -> Phrase:
-    return Phrase(f"(({self.say(arguments[0]).as_number()} * 1000) | date_add(0, 'days'))", "date")
+    return Phrase(f"(({self.phrase(arguments[0]).as_number()} * 1000) | date_add(0, 'days'))", "date")
 
 
 def _from_format(self: _Translator, arguments: tuple[Tree, ...]) -> Phrase:
     match arguments:
         case (text, Literal(str(form))):
             zone = quoted(self._scope.timezone)
-            return Phrase(f"({self.say(text).atom} | date_parse({quoted(strftime_of(form))}, {zone}))", "date")
+            return Phrase(f"({self.phrase(text).atom} | date_parse({quoted(strftime_of(form))}, {zone}))", "date")
     raise Untranslatable("a date is read in a form that is computed")
 
 
@@ -825,15 +829,15 @@ _STATIC: Mapping[str, Callable[[_Translator, tuple[Tree, ...]], Phrase]] = {
 }
 
 
-def _refuse_place(said: Phrase) -> None:
+def _refuse_place(phrase: Phrase) -> None:
     """Raises Untranslatable for what is not found in a text here, where the expression goes on with it."""
-    if said.is_place:
+    if phrase.is_place:
         raise Untranslatable("it goes on with what may be a character of a text")
 
 
-def _may_lack(said: Phrase) -> bool:
+def _may_lack(phrase: Phrase) -> bool:
     """It fails where JavaScript finds nothing and goes on."""
-    return said.is_path and said.throws
+    return phrase.is_path and phrase.throws
 
 
 def _may_equal_a_boolean(value: Phrase, number: Phrase) -> bool:
@@ -841,8 +845,8 @@ def _may_equal_a_boolean(value: Phrase, number: Phrase) -> bool:
     return value.kind == "any" and (number.text in ("0", "1") or not CONSTANT.fullmatch(number.text))
 
 
-def _never_missing(said: Phrase, value: str) -> str:
-    return f"({said.text} | default(''))" if said.is_path else value
+def _never_missing(phrase: Phrase, value: str) -> str:
+    return f"({phrase.text} | default(''))" if phrase.is_path else value
 
 
 def _leading_number(base: Phrase, pattern: str, convert: str) -> str:

@@ -15,7 +15,7 @@ from anabranch.n8n.exports import N8nNode
 from anabranch.n8n.js_code import value_code
 from anabranch.n8n.js_reading import check_expression, with_calls_on_any_value
 from anabranch.n8n.phrases import NameScope, Phrase, Untranslatable
-from anabranch.n8n.refs import INDEX, ITEM, ItemFeed, Moved, Ref, SaidByCode, Traced, every, variable
+from anabranch.n8n.refs import INDEX, ITEM, ItemFeed, Moved, PairedByCode, Ref, Traced, every, variable
 from anabranch.n8n.texts import Counts, Texts, escaped, expression, without_sign
 
 # n8n tries three times and waits a second unless the node says otherwise.
@@ -26,7 +26,7 @@ WAIT_MS = 1_000
 COMPUTED_MAX = 100
 
 
-Pairing = Ref | Moved | SaidByCode | Traced | str | None
+Pairing = Ref | Moved | PairedByCode | Traced | str | None
 """Which items of its inputs an item of a node belongs to."""
 
 
@@ -228,7 +228,7 @@ class MappingJob:
             return pairing
         if not self.feeds[0].many:
             return "same"
-        of = pairing.of if isinstance(pairing, SaidByCode) else pairing
+        of = pairing.of if isinstance(pairing, PairedByCode) else pairing
         if not isinstance(of, Ref):
             return pairing
         return Traced(f"at => {of.js}?.length ? {of.js}[at] : {every(f'({self.feeds[0].items.js} ?? []).length')}")

@@ -41,11 +41,11 @@ def n8n_all(made):
     return [row["json"] if isinstance(row.get("json"), dict) else row for row in rows]"""
 
 # As n8n pairs what code returns: by what an item says, with the only item, or by number where they are as many.
-_PAIRS = """def n8n_said(pair):
+_PAIRS = """def n8n_index(pair):
     found = pair.get("item") if isinstance(pair, dict) and not pair.get("input") else pair
     if isinstance(found, list):
-        said = [n8n_said(each) for each in found]
-        return said[0] if said and all(each == said[0] for each in said) else None
+        indexes = [n8n_index(each) for each in found]
+        return indexes[0] if indexes and all(each == indexes[0] for each in indexes) else None
     return found if isinstance(found, int) else None
 def n8n_paired(made):
     rows = [] if made is None else made if isinstance(made, list) else [made]
@@ -53,7 +53,7 @@ def n8n_paired(made):
         if any(row is other for other in n8n_others):
             return None
         if "pairedItem" in row:
-            return n8n_said(row["pairedItem"])
+            return n8n_index(row["pairedItem"])
         return 0 if len(items) == 1 else at if len(rows) == len(items) else None
     return {"items": n8n_all(made), "of": [pair(at, row) for at, row in enumerate(rows)]}
 """

@@ -71,7 +71,7 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True)
-class SaidByCode:
+class PairedByCode:
     """Which item of the input an item belongs to: what code says of each item, which may be nothing."""
 
     of: Ref | None

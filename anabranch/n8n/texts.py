@@ -55,7 +55,7 @@ class Counts:
     rewritten: int = 0
     as_code: int = 0
     left: list[str] = field(default_factory=list)
-    """Why each of the others could not be said."""
+    """Why each of the others could not be translated."""
 
     @property
     def total(self) -> int:
@@ -89,7 +89,7 @@ class Texts:
             return ""
         return made if isinstance(made, str) else json.dumps(made)
 
-    def said(self, written: Any) -> Phrase:
+    def phrase(self, written: Any) -> Phrase:
         """A parameter as one expression, to be used in a larger one. Raises Untranslatable."""
         if not isinstance(written, str):
             return Phrase(literal(written), _kind(written))
@@ -97,8 +97,10 @@ class Texts:
             return Phrase(literal(written), "text")
         pieces = split(written[1:])
         if len(pieces) == 1 and isinstance(pieces[0], Source):
-            return self._say(pieces[0])
-        parts = [literal(piece) if isinstance(piece, str) else f"({self._say(piece).embedded()})" for piece in pieces]
+            return self._phrase(pieces[0])
+        parts = [
+            literal(piece) if isinstance(piece, str) else f"({self._phrase(piece).embedded()})" for piece in pieces
+        ]
         if len(parts) < 2:
             return Phrase(parts[0] if parts else "''", "text")
         if sum(map(len, parts)) + 4 * len(parts) > LONG:
@@ -114,13 +116,13 @@ class Texts:
         pieces = split(written[1:])
         sources = [piece for piece in pieces if isinstance(piece, Source)]
         try:
-            said = [translate(source.js, self.scope) for source in sources]
+            phrases = [translate(source.js, self.scope) for source in sources]
         except Untranslatable:
             return None, 0
-        if len(pieces) == 1 and said:
-            return _whole(said[0]), 1
-        phrases = iter(said)
-        parts = [literal(each) if isinstance(each, str) else f"({next(phrases).embedded()})" for each in pieces]
+        if len(pieces) == 1 and phrases:
+            return _whole(phrases[0]), 1
+        ahead = iter(phrases)
+        parts = [literal(each) if isinstance(each, str) else f"({next(ahead).embedded()})" for each in pieces]
         return Phrase(" ~ ".join(parts or ["''"]), "text", is_atom=len(parts) < 2), len(sources)
 
     def thunk(self, written: Any) -> str:
@@ -134,17 +136,17 @@ class Texts:
         return f"() => {_js_of_pieces(made)}"
 
     def _checked(self, source: Source) -> str:
-        said = None
+        phrase = None
         with suppress(Untranslatable):
-            said = translate(source.js, self.scope)  # what n8n cannot read, either, is said here
+            phrase = translate(source.js, self.scope)  # what n8n cannot read, either, is said here
         js = with_calls_on_any_value(self.scope.with_passes(source.js))
         reason = check_expression(js, self.scope.timezone)
         if reason is None:
             self.counts.as_code += 1
             return js
-        if said is not None and said.text in _CONSTANTS:
+        if phrase is not None and phrase.text in _CONSTANTS:
             self.counts.rewritten += 1
-            return _CONSTANTS[said.text]
+            return _CONSTANTS[phrase.text]
         self.counts.left.append(f"`{_shown(source.js)}`: {reason}")
         raise Untranslatable(f"`{_shown(source.js)}`: {reason}")
 
@@ -157,56 +159,59 @@ class Texts:
             return escaped(written)
         pieces = split(written[1:])
         if len(pieces) == 1 and isinstance(pieces[0], Source):
-            return expression(self._say(pieces[0]).whole())
+            return expression(self._phrase(pieces[0]).whole())
         if len(pieces) > EXPRESSIONS_MAX:
             raise Untranslatable(_TOO_LONG)
         made = [
-            _literal(piece) if isinstance(piece, str) else expression(self._say(piece).embedded()) for piece in pieces
+            _literal(piece) if isinstance(piece, str) else expression(self._phrase(piece).embedded())
+            for piece in pieces
         ]
         text = _joined(made)
         if len(text) > TEMPLATE_LENGTH_MAX or len(made) > EXPRESSIONS_MAX:
             raise Untranslatable(_TOO_LONG)
         return text
 
-    def _say(self, source: Source) -> Phrase:
+    def _phrase(self, source: Source) -> Phrase:
         try:
-            said = translate(source.js, self.scope)
-            if len(said.embedded()) > EXPRESSION_LENGTH_MAX - 4:
+            phrase = translate(source.js, self.scope)
+            if len(phrase.embedded()) > EXPRESSION_LENGTH_MAX - 4:
                 raise Untranslatable(_TOO_LONG)
-            if len(said.text) > DEEP:
-                _check_depth(said)
+            if len(phrase.text) > DEEP:
+                _check_depth(phrase)
         except Untranslatable as refusal:
             try:
-                said = self.compute(source.js)
+                phrase = self.compute(source.js)
             except Untranslatable:
                 self.counts.left.append(f"`{_shown(source.js)}`: {refusal}")
                 raise Untranslatable(f"`{_shown(source.js)}`: {refusal}") from None
             self.counts.as_code += 1
         else:
             self.counts.rewritten += 1
-        return said
+        return phrase
 
 
-def _whole(said: Phrase) -> Phrase | None:
-    if (said.is_path and "|" not in said.text) or (said.kind == "boolean" and not (said.throws or said.is_odd)):
-        return said
-    if said.kind not in ("any", "text", "boolean", "list"):
+def _whole(phrase: Phrase) -> Phrase | None:
+    if (phrase.is_path and "|" not in phrase.text) or (
+        phrase.kind == "boolean" and not (phrase.throws or phrase.is_odd)
+    ):
+        return phrase
+    if phrase.kind not in ("any", "text", "boolean", "list"):
         return None
-    return Phrase(f"{said.atom} | otherwise(none)", is_atom=False)
+    return Phrase(f"{phrase.atom} | otherwise(none)", is_atom=False)
 
 
-def fits(said: str) -> bool:
+def fits(text: str) -> bool:
     """Whether a text is short and flat enough for an expression of ours."""
     try:
-        Expression(said)
+        Expression(text)
     except Refused:
         return False
-    return len(said) <= EXPRESSION_LENGTH_MAX - 4
+    return len(text) <= EXPRESSION_LENGTH_MAX - 4
 
 
-def _check_depth(said: Phrase) -> None:
+def _check_depth(phrase: Phrase) -> None:
     try:
-        Expression(said.embedded())
+        Expression(phrase.embedded())
     except Refused as refusal:
         raise Untranslatable(str(refusal)) from None
 
@@ -267,10 +272,10 @@ def _closing(text: str, begin: int) -> int:
     return text.find("}}", begin)
 
 
-def expression(said: str) -> str:
+def expression(text: str) -> str:
     """An expression with its braces."""
-    space = " " if said.startswith(("-", "{")) else ""
-    return "{{" + space + said + (" " if said.endswith("}") else "") + "}}"
+    space = " " if text.startswith(("-", "{")) else ""
+    return "{{" + space + text + (" " if text.endswith("}") else "") + "}}"
 
 
 def escaped(text: str) -> str:

@@ -18,7 +18,7 @@ from anabranch.n8n.job import Exit
 from anabranch.n8n.js_reading import masked, names_of_nodes, reads_inputs
 from anabranch.n8n.kept_data import VARIABLE_NAME
 from anabranch.n8n.phrases import Untranslatable
-from anabranch.n8n.refs import INDEX, ITEM, ItemFeed, Moved, Ref, SaidByCode, Traced, number
+from anabranch.n8n.refs import INDEX, ITEM, ItemFeed, Moved, PairedByCode, Ref, Traced, number
 
 # What is read of the state of a loop and is known.
 PASS = re.compile(
@@ -287,7 +287,7 @@ class NodeScope:
             case Moved():
                 self._moved(exit_.pairing)
                 return exit_.pairing.at(index)
-            case SaidByCode():
+            case PairedByCode():
                 self.around.paired.add(name)
                 if exit_.pairing.of is None or not self.of_code:
                     raise Untranslatable(f"which items the code of {name} makes of which is known when it ran")

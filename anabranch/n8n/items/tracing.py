@@ -15,7 +15,7 @@ from anabranch.n8n.exports import Link
 from anabranch.n8n.graph import LinkGraph
 from anabranch.n8n.job import Exit
 from anabranch.n8n.phrases import Untranslatable
-from anabranch.n8n.refs import ItemFeed, Moved, Ref, SaidByCode, Traced, first_there
+from anabranch.n8n.refs import ItemFeed, Moved, PairedByCode, Ref, Traced, first_there
 
 
 class ItemUnknown(Untranslatable):
@@ -76,7 +76,7 @@ class ItemTrace:
 
     def js(self, reader: str, index: Ref) -> str:
         """An expression of JavaScript for the item that belongs to one that flows into the reader. Raises ItemUnknown
-        where that cannot be said."""
+        where that is not known."""
         self._write(reader)
         ways = ", ".join(f"{json.dumps(name)}: {way}" for name, way in self._ways.items())
         return f"$trace({{{ways}}}, {json.dumps(reader)}, {index.js})"
@@ -127,9 +127,9 @@ class ItemTrace:
                 return f"{of}?.[{place}]"
             case Traced(js=of):
                 return f"({of})({place})"
-            case SaidByCode(of=said):
+            case PairedByCode(of=pairs):
                 self.paired.add(name)
-                if said is None:
+                if pairs is None:
                     raise ItemUnknown(f"which items the code of {name} makes of which is known when it ran")
-                return f"{said.js}?.[{place}]"
+                return f"{pairs.js}?.[{place}]"
         raise ItemUnknown(f"which item of {self.wanted} belongs to it is not known here")

@@ -1,8 +1,8 @@
 """Conditions of n8n's `if`, `switch` and `filter` as conditions of ours.
 
 Pure. Two forms: since version 2 a list with typed operators, before that lists by type. What n8n makes of values of
-other types, and when it fails, is said by templates where they can (`condition_templates`), and else by one program in
-JavaScript (`javascript/conditions.js`).
+other types, and when it fails, is written as templates where they can do it (`condition_templates`), and else as one
+program in JavaScript (`javascript/conditions.js`).
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class TestedConditions:
         if fails and not quiet:
             _differs_after_failures(job)
         if self.template is not None:
-            said = f"({self.template.text}) | otherwise(false)" if fails and quiet else self.template.text
-            if fits(_in_a_way(said)):
+            condition = f"({self.template.text}) | otherwise(false)" if fails and quiet else self.template.text
+            if fits(_in_a_way(condition)):
                 job.counts.rewritten += self.template.expressions
-                return said
+                return condition
         js = self.js()
         return f"{job.texts().compute(f'n8nQuiet(() => {js})' if quiet else js).value} == true"
 
@@ -70,10 +70,10 @@ def one_of(
     templates = [test.template for test in tests if test.template is not None]
     if any(test.may_fail for test in tests):
         _differs_after_failures(job)
-    said = [template.text for template in templates]
-    if len(templates) == len(tests) and all(map(fits, [within(said)] if within else said)):
+    conditions = [template.text for template in templates]
+    if len(templates) == len(tests) and all(map(fits, [within(conditions)] if within else conditions)):
         job.counts.rewritten += sum(template.expressions for template in templates)
-        return said
+        return conditions
     listed = ", ".join(f"() => {test.js()}" for test in tests)
     place = job.texts().compute(f"[{listed}].findIndex(test => test())").value
     return [f"{place} == {number}" for number in range(len(tests))]
@@ -204,13 +204,13 @@ def _how(job: MappingJob, written: Mapping[str, Any]) -> Conversion:
 
 def _joined(made: Sequence[ConditionTemplate | None], *, any_of: bool) -> ConditionTemplate | None:
     """Templates as one, where each is there."""
-    said = [each for each in made if each is not None]
-    if len(said) < len(made):
+    conditions = [each for each in made if each is not None]
+    if len(conditions) < len(made):
         return None
-    texts = [each.text for each in said]
+    texts = [each.text for each in conditions]
     joined = (" or " if any_of else " and ").join(f"({text})" for text in texts) if len(texts) > 1 else "".join(texts)
     return ConditionTemplate(
         joined or ("false" if any_of else "true"),
-        any(each.fails for each in said),
-        sum(each.expressions for each in said),
+        any(each.fails for each in conditions),
+        sum(each.expressions for each in conditions),
     )

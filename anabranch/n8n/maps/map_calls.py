@@ -342,7 +342,7 @@ def _json_body(job: MappingJob, texts: Texts, config: dict[str, Any], written: A
             _content_type(config, "application/json")
             return
         if len(pieces) == 1 and isinstance(pieces[0], Source):
-            said = texts.said(written)
+            said = texts.phrase(written)
             if said.kind in ("object", "list"):
                 config["json"] = expression(said.whole())
             elif said.kind == "text":
@@ -377,7 +377,7 @@ def _form(job: MappingJob, texts: Texts, config: dict[str, Any], group: str, nam
     for each in job.option(group, name, default=[]):
         if not isinstance(each, dict) or not each.get("name"):
             continue
-        said = texts.said(each.get("value", ""))
+        said = texts.phrase(each.get("value", ""))
         plain = said.text if said.is_path else said.atom
         parts.append(f"{_name(each)}=" + expression(f"({plain} | js_text | urlencode)"))
     config["body"] = "&".join(parts)

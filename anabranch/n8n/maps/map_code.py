@@ -13,7 +13,7 @@ from anabranch.n8n.kept_data import each_code, keeping_code, kept_name, made_cod
 from anabranch.n8n.maps import going_on
 from anabranch.n8n.maps.rules import maps
 from anabranch.n8n.python_code import is_valid, names_of_nodes, python_absent, python_program, variables_in
-from anabranch.n8n.refs import INDEX, ITEM, Ref, SaidByCode, variable
+from anabranch.n8n.refs import INDEX, ITEM, PairedByCode, Ref, variable
 from anabranch.n8n.texts import expression
 
 # Items of another output than the first.
@@ -120,12 +120,12 @@ def _leave_code(job: MappingJob, *, pairs: bool) -> None:
         _leave_all(job, pairing=_not_asked(job))
         return
     made = variable(job.node_id)
-    job.leave(made.field("items"), many=True, pairing=SaidByCode(made.field("of")))
+    job.leave(made.field("items"), many=True, pairing=PairedByCode(made.field("of")))
 
 
-def _not_asked(job: MappingJob) -> SaidByCode | str:
+def _not_asked(job: MappingJob) -> PairedByCode | str:
     """Which item code makes of which: of the only one, or it can be had of the code."""
-    return SaidByCode(None) if job.needed_feed().many else "same"
+    return PairedByCode(None) if job.needed_feed().many else "same"
 
 
 def _javascript_that_keeps(job: MappingJob, source: str, scopes: list[str], *, each: bool) -> None:
@@ -185,11 +185,11 @@ def _javascript_of_files(job: MappingJob, source: str, *, each: bool, reads: boo
     code = items_code(source, feed, names, files=files, files_of=files_of, pairs=pairs)
     job.add("javascript", {"code": code}, **job.attempts())
     made = variable(job.node_id)
-    pairing = SaidByCode(made.field("of")) if pairs else _not_asked(job)
+    pairing = PairedByCode(made.field("of")) if pairs else _not_asked(job)
     job.leave(made.field("items"), many=True, files=made.field("files"), pairing=pairing)
 
 
-def _leave_all(job: MappingJob, pairing: SaidByCode | str | None = None) -> None:
+def _leave_all(job: MappingJob, pairing: PairedByCode | str | None = None) -> None:
     """The items that code made of all, those with an error apart if the node says so."""
     if job.error_way != "apart":
         job.leave(many=True, pairing=pairing)
@@ -211,8 +211,8 @@ def _python(job: MappingJob, source: str, *, each: bool) -> None:
         raise NotMapped(_NOT_FOR_PYTHON)
     each = each and feed.many
     items = '[ctx["item"]]' if each else feed.items.python or ""
-    said = ".item" if _ITEM_OF_NODE.search(source) else ".all()"
-    read = " ".join(f"$({json.dumps(name)}){said}" for name in names_of_nodes(source))
+    read_as = ".item" if _ITEM_OF_NODE.search(source) else ".all()"
+    read = " ".join(f"$({json.dumps(name)}){read_as}" for name in names_of_nodes(source))
     names = dict(job.around.code_names(job, f"{read} {variables_in(source)}", per_item=each))
     variables, _ = names.pop(VARIABLES, None), names.pop(ZONES, None)
     nodes = _for_python(names)

@@ -216,7 +216,7 @@ def _old(job: MappingJob, texts: Texts, value: Any, kind: str) -> Any:
         if kind == "boolean":
             return bool(value) or isinstance(value, list | dict)
         return _number_of(value) if is_number and isinstance(value, str) else texts.value(value)
-    said = texts.said(value)
+    said = texts.phrase(value)
     if kind == "boolean" and said.kind != "boolean":
         texts.counts.as_code += 1
         return expression(texts.compute(f"!!({js_of(value)})").whole())
@@ -252,7 +252,7 @@ def _typed(job: MappingJob, texts: Texts, value: Any, kind: str) -> Any:
         return _old(job, texts, value, kind.removeprefix("old "))
     if _is_lenient(job) and kind in ("number", "boolean", "array", "object"):
         if isinstance(value, str) and value.startswith("="):
-            said = texts.said(value)
+            said = texts.phrase(value)
             plain = said.text if said.is_path else f"({said.atom} | otherwise(none))"
             return expression(f"({plain} | js_type({quoted(kind)})) | otherwise({plain})")
         try:
@@ -264,7 +264,7 @@ def _typed(job: MappingJob, texts: Texts, value: Any, kind: str) -> Any:
     if isinstance(value, str) and value.startswith("="):
         if kind.endswith("string") and len(split(value[1:])) != 1:
             return texts.value(value)
-        said = texts.said(value)
+        said = texts.phrase(value)
         if kind == "string" and job.node.version == FIRST_WITH_TYPES:
             return expression(_as_text(said.atom, "undefined"))
         if kind == "string" and said.kind != "text" and FIRST_WITH_TYPES < job.node.version < LETS_NULL_PASS:
@@ -343,7 +343,7 @@ def _raw(job: MappingJob, texts: Texts) -> Any:
             before += piece
         else:
             inside = len(re.findall(r'(?<!\\)"', before)) % 2
-            parts.append(_as_text(texts.said(f"={{{{{piece.js}}}}}").atom, "undefined" if inside else "null"))
+            parts.append(_as_text(texts.phrase(f"={{{{{piece.js}}}}}").atom, "undefined" if inside else "null"))
     if sum(map(len, parts)) + 4 * len(parts) <= LONG:
         return expression(f"({' ~ '.join(parts)}) | fromjson")
     made = [json.dumps(each) if isinstance(each, str) else f"f(() => ({each.js}\n))" for each in pieces]
@@ -360,13 +360,13 @@ def json_of(written: Any, texts: Texts) -> Any:
         return texts.value(_parsed(written))
     pieces = split(written[1:])
     if len(pieces) == 1 and isinstance(pieces[0], Source):
-        said = texts.said(written)
+        said = texts.phrase(written)
         if said.kind == "object":
             return expression(said.whole())
         return expression(f"({said.atom} | js_type('object')) | otherwise({said.value})")
     if not any(isinstance(piece, Source) for piece in pieces):
         return texts.value(_parsed("".join(str(piece) for piece in pieces)))
-    said = texts.said(written)
+    said = texts.phrase(written)
     return expression(f"({said.atom}) | fromjson" if not said.is_atom else f"{said.text} | fromjson")
 
 

@@ -259,7 +259,7 @@ def _bound(job: MappingJob, written: str, texts: Texts) -> tuple[str, dict[str, 
     is_resolved = job.node.version >= 2
     if not is_resolved and not written.startswith("="):
         return written, {}
-    made = bound(written.removeprefix("="), lambda js: texts.said(f"={{{{ {js} }}}}"),
+    made = bound(written.removeprefix("="), lambda js: texts.phrase(f"={{{{ {js} }}}}"),
                  empty=not is_resolved, is_mysql=job.node.kind == "mySql")  # fmt: skip
     for why in made.differences:
         job.differs(why)

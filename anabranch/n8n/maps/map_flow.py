@@ -164,10 +164,10 @@ def _switch_by_code(job: MappingJob, found: str, outputs: Sequence[int]) -> None
 
 def _first_way(outputs: Sequence[int], conditions: Sequence[str], fallback: int | None) -> str:
     """The output of the first condition that holds."""
-    said = quoted("none" if fallback is None else f"out{fallback}")
+    chosen = quoted("none" if fallback is None else f"out{fallback}")
     for output, condition in zip(reversed(outputs), reversed(conditions), strict=True):
-        said = f"{quoted(f'out{output}')} if {condition} else ({said})"
-    return said
+        chosen = f"{quoted(f'out{output}')} if {condition} else ({chosen})"
+    return chosen
 
 
 def _switch_all(job: MappingJob, conditions: list[str], fallback: int | None) -> None:
@@ -233,12 +233,12 @@ def _switch_by_number(job: MappingJob) -> None:
     count = job.option("numberOutputs", default=job.option("outputsAmount", default=4))
     count = count if isinstance(count, int) and 0 < count <= 32 else 4
     written = job.texts().thunk(job.option("output", default=0))
-    said = (
+    number = (
         f"(() => {{ try {{ return ({written})() ?? NaN; }} catch (fault) {{ if (fault?.$unpaired) throw fault; }} }})()"
     )
     there = f"Number.isInteger(way) && way >= 0 && way < {count}"
     refused = "throw Object.assign(new Error(`The output ${way} is not allowed`), {fails: true});"
-    _switch_by_code(job, f"(way => {{ if ({there}) return 'out' + way; {refused} }})(Number({said}))", range(count))
+    _switch_by_code(job, f"(way => {{ if ({there}) return 'out' + way; {refused} }})(Number({number}))", range(count))
 
 
 @maps("splitInBatches", becomes="loop, or cursor", needs_items=True)
@@ -330,7 +330,7 @@ def _batches(job: MappingJob) -> tuple[int | str, ItemFeed, str]:
         size = int(size)
     if isinstance(size, str) and size.startswith("="):
         # n8n ends a loop whose batches have no items; what is no number has none.
-        number = f"({job.texts(per_item=False).said(size).as_number()} | otherwise(0) | int)"
+        number = f"({job.texts(per_item=False).phrase(size).as_number()} | otherwise(0) | int)"
         return expression(f"[{number}, 1] | max"), feed, expression(f"{feed.items.template} if {number} > 0 else []")
     if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= 10_000:
         raise NotMapped("its batch size is no number")
@@ -345,7 +345,7 @@ def wait(job: MappingJob) -> None:
         _wait_for_request(job)
         return
     if resume == "specificTime":
-        when = job.texts(per_item=False).said(job.option("dateTime"))
+        when = job.texts(per_item=False).phrase(job.option("dateTime"))
         job.add("delay", {"until": expression(when.whole())}, writes=False)
         job.passes()
         return
@@ -385,8 +385,8 @@ def _duration(job: MappingJob) -> Any:
             raise NotMapped("its time is no number") from None
     if isinstance(amount, (int, float)):
         return max(1, min(round(amount * unit), _WAIT_MS_MAX))
-    said = job.texts(per_item=False).said(amount)
-    return expression(f"[1, ({said.as_number()} * {unit}) | round | int] | max")
+    phrase = job.texts(per_item=False).phrase(amount)
+    return expression(f"[1, ({phrase.as_number()} * {unit}) | round | int] | max")
 
 
 @maps("executeWorkflow", becomes="workflow", needs_items=True)
@@ -527,5 +527,5 @@ def stop(job: MappingJob) -> None:
         message = job.option("errorObject", default="{}")
     else:
         message = job.option("errorMessage", default="")
-    said = texts.text(message)
-    job.add("stopWithError", {"message": said or "Stopped"}, writes=False)
+    text = texts.text(message)
+    job.add("stopWithError", {"message": text or "Stopped"}, writes=False)

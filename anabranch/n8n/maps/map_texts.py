@@ -206,7 +206,7 @@ def crypto(job: MappingJob) -> None:
 def _hashed(job: MappingJob, texts: Texts) -> dict[str, Any]:
     """A text, or a file, which then goes no further."""
     if job.option("binaryData") is not True:
-        said = texts.said(job.option("value", default=""))
+        said = texts.phrase(job.option("value", default=""))
         if said.kind == "text":
             return {"source": texts.text(job.option("value", default=""))}
         return {"source": expression(_needed(said.text if said.is_path else f"({said.value})"))}
@@ -253,7 +253,7 @@ def date_time(job: MappingJob) -> None:
                 "format": _format(job),
             }
         case "addToDate" | "subtractFromDate":
-            amount = texts.said(job.option("duration", default=0))
+            amount = texts.phrase(job.option("duration", default=0))
             whole = f"({amount.as_number()} | int)"
             config |= {
                 "operation": "add",
@@ -304,7 +304,7 @@ def _old_date_time(job: MappingJob) -> None:
     zone = job.fixed("options", "toTimezone", default=job.around.timezone)
     config: dict[str, Any] = {"timezone": str(zone), "source": _old_date(job, texts)}
     if job.fixed("action", default="format") == "calculate":
-        amount = texts.said(job.option("duration", default=0))
+        amount = texts.phrase(job.option("duration", default=0))
         whole = f"({amount.as_number()} | int)"
         less = job.fixed("operation", default="add") == "subtract"
         config |= {"operation": "add", "amount": expression(f"0 - {whole}" if less else whole),
@@ -324,7 +324,7 @@ def _old_date(job: MappingJob, texts: Texts) -> Any:
     written, form = job.option("value", default=""), job.fixed("options", "fromFormat", default="")
     if job.option("options", "fromTimezone"):
         raise NotMapped("it reads a date of another form")
-    said = texts.said(written)
+    said = texts.phrase(written)
     if form:
         read = format_of(str(form), moment=True)
         if read is None:

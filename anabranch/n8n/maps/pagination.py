@@ -70,7 +70,9 @@ def begin_pages(job: MappingJob, given: Mapping[str, Any], config: dict[str, Any
     try:
         if given.get("paginationMode") == "responseContainsNextURL":
             first, sources["url"] = config["url"], _source(job, given.get("nextURL", ""))
-            config["url"] = expression(f"ctx.{job.node_id}_page.url if ctx.{job.node_id}_page.url else {_said(first)}")
+            config["url"] = expression(
+                f"ctx.{job.node_id}_page.url if ctx.{job.node_id}_page.url else {_address(first)}"
+            )
             if _CARRIED & config.keys():
                 sources["first"], check = _source(job, job.option("url", default="")), _SAME_ORIGIN
                 job.differs("a next page at another origin than the first is not asked for, and fails")
@@ -163,7 +165,7 @@ def _source(job: MappingJob, written: Any) -> str:
     return js
 
 
-def _said(url: str) -> str:
+def _address(url: str) -> str:
     """An address, which is a text or one template, within an expression."""
     if not url.startswith("{{"):
         if "{{" in url:

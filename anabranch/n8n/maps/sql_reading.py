@@ -71,7 +71,7 @@ class _SqlToken:
     text: str
 
 
-def bound(written: str, say: Callable[[str], Phrase], *, empty: bool, is_mysql: bool) -> BoundSql:
+def bound(written: str, translate: Callable[[str], Phrase], *, empty: bool, is_mysql: bool) -> BoundSql:
     """SQL whose expressions are bound. `empty`: what is missing or null is no text, and not `undefined` or `null`.
 
     Raises NotMapped where the SQL itself is computed.
@@ -91,7 +91,7 @@ def bound(written: str, say: Callable[[str], Phrase], *, empty: bool, is_mysql: 
         raise NotMapped(COMPUTED)
     for source in sources:
         _check_quotes(source.js)
-    return _SqlBinding(tokens, [source.js for source in sources], say, empty, is_mysql).run()
+    return _SqlBinding(tokens, [source.js for source in sources], translate, empty, is_mysql).run()
 
 
 def writes(sql: str) -> bool:
@@ -136,7 +136,7 @@ def _text_of(value: Any) -> str:
 class _SqlBinding:
     tokens: list[_SqlToken]
     sources: list[str]
-    say: Callable[[str], Phrase]
+    translate: Callable[[str], Phrase]
     empty: bool
     is_mysql: bool
     made: BoundSql = field(default_factory=BoundSql)
@@ -187,10 +187,10 @@ class _SqlBinding:
         is_whole = ends and self._behind(number).kind in ("blank", "comment", "mark")
         if not is_whole or not (in_values or self.before in _COMPARES or self.before in ("limit", "offset")):
             raise NotMapped(COMPUTED)
-        said = self.say(self.sources[self._source(self.tokens[number].text)])
-        if said.kind != "number":
+        phrase = self.translate(self.sources[self._source(self.tokens[number].text)])
+        if phrase.kind != "number":
             self._differs(OPERAND)
-        self._bind(expression(said.whole()))
+        self._bind(expression(phrase.whole()))
 
     def _text(self, number: int) -> None:
         """A text within quotes, with expressions in it."""
@@ -207,13 +207,13 @@ class _SqlBinding:
         parts: list[str] = []
         for place, piece in enumerate(_HOLE.split(token.text[1:-1].replace(quote * 2, quote))):
             if place % 2:
-                parts.append(self._as_text(self.say(self.sources[int(piece)])))
+                parts.append(self._as_text(self.translate(self.sources[int(piece)])))
             elif piece:
                 parts.append(literal(piece))
         self._bind(expression(" ~ ".join(parts)))
 
-    def _as_text(self, said: Phrase) -> str:
-        return f"({said.embedded()})" if self.empty else said.as_text()
+    def _as_text(self, phrase: Phrase) -> str:
+        return f"({phrase.embedded()})" if self.empty else phrase.as_text()
 
     def _source(self, hole: str) -> int:
         return int(hole[1:-1])

@@ -37,7 +37,7 @@ _ECHO = "anabranch_echo"
 # because a pooler may lend the session to others next.
 _NOTIFY = """
     SELECT pg_notify(channel, payload), set_config('synchronous_commit', 'off', true)
-    FROM unnest(%s::text[], %s::text[]) AS said(channel, payload)"""
+    FROM unnest(%s::text[], %s::text[]) AS hints(channel, payload)"""
 
 
 class PostgresqlHintLine:

@@ -51,8 +51,8 @@ def assertion(auth: ServiceAccountAuth, now_ms: int) -> str:
         "iat": now,
         "exp": now + _ASSERTION_S,
     }
-    said = f"{_part({'alg': 'RS256', 'typ': 'JWT'})}.{_part(claims)}"
-    return f"{said}.{_encoded(key.sign(said.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
+    signed = f"{_part({'alg': 'RS256', 'typ': 'JWT'})}.{_part(claims)}"
+    return f"{signed}.{_encoded(key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
 
 
 def signed(call: HttpCall, auth: OAuth1Auth, now_ms: int) -> HttpCall:
@@ -60,7 +60,7 @@ def signed(call: HttpCall, auth: OAuth1Auth, now_ms: int) -> HttpCall:
 
     A form in the body is part of what is signed, other bodies are not (RFC 5849, 3.4.1.3).
     """
-    said = {
+    oauth = {
         "oauth_consumer_key": auth.consumer_key,
         "oauth_nonce": token_hex(16),
         "oauth_signature_method": auth.method,
@@ -69,15 +69,15 @@ def signed(call: HttpCall, auth: OAuth1Auth, now_ms: int) -> HttpCall:
         **({"oauth_token": auth.token} if auth.token else {}),
     }
     address = urlsplit(call.url)
-    pairs = [*said.items(), *parse_qsl(address.query, keep_blank_values=True), *_form_of(call)]
+    pairs = [*oauth.items(), *parse_qsl(address.query, keep_blank_values=True), *_form_of(call)]
     parameters = "&".join(
         f"{name}={value}" for name, value in sorted((_escaped(name), _escaped(value)) for name, value in pairs)
     )
     base = "&".join(map(_escaped, (call.method.upper(), _address_of(call.url), parameters)))
     key = f"{_escaped(auth.consumer_secret)}&{_escaped(auth.token_secret)}"
     digest = hmac.digest(key.encode(), base.encode(), auth.method.removeprefix("HMAC-").lower())
-    said["oauth_signature"] = base64.b64encode(digest).decode()
-    header = "OAuth " + ", ".join(f'{name}="{_escaped(said[name])}"' for name in sorted(said))
+    oauth["oauth_signature"] = base64.b64encode(digest).decode()
+    header = "OAuth " + ", ".join(f'{name}="{_escaped(oauth[name])}"' for name in sorted(oauth))
     headers = {name: value for name, value in call.headers.items() if name.lower() != "authorization"}
     return replace(
         call,

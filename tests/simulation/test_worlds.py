@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulation import world
 from tests.simulation.faults import Fault
 from tests.simulation.hunting import known_seeds, report, shrink
 from tests.simulation.rarities import EXPECTED
@@ -111,6 +112,15 @@ def test_triggers_and_nodes_that_run_once_per_item_are_met() -> None:
 @pytest.mark.parametrize("seed", known_seeds())
 def test_a_seed_that_once_broke_a_promise_keeps_them_all(seed: int) -> None:
     outcome = simulate(seed)
+    assert not outcome.violations, report(outcome)
+
+
+def test_a_run_that_is_taken_again_and_again_while_it_is_alone_has_the_time_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its delays of 100 s take more callbacks than something that spins may have."""
+    monkeypatch.setattr(world, "CALM_STEPS_MAX", 100_000)
+    outcome = simulate(1500173)
     assert not outcome.violations, report(outcome)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from tests.n8n.drawn import DRAWN, Drawn, node
 from tests.n8n.drawn_code import DRAWN_CODE
 from tests.n8n.drawn_data import DRAWN_DATA
-from tests.n8n.drawn_lists import DRAWN_LISTS, DRAWN_SETS
+from tests.n8n.drawn_lists import DRAWN_LIMITS, DRAWN_LISTS, DRAWN_ODD, DRAWN_SETS
 from tests.n8n.drawn_merges import DRAWN_MERGES
 from tests.n8n.drawn_pairs import DRAWN_PAIRS
 
@@ -75,7 +75,17 @@ def main() -> None:
     asked = {
         f"drawn-{number}": drawn
         for number, drawn in enumerate(
-            [*DRAWN, *DRAWN_CODE, *DRAWN_DATA, *DRAWN_LISTS, *DRAWN_SETS, *DRAWN_PAIRS, *DRAWN_MERGES]
+            [
+                *DRAWN,
+                *DRAWN_CODE,
+                *DRAWN_DATA,
+                *DRAWN_LISTS,
+                *DRAWN_SETS,
+                *DRAWN_LIMITS,
+                *DRAWN_ODD,
+                *DRAWN_PAIRS,
+                *DRAWN_MERGES,
+            ]
         )
         if not drawn.answers
     }

@@ -530,6 +530,75 @@ DRAWN_SETS = (
           PARTS[:1], [{"z": '{"k":[1,"é"]}', "": True}]),
 )  # fmt: skip
 
+
+def at_most(count: Any, *, last: bool = False) -> dict[str, Any]:
+    """A limit."""
+    return node("N", "limit", 1, maxItems=count, keep="lastItems" if last else "firstItems")
+
+
+def numbered(*numbers: int) -> list[dict[str, Any]]:
+    """Items with these numbers."""
+    return [{"i": number} for number in numbers]
+
+
+# A count, and the items that n8n keeps of five: from the first on, and up to the last.
+COUNTS: tuple[tuple[Any, tuple[int, ...], tuple[int, ...]], ...] = (
+    (None, (), ()),
+    ("={{ '2' }}", (0, 1), (3, 4)),
+    ("={{ 1.5 }}", (0,), (3, 4)),
+    ("={{ null }}", (), ()),
+    ("={{ $json.missing }}", (0, 1, 2, 3, 4), (0, 1, 2, 3, 4)),
+    ("={{ true }}", (0,), (4,)),
+    ("={{ -1 }}", (0, 1, 2, 3), ()),
+    ("={{ 'x' }}", (), (0, 1, 2, 3, 4)),
+    ("={{ [] }}", (), ()),
+    ("={{ $json.i + 1 }}", (0,), (4,)),
+)
+
+DRAWN_LIMITS = tuple(
+    Drawn(f"{'last' if last else 'first'} {count} items", f"{DOCS}/n8n-nodes-base.limit/",
+          [at_most(count, last=last)], numbered(0, 1, 2, 3, 4), numbered(*kept[last]))
+    for count, *kept in COUNTS for last in (False, True)
+)  # fmt: skip
+
+LENIENT = {"ignoreConversionErrors": True}
+
+
+def assigned(kind: str, value: Any, *, name: str = "z", keeps: bool = False, **options: Any) -> dict[str, Any]:
+    """A field of the last version."""
+    fields = {"assignments": [{"id": "1", "name": name, "type": kind, "value": value}]}
+    return node("N", "set", 3.4, assignments=fields, includeOtherFields=keeps, options=options)
+
+
+# A node, and the field `z` that n8n makes.
+ODD_VALUES: tuple[tuple[str, dict[str, Any], Any], ...] = (
+    ("NaN as text", assigned("string", "={{ NaN }}"), "NaN"),
+    ("NaN as text of the third version", typed(3, "string", "={{ NaN }}"), "NaN"),
+    ("NaN where conversion errors are ignored", assigned("array", "={{ NaN }}", **LENIENT), None),
+    ("a list of a list as boolean", assigned("boolean", "={{ [[1]] }}", **LENIENT), True),
+    ("a list of null as boolean", assigned("boolean", "={{ [null] }}", **LENIENT), False),
+    ("the text null as an object", assigned("object", "={{ 'null' }}"), None),
+    ("-0 as text", assigned("string", -0.0, **LENIENT), "0"),
+    ("a number of JSON that is too large", raw('{"z":1e400}'), None),
+    ("braces in a number that is no expression", old_set(2, number=[("z", "x{{ 1 }}")]), "x{{ 1 }}"),
+    ("null as text of the first version", old_set(1, string=[("z", None)]), ""),
+)
+
+DRAWN_ODD = (
+    *(Drawn(name, f"{DOCS}/n8n-nodes-base.set/", [made], [{"l": [1]}], [{"z": value}])
+      for name, made, value in ODD_VALUES),
+    Drawn("a name in brackets that is no path", f"{DOCS}/n8n-nodes-base.set/",
+          [assigned("string", "V", name="['q.r']", keeps=True, dotNotation=False)], [{"a": 1}], [{"a": 1, "q.r": "V"}]),
+    Drawn("a name that JavaScript makes no field of", f"{DOCS}/n8n-nodes-base.set/",
+          [assigned("string", "V", name="__proto__", keeps=True)], [{"a": 1}], [{"a": 1}]),
+)  # fmt: skip
+
+
+def old_lists(version: float, operation: str) -> dict[str, Any]:
+    """All items in a list, by an operation of `itemLists`."""
+    return node("N", "itemLists", version, operation=operation, aggregate="aggregateAllItemData", options={})
+
+
 FAILING: tuple[tuple[str, list[dict[str, Any]], list[dict[str, Any]]], ...] = (
     ("items in order by a field that none has", [sort("none")], MIXED),
     ("figures of a field that no item has", [summ(1, "g", {}, ("count",), "none")], GROUPS),
@@ -572,5 +641,10 @@ FAILING: tuple[tuple[str, list[dict[str, Any]], list[dict[str, Any]]], ...] = (
     ),
     ("a list that is written as another value", [typed(3.2, "array", '{"a": 1}')], [{"a": 1}]),
     ("an object that is written as a list", [typed(3.2, "object", "[1]")], [{"a": 1}]),
+    ("lists of items by an operation of the third version", [old_lists(2.2, "concatenateItems")], [{"a": 1}]),
+    ("lists of items by an operation of the second version", [old_lists(3, "aggregateItems")], [{"a": 1}]),
+    ("JSON with a line break within a text", [raw('{"a": "x\ny"}')], [{"a": 1}]),
+    ("NaN as a list", [typed(3, "array", "={{ NaN }}")], [{"a": 1}]),
+    ("NaN as a boolean", [typed(3, "boolean", "={{ NaN }}")], [{"a": 1}]),
 )
 """What n8n fails for: a name, the nodes and the items."""

@@ -12,10 +12,10 @@ from anabranch.n8n.javascript import prelude
 from anabranch.n8n.job import MappingJob, NotMapped
 from anabranch.n8n.maps import going_on
 from anabranch.n8n.maps.credentials import put_header, renewed_at, renewing, sent_as, service_account, signing
-from anabranch.n8n.maps.map_data import json_of
 from anabranch.n8n.maps.pagination import DELAY_MS_MAX, begin_pages, end_pages, pagination_of
 from anabranch.n8n.maps.programs import ANSWERS
 from anabranch.n8n.maps.rules import maps
+from anabranch.n8n.maps.set_values import json_of
 from anabranch.n8n.phrases import Untranslatable
 from anabranch.n8n.refs import variable
 from anabranch.n8n.texts import Source, Texts, expression, split, without_sign

@@ -147,8 +147,12 @@ def sort(job: MappingJob) -> None:
 def limit(job: MappingJob) -> None:
     """`limit`: the first or the last items."""
     feed = job.needed_feed()
-    count = job.texts(per_item=False).value(job.option("maxItems", default=1))
     keep = "last" if job.fixed("keep", default="firstItems") == "lastItems" else "first"
+    written = 0 if job.parameters.get("maxItems", 1) is None else job.option("maxItems", default=1)
+    if isinstance(written, str) and written.startswith("="):
+        count = _counted(job, written, feed, keep)
+    else:
+        count = job.texts(per_item=False).value(written)
     job.add("limit", {"source": expression(feed.items.template), "count": count, "keep": keep})
     if keep == "first":
         job.leave(many=True)
@@ -157,6 +161,24 @@ def limit(job: MappingJob) -> None:
     left_out = Ref(f"((({before.template}) | length) - ({after.template} | length))",
                    f"(({before.js})?.length - {after.js}?.length)")  # fmt: skip
     job.leave(many=True, pairing=Moved(left_out))
+
+
+# What no list has, in place of infinitely many.
+_ALL = "2 ** 31"
+
+
+def _counted(job: MappingJob, written: str, feed: ItemFeed, keep: str) -> str:
+    """How many items an expression asks for: n8n cuts lists with `slice`, which takes values of any type."""
+    texts = job.texts(per_item=False)
+    given = (
+        f"(() => {{ try {{ return ({texts.thunk(written)})(); }} catch (fault) {{ if (fault?.$unpaired) throw fault; "
+    )
+    if keep == "last":
+        said = f"(m => Number.isNaN(m) ? {_ALL} : Math.min(Math.max(Math.ceil(m), 0), {_ALL}))(Number({given}}} }})()))"
+        return expression(texts.compute(said).text)
+    bounded = f"Math.max(Math.min(Math.trunc(Number(m) || 0), {_ALL}), -({_ALL}))"
+    asked = texts.compute(f"(m => m === undefined ? {_ALL} : {bounded})({given}}} }})())").text
+    return expression(f"{asked} if {asked} >= 0 else [0, (({feed.items.template}) | length) + {asked}] | max")
 
 
 @maps("removeDuplicates", becomes="javascript; readVariables, writeVariables")
@@ -270,6 +292,9 @@ def _shown(each: dict[str, Any]) -> dict[str, Any]:
 def item_lists(job: MappingJob) -> None:
     """`itemLists`: the older node of which the others were made."""
     operation = job.fixed("operation", default="splitOutItems")
+    if operation == ("aggregateItems" if job.node.version >= _LIKE_NEW else "concatenateItems"):
+        job.always_fails(f"The version of the node has no operation {operation}")
+        return
     match operation:
         case "splitOutItems":
             split_out(job)

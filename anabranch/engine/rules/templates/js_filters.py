@@ -213,9 +213,10 @@ def _to_number(value: Any, work: TemplateBudget) -> Any:
 def _to_boolean(value: Any, work: TemplateBudget) -> Any:
     if isinstance(value, bool):
         return value
-    if isinstance(value, str):
-        return _BOOLEANS.get(value.lower(), ABSENT)
-    return bool(value) if is_number(value) and value in (0, 1) else ABSENT
+    if isinstance(value, str) and value.lower() in _BOOLEANS:
+        return _BOOLEANS[value.lower()]
+    number = _to_number(value, work)
+    return bool(number) if number is not ABSENT and number in (0, 1) else ABSENT
 
 
 def _to_array(value: Any, work: TemplateBudget) -> Any:
@@ -225,7 +226,7 @@ def _to_array(value: Any, work: TemplateBudget) -> Any:
 
 def _to_object(value: Any, work: TemplateBudget) -> Any:
     read = _parsed(value, work) if isinstance(value, str) else value
-    return read if isinstance(read, dict) else ABSENT
+    return read if isinstance(read, dict) or read is None else ABSENT
 
 
 def _parsed(text: str, work: TemplateBudget) -> Any:

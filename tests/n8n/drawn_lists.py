@@ -594,6 +594,26 @@ DRAWN_ODD = (
 )  # fmt: skip
 
 
+def moved(value: Any, gives: str) -> Drawn:
+    """A day later than a value."""
+    return Drawn(f"a day later than {value!r}", f"{DOCS}/n8n-nodes-base.datetime/",
+                 [node("N", "dateTime", 2, operation="addToDate", magnitude="={{ $json.d }}", timeUnit="days",
+                       duration=1, options={})], [{"d": value}], [{"newDate": gives}])  # fmt: skip
+
+
+DRAWN_DATES = (
+    moved(1709978400000, "2024-03-10T10:00:00.000Z"),
+    moved(1709978400, "2024-03-10T10:00:00.000Z"),
+    moved("1709978400", "2024-03-10T10:00:00.000Z"),
+    moved("20240310", "1970-08-24T06:18:30.000Z"),
+    moved("", "1970-01-02T00:00:00.000Z"),
+    moved(None, "1970-01-02T00:00:00.000Z"),
+    moved(True, "1970-01-02T00:00:01.000Z"),
+    moved([1], "1970-01-02T00:00:01.000Z"),
+    moved("2024-03-10", "2024-03-11T00:00:00.000Z"),
+)
+
+
 def old_lists(version: float, operation: str) -> dict[str, Any]:
     """All items in a list, by an operation of `itemLists`."""
     return node("N", "itemLists", version, operation=operation, aggregate="aggregateAllItemData", options={})

@@ -12,8 +12,8 @@ from anabranch.handlers import builtin_types
 from anabranch.n8n.exports import read_exports
 from anabranch.n8n.importing import import_workflow
 from anabranch.testing import WorkflowRun, run_workflow
-from tests.n8n.drawn import Drawn
-from tests.n8n.drawn_lists import DRAWN_LIMITS, DRAWN_LISTS, DRAWN_ODD, DRAWN_SETS, FAILING
+from tests.n8n.drawn import Drawn, node
+from tests.n8n.drawn_lists import DRAWN_DATES, DRAWN_LIMITS, DRAWN_LISTS, DRAWN_ODD, DRAWN_SETS, FAILING
 
 TYPES = builtin_types()
 
@@ -26,7 +26,9 @@ def run_of(drawn: Drawn) -> WorkflowRun:
     return asyncio.run(run_workflow(made.document, {"n8nItems": list(drawn.items)}))
 
 
-@pytest.mark.parametrize("drawn", [*DRAWN_LISTS, *DRAWN_SETS, *DRAWN_LIMITS, *DRAWN_ODD], ids=lambda drawn: drawn.name)
+@pytest.mark.parametrize(
+    "drawn", [*DRAWN_LISTS, *DRAWN_SETS, *DRAWN_LIMITS, *DRAWN_ODD, *DRAWN_DATES], ids=lambda drawn: drawn.name
+)
 def test_fields_have_the_order_of_n8n(drawn: Drawn) -> None:
     run = run_of(drawn)
 
@@ -38,3 +40,21 @@ def test_what_fails_in_n8n_fails(name: str, nodes: Any, items: Any) -> None:
     run = run_of(Drawn(name, "", nodes, items, []))
 
     assert run.status == "FAILED"
+
+
+@pytest.mark.parametrize(
+    ("zone", "parameters", "why"),
+    [
+        ("Europe/Berlin", {"operation": "formatDate", "date": "={{ $json.d }}"}, "time zone of the workflow"),
+        ("UTC", {"operation": "getTimeBetweenDates", "units": ["month"]}, "a whole number of units"),
+        ("UTC", {"operation": "addToDate", "magnitude": "={{ $json.d }}", "duration": 1.5}, "only whole numbers"),
+    ],
+)
+def test_dates_that_are_not_those_of_n8n_are_named(zone: str, parameters: dict[str, Any], why: str) -> None:
+    drawn = Drawn("dates", "", [node("N", "dateTime", 2, **parameters, options={})], [], [])
+    [workflow] = read_exports(drawn.export() | {"settings": {"timezone": zone}})
+
+    made = import_workflow(workflow, TYPES)
+
+    assert made.report.status == "equal"
+    assert any(why in each.why for each in made.report.nodes)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from anabranch.n8n.dates import format_of
+from anabranch.n8n.expressions import translate
 from anabranch.n8n.javascript import prelude, xml_prelude
 from anabranch.n8n.job import MappingJob, NotMapped
 from anabranch.n8n.maps import going_on
 from anabranch.n8n.maps.map_data import item_of, put_at
 from anabranch.n8n.maps.programs import HTML_ITEMS, HTML_MADE, HTML_RESULTS, XML_READ, XML_WRITTEN
 from anabranch.n8n.maps.rules import maps
+from anabranch.n8n.phrases import Untranslatable
 from anabranch.n8n.refs import INDEX, ItemFeed, Ref, number, quoted, variable
-from anabranch.n8n.texts import Texts, expression
+from anabranch.n8n.texts import Source, Texts, expression, split
 
 
 @maps("html", "htmlExtract", becomes="html, set")
@@ -247,17 +250,16 @@ def date_time(job: MappingJob) -> None:
             job.leave()
             return
         case "formatDate":
-            config |= {
-                "operation": "format",
-                "source": texts.value(job.option("date", default="")),
-                "format": _format(job),
-            }
+            config |= _formatted(job, texts, zone)
         case "addToDate" | "subtractFromDate":
-            amount = texts.phrase(job.option("duration", default=0))
+            duration = job.option("duration", default=0)
+            amount = texts.phrase(duration)
+            if isinstance(duration, float) and not duration.is_integer():
+                job.differs("only whole numbers of units are added")
             whole = f"({amount.as_number()} | int)"
             config |= {
                 "operation": "add",
-                "source": texts.value(job.option("magnitude", default="")),
+                "source": _date_of(texts, job.option("magnitude", default="")),
                 "amount": expression(whole if operation == "addToDate" else f"0 - {whole}"),
                 "unit": str(job.fixed("timeUnit", default="days")),
             }
@@ -265,8 +267,10 @@ def date_time(job: MappingJob) -> None:
             units = job.option("units", default=["day"])
             if not isinstance(units, list) or len(units) != 1:
                 raise NotMapped("a difference in several units")
-            config |= {"operation": "difference", "source": texts.value(job.option("endDate", default="")),
-                       "other": texts.value(job.option("startDate", default="")),
+            if str(units[0]).rstrip("s") in ("month", "quarter", "year"):
+                job.differs("a difference is a whole number of units")
+            config |= {"operation": "difference", "source": _date_of(texts, job.option("endDate", default="")),
+                       "other": _date_of(texts, job.option("startDate", default="")),
                        "unit": f"{str(units[0]).rstrip('s')}s"}  # fmt: skip
             job.add("dateTime", config, suffix="value", each=feed)
             unit = config["unit"]
@@ -282,6 +286,51 @@ def date_time(job: MappingJob) -> None:
             raise NotMapped(f"the operation {operation}")
     job.add("dateTime", config, suffix="value", each=feed)
     _put_beside(job, feed, name, include=include)
+
+
+# Numbers of fewer digits are seconds, also with fractions; others are milliseconds.
+_MOMENT = """(v => {
+  if (v === null) return NULL;
+  const n = Number(v), whole = Number.isInteger(n) ? n : n * 1000;
+  if (v === undefined || Number.isNaN(n)) return v;
+  if (!Number.isInteger(whole)) throw Object.assign(new Error('Invalid date format'), {fails: true});
+  return String(whole).length < 12 ? whole * 1000 : whole;
+})"""
+
+
+def _formatted(job: MappingJob, texts: Texts, zone: str) -> dict[str, Any]:
+    """The config that writes a date in a format."""
+    if job.option("options", "fromFormat"):
+        raise NotMapped("it reads a date of another form")
+    date = job.option("date", default="")
+    in_zone = zone in ("UTC", "Etc/UTC") or job.option("options", "timezone") is True or _is_date(texts, date)
+    if not in_zone:
+        job.differs("dates are written in the time zone of the workflow, in n8n in UTC or that of a text")
+    return {"operation": "format", "source": _date_of(texts, date, null="v"), "format": _format(job)}
+
+
+def _is_date(texts: Texts, written: Any) -> bool:
+    """Whether a value is an object of JavaScript that is a date, whatever the item is."""
+    pieces = split(written[1:]) if isinstance(written, str) and written.startswith("=") else []
+    with suppress(Untranslatable):
+        if len(pieces) == 1 and isinstance(pieces[0], Source):
+            return translate(pieces[0].js, texts.scope).kind in ("date", "jsdate")
+    return False
+
+
+def _date_of(texts: Texts, written: Any, *, null: str = "0") -> Any:
+    """A date of the second version: what is a number, or a text of one, counts seconds or milliseconds since 1970."""
+    pieces = split(written[1:]) if isinstance(written, str) and written.startswith("=") else []
+    if len(pieces) != 1 or not isinstance(pieces[0], Source):
+        return texts.value(written)
+    if _is_date(texts, written):
+        return texts.value(written)
+    try:
+        made = texts.compute(f"{_MOMENT.replace('NULL', null)}({pieces[0].js}\n)")
+    except Untranslatable:
+        return texts.value(written)
+    texts.counts.as_code += 1
+    return expression(made.whole())
 
 
 _DATE_FIELDS = {"getCurrentDate": "currentDate", "formatDate": "formattedDate", "getTimeBetweenDates": "timeDifference"}

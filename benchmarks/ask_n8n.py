@@ -19,7 +19,7 @@ from typing import Any
 from tests.n8n.drawn import DRAWN, Drawn, node
 from tests.n8n.drawn_code import DRAWN_CODE
 from tests.n8n.drawn_data import DRAWN_DATA
-from tests.n8n.drawn_lists import DRAWN_LIMITS, DRAWN_LISTS, DRAWN_ODD, DRAWN_SETS
+from tests.n8n.drawn_lists import DRAWN_DATES, DRAWN_LIMITS, DRAWN_LISTS, DRAWN_ODD, DRAWN_SETS
 from tests.n8n.drawn_merges import DRAWN_MERGES
 from tests.n8n.drawn_pairs import DRAWN_PAIRS
 
@@ -83,6 +83,7 @@ def main() -> None:
                 *DRAWN_SETS,
                 *DRAWN_LIMITS,
                 *DRAWN_ODD,
+                *DRAWN_DATES,
                 *DRAWN_PAIRS,
                 *DRAWN_MERGES,
             ]

@@ -259,6 +259,44 @@ async def test_what_followed_a_failure_that_a_retry_has_left_out_is_not_reused(m
     await check(place, after)
 
 
+@workflow(name="fork-limited", retry=ONCE)
+async def limited(ctx: Any, input: Any) -> Any:
+    limit: Any = {"lock": asyncio.Lock(), "semaphore": asyncio.Semaphore(1)}.get(input["by"])
+    event, queue = asyncio.Event(), asyncio.Queue[None]()
+
+    async def left() -> Any:
+        if limit is not None:
+            async with limit:
+                return await step(ctx, "left")
+        done = await step(ctx, "left")
+        event.set()
+        queue.put_nowait(None)
+        return done
+
+    async def right() -> Any:
+        if limit is not None:
+            async with limit:
+                return await step(ctx, "right")
+        await (event.wait() if input["by"] == "event" else queue.get())
+        return await step(ctx, "right")
+
+    return await asyncio.gather(left(), right())
+
+
+@pytest.mark.parametrize("by", ["lock", "semaphore", "event", "queue"])
+async def test_the_plan_says_where_another_step_than_the_chosen_one_began_by_a_lock_of_it(
+    make_place: MakePlace, by: str
+) -> None:
+    place = await make_place(limited)
+    run = await place.ended(await place.start("fork-limited", {"by": by}))
+    planned = await fork(place, run, at={"nodeID": "left"}, dryRun=True)
+    assert (names(planned["reuse"]), planned["agreement"]) == (["right"], "different")
+    both = {"redo": [{"nodeID": "left"}], "at": {"nodeID": "right"}}
+    assert (await fork(place, run, **both, dryRun=True))["agreement"] == "same"
+    after = await forked(place, run, **both)
+    assert (after["status"], after["output"]) == ("COMPLETED", ["left 2", "right 2"])
+
+
 @workflow(name="fork-named", retry=ONCE)
 async def named(ctx: Any, input: Any) -> Any:
     return [await step(ctx, "first", ctx.run_id), await step(ctx, "second", ctx.run_id)]

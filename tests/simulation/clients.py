@@ -15,6 +15,7 @@ from typing import Any
 
 from anabranch.engine.rules.events import EventType, Status
 from anabranch.engine.rules.instants import from_iso
+from anabranch.engine.rules.shared.log_limit import LOG_TOO_LARGE
 from anabranch.errors import (
     ForkRefused,
     NotFound,
@@ -215,7 +216,8 @@ class Client:
             ]
             times = keys.count(options.idempotency_key)
             self._judge.rarities["run retried"] += times
-            is_resumed = EventType.INSTANCE_RESUMED in self._types(run)
+            # A resume that its log has no room for ends the run.
+            is_resumed = EventType.INSTANCE_RESUMED in self._types(run) or self._ended_by_its_log(run)
             self._expect(times == 1 or is_resumed, f"an acknowledged retry is committed: {times} times", run)
 
     async def fork(self, run: str, dice: random.Random) -> None:
@@ -249,6 +251,10 @@ class Client:
         with suppress(RunIsTerminal):
             await self._call(lambda s: s.resume_run(run, tenant_id=self.tenant_id, by="a client"))
             self._judge.rarities["suspended run resumed"] += EventType.INSTANCE_RESUMED in self._types(run)
+
+    def _ended_by_its_log(self, run: str) -> bool:
+        last = self._database.instances[run].events[-1]
+        return last.type is EventType.INSTANCE_FAILED and last.payload.value["code"] == LOG_TOO_LARGE
 
     def _types(self, run: str) -> list[EventType]:
         return [row.type for row in self._database.instances[run].events]

@@ -32,8 +32,8 @@ EXIT_USAGE = 2
 
 EXIT_FAILED = 1
 
-ENDED_IN_ORDER = (0, -signal.SIGTERM)
-"""How a process ends that is asked to stop; by the signal itself if it came before the process listened to it."""
+ENDED_IN_ORDER = (0, -signal.SIGTERM, 128 + signal.SIGTERM)
+"""How a process ends that is asked to stop; the last two while it starts, by the signal itself or because of it."""
 
 _PR_SET_PDEATHSIG = 1
 

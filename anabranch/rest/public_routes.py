@@ -21,7 +21,7 @@ from anabranch.errors import AnabranchError, BadJson, EncodingRefused, RequestTi
 from anabranch.rest import callback_pages
 from anabranch.rest.error_responses import status_of
 from anabranch.triggers.webhooks.test_addresses import TEST_PATH
-from anabranch.triggers.webhooks.webhook_requests import HookRequest, Incoming
+from anabranch.triggers.webhooks.webhook_requests import HookRequest, Incoming, hook_url
 
 PUBLIC_PREFIXES = ("/hooks/", "/callbacks/", TEST_PATH)
 """Paths that accept requests from other origins: their callers do not authenticate with a key."""
@@ -47,9 +47,9 @@ def add_public_routes(application: web.Application, services: AppServices, body_
 async def _receive(services: AppServices, body_patience_s: float, request: web.Request) -> web.StreamResponse:
     """Any method: start the run of a webhook, and respond as the webhook is configured."""
     _check_request(services, request)
-    path = request.match_info["path"]
-    url = f"{services.addresses.base_url}{request.rel_url.raw_path}"
-    incoming = _incoming(request, request.match_info["tenant"], path, body_patience_s, url=url)
+    tenant_id, path = request.match_info["tenant"], request.match_info["path"]
+    url = hook_url(services.addresses.base_url, tenant_id, path)
+    incoming = _incoming(request, tenant_id, path, body_patience_s, url=url)
     return _sandboxed(await services.webhooks.receive(incoming))
 
 

@@ -6,9 +6,11 @@ One pool with one thread, so that the next call uses the same connection.
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import psycopg
@@ -159,3 +161,25 @@ async def _busy(pool: DatabaseThreads) -> AsyncIterator[asyncio.Task[None]]:
 
 def _lock_not_available() -> str:
     raise OperationalError("UPDATE", None, psycopg.errors.LockNotAvailable())
+
+
+async def test_a_failed_call_keeps_nothing_until_the_next_collection(sqlite_pool: DatabaseThreads) -> None:
+    class Refusal:
+        def __call__(self, connection: Connection) -> None:
+            raise NameTaken("another workflow is already named orders")
+
+    async def refused() -> weakref.ref[Refusal]:
+        work = Refusal()
+        with suppress(NameTaken):
+            await sqlite_pool.run(work)
+        return weakref.ref(work)
+
+    await refused()
+    gc.collect()
+    gc.disable()
+    try:
+        kept = [await refused() for _ in range(5)]
+        await sqlite_pool.run(lambda _: None)  # the thread has nothing more to do with them
+        assert [each() for each in kept] == [None] * 5
+    finally:
+        gc.enable()

@@ -378,7 +378,7 @@ def test_a_schedule_whose_time_is_an_expression_of_a_number_and_python_that_begi
 
 def test_an_insert_of_named_columns_is_one_statement_and_says_success_where_nothing_comes_back() -> None:
     columns = {"mappingMode": "defineBelow", "value": {"id": "={{ $json.id }}", 'Na"me': "x"}, "matchingColumns": [],
-               "schema": [{"id": "id", "type": "number"}, {"id": 'Na"me', "type": "string"}]}  # fmt: skip
+               "schema": [{"id": "id", "type": "string"}, {"id": 'Na"me', "type": "string"}]}  # fmt: skip
     insert = node("Insert", "postgres", 2.6, table={"value": "t"}, columns=columns, options={"skipOnConflict": True})
     workflow = imported(insert)
     [query] = workflow.queries
@@ -493,7 +493,7 @@ def test_values_of_a_query_are_the_columns_of_an_item_that_an_older_node_names()
 def test_queries_select_and_insert_as_saved_queries_with_bound_values() -> None:
     rows = node("Rows", "mySql", 2.2, operation="select", table={"__rl": True, "value": "a`b"}, returnAll=True)
     columns = {"mappingMode": "defineBelow", "value": {"id": "={{ $json.id }}", "customer": "x"}, "matchingColumns": [],
-               "schema": [{"id": "id", "type": "number"}, {"id": "customer", "type": "string"}]}  # fmt: skip
+               "schema": [{"id": "id", "type": "string"}, {"id": "customer", "type": "string"}]}  # fmt: skip
     insert = node("Insert", "postgres", 2.6, table={"value": "t"}, columns=columns, options={})
     workflow = imported(rows, insert)
     [select, write] = workflow.queries

@@ -28,7 +28,7 @@ folder, code = pathlib.Path(sys.argv[1]), os.environ.get("ENDS_WITH")
 by = os.environ.get("ENDS_BY")
 def end(*_):
     if not by:
-        sys.exit(0)
+        sys.exit(int(os.environ.get("STOPS_WITH", 0)))
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.kill(os.getpid(), int(by))
 signal.signal(signal.SIGTERM, end)
@@ -121,6 +121,18 @@ async def test_a_process_that_the_stop_ends_before_it_listens_has_ended_in_order
     tmp_path: Path, ending: signal.Signals, code: int
 ) -> None:
     supervised = Supervised(tmp_path, ENDS_BY=str(int(ending)))
+    running = asyncio.create_task(supervised.supervisor.run())
+    await supervised.has("a", 1)
+    await supervised.has("b", 1)
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert await running == code
+
+
+@pytest.mark.parametrize(("stops_with", "code"), [("143", 0), ("1", 1)])
+async def test_a_process_that_is_asked_to_stop_while_it_starts_has_ended_in_order(
+    tmp_path: Path, stops_with: str, code: int
+) -> None:
+    supervised = Supervised(tmp_path, STOPS_WITH=stops_with)
     running = asyncio.create_task(supervised.supervisor.run())
     await supervised.has("a", 1)
     await supervised.has("b", 1)

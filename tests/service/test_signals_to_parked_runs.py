@@ -120,6 +120,53 @@ async def test_another_tenant_neither_finds_nor_moves_the_run(process: Process) 
     assert await process.service.get_run_status(run, tenant_id=TENANT) == before
 
 
+async def test_another_tenant_does_not_get_to_the_run_while_its_owner_signals_it(process: Process) -> None:
+    for _ in range(20):
+        run = await process.parked()
+        both = (process.signal(run), process.signal(run, tenant_id="another"))
+        own, other = await asyncio.gather(*both, return_exceptions=True)
+        assert own is True
+        assert isinstance(other, NotFound)
+
+
+async def test_of_many_signals_at_once_one_claims_and_the_others_are_appended(process: Process) -> None:
+    runs = [await process.parked() for _ in range(10)]
+    claim, claims = process.store.claim, 0
+
+    async def counted(wanted: Any) -> Any:
+        nonlocal claims
+        claims += wanted.parked is not None
+        return await claim(wanted)
+
+    process.store.claim = counted  # type: ignore[method-assign]
+    assert await asyncio.gather(*(process.signal(run) for run in runs)) == [True] * len(runs)
+    for run in runs:
+        await process.until(run, Status.COMPLETED)
+    assert (claims, process.appended) == (1, len(runs) - 1)
+
+
+async def test_a_claim_that_ends_after_the_stop_adopts_nothing(process: Process, database: MemoryDatabase) -> None:
+    stopped, goes_on = Process(database), asyncio.Event()
+    run = await process.parked()
+    claim, claiming = stopped.store.claim, asyncio.Event()
+
+    async def slow(wanted: Any) -> Any:
+        if wanted.parked is None:
+            return []
+        claiming.set()
+        await goes_on.wait()
+        return await claim(wanted)
+
+    stopped.store.claim = slow  # type: ignore[method-assign]
+    await stopped.engine.start()
+    asking = asyncio.create_task(stopped.signal(run))
+    await claiming.wait()
+    await stopped.engine.stop()
+    goes_on.set()
+    assert await asking is True
+    assert (stopped.appended, list(stopped.engine.orchestrator.owned_ids)) == (1, [])
+
+
 async def test_a_caller_who_stops_waiting_leaves_no_run_without_an_owner(process: Process) -> None:
     run = await process.parked()
     claim = process.store.claim

@@ -79,6 +79,8 @@ class Recovery(Poller):
         self._reading: asyncio.Task[None] | None = None
         self._takes_parked = False
         """Between `start` and `stop`."""
+        self._claims_parked = False
+        """A claim for a signal is under way, or about to be."""
         self._signalled: set[asyncio.Task[OfferResult]] = set()
         """Signals to parked runs that are being taken over."""
 
@@ -123,8 +125,9 @@ class Recovery(Poller):
         `owned` False: the run does not wait, has a long log, or may not be taken here, or a claim is under way, for
         which no caller waits. Raises StoreUnavailable.
         """
-        if not self._takes_parked or self._claiming.locked():
+        if not self._takes_parked or self._claiming.locked() or self._claims_parked:
             return NOT_TAKEN
+        self._claims_parked = True  # at once: of several signals of one turn the others are appended
         # A task of its own: a caller who stops waiting must not leave a claimed run without an owner.
         taking = asyncio.create_task(self._take_parked(run, signal), name="signal-to-parked")
         self._signalled.add(taking)
@@ -135,16 +138,27 @@ class Recovery(Poller):
         try:
             async with self._claiming:
                 room = self._room()
-                if room <= 0:
+                if room <= 0 or self._has_stopped():
                     return NOT_TAKEN
                 asked_at = self._clock.monotonic()
                 wanted = self._request(limit=1, large=False, parked=run, rooms=self._rooms_left(without=None))
-                await self._adopt_all(await self._store.claim(wanted), asked_at)
+                claimed = await self._store.claim(wanted)
+                if self._has_stopped():  # meanwhile: what it has claimed is handed over
+                    return NOT_TAKEN
+                await self._adopt_all(claimed, asked_at)
         except StoreUnavailable as failure:
             self._orchestrator.note_failure(failure)
             raise
+        finally:
+            self._claims_parked = False
+        head = self._orchestrator.head_of(run.instance_id)
+        if head is None or head.tenant_id != run.tenant_id:  # it was adopted meanwhile, and is not the sender's
+            return NOT_TAKEN
         # Nothing has run since the adoption: the next transition decides both, before the run would be parked again.
         return await self._orchestrator.ask(run.instance_id, signal)
+
+    def _has_stopped(self) -> bool:
+        return not self._takes_parked
 
     async def claim_due(self) -> bool:
         """Claim due instances within the available room; True if the next claim may find more. Raises

@@ -133,6 +133,7 @@ def _inserted_by_mapping(job: MappingJob, texts: Texts) -> tuple[str, dict[str, 
         raise NotMapped("its columns are those of the items")
     if any(not name or name.startswith("=") for name in values):
         raise NotMapped("its columns are computed")
+    _name_conversions(job, list(values))
     documents = ""
     if _may_be_documents(job, [name for name, value in values.items() if isinstance(value, str)]):
         documents = _JSONB if job.node.version >= 2.2 else _ANY_JSON
@@ -149,11 +150,22 @@ def _inserted_by_mapping(job: MappingJob, texts: Texts) -> tuple[str, dict[str, 
     return sql, {"rows": expression(f"{rows.template} | tojson")}, ItemFeed(rows.listed(), many=False)
 
 
-def _may_be_documents(job: MappingJob, columns: list[str]) -> bool:
-    """Whether one of these columns may be of JSON: what the schema in the export does not tell to be something else."""
+def _name_conversions(job: MappingJob, columns: list[str]) -> None:
+    """Values are given as JSON here, which only texts for columns of texts do not show."""
+    if any(kind != "string" for kind in _kinds_of(job, columns)):
+        job.differs("numbers, booleans and lists are read as the column reads JSON, where n8n writes them into the SQL")
+
+
+def _kinds_of(job: MappingJob, columns: list[str]) -> list[str]:
+    """The types that the schema in the export gives these columns; `object`, which may be JSON, where it tells none."""
     schema = job.option("columns", "schema", default=[])
     kinds = {str(each.get("id")): each.get("type") for each in schema if isinstance(each, dict)}
-    return any(kinds.get(name, "object") == "object" for name in columns)
+    return [str(kinds.get(name, "object")) for name in columns]
+
+
+def _may_be_documents(job: MappingJob, columns: list[str]) -> bool:
+    """Whether one of these columns may be of JSON."""
+    return "object" in _kinds_of(job, columns)
 
 
 def _columns_given(job: MappingJob) -> tuple[Any, dict[str, Any]]:
@@ -248,6 +260,7 @@ def _inserted(job: MappingJob) -> str:
         raise NotMapped("its columns are computed, or converted")
     wanted = str(job.fixed("returnFields", default="*")).strip()
     returned = "*" if wanted == "*" else ", ".join(_quoted(job, name.strip()) for name in wanted.split(","))
+    _name_conversions(job, columns)
     documents = _ANY_JSON if _may_be_documents(job, columns) else ""
     return _insert_of(_table(job), [_quoted(job, name) for name in columns], "", returned, documents=documents)
 

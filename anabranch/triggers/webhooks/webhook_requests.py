@@ -10,7 +10,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 
 from anabranch.engine.rules.values import WEBHOOK_INPUT_BYTES_MAX, Payload
 from anabranch.errors import BadJson, InvalidInput, TooLarge, ValueTooLarge
@@ -47,6 +47,11 @@ _CREDENTIALS = frozenset(
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
+def hook_url(base_url: str, tenant_id: str, path: str) -> str:
+    """The address of a webhook, always spelled in the same way."""
+    return f"{base_url}/hooks/{quote(tenant_id, safe='')}/{quote(path)}"
+
+
 @dataclass(frozen=True, slots=True)
 class HookRequest:
     """One request to a webhook, without its body."""
@@ -58,7 +63,7 @@ class HookRequest:
     """By lower-case name, with all values."""
     query: Sequence[tuple[str, str]]
     url: str = ""
-    """The address that it came to, without the query; empty for one-time addresses, which work like keys."""
+    """The address of the webhook, without the query; empty for one-time addresses, which work like keys."""
 
     @property
     def content_type(self) -> tuple[str, str]:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from typing import Literal
-from urllib.parse import quote
 
 from pydantic import Field
 
@@ -12,6 +11,7 @@ from anabranch.keys.access import Role
 from anabranch.rest.lists import page_by_name
 from anabranch.rest.models.base import Page, ResponseModel
 from anabranch.rest.routes.route import Reply, Route, RouteCall
+from anabranch.triggers.webhooks.webhook_requests import hook_url
 
 
 class WebhookPage(Page):
@@ -49,7 +49,7 @@ async def list_webhooks(call: RouteCall) -> Reply:
         {
             "triggerID": hook.trigger_id,
             "path": hook.subject,
-            "url": f"{base}/hooks/{quote(call.tenant_id, safe='')}/{hook.subject}",
+            "url": hook_url(base, call.tenant_id, hook.subject),
             "methods": hook.config.get("methods") or ["POST"],
             "auth": (hook.config.get("auth") or {}).get("kind", "none"),
             "respond": hook.config.get("respond") or "immediately",

@@ -179,7 +179,7 @@ class DatabaseThreads:
         # Not `run_in_executor`: it chains two futures with locks of their own, which costs a run alone a third of the
         # way to the thread and back.
         answer: asyncio.Future[Answer] = loop.create_future()
-        call = self._threads.submit(self._attempt_for, loop, answer, work, reads_only)
+        call = self._threads.submit(self._attempt_for, loop, [(answer, work)], reads_only)
         self._awaited[call] = answer
         try:
             if self._is_abandoned and call.cancelled():
@@ -190,20 +190,23 @@ class DatabaseThreads:
             raise
         finally:
             del self._awaited[call]
+            del answer  # a failure refers to this frame: together they would stay until the next collection
 
     def _attempt_for(
         self,
         loop: asyncio.AbstractEventLoop,
-        answer: asyncio.Future[Answer],
-        work: Callable[[Connection], Answer],
+        given: list[tuple[asyncio.Future[Answer], Callable[[Connection], Answer]]],
         reads_only: bool,  # noqa: FBT001 -- threads are given positions
     ) -> None:
+        answer, work = given.pop()  # a failure refers to the frames of this thread, and these to what they were given
         try:
             returned = self._attempt(work, reads_only)
         except BaseException as failure:  # noqa: BLE001 -- the awaiting caller gets it
             loop.call_soon_threadsafe(_fail, answer, failure)
         else:
             loop.call_soon_threadsafe(_answer, answer, returned)
+        finally:
+            del answer, work
 
     def run_blocking(self, work: Callable[[Connection], Answer], *, patience_s: float) -> Answer:
         """The same for a caller in a thread without event loop.

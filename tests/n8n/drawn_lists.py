@@ -614,6 +614,16 @@ DRAWN_DATES = (
 )
 
 
+DRAWN_CLASH = Drawn(
+    "a list that an object is merged into", f"{DOCS}/n8n-nodes-base.merge/",
+    [node("First", "noOp", 1),
+     node("Second", "code", 2, jsCode='return [{json: {"k": {"z": 1}, "b": {"c": 8}}}];'),
+     node("N", "merge", 3.2, mode="combine", combineBy="combineByPosition", options={})],
+    [{"k": [1], "a": 3}], [{"k": [1], "a": 3, "b": {"c": 8}}],
+    [("Begin", 0, "First", 0), ("Begin", 0, "Second", 0), ("First", 0, "N", 0), ("Second", 0, "N", 1)],
+)  # fmt: skip
+
+
 def old_lists(version: float, operation: str) -> dict[str, Any]:
     """All items in a list, by an operation of `itemLists`."""
     return node("N", "itemLists", version, operation=operation, aggregate="aggregateAllItemData", options={})

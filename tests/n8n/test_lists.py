@@ -13,7 +13,7 @@ from anabranch.n8n.exports import read_exports
 from anabranch.n8n.importing import import_workflow
 from anabranch.testing import WorkflowRun, run_workflow
 from tests.n8n.drawn import Drawn, node
-from tests.n8n.drawn_lists import DRAWN_DATES, DRAWN_LIMITS, DRAWN_LISTS, DRAWN_ODD, DRAWN_SETS, FAILING
+from tests.n8n.drawn_lists import DRAWN_CLASH, DRAWN_DATES, DRAWN_LIMITS, DRAWN_LISTS, DRAWN_ODD, DRAWN_SETS, FAILING
 
 TYPES = builtin_types()
 
@@ -27,7 +27,9 @@ def run_of(drawn: Drawn) -> WorkflowRun:
 
 
 @pytest.mark.parametrize(
-    "drawn", [*DRAWN_LISTS, *DRAWN_SETS, *DRAWN_LIMITS, *DRAWN_ODD, *DRAWN_DATES], ids=lambda drawn: drawn.name
+    "drawn",
+    [*DRAWN_LISTS, *DRAWN_SETS, *DRAWN_LIMITS, *DRAWN_ODD, *DRAWN_DATES, DRAWN_CLASH],
+    ids=lambda drawn: drawn.name,
 )
 def test_fields_have_the_order_of_n8n(drawn: Drawn) -> None:
     run = run_of(drawn)

@@ -24,7 +24,7 @@ MERGE = """const plain = value => value && typeof value === 'object' && !Array.i
 const deep = (target, source) => {
   for (const [key, value] of Object.entries(source)) {
     if (plain(value) && plain(target[key])) target[key] = deep({...target[key]}, value);
-    else if (Array.isArray(value) && Array.isArray(target[key])) target[key] = Object.assign([], target[key], value);
+    else if (value && typeof value === 'object' && Array.isArray(target[key])) target[key] = deep([...target[key]], value);
     else if (value !== undefined) target[key] = value;
   }
   return target;

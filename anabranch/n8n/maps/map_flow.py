@@ -359,7 +359,9 @@ def _wait_for_request(job: MappingJob) -> None:
     """n8n's item of the request flows on. The address takes one request of any method that may change something."""
     method = str(job.fixed("httpMethod", default="GET")).upper()
     job.add("waitForWebhook", {"timeout": _REQUEST_WAIT_MAX})
-    job.differs("its address takes one request by any method but GET and HEAD, also before the node waits")
+    job.remarks.append(
+        "its address is another: it takes one request, by any method but GET and HEAD, also before the node waits"
+    )
     if method in ("GET", "HEAD"):
         job.differs("a request by GET gets a page that asks to confirm")
     if job.option("options") or job.option("incomingAuthentication", default="none") != "none":

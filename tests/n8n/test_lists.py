@@ -11,6 +11,7 @@ import pytest
 from anabranch.handlers import builtin_types
 from anabranch.n8n.exports import read_exports
 from anabranch.n8n.importing import import_workflow
+from anabranch.n8n.javascript import prelude
 from anabranch.testing import WorkflowRun, run_workflow
 from tests.n8n.drawn import Drawn, node
 from tests.n8n.drawn_lists import DRAWN_CLASH, DRAWN_DATES, DRAWN_LIMITS, DRAWN_LISTS, DRAWN_ODD, DRAWN_SETS, FAILING
@@ -35,6 +36,25 @@ def test_fields_have_the_order_of_n8n(drawn: Drawn) -> None:
     run = run_of(drawn)
 
     assert json.dumps((run.output or {})["n8nItems"]) == json.dumps(drawn.gives)
+
+
+def test_a_sort_moves_no_whole_list_for_each_of_its_items() -> None:
+    code = (
+        f"{prelude('order')}\nlet moved = 0;\nconst splice = Array.prototype.splice;\n"
+        "Array.prototype.splice = function (...given) { moved += this.length; return splice.apply(this, given); };\n"
+        "const list = Array.from({length: 2000}, (_, n) => n < 100 ? 5000 - n : n * 7919 % 2000);\n"
+        "const made = $order.ordered(list, (one, other) => one - other);\n"
+        "Array.prototype.splice = splice;\n"
+        "return [moved < 2000, made.every((each, at) => at === 0 || made[at - 1] <= each), made.length];"
+    )
+    [workflow] = read_exports(Drawn("sort", "", [node("N", "code", 2, jsCode="return []")], [], []).export())
+    document = import_workflow(workflow, TYPES).document
+    [sorts] = [each for each in document["nodes"] if each["type"] == "javascript"]
+    sorts["config"]["code"] = f"const told = (() => {{ {code} }})();\nreturn [{{told}}];"
+
+    run = asyncio.run(run_workflow(document, {"n8nItems": [{}]}))
+
+    assert (run.output or {})["n8nItems"] == [{"told": [True, True, 2000]}], run.error
 
 
 @pytest.mark.parametrize(("name", "nodes", "items"), FAILING, ids=[name for name, _, _ in FAILING])

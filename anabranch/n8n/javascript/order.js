@@ -24,14 +24,14 @@ const $order = (() => {
       const falls = compare(work[low + 1], work[low]) < 0;
       let end = low + 2;
       while (end < high && (compare(work[end], work[end - 1]) < 0) === falls) end += 1;
-      if (falls) work.splice(low, end - low, ...work.slice(low, end).reverse());
+      if (falls) for (let one = low, other = end - 1; one < other; one++, other--) [work[one], work[other]] = [work[other], work[one]];
       return end - low;
     };
     const insert = (low, start, high) => {
       for (let at = start; at < high; at++) {
         const item = work[at], place = between(low, at, middle => compare(item, work[middle]) >= 0);
-        work.splice(at, 1);
-        work.splice(place, 0, item);
+        for (let to = at; to > place; to--) work[to] = work[to - 1];
+        work[place] = item;
       }
     };
     const gallop = (isBefore, length, hint) => {

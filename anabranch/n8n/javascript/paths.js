@@ -8,7 +8,13 @@ const $paths = (() => {
   };
   const isDeep = path => /\.|\[(?:[^[\]]*|"(?:[^"\\]|\\.)*?"|'(?:[^'\\]|\\.)*?')\]/.test(path);
   const isObject = value => value !== null && typeof value === 'object';
-  const keysOf = (path, item) => !isDeep(path) || (item !== null && item !== undefined && path in Object(item)) ? [path] : keysIn(path);
+  // Each path is read once: a sort asks for the same ones at each comparison.
+  const read = new Map();
+  const keysOf = (path, item) => {
+    if (!read.has(path)) read.set(path, {plain: [path], keys: isDeep(path) ? keysIn(path) : null});
+    const {plain, keys} = read.get(path);
+    return keys === null || (item !== null && item !== undefined && path in Object(item)) ? plain : keys;
+  };
   const get = (item, path) => keysOf(path, item).reduce((value, key) => value === null || value === undefined ? undefined : value[key], item);
   const closed = new Set(['__proto__', 'constructor', 'prototype']);
   const set = (item, path, value) => {

@@ -224,6 +224,8 @@ def _named(job: MappingJob, parameter: str, default: str = "") -> str:
 
 
 def _quoted(job: MappingJob, name: str) -> str:
+    if "{{" in name:
+        raise NotMapped("the name of a table or column has `{{` in it")
     mark = "`" if job.node.kind == "mySql" else '"'
     return mark + name.replace(mark, mark * 2) + mark
 

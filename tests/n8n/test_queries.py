@@ -102,6 +102,9 @@ def test_a_text_for_a_function_of_known_types_is_bound_and_in_mysql_for_every_fu
         ("SELECT now() - INTERVAL '{{ $json.a }}'", "placeholder", "its SQL is computed"),
         ("SELECT E'{{ $json.a }}'", "placeholder", "its SQL is computed"),
         ("SELECT a FROM t WHERE a = '{{ $json.a }}", "placeholder", "its SQL is computed"),
+        ("SELECT float8 '{{ $json.a }}'", "placeholder", "its SQL is computed"),
+        ("SELECT U&'{{ $json.a }}'", "placeholder", "its SQL is computed"),
+        ("SELECT _utf8mb4'{{ $json.a }}'", "placeholder", "its SQL is computed"),
         ("SELECT '{{ $json.a.replace(/'/g, \"''\") }}'", "placeholder",
          "one of its expressions writes quotes into the SQL"),
         ("SELECT a FROM t WHERE a IN ('{{ $json.a.join(\"','\") }}')", "placeholder",
@@ -112,6 +115,20 @@ def test_a_text_for_a_function_of_known_types_is_bound_and_in_mysql_for_every_fu
 )  # fmt: skip
 def test_sql_that_is_computed_is_not_imported(sql: str, status: str, reason: str) -> None:
     assert why(asked(f"={sql}")) == (status, reason)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [{"operation": "insert", "table": {"value": "a{{ 1 }}"},
+      "columns": {"mappingMode": "defineBelow", "value": {"a": "1"}}},
+     {"operation": "insert", "table": {"value": "t"},
+      "columns": {"mappingMode": "defineBelow", "value": {"a{{ 1 }}": "1"}}}],
+)  # fmt: skip
+def test_names_with_braces_are_not_imported(parameters: dict[str, Any]) -> None:
+    made = imported(node("Query", "postgres", 2.5, schema={"value": "public"}, options={}, **parameters))
+
+    assert why(made)[0] == "placeholder"
+    assert "`{{`" in why(made)[1]
 
 
 def test_values_of_inserts_are_bound_and_numbers_among_them_named() -> None:

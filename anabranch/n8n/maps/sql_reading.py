@@ -25,6 +25,7 @@ _TOKEN = re.compile(
     r"|(?P<word>[^\W\d]\w*+)|(?P<digits>\d[\w.]*+)|(?P<mark>::|<>|!=|<=|>=|.)",
     re.DOTALL,
 )
+_WORD = re.compile(r"[^\W\d]")
 _HOLE = re.compile(f"{_BEGIN}(\\d+){_END}")
 _CHANGES = frozenset({"insert", "update", "delete", "merge", "replace", "into", "truncate", "call"})
 _VERBS = frozenset({"select", "with", "values", "table", "insert", "update", "delete", "replace", "merge"})
@@ -197,7 +198,8 @@ class _SqlBinding:
         token = self.tokens[number]
         quote = token.text[0]
         is_text = token.kind == "string" or (self.is_mysql and quote == '"')
-        is_value = self.before in _BEFORE_TEXTS or not (self.before.isalpha() or self.before in (".", "", "@"))
+        is_named = _WORD.match(self.before) or self.before in (".", "", "@")
+        is_value = self.before in _BEFORE_TEXTS or not (is_named or self._is_escaped(number))
         if not is_text or not is_value or len(token.text) < 2 or token.text[-1] != quote:
             raise NotMapped(COMPUTED)
         function = self.open[-1] if self.open else ""
@@ -211,6 +213,10 @@ class _SqlBinding:
             elif piece:
                 parts.append(literal(piece))
         self._bind(expression(" ~ ".join(parts)))
+
+    def _is_escaped(self, number: int) -> bool:
+        """Whether it is `U&'…'`, in which backslashes stand for characters."""
+        return number > 1 and self.tokens[number - 1].text == "&" and self.tokens[number - 2].text.lower() == "u"
 
     def _as_text(self, phrase: Phrase) -> str:
         return f"({phrase.embedded()})" if self.empty else phrase.as_text()

@@ -197,7 +197,7 @@ def test_a_webhook_gives_the_files_that_n8n_makes_of_a_request(
     # What n8n 1.123.81 gives, asked with the same requests.
     hook = node("Hook", "webhook", version, path="up", httpMethod="POST", responseMode="lastNode", options=options)
     look = node("Look", "code", 2, jsCode="return items.map(item => ({body: item.json.body ?? null,"
-                " binary: item.binary ?? null}));")  # fmt: skip
+                " binary: item.binary ?? null, last: Object.keys(item.json).slice(-2)}));")  # fmt: skip
     tell = node("Tell", "httpRequest", 4.2, method="POST", url="https://a.example/", sendBody=True, options={},
                 specifyBody="json", jsonBody="={{ $json }}")  # fmt: skip
     placed = [{"position": [0, 0], **each} for each in (hook, look, tell)]
@@ -209,7 +209,8 @@ def test_a_webhook_gives_the_files_that_n8n_makes_of_a_request(
     headers = {"content-disposition": ['attachment; filename="q.png"'], **({"content-type": [kind]} if kind else {})}
     request = payload_of(HookRequest("POST", "default", "up", headers, []), sent)
     run = asyncio.run(run_workflow(made.document, request, http=lambda asked: Answer({})))
-    assert [json.loads(each.body) for each in run.requests] == [{"body": body, "binary": binary}]
+    last = ["webhookUrl", "executionMode"]
+    assert [json.loads(each.body) for each in run.requests] == [{"body": body, "binary": binary, "last": last}]
 
 
 XML = ("<Order ID='7'><Item>  one \n  two </Item><item/><Item q=\"1\">x&amp;y</Item><note><![CDATA[ <b> ]]></note>"

@@ -271,7 +271,8 @@ const textBody = () => {
 """
 
 # The item that n8n makes of a request to a webhook, and its files.
-REQUEST = """const item = {headers: request.headers, params: {}, query: request.query, webhookUrl: request.url ?? null, executionMode: 'production'};
+REQUEST = """const item = {headers: request.headers, params: {}, query: request.query};
+const given = files => ({item: {...item, webhookUrl: request.url ?? null, executionMode: 'production'}, files});
 const raw = () => {
   if (request.bodyEncoding === 'base64') return request.body;
   if (request.body === null && (request.json !== null || request.form !== null)) throw new Error('the body is too large to be kept as it came');
@@ -294,7 +295,7 @@ const parsed = () => {
   if (is('application/x-www-form-urlencoded')) return request.form ?? undefined;
   if (type === 'text/plain' || /[+\\/]xml$/.test(String(type))) return textBody();
 };
-if (options.binaryData) return {item, files: whole()};
+if (options.binaryData) return given(whole());
 if (type === 'multipart/form-data') {
   item.body = {...request.form};
   const files = {};
@@ -307,9 +308,9 @@ if (type === 'multipart/form-data') {
       count += 1;
     });
   }
-  return {item, files: count ? files : null};
+  return given(count ? files : null);
 }
 const body = parsed();
-if (body === undefined && options.version > 1 && !options.rawBody) return {item, files: whole()};
+if (body === undefined && options.version > 1 && !options.rawBody) return given(whole());
 if (body !== undefined) item.body = body;
-return {item, files: options.rawBody ? {data: {data: raw(), mimeType: type ?? 'application/json'}} : null};"""
+return given(options.rawBody ? {data: {data: raw(), mimeType: type ?? 'application/json'}} : null);"""

@@ -57,6 +57,25 @@ def test_a_sort_moves_no_whole_list_for_each_of_its_items() -> None:
     assert (run.output or {})["n8nItems"] == [{"told": [True, True, 2000]}], run.error
 
 
+def test_values_that_an_export_leaves_out_are_those_that_the_editor_begins_with() -> None:
+    kinds = ("stringValue", "numberValue", "booleanValue", "objectValue")
+    fields = [{"name": kind, "type": kind} for kind in kinds]
+    left_out = node("N", "set", 3.2, fields={"values": fields}, include="none", options={})
+
+    run = run_of(Drawn("left out", "", [left_out], [{}], []))
+
+    assert (run.output or {})["n8nItems"] == [dict(zip(kinds, ("", 0, True, {}), strict=True))]
+
+
+def test_an_assignment_without_a_value_is_not_exact() -> None:
+    bare = node("N", "set", 3.4, assignments={"assignments": [{"name": "a", "type": "number"}]}, options={})
+    [workflow] = read_exports(Drawn("bare", "", [bare], [{}], []).export())
+
+    made = import_workflow(workflow, TYPES)
+
+    assert "no value" in made.report.nodes[-1].why
+
+
 @pytest.mark.parametrize(("name", "nodes", "items"), FAILING, ids=[name for name, _, _ in FAILING])
 def test_what_fails_in_n8n_fails(name: str, nodes: Any, items: Any) -> None:
     run = run_of(Drawn(name, "", nodes, items, []))

@@ -23,6 +23,9 @@ from anabranch.n8n.texts import Texts, expression, js_of
 _TYPES = {"string": "string", "number": "number", "boolean": "boolean", "array": "array", "object": "object",
           "stringValue": "string", "numberValue": "number", "booleanValue": "boolean", "arrayValue": "array",
           "objectValue": "object"}  # fmt: skip
+# What an export leaves out has the value that n8n's editor begins with.
+_LEFT_OUT = {"stringValue": "", "numberValue": "", "booleanValue": "true", "arrayValue": "", "objectValue": "{}"}
+_WITH_ASSIGNMENTS = 3.3
 
 
 # -- fields ---------------------------------------------------------------------------------------
@@ -162,11 +165,13 @@ def _new_fields(job: MappingJob) -> list[tuple[Any, Any, str]]:
         if isinstance(each, dict) and each.get("type") == "binary":
             raise NotMapped("it sets a file")
         if isinstance(each, dict):
+            if "value" not in each and job.node.version >= _WITH_ASSIGNMENTS:
+                job.differs("a field that is given no value is null, where n8n may fail")
             made.append((each.get("name", ""), each.get("value"), _TYPES.get(str(each.get("type", "string")), "any")))
     for each in job.option("fields", "values", default=[]):
         if isinstance(each, dict):
             kind = str(each.get("type", "stringValue"))
-            made.append((each.get("name", ""), each.get(kind), _TYPES.get(kind, "any")))
+            made.append((each.get("name", ""), each.get(kind, _LEFT_OUT.get(kind)), _TYPES.get(kind, "any")))
     return [field for field in made if field[0] != PROTOTYPE]
 
 

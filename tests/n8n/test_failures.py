@@ -79,6 +79,12 @@ def test_items_that_code_leaves_out_are_neither_results_nor_failures() -> None:
     assert result(some, BESIDE, [{"id": 3}]) == result(some, APART, [{"id": 3}]) == []
 
 
+def test_code_for_each_item_leaves_an_item_out_for_null_of_its_data() -> None:
+    some = node("Some", "code", 2, mode="runOnceForEachItem", jsCode="return $json.inner")
+
+    assert result(some, BESIDE, [{"inner": None}, {"inner": {"n": 1}}]) == [{"n": 1}]
+
+
 def test_code_for_all_items_that_fails_becomes_one_item_with_the_error() -> None:
     assert result(ALL, BESIDE, [{"id": 1}, {"id": 2}]) == [{"error": "two"}]
     assert result(ALL, APART, [{"id": 1}, {"id": 2}]) == [{"error": "two", "failed": True}]

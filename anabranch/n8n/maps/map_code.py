@@ -93,13 +93,13 @@ def _javascript(job: MappingJob, source: str, *, each: bool) -> None:
 # What n8n refuses in code for each item.
 _ALL_OF_EACH = re.compile(r"\$input\s*\??\.\s*(?:all|first|last)\s*\(")
 
-# What returns something else than an object or a list that is written there, where the code has a null.
-_NULL, _RETURN = re.compile(r"(?<![\w$.])null\b"), re.compile(r"\breturn\b(?!\s*[{\[])")
+# What returns something else than an object or a list that is written there: it may be null, also from the data.
+_RETURN = re.compile(r"\breturn\b(?!\s*[{\[])")
 
 
 def _may_leave_out(job: MappingJob, source: str) -> bool:
     """Whether code for each item may return null: n8n leaves that item out. The older form fails for it."""
-    return job.node.kind == "code" and bool(_NULL.search(source) and _RETURN.search(source))
+    return job.node.kind == "code" and _RETURN.search(source) is not None
 
 
 def _leave_what_is_there(job: MappingJob) -> None:

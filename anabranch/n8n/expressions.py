@@ -150,6 +150,7 @@ class _Translator:
             return known
         if isinstance(tree, Name):
             raise Untranslatable(f"`{tree.name}` is not known here")
+        _refuse_parts_of_address(tree)
         return self._member(self.phrase(tree.base), tree)
 
     def _member(self, base: Phrase, tree: JsMember) -> Phrase:
@@ -373,6 +374,7 @@ class _Translator:
             return self._function(callee.name, arguments)
         if not isinstance(callee, JsMember) or not isinstance(callee.key, Literal):
             raise Untranslatable("it calls what is computed")
+        _refuse_parts_of_address(callee)
         name = str(callee.key.value)
         if isinstance(callee.base, Name) and (special := _STATIC.get(f"{callee.base.name}.{name}")):
             return special(self, arguments)
@@ -637,6 +639,13 @@ def _path_from(tree: Tree, name: str) -> str | None:
 
 def _mentions(tree: Any, name: str) -> bool:
     return tree == Name(name) or any(_mentions(each, name) for each in _parts(tree))
+
+
+def _refuse_parts_of_address(tree: JsMember) -> None:
+    """The address of a run that waits is another one here than in n8n: only the whole of it has the same meaning."""
+    match tree.base:
+        case JsMember(Name("$execution"), Literal("resumeUrl")):
+            raise Untranslatable("it takes the address of the run apart")
 
 
 def _is_optional(tree: Any) -> bool:

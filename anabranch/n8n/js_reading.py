@@ -49,7 +49,7 @@ _ABSENT = {
     r"\$item\s*\((?!\s*0\s*[,)])": "`$item(…)` of another item than the first",
     r"\$node\s*(?:\[[^\[\]]*\]|\.\s*\w+)\s*\??\.\s*runIndex\b": "the number of a node's run",
     r"\$\([^()]*\)\s*\??\.\s*params\b|\$input\s*\??\.\s*(?:params|context)\b": "parameters or the state of another node",
-    r"\$execution\s*(?:\[|\??\.\s*(?:resume(?:Form)?Url|customData)\b)": "addresses or data of the run",
+    r"\$execution\b(?!\s*\??\.\s*(?:id|mode)\b)": "addresses or data of the run",
     r"\$fromAI": "values that a language model gives",
     r"\bcrypto\.(?!createHash\(|createHmac\()": "Node's crypto",
     r"\bfetch\s*\(": "requests",

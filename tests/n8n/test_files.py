@@ -302,6 +302,9 @@ def test_what_waits_for_a_request_hands_on_the_item_that_a_webhook_gives(kind: s
     "made",
     [lambda: awaited(node("Other", "wait", 1.1, resume="webhook", httpMethod="POST", options={})),
      lambda: awaited(read="={{ $execution.resumeUrl.match(/a/) }}"),
+     lambda: awaited(read="={{ $execution.resumeUrl.split('/')[0] }}"),
+     lambda: awaited(read="={{ $execution.resumeUrl.length }}"),
+     lambda: awaited(read="={{ (({resumeUrl}) => resumeUrl)($execution) }}"),
      lambda: awaited(read="={{ $execution.customData.get('a') }}")],
 )  # fmt: skip
 def test_an_address_of_a_run_that_is_not_known_is_not_imported(made: Any) -> None:

@@ -67,6 +67,18 @@ def test_values_that_an_export_leaves_out_are_those_that_the_editor_begins_with(
     assert (run.output or {})["n8nItems"] == [dict(zip(kinds, ("", 0, True, {}), strict=True))]
 
 
+@pytest.mark.parametrize(
+    ("written", "gives"),
+    [('={ "{{ $json["k"] }}": 5 }', {"p": {"q": 5}}), ('={ "{{ $json.k }}": 5, "a": "b" }', {"p": {"q": 5}, "a": "b"})],
+)
+def test_dots_in_a_computed_name_of_json_mean_fields_within_fields(written: str, gives: Any) -> None:
+    named = node("N", "set", 3.4, mode="raw", jsonOutput=written, options={})
+
+    run = run_of(Drawn("named", "", [named], [{"k": "p.q"}], []))
+
+    assert (run.output or {})["n8nItems"] == [gives]
+
+
 def test_an_assignment_without_a_value_is_not_exact() -> None:
     bare = node("N", "set", 3.4, assignments={"assignments": [{"name": "a", "type": "number"}]}, options={})
     [workflow] = read_exports(Drawn("bare", "", [bare], [{}], []).export())

@@ -18,7 +18,7 @@ from anabranch.n8n.maps.programs import (
 from anabranch.n8n.maps.rules import maps
 from anabranch.n8n.maps.set_values import FIRST_WITH_TYPES, PROTOTYPE, is_lenient, raw_fields, typed_value
 from anabranch.n8n.refs import ItemFeed, no_files, variable
-from anabranch.n8n.texts import Texts, expression, js_of
+from anabranch.n8n.texts import Source, Texts, expression, js_of, split
 
 _TYPES = {"string": "string", "number": "number", "boolean": "boolean", "array": "array", "object": "object",
           "stringValue": "string", "numberValue": "number", "booleanValue": "boolean", "arrayValue": "array",
@@ -26,6 +26,8 @@ _TYPES = {"string": "string", "number": "number", "boolean": "boolean", "array":
 # What an export leaves out has the value that n8n's editor begins with.
 _LEFT_OUT = {"stringValue": "", "numberValue": "", "booleanValue": "true", "arrayValue": "", "objectValue": "{}"}
 _WITH_ASSIGNMENTS = 3.3
+# A name of JSON with a dot or bracket. Each character is looked at once.
+_DEEP_NAME = re.compile(r'"[^".\[]*+[.\[][^"]*+"\s*+:')
 
 
 # -- fields ---------------------------------------------------------------------------------------
@@ -92,7 +94,9 @@ def _is_deep(fields: list[tuple[Any, Any, str]], *, dots: bool, includes: bool) 
 def _names_within(written: Any) -> bool:
     """Whether JSON may name fields within fields."""
     text = written if isinstance(written, str) else json.dumps(written)
-    return re.search(r'"[^"]*[.\[][^"]*"\s*:', text) is not None
+    # An expression within a name may give a dot, and may have quotes of its own.
+    named = "".join("." if isinstance(piece, Source) else piece for piece in split(text))
+    return any(_DEEP_NAME.search(each) is not None for each in (text, named))
 
 
 def _set_within(job: MappingJob, config: dict[str, Any], values: Any) -> None:

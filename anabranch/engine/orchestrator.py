@@ -42,7 +42,6 @@ from anabranch.engine.rules.transitions import (
     AppliedOutcome,
     PendingTransition,
     Planned,
-    Won,
     answered,
     apply_outcome,
     owed_dispatches,
@@ -489,7 +488,7 @@ class Orchestrator:
             try:
                 self._perform(won, batch.asked_at, news)
             except Exception as defect:  # noqa: BLE001 -- whatever it is, it is this run's
-                self._reconciler.drop_defective(won.pending, defect)
+                self._reconciler.drop_defective(won, defect)
         for pending in applied.idle:
             try:
                 self._settle_idle(pending)
@@ -513,10 +512,10 @@ class Orchestrator:
         We know of it: unless something else happened to the parent, we continue from the new version.
         """
         for won in applied.won:
-            transition = won.pending.transition
+            transition = won.transition
             if transition is None or transition.wakes is None:
                 continue
-            parent, state = self._owned.get(transition.wakes), won.pending.leased.state
+            parent, state = self._owned.get(transition.wakes), won.leased.state
             if parent is None or state.terminal is None or state.outcome is None:
                 continue
             if outcome.woken.get(parent.instance_id) == parent.version + 1:
@@ -529,48 +528,48 @@ class Orchestrator:
         self._cancelled.difference_update(ids)
         await self.refresh(ids)
 
-    def _perform(self, won: Won, asked_at: float, news: list[News]) -> None:
+    def _perform(self, won: PendingTransition, asked_at: float, news: list[News]) -> None:
         """Perform the commands of a committed transition; adds its events for observers to `news`."""
-        pending, transition = won.pending, won.pending.transition
+        transition, owned = won.transition, won.leased
         assert transition is not None
-        owned = pending.leased
         assert isinstance(owned, OwnedInstance), "this process decides for what it owns"
-        if won.events:
-            last = won.events[-1]
+        events = transition.events
+        if events:
+            last = events[-1]
             self.acknowledged.note(owned.instance_id, last.seq, last.created_at)
-            news.append(News(owned.instance_id, won.events, transition.status, won.events, owned))
+            news.append(News(owned.instance_id, events, transition.status, events, owned))
         if not owned.is_owned:
             return
         if transition.available_at is not None:
             owned.extended_at = asked_at
-        self._reconciler.decided(transition.instance_id)
+        self._reconciler.decided(owned.instance_id)
         if transition.clears:
             self._owned.suspects.note(owned.instance_id, None)
         for stop in won.stops:
             owned.performing.discard(stop)
-            self._task_worker.stop_job(transition.instance_id, stop)
+            self._task_worker.stop_job(owned.instance_id, stop)
         if owned.created is not None:
-            owned.answer_start(StartResult(transition.instance_id, transition.status, created=True))
+            owned.answer_start(StartResult(owned.instance_id, transition.status, created=True))
         if won.parks:
             if owned.waiters is not None:
-                owned.answer_requests(pending)
+                owned.answer_requests(won)
             self._owned.evict(owned)
             return
-        owned.performing.difference_update(won.answered)
-        self._go_on(owned, pending, won.dispatches, won.next_due)
+        self._go_on(owned, won, won.dispatches, won.next_due)
 
     def _settle_idle(self, pending: PendingTransition) -> None:
         """Settle stimuli that changed nothing: answer their callers, and perform what is outstanding after an
         adoption."""
         owned = owner_of(pending)
         if owned.is_owned:
-            owned.performing.difference_update(answered(pending.stimuli))
             self._go_on(owned, pending, [], owned.state.next_due())
 
     def _go_on(
         self, owned: OwnedInstance, pending: PendingTransition, dispatches: Sequence[Dispatch], next_due: int | None
     ) -> None:
         """Continue after a commit: perform commands, and schedule due times."""
+        if owned.performing:
+            owned.performing.difference_update(answered(pending.stimuli))
         if owned.waiters is not None:
             owned.answer_requests(pending)
         self._dispatch(owned, dispatches)
@@ -603,9 +602,7 @@ class Orchestrator:
             if activation is None or activation.node.evaluate is not None or dispatch in owned.performing:
                 continue  # the next decision evaluates pure nodes
             owned.performing.add(dispatch)
-            self._task_worker.execute(
-                state.head, dispatch, activation.node, activation.context, redone=activation.redone
-            )
+            self._task_worker.execute(state.head, dispatch, activation.node, activation.context, activation.redone)
 
     def _begin_nothing(self, owned: OwnedInstance) -> None:
         """The run stands still: executions may end, and after the resume everything else is outstanding again."""

@@ -36,7 +36,7 @@ async def test_a_run_that_cannot_be_performed_harms_none_of_its_batch(
     perform = process.engine.orchestrator._perform
 
     def stumble(won: Any, asked_at: float) -> None:
-        if won.pending.leased.instance_id == bad:
+        if won.leased.instance_id == bad:
             raise RuntimeError("stumbled")
         perform(won, asked_at)
 

@@ -97,7 +97,8 @@ class LocalTaskQueue(Generic[AnyJob]):
             self._kept_back.append(job)
             return
         self._jobs.add(job)
-        self._wake_one()
+        if not self._about_to_look:
+            self._wake(1)
 
     def accepts(self, job: AnyJob) -> bool:
         """Whether a job may begin now: the queue is open, and no other run is left alone."""

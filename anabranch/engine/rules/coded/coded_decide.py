@@ -6,7 +6,6 @@ drawn runs.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import assert_never
 
 from anabranch.engine.rules.coded.coded_state import CodedState, FunctionActivation, Step
@@ -97,6 +96,8 @@ _HINTS = {
 class CodedDecisionBuilder(DecisionBuilder[CodedState]):
     """Collects the events and commands of one decision about a coded run."""
 
+    __slots__ = ()
+
     def end_instance(self, event_type: EventType, payload: Payload, message: str | None = None) -> None:
         """End the run; also cancel children that its steps still await or were about to start."""
         for step in self.state.steps.values():
@@ -139,7 +140,9 @@ def _decide(notes: CodedDecisionBuilder, stimulus: Stimulus) -> Decision:
                 return known
             waited_for = accept_signal(notes, stimulus)
             _serve_promises(notes)
-            return replace(_concluded(notes, was_running=was_running), delivered=waited_for)
+            decision = _concluded(notes, was_running=was_running)
+            decision.delivered = waited_for
+            return decision
         case ChildEnded():
             _child_ended(notes, stimulus)
         case LogReloaded():
@@ -373,10 +376,11 @@ def _append(
         step.scope,
         step.attempt,
         payload,
-        next_handle=next_handle,
-        mark=step.mark,
-        error_message=error_message,
-        arguments=step.arguments if is_first else None,
+        next_handle,
+        None,
+        error_message,
+        step.arguments if is_first else None,
+        step.mark,
     )
 
 

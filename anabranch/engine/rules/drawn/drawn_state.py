@@ -244,7 +244,7 @@ class Scope:
 class InstanceState(RunState[Activation, Activation]):
     """Everything that decisions about one drawn instance need."""
 
-    __slots__ = ("dispatch_times", "ends", "plan", "root", "scopes", "trigger", "unfinished")
+    __slots__ = ("_facts", "dispatch_times", "ends", "plan", "root", "scopes", "trigger", "unfinished")
 
     def __init__(self, plan: Plan, head: InstanceHead) -> None:
         super().__init__(head)
@@ -260,6 +260,8 @@ class InstanceState(RunState[Activation, Activation]):
 
         They are left like this where a decision had worked enough.
         """
+        self._facts: Facts | None = None
+        """Of the latest attempt: those that one decision dispatches have the same."""
         self.ends: list[tuple[str | None, Any]] = []
         """What the root End nodes collected, in seq order."""
 
@@ -281,7 +283,10 @@ class InstanceState(RunState[Activation, Activation]):
 
     def facts_at(self, now_ms: int) -> Facts:
         """The facts for an attempt that was dispatched then."""
-        return Facts(now_ms, self.head.instance_id, self.head.workflow_name)
+        facts = self._facts
+        if facts is None or facts.now_ms != now_ms:
+            facts = self._facts = Facts(now_ms, self.head.instance_id, self.head.workflow_name)
+        return facts
 
     def context_of(self, scope: Scope, facts: Facts | None = None) -> ContextSnapshot:
         """A snapshot of the context of an activation in this scope."""

@@ -72,7 +72,7 @@ def returned(builder: DrawnDecisionBuilder, activation: Activation, outcome: Com
         complete(builder, activation, outcome.output, handle)
     else:
         delay = DelayStarted(builder.now + outcome.queue_delay_ms, outcome.output, handle)
-        builder.emit(EventType.NODE_WAITING, activation, payload=delay.payload)
+        builder.emit(EventType.NODE_WAITING, activation, delay.payload)
         builder.wake(activation)
 
 
@@ -96,7 +96,7 @@ def evaluate(builder: DrawnDecisionBuilder, activation: Activation) -> None:
     outcome: Completed | Failed
     try:
         output, handle = node.evaluate(activation.context, work)
-        outcome = Completed(Payload.of(output, bytes_max=node.output_bytes_max), handle)
+        outcome = Completed(Payload.of(output, node.output_bytes_max), handle)
     except Exception as failure:  # noqa: BLE001 -- as of any handler
         who = who_is(builder.state.head.instance_id, node.id, path)
         outcome = failed_by(failure, node_id=node.id, scope=path, attempt=attempt, who=who)
@@ -111,7 +111,7 @@ def evaluate(builder: DrawnDecisionBuilder, activation: Activation) -> None:
 def open_wait(builder: DrawnDecisionBuilder, activation: Activation, asked: AwaitsSignal) -> None:
     """A node waits for a signal; a kept one completes it at once."""
     note, signal = signal_wait(builder, asked)
-    builder.emit(EventType.NODE_WAITING, activation, payload=note)
+    builder.emit(EventType.NODE_WAITING, activation, note)
     if signal is None:
         builder.wake(activation)
     else:
@@ -123,7 +123,7 @@ def open_child_wait(builder: DrawnDecisionBuilder, activation: Activation, asked
 
     The engine reports that end; the store cancels the child if the wait ends first (`Transition.cancels`).
     """
-    builder.emit(EventType.NODE_WAITING, activation, payload=ChildAwaited(asked.child_id).payload)
+    builder.emit(EventType.NODE_WAITING, activation, ChildAwaited(asked.child_id).payload)
     builder.commands.append(AwaitChild(activation.node.id, activation.scope.path, asked.child_id))
 
 
@@ -143,7 +143,7 @@ def attempt_failed(builder: DrawnDecisionBuilder, activation: Activation, failed
     if note is None:
         fail(builder, activation, failed.error)
         return
-    builder.emit(EventType.NODE_ATTEMPT_FAILED, activation, payload=note, error_message=failed.error.message)
+    builder.emit(EventType.NODE_ATTEMPT_FAILED, activation, note, error_message=failed.error.message)
     builder.wake(activation)
 
 
@@ -154,7 +154,7 @@ def complete(builder: DrawnDecisionBuilder, activation: Activation, output: Payl
         message = f"with this output the context of the run would pass {CONTEXT_BYTES_MAX} bytes"
         fail(builder, activation, error_about(activation, "CONTEXT_TOO_LARGE", "ContextTooLarge", message))
         return
-    builder.emit(_NODE_COMPLETED, activation, payload=output, next_handle=handle)
+    builder.emit(_NODE_COMPLETED, activation, output, handle)
     if node.terminate:
         terminate(builder)
     else:
@@ -167,8 +167,7 @@ def fail(builder: DrawnDecisionBuilder, activation: Activation, error: RunError)
     handle = failure_handle(node, scope.body)
     if activation.child_id is None:  # else this is the end of the child itself
         builder.abandon(activation)
-    payload = NodeFailed(error).payload
-    builder.emit(EventType.NODE_FAILED, activation, payload=payload, next_handle=handle, error_message=error.message)
+    builder.emit(EventType.NODE_FAILED, activation, NodeFailed(error).payload, handle, error.message)
     if handle is None and (node.error_handling == "fail_workflow" or scope.base.owner is None):
         builder.fail_instance(error)
         return
@@ -205,7 +204,7 @@ def open_loop(builder: DrawnDecisionBuilder, activation: Activation, source: Pay
     spec = activation.node.loop
     assert spec is not None
     opened = LoopOpened(source if spec.mode == "forEach" else None)
-    builder.emit(EventType.LOOP_OPENED, activation, payload=opened.payload)
+    builder.emit(EventType.LOOP_OPENED, activation, opened.payload)
     go_on(builder, activation)
 
 

@@ -23,6 +23,7 @@ from typing import Any, TypeAlias
 from anabranch.durable.step_error import qualified_name
 from anabranch.engine.console.lines import present
 from anabranch.engine.handling import Helpers, ends_us
+from anabranch.engine.rules.coded.names import scope_of_first_attempt
 from anabranch.engine.rules.shared.failures import failed_by, silence
 from anabranch.engine.rules.stimuli import Completed, Failed, StepOutcome
 from anabranch.engine.rules.values import Payload
@@ -37,9 +38,6 @@ THREADS_MAX = 256
 
 Returned: TypeAlias = tuple[Any, BaseException | None]
 """The result or the exception of a function."""
-
-InThread: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Returned]]
-"""Calls a function in a thread."""
 
 StepKey: TypeAlias = tuple[str, str, str]
 """Run, name and scope of a step, whatever the attempt of its workflow."""
@@ -77,26 +75,27 @@ class StepOrigin:
         self.is_first_call = False
         self.beat: Callable[[], None] = _nothing
 
+    @property
+    def key(self) -> StepKey:
+        """Of its step."""
+        return self.instance_id, self.node_id, scope_of_first_attempt(self.scope)
+
 
 class StepThreads:
     """The threads of one process."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="coded-step")
-        self._left_behind: dict[StepKey, Future[Returned]] = {}
+        self.left_behind: dict[StepKey, Future[Returned]] = {}
         """Functions that still run although their result is no longer awaited."""
 
     def stop(self) -> None:
         """Start no more threads; running ones are abandoned."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def has_left_behind(self, key: StepKey) -> bool:
-        """Whether an attempt of this step still runs in an abandoned thread."""
-        return key in self._left_behind
-
     async def earlier_try_ended(self, key: StepKey) -> None:
         """Wait until no attempt of this step runs in an abandoned thread."""
-        while (earlier := self._left_behind.get(key)) is not None:
+        while (earlier := self.left_behind.get(key)) is not None:
             logger.warning(
                 "step %s%s of run %s waits for an earlier attempt, whose thread is still running",
                 key[1],
@@ -113,21 +112,20 @@ class StepThreads:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
             if not future.cancel():
-                self._left_behind[key] = future
+                self.left_behind[key] = future
                 future.add_done_callback(partial(self._forget, key))
             raise
 
     def _forget(self, key: StepKey, ended: Future[Returned]) -> None:
         """Called by the thread itself."""
-        if self._left_behind.get(key) is ended:
-            del self._left_behind[key]
+        if self.left_behind.get(key) is ended:
+            del self.left_behind[key]
 
 
 async def tried(
     origin: StepOrigin,
     work: Callable[[], Awaitable[StepOutcome]],
     timeout_ms: int | None = None,
-    *,
     heartbeat: Heartbeat | None = None,
 ) -> tuple[StepOutcome, BaseException | None]:
     """Do the work of an attempt once; returns its outcome, and the exception if it failed."""
@@ -199,14 +197,14 @@ class _HeartbeatMissed(BaseException):
     """An attempt missed its heartbeat timeout."""
 
 
-async def called(origin: StepOrigin, function: partial[Any], in_thread: InThread) -> Completed:
+async def called(origin: StepOrigin, function: partial[Any], threads: StepThreads) -> Completed:
     """What the function of a step returns, encoded. One that is not async runs in a thread, which cannot be stopped."""
     token = present.set(origin)
     try:
         if _is_asynchronous(function.func):
             returned = await function()
         else:
-            returned, failure = await in_thread(function)
+            returned, failure = await threads.call(origin.key, function)
             if failure is not None:
                 raise failure
             if inspect.isawaitable(returned):

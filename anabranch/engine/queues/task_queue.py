@@ -154,7 +154,8 @@ class LocalTaskQueue(Generic[AnyJob]):
                 logger.warning("%d handlers do not end although they were cancelled; they are left behind", len(deaf))
 
     def _wake_one(self) -> None:
-        self._wake(1)
+        if self._jobs.waiting:
+            self._wake(1)
 
     def _wake(self, wanted: int) -> None:
         """Let so many consumers look for jobs, no more than jobs wait, those included that are about to look.

@@ -362,7 +362,7 @@ def _pending(
         transition.started_at = now
     if leased.blame is not None and state.suspicion is None:
         transition.clears = was_suspected is not None or (_is_takeover(stimuli) and state.suspension is None)
-    _set_lease(transition, leased, parks, now, lease_ms)
+    _set_lease(transition, leased, now, lease_ms, parks=parks)
     pending.transition, pending.values_bytes = transition, state.values_bytes - values_before
     return pending
 
@@ -389,7 +389,7 @@ def _is_idle(leased: LeasedState, stimuli: Sequence[Stimulus], now: int) -> bool
     return due is None or due - now > PARK_AFTER_MS
 
 
-def _set_lease(transition: Transition, leased: LeasedState, parks: bool, now: int, lease_ms: int) -> None:
+def _set_lease(transition: Transition, leased: LeasedState, now: int, lease_ms: int, *, parks: bool) -> None:
     """Keep, extend, park or release the instance as part of this transition."""
     state = leased.state
     if state.terminal is not None:

@@ -242,44 +242,44 @@ def _step_reported(notes: CodedDecisionBuilder, report: StepReport) -> None:
     state = notes.state
     if state.awaits(*FUNCTION_KEY, report.function_attempt) is None:
         return  # from a call that is over
-    step = state.steps.get((report.name, report.scope))
-    if isinstance(report.outcome, LogMatched):
+    step, outcome = state.steps.get((report.name, report.scope)), report.outcome
+    if isinstance(outcome, LogMatched):
         if resumed(notes, LOG_MATCHED):
             _catch_up(notes)
         return
-    if isinstance(report.outcome, LegacyReplayed):
+    if isinstance(outcome, LegacyReplayed):
         if state.function is not None and state.function.loop_since is None:
             notes.append(EventType.SYSTEM_SET, FUNCTION_NODE_ID, FUNCTION_SCOPE, 0, _replay_rules(notes))
         return
-    if isinstance(report.outcome, StepCancelled):
+    if isinstance(outcome, StepCancelled):
         _cancel_step(notes, report, step)
         return
     if step is not None and (step.has_ended or step.attempt != report.attempt or step.phase is not _DISPATCHED):
         return  # a duplicate
-    if isinstance(report.outcome, Begun) and (step is not None or _is_only_announced(state, report)):
+    if isinstance(outcome, Begun) and (step is not None or _is_only_announced(state, report)):
         return  # a duplicate: a commit that seemed lost has begun it
     if step is None and len(state.steps) >= STEPS_MAX:
         message = f"the run asks for more than {STEPS_MAX} steps; let it start other runs for parts of its work"
         notes.fail_instance(RunError("STEP_LIMIT", "StepLimit", message, report.name, report.scope))
         return
-    match report.outcome:
+    match outcome:
         case Completed():
-            _complete(notes, report, report.outcome.output)
+            _complete(notes, report, outcome.output)
         case Failed():
-            _attempt_failed(notes, report, report.outcome)
+            _attempt_failed(notes, report, outcome)
         case AwaitsTime():
-            _wait(notes, report, DelayStarted(notes.now + report.outcome.duration_ms).payload)
+            _wait(notes, report, DelayStarted(notes.now + outcome.duration_ms).payload)
         case AwaitsInstant():
-            _open_timer(notes, report, report.outcome.due_at)
+            _open_timer(notes, report, outcome.due_at)
         case AwaitsSignal() | AwaitsAnySignal():
-            _open_wait(notes, report, report.outcome)
+            _open_wait(notes, report, outcome)
         case Begun():
             _append(notes, EventType.NODE_DISPATCHED, report, EMPTY)
         case AwaitsChild():
-            _wait(notes, report, ChildAwaited(report.outcome.child_id).payload)
-            notes.commands.append(AwaitChild(report.name, report.scope, report.outcome.child_id))
+            _wait(notes, report, ChildAwaited(outcome.child_id).payload)
+            notes.commands.append(AwaitChild(report.name, report.scope, outcome.child_id))
         case _:
-            assert_never(report.outcome)
+            assert_never(outcome)
 
 
 def _is_only_announced(state: CodedState, report: StepReport) -> bool:

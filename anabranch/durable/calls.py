@@ -76,14 +76,21 @@ class StepBranch:
         """A branch that it has begun has ended."""
         if ended.known != ended.inherited:
             self.known = self.known - ended.inherited | ended.known
+        ended.forget_task()
+
+    def forget_task(self) -> None:
+        """Its task has ended, and refers to it by its context: so both are freed without the garbage collector."""
+        self.task = None
 
 
 _branch: ContextVar[StepBranch] = ContextVar("branch")
 
 
-def begin_branch(task: asyncio.Task[object], seq: int) -> None:
+def begin_branch(task: asyncio.Task[object], seq: int) -> StepBranch:
     """This task is the first branch of a function that was dispatched by this row; call it in the task's context."""
-    _branch.set(StepBranch(task, frozenset((seq,))))
+    branch = StepBranch(task, frozenset((seq,)))
+    _branch.set(branch)
+    return branch
 
 
 def present_branch(loop: WorkflowLoop, began_seq: int) -> StepBranch:

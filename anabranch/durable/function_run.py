@@ -112,6 +112,8 @@ class FunctionRun:
             described=f"run {run_id}",
         )
         self._main: asyncio.Task[Any] | None = None
+        self._first_branch: StepBranch | None = None
+        """That of the main task."""
         self._over: asyncio.Future[FunctionSuspended | FunctionBlocked | None] = self._worker_loop.create_future()
         self._has_left = False
         self.blocked_at: Place | None = None
@@ -229,7 +231,7 @@ class FunctionRun:
         if self._over.done():
             return  # cancelled before it began
         self._main = self._loop.begin(_called(function), context)
-        context.run(begin_branch, self._main, self._began_seq)
+        self._first_branch = context.run(begin_branch, self._main, self._began_seq)
         self.advance()
 
     def advance(self) -> None:
@@ -576,6 +578,8 @@ class FunctionRun:
                 call.task.cancel()
         swallowed = self._loop.unwind()
         self.has_swallowed = bool(swallowed) and not ended
+        if self._first_branch is not None:
+            self._first_branch.forget_task()
 
     async def _stop_steps(self) -> None:
         """Return when no step of the function is running, or after `STOP_PATIENCE_S`."""

@@ -14,7 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from anabranch.engine.children import AwaitedChildren
 from anabranch.engine.engine_options import EngineOptions
@@ -60,6 +60,8 @@ REQUEST_PATIENCE_S = 30.0
 # second: cheap, and soon enough after a frozen process has lost its lock.
 LOCKED_PAUSE_MS = 100
 LOCKED_PAUSE_MAX_MS = 1_000
+
+_Answer = TypeVar("_Answer")
 
 RunRequest: TypeAlias = SignalSent | CancelRequested | PauseRequested | ResumeRequested
 """Requests of callers to a run."""
@@ -113,6 +115,21 @@ def _concerns_family(pending: PendingTransition) -> bool:
     """
     transition = pending.transition
     return transition is not None and (transition.concerns_family or bool(pending.leased.state.children))
+
+
+async def _patiently(answer: asyncio.Future[_Answer]) -> _Answer:
+    """The answer to a request. Raises TimeoutError after `REQUEST_PATIENCE_S`."""
+    # A timer of its own: `asyncio.timeout` costs a start three times as much.
+    timer = asyncio.get_running_loop().call_later(REQUEST_PATIENCE_S, _give_up, answer)
+    try:
+        return await answer
+    finally:
+        timer.cancel()
+
+
+def _give_up(answer: asyncio.Future[Any]) -> None:
+    if not answer.done():
+        answer.set_exception(TimeoutError())
 
 
 def _call_all(listeners: Sequence[Callable[[], None]]) -> None:
@@ -272,8 +289,7 @@ class Orchestrator:
         )
         self._owned.add(owned)
         try:
-            async with asyncio.timeout(REQUEST_PATIENCE_S):
-                return await created
+            return await _patiently(created)
         except TimeoutError:
             self._owned.evict(owned)
             message = f"run {head.instance_id} could not be stored within {REQUEST_PATIENCE_S:.0f} s"
@@ -324,8 +340,7 @@ class Orchestrator:
         answer = owned.waiters.add(stimulus)
         self._owned.offer(owned, stimulus)
         try:
-            async with asyncio.timeout(REQUEST_PATIENCE_S):
-                return await answer
+            return await _patiently(answer)
         except TimeoutError:
             what = f"signal {stimulus.event!r}" if isinstance(stimulus, SignalSent) else _REQUEST_NAMES[type(stimulus)]
             message = f"run {instance_id}: {what} could not be stored within {REQUEST_PATIENCE_S:.0f} s"

@@ -344,10 +344,10 @@ MUTANTS = (
         "a pure node is evaluated before what has ended has had its consequences",
         (
             "rules.decide:_propagate",
-            "if (ended",
+            "if builder.followed < len(todo):",
             "if unevaluated and may_evaluate(builder):\n"
             "            evaluate(builder, next(iter(unevaluated.values())))\n"
-            "        elif (ended",
+            "        elif builder.followed < len(todo):",
         ),
     ),
     mutant(
@@ -374,7 +374,7 @@ MUTANTS = (
         "a pure node comes to something else when it is evaluated again",
         (
             "rules.drawn.outcomes:evaluate",
-            "Payload.of(output, node.output_bytes_max)",
+            "Payload.of(value, node.output_bytes_max)",
             "Payload.of({'times': builder.state.last_seq}, node.output_bytes_max)",
         ),
     ),

@@ -170,8 +170,9 @@ def _begin(builder: DrawnDecisionBuilder) -> None:
     for other in state.plan.beginnings:
         if other is not beginning:
             builder.skip(other, state.root)
-    while (ended := builder.next_ended()) is not None:  # what only they lead to; a start evaluates nothing
+    for ended in builder.todo:  # what only they lead to; a start evaluates nothing
         _follow(builder, *ended)
+    builder.followed = len(builder.todo)
 
 
 def _catch_up(builder: DrawnDecisionBuilder) -> None:
@@ -186,7 +187,7 @@ def _answer(builder: DrawnDecisionBuilder, activation: Activation, outcome: Hand
     """Handle the result of an attempt."""
     match outcome:
         case Completed():
-            returned(builder, activation, outcome)
+            returned(builder, activation, outcome.output, outcome.next_handle, outcome.queue_delay_ms)
         case AwaitsSignal():
             open_wait(builder, activation, outcome)
         case AwaitsChild():
@@ -272,13 +273,15 @@ def _propagate(builder: DrawnDecisionBuilder) -> None:
     before the next is evaluated, as if each had been executed. While the run stands still, no wait takes a signal and
     no node is evaluated.
     """
-    state = builder.state
+    state, todo = builder.state, builder.todo
     stands_still = state.suspension is not None or state.gated
     promises = _NOTHING if stands_still else state.promises
     unevaluated = _NOTHING if stands_still else state.unevaluated
     while state.terminal is None:
-        if (ended := builder.next_ended()) is not None:
-            _follow(builder, *ended)
+        if builder.followed < len(todo):
+            scope, node = todo[builder.followed]
+            builder.followed += 1
+            _follow(builder, scope, node)
         elif builder.given:
             _complete_as_given(builder, *builder.given.popleft())
         elif promises:

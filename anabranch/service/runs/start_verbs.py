@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -206,8 +205,11 @@ class StartVerbs(ReadVerbs):
         known = self._active.get(tenant_id, workflow) if version is None else None
         if known is not None:
             # Only a created run proves that the cached version is still active. Otherwise read it.
-            with suppress(*START_REFUSALS):
+            try:
                 started = await start(known, only_active=True)
+            except START_REFUSALS:
+                pass
+            else:
                 if started.created:
                     return started
         found = await self.get_startable(workflow, tenant_id=tenant_id, version=version)

@@ -21,7 +21,7 @@ from anabranch.engine.rules.shared.decisions import (
     signal_wait,
 )
 from anabranch.engine.rules.shared.failures import failed_by, who_is
-from anabranch.engine.rules.stimuli import AwaitsChild, AwaitsSignal, ChildEnded, Completed, Failed
+from anabranch.engine.rules.stimuli import AwaitsChild, AwaitsSignal, ChildEnded, Failed
 from anabranch.engine.rules.templates.budget import WORK_MAX, TemplateBudget
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import AnabranchError, RunError
@@ -56,22 +56,23 @@ EVALUATED_BYTES_MAX = 1_048_576
 RESULTS_COPIED_PER_UNIT = 4
 
 
-def returned(builder: DrawnDecisionBuilder, activation: Activation, outcome: Completed) -> None:
+def returned(
+    builder: DrawnDecisionBuilder, activation: Activation, output: Payload, handle: str | None, delay_ms: int | None
+) -> None:
     """A handler returned: wait out its delay, open its loop, or complete."""
     node = activation.node
     if node.loop is not None:
-        open_loop(builder, activation, outcome.output)
+        open_loop(builder, activation, output)
         return
-    handle = outcome.next_handle
     if handle is None and node.exits:
         handle = DEFAULT_HANDLE
     if handle is not None and handle not in node.exits:
         message = f"the handler of type {node.type!r} named a handle that the node does not have: {handle!r}"
         fail(builder, activation, error_about(activation, "UNKNOWN_HANDLE", "UnknownHandle", message))
-    elif outcome.queue_delay_ms is None:
-        complete(builder, activation, outcome.output, handle)
+    elif delay_ms is None:
+        complete(builder, activation, output, handle)
     else:
-        delay = DelayStarted(builder.now + outcome.queue_delay_ms, outcome.output, handle)
+        delay = DelayStarted(builder.now + delay_ms, output, handle)
         builder.emit(EventType.NODE_WAITING, activation, delay.payload)
         builder.wake(activation)
 
@@ -93,19 +94,19 @@ def evaluate(builder: DrawnDecisionBuilder, activation: Activation) -> None:
     assert node.evaluate is not None, "only pure nodes are left to decisions"
     builder.evaluated.append(Dispatch(node.id, path, attempt))
     work = TemplateBudget()
-    outcome: Completed | Failed
+    failed: Failed | None = None
     try:
-        output, handle = node.evaluate(activation.context, work)
-        outcome = Completed(Payload.of(output, node.output_bytes_max), handle)
+        value, handle = node.evaluate(activation.context, work)
+        output = Payload.of(value, node.output_bytes_max)
     except Exception as failure:  # noqa: BLE001 -- as of any handler
         who = who_is(builder.state.head.instance_id, node.id, path)
-        outcome = failed_by(failure, node_id=node.id, scope=path, attempt=attempt, who=who)
+        failed = failed_by(failure, node_id=node.id, scope=path, attempt=attempt, who=who)
     builder.worked += EVALUATION_UNITS + work.spent
-    if isinstance(outcome, Completed):
-        builder.evaluated_bytes += outcome.output.size
-        returned(builder, activation, outcome)
+    if failed is None:
+        builder.evaluated_bytes += output.size
+        returned(builder, activation, output, handle, None)
     else:
-        attempt_failed(builder, activation, outcome)
+        attempt_failed(builder, activation, failed)
 
 
 def open_wait(builder: DrawnDecisionBuilder, activation: Activation, asked: AwaitsSignal) -> None:
@@ -154,7 +155,7 @@ def complete(builder: DrawnDecisionBuilder, activation: Activation, output: Payl
         message = f"with this output the context of the run would pass {CONTEXT_BYTES_MAX} bytes"
         fail(builder, activation, error_about(activation, "CONTEXT_TOO_LARGE", "ContextTooLarge", message))
         return
-    builder.emit(_NODE_COMPLETED, activation, output, handle)
+    builder.append(_NODE_COMPLETED, node.id, scope.path, activation.attempt, output, handle, node.output_variable)
     if node.terminate:
         terminate(builder)
     else:

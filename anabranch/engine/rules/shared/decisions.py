@@ -218,14 +218,6 @@ class DrawnDecisionBuilder(DecisionBuilder[InstanceState]):
         self.given: deque[tuple[PlanNode, str]] | None = None
         """Nodes, with their scopes, that complete with a given result as soon as nothing else is to be drawn."""
 
-    def next_ended(self) -> tuple[Scope, PlanNode] | None:
-        """The oldest ended activation that was not followed yet; None: all were."""
-        followed = self.followed
-        if followed == len(self.todo):
-            return None
-        self.followed = followed + 1
-        return self.todo[followed]
-
     def enter(self, node: PlanNode, path: str) -> None:
         """Dispatch a ready node in a scope. The header of a region opens its first pass."""
         self.dispatch(node, path if node.region is None else pass_path(node.id, path, 1))

@@ -263,7 +263,7 @@ class Replay:
         """Whether it is past this result's turn."""
         return self._met > 0 and ended.ended_seq <= endings[self._met - 1].ended_seq
 
-    def next(self, endings: Sequence[Step], *, settled_seq: int) -> tuple[int, Place] | None:
+    def next(self, endings: Sequence[Step], settled_seq: int) -> tuple[int, Place] | None:
         """Row and place of the end that is next; None: no further one is committed."""
         if self._late:
             return self._late[0]
@@ -278,7 +278,7 @@ class Replay:
         else:
             self._met += 1
 
-    def missing(self, *, before: int | None = None) -> tuple[int, Place] | None:
+    def missing(self, before: int | None = None) -> tuple[int, Place] | None:
         """The calls that the function must have made before the result in row `before` is delivered, including that one
         (None: all by now), but has not."""
         rows = self._first_rows

@@ -199,19 +199,16 @@ class _HeartbeatMissed(BaseException):
 
 async def called(origin: StepOrigin, function: partial[Any], threads: StepThreads) -> Completed:
     """What the function of a step returns, encoded. One that is not async runs in a thread, which cannot be stopped."""
-    token = present.set(origin)
-    try:
-        if _is_asynchronous(function.func):
-            returned = await function()
-        else:
-            returned, failure = await threads.call(origin.key, function)
-            if failure is not None:
-                raise failure
-            if inspect.isawaitable(returned):
-                returned = await returned
-        return Completed(Payload.of(returned))
-    finally:
-        present.reset(token)
+    present.set(origin)  # each step has a context of its own
+    if _is_asynchronous(function.func):
+        returned = await function()
+    else:
+        returned, failure = await threads.call(origin.key, function)
+        if failure is not None:
+            raise failure
+        if inspect.isawaitable(returned):
+            returned = await returned
+    return Completed(Payload.of(returned))
 
 
 def _is_asynchronous(function: Any) -> bool:

@@ -150,7 +150,7 @@ class Steps:
         call = self._call(name, _RUN, partial(note_of_call, *called_with), policy)
         fn, args, kwargs = called_with
         attempt_once = partial(self._attempt, call, partial(fn, *args, **kwargs), limits)
-        return await self._function_run.answer(call, attempt_once=attempt_once)
+        return await self._function_run.answer(call, None, attempt_once)
 
     async def _attempt(
         self, call: StepCall, function: partial[Any], limits: Sequence[int | None] | None, attempt: int

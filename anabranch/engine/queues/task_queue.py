@@ -363,7 +363,7 @@ class Slots:
         self._taken -= 1
         while self.returning and self._taken < self.concurrency:
             self.returning.popleft().granted()
-        if self.has_free:
+        if self._taken < self.concurrency:
             self._wake()
 
     def lend(self) -> bool:

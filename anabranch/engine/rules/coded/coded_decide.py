@@ -344,16 +344,14 @@ def _attempt_failed(notes: CodedDecisionBuilder, report: StepReport, failed: Fai
     notes.wake(notes.state.steps[report.name, report.scope])
 
 
-def _complete(
-    notes: CodedDecisionBuilder, step: Step | StepReport, output: Payload, *, handle: str | None = None
-) -> None:
+def _complete(notes: CodedDecisionBuilder, step: Step | StepReport, output: Payload, handle: str | None = None) -> None:
     """Complete the step, or fail it if its output would exceed the run's limit."""
     if notes.state.bytes + output.weight > CONTEXT_BYTES_MAX:
         message = f"with this output the steps of the run would pass {CONTEXT_BYTES_MAX} bytes"
         error = RunError("CONTEXT_TOO_LARGE", "ContextTooLarge", message, step.name, step.scope, step.attempt)
         _fail_step(notes, step, error)
         return
-    _append(notes, _NODE_COMPLETED, step, output, next_handle=handle)
+    _append(notes, _NODE_COMPLETED, step, output, handle)
 
 
 def _fail_step(notes: CodedDecisionBuilder, step: Step | StepReport, error: RunError) -> None:
@@ -365,7 +363,6 @@ def _append(
     event_type: EventType,
     step: Step | StepReport,
     payload: Payload,
-    *,
     next_handle: str | None = None,
     error_message: str | None = None,
 ) -> None:

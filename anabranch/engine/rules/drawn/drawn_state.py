@@ -283,9 +283,9 @@ class InstanceState(RunState[Activation, Activation]):
 
         A loop that is not finished with opening iterations is due since it opened.
         """
-        if not self.unfinished and not self.timers and self.started and self.head.deadline_at is None:
-            return None  # as nearly always
         due = super().next_due()
+        if not self.unfinished:
+            return due
         times = [loop.due_at for loop in self.unfinished.values() if loop.due_at is not None]
         return min(times if due is None else [due, *times], default=None)
 

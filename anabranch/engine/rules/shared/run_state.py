@@ -345,6 +345,8 @@ class RunState(ABC, Generic[Open, Runs]):
 
         A run that stands still has only its deadline.
         """
+        if not self.timers and self.started and self.head.deadline_at is None:
+            return None  # as nearly always
         times = list(self.own_due_times())
         timer = None if self.stands_still else self.next_timer()
         if timer is not None and timer.due_at is not None:

@@ -7,9 +7,8 @@ forks and `child_runs` use, too. A start returns once the run is durable.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from anabranch.engine.lifecycle import Engine
@@ -126,25 +125,12 @@ class StartVerbs(ReadVerbs):
 
     async def _start_checked(self, workflow: str, input_: Any, options: StartOptions, *, tenant_id: str) -> StartedRun:
         now = self._engine.clock.now()
-        start = partial(
-            self._start,
-            tenant_id=tenant_id,
-            input_=input_,
-            trigger=options.trigger,
-            make_head=partial(
-                root_head,
-                options=options,
-                tenant_id=tenant_id,
-                # Both attempts use one id: if the first was written although it failed, the second finds it.
-                instance_id=self._run_ids.new(now),
-                now=now,
-                retention_days_max=self.retention_days_max,
-            ),
-        )
+        # Both attempts use one id: if the first was written although it failed, the second finds it.
+        request = _StartRequest(workflow, input_, options, tenant_id, self._run_ids.new(now), now)
         try:
             if options.version is not None or options.retention_days is not None:
                 check_start(version=options.version, retention_days=options.retention_days)
-            return await self._start_version(workflow, options.version, start, tenant_id=tenant_id)
+            return await self._start_version(request)
         except START_REFUSALS:
             # Looked up only here: nearly every start has a new key and must not pay for a read.
             first = await self.find_first_run(workflow, options.idempotency_key, tenant_id=tenant_id)
@@ -198,15 +184,14 @@ class StartVerbs(ReadVerbs):
         )
         return None if first is None else StartedRun(first.head.instance_id, first.status, created=False)
 
-    async def _start_version(
-        self, workflow: str, version: int | None, start: Callable[..., Awaitable[StartedRun]], *, tenant_id: str
-    ) -> StartedRun:
+    async def _start_version(self, request: _StartRequest) -> StartedRun:
         """Start the requested version, or the active one, which is not read again if it is known."""
+        tenant_id, workflow, version = request.tenant_id, request.workflow, request.options.version
         known = self._active.get(tenant_id, workflow) if version is None else None
         if known is not None:
             # Only a created run proves that the cached version is still active. Otherwise read it.
             try:
-                started = await start(known, only_active=True)
+                started = await self._start(request, known, only_active=True)
             except START_REFUSALS:
                 pass
             else:
@@ -215,32 +200,45 @@ class StartVerbs(ReadVerbs):
         found = await self.get_startable(workflow, tenant_id=tenant_id, version=version)
         if version is None and found.tenant_id == tenant_id:  # a coded one has options that change with its code
             self._active.note(tenant_id, workflow, found)
-        return await start(found, only_active=False)
+        return await self._start(request, found, only_active=False)
 
-    async def _start(
-        self,
-        found: WorkflowVersion,
-        *,
-        only_active: bool,
-        tenant_id: str,
-        input_: Any,
-        trigger: str | None,
-        make_head: Callable[[WorkflowVersion, AnyPlan], InstanceHead],
-    ) -> StartedRun:
+    async def _start(self, request: _StartRequest, found: WorkflowVersion, *, only_active: bool) -> StartedRun:
+        options, tenant_id = request.options, request.tenant_id
         plan = await self._engine.plans.plan(found.workflow_id, found.version)
-        check_beginning(plan, trigger)
-        payload = await input_payload(input_, plan, self.checks, tenant_id=tenant_id, trigger=trigger)
-        head = make_head(found, plan)
+        check_beginning(plan, options.trigger)
+        payload = await input_payload(request.input, plan, self.checks, tenant_id=tenant_id, trigger=options.trigger)
+        head = root_head(
+            found,
+            plan,
+            options=options,
+            tenant_id=tenant_id,
+            instance_id=request.run_id,
+            now=request.now,
+            retention_days_max=self.retention_days_max,
+        )
         hold = self._engine.orchestrator.owned.may_begin(head) and self._engine.plans.can_run_plan(head, plan)
         if not hold or head.available_at > head.created_at:
-            await self._pending_limit.take_place(head.tenant_id)
-        started = Started(payload, trigger, begin=hold, only_active=only_active)
+            await self._pending_limit.take_place(tenant_id)
+        started = Started(payload, options.trigger, hold, None, None, only_active)
         new_run = await self._engine.orchestrator.create_run(head, plan, started)
         status = new_run.status
         if not new_run.created:
-            existing = await self._store.get_instance(new_run.instance_id, tenant_id=head.tenant_id)
+            existing = await self._store.get_instance(new_run.instance_id, tenant_id=tenant_id)
             status = status if existing is None else existing.status
         return StartedRun(new_run.instance_id, status, new_run.created)
+
+
+@dataclass(slots=True, eq=False)
+class _StartRequest:
+    """A start on its way, whichever version it comes to."""
+
+    workflow: str
+    input: Any
+    options: StartOptions
+    tenant_id: str
+    run_id: str
+    now: int
+    """When it was asked for (ms)."""
 
 
 def check_beginning(plan: AnyPlan, trigger: str | None) -> None:

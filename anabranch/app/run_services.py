@@ -210,7 +210,7 @@ class _RunParts:
             line=open_hint_line(store),
             watch=open_version_watch(store),
             place=store.dialect.place,
-            known_code=runner.known,
+            code=runner.registries,
             digests=runner.digests,
             telemetry=telemetry,
             gates={language: components.sandbox.gate(language) for language in LANGUAGES},

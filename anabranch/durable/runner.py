@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -64,14 +64,13 @@ class Runner:
         self._on_error = on_error
         self._system = system or WorkflowRegistry()
         """Workflows of the system's own: known here, and not registered before they are used."""
+        self.registries = (self.registry, self._system)
+        """All workflows that can be called here."""
         self._children = children
         self._signals = signals
         self._around = around
         self._engine: Engine | None = None
         self._threads = StepThreads()
-        self._known: Sequence[tuple[str, int]] = ()
-        self._known_at = (-1, -1)
-        """The revisions of both registries that `_known` was read at."""
         self._warned: set[tuple[str, int]] = set()
         """Workflows whose functions were warned of."""
 
@@ -79,16 +78,8 @@ class Runner:
         """Run the workflow functions of this engine's runs from now on."""
         self._engine = engine
 
-    def known(self) -> Sequence[tuple[str, int]]:
-        """Name and version of each workflow that can be called here."""
-        revisions = (self.registry.revision, self._system.revision)
-        if revisions != self._known_at:  # asked at every claim
-            self._known = (*self.registry.known(), *self._system.known())
-            self._known_at = revisions
-        return self._known
-
     def digests(self) -> Mapping[tuple[str, int], str]:
-        """The digests of these, by name and version; without those of the system's own."""
+        """The digests of the workflows that can be called here, by name and version; without those of the system's own."""
         return self.registry.digests()
 
     def stop(self) -> None:

@@ -210,6 +210,7 @@ class Engine:
             store=self.store,
             orchestrator=self.orchestrator,
             plans=self.plans,
+            observers=self.observers,
             clock=self.clock,
             options=self.options,
             covers=self.leadership.covers,

@@ -15,12 +15,11 @@ from dataclasses import dataclass, field
 
 from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.ownership.waiters import StartResult, Waiters
-from anabranch.engine.ports import Clock, Loaded
+from anabranch.engine.ports import Clock
 from anabranch.engine.queues import DelayQueue
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.coded.coded_state import CodedState
-from anabranch.engine.rules.events import Event
-from anabranch.engine.rules.evolve import AnyState, evolve
+from anabranch.engine.rules.evolve import AnyState
 from anabranch.engine.rules.shared.blame import ALONE_MS, Blame, SuspectRoom
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.stimuli import EvaluationDue, NodeResult, Started, StepReport, Stimulus, TimersDue
@@ -463,25 +462,3 @@ class RunAccess:
         if self._owned.listener == settled:
             self._owned.listener = None
             self._owned.steps_under_way = tuple
-
-
-class Adoption:
-    """A claimed run whose log is being folded, page by page; it is owned when that is complete."""
-
-    def __init__(self, claimed: Loaded, state: AnyState, telemetry: RunTelemetry | None) -> None:
-        """`telemetry` takes the pages of a large log, which are not kept; a small one is passed to it later."""
-        self.claimed = claimed
-        self.state = state
-        self.telemetry = telemetry
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the log is folded up to the row that was last at the claim."""
-        return self.state.last_seq == self.claimed.row.last_seq
-
-    def read(self, events: Sequence[Event]) -> None:
-        """Fold the next events of the log."""
-        for event in events:
-            evolve(self.state, event)
-        if self.telemetry is not None:
-            self.telemetry.read(events)

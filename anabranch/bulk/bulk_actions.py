@@ -16,8 +16,9 @@ from anabranch.engine.ports import InstanceRow, Store
 from anabranch.engine.rules.events import Status, SuspendReason
 from anabranch.engine.rules.instants import from_iso_or_date, to_iso
 from anabranch.engine.rules.run_filter import RunFilter
+from anabranch.engine.rules.values import check_key
 from anabranch.errors import AnabranchError, InvalidRequest, NonRetryable, NotFound, StoreUnavailable
-from anabranch.run_requests import COMMAND_LINE, RetryOptions, StartOptions, check_key
+from anabranch.run_requests import COMMAND_LINE, RetryOptions, StartOptions
 from anabranch.service.workflow_service import WorkflowService
 
 BULK_NAME = "anabranch-bulk"

@@ -118,7 +118,7 @@ class Caller:
     def __init__(self, url: str, key: str) -> None:
         """Raises InvalidRequest for a URL or a key that cannot be one."""
         self._url = server_url(url)
-        self._key = check_key(key)
+        self._key = check_api_key(key)
         self._session: aiohttp.ClientSession | None = None
 
     async def start(self) -> None:
@@ -244,7 +244,7 @@ def server_url(text: str) -> URL:
     return url.with_path(url.raw_path.rstrip("/"), encoded=True)
 
 
-def check_key(text: str) -> str:
+def check_api_key(text: str) -> str:
     """The key, if a header can carry it. Raises InvalidRequest, which does not repeat it."""
     if not _KEY.fullmatch(text):
         raise InvalidRequest(

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from anabranch.client.gateway import PAGE_RUNS_MAX, Gateway
 from anabranch.deferred import deferred
+from anabranch.engine.rules.values import check_key
 from anabranch.errors import InvalidRequest, RunCancelled, RunFailed
 from anabranch.run_requests import (
     SAME_INPUT,
     RetryArguments,
     StartOptions,
-    check_key,
     check_limit,
     check_moment,
     check_seconds,

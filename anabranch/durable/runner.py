@@ -79,7 +79,7 @@ class Runner:
         self._engine = engine
 
     def digests(self) -> Mapping[tuple[str, int], str]:
-        """The digests of the workflows that can be called here, by name and version; without those of the system's own."""
+        """Digests of the workflows here, by name and version; without those of the system's own."""
         return self.registry.digests()
 
     def stop(self) -> None:

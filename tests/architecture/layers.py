@@ -169,7 +169,6 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "errors",
         "keys",
         "ports of side concerns",
-        "run_requests",
         "rest.bodies",
         "rest.etags",
         "rest.lists",

@@ -19,7 +19,7 @@ from anabranch.engine.rules.payloads import Redo, RunCancelledPayload, RunReopen
 from anabranch.engine.rules.repair.retry_plan import AwaitedChild, RetryPlan, plan_retry
 from anabranch.engine.rules.shared.left_out import together
 from anabranch.engine.rules.shared.run_state import InstanceHead
-from anabranch.engine.rules.values import checked_payload
+from anabranch.engine.rules.values import check_key, checked_payload
 from anabranch.engine.store.sql.families import cancel_reason
 from anabranch.errors import (
     ParentHasMovedOn,
@@ -30,7 +30,7 @@ from anabranch.errors import (
     RunTooLarge,
     StoreUnavailable,
 )
-from anabranch.run_requests import RETRY, RetryOptions, check_key
+from anabranch.run_requests import RETRY, RetryOptions
 from anabranch.service.runs.run_verbs import RunVerbs
 from anabranch.service.runs.run_view import activations_in
 

@@ -26,7 +26,7 @@ from anabranch.engine.rules.payloads import read_input, read_trigger
 from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.stimuli import Started
-from anabranch.engine.rules.values import VALUE_BYTES_MAX, Payload, checked_payload
+from anabranch.engine.rules.values import VALUE_BYTES_MAX, Payload, checked_payload, is_key
 from anabranch.errors import (
     InvalidInput,
     InvalidRequest,
@@ -44,7 +44,6 @@ from anabranch.run_requests import (
     StartOptions,
     check_start,
     check_start_key,
-    is_key,
     is_reserved,
 )
 from anabranch.service.definitions.checks import Checks

@@ -14,9 +14,9 @@ from dataclasses import replace
 from typing import Any
 
 from anabranch.engine.rules.instants import to_iso
-from anabranch.engine.rules.values import is_storable
+from anabranch.engine.rules.values import check_key, is_storable
 from anabranch.errors import ArmedByNode, NoManualStart, NotFound
-from anabranch.run_requests import StartedRun, check_key
+from anabranch.run_requests import StartedRun
 from anabranch.service.documents import refused
 from anabranch.service.workflow_service import WorkflowService
 from anabranch.triggers.schedules.occurrences import MADE_UP_FOR_MAX, next_after, occurrences_between

@@ -24,7 +24,7 @@ from anabranch.durable.step_functions import EVERY_POOL_HERE, StepPools
 from anabranch.durable.steps import Signals, StepChildren, Steps
 from anabranch.engine.handling import HandlerResult, HandlerReturn, Helpers, ends_us
 from anabranch.engine.lifecycle import Engine
-from anabranch.engine.ownership.owned import RunAccess
+from anabranch.engine.ownership.run_access import RunAccess
 from anabranch.engine.queues import present_slot
 from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.events import SuspendReason
@@ -94,7 +94,7 @@ class Runner:
             message = f"no worker that has looked at this run has version {version} of the workflow {name!r}"
             return FunctionBlocked(SuspendReason.UNKNOWN_WORKFLOW, message)
         assert self._engine is not None, "connect comes before any run"
-        run_access = self._engine.orchestrator.owned.run_access_of(helpers.instance_id)
+        run_access = RunAccess.of(self._engine.orchestrator.owned, helpers.instance_id)
         journal = None if run_access is None else run_access.journal
         activation = None if journal is None else journal.function
         # An attempt that was answered while its job was still queued is not called any more: the next one may be.

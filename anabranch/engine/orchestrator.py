@@ -19,9 +19,8 @@ from typing import TypeAlias
 from anabranch.engine.children import AwaitedChildren
 from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.observe import News, Observers
-from anabranch.engine.ownership.owned import Mailbox, OwnedInstance, OwnedInstances, owner_of
+from anabranch.engine.ownership.owned import Mailbox, OfferResult, OwnedInstance, OwnedInstances, StartResult, owner_of
 from anabranch.engine.ownership.reconcile import Acknowledged, Reconciler
-from anabranch.engine.ownership.waiters import OfferResult, StartResult, Waiters
 from anabranch.engine.ports import Clock, Loaded, Outcome, Store
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.evolve import AnyPlan, AnyState, new_state
@@ -320,9 +319,8 @@ class Orchestrator:
         owned = self._owned.get(instance_id)
         if owned is None or owned.is_new:
             return OfferResult(owned=False)
-        if owned.waiters is None:
-            owned.waiters = Waiters()
-        answer = owned.waiters.add(stimulus)
+        answer: asyncio.Future[OfferResult] = asyncio.get_running_loop().create_future()
+        owned.requests.append((stimulus, answer))
         self._owned.offer(owned, stimulus)
         try:
             async with asyncio.timeout(REQUEST_PATIENCE_S):
@@ -552,7 +550,7 @@ class Orchestrator:
         if owned.created is not None:
             owned.answer_start(StartResult(transition.instance_id, transition.status, created=True))
         if won.parks:
-            if owned.waiters is not None:
+            if owned.requests:
                 owned.answer_requests(pending)
             self._owned.evict(owned)
             return
@@ -571,7 +569,7 @@ class Orchestrator:
         self, owned: OwnedInstance, pending: PendingTransition, dispatches: Sequence[Dispatch], next_due: int | None
     ) -> None:
         """Continue after a commit: perform commands, and schedule due times."""
-        if owned.waiters is not None:
+        if owned.requests:
             owned.answer_requests(pending)
         self._dispatch(owned, dispatches)
         if owned.state.unevaluated:

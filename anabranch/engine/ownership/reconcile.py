@@ -15,8 +15,7 @@ from typing import TypeAlias
 
 from anabranch.engine.log_pages import pages_of
 from anabranch.engine.observe import News, Observers
-from anabranch.engine.ownership.owned import NAMES_SHOWN_MAX, OwnedInstance, OwnedInstances, owner_of
-from anabranch.engine.ownership.waiters import StartResult, why_rejected
+from anabranch.engine.ownership.owned import NAMES_SHOWN_MAX, OwnedInstance, OwnedInstances, StartResult, owner_of
 from anabranch.engine.ports import CLAIM_WEIGHT_MAX, Clock, InstanceRow, Loaded, Store
 from anabranch.engine.rules.events import Event, Status, SuspendReason
 from anabranch.engine.rules.evolve import AnyState, evolve, new_state
@@ -28,7 +27,7 @@ from anabranch.engine.rules.stimuli import ChildEnded, Completed, LogReloaded, N
 from anabranch.engine.rules.transitions import AppliedOutcome, LeasedState, PendingTransition, answered, was_written
 from anabranch.engine.rules.values import NULL
 from anabranch.engine.task_worker import TaskWorker
-from anabranch.errors import AnabranchError, StoreUnavailable, ValueNotStorable
+from anabranch.errors import AnabranchError, NotFound, StoreUnavailable, ValueNotStorable
 
 logger = logging.getLogger("anabranch.engine")
 
@@ -188,7 +187,7 @@ class Reconciler:
         for pending, existing_id in applied.existing:
             self._answer_creation(pending, StartResult(existing_id, Status.PENDING, created=False))
         for pending in applied.rejected:
-            self._answer_creation(pending, why_rejected(pending.leased.state.head))
+            self._answer_creation(pending, _why_rejected(pending.leased.state.head))
         for pending in applied.defective:
             self.drop_defective(pending, pending.defect)
         again = [pending for pending, reason in applied.refused if self._replace_refused(pending, reason)]
@@ -269,8 +268,7 @@ class Reconciler:
             pending.stimuli = [as_refused(result, reason, run_id=instance_id)]
             return True
         elif isinstance(signal := pending.stimuli[0], SignalSent):
-            if owned.waiters is not None:
-                owned.waiters.refuse(signal, ValueNotStorable.code)
+            owned.refuse_request(signal, ValueNotStorable.code)
             pending.stimuli = []
             return True
         self._owned.evict(owned)
@@ -400,6 +398,13 @@ class Reconciler:
             if state.awaits(*dispatch) is None:
                 owned.performing.discard(dispatch)
                 self._task_worker.stop_job(state.head.instance_id, dispatch)
+
+
+def _why_rejected(head: InstanceHead) -> NotFound:
+    """The answer to the start of a rejected run."""
+    if head.parent_id is None:
+        return NotFound(f"workflow {head.workflow_id} was deleted before the run could begin")
+    return NotFound(f"run {head.instance_id}: its workflow was deleted, or its parent no longer needs it")
 
 
 def _anew(state: AnyState, head: InstanceHead) -> AnyState:

@@ -17,7 +17,7 @@ from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.log_pages import pages_of
 from anabranch.engine.observe import Observers
 from anabranch.engine.orchestrator import Orchestrator
-from anabranch.engine.ownership.waiters import OfferResult
+from anabranch.engine.ownership.owned import OfferResult
 from anabranch.engine.plans import PlanCache
 from anabranch.engine.poller import STOP_S, Poller
 from anabranch.engine.ports import CLAIM_WEIGHT_MAX, ClaimRequest, Clock, Loaded, ParkedRun, Store, TenantRooms

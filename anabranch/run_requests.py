@@ -12,12 +12,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from anabranch.engine.rules.values import check_key
+from anabranch.deferred import deferred
 from anabranch.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from anabranch.engine.rules import values
     from anabranch.engine.rules.events import Status
     from anabranch.engine.rules.run_filter import InputFilter
+else:
+    values = deferred("anabranch.engine.rules.values")
 
 # The prefixes of keys of triggers: if a caller used such a key, an occurrence would be lost.
 RESERVED_PREFIXES = ("schedule:", "topic:", "failure:", "hook:")
@@ -183,7 +186,7 @@ def check_start(*, version: object, retention_days: object) -> None:
 
 def check_start_key(key: object) -> None:
     """Refuse an idempotency key that no start of a person or program may have. Raises InvalidRequest."""
-    check_key(key, "an idempotency key")
+    values.check_key(key, "an idempotency key")
     if is_reserved(str(key)):
         message = f"idempotency keys that begin with {' or '.join(map(repr, RESERVED_PREFIXES))} are reserved"
         raise InvalidRequest(

@@ -13,7 +13,7 @@ from typing import Any
 
 from anabranch.engine.handling import idempotency_key
 from anabranch.engine.log_pages import pages_of
-from anabranch.engine.ownership.reconcile import LOST_ROWS_HINT
+from anabranch.engine.ownership.history_watch import LOST_ROWS_HINT
 from anabranch.engine.plans import PlanCache
 from anabranch.engine.ports import InstanceRow, Loaded
 from anabranch.engine.rules.callbacks import is_callback_event

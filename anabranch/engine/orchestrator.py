@@ -18,9 +18,9 @@ from typing import TypeAlias
 
 from anabranch.engine.children import AwaitedChildren
 from anabranch.engine.engine_options import EngineOptions
-from anabranch.engine.observe import News, Observers
+from anabranch.engine.observe import Acknowledged, News, Observers
 from anabranch.engine.ownership.owned import Mailbox, OfferResult, OwnedInstance, OwnedInstances, StartResult, owner_of
-from anabranch.engine.ownership.reconcile import Acknowledged, Reconciler
+from anabranch.engine.ownership.reconcile import Reconciler
 from anabranch.engine.ports import Clock, Loaded, Outcome, Store
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.evolve import AnyPlan, AnyState, new_state
@@ -541,7 +541,8 @@ class Orchestrator:
             return
         if transition.available_at is not None:
             owned.extended_at = asked_at
-        self._reconciler.decided(transition.instance_id)
+        if self._reconciler.defects:
+            self._reconciler.decided(transition.instance_id)
         if transition.clears:
             self._owned.suspects.note(owned.instance_id, None)
         for stop in won.stops:

@@ -87,7 +87,7 @@ class Engine:
         self.options = options
         self.clock = clock or SystemClock()
         self.worker_id = worker_id or f"{socket.gethostname()[:40]}-{secrets.token_hex(6)}"
-        self.observers = Observers(telemetry)
+        self.observers = Observers(self.clock, telemetry)
         self.plans = PlanCache(store, handlers, code, evaluates=options.evaluations_max > 0, pools=options.pools)
         self.console = console
         self.threads = HandlerThreads()
@@ -219,7 +219,7 @@ class Engine:
     def _new_history_watch(self) -> HistoryWatch:
         return HistoryWatch(
             store=self.store,
-            acknowledged=self.orchestrator.acknowledged,
+            acknowledged=self.observers.acknowledged,
             clock=self.clock,
             every_ms=self.options.poll_ms,
         )
@@ -229,7 +229,7 @@ class Engine:
             hints=self.hints,
             clock=self.clock,
             telemetry=telemetry,
-            acknowledged=self.orchestrator.acknowledged.note,
+            acknowledged=self.observers.acknowledged.note,
         )
 
     def _new_loop_watch(self) -> LoopWatch:

@@ -35,7 +35,7 @@ REMEMBERED_MAX = 50_000
 
 @dataclass(slots=True, eq=False)
 class News:
-    """Rows of a run that are in the log now."""
+    """Rows of a run, one at least, that are in the log now."""
 
     instance_id: str
     events: Sequence[Event]
@@ -49,7 +49,8 @@ class News:
 class Observers:
     """Passes on what was committed. If an observer raises, that is logged, and it is called again the next time."""
 
-    def __init__(self, telemetry: Telemetry | None = None) -> None:
+    def __init__(self, clock: Clock, telemetry: Telemetry | None = None) -> None:
+        self.acknowledged = Acknowledged(clock)
         self._observers: list[Observer] = []
         self._telemetry = telemetry
         self._unrecorded: list[tuple[OwnedInstance, Sequence[Event], bool]] = []
@@ -78,6 +79,9 @@ class Observers:
     def committed(self, news: Sequence[News]) -> None:
         """Pass on what was committed, in the order of the commits: to observers one turn of the event loop later, to
         telemetry within `RECORD_MS`."""
+        for one in news:
+            last = one.events[-1]
+            self.acknowledged.note(one.instance_id, last.seq, last.created_at)
         self.written.update([event.type for one in news for event in one.events])  # at once: each update has a price
         if self._observers:
             asyncio.get_running_loop().call_soon(self._notify, news)
@@ -154,7 +158,7 @@ class StoreNews:
 
 
 class Acknowledged:
-    """The last row of each run that the database has acknowledged to this process lately."""
+    """The last row of each run that the database has acknowledged to this process, or shown to it, lately."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from anabranch.engine.children import AwaitedChildren
 from anabranch.engine.engine_options import EngineOptions
-from anabranch.engine.observe import Acknowledged, News, Observers
+from anabranch.engine.observe import News, Observers
 from anabranch.engine.ownership.owned import Mailbox, OfferResult, OwnedInstance, OwnedInstances, StartResult, owner_of
 from anabranch.engine.ownership.reconcile import Reconciler
 from anabranch.engine.ports import Clock, Loaded, Outcome, Store
@@ -146,7 +146,6 @@ class Orchestrator:
         self._options = options
         self._owned = OwnedInstances(clock, task_worker, options)
         task_worker.report_to(self._owned.receive)
-        self.acknowledged = Acknowledged(clock)
         self._reconciler = Reconciler(
             store=store,
             owned=self._owned,
@@ -156,7 +155,6 @@ class Orchestrator:
             worker_id=worker_id,
             lease_ms=options.lease_ms,
             release=options.release,
-            acknowledged=self.acknowledged,
         )
         self._children = AwaitedChildren(store=store, owned=self._owned, clock=clock)
         self._cancelled: set[str] = set()
@@ -534,8 +532,6 @@ class Orchestrator:
         owned = pending.leased
         assert isinstance(owned, OwnedInstance), "this process decides for what it owns"
         if won.events:
-            last = won.events[-1]
-            self.acknowledged.note(owned.instance_id, last.seq, last.created_at)
             news.append(News(owned.instance_id, won.events, transition.status, won.events, owned))
         if not owned.is_owned:
             return

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from anabranch.engine.log_pages import pages_of
-from anabranch.engine.observe import Acknowledged, News, Observers
+from anabranch.engine.observe import News, Observers
 from anabranch.engine.ownership.history_watch import suspend_for_lost_rows
 from anabranch.engine.ownership.owned import NAMES_SHOWN_MAX, OwnedInstance, OwnedInstances, StartResult, owner_of
 from anabranch.engine.ports import CLAIM_WEIGHT_MAX, Clock, InstanceRow, Loaded, Store
@@ -76,10 +76,9 @@ class Reconciler:
         worker_id: str,
         lease_ms: int,
         release: str,
-        acknowledged: Acknowledged,
     ) -> None:
         self._store = store
-        self._acknowledged = acknowledged
+        self._acknowledged = observers.acknowledged
         self._release = release
         self._owned = owned
         self._task_worker = task_worker

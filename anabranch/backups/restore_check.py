@@ -1,4 +1,4 @@
-"""What the engine would do with the open runs of a database that was restored to an earlier state.
+"""Restore check: list what the engine would do with the open runs of a restored database.
 
 Called by `anabranch restore-check`, before any process is started on that database. It cannot know what happened after
 that state. It tells for each open run what the log still owes: that begins as soon as a worker runs, although it may
@@ -163,7 +163,7 @@ class RestoreCheck:
         self._plans = PlanCache(store, node_types)
 
     async def check(self) -> RestoreReport:
-        """What would happen. Raises StoreUnavailable."""
+        """Return what would happen. Raises StoreUnavailable."""
         report = RestoreReport(now=await self._store.now())
         report.saw(await self._store.last_report())
         async for row in self._rows():

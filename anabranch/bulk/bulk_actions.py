@@ -41,7 +41,7 @@ DONE = "DONE"
 
 
 class BulkAction(StrEnum):
-    """What is done to each run."""
+    """An action, as it is applied to each run."""
 
     RETRY = "retry"
     CANCEL = "cancel"
@@ -283,7 +283,7 @@ class BulkActions:
 
 
 def _note_failure(acting: asyncio.Task[Any]) -> None:
-    """Where the process stops in the middle of a page, nobody asks for its failure: another process repeats the
+    """Take the failure of a page that nobody awaits because the process stops: another process repeats the
     page."""
     if not acting.cancelled():
         acting.exception()

@@ -293,7 +293,7 @@ class RemoteGateway:
         )
 
     async def get_bulk(self, bulk_id: str) -> dict[str, Any]:
-        """How far a bulk run is."""
+        """The progress of a bulk run."""
         return await self._read("v1", "runs", "bulk", bulk_id)
 
     async def send_signal(self, instance_id: str, event: str, payload: Any, *, key: str | None = None) -> bool:

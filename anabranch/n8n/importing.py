@@ -60,7 +60,7 @@ _STRUCTURE = frozenset({"CYCLE", "LOOP_BORDER", "LOOPS_TOO_DEEP"})
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What an import makes."""
+    """The result of an import."""
 
     document: dict[str, Any]
     pins: dict[str, Any]
@@ -74,7 +74,7 @@ class Imported:
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """How to import."""
+    """Options of an import."""
 
     timezone: str = "UTC"
     """Of workflows that name none: in n8n that of the instance."""
@@ -296,7 +296,7 @@ class _Importer(Surrounding):
         return not called and not _READS_OTHERS.search(json.dumps(dict(node.parameters)))
 
     def _of_passes(self, job: MappingJob) -> None:
-        """What n8n knows of the passes of loops, and is not known here."""
+        """Note what n8n knows of the passes of loops and we do not."""
         written, name = "\n".join(_texts_in(job.parameters)), job.node.name
         around = [body for loop in self.graph.nodes if self.graph.nodes[loop].kind == LOOP_KIND
                   and name in (body := self.graph.loop_body(loop))]  # fmt: skip
@@ -520,7 +520,7 @@ class _Importer(Surrounding):
         return workflow_name(written)
 
     def code_names(self, job: MappingJob, code: str, *, per_item: bool) -> Mapping[str, tuple[Ref, Ref | None]]:
-        """What the code reads by name: zones, variables, and of nodes all items and, where it is known, the one."""
+        """The names that code reads: zones, variables, and of nodes all items and, where it is known, the one."""
         found: dict[str, tuple[Ref, Ref | None]] = {}
         if reads_dates(code):
             found[ZONES] = (Ref("", zones_code(self.timezone, zones_of(code))), None)
@@ -618,7 +618,7 @@ class _Importer(Surrounding):
         )
 
     def _yields(self) -> None:
-        """What comes back to a loop is what it hands on at its end."""
+        """Let a loop hand on at its end what comes back to it."""
         for name in self.loops:
             job = self._jobs[name]
             loops = [node for node in job.nodes if node["type"] == "loop"]

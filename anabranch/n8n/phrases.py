@@ -28,7 +28,7 @@ class NeverBegins(Exception):
 
 
 class NameScope(Protocol):
-    """What the names of n8n mean at one node."""
+    """The meaning of n8n's names at one node."""
 
     @property
     def timezone(self) -> str:

@@ -1,7 +1,7 @@
 """Parameters of n8n as configs of ours: texts with `{{ … }}` in them, and values as they are.
 
 Pure. Called by the mapping of nodes. A text that begins with `=` has expressions, every other text is meant as it is
-written: braces in it are no templates of ours, either, and are written so that they are none.
+written: braces in it are not templates of ours, either, and are written so that they stay text.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Source:
 
 @dataclass(slots=True)
 class Counts:
-    """What became of the expressions of a node."""
+    """The outcomes for the expressions of a node."""
 
     rewritten: int = 0
     as_code: int = 0
@@ -231,7 +231,7 @@ def longest(written: Any) -> int:
 
 
 def without_sign(written: Any) -> Any:
-    """A parameter that is no expression although it begins with `=`, as the text that it stands for."""
+    """A parameter that is not an expression although it begins with `=`, as the text that it stands for."""
     is_text = isinstance(written, str) and written.startswith("=") and "{{" not in written
     return written[1:] if is_text else written
 

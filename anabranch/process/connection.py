@@ -20,7 +20,7 @@ from anabranch.rest.application import AUTHENTICATED
 from anabranch.rest.error_responses import fault_response, response_of
 from anabranch.sockets.wire import HAS_SHOWN_KEY
 
-# aiohttp logs what is no HTTP with a traceback; it is answered 400, and no news to an operator.
+# aiohttp logs what is not HTTP with a traceback; it is answered 400, which is no news to an operator.
 _silent = logging.getLogger("anabranch.process.http.library")
 _silent.setLevel(logging.CRITICAL)
 

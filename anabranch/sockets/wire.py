@@ -113,7 +113,7 @@ class EncodedMessage:
 
 
 class SendQueue(asyncio.Queue[Any]):
-    """What Engine.IO is to send on one connection, and whether it is idle meanwhile."""
+    """The queue of what Engine.IO sends on one connection, and whether it is idle."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -171,7 +171,7 @@ class CarefulWebSocket(WebSocket):  # type: ignore[misc]  # engineio has no type
             await super().send(message)
 
     async def wait(self) -> Any:
-        """What comes next. Raises OSError at the end, or for what ends the connection."""
+        """The next packet. Raises OSError at the end, or for what ends the connection."""
         data = await super().wait()
         if isinstance(data, str) and data[:1] not in tuple("0123456b"):
             raise OSError("not a packet of the protocol")  # ends the connection; anything else would be a fault

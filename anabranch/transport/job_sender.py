@@ -524,6 +524,6 @@ def job_id_of(execution: Execution) -> str:
 
 
 def _context_of(node: PlanNode, context: Mapping[str, Any]) -> dict[str, Any]:
-    """What the handler may read of the context; for code that names what it reads only that."""
+    """The context that the handler may read; for code that names what it reads only that."""
     names = names_read(node.config.get("code", ""), node.type) if node.type in CODE_LANGUAGES else None
     return {name: context[name] for name in context if names is None or name in names}

@@ -1,4 +1,4 @@
-"""What n8n's names mean at a node: which value of ours is `$json`, or the item of another node.
+"""Node scope: the values of ours that n8n's names stand for at a node.
 
 Pure. Used by `importing`. An item of another node is found as n8n finds it, by following which item belongs to which
 from node to node back to that one.
@@ -108,7 +108,7 @@ class NodeScope:
         return INDEX if self._is_mapped else number(0)
 
     def inputs(self, which: str) -> Ref:
-        """What flows into this node."""
+        """The feeds of this node's inputs."""
         if self.feed is None:
             return Ref("{}", "{}")
         self._needs_no_alias(self.feed)
@@ -314,7 +314,7 @@ def _pick(feed: ItemFeed, which: str) -> Ref:
 
 
 def _at(value: Mapping[str, Any] | list[Any], key: str | int) -> Any:
-    """What is there, or None."""
+    """The value at a place, or None."""
     if isinstance(value, Mapping):
         return value.get(str(key))
     return value[key] if isinstance(key, int) and key < len(value) else None

@@ -1,4 +1,4 @@
-"""Which item of another node belongs to the current one, as code that follows it from node to node when it runs.
+"""Tracing: code that finds the item of another node that belongs to the current one when it runs.
 
 Pure. Used by `node_scope` where that depends on the branch that was taken, or on what nodes made of several items. The
 program is as n8n's: an item that was made of several ones leads to those of them that lead anywhere, and they have to
@@ -31,7 +31,7 @@ class Meeting:
     """Which items flow in: those of the `first` way that was taken, of the first `with items`, or of all, `joined`."""
 
     def feed(self) -> ItemFeed:
-        """What flows in."""
+        """The feed of an input."""
         feeds = [feed for feed, _ in self.ways]
         if len(feeds) == 1:
             return feeds[0]
@@ -51,7 +51,7 @@ class Meeting:
 
 
 def _as_list(feed: ItemFeed) -> Ref:
-    """What flows out as a list, that is missing where nothing flows."""
+    """The output as a list, which is missing where nothing flows."""
     one = feed.value.js
     return (
         feed.value
@@ -108,7 +108,7 @@ class ItemTrace:
         return link.source in self.graph.reachable([self.wanted])
 
     def _step(self, link: Link) -> str:
-        """What an item that comes along a link belongs to: `[node, pair]`, or `[null, item]` at the end of the way."""
+        """The item that one along a link belongs to: `[node, pair]`, or `[null, item]` at the end of the way."""
         exit_ = self.exits[link.source][link.output]
         place = "at" if exit_.feed.many else "0"
         if link.source == self.wanted:

@@ -37,7 +37,7 @@ _FIRST_ID = "00000000-0000-0000-0000-000000000000"
 
 @dataclass(slots=True)
 class DataReport:
-    """What was read, and the findings."""
+    """The number of rows read, and the findings."""
 
     runs: int = 0
     rows: int = 0
@@ -88,7 +88,7 @@ class DataDoctor:
 
     # -- runs -----------------------------------------------------------------------------
     async def _confirmed(self, instance_ids: list[str]) -> list[DataFinding]:
-        """What is wrong with these runs, and still is after a moment."""
+        """Findings about these runs that are still there after a moment."""
         found = await self._runs(instance_ids)
         if not found:
             return []
@@ -100,7 +100,7 @@ class DataDoctor:
         return [each for each in again if (each.instance_id, each.fault) in kinds]
 
     async def _runs(self, instance_ids: list[str]) -> list[DataFinding]:
-        """What is wrong with these runs now."""
+        """Findings about these runs."""
         found: list[DataFinding] = []
         loaded = await self._loaded(instance_ids, found)
         states: dict[str, AnyState | None] = {}

@@ -46,7 +46,7 @@ PLANS_MAX = 10
 
 @dataclass(slots=True)
 class _Family:
-    """What is planned so far: a run, and those below it."""
+    """The plan so far: a run, and those below it."""
 
     options: RetryOptions
     by: str
@@ -271,5 +271,5 @@ def _document(instance_id: str, status: Status, reopened: RunReopened, *, dry_ru
 
 
 def _redo(reopened: RunReopened) -> list[dict[str, Any]]:
-    """What is tried again, each with the number of its next attempt."""
+    """The activations to repeat, each with the number of its next attempt."""
     return [{"nodeID": each.node_id, "scope": each.scope, "attempt": each.attempt + 1} for each in reopened.redo]

@@ -26,7 +26,7 @@ _OPEN_BUSIEST_FIRST = (ActivationStatus.RUNNING, ActivationStatus.RETRYING, Acti
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a page begins: after this iteration, whose successors all began after this row."""
+    """The beginning of a page: after this iteration, whose successors all began after this row."""
 
     index: int = -1
     seq: int = 0
@@ -82,7 +82,7 @@ class _Iteration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IterationsWanted:
-    """Which iterations of which loop to list."""
+    """A request for iterations of a loop."""
 
     node_id: str
     """The loop's, in `scope`."""

@@ -57,7 +57,7 @@ LAST_LOOKS = 4
 
 @dataclass(frozen=True, slots=True)
 class StepFilter:
-    """Which steps to read, and with which fields."""
+    """A filter for steps, and the fields to read."""
 
     activations: ActivationFilter = ALL_ACTIVATIONS
     outputs: bool = True

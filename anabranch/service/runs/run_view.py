@@ -38,7 +38,7 @@ SHOWN_BYTES_MAX = 65_536
 
 
 class PayloadDetail(Enum):
-    """What a log shows of payloads."""
+    """The detail in which a log shows payloads."""
 
     NONE = "none"
     SHORT = "short"
@@ -77,7 +77,7 @@ def run_summary(row: InstanceRow) -> dict[str, Any]:
 
 
 def started_by(head: InstanceHead) -> dict[str, Any] | None:
-    """Who started a run: another run, a trigger, a key or a command; None: unknown."""
+    """The starter of a run: another run, a trigger, a key or a command; None: unknown."""
     if head.parent_id is not None:
         return {"kind": "run", "instanceID": head.parent_id, "nodeID": head.parent_node_id, "scope": head.parent_scope}
     kind, _, rest = (head.idempotency_key or "").partition(":")

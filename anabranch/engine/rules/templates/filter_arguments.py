@@ -1,4 +1,4 @@
-"""What template filters are made of: their form, and checks of the value and the arguments that they take.
+"""Arguments of template filters: the form of a filter, and checks of the value and the arguments that they take.
 
 Pure. Used by `filters` and the modules with the filters themselves.
 """
@@ -69,7 +69,7 @@ def whole_argument(value: Any, name: str, parameter: str) -> int:
 
 
 def picked(items: list[Any], attribute: Any, work: TemplateBudget, *, default: Any = REQUIRED) -> list[Any]:
-    """What a dotted path finds in each item, `default` where it finds nothing; the items themselves without a path.
+    """The value at a dotted path in each item, or `default`; without a path the items themselves.
 
     Raises TemplatePathMissing where nothing is found and there is no default.
     """

@@ -105,7 +105,7 @@ def moved(at: datetime, amount: Any, unit: Any, name: str) -> datetime:
 
 
 def difference(later: datetime, earlier: datetime, unit: Any, name: str) -> float | int:
-    """How much later the one is; whole milliseconds, months and years, else with decimals."""
+    """The time between two moments; whole milliseconds, months and years, else with decimals."""
     known = unit_named(unit, name)
     if known in _MONTHS:
         return (

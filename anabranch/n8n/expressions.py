@@ -32,7 +32,7 @@ from anabranch.n8n.js_tree import (
     Unary,
     read_expression,
 )
-from anabranch.n8n.phrases import CONSTANT, FALSY, NameScope, NeverValid, Phrase, Untranslatable
+from anabranch.n8n.phrases import CONSTANT, FALSY, NameScope, NeverValid, Phrase, Untranslatable, constant_kind
 from anabranch.n8n.refs import Ref, literal, quoted, step
 
 
@@ -100,7 +100,7 @@ class _Translator:
         match tree:
             case Literal(value):
                 is_atom = not isinstance(value, (int, float)) or value >= 0
-                return Phrase(literal(value), _kind(value), is_atom, is_whole=isinstance(value, int))
+                return Phrase(literal(value), constant_kind(value), is_atom, is_whole=isinstance(value, int))
             case JsTemplate(parts):
                 texts = [quoted(part) if isinstance(part, str) else self._text(self.phrase(part)) for part in parts]
                 return Phrase(" ~ ".join(["''", *texts] if len(texts) < 2 else texts), "text", is_atom=False)
@@ -868,14 +868,6 @@ def _looks_numeric(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _kind(value: Any) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    return "text" if isinstance(value, str) else "number"
 
 
 def _ref(ref: Ref) -> Phrase:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.engine.rules.templates.budget import ITEM_UNITS, Refused, TemplateBudget, check_size, kind_of, look_up
+from anabranch.engine.rules.templates.budget import ITEM_UNITS, Refused, TemplateBudget, check_size, look_up
+from anabranch.engine.rules.values import kind_of
 from anabranch.errors import TemplatePathMissing
 
 # 256 characters for the path of an attribute: it is walked for each item.

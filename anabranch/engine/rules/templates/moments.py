@@ -16,7 +16,8 @@ from functools import lru_cache
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from anabranch.engine.rules.templates.budget import ITEM_UNITS, Refused, TemplateBudget, is_number, kind_of
+from anabranch.engine.rules.templates.budget import ITEM_UNITS, Refused, TemplateBudget, is_number
+from anabranch.engine.rules.values import kind_of
 
 # 64 characters hold every point in time and every name of a time zone.
 DATE_CHARACTERS_MAX = 64

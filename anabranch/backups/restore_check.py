@@ -24,7 +24,7 @@ from anabranch.engine.rules.events import Status, SuspendReason
 from anabranch.engine.rules.evolve import AnyState, evolve, new_state, outstanding
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.history import History
-from anabranch.engine.rules.instants import to_iso
+from anabranch.engine.rules.instants import to_iso, to_iso_or_none
 from anabranch.engine.rules.payloads import RunSuspended
 from anabranch.engine.rules.shared.log_limit import UNLIMITED_LOG
 from anabranch.engine.store.sql.data_checks import DueSchedule
@@ -94,7 +94,7 @@ class OpenRun:
             "status": self.row.status.value,
             "suspended": None if reason is None else reason.value,
             "idempotencyKey": head.idempotency_key,
-            "lastEventAt": None if self.last_event_at is None else to_iso(self.last_event_at),
+            "lastEventAt": to_iso_or_none(self.last_event_at),
             "repeats": self.repeats,
             "attempts": [*self.attempts],
             "timers": [*self.timers],
@@ -135,7 +135,7 @@ class RestoreReport:
         """As it is printed."""
         return {
             "now": to_iso(self.now),
-            "asOf": None if self.as_of is None else to_iso(self.as_of),
+            "asOf": to_iso_or_none(self.as_of),
             "open": self.open,
             "repeating": self.repeating,
             "suspended": self.set_aside,
@@ -245,7 +245,7 @@ def _attempt(state: AnyState, owed: Dispatch, history: History) -> _Json:
         **_place(*key),
         "type": activation.node.type if is_drawn else None,
         "attempt": owed.attempt,
-        "since": None if since is None else to_iso(since),
+        "since": to_iso_or_none(since),
         "idempotencyKey": idempotency_key(state.head.instance_id, *key, activation.redone) if is_drawn else None,
     }
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from anabranch.engine.ports import InstanceRow, Store
 from anabranch.engine.rules.events import Status, SuspendReason
-from anabranch.engine.rules.instants import from_iso_or_date, to_iso
+from anabranch.engine.rules.instants import from_iso_or_date, to_iso_or_none
 from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.engine.rules.values import check_key
 from anabranch.errors import AnabranchError, InvalidRequest, NonRetryable, NotFound, StoreUnavailable
@@ -79,8 +79,8 @@ class BulkRequest:
             "workflow": wanted.workflow,
             "status": [status.value for status in wanted.statuses],
             "reason": [reason.value for reason in wanted.reasons],
-            "since": None if wanted.since is None else to_iso(wanted.since),
-            "until": None if wanted.until is None else to_iso(wanted.until),
+            "since": to_iso_or_none(wanted.since),
+            "until": to_iso_or_none(wanted.until),
             "version": wanted.version,
             "rerunOf": wanted.rerun_of,
             "error": wanted.error,

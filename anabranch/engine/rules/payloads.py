@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import orjson
 
 from anabranch.engine.rules.events import Event, EventType, SuspendReason
-from anabranch.engine.rules.instants import from_iso, to_iso
+from anabranch.engine.rules.instants import from_iso, to_iso, to_iso_or_none
 from anabranch.engine.rules.shared.left_out import Ranges, together
 from anabranch.engine.rules.test_runs import WHOLE, TestRunPlan, read_test_run_plan
 from anabranch.engine.rules.values import EMPTY, Payload
@@ -452,7 +452,7 @@ class RunReopened:
             "leftOut": [list(each) for each in self.left_out],
             "redo": [each.as_json() for each in self.redo],
             "closedMs": self.closed_ms,
-            "deadlineAt": None if self.deadline_at is None else to_iso(self.deadline_at),
+            "deadlineAt": to_iso_or_none(self.deadline_at),
             "by": self.by,
         }
         for name, value in (("key", self.key), ("reason", self.reason), ("newKeys", self.new_keys or None)):

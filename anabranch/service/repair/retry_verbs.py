@@ -14,7 +14,7 @@ from anabranch.engine.log_pages import log_pages
 from anabranch.engine.ports import FamilyReopening, InstanceRow, Reopening
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.history import ActivationFilter
-from anabranch.engine.rules.instants import to_iso
+from anabranch.engine.rules.instants import to_iso_or_none
 from anabranch.engine.rules.payloads import Redo, RunCancelledPayload, RunReopened, reopenings_in
 from anabranch.engine.rules.repair.retry_plan import AwaitedChild, RetryPlan, plan_retry
 from anabranch.engine.rules.shared.left_out import together
@@ -264,7 +264,7 @@ def _document(instance_id: str, status: Status, reopened: RunReopened, *, dry_ru
         "generation": reopened.generation,
         "redo": _redo(reopened),
         "children": [],
-        "deadlineAt": None if reopened.deadline_at is None else to_iso(reopened.deadline_at),
+        "deadlineAt": to_iso_or_none(reopened.deadline_at),
         "warnings": [],
         "dryRun": dry_run,
     }

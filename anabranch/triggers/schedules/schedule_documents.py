@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from anabranch.engine.rules.duration import format_duration, parse_duration
-from anabranch.engine.rules.instants import to_iso
+from anabranch.engine.rules.instants import to_iso, to_iso_or_none
 from anabranch.engine.rules.values import checked_payload
 from anabranch.errors import InvalidInput
 from anabranch.run_requests import StartedRun
@@ -106,8 +106,8 @@ def schedule_as_json(schedule: Schedule) -> dict[str, Any]:
         "input": schedule.input_,
         "missed": schedule.missed,
         "enabled": schedule.enabled,
-        "nextAt": _iso(schedule.next_at),
-        "lastAt": _iso(schedule.last_at),
+        "nextAt": to_iso_or_none(schedule.next_at),
+        "lastAt": to_iso_or_none(schedule.last_at),
         "lastInstanceID": schedule.last_instance_id,
         "lastError": schedule.last_error,
         "createdAt": to_iso(schedule.created_at),
@@ -191,7 +191,3 @@ class _ScheduleReader:
 
     def _report(self, code: str, field: str, sentence: str) -> None:
         self.problems.append((code, f"/{field}", sentence))
-
-
-def _iso(at_ms: int | None) -> str | None:
-    return None if at_ms is None else to_iso(at_ms)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.n8n.graph import LOOP_KIND, LinkGraph, loop_output
-from anabranch.n8n.items.tracing import ItemTrace, Meeting
+from anabranch.n8n.items.tracing import InputLinks, ItemTrace
 from anabranch.n8n.job import Exit
 from anabranch.n8n.js_reading import masked, names_of_nodes, reads_inputs
 from anabranch.n8n.kept_data import VARIABLE_NAME
@@ -41,7 +41,7 @@ class Surrounding:
     graph: LinkGraph
     timezone: str
     exits: dict[str, dict[int, Exit]] = field(default_factory=dict)
-    meetings: dict[str, dict[int, Meeting]] = field(default_factory=dict)
+    input_links: dict[str, dict[int, InputLinks]] = field(default_factory=dict)
     """What leads to each input of each node."""
     aliases: set[str] = field(default_factory=set)
     """Loops whose current item has a variable of its own."""
@@ -231,7 +231,7 @@ class NodeScope:
         place = self._moved(exit_.pairing).js
         if what == "currentRunIndex":
             return f"({place} / {size})"
-        items = self.around.meetings[name][0].feed().items.js
+        items = self.around.input_links[name][0].feed().items.js
         return f"({place} + {size} >= ({items} ?? []).length)"
 
     def _batch_exit(self, name: str, exits: Mapping[int, Exit]) -> Exit:
@@ -251,7 +251,7 @@ class NodeScope:
         if not self.of_code:
             raise Untranslatable(f"which item of {name} belongs to it is known when it runs")
         around = self.around
-        trace = ItemTrace(around.graph, around.meetings, around.exits, around.paired, self._moved, name)
+        trace = ItemTrace(around.graph, around.input_links, around.exits, around.paired, self._moved, name)
         return Ref("none", trace.js(self.name, index))
 
     def _walk(self, at: str, index: Ref | None, wanted: str, seen: frozenset[str]) -> list[Ref | None]:
@@ -261,7 +261,7 @@ class NodeScope:
         """
         found: list[Ref | None] = []
         graph = self.around.graph
-        if any(meeting.how == "joined" for meeting in self.around.meetings.get(at, {}).values()):
+        if any(joined.how == "joined" for joined in self.around.input_links.get(at, {}).values()):
             return [None]  # the numbers of its items are others than along each way
         returns = graph.returns(at) if graph.nodes[at].kind == LOOP_KIND else []
         for link in graph.into[at]:

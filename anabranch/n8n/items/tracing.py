@@ -23,7 +23,7 @@ class ItemUnknown(Untranslatable):
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
+class InputLinks:
     """The links that lead to one input of a node, by what flows along them."""
 
     ways: tuple[tuple[ItemFeed, tuple[Link, ...]], ...]
@@ -65,7 +65,7 @@ class ItemTrace:
     """The way from a node back to another one. Along a way that never meets it n8n gives nothing, and does not fail."""
 
     graph: LinkGraph
-    meetings: dict[str, dict[int, Meeting]]
+    input_links: dict[str, dict[int, InputLinks]]
     exits: dict[str, dict[int, Exit]]
     paired: set[str]
     """Code that has to say which items it makes of which: what is needed is added."""
@@ -85,22 +85,22 @@ class ItemTrace:
         if name in self._ways:
             return
         self._ways[name] = ""
-        inputs = self.meetings.get(name, {})
+        inputs = self.input_links.get(name, {})
         listed = [
             self._of_input(inputs[place]) if place in inputs else "[]" for place in range(max(inputs, default=-1) + 1)
         ]
         self._ways[name] = f"[{', '.join(listed)}]"
 
-    def _of_input(self, meeting: Meeting) -> str:
-        if meeting.how == "with items":
+    def _of_input(self, joined: InputLinks) -> str:
+        if joined.how == "with items":
             raise ItemUnknown(f"which item of {self.wanted} belongs to it depends on the branch")
         made = []
-        for feed, links in meeting.ways:
+        for feed, links in joined.ways:
             back = any(self.graph.leads_back(link) for link in links)
             leading = {self._leads(link) for link in links}
             if back or len(leading) > 1:
                 raise ItemUnknown(f"which item of {self.wanted} belongs to it depends on the branch")
-            there = f"({feed.items.js} ?? []).length" if meeting.how == "joined" else f"({feed.value.js}) ?? null"
+            there = f"({feed.items.js} ?? []).length" if joined.how == "joined" else f"({feed.value.js}) ?? null"
             made.append(f"[() => {there}, at => {self._step(links[0])}]")
         return f"[{', '.join(made)}]"
 

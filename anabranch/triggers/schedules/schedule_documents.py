@@ -30,7 +30,7 @@ _KINDS = ("cron", "interval")
 
 
 @dataclass(frozen=True, slots=True)
-class ScheduleWish:
+class ParsedSchedule:
     """A parsed document; absent fields have their defaults."""
 
     name: str
@@ -63,11 +63,11 @@ class ScheduleWish:
         )
 
 
-def read_schedule(document: Any) -> tuple[ScheduleWish, list[Problem]]:
+def read_schedule(document: Any) -> tuple[ParsedSchedule, list[Problem]]:
     """Parse the document and collect its problems. Raises InvalidRequest if it is not an object."""
     check_fields(document, known=_GIVEN | _READ_ONLY, texts=("name", "workflow"))
     reader = _ScheduleReader(document)
-    wish = ScheduleWish(
+    wish = ParsedSchedule(
         name=check_name(document["name"]),
         workflow=document["workflow"],
         version=reader.version(),
@@ -173,7 +173,7 @@ class _ScheduleReader:
             self._report(refusal.code, "input", refusal.message)
             return None
 
-    def check_timing(self, wish: ScheduleWish) -> None:
+    def check_timing(self, wish: ParsedSchedule) -> None:
         """Either a cron expression or an interval, as `kind` says where it is given, that will be due one day."""
         kind = self.choice("kind", _KINDS)
         has = {"cron": self._document.get("cron") is not None, "interval": self._document.get("every") is not None}

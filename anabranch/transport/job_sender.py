@@ -21,8 +21,10 @@ from secrets import token_hex
 from typing import Any, Protocol, TypeAlias, cast
 
 from anabranch.dead_letters.dead_letters import DeadLetterRows
+from anabranch.engine.clock import SystemClock
 from anabranch.engine.console.lines import Sink, read_progress
 from anabranch.engine.handling import HandlerResult, Helpers
+from anabranch.engine.poller import Poller
 from anabranch.engine.pool_worker import JobElsewhere, PoolTaskWorker, bare_head
 from anabranch.engine.queues.task_queue import FairJobs
 from anabranch.engine.rules.code_reads import names_read
@@ -177,6 +179,14 @@ class JobSender:
         """Reports, before the next connection: their queue was gone."""
         self._is_leaving = False
         self._tasks: list[asyncio.Task[None]] = []
+        sleep = SystemClock().sleep
+        self._pollers = (
+            Poller(
+                self._look_for_unheard, name="unheard-jobs", every_ms=round(min(LOOK_S, silent_s) * 1000), sleep=sleep
+            ),
+            # Runs are taken over many at a time.
+            Poller(self._search, name="search-jobs", every_ms=round(LOOK_S * 100), sleep=sleep),
+        )
 
     # -- for the engine -------------------------------------------------------------------
     def connect(self, worker: PoolTaskWorker) -> None:
@@ -255,8 +265,8 @@ class JobSender:
         await self._transport.register_dead_letters(self._keep_dead)
         self._transport.when_connected(self._take_up)
         self._tasks += [asyncio.create_task(self._publish(), name=f"job-publisher-{n}") for n in range(PUBLISHERS)]
-        self._tasks.append(asyncio.create_task(self._look_again(), name="unheard-jobs"))
-        self._tasks.append(asyncio.create_task(self._search(), name="search-jobs"))
+        for poller in self._pollers:
+            await poller.start()
         await self._transport.start()
 
     def leave(self) -> None:
@@ -268,6 +278,8 @@ class JobSender:
 
         A broker that does not answer is left after `patience_s`.
         """
+        for poller in self._pollers:
+            await poller.stop()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -337,23 +349,21 @@ class JobSender:
 
     async def _search(self) -> None:
         """Ask executors for jobs that they may have; those that nobody has are sent."""
-        while True:
-            await asyncio.sleep(LOOK_S / 10)  # runs are taken over many at a time
-            if not self._sought or not self._transport.is_connected:
-                continue
-            asked = {job_id: self._sought[job_id] for job_id in list(self._sought)[:SOUGHT_AT_ONCE]}
-            for sent in asked.values():
-                sent.is_told = True
-            try:
-                await self._transport.search(JobSearch(self._name, {each: sent.ticket for each, sent in asked.items()}))
-            except TransportUnavailable:
-                continue
-            for job_id, sent in asked.items():
-                if self._sought.get(job_id) is sent:
-                    del self._sought[job_id]
-                if sent.is_over:
-                    self._withdraw(sent)  # it was stopped before it could be asked for
-            asyncio.get_running_loop().call_later(self._search_s, self._send_unclaimed, list(asked.values()))
+        if not self._sought or not self._transport.is_connected:
+            return
+        asked = {job_id: self._sought[job_id] for job_id in list(self._sought)[:SOUGHT_AT_ONCE]}
+        for sent in asked.values():
+            sent.is_told = True
+        try:
+            await self._transport.search(JobSearch(self._name, {each: sent.ticket for each, sent in asked.items()}))
+        except TransportUnavailable:
+            return  # the next look asks again
+        for job_id, sent in asked.items():
+            if self._sought.get(job_id) is sent:
+                del self._sought[job_id]
+            if sent.is_over:
+                self._withdraw(sent)  # it was stopped before it could be asked for
+        asyncio.get_running_loop().call_later(self._search_s, self._send_unclaimed, list(asked.values()))
 
     def _send_unclaimed(self, asked: Sequence[_Sent]) -> None:
         for sent in asked:
@@ -421,10 +431,8 @@ class JobSender:
         except TransportUnavailable:
             logger.debug("the cancellation of %s was not sent; its result will be discarded", ticket)
 
-    async def _look_again(self) -> None:
-        while True:
-            await asyncio.sleep(min(LOOK_S, self._silent_s))
-            self._send_unheard()
+    async def _look_for_unheard(self) -> None:
+        self._send_unheard()
 
     def _send_unheard(self) -> None:
         """Send jobs again of which nothing was heard for long, although the broker is there."""

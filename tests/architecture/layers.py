@@ -330,6 +330,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "handlers",
         "ports of side concerns",
         "secrets",
+        "engine.poller",
     ),
     "engine.poller": ("errors",),
     "engine.telemetry": ("engine.rules",),

@@ -138,7 +138,7 @@ class Driver:
             assert not settled.unknown, "nobody else writes here, so every transition wins"
             assert not settled.refused, settled.refused
             for won in settled.won:
-                run = self.runs[won.pending.leased.instance_id]
+                run = self.runs[won.leased.instance_id]
                 run.log += won.events
                 run.dispatched += won.dispatches
                 run.jobs += [each for each in won.dispatches if (each.node_id, each.scope) not in run.state.unevaluated]

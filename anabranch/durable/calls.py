@@ -76,14 +76,21 @@ class StepBranch:
         """A branch that it has begun has ended."""
         if ended.known != ended.inherited:
             self.known = self.known - ended.inherited | ended.known
+        ended.forget_task()
+
+    def forget_task(self) -> None:
+        """Its task has ended, and refers to it by its context: so both are freed without the garbage collector."""
+        self.task = None
 
 
 _branch: ContextVar[StepBranch] = ContextVar("branch")
 
 
-def begin_branch(task: asyncio.Task[object], seq: int) -> None:
+def begin_branch(task: asyncio.Task[object], seq: int) -> StepBranch:
     """This task is the first branch of a function that was dispatched by this row; call it in the task's context."""
-    _branch.set(StepBranch(task, frozenset((seq,))))
+    branch = StepBranch(task, frozenset((seq,)))
+    _branch.set(branch)
+    return branch
 
 
 def present_branch(loop: WorkflowLoop, began_seq: int) -> StepBranch:
@@ -256,7 +263,7 @@ class Replay:
         """Whether it is past this result's turn."""
         return self._met > 0 and ended.ended_seq <= endings[self._met - 1].ended_seq
 
-    def next(self, endings: Sequence[Step], *, settled_seq: int) -> tuple[int, Place] | None:
+    def next(self, endings: Sequence[Step], settled_seq: int) -> tuple[int, Place] | None:
         """Row and place of the end that is next; None: no further one is committed."""
         if self._late:
             return self._late[0]
@@ -271,7 +278,7 @@ class Replay:
         else:
             self._met += 1
 
-    def missing(self, *, before: int | None = None) -> tuple[int, Place] | None:
+    def missing(self, before: int | None = None) -> tuple[int, Place] | None:
         """The calls that the function must have made before the result in row `before` is delivered, including that one
         (None: all by now), but has not."""
         rows = self._first_rows

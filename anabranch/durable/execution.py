@@ -24,6 +24,7 @@ from typing import Any, TypeAlias
 from anabranch.durable.step_error import qualified_name
 from anabranch.engine.console.lines import present
 from anabranch.engine.handling import Helpers, ends_us
+from anabranch.engine.rules.coded.names import scope_of_first_attempt
 from anabranch.engine.rules.shared.failures import failed_by, silence
 from anabranch.engine.rules.stimuli import Completed, Failed, StepOutcome
 from anabranch.engine.rules.values import Payload
@@ -38,9 +39,6 @@ THREADS_MAX = 256
 
 Returned: TypeAlias = tuple[Any, BaseException | None]
 """The result or the exception of a function."""
-
-InThread: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Returned]]
-"""Calls a function in a thread."""
 
 StepKey: TypeAlias = tuple[str, str, str]
 """Run, name and scope of a step, whatever the attempt of its workflow."""
@@ -78,26 +76,27 @@ class StepOrigin:
         self.is_first_call = False
         self.beat: Callable[[], None] = _nothing
 
+    @property
+    def key(self) -> StepKey:
+        """Of its step."""
+        return self.instance_id, self.node_id, scope_of_first_attempt(self.scope)
+
 
 class StepThreads:
     """The threads of one process."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="coded-step")
-        self._left_behind: dict[StepKey, Future[Returned]] = {}
+        self.left_behind: dict[StepKey, Future[Returned]] = {}
         """Functions that still run although their result is no longer awaited."""
 
     def stop(self) -> None:
         """Start no more threads; running ones are abandoned."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def has_left_behind(self, key: StepKey) -> bool:
-        """Whether an attempt of this step still runs in an abandoned thread."""
-        return key in self._left_behind
-
     async def earlier_try_ended(self, key: StepKey) -> None:
         """Wait until no attempt of this step runs in an abandoned thread."""
-        while (earlier := self._left_behind.get(key)) is not None:
+        while (earlier := self.left_behind.get(key)) is not None:
             logger.warning(
                 "step %s%s of run %s waits for an earlier attempt, whose thread is still running",
                 key[1],
@@ -114,21 +113,20 @@ class StepThreads:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
             if not future.cancel():
-                self._left_behind[key] = future
+                self.left_behind[key] = future
                 future.add_done_callback(partial(self._forget, key))
             raise
 
     def _forget(self, key: StepKey, ended: Future[Returned]) -> None:
         """Called by the thread itself."""
-        if self._left_behind.get(key) is ended:
-            del self._left_behind[key]
+        if self.left_behind.get(key) is ended:
+            del self.left_behind[key]
 
 
 async def tried(
     origin: StepOrigin,
     work: Callable[[], Awaitable[StepOutcome]],
     timeout_ms: int | None = None,
-    *,
     heartbeat: Heartbeat | None = None,
 ) -> tuple[StepOutcome, BaseException | None]:
     """Do the work of an attempt once; returns its outcome, and the exception if it failed."""
@@ -200,21 +198,18 @@ class _HeartbeatMissed(BaseException):
     """An attempt missed its heartbeat timeout."""
 
 
-async def called(origin: StepOrigin, function: partial[Any], in_thread: InThread) -> Completed:
+async def called(origin: StepOrigin, function: partial[Any], threads: StepThreads) -> Completed:
     """What the function of a step returns, encoded. One that is not async runs in a thread, which cannot be stopped."""
-    token = present.set(origin)
-    try:
-        if _is_asynchronous(function.func):
-            returned = await function()
-        else:
-            returned, failure = await in_thread(function)
-            if failure is not None:
-                raise failure
-            if inspect.isawaitable(returned):
-                returned = await returned
-        return Completed(Payload.of(returned))
-    finally:
-        present.reset(token)
+    present.set(origin)  # each step has a context of its own
+    if _is_asynchronous(function.func):
+        returned = await function()
+    else:
+        returned, failure = await threads.call(origin.key, function)
+        if failure is not None:
+            raise failure
+        if inspect.isawaitable(returned):
+            returned = await returned
+    return Completed(Payload.of(returned))
 
 
 def _is_asynchronous(function: Any) -> bool:
@@ -249,18 +244,20 @@ def _nothing() -> None:
     """A step without a heartbeat timeout."""
 
 
-def begun_task(coroutine: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop, context: Context) -> Any:
+def begun_task(
+    coroutine: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop, context: Context, name: str
+) -> Any:
     """A task of the running loop that has run up to its first wait, as with `eager_start` since Python 3.12.
 
     Most attempts end, or wait, without another turn of the loop. Call it from a plain callback, not in a task.
     """
     if sys.version_info >= (3, 12):
-        return asyncio.Task(coroutine, loop=loop, context=context, eager_start=True)
+        return asyncio.Task(coroutine, loop=loop, name=name, context=context, eager_start=True)
     # Python 3.11: a new task schedules its first step, which is run here instead.
     begin: list[Callable[[], object]] = []
     loop.call_soon = lambda step, **_: begin.append(step)  # type: ignore[method-assign,assignment]
     try:
-        task = asyncio.Task(coroutine, loop=loop, context=context)
+        task = asyncio.Task(coroutine, loop=loop, name=name, context=context)
     finally:
         del loop.call_soon
     context.run(begin[0])

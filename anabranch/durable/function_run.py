@@ -112,6 +112,8 @@ class FunctionRun:
             described=f"run {run_id}",
         )
         self._main: asyncio.Task[Any] | None = None
+        self._first_branch: StepBranch | None = None
+        """That of the main task."""
         self._over: asyncio.Future[FunctionSuspended | FunctionBlocked | None] = self._worker_loop.create_future()
         self._has_left = False
         self.blocked_at: Place | None = None
@@ -168,13 +170,13 @@ class FunctionRun:
             raise InvalidDefinition(f"{name!r} cannot name a step: write 1 to 128 letters, digits, `.`, `_`, `-`")
         number = self._numbers[name] = self._numbers.get(name, 0) + 1
         first_scope = scope_of_call(number)
-        scope = journal.scope_for(name, first_scope, attempt=self.attempt)
+        scope = journal.scope_for(name, first_scope, self.attempt)
         call = StepCall(name, scope, kind, self._branch(), policy)
         call.arguments = arguments
         self._replay.ask(call.place, (name, first_scope))
         return call
 
-    async def answer(self, call: StepCall, *, wait: StepOutcome | None = None, attempt_once: Try | None = None) -> Any:
+    async def answer(self, call: StepCall, wait: StepOutcome | None = None, attempt_once: Try | None = None) -> Any:
         """The result of a step: it waits for something, or is tried until it ends. Raises StepError."""
         call.wait, call.attempt_once = wait, attempt_once
         if attempt_once is not None:
@@ -229,7 +231,7 @@ class FunctionRun:
         if self._over.done():
             return  # cancelled before it began
         self._main = self._loop.begin(_called(function), context)
-        context.run(begin_branch, self._main, self._began_seq)
+        self._first_branch = context.run(begin_branch, self._main, self._began_seq)
         self.advance()
 
     def advance(self) -> None:
@@ -251,14 +253,14 @@ class FunctionRun:
 
     def _take_turn(self, journal: CodedState) -> bool:
         """Make progress when no task of the function is ready. False: nothing to do until something arrives."""
-        calls = self._calls
+        calls, settled_seq = self._calls, self._run_access.settled_seq
         if calls.asked:
-            changed = self._look_at_new(journal)
+            changed = self._look_at_new(journal, settled_seq)
             if changed is not None:
                 return self._block(changed)
         if calls.reported or calls.waiting:
-            self._look_at_settled(journal)
-        answer = self._replay.next(journal.endings, settled_seq=self._run_access.settled_seq)
+            self._look_at_settled(journal, settled_seq)
+        answer = self._replay.next(journal.endings, settled_seq)
         if answer is not None:
             return self._deliver_next(journal, *answer)
         if not self._replay.is_complete:
@@ -274,9 +276,9 @@ class FunctionRun:
             return self._wait_for_others(journal)
         return self._only_waits(journal)
 
-    def _look_at_new(self, journal: CodedState) -> str | None:
+    def _look_at_new(self, journal: CodedState, settled_seq: int) -> str | None:
         """Match the new calls with the log; returns the difference if one does not match."""
-        for call in self._calls.of(_ASKED):
+        for call in list(self._calls.asked):
             record = journal.steps.get(call.place)
             if record is None:
                 continue
@@ -284,25 +286,25 @@ class FunctionRun:
             if record.kind is not call.kind or changed:
                 self.blocked_at = call.place
                 return call.changed_from(record)
-            self._place(call, record, journal)
+            self._place(call, record, journal, settled_seq)
         return None
 
-    def _look_at_settled(self, journal: CodedState) -> None:
+    def _look_at_settled(self, journal: CodedState, settled_seq: int) -> None:
         """Check the reported and the waiting calls for commits."""
-        for call in self._calls.of(_REPORTED):
+        for call in list(self._calls.reported):
             record = journal.steps.get(call.place)
-            if record is not None and call.reported_seq < record.seq <= self._run_access.settled_seq:
-                self._place(call, record, journal)
+            if record is not None and call.reported_seq < record.seq <= settled_seq:
+                self._place(call, record, journal, settled_seq)
         if not self._calls.waiting:
             return
-        for call in self._calls.of(_WAITING):
+        for call in list(self._calls.waiting):
             record = None if call.asked is not None else journal.steps.get(call.place)
             if record is not None and (record.has_ended or record.phase is _DISPATCHED):
-                self._place(call, record, journal)
+                self._place(call, record, journal, settled_seq)
 
-    def _place(self, call: StepCall, record: Step, journal: CodedState) -> None:
+    def _place(self, call: StepCall, record: Step, journal: CodedState, settled_seq: int) -> None:
         """Move a call to the stage of its latest row, if that is committed."""
-        if record.seq > self._run_access.settled_seq:
+        if record.seq > settled_seq:
             self._calls.move(call, _REPORTED)
             call.reported_seq = record.seq - 1
         elif record.has_ended:
@@ -318,7 +320,7 @@ class FunctionRun:
     def _deliver_next(self, journal: CodedState, row: int, place: Place) -> bool:
         """Deliver the next result of the log, if the function has made all calls that precede it."""
         call, record = self._calls.at(place), journal.steps[place]
-        if self._replay.missing(before=row) is not None:
+        if self._replay.missing(row) is not None:
             return self._fire_unrecorded() or self._changed(before=row)
         if record.step_cancelled and call is not None:
             self.blocked_at = place
@@ -371,7 +373,7 @@ class FunctionRun:
     def _begin_new(self, journal: CodedState) -> None:
         """Start, in call order, every call that has not ended in the log."""
         begun: list[StepCall] = []
-        for call in self._calls.of(_ASKED):
+        for call in list(self._calls.asked):
             if call.timer is not None:
                 continue  # recorded when there is nothing else to do, or when it fires
             if call.wait is not None:
@@ -391,7 +393,7 @@ class FunctionRun:
 
     def _try(self, call: StepCall, attempt: int) -> None:
         assert call.context is not None, "it is something to be done"
-        task = begun_task(self._tried(call, attempt), self._worker_loop, call.context)
+        task = begun_task(self._tried(call, attempt), self._worker_loop, call.context, call.shown)
         if not task.done():
             call.task = task
 
@@ -576,6 +578,8 @@ class FunctionRun:
                 call.task.cancel()
         swallowed = self._loop.unwind()
         self.has_swallowed = bool(swallowed) and not ended
+        if self._first_branch is not None:
+            self._first_branch.forget_task()
 
     async def _stop_steps(self) -> None:
         """Return when no step of the function is running, or after `STOP_PATIENCE_S`."""
@@ -594,7 +598,7 @@ class FunctionRun:
         return self._end(FunctionBlocked(SuspendReason.NONDETERMINISM, why, self._called_by))
 
     def _changed(self, *, before: int | None = None) -> bool:
-        missing = self._replay.missing(before=before)
+        missing = self._replay.missing(before)
         assert missing is not None, "something was not asked for"
         name, scope = self.blocked_at = missing[1]
         what = self._what_it_does()

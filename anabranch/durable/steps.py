@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from types import FrameType
 from typing import Any, Protocol
 
 from anabranch.durable.calls import StepCall
@@ -21,7 +22,7 @@ from anabranch.durable.step_functions import EVERY_POOL_HERE, StepPools, step_no
 from anabranch.engine.console.lines import present, report_progress
 from anabranch.engine.handling import Helpers
 from anabranch.engine.rules.coded.arguments import note_of, note_of_call
-from anabranch.engine.rules.coded.names import StepKind, scope_of_first_attempt
+from anabranch.engine.rules.coded.names import StepKind
 from anabranch.engine.rules.duration import parse_duration
 from anabranch.engine.rules.shared.retry import DEFAULT_STEP_RETRY, RetryPolicy
 from anabranch.engine.rules.stimuli import (
@@ -67,13 +68,19 @@ class Signals(Protocol):
 class _Asked:
     """A call that a line of the author's code has made."""
 
-    __slots__ = ("coroutine", "file", "line", "name")
+    __slots__ = ("_code", "_instruction", "coroutine", "name")
 
-    def __init__(self, name: str, file: str, line: int) -> None:
+    def __init__(self, name: str, author: FrameType) -> None:
+        """`author` is the frame of that code."""
         self.name = name
-        self.file = file
-        self.line = line
+        self._code, self._instruction = author.f_code, author.f_lasti
         self.coroutine: Coroutine[Any, Any, Any]
+
+    @property
+    def place(self) -> str:
+        """File and line, worked out when somebody asks: it takes as long as a good part of a step."""
+        lines = (line for start, end, line in self._code.co_lines() if start <= self._instruction < end)
+        return f"{self._code.co_filename}, line {next(lines, None)}"
 
 
 class Steps:
@@ -143,26 +150,24 @@ class Steps:
         call = self._call(name, _RUN, partial(note_of_call, *called_with), policy)
         fn, args, kwargs = called_with
         attempt_once = partial(self._attempt, call, partial(fn, *args, **kwargs), limits)
-        return await self._function_run.answer(call, attempt_once=attempt_once)
+        return await self._function_run.answer(call, None, attempt_once)
 
     async def _attempt(
         self, call: StepCall, function: partial[Any], limits: Sequence[int | None] | None, attempt: int
     ) -> tuple[StepOutcome, BaseException | None]:
         """Call the function of a step once, within its timeout and heartbeat timeout (ms)."""
-        run_id, threads = self._helpers.instance_id, self._threads
-        key = (run_id, call.name, scope_of_first_attempt(call.scope))
-        origin = StepOrigin(self._helpers, call.name, call.scope, attempt)
+        origin, threads = StepOrigin(self._helpers, call.name, call.scope, attempt), self._threads
         if origin.console is not None:
             origin.console.take_beginning(origin)
-        if threads.has_left_behind(key):
-            await threads.earlier_try_ended(key)
-        work = partial(called, origin, function, partial(threads.call, key))
+        if threads.left_behind:
+            await threads.earlier_try_ended(origin.key)
+        work = partial(called, origin, function, threads)
         timeout_ms, silence_ms = limits or (None, None)
         heartbeat = None if silence_ms is None else Heartbeat(origin, silence_ms)
         if self._around is None:
-            return await tried(origin, work, timeout_ms, heartbeat=heartbeat)
-        with self._around(run_id, call.name, call.scope, attempt):
-            return await tried(origin, work, timeout_ms, heartbeat=heartbeat)
+            return await tried(origin, work, timeout_ms, heartbeat)
+        with self._around(origin.instance_id, call.name, call.scope, attempt):
+            return await tried(origin, work, timeout_ms, heartbeat)
 
     async def _run_in_pool(
         self,
@@ -349,8 +354,7 @@ class Steps:
         for asked in self._unawaited:
             if inspect.getcoroutinestate(asked.coroutine) == inspect.CORO_CREATED:
                 raise StepNotAwaited(
-                    f"step {asked.name!r} was asked for in {asked.file}, line {asked.line}, but never awaited:"
-                    " nothing was executed"
+                    f"step {asked.name!r} was asked for in {asked.place}, but never awaited: nothing was executed"
                 )
 
     def close(self) -> None:
@@ -362,8 +366,7 @@ class Steps:
     # -- within ---------------------------------------------------------------------------
     def _asked(self, name: str) -> _Asked:
         """What the line that called our caller asks for, until it begins."""
-        line = sys._getframe(2)
-        asked = _Asked(name, line.f_code.co_filename, line.f_lineno)
+        asked = _Asked(name, sys._getframe(2))
         self._unawaited[asked] = None
         return asked
 

@@ -64,6 +64,27 @@ class WorkflowTask(asyncio.Task[Result]):
         return self.number
 
 
+class _Ready(asyncio.Handle):
+    """A callback that is ready to run."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        callback: Callable[..., Any],
+        args: tuple[Any, ...],
+        loop: WorkflowLoop,
+        context: contextvars.Context | None,
+    ) -> None:
+        # The same as `Handle.__init__`, which asks its loop each time whether it debugs.
+        self._context = contextvars.copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = self._source_traceback = None
+
+
 class WorkflowTimer(asyncio.TimerHandle):
     """A call at a time. `due_ms` counts from the beginning of the attempt, `number` those with the same due time."""
 
@@ -198,12 +219,12 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         """Run it in this drain, after all that is ready."""
         if not self._is_open:
             if self._is_leaving:
-                return asyncio.Handle(callback, args, self, context)  # dropped: nothing runs any more
+                return _Ready(callback, args, self, context)  # dropped: nothing runs any more
             raise NotInWorkflow(
                 f"{self._described}: a step, a thread or another run has touched what the function waits for, such as"
                 " an Event, a Queue or a Future; pass it on as the result of a step"
             )
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = _Ready(callback, args, self, context)
         self._ready.append(handle)
         return handle
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -211,7 +211,7 @@ HandlerReturn: TypeAlias = HandlerResult | AwaitsSignal | AwaitsChild | Function
 class Handler(Protocol):
     """Executes the nodes of one type."""
 
-    async def execute(self, config: Any, context: Mapping[str, Any], helpers: Helpers) -> HandlerReturn:
+    def execute(self, config: Any, context: Mapping[str, Any], helpers: Helpers) -> Awaitable[HandlerReturn]:
         """Run one attempt. Raise to fail it; NonRetryable to fail it for good."""
 
 

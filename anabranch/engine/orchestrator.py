@@ -14,7 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from anabranch.engine.children import AwaitedChildren
 from anabranch.engine.engine_options import EngineOptions
@@ -41,7 +41,6 @@ from anabranch.engine.rules.transitions import (
     AppliedOutcome,
     PendingTransition,
     Planned,
-    Won,
     answered,
     apply_outcome,
     owed_dispatches,
@@ -61,6 +60,8 @@ REQUEST_PATIENCE_S = 30.0
 # second: cheap, and soon enough after a frozen process has lost its lock.
 LOCKED_PAUSE_MS = 100
 LOCKED_PAUSE_MAX_MS = 1_000
+
+_Answer = TypeVar("_Answer")
 
 RunRequest: TypeAlias = SignalSent | CancelRequested | PauseRequested | ResumeRequested
 """Requests of callers to a run."""
@@ -114,6 +115,21 @@ def _concerns_family(pending: PendingTransition) -> bool:
     """
     transition = pending.transition
     return transition is not None and (transition.concerns_family or bool(pending.leased.state.children))
+
+
+async def _patiently(answer: asyncio.Future[_Answer]) -> _Answer:
+    """The answer to a request. Raises TimeoutError after `REQUEST_PATIENCE_S`."""
+    # A timer of its own: `asyncio.timeout` costs a start three times as much.
+    timer = asyncio.get_running_loop().call_later(REQUEST_PATIENCE_S, _give_up, answer)
+    try:
+        return await answer
+    finally:
+        timer.cancel()
+
+
+def _give_up(answer: asyncio.Future[Any]) -> None:
+    if not answer.done():
+        answer.set_exception(TimeoutError())
 
 
 def _call_all(listeners: Sequence[Callable[[], None]]) -> None:
@@ -271,8 +287,7 @@ class Orchestrator:
         )
         self._owned.add(owned)
         try:
-            async with asyncio.timeout(REQUEST_PATIENCE_S):
-                return await created
+            return await _patiently(created)
         except TimeoutError:
             self._owned.evict(owned)
             message = f"run {head.instance_id} could not be stored within {REQUEST_PATIENCE_S:.0f} s"
@@ -321,8 +336,7 @@ class Orchestrator:
         owned.requests.append((stimulus, answer))
         self._owned.offer(owned, stimulus)
         try:
-            async with asyncio.timeout(REQUEST_PATIENCE_S):
-                return await answer
+            return await _patiently(answer)
         except TimeoutError:
             what = f"signal {stimulus.event!r}" if isinstance(stimulus, SignalSent) else _REQUEST_NAMES[type(stimulus)]
             message = f"run {instance_id}: {what} could not be stored within {REQUEST_PATIENCE_S:.0f} s"
@@ -485,7 +499,7 @@ class Orchestrator:
             try:
                 self._perform(won, batch.asked_at, news)
             except Exception as defect:  # noqa: BLE001 -- whatever it is, it is this run's
-                self._reconciler.drop_defective(won.pending, defect)
+                self._reconciler.drop_defective(won, defect)
         for pending in applied.idle:
             try:
                 self._settle_idle(pending)
@@ -509,10 +523,10 @@ class Orchestrator:
         We know of it: unless something else happened to the parent, we continue from the new version.
         """
         for won in applied.won:
-            transition = won.pending.transition
+            transition = won.transition
             if transition is None or transition.wakes is None:
                 continue
-            parent, state = self._owned.get(transition.wakes), won.pending.leased.state
+            parent, state = self._owned.get(transition.wakes), won.leased.state
             if parent is None or state.terminal is None or state.outcome is None:
                 continue
             if outcome.woken.get(parent.instance_id) == parent.version + 1:
@@ -525,47 +539,47 @@ class Orchestrator:
         self._cancelled.difference_update(ids)
         await self.refresh(ids)
 
-    def _perform(self, won: Won, asked_at: float, news: list[News]) -> None:
+    def _perform(self, won: PendingTransition, asked_at: float, news: list[News]) -> None:
         """Perform the commands of a committed transition; adds its events for observers to `news`."""
-        pending, transition = won.pending, won.pending.transition
+        transition, owned = won.transition, won.leased
         assert transition is not None
-        owned = pending.leased
         assert isinstance(owned, OwnedInstance), "this process decides for what it owns"
-        if won.events:
-            news.append(News(owned.instance_id, won.events, transition.status, won.events, owned))
+        events = transition.events
+        if events:
+            news.append(News(owned.instance_id, events, transition.status, events, owned))
         if not owned.is_owned:
             return
         if transition.available_at is not None:
             owned.extended_at = asked_at
         if self._reconciler.defects:
-            self._reconciler.decided(transition.instance_id)
+            self._reconciler.decided(owned.instance_id)
         if transition.clears:
             self._owned.suspects.note(owned.instance_id, None)
         for stop in won.stops:
             owned.performing.discard(stop)
-            self._task_worker.stop_job(transition.instance_id, stop)
+            self._task_worker.stop_job(owned.instance_id, stop)
         if owned.created is not None:
-            owned.answer_start(StartResult(transition.instance_id, transition.status, created=True))
+            owned.answer_start(StartResult(owned.instance_id, transition.status, created=True))
         if won.parks:
             if owned.requests:
-                owned.answer_requests(pending)
+                owned.answer_requests(won)
             self._owned.evict(owned)
             return
-        owned.performing.difference_update(won.answered)
-        self._go_on(owned, pending, won.dispatches, won.next_due)
+        self._go_on(owned, won, won.dispatches, won.next_due)
 
     def _settle_idle(self, pending: PendingTransition) -> None:
         """Settle stimuli that changed nothing: answer their callers, and perform what is outstanding after an
         adoption."""
         owned = owner_of(pending)
         if owned.is_owned:
-            owned.performing.difference_update(answered(pending.stimuli))
             self._go_on(owned, pending, [], owned.state.next_due())
 
     def _go_on(
         self, owned: OwnedInstance, pending: PendingTransition, dispatches: Sequence[Dispatch], next_due: int | None
     ) -> None:
         """Continue after a commit: perform commands, and schedule due times."""
+        if owned.performing:
+            owned.performing.difference_update(answered(pending.stimuli))
         if owned.requests:
             owned.answer_requests(pending)
         self._dispatch(owned, dispatches)
@@ -598,9 +612,7 @@ class Orchestrator:
             if activation is None or activation.node.evaluate is not None or dispatch in owned.performing:
                 continue  # the next decision evaluates pure nodes
             owned.performing.add(dispatch)
-            self._task_worker.execute(
-                state.head, dispatch, activation.node, activation.context, redone=activation.redone
-            )
+            self._task_worker.execute(state.head, dispatch, activation.node, activation.context, activation.redone)
 
     def _begin_nothing(self, owned: OwnedInstance) -> None:
         """The run stands still: executions may end, and after the resume everything else is outstanding again."""

@@ -111,7 +111,7 @@ class PoolTaskWorker(TaskWorker):
         self, head: InstanceHead, dispatch: Dispatch, node: PlanNode, *, redone: Redone | None, may_run: bool
     ) -> HandlerOutcome:
         """Have an attempt of a step executed elsewhere; its function awaits it, and cancels it with itself."""
-        execution = Execution(head, dispatch, node, {}, clock=self._clock, threads=self._threads, console=self._console)
+        execution = Execution(head, dispatch, node, {}, self._clock, self._threads, self._console)
         execution.redone = redone
         awaited: asyncio.Future[HandlerOutcome] = asyncio.get_running_loop().create_future()
         self._steps[execution] = awaited

@@ -149,7 +149,7 @@ class HandlerSpec:
         if self.config is None:
             return resolved
         try:
-            return self.config.model_validate(resolved)
+            return self.config.__pydantic_validator__.validate_python(resolved)  # `model_validate`, without its options
         except ValidationError as refusal:
             text = "; ".join(f"config{_pointer(each, resolved)}: {_message(each)}" for each in refusal.errors())
             raise NonRetryable(text, code="NODE_CONFIG_INVALID") from None
@@ -210,7 +210,7 @@ class SpecHandler:
         # only good while its object lives.
         self._compiled: dict[int, tuple[Any, CompiledConfig]] = {}
 
-    async def execute(self, config: Any, context: Mapping[str, Any], helpers: Helpers) -> HandlerReturn:
+    def execute(self, config: Any, context: Mapping[str, Any], helpers: Helpers) -> Awaitable[HandlerReturn]:
         """Run one attempt with the saved config.
 
         Secrets are read for this attempt and masked in all its output. Raises NonRetryable with NODE_CONFIG_INVALID for
@@ -218,14 +218,20 @@ class SpecHandler:
         exceptions of the type.
         """
         compiled = self._compiled_of(config)
-        if compiled.secret_names and self._spec.secrets is not None:
-            secrets = await self._spec.secrets.read(helpers.tenant_id, compiled.secret_names)
-            return await self._execute_with(secrets, partial(compiled.resolve, context, secrets), context, helpers)
-        resolved = config if compiled.is_constant else compiled.resolve(context)
         spec = self._spec
+        if compiled.secret_names and spec.secrets is not None:
+            return self._execute_with_secrets(compiled, context, helpers)
+        resolved = config if compiled.is_constant else compiled.resolve(context)
         if spec.execute is not None:
-            return await spec.execute(spec.checked(resolved), context, helpers)
-        return self._evaluated(resolved, context)
+            return spec.execute(spec.checked(resolved), context, helpers)
+        return self._evaluate(resolved, context)
+
+    async def _execute_with_secrets(
+        self, compiled: CompiledConfig, context: Mapping[str, Any], helpers: Helpers
+    ) -> HandlerReturn:
+        assert self._spec.secrets is not None, "the caller has looked"
+        secrets = await self._spec.secrets.read(helpers.tenant_id, compiled.secret_names)
+        return await self._execute_with(secrets, partial(compiled.resolve, context, secrets), context, helpers)
 
     async def resolve(
         self, config: Any, context: Mapping[str, Any], *, tenant_id: str
@@ -256,9 +262,9 @@ class SpecHandler:
         spec = self._spec
         if spec.execute is not None:
             return await spec.execute(spec.checked(resolved), context, helpers)
-        return self._evaluated(resolved, context)
+        return await self._evaluate(resolved, context)
 
-    def _evaluated(self, resolved: Any, context: Mapping[str, Any]) -> HandlerResult:
+    async def _evaluate(self, resolved: Any, context: Mapping[str, Any]) -> HandlerResult:
         evaluate = self._spec.evaluate
         assert evaluate is not None, "a type has either of them"
         output, next_handle = evaluate(self._spec.checked(resolved), context, TemplateBudget())

@@ -14,8 +14,7 @@ import orjson
 
 from anabranch.engine.ports import Clock
 from anabranch.engine.rules.drawn.drawn_state import ContextSnapshot
-from anabranch.engine.rules.graph.plan import Plan
-from anabranch.engine.rules.graph.warnings import NODE_OUTPUT_PREFIX
+from anabranch.engine.rules.graph.plan import NODE_OUTPUT_PREFIX, Plan
 from anabranch.engine.rules.templates.budget import Refused, TemplateBudget
 from anabranch.engine.rules.templates.facts import Facts
 from anabranch.engine.rules.templates.references import utf16_place

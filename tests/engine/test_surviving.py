@@ -36,10 +36,10 @@ async def test_a_run_that_cannot_be_performed_harms_none_of_its_batch(
     await process.log.saw("NODE_DISPATCHED", "gate", count=2)
     perform = process.engine.orchestrator._perform
 
-    def stumble(won: Any, asked_at: float) -> None:
-        if won.pending.leased.instance_id == bad:
+    def stumble(won: Any, *rest: Any) -> None:
+        if won.leased.instance_id == bad:
             raise RuntimeError("stumbled")
-        perform(won, asked_at)
+        perform(won, *rest)
 
     monkeypatch.setattr(process.engine.orchestrator, "_perform", stumble)
     nodes.open_gate("bad")

@@ -25,9 +25,11 @@ CODED_MUTANTS = (
     _coded(
         "unsettled-row-acted-upon",
         "a function goes on by rows that are decided and not committed: it is told, or another try begins, too early",
-        (f"{_FUNCTION}._look_at_settled", "record.seq <= self._run_access.settled_seq:", "record.seq:"),
-        (f"{_FUNCTION}._place", "if record.seq > self._run_access.settled_seq:", "if False:"),
-        (f"{_FUNCTION}._take_turn", "settled_seq=self._run_access.settled_seq", "settled_seq=journal.last_seq"),
+        (
+            f"{_FUNCTION}._take_turn",
+            "settled_seq = self._calls, self._run_access.settled_seq",
+            "settled_seq = self._calls, journal.last_seq",
+        ),
     ),
     _coded(
         "completed-step-called-again",

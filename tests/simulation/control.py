@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import random
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -32,12 +32,12 @@ def under_control(judge: Judge, compiled: Mapping[str, Plan], *, seed: int) -> I
     dice = random.Random(f"uuid {seed}")
     log, complaints = logging.getLogger("anabranch"), _Complaints(judge)
     thresholds = gc.get_threshold()
-    kept = (plans.compile_plan, transition.decide, uuid.uuid4, log.level, log.propagate)
+    kept = (plans.compile_plan, transition.decide, os.urandom, log.level, log.propagate)
     publishers = job_sender.PUBLISHERS
     job_sender.PUBLISHERS = PUBLISHERS
     plans.compile_plan = lambda document, node_types, *_, **__: compiled[document["name"]]
     transition.decide = judge.checked(transition.decide)
-    uuid.uuid4 = lambda: uuid.UUID(int=dice.getrandbits(128), version=4)
+    os.urandom = lambda count: dice.getrandbits(128).to_bytes(16)[-count:]  # nobody needs more than a UUID does
     log.setLevel(logging.ERROR)
     log.propagate = False
     log.addHandler(complaints)
@@ -48,7 +48,7 @@ def under_control(judge: Judge, compiled: Mapping[str, Plan], *, seed: int) -> I
         gc.set_threshold(*thresholds)
         job_sender.PUBLISHERS = publishers
         log.removeHandler(complaints)
-        plans.compile_plan, transition.decide, uuid.uuid4, log.level, log.propagate = kept
+        plans.compile_plan, transition.decide, os.urandom, log.level, log.propagate = kept
 
 
 class _Complaints(logging.Handler):

@@ -305,12 +305,12 @@ class Judge:
     def checked(self, decide: Callable[..., Decision]) -> Callable[..., Decision]:
         """The same decisions, some of them held against what is outstanding before and after."""
 
-        def decide_and_check(state: AnyState, stimulus: Stimulus, now: int, **limits: int) -> Decision:
+        def decide_and_check(state: AnyState, stimulus: Stimulus, now: int, *limits: int) -> Decision:
             self._decisions += 1
             if self._decisions % DECISION_CHECK_EVERY:
-                return decide(state, stimulus, now, **limits)
+                return decide(state, stimulus, now, *limits)
             before = outstanding(state)
-            decision = decide(state, stimulus, now, **limits)
+            decision = decide(state, stimulus, now, *limits)
             if isinstance(stimulus, NodeResult) and isinstance(state, CodedState) and decision.events:
                 # The job of the function is done. If the function is to run again at once, that is another job.
                 before.discard(Dispatch(stimulus.node_id, stimulus.scope, stimulus.attempt))

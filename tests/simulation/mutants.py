@@ -114,9 +114,9 @@ MUTANTS = (
         "any-join-runs-again",
         "`any` is dispatched again by a late edge",
         (
-            "rules.decide:calculate_next_nodes",
-            "target.id not in scope.ended and target.id not in scope.open",
-            "True",
+            "rules.decide:_follow",
+            " or target.id in scope.ended or target.id in scope.open",
+            "",
         ),
     ),
     mutant(
@@ -151,7 +151,11 @@ MUTANTS = (
     mutant(
         "timer-by-our-own-clock",
         "a timer fires by the worker's clock, early by the store's",
-        ("rules.transitions:_pending", "not_before=not_before,", "not_before=None,"),
+        (
+            "rules.transitions:_pending",
+            "transition.not_before, transition.cancels = not_before, cancels",
+            "transition.cancels = cancels",
+        ),
     ),
     mutant(
         "live-runs-taken-at-start-up",
@@ -215,7 +219,7 @@ MUTANTS = (
     mutant(
         "handlers-not-stopped",
         "a handler whose result nobody awaits runs on",
-        (f"{_ORCHESTRATOR}._perform", "self._task_worker.stop_job(transition.instance_id, stop)", "pass"),
+        (f"{_ORCHESTRATOR}._perform", "self._task_worker.stop_job(owned.instance_id, stop)", "pass"),
     ),
     mutant(
         "job-run-twice-at-once",
@@ -326,8 +330,8 @@ MUTANTS = (
         "a start is answered only when its pure nodes are evaluated",
         (
             "rules.decide:_begin",
-            "_follow(builder, *builder.todo.popleft())",
-            "_follow(builder, *builder.todo.popleft())\n    _propagate(builder)",
+            "_follow(builder, *ended)",
+            "_follow(builder, *ended)\n    _propagate(builder)",
         ),
     ),
     mutant(
@@ -340,10 +344,10 @@ MUTANTS = (
         "a pure node is evaluated before what has ended has had its consequences",
         (
             "rules.decide:_propagate",
-            "if todo:",
+            "if builder.followed < len(todo):",
             "if unevaluated and may_evaluate(builder):\n"
             "            evaluate(builder, next(iter(unevaluated.values())))\n"
-            "        elif todo:",
+            "        elif builder.followed < len(todo):",
         ),
     ),
     mutant(
@@ -370,8 +374,8 @@ MUTANTS = (
         "a pure node comes to something else when it is evaluated again",
         (
             "rules.drawn.outcomes:evaluate",
-            "Payload.of(output, bytes_max=node.output_bytes_max)",
-            "Payload.of({'times': builder.state.last_seq}, bytes_max=node.output_bytes_max)",
+            "Payload.of(value, node.output_bytes_max)",
+            "Payload.of({'times': builder.state.last_seq}, node.output_bytes_max)",
         ),
     ),
     mutant(

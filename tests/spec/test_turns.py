@@ -209,7 +209,7 @@ def test_an_ended_instance_is_released_for_good(stimulus, status):
 def test_a_won_turn_raises_the_version_by_one_and_is_performed():
     planned = plan(begun(CHAIN), completed("a"))
     (winner,) = apply_outcome(planned, won(planned)).won
-    assert winner.pending.leased.version == 4
+    assert winner.leased.version == 4
     assert winner.dispatches == [Dispatch("b", "", 1)]
     assert winner.next_due is None
 

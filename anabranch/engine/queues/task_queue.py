@@ -97,7 +97,8 @@ class LocalTaskQueue(Generic[AnyJob]):
             self._kept_back.append(job)
             return
         self._jobs.add(job)
-        self._wake_one()
+        if not self._about_to_look:
+            self._wake(1)
 
     def accepts(self, job: AnyJob) -> bool:
         """Whether a job may begin now: the queue is open, and no other run is left alone."""
@@ -153,7 +154,8 @@ class LocalTaskQueue(Generic[AnyJob]):
                 logger.warning("%d handlers do not end although they were cancelled; they are left behind", len(deaf))
 
     def _wake_one(self) -> None:
-        self._wake(1)
+        if self._jobs.waiting:
+            self._wake(1)
 
     def _wake(self, wanted: int) -> None:
         """Let so many consumers look for jobs, no more than jobs wait, those included that are about to look.
@@ -361,7 +363,7 @@ class Slots:
         self._taken -= 1
         while self.returning and self._taken < self.concurrency:
             self.returning.popleft().granted()
-        if self.has_free:
+        if self._taken < self.concurrency:
             self._wake()
 
     def lend(self) -> bool:

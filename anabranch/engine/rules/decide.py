@@ -11,8 +11,7 @@ handles results of handlers, ends of activations, loops and child runs; all add 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from enum import Enum
 from typing import Any, assert_never
 
@@ -96,7 +95,6 @@ def decide(
     state: AnyState,
     stimulus: Stimulus,
     now: int,
-    *,
     work_max: int = LOOP_WORK_MAX,
     evaluations_max: int = EVALUATIONS_MAX,
 ) -> Decision:
@@ -172,8 +170,9 @@ def _begin(builder: DrawnDecisionBuilder) -> None:
     for other in state.plan.beginnings:
         if other is not beginning:
             builder.skip(other, state.root)
-    while builder.todo:  # what only they lead to; a start evaluates nothing
-        _follow(builder, *builder.todo.popleft())
+    for ended in builder.todo:  # what only they lead to; a start evaluates nothing
+        _follow(builder, *ended)
+    builder.followed = len(builder.todo)
 
 
 def _catch_up(builder: DrawnDecisionBuilder) -> None:
@@ -188,7 +187,7 @@ def _answer(builder: DrawnDecisionBuilder, activation: Activation, outcome: Hand
     """Handle the result of an attempt."""
     match outcome:
         case Completed():
-            returned(builder, activation, outcome)
+            returned(builder, activation, outcome.output, outcome.next_handle, outcome.queue_delay_ms)
         case AwaitsSignal():
             open_wait(builder, activation, outcome)
         case AwaitsChild():
@@ -207,7 +206,9 @@ def _receive(builder: DrawnDecisionBuilder, signal: SignalSent) -> Decision:
         return known
     waited_for = accept_signal(builder, signal)
     _propagate(builder)
-    return replace(_concluded(builder), delivered=waited_for)
+    decision = _concluded(builder)
+    decision.delivered = waited_for
+    return decision
 
 
 def _begin_if_due(builder: DrawnDecisionBuilder) -> None:
@@ -273,12 +274,14 @@ def _propagate(builder: DrawnDecisionBuilder) -> None:
     no node is evaluated.
     """
     state, todo = builder.state, builder.todo
-    stands_still = state.stands_still
+    stands_still = state.suspension is not None or state.gated
     promises = _NOTHING if stands_still else state.promises
     unevaluated = _NOTHING if stands_still else state.unevaluated
     while state.terminal is None:
-        if todo:
-            _follow(builder, *todo.popleft())
+        if builder.followed < len(todo):
+            scope, node = todo[builder.followed]
+            builder.followed += 1
+            _follow(builder, scope, node)
         elif builder.given:
             _complete_as_given(builder, *builder.given.popleft())
         elif promises:
@@ -291,10 +294,17 @@ def _propagate(builder: DrawnDecisionBuilder) -> None:
 
 def _follow(builder: DrawnDecisionBuilder, scope: Scope, node: PlanNode) -> None:
     """Apply one ended activation: dispatch or skip its targets, and perhaps end its scope."""
-    for target, readiness in calculate_next_nodes(scope, node):
+    edges: Sequence[PlanEdge | RegionExit] = node.edges
+    if node.region is not None and node.region.body is not scope.body:
+        edges = node.region.exits
+    for edge in edges:
+        target = edge.target
+        if target is None or target.id in scope.ended or target.id in scope.open:
+            continue  # it leads out of the scope, or its target is decided already
+        readiness = is_node_ready(scope, target)
         if readiness is _DISPATCH:
             builder.enter(target, scope.path)
-        else:
+        elif readiness is _SKIP:
             builder.skip(target, scope)
     if scope.remaining == 0:
         if scope.owner is not None:
@@ -323,7 +333,7 @@ def _complete_as_given(builder: DrawnDecisionBuilder, node: PlanNode, scope: str
 def _take_promise(builder: DrawnDecisionBuilder, wait: Activation) -> None:
     """Record which signal the wait takes, and complete it with the payload."""
     note, payload = taking(wait)
-    builder.emit(EventType.NODE_WAITING, wait, payload=note)
+    builder.emit(EventType.NODE_WAITING, wait, note)
     complete(builder, wait, payload, DEFAULT_HANDLE)
 
 
@@ -334,19 +344,6 @@ def _concluded(builder: DrawnDecisionBuilder) -> Decision:
             if place not in builder.unfinished_before:
                 builder.wake(loop)
     return builder.build()
-
-
-def calculate_next_nodes(scope: Scope, ended: PlanNode) -> Iterator[tuple[PlanNode, JoinDecision]]:
-    """The targets of an ended node or region that are now decided, each once. Targets that still wait are left out."""
-    edges: Sequence[PlanEdge | RegionExit] = ended.edges
-    if ended.region is not None and ended.region.body is not scope.body:
-        edges = ended.region.exits
-    for edge in edges:
-        target = edge.target
-        if target is not None and target.id not in scope.ended and target.id not in scope.open:
-            readiness = is_node_ready(scope, target)
-            if readiness is not _WAIT:
-                yield target, readiness
 
 
 def is_node_ready(scope: Scope, node: PlanNode) -> JoinDecision:

@@ -111,12 +111,13 @@ def outstanding(state: AnyState) -> set[Command]:
 
 def evolve(state: AnyState, event: Event) -> None:
     """Fold one event into a state that we own. The event's seq must be the next one."""
-    assert event.seq == state.last_seq + 1, f"seq {event.seq} after {state.last_seq}: rows are missing or doubled"
-    state.last_seq = event.seq
-    state.log_bytes += event.payload.weight
-    if event.payload.division is not None:
-        event.payload = state.keep_parts(event.payload.division)
-    if state.head.left_out and is_left_out(state.head.left_out, event.seq):
+    seq, payload = event.seq, event.payload
+    assert seq == state.last_seq + 1, f"seq {seq} after {state.last_seq}: rows are missing or doubled"
+    state.last_seq = seq
+    state.log_bytes += payload.weight
+    if payload.division is not None:
+        event.payload = state.keep_parts(payload.division)
+    if state.head.left_out and is_left_out(state.head.left_out, seq):
         if isinstance(state, CodedState):
             leave_out(state, event)
         return
@@ -181,27 +182,27 @@ def _nothing(state: InstanceState, event: Event) -> None:
 
 def _node_dispatched(state: InstanceState, event: Event) -> None:
     state.started = True
-    scope = state.scopes.get(event.scope) or _open_scope(state, event.scope)
-    activation = scope.open.get(event.node_id)
+    place = node_id, path = event.node_id, event.scope
+    scope = state.scopes.get(path) or _open_scope(state, path)
+    activation = scope.open.get(node_id)
     at = event.created_at
     if state.dispatch_times:
-        at = state.dispatch_times.get((event.node_id, event.scope), at)
+        at = state.dispatch_times.get(place, at)
     facts = state.facts_at(at)
     if activation is None:
-        node = state.plan.nodes[event.node_id]
+        node = state.plan.nodes[node_id]
         if node.item is not None:
             node = node.within(scope.body)
         context = state.context_for_cursor(node, scope, facts) if node.is_cursor else state.context_of(scope, facts)
-        activation = Activation(node, scope, context)
-        scope.open[event.node_id] = activation
+        activation = scope.open[node_id] = Activation(node, scope, context)
     else:
         activation.context = activation.context.of_attempt(facts)
     activation.phase = _DISPATCHED
     activation.attempt = event.attempt
     activation.due_at = None
-    state.running[event.node_id, event.scope] = activation
+    state.running[place] = activation
     if activation.node.evaluate is not None:
-        state.unevaluated[event.node_id, event.scope] = activation
+        state.unevaluated[place] = activation
 
 
 def _node_waiting(state: InstanceState, event: Event) -> None:
@@ -324,8 +325,9 @@ def _open_pass(state: InstanceState, path: str, parent: Scope, header: PlanNode,
 
 
 def _end_activation(state: InstanceState, event: Event) -> tuple[Scope, PlanNode]:
-    scope = state.scopes.get(event.scope) or _open_scope(state, event.scope)
-    activation = scope.open.pop(event.node_id, None)
+    node_id, path = event.node_id, event.scope
+    scope = state.scopes.get(path) or _open_scope(state, path)
+    activation = scope.open.pop(node_id, None)
     if activation is not None:
         _answered(state, activation.node, event)
         activation.due_at = None
@@ -334,22 +336,23 @@ def _end_activation(state: InstanceState, event: Event) -> tuple[Scope, PlanNode
         if activation.child_id is not None:
             del state.children[activation.child_id]
         if activation.loop is not None or activation.region is not None:
-            state.unfinished.pop((event.node_id, event.scope), None)
-    scope.ended.add(event.node_id)
-    node = state.plan.nodes[event.node_id]
+            state.unfinished.pop((node_id, path), None)
+    scope.ended.add(node_id)
+    node = state.plan.nodes[node_id]
     return scope, node if node.item is None else node.within(scope.body)
 
 
 def _answered(state: InstanceState, node: PlanNode, event: Event) -> None:
     """Note that an attempt has ended or is no longer awaited."""
-    state.running.pop((event.node_id, event.scope), None)
+    place = event.node_id, event.scope
+    state.running.pop(place, None)
     if node.evaluate is not None:
-        state.unevaluated.pop((event.node_id, event.scope), None)
+        state.unevaluated.pop(place, None)
 
 
 def _write(scope: Scope, node: PlanNode, seq: int, value: Any) -> None:
     entry = (seq, value)
-    entries = scope.entries.set("__node_" + node.id, entry)
+    entries = scope.entries.set(node.output_name, entry)
     if node.is_input:
         entries = entries.set("input", entry)
     scope.entries = entries if node.output_variable is None else entries.set(node.output_variable, entry)
@@ -366,9 +369,8 @@ def _leave(
         exits = enumerate(node.region.exits) if handle is not None else ()  # an edge handles its failure
         _leave_region(scope, node, {n: left for n, each in exits if each.source is node and each.handle == handle})
     else:
-        live, dead = scope.live, scope.dead
         for edge in node.edges:
-            verdicts = live if edge.handle == handle else dead
+            verdicts = scope.live if edge.handle == handle else scope.dead
             target = edge.target.id
             verdicts[target] = verdicts.get(target, 0) + 1
         if node.leaving:

@@ -3,7 +3,7 @@
 A stimulus is not stored; the events that follow from it are. A stimulus that no longer applies (a duplicate, a stray or
 late result) changes nothing.
 
-Stimuli are immutable. (Those created for every node are not `frozen`, for the reason given at `Event`.)
+Stimuli are immutable. (Those created for every run or node are not `frozen`, for the reason given at `Event`.)
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from anabranch.engine.rules.values import Payload
 from anabranch.errors import RunError
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Started:
     """The instance is created with this input. Always the first stimulus.
 

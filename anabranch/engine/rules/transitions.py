@@ -85,13 +85,11 @@ class Transition:
     clears: bool = False
     """The run is cleared of suspicion."""
 
-    concerns_family: bool = field(init=False)
-    """There is more to do for it than to write its own instance."""
-
-    def __post_init__(self) -> None:
+    @property
+    def concerns_family(self) -> bool:
+        """Whether there is more to do for it than to write its own instance."""
         new_run = self.new_run
-        is_child = new_run is not None and new_run.parent_id is not None
-        self.concerns_family = is_child or self.wakes is not None or bool(self.cancels)
+        return self.wakes is not None or bool(self.cancels) or (new_run is not None and new_run.parent_id is not None)
 
     @property
     def has_large_values(self) -> bool:
@@ -152,24 +150,35 @@ class LeasedState:
 
 @dataclass(slots=True, eq=False)
 class PendingTransition:
-    """One instance's part of a planned commit: stimuli, decisions, and the resulting transition."""
+    """One instance's part of a planned commit: stimuli, decisions, the resulting transition, and what is to be
+    performed once that has won."""
 
     leased: LeasedState
     stimuli: Sequence[Stimulus]
-    decisions: list[Decision]
-    transition: Transition | None
+    decisions: Sequence[Decision]
+    transition: Transition | None = None
     """None if no stimulus changed anything: there is nothing to commit."""
+    worked: int = 0
+    """What running loops and evaluating nodes has cost, in the units of `templates.budget`."""
     values_bytes: int = 0
     """JSON bytes of the large values that it writes for its run for the first time."""
     defect: Exception | None = None
     """What the rules raised over this instance; its neighbours are not harmed."""
 
+    # Of a transition that has won.
+    dispatches: Sequence[Dispatch] = field(init=False)
+    """Attempts to perform."""
+    stops: Sequence[Dispatch] = field(init=False)
+    """Handlers to stop, because their activation is over."""
+    parks: bool = field(init=False)
+    """The instance leaves this worker with the transition: it waits, has ended, or was created unheld."""
+    next_due: int | None = field(init=False)
+    """When to offer `TimersDue`; None if parked, ended, or nothing is due by itself."""
+
     @property
-    def worked(self) -> int:
-        """What running loops and evaluating nodes has cost, in the units of `templates.budget`."""
-        if len(self.decisions) == 1:  # as nearly always
-            return self.decisions[0].worked
-        return sum(decision.worked for decision in self.decisions)
+    def events(self) -> Sequence[Event]:
+        """The rows of its transition."""
+        return () if self.transition is None else self.transition.events
 
     @property
     def evaluated(self) -> list[Dispatch]:
@@ -186,27 +195,11 @@ class Planned:
 
 
 @dataclass(slots=True, eq=False)
-class Won:
-    """A committed transition and what must be performed because of it."""
-
-    pending: PendingTransition
-    events: Sequence[Event]
-    dispatches: list[Dispatch]
-    stops: Sequence[Dispatch]
-    """Handlers to stop, because their activation is over."""
-    answered: list[Dispatch]
-    """Attempts that have their answer: they are performed no more."""
-    parks: bool
-    """The instance leaves this worker with the transition: it waits, has ended, or was created unheld."""
-    next_due: int | None
-    """When to offer `TimersDue`; None if parked, ended, or nothing is due by itself."""
-
-
-@dataclass(slots=True, eq=False)
 class AppliedOutcome:
     """A batch after its commit."""
 
-    won: list[Won]
+    won: list[PendingTransition]
+    """Written: what they say is performed now."""
     unknown: list[PendingTransition]
     """Re-read, then decide their stimuli again."""
     refused: list[tuple[PendingTransition, str]]
@@ -245,11 +238,9 @@ def plan_transitions(
     for leased, stimuli in work:
         try:
             evaluations = _evaluations_allowed(leased, stimuli, evaluations_max)
-            pending = _pending(
-                leased, stimuli, now=now, lease_ms=lease_ms, work_max=work_left, evaluations_max=evaluations
-            )
+            pending = _pending(leased, stimuli, now, lease_ms, work_left, evaluations)
         except Exception as defect:  # noqa: BLE001 -- one instance's trouble must not become its neighbours'
-            pending = PendingTransition(leased, stimuli, [], None, defect=defect)
+            pending = PendingTransition(leased, stimuli, (), defect=defect)
         pendings.append(pending)
         work_left -= pending.worked
         transition = pending.transition
@@ -285,12 +276,11 @@ def apply_outcome(planned: Planned, outcome: Outcome) -> AppliedOutcome:
     settled = AppliedOutcome([], [], [], [], [], [], [], [])
     for pending in planned.pending_transitions:
         transition = pending.transition
-        if pending.defect is not None:
-            settled.defective.append(pending)
-        elif transition is None:
-            settled.idle.append(pending)
+        if transition is None:
+            (settled.idle if pending.defect is None else settled.defective).append(pending)
         elif transition.instance_id in outcome.won:
-            settled.won.append(_won(pending, transition))
+            _apply_win(pending, transition)
+            settled.won.append(pending)
         elif transition.instance_id in outcome.locked:
             settled.locked.append(pending)
         elif transition.instance_id in outcome.refused:
@@ -327,56 +317,43 @@ def owed_dispatches(state: AnyState) -> list[Dispatch]:
 
 
 def _pending(
-    leased: LeasedState,
-    stimuli: Sequence[Stimulus],
-    *,
-    now: int,
-    lease_ms: int,
-    work_max: int,
-    evaluations_max: int,
+    leased: LeasedState, stimuli: Sequence[Stimulus], now: int, lease_ms: int, work_max: int, evaluations_max: int
 ) -> PendingTransition:
+    # Arguments are given by position on the way of every node: by name they cost twice as much.
     state = leased.state
     was_started, bytes_before, was_suspected = state.started, state.log_bytes, state.suspicion
     values_before = state.values_bytes
     events: Sequence[Event]
     cancels: Sequence[str]
     if len(stimuli) == 1:  # as nearly always
-        decision = decide(state, stimuli[0], now, work_max=work_max, evaluations_max=evaluations_max)
-        decisions = [decision]
+        decision = decide(state, stimuli[0], now, work_max, evaluations_max)
         events, cancels, not_before = decision.events, decision.cancels, decision.not_before
+        pending = PendingTransition(leased, stimuli, (decision,), None, decision.worked)
     else:
         decisions = []
+        worked = 0
         for stimulus in stimuli:
-            decision = decide(state, stimulus, now, work_max=work_max, evaluations_max=evaluations_max)
-            work_max -= decision.worked
+            decision = decide(state, stimulus, now, work_max - worked, evaluations_max)
+            worked += decision.worked
             evaluations_max -= len(decision.evaluated)
             decisions.append(decision)
         events = [event for decision in decisions for event in decision.events]
         cancels = [child_id for decision in decisions for child_id in decision.cancels]
         due_times = [decision.not_before for decision in decisions if decision.not_before is not None]
         not_before = max(due_times, default=None)
-    pending = PendingTransition(leased, stimuli, decisions, None)
+        pending = PendingTransition(leased, stimuli, decisions, None, worked)
     if state.children:
-        commands = [command for decision in decisions for command in decision.commands]
+        commands = [command for decision in pending.decisions for command in decision.commands]
         leased.unchecked.update(each.child_id for each in commands if isinstance(each, AwaitChild))
     parks = _is_idle(leased, stimuli, now)
     if not events and not parks:
         return pending
-    creates = bool(events) and events[0].seq == 1
-    transition = Transition(
-        leased.instance_id,
-        leased.version,
-        leased.worker_id,
-        events,
-        state.log_bytes - bytes_before,
-        state.status,
-        None,
-        not_before=not_before,
-        new_run=state.head if creates else None,
-        generation=state.head.generation,
-        cancels=cancels,
-    )
-    if creates:
+    size = state.log_bytes - bytes_before
+    transition = Transition(leased.instance_id, leased.version, leased.worker_id, events, size, state.status, None)
+    transition.not_before, transition.cancels = not_before, cancels
+    transition.generation = state.head.generation
+    if events and events[0].seq == 1:
+        transition.new_run = state.head
         transition.only_active = isinstance(stimuli[0], Started) and stimuli[0].only_active
         transition.needs = state.plan.needs
     if state.suspension is not None and state.terminal is None:
@@ -385,7 +362,7 @@ def _pending(
         transition.started_at = now
     if leased.blame is not None and state.suspicion is None:
         transition.clears = was_suspected is not None or (_is_takeover(stimuli) and state.suspension is None)
-    _set_lease(transition, leased, parks=parks, now=now, lease_ms=lease_ms)
+    _set_lease(transition, leased, now, lease_ms, parks=parks)
     pending.transition, pending.values_bytes = transition, state.values_bytes - values_before
     return pending
 
@@ -412,13 +389,13 @@ def _is_idle(leased: LeasedState, stimuli: Sequence[Stimulus], now: int) -> bool
     return due is None or due - now > PARK_AFTER_MS
 
 
-def _set_lease(transition: Transition, leased: LeasedState, *, parks: bool, now: int, lease_ms: int) -> None:
+def _set_lease(transition: Transition, leased: LeasedState, now: int, lease_ms: int, *, parks: bool) -> None:
     """Keep, extend, park or release the instance as part of this transition."""
     state = leased.state
     if state.terminal is not None:
         transition.release = True
         if state.head.parent_waits:
-            transition.wakes, transition.concerns_family = state.head.parent_id, True
+            transition.wakes = state.head.parent_id
         return
     if transition.new_run is not None and (parks or leased.worker_id is None):
         transition.worker_id, transition.available_at = None, _available_at(state, now)
@@ -445,7 +422,8 @@ def _available_at(state: AnyState, now: int) -> int | None:
     return now if suspension.reason.ends_by_itself else due_at
 
 
-def _won(pending: PendingTransition, transition: Transition) -> Won:
+def _apply_win(pending: PendingTransition, transition: Transition) -> None:
+    """Give the instance its new version and lease, and note what is to be performed."""
     leased, state = pending.leased, pending.leased.state
     leased.version += 1
     if transition.clears:
@@ -453,21 +431,18 @@ def _won(pending: PendingTransition, transition: Transition) -> Won:
     if transition.available_at is not None and not transition.release:
         leased.lease_until = transition.available_at
     if len(pending.decisions) == 1:  # as nearly always
-        stops, commands = pending.decisions[0].stops, pending.decisions[0].commands
-        dispatches = [each for each in commands if type(each) is Dispatch]
+        decision = pending.decisions[0]
+        pending.stops = decision.stops
+        pending.dispatches = [each for each in decision.commands if type(each) is Dispatch]
     else:
-        stops = [stop for decision in pending.decisions for stop in decision.stops]
+        pending.stops = [stop for decision in pending.decisions for stop in decision.stops]
         commands = [command for decision in pending.decisions for command in decision.commands]
         # A later decision may have undone what an earlier one asked for.
-        dispatches = [each for each in commands if isinstance(each, Dispatch) and state.owes(each)]
-    parks = transition.release or transition.worker_id is None
-    due_at = None if parks else state.next_due()
-    return Won(pending, transition.events, dispatches, stops, answered(pending.stimuli), parks, due_at)
+        pending.dispatches = [each for each in commands if isinstance(each, Dispatch) and state.owes(each)]
+    pending.parks = transition.release or transition.worker_id is None
+    pending.next_due = None if pending.parks else state.next_due()
 
 
-def answered(stimuli: Sequence[Stimulus]) -> list[Dispatch]:
-    """The attempts that end with these stimuli."""
-    if len(stimuli) == 1:  # as nearly always
-        result = stimuli[0]
-        return [Dispatch(result.node_id, result.scope, result.attempt)] if type(result) is NodeResult else []
-    return [Dispatch(each.node_id, each.scope, each.attempt) for each in stimuli if isinstance(each, NodeResult)]
+def answered(stimuli: Sequence[Stimulus]) -> list[tuple[str, str, int]]:
+    """The attempts that end with these stimuli: what a `Dispatch` of them equals."""
+    return [(each.node_id, each.scope, each.attempt) for each in stimuli if type(each) is NodeResult]

@@ -59,7 +59,8 @@ class Payload:
         self.raw = raw
         self.size = size = len(raw)
         if size <= PART_BYTES_MIN:
-            self.division, self.weight = None, size
+            self.division = None
+            self.weight = size
         else:
             self.__class__ = LargePayload
 
@@ -79,7 +80,7 @@ class Payload:
         return (ours.shell, ours.references) == (theirs.shell, theirs.references)
 
     @classmethod
-    def of(cls, value: Any, *, bytes_max: int = VALUE_BYTES_MAX) -> Payload:
+    def of(cls, value: Any, bytes_max: int = VALUE_BYTES_MAX) -> Payload:
         """Check a value that comes from outside and encode it.
 
         Plain JSON is taken: None, bool, int, float, str, list, tuple, and dict with str keys, none of their subclasses.
@@ -90,9 +91,15 @@ class Payload:
             raw = orjson.dumps(value, option=_OPTIONS)
         except (TypeError, orjson.JSONEncodeError) as refusal:
             raise ValueNotStorable(_find_problem(value) or str(refusal)) from None
-        if len(raw) > bytes_max:
-            raise ValueTooLarge(f"the value has {len(raw)} bytes of JSON, the limit is {bytes_max}")
-        if _has_nul(raw) or _is_deep(raw) or not is_plain(value) or _is_not_finite(value, raw):
+        size = len(raw)
+        if size > bytes_max:
+            raise ValueTooLarge(f"the value has {size} bytes of JSON, the limit is {bytes_max}")
+        if (
+            (raw.count(b"\\u0000") and _has_nul(raw))  # `in` raises and catches an exception for bytes, before 3.14
+            or (size > VALUE_DEPTH_MAX and _is_deep(raw))
+            or not is_plain(value)
+            or (raw.count(b"null") and _is_not_finite(value))
+        ):
             raise ValueNotStorable(_find_problem(value) or "a value that is not plain JSON")
         return cls(orjson.loads(raw), raw)
 
@@ -176,7 +183,7 @@ NULL = Payload(None, b"null")
 
 
 def _has_nul(raw: bytes) -> bool:
-    return b"\\u0000" in raw and _ESCAPED_NUL.search(raw) is not None
+    return _ESCAPED_NUL.search(raw) is not None
 
 
 def is_plain(root: Any) -> bool:
@@ -200,11 +207,9 @@ def is_plain(root: Any) -> bool:
     return True
 
 
-def _is_not_finite(value: Any, raw: bytes) -> bool:
+def _is_not_finite(value: Any) -> bool:
     """Whether the value contains NaN or Infinity. orjson writes them as null, so only a text with a null can hide
     one."""
-    if b"null" not in raw:
-        return False
     try:
         json.dumps(value, allow_nan=False)
     except ValueError:

@@ -106,7 +106,7 @@ def _json(arguments: Any) -> bytes:
     except (TypeError, orjson.JSONEncodeError):
         pass
     else:
-        if is_plain(arguments) and not _has_secrets(raw) and b"://" not in raw:
+        if is_plain(arguments) and not _has_secrets(raw) and not raw.count(b"://"):
             return raw
     return orjson.dumps(_plain(arguments, _DEPTH_MAX), option=_OPTIONS)
 

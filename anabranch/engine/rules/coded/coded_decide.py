@@ -6,7 +6,6 @@ drawn runs.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import assert_never
 
 from anabranch.engine.rules.coded.coded_state import CodedState, FunctionActivation, Step
@@ -97,6 +96,8 @@ _HINTS = {
 class CodedDecisionBuilder(DecisionBuilder[CodedState]):
     """Collects the events and commands of one decision about a coded run."""
 
+    __slots__ = ()
+
     def end_instance(self, event_type: EventType, payload: Payload, message: str | None = None) -> None:
         """End the run; also cancel children that its steps still await or were about to start."""
         for step in self.state.steps.values():
@@ -139,7 +140,9 @@ def _decide(notes: CodedDecisionBuilder, stimulus: Stimulus) -> Decision:
                 return known
             waited_for = accept_signal(notes, stimulus)
             _serve_promises(notes)
-            return replace(_concluded(notes, was_running=was_running), delivered=waited_for)
+            decision = _concluded(notes, was_running=was_running)
+            decision.delivered = waited_for
+            return decision
         case ChildEnded():
             _child_ended(notes, stimulus)
         case LogReloaded():
@@ -239,44 +242,44 @@ def _step_reported(notes: CodedDecisionBuilder, report: StepReport) -> None:
     state = notes.state
     if state.awaits(*FUNCTION_KEY, report.function_attempt) is None:
         return  # from a call that is over
-    step = state.steps.get((report.name, report.scope))
-    if isinstance(report.outcome, LogMatched):
+    step, outcome = state.steps.get((report.name, report.scope)), report.outcome
+    if isinstance(outcome, LogMatched):
         if resumed(notes, LOG_MATCHED):
             _catch_up(notes)
         return
-    if isinstance(report.outcome, LegacyReplayed):
+    if isinstance(outcome, LegacyReplayed):
         if state.function is not None and state.function.loop_since is None:
             notes.append(EventType.SYSTEM_SET, FUNCTION_NODE_ID, FUNCTION_SCOPE, 0, _replay_rules(notes))
         return
-    if isinstance(report.outcome, StepCancelled):
+    if isinstance(outcome, StepCancelled):
         _cancel_step(notes, report, step)
         return
     if step is not None and (step.has_ended or step.attempt != report.attempt or step.phase is not _DISPATCHED):
         return  # a duplicate
-    if isinstance(report.outcome, Begun) and (step is not None or _is_only_announced(state, report)):
+    if isinstance(outcome, Begun) and (step is not None or _is_only_announced(state, report)):
         return  # a duplicate: a commit that seemed lost has begun it
     if step is None and len(state.steps) >= STEPS_MAX:
         message = f"the run asks for more than {STEPS_MAX} steps; let it start other runs for parts of its work"
         notes.fail_instance(RunError("STEP_LIMIT", "StepLimit", message, report.name, report.scope))
         return
-    match report.outcome:
+    match outcome:
         case Completed():
-            _complete(notes, report, report.outcome.output)
+            _complete(notes, report, outcome.output)
         case Failed():
-            _attempt_failed(notes, report, report.outcome)
+            _attempt_failed(notes, report, outcome)
         case AwaitsTime():
-            _wait(notes, report, DelayStarted(notes.now + report.outcome.duration_ms).payload)
+            _wait(notes, report, DelayStarted(notes.now + outcome.duration_ms).payload)
         case AwaitsInstant():
-            _open_timer(notes, report, report.outcome.due_at)
+            _open_timer(notes, report, outcome.due_at)
         case AwaitsSignal() | AwaitsAnySignal():
-            _open_wait(notes, report, report.outcome)
+            _open_wait(notes, report, outcome)
         case Begun():
             _append(notes, EventType.NODE_DISPATCHED, report, EMPTY)
         case AwaitsChild():
-            _wait(notes, report, ChildAwaited(report.outcome.child_id).payload)
-            notes.commands.append(AwaitChild(report.name, report.scope, report.outcome.child_id))
+            _wait(notes, report, ChildAwaited(outcome.child_id).payload)
+            notes.commands.append(AwaitChild(report.name, report.scope, outcome.child_id))
         case _:
-            assert_never(report.outcome)
+            assert_never(outcome)
 
 
 def _is_only_announced(state: CodedState, report: StepReport) -> bool:
@@ -341,16 +344,14 @@ def _attempt_failed(notes: CodedDecisionBuilder, report: StepReport, failed: Fai
     notes.wake(notes.state.steps[report.name, report.scope])
 
 
-def _complete(
-    notes: CodedDecisionBuilder, step: Step | StepReport, output: Payload, *, handle: str | None = None
-) -> None:
+def _complete(notes: CodedDecisionBuilder, step: Step | StepReport, output: Payload, handle: str | None = None) -> None:
     """Complete the step, or fail it if its output would exceed the run's limit."""
     if notes.state.bytes + output.weight > CONTEXT_BYTES_MAX:
         message = f"with this output the steps of the run would pass {CONTEXT_BYTES_MAX} bytes"
         error = RunError("CONTEXT_TOO_LARGE", "ContextTooLarge", message, step.name, step.scope, step.attempt)
         _fail_step(notes, step, error)
         return
-    _append(notes, _NODE_COMPLETED, step, output, next_handle=handle)
+    _append(notes, _NODE_COMPLETED, step, output, handle)
 
 
 def _fail_step(notes: CodedDecisionBuilder, step: Step | StepReport, error: RunError) -> None:
@@ -362,7 +363,6 @@ def _append(
     event_type: EventType,
     step: Step | StepReport,
     payload: Payload,
-    *,
     next_handle: str | None = None,
     error_message: str | None = None,
 ) -> None:
@@ -373,10 +373,11 @@ def _append(
         step.scope,
         step.attempt,
         payload,
-        next_handle=next_handle,
-        mark=step.mark,
-        error_message=error_message,
-        arguments=step.arguments if is_first else None,
+        next_handle,
+        None,
+        error_message,
+        step.arguments if is_first else None,
+        step.mark,
     )
 
 

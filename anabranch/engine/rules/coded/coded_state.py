@@ -176,7 +176,7 @@ class CodedState(RunState[OpenInCode, FunctionActivation]):
         step = self.steps.get((node_id, scope))
         return None if step is None or step.has_ended else step
 
-    def scope_for(self, name: str, scope: str, *, attempt: int) -> str:
+    def scope_for(self, name: str, scope: str, attempt: int) -> str:
         """The scope that a call is recorded under in this attempt of the workflow.
 
         Steps that failed or were cancelled in an earlier attempt run again under a new scope; completed ones are found

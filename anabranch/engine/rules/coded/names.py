@@ -9,9 +9,8 @@ again, "@3" is appended: in its third attempt.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 FUNCTION_NODE_ID = ""
 FUNCTION_SCOPE = ""
@@ -69,8 +68,7 @@ def scope_of_first_attempt(scope: str) -> str:
     return scope.partition("@")[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(NamedTuple):
     """The kind of a step, and the last rows that the function knew when it asked for the step. Part of every row of
     it."""
 

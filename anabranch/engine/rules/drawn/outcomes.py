@@ -21,7 +21,7 @@ from anabranch.engine.rules.shared.decisions import (
     signal_wait,
 )
 from anabranch.engine.rules.shared.failures import failed_by, who_is
-from anabranch.engine.rules.stimuli import AwaitsChild, AwaitsSignal, ChildEnded, Completed, Failed
+from anabranch.engine.rules.stimuli import AwaitsChild, AwaitsSignal, ChildEnded, Failed
 from anabranch.engine.rules.templates.budget import WORK_MAX, TemplateBudget
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import AnabranchError, RunError
@@ -56,23 +56,24 @@ EVALUATED_BYTES_MAX = 1_048_576
 RESULTS_COPIED_PER_UNIT = 4
 
 
-def returned(builder: DrawnDecisionBuilder, activation: Activation, outcome: Completed) -> None:
+def returned(
+    builder: DrawnDecisionBuilder, activation: Activation, output: Payload, handle: str | None, delay_ms: int | None
+) -> None:
     """A handler returned: wait out its delay, open its loop, or complete."""
     node = activation.node
     if node.loop is not None:
-        open_loop(builder, activation, outcome.output)
+        open_loop(builder, activation, output)
         return
-    handle = outcome.next_handle
     if handle is None and node.exits:
         handle = DEFAULT_HANDLE
     if handle is not None and handle not in node.exits:
         message = f"the handler of type {node.type!r} named a handle that the node does not have: {handle!r}"
         fail(builder, activation, error_about(activation, "UNKNOWN_HANDLE", "UnknownHandle", message))
-    elif outcome.queue_delay_ms is None:
-        complete(builder, activation, outcome.output, handle)
+    elif delay_ms is None:
+        complete(builder, activation, output, handle)
     else:
-        delay = DelayStarted(builder.now + outcome.queue_delay_ms, outcome.output, handle)
-        builder.emit(EventType.NODE_WAITING, activation, payload=delay.payload)
+        delay = DelayStarted(builder.now + delay_ms, output, handle)
+        builder.emit(EventType.NODE_WAITING, activation, delay.payload)
         builder.wake(activation)
 
 
@@ -93,25 +94,25 @@ def evaluate(builder: DrawnDecisionBuilder, activation: Activation) -> None:
     assert node.evaluate is not None, "only pure nodes are left to decisions"
     builder.evaluated.append(Dispatch(node.id, path, attempt))
     work = TemplateBudget()
-    outcome: Completed | Failed
+    failed: Failed | None = None
     try:
-        output, handle = node.evaluate(activation.context, work)
-        outcome = Completed(Payload.of(output, bytes_max=node.output_bytes_max), handle)
+        value, handle = node.evaluate(activation.context, work)
+        output = Payload.of(value, node.output_bytes_max)
     except Exception as failure:  # noqa: BLE001 -- as of any handler
         who = who_is(builder.state.head.instance_id, node.id, path)
-        outcome = failed_by(failure, node_id=node.id, scope=path, attempt=attempt, who=who)
+        failed = failed_by(failure, node_id=node.id, scope=path, attempt=attempt, who=who)
     builder.worked += EVALUATION_UNITS + work.spent
-    if isinstance(outcome, Completed):
-        builder.evaluated_bytes += outcome.output.size
-        returned(builder, activation, outcome)
+    if failed is None:
+        builder.evaluated_bytes += output.size
+        returned(builder, activation, output, handle, None)
     else:
-        attempt_failed(builder, activation, outcome)
+        attempt_failed(builder, activation, failed)
 
 
 def open_wait(builder: DrawnDecisionBuilder, activation: Activation, asked: AwaitsSignal) -> None:
     """A node waits for a signal; a kept one completes it at once."""
     note, signal = signal_wait(builder, asked)
-    builder.emit(EventType.NODE_WAITING, activation, payload=note)
+    builder.emit(EventType.NODE_WAITING, activation, note)
     if signal is None:
         builder.wake(activation)
     else:
@@ -123,7 +124,7 @@ def open_child_wait(builder: DrawnDecisionBuilder, activation: Activation, asked
 
     The engine reports that end; the store cancels the child if the wait ends first (`Transition.cancels`).
     """
-    builder.emit(EventType.NODE_WAITING, activation, payload=ChildAwaited(asked.child_id).payload)
+    builder.emit(EventType.NODE_WAITING, activation, ChildAwaited(asked.child_id).payload)
     builder.commands.append(AwaitChild(activation.node.id, activation.scope.path, asked.child_id))
 
 
@@ -143,7 +144,7 @@ def attempt_failed(builder: DrawnDecisionBuilder, activation: Activation, failed
     if note is None:
         fail(builder, activation, failed.error)
         return
-    builder.emit(EventType.NODE_ATTEMPT_FAILED, activation, payload=note, error_message=failed.error.message)
+    builder.emit(EventType.NODE_ATTEMPT_FAILED, activation, note, error_message=failed.error.message)
     builder.wake(activation)
 
 
@@ -154,7 +155,7 @@ def complete(builder: DrawnDecisionBuilder, activation: Activation, output: Payl
         message = f"with this output the context of the run would pass {CONTEXT_BYTES_MAX} bytes"
         fail(builder, activation, error_about(activation, "CONTEXT_TOO_LARGE", "ContextTooLarge", message))
         return
-    builder.emit(_NODE_COMPLETED, activation, payload=output, next_handle=handle)
+    builder.append(_NODE_COMPLETED, node.id, scope.path, activation.attempt, output, handle, node.output_variable)
     if node.terminate:
         terminate(builder)
     else:
@@ -167,8 +168,7 @@ def fail(builder: DrawnDecisionBuilder, activation: Activation, error: RunError)
     handle = failure_handle(node, scope.body)
     if activation.child_id is None:  # else this is the end of the child itself
         builder.abandon(activation)
-    payload = NodeFailed(error).payload
-    builder.emit(EventType.NODE_FAILED, activation, payload=payload, next_handle=handle, error_message=error.message)
+    builder.emit(EventType.NODE_FAILED, activation, NodeFailed(error).payload, handle, error.message)
     if handle is None and (node.error_handling == "fail_workflow" or scope.base.owner is None):
         builder.fail_instance(error)
         return
@@ -205,7 +205,7 @@ def open_loop(builder: DrawnDecisionBuilder, activation: Activation, source: Pay
     spec = activation.node.loop
     assert spec is not None
     opened = LoopOpened(source if spec.mode == "forEach" else None)
-    builder.emit(EventType.LOOP_OPENED, activation, payload=opened.payload)
+    builder.emit(EventType.LOOP_OPENED, activation, opened.payload)
     go_on(builder, activation)
 
 

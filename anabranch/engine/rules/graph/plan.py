@@ -40,6 +40,9 @@ class GivenResult:
     """What its NODE_DISPATCHED says: why it is not executed."""
 
 
+NODE_OUTPUT_PREFIX = "__node_"
+"""Before the id of a node: the name that its output has in contexts."""
+
 # `start` wraps the input, which may have the maximum size, in an object.
 START_OUTPUT_BYTES_MAX = VALUE_BYTES_MAX + 64
 
@@ -213,6 +216,11 @@ class PlanNode:
     """Its output is the input of the run: a webhook of a test run that waits for a request."""
     callbacks: tuple[CallbackInReach, ...] = ()
     """The nodes whose callback addresses it reads, as `ctx.callbacks`. With any it is executed as a job."""
+    output_name: str = field(init=False)
+    """The name that its output has in contexts, whatever its `output_variable` is."""
+
+    def __post_init__(self) -> None:
+        self.output_name = NODE_OUTPUT_PREFIX + self.id
 
     @property
     def ignored_handle(self) -> str:

@@ -28,7 +28,7 @@ from anabranch.engine.rules.graph.control_flow.structure import Structure, loops
 from anabranch.engine.rules.graph.document import Graph, GraphEdge, GraphNode
 from anabranch.engine.rules.graph.known_fields import did_you_mean, slip_of
 from anabranch.engine.rules.graph.loop_config import CURSOR_TYPE, FOR_EACH, LOOP_TYPE, is_while, iterations_max
-from anabranch.engine.rules.graph.plan import ignored_handle
+from anabranch.engine.rules.graph.plan import NODE_OUTPUT_PREFIX, ignored_handle
 from anabranch.engine.rules.graph.problems import Problem, quoted
 from anabranch.engine.rules.responses import RESPOND_TYPE
 from anabranch.engine.rules.templates.path import Path
@@ -44,7 +44,6 @@ NODES_SHOWN = 5
 ALWAYS_GIVEN = frozenset({"input", "secret"})
 LOOP_VARIABLES = frozenset({"item", "index", "count"})
 WHILE_VARIABLES = frozenset({"results"})
-NODE_OUTPUT_PREFIX = "__node_"
 
 # The code of these types is not a template, even if it contains braces.
 CODE_FIELD = "code"

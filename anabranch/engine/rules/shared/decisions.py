@@ -60,7 +60,8 @@ State = TypeVar("State", bound=AnyState)
 
 @dataclass(slots=True, eq=False)
 class Decision:
-    """The events and commands that follow from one stimulus. Never changed once created (not `frozen`: see `Event`)."""
+    """The events and commands that follow from one stimulus. Never changed once it is built (not `frozen`: see
+    `Event`)."""
 
     events: Sequence[Event] = ()
     commands: Sequence[Command] = ()
@@ -84,22 +85,30 @@ class Decision:
 NOTHING = Decision()
 
 
-class DecisionBuilder(Generic[State]):
-    """Collects the events and commands of one decision; each appended event evolves the state."""
+class DecisionBuilder(Decision, Generic[State]):
+    """Collects the events and commands of one decision; each appended event evolves the state.
+
+    It is the decision that it builds: another object for each node would cost as much as an event.
+    """
+
+    __slots__ = ("now", "state")
+    events: list[Event]
+    commands: list[Command]
+    stops: list[Dispatch]
+    cancels: list[str]
+    """Children that are no longer awaited; some may never have been started."""
+    evaluated: list[Dispatch]
 
     def __init__(self, state: State, now: int) -> None:
         self.state = state
         self.now = now
-        self.events: list[Event] = []
-        self.commands: list[Command] = []
-        self.stops: list[Dispatch] = []
-        self.cancels: list[str] = []
-        """Children that are no longer awaited; some may never have been started."""
-        self.not_before: int | None = None
+        self.events = []
+        self.commands = []
+        self.stops = []
+        self.cancels = []
+        self.not_before = self.delivered = self.refused = None
         self.worked = 0
-        """What running loops and evaluating nodes has cost so far, in the units of `templates.budget`."""
-        self.evaluated: list[Dispatch] = []
-        """Attempts of pure nodes that it has answered."""
+        self.evaluated = []
 
     def append(
         self,
@@ -108,7 +117,6 @@ class DecisionBuilder(Generic[State]):
         scope: str,
         attempt: int,
         payload: Payload,
-        *,
         next_handle: str | None = None,
         output_variable: str | None = None,
         error_message: str | None = None,
@@ -119,6 +127,7 @@ class DecisionBuilder(Generic[State]):
 
         Raises LogFull if the row does not fit into the log; the row that ends the run always fits.
         """
+        # Its parameters may be given by position, which costs half of a call with names.
         state = self.state
         seq, limit = state.last_seq + 1, state.log_limit
         division = payload.division
@@ -157,7 +166,7 @@ class DecisionBuilder(Generic[State]):
         """Terminal status is an event, and the last one."""
         for (node_id, scope), activation in self.state.running.items():
             self.stops.append(Dispatch(node_id, scope, activation.attempt))
-        self.append(event_type, "", "", 0, payload, error_message=message)
+        self.append(event_type, "", "", 0, payload, None, None, message)
 
     def wake(self, activation: OpenActivation) -> None:
         """Ask to be woken when the activation is due, if it ever is."""
@@ -172,15 +181,16 @@ class DecisionBuilder(Generic[State]):
         """The decision, without commands that it revoked itself."""
         if not self.events:
             return Decision(worked=self.worked) if self.worked else NOTHING
-        commands, last = self.commands, self.events[-1]
-        is_last = len(commands) == 1 and last.type is _NODE_DISPATCHED and last.node_id == commands[0].node_id
-        if not is_last or self.state.suspension is not None:  # else nothing came after it that could revoke it
-            commands = [command for command in commands if self.state.owes(command)]
-        begun_now = frozenset(self.commands) if self.stops else ()
-        stops = [stop for stop in self.stops if stop not in begun_now]
-        return Decision(
-            self.events, commands, stops, self.cancels, self.not_before, worked=self.worked, evaluated=self.evaluated
-        )
+        commands = self.commands
+        if commands:
+            last = self.events[-1]
+            is_last = len(commands) == 1 and last.type is _NODE_DISPATCHED and last.node_id == commands[0].node_id
+            if not is_last or self.state.suspension is not None:  # else nothing came after it that could revoke it
+                self.commands = [command for command in commands if self.state.owes(command)]
+            if self.stops:
+                begun_now = frozenset(commands)
+                self.stops = [stop for stop in self.stops if stop not in begun_now]
+        return self
 
     def log_full(self) -> Decision:
         """Fail the run, because its log is full."""
@@ -191,6 +201,8 @@ class DecisionBuilder(Generic[State]):
 class DrawnDecisionBuilder(DecisionBuilder[InstanceState]):
     """Collects the events and commands of one decision about a drawn run."""
 
+    __slots__ = ("evaluated_bytes", "evaluations_max", "followed", "given", "todo", "unfinished_before", "work_max")
+
     def __init__(self, state: InstanceState, now: int, work_max: int, evaluations_max: int) -> None:
         DecisionBuilder.__init__(self, state, now)
         self.work_max = work_max
@@ -198,9 +210,12 @@ class DrawnDecisionBuilder(DecisionBuilder[InstanceState]):
         self.evaluated_bytes = 0
         """What their outputs have as JSON."""
         self.unfinished_before = frozenset(state.unfinished) if state.unfinished else _NOTHING_UNFINISHED
-        self.todo: deque[tuple[Scope, PlanNode]] = deque()
-        """Ended activations whose consequences are not drawn yet: a queue, since graphs are deeper than stacks."""
-        self.given: deque[tuple[PlanNode, str]] = deque()
+        self.todo: list[tuple[Scope, PlanNode]] = []
+        """Ended activations, in the order of their ends. What follows from each is decided one after the other: graphs
+        are deeper than stacks."""
+        self.followed = 0
+        """How many of them have been followed."""
+        self.given: deque[tuple[PlanNode, str]] | None = None
         """Nodes, with their scopes, that complete with a given result as soon as nothing else is to be drawn."""
 
     def enter(self, node: PlanNode, path: str) -> None:
@@ -211,6 +226,8 @@ class DrawnDecisionBuilder(DecisionBuilder[InstanceState]):
         """Dispatch an attempt; as the first event of an iteration or pass, this opens it."""
         if node.given is not None:
             self.append(_NODE_DISPATCHED, node.id, path, attempt, node.given.note)
+            if self.given is None:
+                self.given = deque()
             self.given.append((node, path))
             return
         self.append(_NODE_DISPATCHED, node.id, path, attempt, EMPTY)
@@ -244,26 +261,23 @@ class DrawnDecisionBuilder(DecisionBuilder[InstanceState]):
     def emit(
         self,
         event_type: EventType,
-        activation: Activation | None = None,
-        *,
+        activation: Activation,
         payload: Payload,
         next_handle: str | None = None,
         error_message: str | None = None,
     ) -> None:
-        """Append an event about an open activation, or about the instance."""
-        if activation is None:
-            self.append(event_type, "", "", 0, payload, error_message=error_message)
-        else:
-            self.append(
-                event_type,
-                activation.node.id,
-                activation.scope.path,
-                activation.attempt,
-                payload,
-                next_handle=next_handle,
-                output_variable=activation.node.output_variable,
-                error_message=error_message,
-            )
+        """Append an event about an open activation."""
+        node = activation.node
+        self.append(
+            event_type,
+            node.id,
+            activation.scope.path,
+            activation.attempt,
+            payload,
+            next_handle,
+            node.output_variable,
+            error_message,
+        )
 
     @property
     def has_worked_enough(self) -> bool:

@@ -46,9 +46,12 @@ from anabranch.engine.rules.value_parts import Division, StoredValue
 from anabranch.engine.rules.values import NULL, DividedPayload, Payload, is_superset
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class InstanceHead:
-    """What an instance is created with and keeps. Times are milliseconds since the epoch."""
+    """What an instance is created with and keeps. Times are milliseconds since the epoch.
+
+    Never changed once created (not `frozen`: see `Event`; here that would cost ten times as much).
+    """
 
     instance_id: str
     tenant_id: str
@@ -342,6 +345,8 @@ class RunState(ABC, Generic[Open, Runs]):
 
         A run that stands still has only its deadline.
         """
+        if not self.timers and self.started and self.head.deadline_at is None:
+            return None  # as nearly always
         times = list(self.own_due_times())
         timer = None if self.stands_still else self.next_timer()
         if timer is not None and timer.due_at is not None:

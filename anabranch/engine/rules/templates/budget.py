@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import orjson
@@ -33,6 +33,9 @@ _SCALAR_BYTES = 8
 _INTEGER_MIN, _INTEGER_MAX = -(2**63), 2**64 - 1
 
 
+NO_SECRETS: Mapping[str, str] = MappingProxyType({})
+
+
 class Refused(Exception):
     """An expression is invalid or too expensive; the template adds which one."""
 
@@ -45,18 +48,21 @@ class SecretMisplaced(Refused):
     """An expression reads a secret where secrets are not available, or does more with it than insert it."""
 
 
-@dataclass(slots=True, eq=False)
 class TemplateBudget:
     """The budget of one resolution, the secrets it may insert, and the weights of the lists and objects it met."""
 
-    secrets: Mapping[str, str] = field(default_factory=dict)
-    """Separate from the context, because the context can be listed, logged and passed on."""
-    spent: int = 0
-    """The cost of the resolution so far."""
-    limit: int = WORK_MAX
-    """What it may cost."""
-    _weights: dict[int, tuple[Any, int]] = field(default_factory=dict)
-    """The value is kept beside its weight, because an id is only valid while its object lives."""
+    __slots__ = ("_weights", "limit", "secrets", "spent")
+
+    def __init__(self, secrets: Mapping[str, str] = NO_SECRETS, limit: int = WORK_MAX) -> None:
+        self.secrets = secrets
+        """Separate from the context, because the context can be listed, logged and passed on."""
+        self.limit = limit
+        """What it may cost."""
+        self.spent = 0
+        """The cost of the resolution so far."""
+        self._weights: dict[int, tuple[Any, int]] | None = None
+        """The value is kept beside its weight, because an id is only valid while its object lives. None: nothing was
+        weighed yet, as by most templates."""
 
     def spend(self, units: int) -> None:
         """Pay for touching this many bytes of JSON. Raises Refused once the budget is gone."""
@@ -74,13 +80,18 @@ class TemplateBudget:
             return len(value) + 2
         if not isinstance(value, (list, dict)):
             return _SCALAR_BYTES
-        known = self._weights.get(id(value))
+        known = None if self._weights is None else self._weights.get(id(value))
         if known is not None:
             return known[1]
         weight = len(encode(value))
         self.spend(weight)
-        self._weights[id(value)] = (value, weight)
+        self._note_weight(value, weight)
         return weight
+
+    def _note_weight(self, value: Any, weight: int) -> None:
+        if self._weights is None:
+            self._weights = {}
+        self._weights[id(value)] = (value, weight)
 
     def built(self, value: Any, weight: int) -> Any:
         """Accept a list or object built from parts if its weight is within the limit.
@@ -89,7 +100,7 @@ class TemplateBudget:
         the memory.
         """
         check_size(weight)
-        self._weights[id(value)] = (value, weight)
+        self._note_weight(value, weight)
         return value
 
     def text_of(self, value: Any) -> str:

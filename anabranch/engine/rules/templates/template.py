@@ -9,7 +9,7 @@ result is never scanned for templates again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
 from anabranch.engine.rules.templates.budget import Refused, SecretMisplaced, TemplateBudget, check_size
@@ -31,7 +31,7 @@ _SHOWN_LENGTH_MAX = 120
 class Template:
     """A compiled text. `resolve` gives its value in a context."""
 
-    __slots__ = ("_only", "_parts", "has_expressions", "is_constant", "is_expression", "needs", "secret_names", "text")
+    __slots__ = ("_parts", "has_expressions", "is_constant", "is_expression", "needs", "only", "secret_names", "text")
 
     def __init__(self, text: str, *, secrets: bool = False) -> None:
         """Raises TemplateError that names the expression; prefer `compile_template`."""
@@ -39,8 +39,8 @@ class Template:
         self._parts = _compile_parts(text, secrets=secrets)
         expressions = [part for part in self._parts if isinstance(part, Expression)]
         self.has_expressions = bool(expressions)
-        self._only = expressions[0] if len(self._parts) == len(expressions) == 1 else None
-        self.is_expression = self._only is not None
+        self.only = expressions[0] if len(self._parts) == len(expressions) == 1 else None
+        self.is_expression = self.only is not None
         """The text is exactly one `{{ … }}`: its value keeps its type."""
         self.is_constant = not any(expression.reads_context for expression in expressions)
         """It has the same value in every context."""
@@ -60,8 +60,8 @@ class Template:
         TemplateError for every other failure; both name the expression, never a value.
         """
         work = TemplateBudget() if work is None else work
-        if self._only is not None:
-            return _evaluate(self._only, ctx, work)
+        if self.only is not None:
+            return _evaluate(self.only, ctx, work)
         try:
             return _text_of(self._parts, ctx, work)
         except Refused as refusal:
@@ -222,9 +222,11 @@ def _compile_leaf(text: str, pointer: str, *, secrets: bool) -> _Resolve | None:
     if not template.has_expressions:
         return None
 
+    resolve_text = template.resolve if template.only is None else partial(_evaluate, template.only)
+
     def resolve(ctx: Mapping[str, Any], work: TemplateBudget) -> Any:
         try:
-            return template.resolve(ctx, work)
+            return resolve_text(ctx, work)
         except TemplateError as problem:
             raise _placed(problem, pointer) from None
 

@@ -329,7 +329,7 @@ def _new_run_row(transition: Transition, head: InstanceHead) -> dict[str, Any]:
 def _encode(rows: list[dict[str, Any]]) -> str:
     try:
         text = orjson.dumps(rows)
-        if b"\\u0000" in text and NUL_IN_JSON.search(text):
+        if text.count(b"\\u0000") and NUL_IN_JSON.search(text):
             raise DataRefused("text with a NUL character")
         return text.decode()
     except (TypeError, ValueError) as problem:  # a lone surrogate, or payload bytes that are not UTF-8

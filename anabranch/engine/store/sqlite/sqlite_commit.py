@@ -208,7 +208,7 @@ def values_of_events(transitions: Iterable[Transition]) -> tuple[list[Any], bool
             division = payload.division
             has_large_values = has_large_values or division is not None
             raw = payload.raw if division is None else division.shell
-            if b"\\u0000" in raw and NUL_IN_JSON.search(raw):
+            if raw.count(b"\\u0000") and NUL_IN_JSON.search(raw):
                 raise DataRefused("text with a NUL character")
             values += (
                 transition.instance_id,

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.engine.rules.graph import source_texts
+from anabranch.engine.rules.graph.problems import pointer_to
 from anabranch.engine.rules.values import VALUE_DEPTH_MAX
 from anabranch.errors import AnabranchError, BadJson, InvalidRequest, TooLarge, ValueNotStorable
 
@@ -196,7 +197,7 @@ def _refuse_first_problem(root: Any, what: str) -> None:
         for key in value:
             if (problem := _problem_of_text(key)) is not None:
                 raise _refusal(what, _Mark(f"a key with {problem}"), pointer)
-        stack.extend((child, f"{pointer}/{_escaped(key)}", depth + 1) for key, child in reversed(value.items()))
+        stack.extend((child, pointer + pointer_to(key), depth + 1) for key, child in reversed(value.items()))
 
 
 def _problem_of_text(text: str) -> str | None:
@@ -205,10 +206,6 @@ def _problem_of_text(text: str) -> str | None:
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         return "a lone surrogate"
     return None
-
-
-def _escaped(key: str) -> str:
-    return key.replace("~", "~0").replace("/", "~1")
 
 
 def _refusal(what: str, mark: _Mark, pointer: str) -> AnabranchError:

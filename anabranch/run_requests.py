@@ -12,14 +12,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from anabranch.deferred import deferred
 from anabranch.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from anabranch.engine.rules import values
     from anabranch.engine.rules.events import Status
     from anabranch.engine.rules.run_filter import InputFilter
-
-# 255 characters for idempotency and signal keys and names of events: fits every database's index.
-KEY_CHARACTERS_MAX = 255
+else:
+    values = deferred("anabranch.engine.rules.values")
 
 # The prefixes of keys of triggers: if a caller used such a key, an occurrence would be lost.
 RESERVED_PREFIXES = ("schedule:", "topic:", "failure:", "hook:")
@@ -183,20 +184,9 @@ def check_start(*, version: object, retention_days: object) -> None:
     _check_number(retention_days, "retentionDays", "/retentionDays")
 
 
-def check_key(text: object, what: str) -> None:
-    """Raise InvalidRequest for a key or an event's name that cannot be stored or indexed."""
-    if not isinstance(text, str):
-        raise InvalidRequest(f"{what} is text, not {text!r:.80}")
-    if not 1 <= len(text) <= KEY_CHARACTERS_MAX:
-        raise InvalidRequest(f"{what} has 1 to {KEY_CHARACTERS_MAX} characters, not {len(text)}")
-    # Bytes from a terminal that are not UTF-8 arrive here as lone surrogates.
-    if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
-        raise InvalidRequest(f"{what} is plain text: no NUL characters, no lone surrogates", hint="Write it as UTF-8.")
-
-
 def check_start_key(key: object) -> None:
     """Refuse an idempotency key that no start of a person or program may have. Raises InvalidRequest."""
-    check_key(key, "an idempotency key")
+    values.check_key(key, "an idempotency key")
     if is_reserved(str(key)):
         message = f"idempotency keys that begin with {' or '.join(map(repr, RESERVED_PREFIXES))} are reserved"
         raise InvalidRequest(
@@ -243,15 +233,6 @@ def _check_number(number: object, what: str, pointer: str) -> None:
     if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= WHOLE_NUMBER_MAX:
         message = f"{what} is a whole number from 1 to {WHOLE_NUMBER_MAX}, not {number!r:.80}"
         raise InvalidRequest(message, details=[{"code": "INVALID_VALUE", "pointer": pointer, "message": message}])
-
-
-def is_key(text: str) -> bool:
-    """Could this be a stored key or event name?"""
-    try:
-        check_key(text, "a key")
-    except InvalidRequest:
-        return False
-    return True
 
 
 def check_input_filters(filters: Sequence[InputFilter]) -> None:

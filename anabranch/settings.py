@@ -96,7 +96,7 @@ Pools = Annotated[tuple[str, ...], BeforeValidator(_hosts), AfterValidator(_pool
 
 @dataclass(frozen=True, slots=True)
 class SettingSource:
-    """Where a value was chosen: by a flag, a variable of the environment, or a line of a file."""
+    """The source of a setting's value: by a flag, a variable of the environment, or a line of a file."""
 
     kind: Literal["flag", "environment", "file"]
     name: str
@@ -335,7 +335,7 @@ class Settings(BaseModel):
 
     @property
     def reached_at(self) -> str:
-        """What the addresses of webhooks and callbacks begin with."""
+        """The beginning of the addresses of webhooks and callbacks."""
         if self.public_url is not None:
             return self.public_url.rstrip("/")
         is_every = self.host in ("0.0.0.0", "::")  # noqa: S104 -- compared, not bound to
@@ -344,12 +344,12 @@ class Settings(BaseModel):
 
     @property
     def shown_names(self) -> str:
-        """Whose names `/metrics` shows."""
+        """The workflows whose names `/metrics` shows."""
         return self.metrics_names or ("coded" if self.metrics_key is None else "all")
 
     @property
     def spans_endpoint(self) -> str | None:
-        """Where spans are exported to; None: nowhere."""
+        """The address to which spans are exported; None: nowhere."""
         is_wanted = self.otlp_endpoint is not None if self.otlp_enabled is None else self.otlp_enabled
         return (self.otlp_endpoint or OTLP_ENDPOINT_DEFAULT) if is_wanted else None
 

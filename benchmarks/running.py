@@ -70,7 +70,7 @@ class Bench:
             functions=self._runner,
             options=options or EngineOptions(),
             clock=clock,
-            known_code=self._runner.registry.known,
+            code=self._runner.registries,
             console=console,
         )
         self.service = WorkflowService(

@@ -1,4 +1,4 @@
-"""What the engine and the services of a process are built on: database, spans, secrets, data sources, keys, sandbox.
+"""Resources of a process for its engine and services: database, spans, secrets, data sources, keys, sandbox.
 
 Called by `composition` and `trigger_services`. Each function opens one resource for the time of an `async with`, and
 closes it within the grace.

@@ -66,7 +66,7 @@ def tune_interpreter() -> None:
 
 @dataclass(frozen=True, slots=True)
 class ProcessRole:
-    """What a process does with runs, and the time that its end may take."""
+    """The role of a process: what it does with runs, and how long it may take to end."""
 
     grace: Grace
     works: bool
@@ -171,7 +171,7 @@ class _RunParts:
         self._runner.stop()
 
     def services(self) -> RunServices:
-        """What the APIs and commands use of it."""
+        """The services that APIs and commands use."""
         readiness = Readiness(store=self._store, sandbox=self._components.sandbox.health)
         readiness.when_stopping(self._waits.release)
         bulk = BulkService(workflows=self._workflows, store=self._store, actions=self._actions, system=self._bulk)
@@ -210,7 +210,7 @@ class _RunParts:
             line=open_hint_line(store),
             watch=open_version_watch(store),
             place=store.dialect.place,
-            known_code=runner.known,
+            code=runner.registries,
             digests=runner.digests,
             telemetry=telemetry,
             gates={language: components.sandbox.gate(language) for language in LANGUAGES},

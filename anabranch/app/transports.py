@@ -1,4 +1,4 @@
-"""What a process needs of a broker: the sender of jobs in a worker, and the executor of jobs.
+"""Transports: the parts of a process that use a broker, the sender of jobs in a worker, and the executor of jobs.
 
 Used by `composition`. The client of RabbitMQ is an extra, and imported only where a broker is configured.
 """
@@ -49,7 +49,7 @@ def sender_of_jobs(
     stored: job_parts.StoredReferences,
     letters: DeadLetterRows,
 ) -> JobSender | None:
-    """What has jobs of other pools executed, if there is a broker. Raises SettingsError."""
+    """The sender of jobs to other pools, if there is a broker. Raises SettingsError."""
     if settings.broker_url is None:
         return None
     name = f"worker-{token_hex(8)}"
@@ -65,7 +65,7 @@ def sender_of_jobs(
 
 @asynccontextmanager
 async def open_executor(settings: Settings, modules: Sequence[str]) -> AsyncIterator[JobExecutor]:
-    """What executes jobs of the broker, without a database; of steps the functions in these modules.
+    """An executor of the broker's jobs, which needs no database; it finds functions of steps in these modules.
 
     Raises SettingsError.
     """
@@ -104,7 +104,7 @@ def _transport(settings: Settings, name: str) -> Transport:
 
 
 def _values(settings: Settings) -> JobValues:
-    """What fetches secrets and large values. Raises SettingsError where they would cross a network in the clear."""
+    """The client of secrets and large values. Raises SettingsError if they would cross a network in the clear."""
     url, key = settings.url, settings.token
     if url is None or key is None:
         return server_values.NoServer()

@@ -41,7 +41,7 @@ else:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HookServices:
-    """What receives requests from outside."""
+    """The services that receive requests from outside."""
 
     webhooks: webhook_service.WebhookService
     callbacks: callback_service.CallbackService
@@ -88,7 +88,7 @@ async def open_triggers(
 async def open_webhooks(
     settings: Settings, store: SqlStore, components: Components, runs: RunServices, grace: Grace
 ) -> AsyncIterator[HookServices]:
-    """What this server receives from outside; at the end what was refused is recorded."""
+    """Open the services for webhooks and callbacks; at the end, refused requests are recorded."""
     limits = webhook_service.HookLimits(settings.webhook_rate, settings.webhook_body_limit)
     webhooks = webhook_service.WebhookService(
         hooks=trigger_table.TriggerTable(store),

@@ -42,7 +42,7 @@ def audit(
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Who made and revoked keys, saved and deleted workflows, secrets and queries, and failed to log in."""
+    """List the audit trail: who changed keys, workflows, secrets and queries, and who failed to log in."""
     session = open_session(DatabaseOptions(database_url, tenant or DEFAULT_TENANT))
     if verify:
         return _verify(session, as_json=as_json)

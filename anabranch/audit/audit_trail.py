@@ -85,7 +85,7 @@ class AuditRows(Protocol):
         """The newest row that records a cut; None if the trail was never cut."""
 
     async def head(self) -> AuditHead:
-        """Where the chain ends."""
+        """The end of the chain."""
 
 
 CUT = "audit.cut"
@@ -93,7 +93,7 @@ CUT = "audit.cut"
 
 
 def cut_entry(last: AuditHead, *, rows: int) -> AuditEntry:
-    """What records that the rows up to this one were removed."""
+    """An entry that records the removal of the rows up to this one."""
     return AuditEntry("", "", CUT, str(last.position), {"through": last.position, "hash": last.hash, "rows": rows})
 
 

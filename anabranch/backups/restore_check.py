@@ -1,4 +1,4 @@
-"""What the engine would do with the open runs of a database that was restored to an earlier state.
+"""Restore check: list what the engine would do with the open runs of a restored database.
 
 Called by `anabranch restore-check`, before any process is started on that database. It cannot know what happened after
 that state. It tells for each open run what the log still owes: that begins as soon as a worker runs, although it may
@@ -13,7 +13,7 @@ from typing import Any
 
 from anabranch.engine.handling import idempotency_key
 from anabranch.engine.log_pages import pages_of
-from anabranch.engine.ownership.reconcile import LOST_ROWS_HINT
+from anabranch.engine.ownership.history_watch import LOST_ROWS_HINT
 from anabranch.engine.plans import PlanCache
 from anabranch.engine.ports import InstanceRow, Loaded
 from anabranch.engine.rules.callbacks import is_callback_event
@@ -24,7 +24,7 @@ from anabranch.engine.rules.events import Status, SuspendReason
 from anabranch.engine.rules.evolve import AnyState, evolve, new_state, outstanding
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.history import History
-from anabranch.engine.rules.instants import to_iso
+from anabranch.engine.rules.instants import to_iso, to_iso_or_none
 from anabranch.engine.rules.payloads import RunSuspended
 from anabranch.engine.rules.shared.log_limit import UNLIMITED_LOG
 from anabranch.engine.store.sql.data_checks import DueSchedule
@@ -94,7 +94,7 @@ class OpenRun:
             "status": self.row.status.value,
             "suspended": None if reason is None else reason.value,
             "idempotencyKey": head.idempotency_key,
-            "lastEventAt": None if self.last_event_at is None else to_iso(self.last_event_at),
+            "lastEventAt": to_iso_or_none(self.last_event_at),
             "repeats": self.repeats,
             "attempts": [*self.attempts],
             "timers": [*self.timers],
@@ -135,7 +135,7 @@ class RestoreReport:
         """As it is printed."""
         return {
             "now": to_iso(self.now),
-            "asOf": None if self.as_of is None else to_iso(self.as_of),
+            "asOf": to_iso_or_none(self.as_of),
             "open": self.open,
             "repeating": self.repeating,
             "suspended": self.set_aside,
@@ -163,7 +163,7 @@ class RestoreCheck:
         self._plans = PlanCache(store, node_types)
 
     async def check(self) -> RestoreReport:
-        """What would happen. Raises StoreUnavailable."""
+        """Return what would happen. Raises StoreUnavailable."""
         report = RestoreReport(now=await self._store.now())
         report.saw(await self._store.last_report())
         async for row in self._rows():
@@ -245,7 +245,7 @@ def _attempt(state: AnyState, owed: Dispatch, history: History) -> _Json:
         **_place(*key),
         "type": activation.node.type if is_drawn else None,
         "attempt": owed.attempt,
-        "since": None if since is None else to_iso(since),
+        "since": to_iso_or_none(since),
         "idempotencyKey": idempotency_key(state.head.instance_id, *key, activation.redone) if is_drawn else None,
     }
 

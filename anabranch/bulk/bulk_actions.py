@@ -14,10 +14,11 @@ from typing import Any
 
 from anabranch.engine.ports import InstanceRow, Store
 from anabranch.engine.rules.events import Status, SuspendReason
-from anabranch.engine.rules.instants import from_iso_or_date, to_iso
+from anabranch.engine.rules.instants import from_iso_or_date, to_iso_or_none
 from anabranch.engine.rules.run_filter import RunFilter
+from anabranch.engine.rules.values import check_key
 from anabranch.errors import AnabranchError, InvalidRequest, NonRetryable, NotFound, StoreUnavailable
-from anabranch.run_requests import COMMAND_LINE, RetryOptions, StartOptions, check_key
+from anabranch.run_requests import COMMAND_LINE, RetryOptions, StartOptions
 from anabranch.service.workflow_service import WorkflowService
 
 BULK_NAME = "anabranch-bulk"
@@ -40,7 +41,7 @@ DONE = "DONE"
 
 
 class BulkAction(StrEnum):
-    """What is done to each run."""
+    """An action, as it is applied to each run."""
 
     RETRY = "retry"
     CANCEL = "cancel"
@@ -78,8 +79,8 @@ class BulkRequest:
             "workflow": wanted.workflow,
             "status": [status.value for status in wanted.statuses],
             "reason": [reason.value for reason in wanted.reasons],
-            "since": None if wanted.since is None else to_iso(wanted.since),
-            "until": None if wanted.until is None else to_iso(wanted.until),
+            "since": to_iso_or_none(wanted.since),
+            "until": to_iso_or_none(wanted.until),
             "version": wanted.version,
             "rerunOf": wanted.rerun_of,
             "error": wanted.error,
@@ -282,7 +283,7 @@ class BulkActions:
 
 
 def _note_failure(acting: asyncio.Task[Any]) -> None:
-    """Where the process stops in the middle of a page, nobody asks for its failure: another process repeats the
+    """Take the failure of a page that nobody awaits because the process stops: another process repeats the
     page."""
     if not acting.cancelled():
         acting.exception()

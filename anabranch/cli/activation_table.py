@@ -53,7 +53,7 @@ class ActivationTable:
     """A table of the activations of one run, filled page by page."""
 
     def __init__(self) -> None:
-        """Of no activations yet."""
+        """A table without rows."""
         self._failures: list[Activation] = []
         self._failed = 0
         self._groups: dict[tuple[str, str], _Group] = {}

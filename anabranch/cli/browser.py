@@ -1,6 +1,6 @@
 """Open the address of `anabranch dev` in the user's browser.
 
-Called by `dev` once the server is ready. The address is printed anyway, so a browser that does not open is no error.
+Called by `dev` once the server is ready. The address is printed anyway, so it is not an error if no browser opens.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def print_outcome(outcome: CommandOutcome, *, as_json: bool, place: Sequence[str
 
 
 def traceback_text(error: Mapping[str, Any]) -> str:
-    """Where in the author's code an error happened, as Python prints it."""
+    """The lines of the author's code in which an error happened, as Python prints them."""
     return f"traceback (innermost call last):\n{error['traceback'].rstrip()}"
 
 

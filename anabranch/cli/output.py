@@ -55,7 +55,7 @@ def flush_answers() -> None:
 
 
 def answers_descriptor() -> int:
-    """Where answers are written to: for processes that answer in our place."""
+    """The descriptor that answers are written to, for processes that answer in our place."""
     return _answers().fileno()
 
 

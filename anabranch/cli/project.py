@@ -47,7 +47,7 @@ class Project:
         self.changed()  # the first look is before anything is loaded: what changes meanwhile is not missed
 
     def code(self) -> list[str]:
-        """What to import, in this order."""
+        """The modules to import, in this order."""
         app = [APP_FILE] if WORKFLOWS_FOLDER.is_dir() and APP_FILE.is_file() else []
         return [*map(str, app), *map(str, sorted(WORKFLOWS_FOLDER.glob("*.py"))), *self._imports]
 
@@ -146,7 +146,7 @@ class Project:
 
 
 def _signature(path: Path) -> _Signature | None:
-    """What differs after every save; None: there is no such file."""
+    """A signature that changes with every save; None if there is no such file."""
     try:
         found = path.stat()
     except OSError:

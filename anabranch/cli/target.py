@@ -1,4 +1,4 @@
-"""Where runs and workflows are: in a database, or behind a server. Commands ask, and do not know which.
+"""Target: a database or a server with runs and workflows. Commands ask, and do not know which.
 
 Called by every command about runs and workflows. `--url` beats `--database-url` from anywhere but the
 command line; both on it are a contradiction.

@@ -105,7 +105,7 @@ class ServerResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class _Setback:
+class _FailedRequest:
     """No response, or one that asks for a retry: the error if there is no further attempt, and the wait."""
 
     error: AnabranchError
@@ -118,7 +118,7 @@ class Caller:
     def __init__(self, url: str, key: str) -> None:
         """Raises InvalidRequest for a URL or a key that cannot be one."""
         self._url = server_url(url)
-        self._key = check_key(key)
+        self._key = check_api_key(key)
         self._session: aiohttp.ClientSession | None = None
 
     async def start(self) -> None:
@@ -150,7 +150,7 @@ class Caller:
             await asyncio.sleep(max(random.uniform(pause_s / 2, pause_s), outcome.retry_after_s))  # noqa: S311
             pause_s *= 2
 
-    async def _once(self, request: ServerRequest) -> ServerResponse | _Setback:
+    async def _once(self, request: ServerRequest) -> ServerResponse | _FailedRequest:
         assert self._session is not None, "the caller was not started"
         body, headers = None, dict(request.headers)
         if request.body is not NO_BODY:
@@ -176,7 +176,7 @@ class Caller:
         except (aiohttp.ClientError, OSError) as failure:
             return self._setback(f"closed the connection ({type(failure).__name__})")
 
-    def _judge(self, response: aiohttp.ClientResponse, content: bytes) -> ServerResponse | _Setback:
+    def _judge(self, response: aiohttp.ClientResponse, content: bytes) -> ServerResponse | _FailedRequest:
         status = response.status
         if status == 204:
             return ServerResponse(status, None)
@@ -193,18 +193,18 @@ class Caller:
             return ServerResponse(status, value, content)
         refusal = refusal_of(value)
         if status in (429, 503) and refusal is not None:
-            return _Setback(refusal, _retry_after_s(response))
+            return _FailedRequest(refusal, _retry_after_s(response))
         if refusal is not None:
             raise refusal
         if status in (429, 502, 503, 504):
             # Not our words: something in front of the server answers in its place.
-            return _Setback(
+            return _FailedRequest(
                 self._setback(f"is not available: a proxy answered {status}").error, _retry_after_s(response)
             )
         raise ServerAnswerInvalid(f"the server at {self._url} answers {status}, but not in the format of anabranch")
 
-    def _setback(self, what: str) -> _Setback:
-        return _Setback(ServerUnreachable(f"the server at {self._url} {what}"))
+    def _setback(self, what: str) -> _FailedRequest:
+        return _FailedRequest(ServerUnreachable(f"the server at {self._url} {what}"))
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes:
@@ -244,7 +244,7 @@ def server_url(text: str) -> URL:
     return url.with_path(url.raw_path.rstrip("/"), encoded=True)
 
 
-def check_key(text: str) -> str:
+def check_api_key(text: str) -> str:
     """The key, if a header can carry it. Raises InvalidRequest, which does not repeat it."""
     if not _KEY.fullmatch(text):
         raise InvalidRequest(

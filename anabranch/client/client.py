@@ -18,7 +18,6 @@ from anabranch.run_requests import (
     SAME_INPUT,
     RetryArguments,
     StartOptions,
-    check_key,
     check_limit,
     check_moment,
     check_seconds,
@@ -29,12 +28,13 @@ from anabranch.run_requests import (
 
 if TYPE_CHECKING:
     from anabranch.client import local, remote
-    from anabranch.engine.rules import events, run_filter
+    from anabranch.engine.rules import events, run_filter, values
 else:
     local = deferred("anabranch.client.local")
     remote = deferred("anabranch.client.remote")
     events = deferred("anabranch.engine.rules.events")
     run_filter = deferred("anabranch.engine.rules.run_filter")
+    values = deferred("anabranch.engine.rules.values")
 
 _DATABASES, _SERVERS = ("sqlite", "postgresql"), ("http", "https")
 
@@ -217,9 +217,9 @@ class Client:
 
     async def signal(self, run_id: str, event: str, payload: Any = None, *, key: str | None = None) -> bool:
         """Send a signal to a run; see `RunHandle.signal`."""
-        check_key(event, "an event's name")
+        values.check_key(event, "an event's name")
         if key is not None:
-            check_key(key, "a signal's key")
+            values.check_key(key, "a signal's key")
         return await self._open_gateway.send_signal(run_id, event, payload, key=key)
 
     async def cancel(self, run_id: str, *, reason: str = "cancelled by a client") -> None:

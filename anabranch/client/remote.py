@@ -17,7 +17,7 @@ from anabranch.client.caller import Caller, ServerRequest, ServerResponse
 from anabranch.client.gateway import Gateway
 from anabranch.deferred import deferred
 from anabranch.engine.rules.events import Status
-from anabranch.engine.rules.instants import to_iso
+from anabranch.engine.rules.instants import to_iso, to_iso_or_none
 from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.errors import InvalidInput, InvalidRequest, NameTaken, NotFound, ValueNotStorable, ValueTooLarge
 from anabranch.run_requests import RETRY, SAME_INPUT, START_NOW, RetryOptions, StartedRun, StartOptions
@@ -172,8 +172,8 @@ class RemoteGateway:
             "version": options.version,
             "idempotencyKey": f"once-{uuid.uuid4()}" if key is None else key,
             "retentionDays": options.retention_days,
-            "availableAt": None if options.available_at is None else to_iso(options.available_at),
-            "deadlineAt": None if options.deadline_at is None else to_iso(options.deadline_at),
+            "availableAt": to_iso_or_none(options.available_at),
+            "deadlineAt": to_iso_or_none(options.deadline_at),
         }
         return await self._start(
             ServerRequest("POST", ("v1", "workflows", workflow, "runs"), body=body, repeatable=True), key
@@ -293,7 +293,7 @@ class RemoteGateway:
         )
 
     async def get_bulk(self, bulk_id: str) -> dict[str, Any]:
-        """How far a bulk run is."""
+        """The progress of a bulk run."""
         return await self._read("v1", "runs", "bulk", bulk_id)
 
     async def send_signal(self, instance_id: str, event: str, payload: Any, *, key: str | None = None) -> bool:

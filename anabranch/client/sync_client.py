@@ -202,7 +202,7 @@ class SyncClient:
         return self._wait_for(self._client.bulk(action, filter, options=options, dry_run=dry_run, key=key))
 
     def bulk_progress(self, bulk_id: str) -> dict[str, Any]:
-        """How far a bulk run is; see `Client.bulk_progress`."""
+        """The progress of a bulk run; see `Client.bulk_progress`."""
         return self._wait_for(self._client.bulk_progress(bulk_id))
 
     def _wait_for(self, coroutine: Coroutine[Any, Any, Answer]) -> Answer:

@@ -50,7 +50,7 @@ class DeadLetterRows(Protocol):
         """Those about a run, without those that name another tenant."""
 
     async def count_letters(self) -> int:
-        """How many there are."""
+        """The number of dead letters."""
 
 
 def letter_as_json(letter: DeadLetter) -> dict[str, Any]:

@@ -45,7 +45,7 @@ class DraftText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevisionOptions:
-    """How the next revision of a draft is saved."""
+    """Options of saving the next revision of a draft."""
 
     expected_revision: int | None
     """Only if the newest revision is this one; None: whichever it is."""
@@ -200,7 +200,7 @@ class DraftService:
         return found
 
     async def get_test_run(self, draft_id: str, *, tenant_id: str) -> dict[str, Any]:
-        """What a test run of the draft is started with: its document, with the pins of nodes that it has.
+        """The document and the pins that a test run of the draft is started with.
 
         Raises NotFound.
         """

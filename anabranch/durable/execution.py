@@ -13,9 +13,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
+import sys
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from functools import partial
 from types import FunctionType
 from typing import Any, TypeAlias
@@ -241,3 +242,23 @@ def _outcome(function: Callable[[], Any]) -> Returned:
 
 def _nothing() -> None:
     """A step without a heartbeat timeout."""
+
+
+def begun_task(
+    coroutine: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop, context: Context, name: str
+) -> Any:
+    """A task of the running loop that has run up to its first wait, as with `eager_start` since Python 3.12.
+
+    Most attempts end, or wait, without another turn of the loop. Call it from a plain callback, not in a task.
+    """
+    if sys.version_info >= (3, 12):
+        return asyncio.Task(coroutine, loop=loop, name=name, context=context, eager_start=True)
+    # Python 3.11: a new task schedules its first step, which is run here instead.
+    begin: list[Callable[[], object]] = []
+    loop.call_soon = lambda step, **_: begin.append(step)  # type: ignore[method-assign,assignment]
+    try:
+        task = asyncio.Task(coroutine, loop=loop, name=name, context=context)
+    finally:
+        del loop.call_soon
+    context.run(begin[0])
+    return task

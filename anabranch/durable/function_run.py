@@ -30,10 +30,10 @@ from anabranch.durable.calls import (
     is_short,
     present_branch,
 )
-from anabranch.durable.eager_tasks import begun_task
+from anabranch.durable.execution import begun_task
 from anabranch.durable.step_error import StepError, Suspended, qualified_name
 from anabranch.durable.workflow_loop import WorkflowLoop, WorkflowTimer, line_of_task
-from anabranch.engine.ownership.owned import RunAccess
+from anabranch.engine.ownership.run_access import RunAccess
 from anabranch.engine.plans import PYTHON
 from anabranch.engine.ports import Clock
 from anabranch.engine.queues import Slot

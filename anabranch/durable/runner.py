@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -24,7 +24,7 @@ from anabranch.durable.step_functions import EVERY_POOL_HERE, StepPools
 from anabranch.durable.steps import Signals, StepChildren, Steps
 from anabranch.engine.handling import HandlerResult, HandlerReturn, Helpers, ends_us
 from anabranch.engine.lifecycle import Engine
-from anabranch.engine.ownership.owned import RunAccess
+from anabranch.engine.ownership.run_access import RunAccess
 from anabranch.engine.queues import present_slot
 from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.events import SuspendReason
@@ -64,14 +64,13 @@ class Runner:
         self._on_error = on_error
         self._system = system or WorkflowRegistry()
         """Workflows of the system's own: known here, and not registered before they are used."""
+        self.registries = (self.registry, self._system)
+        """All workflows that can be called here."""
         self._children = children
         self._signals = signals
         self._around = around
         self._engine: Engine | None = None
         self._threads = StepThreads()
-        self._known: Sequence[tuple[str, int]] = ()
-        self._known_at = (-1, -1)
-        """The revisions of both registries that `_known` was read at."""
         self._warned: set[tuple[str, int]] = set()
         """Workflows whose functions were warned of."""
 
@@ -79,16 +78,8 @@ class Runner:
         """Run the workflow functions of this engine's runs from now on."""
         self._engine = engine
 
-    def known(self) -> Sequence[tuple[str, int]]:
-        """Name and version of each workflow that can be called here."""
-        revisions = (self.registry.revision, self._system.revision)
-        if revisions != self._known_at:  # asked at every claim
-            self._known = (*self.registry.known(), *self._system.known())
-            self._known_at = revisions
-        return self._known
-
     def digests(self) -> Mapping[tuple[str, int], str]:
-        """The digests of these, by name and version; without those of the system's own."""
+        """Digests of the workflows here, by name and version; without those of the system's own."""
         return self.registry.digests()
 
     def stop(self) -> None:
@@ -103,7 +94,7 @@ class Runner:
             message = f"no worker that has looked at this run has version {version} of the workflow {name!r}"
             return FunctionBlocked(SuspendReason.UNKNOWN_WORKFLOW, message)
         assert self._engine is not None, "connect comes before any run"
-        run_access = self._engine.orchestrator.owned.run_access_of(helpers.instance_id)
+        run_access = RunAccess.of(self._engine.orchestrator.owned, helpers.instance_id)
         journal = None if run_access is None else run_access.journal
         activation = None if journal is None else journal.function
         # An attempt that was answered while its job was still queued is not called any more: the next one may be.

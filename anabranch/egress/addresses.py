@@ -1,4 +1,4 @@
-"""Which addresses are public, and which others the operator allows.
+"""Addresses: tell public ones from others, and apply the operator's allow list.
 
 Pure. Called by `guard`. An address may be reached if it is global unicast or in the allow list. Every special range is
 named here, with the word for it in a refusal.
@@ -86,7 +86,7 @@ def parse_address(text: str) -> Address | None:
 
 
 def why_not_public(address: Address) -> str | None:
-    """What a special address is for, in words; None for a public one."""
+    """The purpose of a special address, in words; None for a public one."""
     if isinstance(address, IPv4Address):
         return next((kind for network, kind in _SPECIAL_IPV4 if address in network), None)
     if address not in _GLOBAL_IPV6:
@@ -96,7 +96,7 @@ def why_not_public(address: Address) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class AllowList:
-    """What may be reached although it is not public: names, addresses and networks, each with or without a port."""
+    """The allow list: names, addresses and networks, each with or without a port, that need not be public."""
 
     names: frozenset[tuple[str, int | None]] = frozenset()
     networks: tuple[tuple[Network, int | None], ...] = ()

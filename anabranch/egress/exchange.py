@@ -80,7 +80,7 @@ async def exchange(
 
 def _session(addresses: Sequence[str], *, tls: ssl.SSLContext | bool) -> ClientSession:
     connector = TCPConnector(
-        resolver=_Judged(addresses),
+        resolver=_CheckedResolver(addresses),
         socket_factory=_only(addresses),
         use_dns_cache=False,
         force_close=True,
@@ -99,7 +99,7 @@ def _session(addresses: Sequence[str], *, tls: ssl.SSLContext | bool) -> ClientS
     )
 
 
-class _Judged(AbstractResolver):
+class _CheckedResolver(AbstractResolver):
     """A resolver that returns the checked addresses, so that a changed DNS entry has no effect."""
 
     def __init__(self, addresses: Sequence[str]) -> None:

@@ -31,7 +31,7 @@ Resolve: TypeAlias = Callable[[str, int], Sequence[str]]
 
 
 def resolve_with_system(host: str, port: int) -> Sequence[str]:
-    """What the operating system's resolver answers, /etc/hosts included."""
+    """Resolve a name with the operating system, /etc/hosts included."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(answer[4][0]) for answer in found))
 

@@ -123,7 +123,7 @@ def _redirected(request: EgressRequest, status: int, location: str, call: HttpCa
 
 
 def _next_target(target: RequestTarget, location: str) -> RequestTarget:
-    """Where a Location header leads. A relative one is joined; a whole one is read as it is, by our own reading."""
+    """The target of a Location header. A relative one is joined; a whole one is read as it is, by our own reading."""
     if _HAS_SCHEME.match(location):
         return parse_target(location)
     if location.startswith("//"):

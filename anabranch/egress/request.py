@@ -13,7 +13,7 @@ BODY_BYTES_MAX = 10 * 1_048_576
 
 @dataclass(frozen=True, slots=True)
 class EgressRequest:
-    """What is sent to one target; header names are lower case."""
+    """A request to one target; header names are lower case."""
 
     method: str
     target: RequestTarget

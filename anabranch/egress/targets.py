@@ -91,7 +91,7 @@ class ProxyTarget:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What the client takes for the proxy; it makes Proxy-Authorization of it."""
+        """The header for the proxy, in the form from which the client makes Proxy-Authorization."""
         if self.user is None:
             return {}
         pair = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()

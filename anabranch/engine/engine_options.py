@@ -17,7 +17,7 @@ POLL_MS = 500
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """How one engine behaves. Times in milliseconds."""
+    """The options of one engine. Times are in milliseconds."""
 
     release: str = ""
     """The version of this program: runs that another one could not decide are offered to it."""

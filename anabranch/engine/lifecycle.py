@@ -32,7 +32,7 @@ from anabranch.engine.ownership.history_watch import HistoryWatch
 from anabranch.engine.ownership.leases import Leases
 from anabranch.engine.ownership.recovery import Recovery
 from anabranch.engine.ownership.worker_reports import WorkerReports
-from anabranch.engine.plans import PlanCache
+from anabranch.engine.plans import KnownCode, PlanCache
 from anabranch.engine.pool_worker import Elsewhere, task_queue, task_worker
 from anabranch.engine.ports import CallbackSigner, Clock, Gate, Store
 from anabranch.engine.task_worker import TaskWorker
@@ -64,7 +64,7 @@ class Engine:
         line: HintLine | None = None,
         watch: VersionWatch | None = None,
         place: str | None = None,
-        known_code: Callable[[], Sequence[tuple[str, int]]] = tuple,
+        code: Sequence[KnownCode] = (),
         digests: Callable[[], Mapping[tuple[str, int], str]] = dict,
         telemetry: Telemetry | None = None,
         gates: Mapping[str, Gate] | None = None,
@@ -77,7 +77,7 @@ class Engine:
 
         `place` identifies the store: engines of this process with the same place notify each other directly.
 
-        `functions` calls workflow functions, and `known_code` returns the name and version of those that it knows.
+        `functions` calls workflow functions, those in `code`.
         `telemetry` receives every row that this process writes. `gates` limit node types that need something scarce, by
         type name. `console` keeps the output of user code, and `callbacks` makes the addresses that nodes send.
         `elsewhere` executes jobs of pools that this process does not serve. `leaders` says which worker does the
@@ -87,8 +87,8 @@ class Engine:
         self.options = options
         self.clock = clock or SystemClock()
         self.worker_id = worker_id or f"{socket.gethostname()[:40]}-{secrets.token_hex(6)}"
-        self.observers = Observers(telemetry)
-        self.plans = PlanCache(store, handlers, known_code, evaluates=options.evaluations_max > 0, pools=options.pools)
+        self.observers = Observers(self.clock, telemetry)
+        self.plans = PlanCache(store, handlers, code, evaluates=options.evaluations_max > 0, pools=options.pools)
         self.console = console
         self.threads = HandlerThreads()
         self._tasks = task_queue(elsewhere, gates)
@@ -210,6 +210,7 @@ class Engine:
             store=self.store,
             orchestrator=self.orchestrator,
             plans=self.plans,
+            observers=self.observers,
             clock=self.clock,
             options=self.options,
             covers=self.leadership.covers,
@@ -218,7 +219,7 @@ class Engine:
     def _new_history_watch(self) -> HistoryWatch:
         return HistoryWatch(
             store=self.store,
-            acknowledged=self.orchestrator.acknowledged,
+            acknowledged=self.observers.acknowledged,
             clock=self.clock,
             every_ms=self.options.poll_ms,
         )
@@ -228,7 +229,7 @@ class Engine:
             hints=self.hints,
             clock=self.clock,
             telemetry=telemetry,
-            acknowledged=self.orchestrator.acknowledged.note,
+            acknowledged=self.observers.acknowledged.note,
         )
 
     def _new_loop_watch(self) -> LoopWatch:

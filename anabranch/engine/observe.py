@@ -1,6 +1,7 @@
 """Observers: pass on committed events within this process, to watchers, metrics and traces.
 
-The consequences of a commit start first: handlers do not wait for observers.
+The consequences of a commit start first: handlers do not wait for observers. `Acknowledged` remembers the last row of
+each run, by which lost rows are noticed.
 """
 
 from __future__ import annotations
@@ -25,10 +26,16 @@ logger = logging.getLogger("anabranch.engine")
 # 20 ms: the rows of several commits are counted together, and a batch of them takes a millisecond or two.
 RECORD_MS = 20
 
+# 5 minutes: a standby is not further behind unless it is broken.
+REMEMBERED_MS = 300_000
+
+# 50,000 runs in each half of the memory, some 10 MB.
+REMEMBERED_MAX = 50_000
+
 
 @dataclass(slots=True, eq=False)
 class News:
-    """Rows of a run that are in the log now."""
+    """Rows of a run, one at least, that are in the log now."""
 
     instance_id: str
     events: Sequence[Event]
@@ -42,7 +49,8 @@ class News:
 class Observers:
     """Passes on what was committed. If an observer raises, that is logged, and it is called again the next time."""
 
-    def __init__(self, telemetry: Telemetry | None = None) -> None:
+    def __init__(self, clock: Clock, telemetry: Telemetry | None = None) -> None:
+        self.acknowledged = Acknowledged(clock)
         self._observers: list[Observer] = []
         self._telemetry = telemetry
         self._unrecorded: list[tuple[OwnedInstance, Sequence[Event], bool]] = []
@@ -71,6 +79,9 @@ class Observers:
     def committed(self, news: Sequence[News]) -> None:
         """Pass on what was committed, in the order of the commits: to observers one turn of the event loop later, to
         telemetry within `RECORD_MS`."""
+        for one in news:
+            last = one.events[-1]
+            self.acknowledged.note(one.instance_id, last.seq, last.created_at)
         self.written.update([event.type for one in news for event in one.events])  # at once: each update has a price
         if self._observers:
             asyncio.get_running_loop().call_soon(self._notify, news)
@@ -144,3 +155,43 @@ class StoreNews:
     def released(self) -> None:
         """Runs were released for any worker to claim."""
         self._hints.released()
+
+
+class Acknowledged:
+    """The last row of each run that the database has acknowledged to this process, or shown to it, lately."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._recent: dict[str, tuple[int, int | None]] = {}
+        self._earlier: dict[str, tuple[int, int | None]] = {}
+        """A run is in either: the recent ones become the earlier ones, which are forgotten."""
+        self._since = clock.monotonic()
+
+    def note(self, instance_id: str, seq: int, written_at: int | None = None) -> None:
+        """This row was acknowledged; `written_at` is its time, where it is known."""
+        self._recent[instance_id] = (seq, written_at)
+        if len(self._recent) >= REMEMBERED_MAX:
+            self._turn()
+
+    def forget_old(self) -> None:
+        """Forget what was acknowledged long ago. Called now and then."""
+        if self._clock.monotonic() - self._since > REMEMBERED_MS / 1000:
+            self._turn()
+
+    def last_seq(self, instance_id: str) -> int:
+        """The last acknowledged row of a run; 0: none that is remembered."""
+        found = self._recent.get(instance_id) or self._earlier.get(instance_id)
+        return 0 if found is None else found[0]
+
+    def forget(self, instance_id: str) -> None:
+        """Nothing of this run is acknowledged any more."""
+        self._recent.pop(instance_id, None)
+        self._earlier.pop(instance_id, None)
+
+    def all(self) -> dict[str, tuple[int, int | None]]:
+        """The last row of every run, and when it was written."""
+        return self._earlier | self._recent
+
+    def _turn(self) -> None:
+        self._earlier, self._recent = self._recent, {}
+        self._since = self._clock.monotonic()

@@ -19,12 +19,11 @@ from typing import Any, TypeAlias, TypeVar
 from anabranch.engine.children import AwaitedChildren
 from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.observe import News, Observers
-from anabranch.engine.ownership.owned import Adoption, Mailbox, OwnedInstance, OwnedInstances, owner_of
-from anabranch.engine.ownership.reconcile import Acknowledged, Reconciler
-from anabranch.engine.ownership.waiters import OfferResult, StartResult, Waiters
+from anabranch.engine.ownership.owned import Mailbox, OfferResult, OwnedInstance, OwnedInstances, StartResult, owner_of
+from anabranch.engine.ownership.reconcile import Reconciler
 from anabranch.engine.ports import Clock, Loaded, Outcome, Store
 from anabranch.engine.rules.commands import Dispatch
-from anabranch.engine.rules.evolve import AnyPlan, new_state
+from anabranch.engine.rules.evolve import AnyPlan, AnyState, new_state
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.stimuli import (
     CancelRequested,
@@ -48,6 +47,7 @@ from anabranch.engine.rules.transitions import (
     plan_transitions,
 )
 from anabranch.engine.task_worker import TaskWorker
+from anabranch.engine.telemetry import RunTelemetry
 from anabranch.errors import StoreUnavailable
 
 logger = logging.getLogger("anabranch.engine")
@@ -162,7 +162,6 @@ class Orchestrator:
         self._options = options
         self._owned = OwnedInstances(clock, task_worker, options)
         task_worker.report_to(self._owned.receive)
-        self.acknowledged = Acknowledged(clock)
         self._reconciler = Reconciler(
             store=store,
             owned=self._owned,
@@ -172,7 +171,6 @@ class Orchestrator:
             worker_id=worker_id,
             lease_ms=options.lease_ms,
             release=options.release,
-            acknowledged=self.acknowledged,
         )
         self._children = AwaitedChildren(store=store, owned=self._owned, clock=clock)
         self._cancelled: set[str] = set()
@@ -295,25 +293,24 @@ class Orchestrator:
             message = f"run {head.instance_id} could not be stored within {REQUEST_PATIENCE_S:.0f} s"
             raise StoreUnavailable(message, hint="Start it again with the same idempotency key.") from None
 
-    def begin_adoption(self, claimed: Loaded, plan: AnyPlan) -> Adoption:
-        """Begin to take over a claimed instance, whose log is still to be folded."""
-        head = claimed.row.head
-        state = new_state(plan, head, log_limit=self._options.log_limit)
-        telemetry = None if claimed.events else self._observers.telemetry_of(head, plan)  # as the pages of it are read
-        return Adoption(claimed, state, telemetry)
+    def adopt(
+        self, claimed: Loaded, state: AnyState, *, asked_at: float, telemetry: RunTelemetry | None = None
+    ) -> None:
+        """Take over a claimed instance with this state, to which its log was folded.
 
-    def adopt(self, adoption: Adoption, *, asked_at: float) -> None:
-        """Take over an instance whose log is folded; its lease was last extended by a request at `asked_at`."""
-        row = adoption.claimed.row
+        Its lease was last extended by a request at `asked_at`. `telemetry` has read the log if that was too large to be
+        claimed with it.
+        """
+        row = claimed.row
         if row.head.instance_id in self.runs_with_lines:
             self.adopted(row.head.instance_id)
         known = self._owned.get(row.head.instance_id)
         if known is not None and known.version >= row.version:
             return  # our lease had expired, and a re-read has found this claim already
         lease_until = row.available_at or self._clock.now() + self._options.lease_ms
-        adoption.state.gated = self._owned.is_gated(row.head)
+        state.gated = self._owned.is_gated(row.head)
         owned = OwnedInstance(
-            adoption.state,
+            state,
             row.version,
             self.worker_id,
             lease_until,
@@ -321,11 +318,11 @@ class Orchestrator:
             blame=row.blame,
             owes_all=True,
             extended_at=asked_at,
-            telemetry=adoption.telemetry,
+            telemetry=telemetry,
         )
         self._owned.add(owned)
-        if adoption.claimed.events:
-            self._observers.adopted(owned, adoption.claimed.events)
+        if claimed.events:
+            self._observers.adopted(owned, claimed.events)
 
     async def ask(self, instance_id: str, stimulus: RunRequest) -> OfferResult:
         """Offer a request to an owned instance and wait until its outcome is committed.
@@ -335,9 +332,8 @@ class Orchestrator:
         owned = self._owned.get(instance_id)
         if owned is None or owned.is_new:
             return OfferResult(owned=False)
-        if owned.waiters is None:
-            owned.waiters = Waiters()
-        answer = owned.waiters.add(stimulus)
+        answer: asyncio.Future[OfferResult] = asyncio.get_running_loop().create_future()
+        owned.requests.append((stimulus, answer))
         self._owned.offer(owned, stimulus)
         try:
             return await _patiently(answer)
@@ -550,14 +546,13 @@ class Orchestrator:
         assert isinstance(owned, OwnedInstance), "this process decides for what it owns"
         events = transition.events
         if events:
-            last = events[-1]
-            self.acknowledged.note(owned.instance_id, last.seq, last.created_at)
             news.append(News(owned.instance_id, events, transition.status, events, owned))
         if not owned.is_owned:
             return
         if transition.available_at is not None:
             owned.extended_at = asked_at
-        self._reconciler.decided(owned.instance_id)
+        if self._reconciler.defects:
+            self._reconciler.decided(owned.instance_id)
         if transition.clears:
             self._owned.suspects.note(owned.instance_id, None)
         for stop in won.stops:
@@ -566,7 +561,7 @@ class Orchestrator:
         if owned.created is not None:
             owned.answer_start(StartResult(owned.instance_id, transition.status, created=True))
         if won.parks:
-            if owned.waiters is not None:
+            if owned.requests:
                 owned.answer_requests(won)
             self._owned.evict(owned)
             return
@@ -585,7 +580,7 @@ class Orchestrator:
         """Continue after a commit: perform commands, and schedule due times."""
         if owned.performing:
             owned.performing.difference_update(answered(pending.stimuli))
-        if owned.waiters is not None:
+        if owned.requests:
             owned.answer_requests(pending)
         self._dispatch(owned, dispatches)
         if owned.state.unevaluated:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 from anabranch.engine.ports import Store, WorkflowVersion
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND, coded_plan
@@ -35,6 +35,17 @@ PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 TEST_VERSION = 0
 
 
+class KnownCode(Protocol):
+    """Workflow functions that can be called here."""
+
+    @property
+    def revision(self) -> int:
+        """Another number after every change."""
+
+    def known(self) -> Sequence[tuple[str, int]]:
+        """Name and version of each."""
+
+
 class PlanCache:
     """Plans by (workflow, version): versions never change, so a plan is compiled once.
 
@@ -45,17 +56,19 @@ class PlanCache:
         self,
         store: Store,
         node_types: NodeTypes,
-        known_code: Callable[[], Sequence[tuple[str, int]]] = tuple,
+        code: Sequence[KnownCode] = (),
         *,
         evaluates: bool = True,
         pools: Sequence[str] = (DEFAULT_POOL,),
     ) -> None:
         """With `evaluates` decisions evaluate pure nodes; without, these are executed as jobs.
 
-        `known_code` gives name and version of the workflow functions that can be called here, `pools` are those that
-        this process serves.
+        `code` has the workflow functions of this process, `pools` are those that it serves.
         """
-        self.known_code = known_code
+        self._code = code
+        self._known_code: Sequence[tuple[str, int]] = ()
+        self._known_at: list[int] = []
+        """The revisions of the code that `_known_code` was read at."""
         self._evaluates = evaluates
         self._served = served(pools)
         self._store = store
@@ -63,6 +76,14 @@ class PlanCache:
         self._plans: OrderedDict[tuple[str, int], AnyPlan] = OrderedDict()
         self._types_of = lru_cache(maxsize=PLANS_KEPT_MAX)(self._types_if_served)
         self._reading: dict[tuple[str, int], asyncio.Event] = {}
+
+    def known_code(self) -> Sequence[tuple[str, int]]:
+        """Name and version of the workflow functions that can be called here."""
+        revisions = [each.revision for each in self._code]
+        if revisions != self._known_at:  # asked at every claim
+            self._known_code = [named for each in self._code for named in each.known()]
+            self._known_at = revisions
+        return self._known_code
 
     def known_types(self) -> Sequence[str]:
         """The node types that are here and not with every worker; and the pools that are served here."""

@@ -104,7 +104,7 @@ class PoolTaskWorker(TaskWorker):
 
     @property
     def console(self) -> Sink | None:
-        """What keeps lines and progress."""
+        """The console, which stores lines and progress."""
         return self._console
 
     async def run_step(

@@ -39,7 +39,7 @@ class WorkflowTemplate:
 
     @cached_property
     def about(self) -> Mapping[str, Any]:
-        """What `about.json` says."""
+        """The content of `about.json`."""
         found: dict[str, Any] = json.loads((PROJECTS / self.name / "about.json").read_text(encoding="utf-8"))
         return found
 
@@ -50,22 +50,22 @@ class WorkflowTemplate:
 
     @property
     def title(self) -> str:
-        """What people read."""
+        """The title for people."""
         return str(self.about["title"])
 
     @property
     def description(self) -> str:
-        """What it does, in one sentence."""
+        """A sentence on what the project does."""
         return str(self.about["description"])
 
     @property
     def topic(self) -> str:
-        """What it is about, in a word."""
+        """The topic, in a word."""
         return str(self.about["topic"])
 
     @property
     def change(self) -> str:
-        """What one changes to use it."""
+        """The places to change before use."""
         return str(self.about["change"])
 
     @property

@@ -1,4 +1,4 @@
-"""Where the nodes of a small graph stand in a picture: in columns, from left to right.
+"""Layered layout: place the nodes of a small graph in columns, from left to right.
 
 Pure. Called by `pictures`, and for templates that have no positions. Edges that lead back change nothing.
 """
@@ -20,7 +20,7 @@ COLUMN, ROW = 304, 152
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where everything stands."""
+    """The positions of nodes and edges."""
 
     positions: Mapping[str, Position]
     """By node."""

@@ -53,7 +53,7 @@ class NodeConfig(BaseModel):
 
 
 class SecretReader(Protocol):
-    """Where an attempt's secrets come from."""
+    """Reads the secrets of an attempt."""
 
     async def read(self, tenant_id: str, names: Collection[str]) -> Mapping[str, str]:
         """The values of all these secrets. Raises SecretUnknown, naming those that are not there."""
@@ -366,7 +366,7 @@ def _holds_template(value: Any) -> bool:
 
 
 def _pointer(problem: ErrorDetails, config: Any) -> str:
-    """Where in the config a problem is; steps that only the model knows (members of a union) are left out."""
+    """The JSON pointer of a problem in the config, without steps that only the model knows (members of a union)."""
     pointer, place = "", config
     for position, step in enumerate(problem["loc"], start=1):
         known = (isinstance(place, Mapping) and step in place) or (isinstance(place, list) and isinstance(step, int))

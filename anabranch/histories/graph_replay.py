@@ -29,7 +29,7 @@ Place = tuple[str, str]
 
 
 class DifferenceKind(StrEnum):
-    """What is different about an activation."""
+    """The kind of difference of an activation."""
 
     OUTCOME = "OUTCOME"
     """It ends another way: by another handle, or failed instead of completed."""
@@ -66,7 +66,7 @@ class Difference:
 
 
 def replay_graph(plan: Plan, recorded: Plan, head: InstanceHead, log: Sequence[Event]) -> list[Difference]:
-    """What would be different if a recorded run had had this plan, in log order. `recorded` is the plan that it had.
+    """The differences if a recorded run had had this plan, in log order. `recorded` is the plan that it had.
 
     Raises UnknownTrigger if no run of this plan begins where that one began.
     """

@@ -63,7 +63,7 @@ class RecordedHistory:
 
 
 def as_document(found: Mapping[str, Any]) -> dict[str, Any]:
-    """What a gateway has read, as it is written into a file."""
+    """A history that a gateway has read, in the form of a file."""
     return {"format": FORMAT, "formatVersion": FORMAT_VERSION, **found}
 
 

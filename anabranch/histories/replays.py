@@ -26,7 +26,7 @@ _ANOTHER_WAY = frozenset({DifferenceKind.OUTCOME, DifferenceKind.ONLY_THEN, Diff
 
 @dataclass(frozen=True, slots=True)
 class ReplayedRun:
-    """What a recorded run would have done."""
+    """A recorded run, and what it would have done."""
 
     run: dict[str, Any]
     agreement: Agreement

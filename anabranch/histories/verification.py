@@ -61,7 +61,7 @@ async def verify_history(
 
 
 async def _called(history: RecordedHistory, plan: CodedPlan, code: WorkflowRegistry) -> tuple[list[Finding], list[str]]:
-    """What a coded run's own function does with its log."""
+    """Replay a coded run's function on its log."""
     head = history.head
     found = code.find(head.workflow_name, head.workflow_version)
     if found is None:

@@ -57,7 +57,7 @@ class ImportService:
     ) -> list[SavedImport]:
         """Import all workflows of these exports; calls between them are kept.
 
-        Raises InvalidRequest for what is no export, LimitReached, and as drafts are saved.
+        Raises InvalidRequest for what is not an export, LimitReached, and as drafts are saved.
         """
         async with self._one_at_a_time:
             made = await asyncio.to_thread(self._imported, documents, timezone)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from anabranch.audit.audit_trail import AuditEntry
-from anabranch.engine.rules.instants import to_iso
+from anabranch.engine.rules.instants import to_iso, to_iso_or_none
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,5 +71,5 @@ def key_as_json(key: ApiKey) -> dict[str, Any]:
         "pools": None if key.pools is None else key.pools.split(","),
         "createdAt": to_iso(key.created_at),
         "createdBy": key.created_by,
-        **{name: None if at is None else to_iso(at) for name, at in times.items()},
+        **{name: to_iso_or_none(at) for name, at in times.items()},
     }

@@ -84,7 +84,7 @@ class KeyTable:
         return await self._store.read(lambda connection: [ApiKey(*row) for row in connection.execute(query)])
 
     async def revoke_key(self, key_id: str, *, tenant_id: str | None, entry: AuditEntry) -> ApiKey | None:
-        """Of two at once one writes, the other finds it written."""
+        """Revoke a key. If two do so at once, one writes, and the other finds it revoked."""
         dialect = self._store.dialect
         which = api_keys.c.key_id == key_id
         if tenant_id is not None:

@@ -1,4 +1,4 @@
-"""What alembic runs for each command: migrate on the connection that `running` holds.
+"""The environment that alembic runs for each command: migrate on the connection that `running` holds.
 
 The transaction is already open there, around all migrations and the version table alike.
 """

@@ -104,7 +104,7 @@ def unit_of(written: Any) -> str:
     name = _UNITS.get(written, written)
     plural = name if isinstance(name, str) and name.endswith("s") else f"{name}s"
     if plural not in _KNOWN_UNITS:
-        raise Untranslatable(f"`{written}` is no unit of time here")
+        raise Untranslatable(f"`{written}` is not a unit of time here")
     return plural
 
 

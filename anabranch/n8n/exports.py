@@ -1,7 +1,7 @@
 """Exports of n8n as data: workflows, nodes, connections.
 
 Pure. Called by `importing`. An export is JSON that people also edit by hand, so everything in it may be missing or of
-another kind; what cannot be used is left out, and nothing here fails but for what is no export at all.
+another kind; what cannot be used is left out, and nothing here fails but for what is not an export at all.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def read_exports(document: Any) -> list[N8nWorkflow]:
     found = list(_workflows(document, depth=0))
     if not found:
         raise InvalidRequest(
-            "this is no export of n8n: an export has `nodes` and `connections`",
+            "this is not an export of n8n: an export has `nodes` and `connections`",
             hint="In n8n, open the workflow and choose Download; the file that you get is read here.",
         )
     return [_workflow(each) for each in found]

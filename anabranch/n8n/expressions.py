@@ -32,12 +32,12 @@ from anabranch.n8n.js_tree import (
     Unary,
     read_expression,
 )
-from anabranch.n8n.phrases import CONSTANT, FALSY, NameScope, NeverValid, Phrase, Untranslatable
+from anabranch.n8n.phrases import CONSTANT, FALSY, NameScope, NeverValid, Phrase, Untranslatable, constant_kind
 from anabranch.n8n.refs import Ref, literal, quoted, step
 
 
 def translate(source: str, scope: NameScope) -> Phrase:
-    """What stands between `{{` and `}}`, for our templates. Raises Untranslatable."""
+    """Translate the text between `{{` and `}}` into our templates. Raises Untranslatable."""
     try:
         tree = read_expression(source)
         phrase = _Translator(scope).phrase(tree)
@@ -100,7 +100,7 @@ class _Translator:
         match tree:
             case Literal(value):
                 is_atom = not isinstance(value, (int, float)) or value >= 0
-                return Phrase(literal(value), _kind(value), is_atom, is_whole=isinstance(value, int))
+                return Phrase(literal(value), constant_kind(value), is_atom, is_whole=isinstance(value, int))
             case JsTemplate(parts):
                 texts = [quoted(part) if isinstance(part, str) else self._text(self.phrase(part)) for part in parts]
                 return Phrase(" ~ ".join(["''", *texts] if len(texts) < 2 else texts), "text", is_atom=False)
@@ -302,7 +302,7 @@ class _Translator:
         ours = "==" if sign[0] == "=" else "!="
         first, second = self._value(left), self._value(right)
         if "null" in (left.kind, right.kind):
-            if len(sign) == 3:  # what is missing is no null
+            if len(sign) == 3:  # what is missing is not null
                 first, second = _never_missing(left, first), _never_missing(right, second)
             return Phrase(f"{first} {ours} {second}", "boolean", is_atom=False)
         if "boolean" in (left.kind, right.kind):
@@ -310,7 +310,7 @@ class _Translator:
         if len(sign) == 2 and left.kind != right.kind:
             return self._loosely_equal(ours, left, right)
         if left.kind == right.kind == "any":
-            raise Untranslatable("lists and objects equal themselves only, and true is no 1")
+            raise Untranslatable("lists and objects equal themselves only, and true is not 1")
         if right.kind == "number" and _may_equal_a_boolean(left, right):
             first = f"({left.text} | must_be('number') | otherwise(none))"
         if left.kind == "number" and _may_equal_a_boolean(right, left):
@@ -389,7 +389,7 @@ class _Translator:
         if name in _OF_NULL and base.kind == "any" and _is_chain_optional(callee):
             return self._of_null(callee, base, name)
         if name == "parseJson":
-            self._throws = False  # it fails the node where a text is no JSON, which nothing may catch
+            self._throws = False  # it fails the node where a text is not JSON, which nothing may catch
             is_field = isinstance(callee.base, JsMember) and self._known(callee.base.base) is not None
             return Phrase(f"({base.value if is_field else base.atom} | fromjson)", is_path=True)
         if name == "length" and not arguments:
@@ -868,14 +868,6 @@ def _looks_numeric(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _kind(value: Any) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    return "text" if isinstance(value, str) else "number"
 
 
 def _ref(ref: Ref) -> Phrase:

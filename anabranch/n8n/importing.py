@@ -20,7 +20,7 @@ from anabranch.n8n.drawing import NOTE_KIND, edge_of, gate_behind, ids_of, notes
 from anabranch.n8n.exports import Link, N8nWorkflow
 from anabranch.n8n.graph import CHOOSING, LOOP_KIND, LinkGraph
 from anabranch.n8n.items.node_scope import NodeScope, Surrounding
-from anabranch.n8n.items.tracing import Meeting
+from anabranch.n8n.items.tracing import InputLinks
 from anabranch.n8n.job import Exit, MappingJob, NotMapped
 from anabranch.n8n.js_code import VARIABLES, ZONES
 from anabranch.n8n.js_reading import names_of_nodes, reads_by_place, reads_dates, reads_item, reads_matching, zones_of
@@ -60,7 +60,7 @@ _STRUCTURE = frozenset({"CYCLE", "LOOP_BORDER", "LOOPS_TOO_DEEP"})
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What an import makes."""
+    """The result of an import."""
 
     document: dict[str, Any]
     pins: dict[str, Any]
@@ -74,7 +74,7 @@ class Imported:
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """How to import."""
+    """Options of an import."""
 
     timezone: str = "UTC"
     """Of workflows that name none: in n8n that of the instance."""
@@ -236,17 +236,17 @@ class _Importer(Surrounding):
                 by_input.setdefault(link.input if node.kind == "merge" or node.kind not in RULES else 0, []).append(
                     link
                 )
-        self.meetings[name] = {
-            place: meeting for place, links in sorted(by_input.items())
-            if (meeting := self._meeting(name, links)) is not None
+        self.input_links[name] = {
+            place: joined for place, links in sorted(by_input.items())
+            if (joined := self._links_of_input(name, links)) is not None
         }  # fmt: skip
-        return {place: meeting.feed() for place, meeting in self.meetings[name].items()}
+        return {place: joined.feed() for place, joined in self.input_links[name].items()}
 
     def _feed(self, name: str, links: Sequence[Link]) -> ItemFeed | None:
-        meeting = self._meeting(name, links)
-        return None if meeting is None else meeting.feed()
+        joined = self._links_of_input(name, links)
+        return None if joined is None else joined.feed()
 
-    def _meeting(self, name: str, links: Sequence[Link]) -> Meeting | None:
+    def _links_of_input(self, name: str, links: Sequence[Link]) -> InputLinks | None:
         by_feed: dict[ItemFeed, tuple[Link, ...]] = {}
         for link in links:
             if link.output in self.exits.get(link.source, {}):
@@ -267,14 +267,14 @@ class _Importer(Surrounding):
             arrived = self.graph.arrivals(name, depth_first=self._workflow.settings.get("executionOrder") == "v1")
             if len(arrived) == len(links):
                 first = list(dict.fromkeys(self.exits[link.source][link.output].feed for link in arrived))
-                return Meeting(tuple((each, by_feed[each]) for each in first), "with items")
+                return InputLinks(tuple((each, by_feed[each]) for each in first), "with items")
         if not exclusive and (not back or len(feeds) == 1):
             self._multiple[name] = [link.source for link in known]
             how = "joined" if len(feeds) > 1 else how
         else:
             later = {feed for feed in feeds if set(back) & set(by_feed[feed])}
             feeds = sorted(self._latest_first(feeds), key=lambda feed: feed not in later)
-        return Meeting(tuple((each, by_feed[each]) for each in feeds), how)
+        return InputLinks(tuple((each, by_feed[each]) for each in feeds), how)
 
     def _latest_first(self, feeds: Sequence[ItemFeed]) -> list[ItemFeed]:
         """Those that later nodes made first: what was made in front of a choice is there whichever way is taken."""
@@ -296,7 +296,7 @@ class _Importer(Surrounding):
         return not called and not _READS_OTHERS.search(json.dumps(dict(node.parameters)))
 
     def _of_passes(self, job: MappingJob) -> None:
-        """What n8n knows of the passes of loops, and is not known here."""
+        """Note what n8n knows of the passes of loops and we do not."""
         written, name = "\n".join(_texts_in(job.parameters)), job.node.name
         around = [body for loop in self.graph.nodes if self.graph.nodes[loop].kind == LOOP_KIND
                   and name in (body := self.graph.loop_body(loop))]  # fmt: skip
@@ -520,7 +520,7 @@ class _Importer(Surrounding):
         return workflow_name(written)
 
     def code_names(self, job: MappingJob, code: str, *, per_item: bool) -> Mapping[str, tuple[Ref, Ref | None]]:
-        """What the code reads by name: zones, variables, and of nodes all items and, where it is known, the one."""
+        """The names that code reads: zones, variables, and of nodes all items and, where it is known, the one."""
         found: dict[str, tuple[Ref, Ref | None]] = {}
         if reads_dates(code):
             found[ZONES] = (Ref("", zones_code(self.timezone, zones_of(code))), None)
@@ -618,7 +618,7 @@ class _Importer(Surrounding):
         )
 
     def _yields(self) -> None:
-        """What comes back to a loop is what it hands on at its end."""
+        """Let a loop hand on at its end what comes back to it."""
         for name in self.loops:
             job = self._jobs[name]
             loops = [node for node in job.nodes if node["type"] == "loop"]

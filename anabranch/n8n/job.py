@@ -57,8 +57,8 @@ class Credential:
     """The secrets that the imported node reads."""
 
 
-class Surroundings(Protocol):
-    """What a mapping may ask about the rest of the workflow."""
+class RestOfWorkflow(Protocol):
+    """The rest of the workflow, for mappings."""
 
     timezone: str
     aliases: set[str]
@@ -69,7 +69,7 @@ class Surroundings(Protocol):
     """Whether any node reads n8n's binary data."""
 
     def scope(self, job: MappingJob, feed: ItemFeed | None, *, per_item: bool) -> NameScope:
-        """What the names of n8n mean in a node."""
+        """The meaning of n8n's names in a node."""
 
     def workflow_name(self, workflow_id: str) -> str:
         """The name of an imported workflow by its id in n8n; "" for this one. Empty: it is none of them."""
@@ -104,7 +104,7 @@ class MappingJob:
     node_id: str
     feeds: Mapping[int, ItemFeed]
     """By input; an input that nothing leads to has none."""
-    around: Surroundings
+    around: RestOfWorkflow
     nodes: list[dict[str, Any]] = field(default_factory=list)
     edges: list[tuple[str, str, str]] = field(default_factory=list)
     """(from, handle, to) inside of what the node became."""
@@ -140,7 +140,7 @@ class MappingJob:
 
     @property
     def feed(self) -> ItemFeed | None:
-        """What flows into the first input."""
+        """The feed of the first input."""
         feed = self.feeds.get(0)
         if feed is not None and feed.many and self.node.settings.get("executeOnce") is True and not self.reads_all:
             feed = feed.alone()
@@ -267,7 +267,7 @@ class MappingJob:
 
     @property
     def error_way(self) -> str:
-        """Where items that failed go on: nowhere (`stop`), with the others (`beside`), or by a way of their own
+        """The way of failed items: nowhere (`stop`), with the others (`beside`), or by a way of their own
         (`apart`)."""
         way = self.node.settings.get("onError")
         if way is None:

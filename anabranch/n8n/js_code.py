@@ -148,7 +148,7 @@ def items_code(
         head = f"{head} {_PAIR}"
     tail = (
         "const $one = each => { if (each === null || typeof each !== 'object' || Array.isArray(each))"
-        " throw new Error('an item is no object'); return each.json && typeof each.json === 'object' ? each.json : each; };"
+        " throw new Error('an item is not an object'); return each.json && typeof each.json === 'object' ? each.json : each; };"
     )
     before, after = (
         ("try {", "} catch (fault) { return [{error: fault?.message ?? String(fault)}]; }") if catches else ("", "")

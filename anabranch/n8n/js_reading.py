@@ -212,7 +212,7 @@ def without_pause(code: str) -> tuple[int, str]:
 
 
 def absent_in(code: str, timezone: str) -> str | None:
-    """What code uses that is not there in our sandbox; None if nothing is known to be missing."""
+    """The name that code uses and our sandbox lacks; None if none is known to be missing."""
     bare = _bare(code)
     for pattern, what in _MISSING:
         if pattern.search(bare):
@@ -388,7 +388,7 @@ def with_calls_on_any_value(js: str) -> str:
 
 
 def _begin_of_value(code: str, end: int) -> int | None:
-    """Where the value begins that ends there: a name or what is in brackets, and what is read or called of it."""
+    """The beginning of the value that ends there: a name or what is in brackets, and what is read or called of it."""
     at = end
     while True:
         if code[at - 1 : at] in ("'", '"'):
@@ -415,7 +415,7 @@ def _begin_of_value(code: str, end: int) -> int | None:
 
 
 def _opening(code: str, closing: int) -> int | None:
-    """Where the bracket is opened that is closed there."""
+    """The position of the bracket that is closed there."""
     depth = 0
     for at in range(closing, -1, -1):
         depth += (code[at] in ")]}") - (code[at] in "([{")

@@ -19,11 +19,11 @@ DEPTH_MAX = 60
 
 
 class NotRead(Exception):
-    """The text is no expression that is read here."""
+    """The text is not an expression that is read here."""
 
 
 class NeverRead(NotRead):
-    """It is no JavaScript: nobody can read it."""
+    """It is not JavaScript: nobody can read it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +260,7 @@ def _template(source: str, position: int, depth: int) -> tuple[_Token, int]:
 
 
 def _closing(source: str, position: int, depth: int) -> int:
-    """Where the brace that closes `${` stands."""
+    """The position of the brace that closes `${`."""
     opened, after_value = 0, False
     while position < len(source):
         if blank := _BLANK.match(source, position):

@@ -22,7 +22,7 @@ _STATIC_CALL = re.compile(
 
 
 def variables_read(code: str) -> list[str] | None:
-    """The names that code reads of `$env` and `$vars`; None: some are computed, or are no names of variables."""
+    """The names that code reads of `$env` and `$vars`; None: some are computed, or are not names of variables."""
     named = list(_NAMED_READ.finditer(code))
     names = sorted({next(group for group in each.groups() if group is not None) for each in named})
     if len(named) < len(_BARE_READ.findall(code)) or not all(map(VARIABLE_NAME.fullmatch, names)):
@@ -31,7 +31,7 @@ def variables_read(code: str) -> list[str] | None:
 
 
 def static_scopes(code: str) -> list[str] | None:
-    """Of which static data it reads: `global`, `node`; None: that is computed."""
+    """The static data that it reads: `global`, `node`; None: that is computed."""
     calls = list(_STATIC_CALL.finditer(code))
     if len(calls) < len(_STATIC.findall(code)):
         return None

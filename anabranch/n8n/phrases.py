@@ -28,7 +28,7 @@ class NeverBegins(Exception):
 
 
 class NameScope(Protocol):
-    """What the names of n8n mean at one node."""
+    """The meaning of n8n's names at one node."""
 
     @property
     def timezone(self) -> str:
@@ -140,3 +140,16 @@ CONSTANT = re.compile(r"'(?:[^'\\]|\\.)*'|-?[0-9.]+|true|false|none|now|ctx\.run
 
 def _never_fails(text: str) -> bool:
     return bool(CONSTANT.fullmatch(text))
+
+
+def constant_kind(value: Any) -> str:
+    """The kind of a constant phrase."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, (int, float)):
+        return "number"
+    if isinstance(value, str):
+        return "text"
+    return "list" if isinstance(value, list) else "object"

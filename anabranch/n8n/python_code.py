@@ -60,7 +60,7 @@ def n8n_paired(made):
 
 
 def python_absent(code: str) -> str | None:
-    """What Python code uses that is not there in our sandbox; None if nothing is known to be missing."""
+    """The name that Python code uses and our sandbox lacks; None if none is known to be missing."""
     try:
         tokens = _tokens(code)
     except (tokenize.TokenError, SyntaxError):
@@ -101,12 +101,12 @@ def names_of_nodes(code: str) -> list[str]:
 
 
 def variables_in(code: str) -> str:
-    """What it reads of `_env` and `_vars`, as JavaScript would write it."""
+    """The names of `_env` and `_vars` that it reads, as JavaScript would write them."""
     return " ".join(found[0].replace("_", "$", 1) for found in _VARIABLES.finditer(code))
 
 
 def _chains(tokens: list[tokenize.TokenInfo]) -> list[tuple[int, int]]:
-    """Where n8n's names stand with all that is read of them, as first and last place."""
+    """The places of n8n's names with all that is read of them, as first and last position."""
     found, place = [], 0
     while place < len(tokens):
         end = place + 1

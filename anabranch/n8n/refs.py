@@ -14,7 +14,7 @@ from typing import Any
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
-# Words that mean something to templates: after a dot they are no names of fields.
+# Words that mean something to templates: after a dot they are not names of fields.
 WORDS = frozenset({"and", "or", "not", "in", "is", "if", "else", "true", "false", "none", "True", "False", "None"})
 
 
@@ -126,7 +126,7 @@ INDEX = variable("index")
 
 @dataclass(frozen=True, slots=True)
 class ItemFeed:
-    """What flows out of a node by one handle, or into a node: one item, or a list of items."""
+    """The flow out of a node by one handle, or into a node: one item, or a list of items."""
 
     value: Ref
     """The item itself, or the list. Items are what n8n calls `json`."""

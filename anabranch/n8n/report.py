@@ -35,7 +35,7 @@ EVERYWHERE = (
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """What became of one node of n8n."""
+    """The outcome for one node of n8n."""
 
     name: str
     type: str
@@ -91,7 +91,7 @@ class ImportReport:
 
     @property
     def differences(self) -> list[str]:
-        """What is another way in the whole workflow."""
+        """The differences of the whole workflow from n8n."""
         more = [f"Times without a time zone are those of {self.timezone}."]
         if self.has_error_workflow:
             more.append("Its error workflow is begun by a `failure` trigger: import that workflow, too.")
@@ -109,7 +109,7 @@ class ImportReport:
 
     @property
     def credentials(self) -> list[dict[str, Any]]:
-        """What has to be entered, each credential once."""
+        """The credentials to be entered, each once."""
         found: dict[tuple[str, str], dict[str, Any]] = {}
         for node in self.nodes:
             for each in node.credentials:
@@ -123,7 +123,7 @@ class ImportReport:
 
     @property
     def variables(self) -> list[dict[str, Any]]:
-        """What has to be entered of `$env` and `$vars`, each name once."""
+        """The names of `$env` and `$vars` to be entered, each once."""
         names = sorted({name for node in self.nodes for name in node.variables})
         return [{"name": name, "nodes": [node.name for node in self.nodes if name in node.variables]} for name in names]
 

@@ -1,7 +1,7 @@
 """Parameters of n8n as configs of ours: texts with `{{ … }}` in them, and values as they are.
 
 Pure. Called by the mapping of nodes. A text that begins with `=` has expressions, every other text is meant as it is
-written: braces in it are no templates of ours, either, and are written so that they are none.
+written: braces in it are not templates of ours, either, and are written so that they stay text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from anabranch.engine.rules.templates.expression import Expression
 from anabranch.engine.rules.templates.text import EXPRESSION_LENGTH_MAX, EXPRESSIONS_MAX, TEMPLATE_LENGTH_MAX
 from anabranch.n8n.expressions import translate
 from anabranch.n8n.js_reading import check_expression, with_calls_on_any_value
-from anabranch.n8n.phrases import NameScope, Phrase, Untranslatable
+from anabranch.n8n.phrases import NameScope, Phrase, Untranslatable, constant_kind
 from anabranch.n8n.refs import literal
 
 # 1,600 characters leave room in an expression of 2,048 for what is done with the text.
@@ -50,7 +50,7 @@ class Source:
 
 @dataclass(slots=True)
 class Counts:
-    """What became of the expressions of a node."""
+    """The outcomes for the expressions of a node."""
 
     rewritten: int = 0
     as_code: int = 0
@@ -92,7 +92,7 @@ class Texts:
     def phrase(self, written: Any) -> Phrase:
         """A parameter as one expression, to be used in a larger one. Raises Untranslatable."""
         if not isinstance(written, str):
-            return Phrase(literal(written), _kind(written))
+            return Phrase(literal(written), constant_kind(written))
         if not written.startswith("="):
             return Phrase(literal(written), "text")
         pieces = split(written[1:])
@@ -231,7 +231,7 @@ def longest(written: Any) -> int:
 
 
 def without_sign(written: Any) -> Any:
-    """A parameter that is no expression although it begins with `=`, as the text that it stands for."""
+    """A parameter that is not an expression although it begins with `=`, as the text that it stands for."""
     is_text = isinstance(written, str) and written.startswith("=") and "{{" not in written
     return written[1:] if is_text else written
 
@@ -299,13 +299,3 @@ def _joined(pieces: list[str]) -> str:
 def _shown(js: str) -> str:
     line = " ".join(js.split())
     return line if len(line) <= 60 else line[:57] + "…"
-
-
-def _kind(value: Any) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, (int, float)):
-        return "number"
-    return "list" if isinstance(value, list) else "object"

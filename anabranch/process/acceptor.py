@@ -18,7 +18,7 @@ from typing import Any
 from aiohttp import web
 
 from anabranch.errors import TooManyConnections
-from anabranch.process.connection import Connection, Patience, Standing, raw_answer, track_requests
+from anabranch.process.connection import ClientTimeouts, Connection, ConnectionPriority, raw_answer, track_requests
 
 logger = logging.getLogger("anabranch.process.connections")
 
@@ -49,14 +49,14 @@ async def accepting(
     *,
     connections_max: int,
     shutdown_s: float,
-    patience: Patience | None = None,
+    timeouts: ClientTimeouts | None = None,
 ) -> AsyncIterator[None]:
     """Serve an application on a bound socket within; at the end requests under way have `shutdown_s`."""
     application.middlewares.insert(0, track_requests)
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=shutdown_s)
     await runner.setup()
     assert runner.server is not None, "setup makes it"
-    acceptor = Acceptor(listener, runner.server, connections_max=connections_max, patience=patience or Patience())
+    acceptor = Acceptor(listener, runner.server, connections_max=connections_max, timeouts=timeouts or ClientTimeouts())
     acceptor.start()
     try:
         yield
@@ -69,18 +69,18 @@ class Acceptor:
     """The connections of one listener. `start` once the server is ready; `stop` takes no more of them."""
 
     def __init__(
-        self, listener: socket.socket, server: web.Server, *, connections_max: int, patience: Patience
+        self, listener: socket.socket, server: web.Server, *, connections_max: int, timeouts: ClientTimeouts
     ) -> None:
         self.connections_max = connections_max
         self._listener = listener
         self._server = server
-        self._patience = patience
+        self._timeouts = timeouts
         self._open: set[Connection] = set()
         # Those that may be closed for others, least worthy first, each in the order of arrival.
-        self._spare: dict[Standing, dict[Connection, None]] = {
-            Standing.NEW: {},
-            Standing.UNAUTHENTICATED: {},
-            Standing.IDLE: {},
+        self._spare: dict[ConnectionPriority, dict[Connection, None]] = {
+            ConnectionPriority.NEW: {},
+            ConnectionPriority.UNAUTHENTICATED: {},
+            ConnectionPriority.IDLE: {},
         }
         self._joining: set[asyncio.Task[Any]] = set()
         self._refused: set[_Refusal] = set()
@@ -109,17 +109,17 @@ class Acceptor:
     def opened(self, connection: Connection) -> None:
         """Count a connection that was accepted, as one that may be closed when others need its place."""
         self._open.add(connection)
-        self._spare[Standing.NEW][connection] = None
+        self._spare[ConnectionPriority.NEW][connection] = None
 
     def changed(self, connection: Connection) -> None:
-        """Update the position of a connection: its standing determines how early it is closed when the limit is
+        """Update the position of a connection: its priority determines how early it is closed when the limit is
         reached."""
         for spare in self._spare.values():
             spare.pop(connection, None)
         # A request that has just begun has shown no key yet; if it does, it is found out when it would be closed.
-        standing = min(connection.standing, Standing.IDLE)
+        priority = min(connection.priority, ConnectionPriority.IDLE)
         if connection in self._open:
-            self._spare[standing][connection] = None
+            self._spare[priority][connection] = None
 
     def closed(self, connection: Connection) -> None:
         """Forget a connection that is closed."""
@@ -144,7 +144,7 @@ class Acceptor:
     def _take(self, accepted: socket.socket) -> None:
         accepted.setblocking(False)
         if len(self._open) + len(self._joining) < self.connections_max or self._make_room():
-            self._join(accepted, Connection(self._server, self, self._patience))
+            self._join(accepted, Connection(self._server, self, self._timeouts))
             return
         self._unheard += 1
         if len(self._refused) < REFUSALS_MAX:
@@ -163,11 +163,11 @@ class Acceptor:
             joining.exception()  # the client has gone meanwhile
 
     def _make_room(self) -> bool:
-        """Close the connection with the lowest standing; False if all are busy."""
+        """Close the connection with the lowest priority; False if all are busy."""
         for spare in self._spare.values():
             for connection in list(spare):
                 spare.pop(connection)
-                if connection.standing is Standing.AT_WORK:
+                if connection.priority is ConnectionPriority.AT_WORK:
                     continue  # it has shown its key meanwhile; it comes back when its request ends
                 self._unheard += 1
                 connection.make_room()
@@ -187,7 +187,7 @@ class Acceptor:
         for connection in list(self._open):
             connection.look(now)
         self._warn(now)
-        self._timers["look"] = self._loop.call_later(self._patience.look_s, self._look)
+        self._timers["look"] = self._loop.call_later(self._timeouts.look_s, self._look)
 
     def _warn(self, now: float) -> None:
         if self._unheard == 0 or (self._warned_at is not None and now - self._warned_at < WARN_EVERY_S):

@@ -20,7 +20,7 @@ from anabranch.rest.application import AUTHENTICATED
 from anabranch.rest.error_responses import fault_response, response_of
 from anabranch.sockets.wire import HAS_SHOWN_KEY
 
-# aiohttp logs what is no HTTP with a traceback; it is answered 400, and no news to an operator.
+# aiohttp logs what is not HTTP with a traceback; it is answered 400, which is no news to an operator.
 _silent = logging.getLogger("anabranch.process.http.library")
 _silent.setLevel(logging.CRITICAL)
 
@@ -29,7 +29,7 @@ PROGRESS_BYTES = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class ClientTimeouts:
     """How long a client may take, in seconds."""
 
     head_s: float = 15.0
@@ -46,7 +46,7 @@ class Patience:
     """How often each connection is looked at."""
 
 
-class Standing(IntEnum):
+class ConnectionPriority(IntEnum):
     """The priority of a connection when the limit is reached: the lowest is closed first."""
 
     NEW = 0
@@ -66,7 +66,7 @@ class ConnectionRegistry(Protocol):
         """It was accepted."""
 
     def changed(self, connection: Connection) -> None:
-        """Its standing may have changed."""
+        """Its priority may have changed."""
 
     def closed(self, connection: Connection) -> None:
         """It is closed, and its descriptor is free."""
@@ -79,29 +79,29 @@ class Connection(web.RequestHandler):
         "_has_begun_head",
         "_has_shown_key",
         "_head_since",
-        "_patience",
         "_registry",
         "_request",
         "_request_since",
         "_requests",
         "_resumed",
+        "_timeouts",
         "_unsent",
         "_wire",
     )
 
-    def __init__(self, server: web.Server, registry: ConnectionRegistry, patience: Patience) -> None:
+    def __init__(self, server: web.Server, registry: ConnectionRegistry, timeouts: ClientTimeouts) -> None:
         loop = asyncio.get_running_loop()
         super().__init__(
             server,
             loop=loop,
-            keepalive_timeout=patience.idle_s,
+            keepalive_timeout=timeouts.idle_s,
             access_log=None,  # type: ignore[arg-type]  # no log of requests: their addresses may hold keys
             logger=_silent,
             # The REST API refuses compressed bodies, so nothing is decompressed before it is needed.
             auto_decompress=False,
         )
         self._registry = registry
-        self._patience = patience
+        self._timeouts = timeouts
         self._wire: asyncio.Transport | None = None
         self._head_since: float | None = loop.time()
         self._has_begun_head = False
@@ -113,13 +113,15 @@ class Connection(web.RequestHandler):
         self._resumed = False
 
     @property
-    def standing(self) -> Standing:
-        """Its current standing."""
+    def priority(self) -> ConnectionPriority:
+        """Its current priority."""
         if self._request is not None:
-            return Standing.AT_WORK if _is_authenticated(self._request) else Standing.UNAUTHENTICATED
+            return (
+                ConnectionPriority.AT_WORK if _is_authenticated(self._request) else ConnectionPriority.UNAUTHENTICATED
+            )
         if self._has_shown_key:
-            return Standing.IDLE
-        return Standing.UNAUTHENTICATED if self._requests else Standing.NEW
+            return ConnectionPriority.IDLE
+        return ConnectionPriority.UNAUTHENTICATED if self._requests else ConnectionPriority.NEW
 
     # -- requests ---------------------------------------------------------------------------
     def begin(self, request: web.Request) -> None:
@@ -190,10 +192,10 @@ class Connection(web.RequestHandler):
         if wire is None or self._is_reading(wire, now):
             return
         if request is not None and not request.content.is_eof():
-            if now - self._request_since > self._patience.body_s:
+            if now - self._request_since > self._timeouts.body_s:
                 wire.abort()
-        elif request is None and self._head_since is not None and now - self._head_since > self._patience.head_s:
-            message = f"the head of a request did not arrive within {self._patience.head_s:g} s"
+        elif request is None and self._head_since is not None and now - self._head_since > self._timeouts.head_s:
+            message = f"the head of a request did not arrive within {self._timeouts.head_s:g} s"
             self._refuse(RequestTimeout(message))
 
     def make_room(self) -> None:
@@ -216,7 +218,7 @@ class Connection(web.RequestHandler):
             self._unsent = (size, now)
         elif size > self._unsent[0]:
             self._unsent = (size, self._unsent[1])  # there is more to take, and nothing has been taken
-        if now - self._unsent[1] > self._patience.stalled_s:
+        if now - self._unsent[1] > self._timeouts.stalled_s:
             wire.abort()
         return True
 

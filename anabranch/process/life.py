@@ -81,7 +81,7 @@ def run(living: Coroutine[Any, Any, None]) -> None:
 
 
 def _end_within(seconds: float) -> None:
-    """What is left to do is worth no longer wait: then the process ends, in order."""
+    """End the process in order after this time, whatever is left to do."""
 
     def end() -> None:
         time.sleep(seconds)

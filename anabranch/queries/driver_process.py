@@ -180,7 +180,7 @@ class DriverProcess:
 
 
 def _order(work: QueryExecution) -> dict[str, Any]:
-    """What a driver process is sent; see `drivers/orders`."""
+    """The order for a driver process; see `drivers/orders`."""
     pieces = [piece if isinstance(piece, str) else [piece.value] for piece in work.statement.pieces]
     return {
         "pieces": pieces,

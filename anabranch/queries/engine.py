@@ -131,6 +131,6 @@ def _statement(query: DataQuery, kind: SourceKind) -> Statement:
 
 
 def _pool_key(source: DataSource, url: ReadyUrl) -> str:
-    """Of a tenant's source with this very URL; hashed, for keys end up in places where URLs must not."""
+    """The key of a tenant's source with this URL; hashed, because keys get to places where URLs must not."""
     text = "\x00".join((source.tenant_id, source.data_source_id, url.text))
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()

@@ -55,7 +55,7 @@ PARAMETERS_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one query, and one source, may use."""
+    """The limits of one query and of one source."""
 
     rows_max: int = ROWS_MAX
     bytes_max: int = BYTES_MAX

@@ -20,7 +20,7 @@ _INTEGER_MIN, _INTEGER_MAX = -(2**63), 2**63 - 1
 
 
 class ParameterType(StrEnum):
-    """What a parameter takes; `any` takes what JSON holds, as it comes. Every type takes null."""
+    """The type of a parameter; `any` takes any JSON as it comes. Every type takes null."""
 
     ANY = "any"
     INT = "int"
@@ -218,7 +218,7 @@ def _instant(value: str) -> datetime:
     except ValueError:
         instant = None
     if instant is None or instant.tzinfo is None:
-        raise ValueError(f"is no {_WANTED[ParameterType.DATETIME].removeprefix('a ')}")
+        raise ValueError(f"is not {_WANTED[ParameterType.DATETIME]}")
     return instant
 
 

@@ -98,7 +98,7 @@ def too_large(message: str) -> NodeFailure:
 
 
 def out_of_memory() -> NodeFailure:
-    """What the database sent did not fit into the memory of the process that reads it."""
+    """The error for an answer that does not fit into the memory of the process that reads it."""
     return too_large("more than fits into the memory of a query; select fewer columns or rows")
 
 

@@ -48,7 +48,7 @@ FORMS = (
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """What an operator allows of the machine itself, and the engine's own database."""
+    """The places on this machine that an operator allows, and the engine's own database."""
 
     data_directories: Sequence[Path] = ()
     """SQLite files are sources only below these."""
@@ -68,11 +68,11 @@ class ReadyUrl:
     """The URL as a whole is a secret: of where it leads nothing is shown but the kind."""
 
     def address_of(self, source: SqliteSource | ServerSource) -> str:
-        """Where the source is that this URL names, for people."""
+        """The address of the source in this URL, for people."""
         return f"{source.kind}://{MASKED}" if self.is_secret else source.address
 
     def mask_of(self, source: SqliteSource | ServerSource, addresses: Sequence[str] = ()) -> Mask:
-        """What has to be masked in messages about the source; `addresses` are those of its host."""
+        """The mask for messages about the source; `addresses` are those of its host."""
         if self.is_secret:
             return Mask([*self.secrets, *source.parts, *addresses])
         return Mask([*self.secrets, source.password] if isinstance(source, ServerSource) else self.secrets)

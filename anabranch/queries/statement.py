@@ -60,7 +60,7 @@ _DENIED_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a text is no query: a code and a sentence."""
+    """Why a text is not a query: a code and a sentence."""
 
     code: str
     message: str

@@ -38,7 +38,7 @@ class SourceUrls:
         self._secrets = secrets
 
     def encrypt_url(self, url: str, *, tenant_id: str, data_source_id: str) -> tuple[bytes, bool]:
-        """What to store, and whether it is sealed. Raises SettingsError if it must be and no key is there."""
+        """The URL as it is stored, and whether it is sealed. Raises SettingsError if it must be and no key is there."""
         if not _holds_secret(url):
             return url.encode(), False
         box = self._find_box()

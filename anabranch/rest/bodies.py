@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from anabranch.engine.rules.graph.known_fields import did_you_mean
+from anabranch.engine.rules.graph.problems import pointer_to
 from anabranch.engine.rules.graph.validate import is_n8n_export
 from anabranch.errors import BadJson, EncodingRefused, InvalidRequest, MediaTypeRefused, RequestTimeout, TooLarge
 from anabranch.json_input import TEXT_BYTES_MAX, parse_json, parse_workflow
@@ -125,7 +126,7 @@ def _refusal(refusal: ValidationError, model: type[BaseModel]) -> InvalidRequest
     problems = [
         {
             "code": problem["type"].upper(),
-            "pointer": "".join(f"/{_escaped(str(part))}" for part in problem["loc"]),
+            "pointer": pointer_to(*problem["loc"]),
             "message": _message(problem, model),
         }
         for problem in refusal.errors(include_url=False, include_input=False)[:PROBLEMS_MAX]
@@ -142,7 +143,3 @@ def _message(problem: ErrorDetails, model: type[BaseModel]) -> str:
     known = [field.alias or name for name, field in model.model_fields.items()]
     meant = did_you_mean(str(problem["loc"][0]), known)
     return " ".join(("Unknown field.", *([] if meant is None else [meant])))
-
-
-def _escaped(key: str) -> str:
-    return key.replace("~", "~0").replace("/", "~1")

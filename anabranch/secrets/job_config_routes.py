@@ -15,7 +15,7 @@ from anabranch.secrets.job_seals import JobPlace
 
 
 class SealedConfigForm(RequestModel):
-    """What a job says of its config."""
+    """The part of a job that asks for its config."""
 
     tenantID: str = Field(max_length=64)
     instanceID: str = Field(max_length=64)

@@ -21,7 +21,7 @@ from anabranch.secrets.cipher import SecretCipher
 
 @dataclass(frozen=True, slots=True)
 class JobPlace:
-    """What a sealed config belongs to."""
+    """The job that a sealed config belongs to."""
 
     tenant_id: str
     instance_id: str

@@ -23,7 +23,7 @@ class RenewedTable:
         self._store = store
 
     async def find(self, tenant_id: str, grant_id: str) -> bytes | None:
-        """What was sealed last; None before the first renewal."""
+        """The sealed tokens; None before the first renewal."""
         query = select(renewed_tokens.c.sealed).where(*_place(tenant_id, grant_id))
         return await self._store.read(lambda connection: connection.execute(query).scalar())
 

@@ -23,7 +23,7 @@ class RenewedRows(Protocol):
     """The rows; the caller encrypts."""
 
     async def find(self, tenant_id: str, grant_id: str) -> bytes | None:
-        """What was sealed last."""
+        """The sealed tokens."""
 
     async def hold(self, tenant_id: str, grant_id: str, holder: str, *, hold_ms: int) -> int | None:
         """The version that this holder may renew; None: another one does."""
@@ -43,7 +43,7 @@ class RenewedTokens:
         self._find_cipher = find_cipher
 
     async def read(self, tenant_id: str, grant: str) -> str | None:
-        """What the last renewal gave."""
+        """The tokens of the last renewal."""
         cipher, grant_id = self._with_key(grant)
         sealed = await self._rows.find(tenant_id, grant_id)
         return None if sealed is None else cipher.open(tenant=tenant_id, row=_row(grant_id), sealed=sealed)

@@ -25,7 +25,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 @dataclass(frozen=True, slots=True)
 class SecretEntry:
-    """What people may know of a secret."""
+    """The part of a secret that people may see."""
 
     name: str
     version: int
@@ -129,7 +129,7 @@ def _unknown(names: Sequence[str]) -> SecretUnknown:
 
 
 def secret_as_json(entry: SecretEntry) -> dict[str, Any]:
-    """What people may know of a secret."""
+    """A secret in JSON, without its value."""
     return {
         "name": entry.name,
         "version": entry.version,

@@ -37,7 +37,7 @@ _OPENING = _CLOSING = 2
 
 
 @dataclass(frozen=True, slots=True)
-class At:
+class NodeInScope:
     """A node of a run in one scope; None: the scope of its first activation."""
 
     instance_id: str
@@ -59,7 +59,7 @@ class Preview:
         *,
         tenant_id: str,
         ctx: Mapping[str, Any] | None = None,
-        at: At | None = None,
+        at: NodeInScope | None = None,
         pins: Mapping[str, Pin] | None = None,
     ) -> list[dict[str, Any]]:
         """For each (id, template) `{id, value, bytes}` or `{id, error}`.

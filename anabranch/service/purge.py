@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class PurgeReport:
-    """What a purge removed, or (a dry run) would remove."""
+    """The numbers that a purge removed, or (a dry run) would remove."""
 
     runs: int
     events: int

@@ -21,7 +21,7 @@ UPDATES_BEHIND_MAX = 1_000
 PARCELS_AT_ONCE = 8
 
 
-class Outlet(Protocol):
+class ClientConnection(Protocol):
     """The connection of a client."""
 
     def waiting(self) -> int:
@@ -34,7 +34,7 @@ class Outlet(Protocol):
         """Return when all messages were taken."""
 
 
-class Chamber(Protocol):
+class ClientRoom(Protocol):
     """The part of a room that a client uses."""
 
     instance_id: str
@@ -51,7 +51,7 @@ class Membership:
     """A client in a room."""
 
     client: SocketClient
-    room: Chamber
+    room: ClientRoom
     is_behind: bool = False
     """It has missed updates; a snapshot is next."""
     is_over: bool = False
@@ -72,7 +72,7 @@ class Membership:
 class SocketClient:
     """One connected client."""
 
-    outlet: Outlet
+    outlet: ClientConnection
     memberships: dict[str, Membership] = field(default_factory=dict)
     """By run."""
     _outbox: deque[tuple[Membership, SocketMessage]] = field(default_factory=deque)

@@ -275,7 +275,7 @@ class RunProgress:
 
     # -- the context ----------------------------------------------------------------------
     def _write(self, activation: ActivationView) -> None:
-        """What an ended node of the root leaves in the context: the same that the engine's fold makes of it."""
+        """Write an ended node of the root into the context, as the engine's fold does."""
         value, output = value_left(activation), activation.output
         size = output.size if output is not None else len(orjson.dumps(value))
         self._remember(f"__node_{activation.node_id}", value, size)

@@ -67,7 +67,7 @@ def open_protocol(is_own_origin: OwnOrigin, has_shown_key: Callable[[str], bool]
         logger=_protocol_logger,
         engineio_logger=_protocol_logger,
     )
-    server.eio._async = {**server.eio._async, "websocket": partial(CarefulWebSocket, has_shown_key)}
+    server.eio._async = {**server.eio._async, "websocket": partial(TextWebSocket, has_shown_key)}
     server.eio.create_queue = SendQueue
     # The library waits until the client has fetched everything, including a refusal: a client that never does would
     # keep the request in memory forever.
@@ -113,11 +113,11 @@ class EncodedMessage:
 
 
 class SendQueue(asyncio.Queue[Any]):
-    """What Engine.IO is to send on one connection, and whether it is idle meanwhile."""
+    """The queue of what Engine.IO sends on one connection, and whether it is idle."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.websocket: CarefulWebSocket | None = None
+        self.websocket: TextWebSocket | None = None
         self._waiting = 0
 
     async def get(self) -> Any:
@@ -134,7 +134,7 @@ class SendQueue(asyncio.Queue[Any]):
         return self._waiting > 0 and self.empty()
 
 
-class CarefulWebSocket(WebSocket):  # type: ignore[misc]  # engineio has no types
+class TextWebSocket(WebSocket):  # type: ignore[misc]  # engineio has no types
     """A WebSocket that takes text of the protocol and nothing else.
 
     What is sent is not compressed: a message for 200 watchers would be compressed 200 times, and the
@@ -171,7 +171,7 @@ class CarefulWebSocket(WebSocket):  # type: ignore[misc]  # engineio has no type
             await super().send(message)
 
     async def wait(self) -> Any:
-        """What comes next. Raises OSError at the end, or for what ends the connection."""
+        """The next packet. Raises OSError at the end, or for what ends the connection."""
         data = await super().wait()
         if isinstance(data, str) and data[:1] not in tuple("0123456b"):
             raise OSError("not a packet of the protocol")  # ends the connection; anything else would be a fault

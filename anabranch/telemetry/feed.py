@@ -198,7 +198,7 @@ async def _export_ended(spans: SpanSink, head: InstanceHead, run: Span, read_log
 
 
 class Names(StrEnum):
-    """Which workflows are shown by their names."""
+    """The workflows that are shown by their names."""
 
     CODED = "coded"
     """Coded ones, which every tenant sees anyway. Drawn ones are `drawn`, their nodes are shown by type."""

@@ -73,7 +73,7 @@ async def run_handler(
     `ctx.run.id` RUN_ID, and `ctx.workflow.name` "test". `cancelled` is the event
     that `helpers.cancelled` will be. Raises what the handler raises, TemplateError for a config
     that does not resolve, NonRetryable for one that does not fit, ValueNotStorable or
-    ValueTooLarge for an output that is no value, TimeoutError past the type's timeout, and
+    ValueTooLarge for an output that is not a value, TimeoutError past the type's timeout, and
     LookupError for a type that is not declared: import its module first.
     """
     known = types or load_types()

@@ -57,7 +57,7 @@ Fields: TypeAlias = dict[str, Any]
 
 
 class NotConforming(Exception):
-    """What the executor did is not what the protocol says."""
+    """The executor did something else than the protocol says."""
 
 
 @dataclass
@@ -75,7 +75,7 @@ class Trial:
 
     @property
     def queues(self) -> tuple[str, str]:
-        """Of the jobs: of normal priority, and of high."""
+        """The queues of jobs of normal and of high priority."""
         return f"anabranch.jobs.{self.pool}", f"anabranch.jobs.{self.pool}.high"
 
     async def open(self) -> None:
@@ -232,7 +232,7 @@ class Trial:
         await queue.consume(take, no_ack=True)
 
     def reports_of(self, job: Fields, *kinds: str) -> list[Fields]:
-        """What was reported of a job so far, of these kinds."""
+        """The reports of these kinds about a job so far."""
         return [each for each in self.reports if each.get("jobID") == job["jobID"] and each.get("kind") in kinds]
 
     async def report(self, job: Fields, kind: str, *, nth: int = 1, to: str | None = None) -> Fields:
@@ -259,7 +259,7 @@ class Trial:
 
 
 def _variable(setting: str) -> str:
-    """Of the environment."""
+    """A variable of the environment."""
     return f"ANABRANCH_{setting.upper()}"
 
 
@@ -311,7 +311,7 @@ async def unknown_type(trial: Trial) -> None:
 
 
 async def bad_message(trial: Trial) -> None:
-    """What it cannot read becomes a dead letter, and the next job is executed."""
+    """A message that it cannot read becomes a dead letter, and the next job is executed."""
     bad = [b"no JSON", json.dumps(trial.job("conformanceEcho", protocol=99)).encode()]
     for raw in bad:
         await trial.publish(raw)
@@ -381,7 +381,7 @@ async def search(trial: Trial) -> None:
 
 
 async def priorities(trial: Trial) -> None:
-    """Where no place is free, a job of high priority begins before one that came earlier."""
+    """If no place is free, a job of high priority begins before one that came earlier."""
     waiting = [await trial.send(trial.job("conformanceWaits", {"ms": FOREVER_MS})) for _ in range(CONCURRENCY)]
     for each in waiting:
         await trial.report(each, "line")

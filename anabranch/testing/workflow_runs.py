@@ -78,7 +78,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a server answers."""
+    """The answer of a server."""
 
     json: Any = None
     status: int = 200
@@ -106,7 +106,7 @@ Queries: TypeAlias = Callable[[str, Mapping[str, Any]], Sequence[Mapping[str, An
 
 @dataclass(frozen=True, slots=True)
 class WorkflowRun:
-    """How a run of a test went."""
+    """A run of a test, for assertions."""
 
     status: str
     """`COMPLETED`, `FAILED`, or `WAITING`: for a signal that was not sent."""
@@ -226,7 +226,7 @@ class _MemoryRun:
         return NodeResult(job.node_id, job.scope, job.attempt, await outcome_of(self._types, activation.node, helpers))
 
     def _wait(self) -> list[Stimulus]:
-        """What happens next: a signal, or what is due; nothing if that is neither."""
+        """Let the next thing happen: a signal, or what is due; nothing if there is neither."""
         due = self._state.next_due()
         if self._signals and (due is None or self._signals[0][0] <= due):
             at, signal = self._signals.popleft()
@@ -238,7 +238,7 @@ class _MemoryRun:
         return [TimersDue()]
 
     def result(self, requests: Sequence[Request]) -> WorkflowRun:
-        """How it went."""
+        """The run when it has ended."""
         end = run_end(self._log[-1])
         return WorkflowRun(
             status=self._state.status.value,

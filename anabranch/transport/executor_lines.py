@@ -1,4 +1,4 @@
-"""What a job tells while it executes, on its way to the broker: lines, progress and signs of life.
+"""Executor lines: send lines, progress and signs of life of a job to the broker.
 
 Called by `job_executor`. A handler may print faster than the broker takes lines, and for longer: what waits is
 bounded: further lines are dropped, and a line of the run says so. A result does not wait for long.
@@ -24,7 +24,7 @@ LAST_LINES_S = 5.0
 
 
 class JobLines:
-    """Of one job, in their order."""
+    """The lines of one job, in their order."""
 
     def __init__(self, job_id: str) -> None:
         self._job_id = job_id

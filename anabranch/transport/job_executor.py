@@ -59,7 +59,7 @@ AGAIN_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class CompleteJob:
-    """What a handler is given of a job, with everything that the message only refers to."""
+    """A job as its handler gets it, with everything that the message only refers to."""
 
     config: Any
     secrets: Mapping[str, str]
@@ -101,7 +101,7 @@ class RunningJob:
 
     @property
     def place(self) -> tuple[str, Dispatch]:
-        """What the task worker knows it by."""
+        """The key by which the task worker knows it."""
         return self.job.instance_id, Dispatch(self.job.node_id, self.job.scope, self.job.attempt)
 
 

@@ -180,7 +180,7 @@ _NUMBERS = ("attempt", "keyGeneration", "timeoutMs", "heartbeatTimeoutMs", "outp
 
 @dataclass(frozen=True, slots=True)
 class JobReport:
-    """What an executor tells about a job."""
+    """A report of an executor about a job."""
 
     job_id: str
     kind: Kind
@@ -250,7 +250,7 @@ class DeadMessage:
     reason: str
 
     def as_letter(self) -> DeadLetter:
-        """What is kept of it."""
+        """The job as a dead letter."""
         try:
             decoded = orjson.loads(self.raw)
         except orjson.JSONDecodeError:

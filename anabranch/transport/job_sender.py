@@ -1,4 +1,4 @@
-"""The worker's side: sends jobs to the broker, sends them again while nothing is heard of them, and takes reports.
+"""The worker's side: sends jobs to the broker, sends them again while no reports come, and takes reports.
 
 Implements `engine.pool_worker.Elsewhere`. A job is the worker's as long as its run is: nothing about it is stored.
 After a crash the next owner of the run dispatches it again, with the same job id, idempotency key and attempt.
@@ -21,8 +21,10 @@ from secrets import token_hex
 from typing import Any, Protocol, TypeAlias, cast
 
 from anabranch.dead_letters.dead_letters import DeadLetterRows
+from anabranch.engine.clock import SystemClock
 from anabranch.engine.console.lines import Sink, read_progress
 from anabranch.engine.handling import HandlerResult, Helpers
+from anabranch.engine.poller import Poller
 from anabranch.engine.pool_worker import JobElsewhere, PoolTaskWorker, bare_head
 from anabranch.engine.queues.task_queue import FairJobs
 from anabranch.engine.rules.code_reads import names_read
@@ -56,12 +58,12 @@ QUEUED_MAX = 1_000
 # 64 publications that wait for their confirmation at once: a round trip is a millisecond.
 PUBLISHERS = 64
 
-# 30 s without a sign of an executor that tells one every 10 s: it is gone, or cut off.
+# 30 s without a report of an executor that sends one every 10 s: it is gone, or cut off.
 SILENT_S = 30.0
 
 # 60 s in the queue of a pool, then twice as long each time: the job may be lost, but more likely the pool is busy.
-UNHEARD_S = 60.0
-UNHEARD_S_MAX = 3_600.0
+RESEND_S = 60.0
+RESEND_S_MAX = 3_600.0
 
 # 30 doublings lead from any time to the longest one, and no number of silences leads out of what a float can be.
 DOUBLINGS_MAX = 30
@@ -117,17 +119,17 @@ class _Sent:
     ticket: str
     job: NodeJob | None = None
     """None: not resolved yet."""
-    heard_at: float = 0.0
-    """When it was sent, or last heard of."""
+    last_sign_at: float = 0.0
+    """When it was sent, or an executor last reported about it."""
     is_queued: bool = False
     """The broker has it, and no executor has reported that it has begun."""
     has_begun: bool = False
     is_over: bool = False
-    is_told: bool = False
+    is_announced: bool = False
     """Executors may know its ticket."""
     sending: int = 1
     silences: int = 0
-    """How often nothing was heard of it for too long, on the present connection."""
+    """How often no report came for too long, on the present connection."""
     instance_id: str = field(init=False)
     tenant_id: str = field(init=False)
     node: PlanNode = field(init=False)
@@ -153,7 +155,7 @@ class JobSender:
         pools: Collection[str],
         name: str,
         silent_s: float = SILENT_S,
-        unheard_s: float = UNHEARD_S,
+        resend_s: float = RESEND_S,
         search_s: float = SEARCH_S,
     ) -> None:
         """`pools` are those that this worker serves itself; `name` is where reports go to."""
@@ -164,7 +166,7 @@ class JobSender:
         self._pools = frozenset(pools)
         self._name = name
         self._console: Sink | None = None
-        self._silent_s, self._unheard_s, self._search_s = silent_s, unheard_s, search_s
+        self._silent_s, self._resend_s, self._search_s = silent_s, resend_s, search_s
         self._worker: PoolTaskWorker | None = None
         self._sent: dict[str, _Sent] = {}
         self._sent_max = 0
@@ -177,6 +179,14 @@ class JobSender:
         """Reports, before the next connection: their queue was gone."""
         self._is_leaving = False
         self._tasks: list[asyncio.Task[None]] = []
+        sleep = SystemClock().sleep
+        self._pollers = (
+            Poller(
+                self._look_for_silent, name="silent-jobs", every_ms=round(min(LOOK_S, silent_s) * 1000), sleep=sleep
+            ),
+            # Runs are taken over many at a time.
+            Poller(self._search, name="search-jobs", every_ms=round(LOOK_S * 100), sleep=sleep),
+        )
 
     # -- for the engine -------------------------------------------------------------------
     def connect(self, worker: PoolTaskWorker) -> None:
@@ -206,7 +216,7 @@ class JobSender:
         if sent is None or sent.execution is not execution:
             return
         self._end(job_id, sent)
-        if sent.is_told and not self._is_leaving:
+        if sent.is_announced and not self._is_leaving:
             self._withdraw(sent)
 
     def has_begun(self, execution: Execution) -> bool:
@@ -255,8 +265,8 @@ class JobSender:
         await self._transport.register_dead_letters(self._keep_dead)
         self._transport.when_connected(self._take_up)
         self._tasks += [asyncio.create_task(self._publish(), name=f"job-publisher-{n}") for n in range(PUBLISHERS)]
-        self._tasks.append(asyncio.create_task(self._look_again(), name="unheard-jobs"))
-        self._tasks.append(asyncio.create_task(self._search(), name="search-jobs"))
+        for poller in self._pollers:
+            await poller.start()
         await self._transport.start()
 
     def leave(self) -> None:
@@ -268,6 +278,8 @@ class JobSender:
 
         A broker that does not answer is left after `patience_s`.
         """
+        for poller in self._pollers:
+            await poller.stop()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -285,7 +297,7 @@ class JobSender:
         now = asyncio.get_running_loop().time()
         for job_id, sent in self._sent.items():
             if sent.is_queued or sent.has_begun:
-                sent.heard_at, sent.silences = now, 0
+                sent.last_sign_at, sent.silences = now, 0
                 if self._has_missed:
                     self._sought[job_id] = sent
         self._has_missed = False
@@ -330,30 +342,28 @@ class JobSender:
             sent.job = await self._job(sent)
         if sent.is_over:
             return
-        sent.is_told = True
+        sent.is_announced = True
         self._note_queued(sent, is_queued=True)
-        sent.heard_at = asyncio.get_running_loop().time()
+        sent.last_sign_at = asyncio.get_running_loop().time()
         await self._transport.add_node_job(replace(sent.job, sending=sent.sending))
 
     async def _search(self) -> None:
         """Ask executors for jobs that they may have; those that nobody has are sent."""
-        while True:
-            await asyncio.sleep(LOOK_S / 10)  # runs are taken over many at a time
-            if not self._sought or not self._transport.is_connected:
-                continue
-            asked = {job_id: self._sought[job_id] for job_id in list(self._sought)[:SOUGHT_AT_ONCE]}
-            for sent in asked.values():
-                sent.is_told = True
-            try:
-                await self._transport.search(JobSearch(self._name, {each: sent.ticket for each, sent in asked.items()}))
-            except TransportUnavailable:
-                continue
-            for job_id, sent in asked.items():
-                if self._sought.get(job_id) is sent:
-                    del self._sought[job_id]
-                if sent.is_over:
-                    self._withdraw(sent)  # it was stopped before it could be asked for
-            asyncio.get_running_loop().call_later(self._search_s, self._send_unclaimed, list(asked.values()))
+        if not self._sought or not self._transport.is_connected:
+            return
+        asked = {job_id: self._sought[job_id] for job_id in list(self._sought)[:SOUGHT_AT_ONCE]}
+        for sent in asked.values():
+            sent.is_announced = True
+        try:
+            await self._transport.search(JobSearch(self._name, {each: sent.ticket for each, sent in asked.items()}))
+        except TransportUnavailable:
+            return  # the next look asks again
+        for job_id, sent in asked.items():
+            if self._sought.get(job_id) is sent:
+                del self._sought[job_id]
+            if sent.is_over:
+                self._withdraw(sent)  # it was stopped before it could be asked for
+        asyncio.get_running_loop().call_later(self._search_s, self._send_unclaimed, list(asked.values()))
 
     def _send_unclaimed(self, asked: Sequence[_Sent]) -> None:
         for sent in asked:
@@ -421,21 +431,19 @@ class JobSender:
         except TransportUnavailable:
             logger.debug("the cancellation of %s was not sent; its result will be discarded", ticket)
 
-    async def _look_again(self) -> None:
-        while True:
-            await asyncio.sleep(min(LOOK_S, self._silent_s))
-            self._send_unheard()
+    async def _look_for_silent(self) -> None:
+        self._send_silent()
 
-    def _send_unheard(self) -> None:
-        """Send jobs again of which nothing was heard for long, although the broker is there."""
+    def _send_silent(self) -> None:
+        """Send jobs again about which no report came for long, although the broker is there."""
         if not self._transport.is_connected:
             return
         now = asyncio.get_running_loop().time()
         for sent in list(self._sent.values()):
             if not (sent.is_queued or sent.has_begun):
                 continue
-            unheard_s = min(self._unheard_s * 2 ** min(sent.silences, DOUBLINGS_MAX), UNHEARD_S_MAX)
-            if now - sent.heard_at > (self._silent_s if sent.has_begun else unheard_s):
+            resend_s = min(self._resend_s * 2 ** min(sent.silences, DOUBLINGS_MAX), RESEND_S_MAX)
+            if now - sent.last_sign_at > (self._silent_s if sent.has_begun else resend_s):
                 logger.warning(
                     "%s: nothing was heard of it from the pool %s; it is sent again",
                     who_is(sent.instance_id, sent.execution.node_id, sent.execution.scope),
@@ -456,7 +464,7 @@ class JobSender:
         if sent is None:
             return  # late, or double
         execution = sent.execution
-        sent.heard_at = asyncio.get_running_loop().time()
+        sent.last_sign_at = asyncio.get_running_loop().time()
         if not sent.has_begun:
             sent.has_begun = True
             self._note_queued(sent, is_queued=False)
@@ -524,6 +532,6 @@ def job_id_of(execution: Execution) -> str:
 
 
 def _context_of(node: PlanNode, context: Mapping[str, Any]) -> dict[str, Any]:
-    """What the handler may read of the context; for code that names what it reads only that."""
+    """The context that the handler may read; for code that names what it reads only that."""
     names = names_read(node.config.get("code", ""), node.type) if node.type in CODE_LANGUAGES else None
     return {name: context[name] for name in context if names is None or name in names}

@@ -34,7 +34,7 @@ class _Consumer:
 
 @dataclass(slots=True)
 class LocalBroker:
-    """What the transports of one process share. Messages cross it as bytes, as they would a real one."""
+    """The broker that the transports of one process share. Messages cross it as bytes, as they would a real one."""
 
     queues: dict[LocalQueue, deque[tuple[bytes, int]]] = field(default_factory=dict)
     """Waiting jobs, with the number of their deliveries."""

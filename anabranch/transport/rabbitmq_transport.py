@@ -93,7 +93,7 @@ def _to_broker(what: str) -> Iterator[None]:
 
 
 async def _answered(answer: Awaitable[_T]) -> _T:
-    """What the broker answers. Each answer has a time of its own: a slow broker is not asked everything again."""
+    """The broker's answer. Each answer has a time of its own: a slow broker is not asked everything again."""
     async with asyncio.timeout(ANSWER_S_MAX):
         return await answer
 

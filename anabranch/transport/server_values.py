@@ -1,4 +1,4 @@
-"""What a job refers to, asked of a server with the executor's own key: large values, and the config that has secrets.
+"""Server values: large values and configs with secrets, which an executor asks of a server with its own key.
 
 Called by `job_executor` before the handler begins. While no server answers it asks again: the run waits, and does not
 fail. The key goes to the named server only: no redirect is followed, and no proxy of the environment is used.
@@ -118,7 +118,7 @@ class ServerValues:
 
 
 class NoServer:
-    """Of an executor that has no key: it executes what refers to nothing."""
+    """The values of an executor without a key: it executes only jobs that refer to nothing."""
 
     async def complete(self, job: NodeJob) -> CompleteJob:
         """Raises ExecutorRefused."""
@@ -130,7 +130,7 @@ class NoServer:
 
 
 def _refusal(status: int, raw: bytes) -> Exception | None:
-    """What a status says; None: ask again."""
+    """The refusal that a status means; None: ask again."""
     try:
         error = orjson.loads(raw)["error"]
         code, message = str(error["code"]), str(error["message"])

@@ -112,7 +112,7 @@ def _message(subscribed: Sequence[Any], error: Any, *, now: int) -> dict[str, An
 
 
 def _failures_before(run: Any) -> int:
-    """How many failures in a row have led to a run: what began it says that."""
+    """The number of failures in a row that have led to a run, from its trigger."""
     if not (run.idempotency_key or "").startswith(FAILURE_KEY_PREFIX):
         return 0
     return int(run.started_by.split(" ")[1])

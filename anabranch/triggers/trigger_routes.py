@@ -55,7 +55,7 @@ class BeginningSummary(ResponseModel):
 
 
 class WorkflowBeginnings(ResponseModel):
-    """What the active version of a workflow begins by."""
+    """The triggers of the active version of a workflow."""
 
     workflowID: str
     name: str
@@ -123,7 +123,7 @@ def _subject(node_type: str, config: Mapping[str, Any]) -> str | None:
 
 
 async def _saved(call: RouteCall) -> dict[str, list[dict[str, Any]]]:
-    """What somebody saved, by the workflow as it was written there: a name or an id."""
+    """Saved triggers by their workflow as it was written there: a name or an id."""
     schedules = await call.services.schedules.list_schedules(tenant_id=call.tenant_id)
     subscriptions = await call.services.topics.list_subscriptions(tenant_id=call.tenant_id)
     found: dict[str, list[dict[str, Any]]] = {}

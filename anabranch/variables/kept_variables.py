@@ -50,7 +50,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose variables they are."""
+    """The owner of variables."""
 
     tenant_id: str
     workflow_id: str = OF_TENANT

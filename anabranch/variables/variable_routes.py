@@ -49,7 +49,7 @@ class VariableList(ResponseModel):
 
 
 async def list_variables(call: RouteCall) -> Reply:
-    """With their values, which are no secrets; values over 4 kB one by one."""
+    """With their values, which are not secret; values over 4 kB one by one."""
     return await _list(call, Owner(call.tenant_id), "variables")
 
 
@@ -69,7 +69,7 @@ async def delete_variable(call: RouteCall) -> Reply:
 
 
 async def list_workflow_variables(call: RouteCall) -> Reply:
-    """What its runs keep for later ones; values over 4 kB one by one."""
+    """Those that its runs keep for later ones; values over 4 kB one by one."""
     return await _list(call, await _owner(call), "workflow-variables")
 
 

@@ -22,7 +22,7 @@ from anabranch.durable.execution import StepThreads
 from anabranch.durable.function_run import FunctionRun
 from anabranch.durable.steps import Signals, StepChildren, Steps
 from anabranch.engine.handling import Helpers
-from anabranch.engine.ownership.owned import RunAccess
+from anabranch.engine.ownership.run_access import RunAccess
 from anabranch.engine.ports import Clock
 from anabranch.engine.queues.task_queue import Slots
 from anabranch.engine.rules.coded.coded_state import CodedState
@@ -143,7 +143,7 @@ class World:
     # -- the run access -------------------------------------------------------------------------
     @property
     def journal(self) -> CodedState:
-        """See `engine.ownership.owned.RunAccess`."""
+        """See `engine.ownership.run_access.RunAccess`."""
         return self.run.state
 
     def report(self, report: StepReport) -> None:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from anabranch.durable.function_run import FunctionRun
 from anabranch.engine.clock import SystemClock
-from anabranch.engine.ownership.owned import RunAccess
+from anabranch.engine.ownership.run_access import RunAccess
 from anabranch.engine.queues.task_queue import Slots
 from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.coded.names import StepKind
@@ -26,7 +26,7 @@ ROUNDS = 20
 
 
 class OpenDesk:
-    """See `engine.ownership.owned.RunAccess`: the test says what is committed."""
+    """See `engine.ownership.run_access.RunAccess`: the test says what is committed."""
 
     def __init__(self, run: Coded) -> None:
         self._run = run

@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import text
 
 from anabranch.engine.clock import SystemClock
+from anabranch.engine.observe import REMEMBERED_MS, Acknowledged
 from anabranch.engine.ownership.history_watch import HistoryWatch
-from anabranch.engine.ownership.reconcile import REMEMBERED_MS, Acknowledged
 from anabranch.engine.rules.events import EventType, SuspendReason
 from anabranch.engine.rules.payloads import RunSuspended
 from anabranch.errors import StoreUnavailable

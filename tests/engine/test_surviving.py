@@ -12,6 +12,7 @@ from anabranch.engine.clock import SystemClock
 from anabranch.engine.ports import ClaimRequest, Loaded, Outcome
 from anabranch.engine.queues import DelayQueue
 from anabranch.engine.queues.delays import STALE_ENTRIES_MAX
+from anabranch.engine.rules.evolve import fold
 from anabranch.engine.rules.stimuli import SignalSent
 from anabranch.engine.rules.transitions import Transition
 from anabranch.engine.rules.values import Payload
@@ -187,11 +188,11 @@ async def test_a_claim_of_its_own_run_that_a_reread_has_met_changes_nothing(proc
     await orchestrator.refresh([run])
     holder = orchestrator.owned.get(run)
 
-    adoption = orchestrator.begin_adoption(claimed[0], await engine.plans.plan_of(claimed[0].row.head))
-    adoption.read(claimed[0].events)
+    head = claimed[0].row.head
+    state = fold(await engine.plans.plan_of(head), head, claimed[0].events)
     adopted = list[str]()
     orchestrator.adopted, orchestrator.runs_with_lines = adopted.append, [run]
-    orchestrator.adopt(adoption, asked_at=engine.clock.monotonic())
+    orchestrator.adopt(claimed[0], state, asked_at=engine.clock.monotonic())
     assert adopted == [run]
 
     assert orchestrator.owned.get(run) is holder

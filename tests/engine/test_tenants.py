@@ -59,6 +59,7 @@ async def test_others_runs_are_found_behind_those_of_a_tenant_that_has_most(
         store=engine.store,
         orchestrator=engine.orchestrator,
         plans=engine.plans,
+        observers=engine.observers,
         clock=engine.clock,
         options=replace(engine.options, held_max=100, held_per_tenant_max=100, only=None),
     )

@@ -14,7 +14,7 @@ from aiohttp import ClientSession
 from anabranch.app import build
 from anabranch.app_services import AppServices
 from anabranch.keys.access import Role
-from anabranch.process import Patience, accepting, bind
+from anabranch.process import ClientTimeouts, accepting, bind
 from anabranch.rest.application import build_application
 from anabranch.settings import Settings
 from tests.rest.described import undescribed
@@ -114,7 +114,7 @@ async def served(settings_of: Callable[..., Settings]) -> AsyncIterator[Served]:
 async def serving(
     settings: Settings,
     *,
-    patience: Patience | None = None,
+    timeouts: ClientTimeouts | None = None,
     connections_max: int = 1_000,
     works: bool = True,
     **limits: float,
@@ -127,7 +127,7 @@ async def serving(
         port = listener.getsockname()[1]
         application = build_application(services, **limits)
         async with (
-            accepting(application, listener, connections_max=connections_max, shutdown_s=5.0, patience=patience),
+            accepting(application, listener, connections_max=connections_max, shutdown_s=5.0, timeouts=timeouts),
             ClientSession() as session,
         ):
             yield Served(services, f"http://127.0.0.1:{port}", port, session, keys)

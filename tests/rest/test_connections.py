@@ -14,12 +14,12 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 from aiohttp import web
 
-from anabranch.process import Patience, accepting
+from anabranch.process import ClientTimeouts, accepting
 from anabranch.settings import Settings
 from tests.rest.conftest import Served, serving
 from tests.rest.drawing import echo
 
-SHORT = Patience(head_s=0.2, body_s=0.2, stalled_s=0.2, look_s=0.02)
+SHORT = ClientTimeouts(head_s=0.2, body_s=0.2, stalled_s=0.2, look_s=0.02)
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def database_url(sqlite_url: str) -> str:
 @pytest.fixture
 async def impatient(settings_of: Callable[..., Settings]) -> AsyncIterator[Served]:
     """A server that waits for a fifth of a second."""
-    async for each in serving(settings_of(), patience=SHORT):
+    async for each in serving(settings_of(), timeouts=SHORT):
         yield each
 
 
@@ -190,7 +190,7 @@ async def test_a_process_without_descriptors_waits_and_goes_on(
 
     application = web.Application()
     application.router.add_get("/", answer)
-    async with accepting(application, listener, connections_max=10, shutdown_s=1.0, patience=SHORT):
+    async with accepting(application, listener, connections_max=10, shutdown_s=1.0, timeouts=SHORT):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         assert await answer_of(reader) == (200, b"answered")

@@ -16,7 +16,7 @@ from anabranch.durable.runner import Runner
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.handling import HandlerResult, Helpers
 from anabranch.engine.lifecycle import Engine
-from anabranch.engine.ownership.owned import RunAccess
+from anabranch.engine.ownership.run_access import RunAccess
 from anabranch.engine.ports import InstanceHead
 from anabranch.engine.queues.task_queue import Slots, present_slot
 from anabranch.engine.rules.coded.coded_state import CodedState
@@ -54,7 +54,7 @@ class _Shell:
 
 @dataclass(slots=True)
 class _FinishedDesk:
-    """See `engine.ownership.owned.RunAccess`: nothing happens to this run any more."""
+    """See `engine.ownership.run_access.RunAccess`: nothing happens to this run any more."""
 
     journal: CodedState
     wrong: list[str]

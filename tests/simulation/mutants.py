@@ -517,6 +517,6 @@ MUTANTS = (
     mutant(
         "cancelled-job-executed-on",
         "executors are not told that nobody awaits a job any more",
-        ("transport.job_sender:JobSender.cancel", "sent.is_told and not self._is_leaving", "False"),
+        ("transport.job_sender:JobSender.cancel", "sent.is_announced and not self._is_leaving", "False"),
     ),
 )

@@ -305,7 +305,7 @@ class WorkElsewhere(JobSender):
             pools=(),
             name=name,
             silent_s=SILENT_S,
-            unheard_s=SILENT_S,
+            resend_s=SILENT_S,
             search_s=SEARCH_S,
         )
 

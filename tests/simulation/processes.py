@@ -104,7 +104,7 @@ class SimulatedProcess:
                 options=options,
                 clock=clock,
                 worker_id=worker_id,
-                known_code=runner.registry.known,
+                code=runner.registries,
                 elsewhere=self.sender,
             )
         )

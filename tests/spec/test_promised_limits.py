@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from anabranch import json_input as intake
-from anabranch import run_requests as asked
 from anabranch.engine.rules import transitions as transition
 from anabranch.engine.rules import values
 from anabranch.engine.rules.coded import coded_decide as coded
@@ -32,7 +31,7 @@ MEGABYTE = 1_048_576
         (graph.NAME_LENGTH_MAX, 64),
         (graph.NODE_ID_LENGTH_MAX, 128),
         (graph.TITLE_LENGTH_MAX, 255),
-        (asked.KEY_CHARACTERS_MAX, 255),
+        (values.KEY_CHARACTERS_MAX, 255),
         (values.VALUE_BYTES_MAX, MEGABYTE),
         (values.VALUE_DEPTH_MAX, 64),
         (outcomes.CONTEXT_BYTES_MAX, 16 * MEGABYTE),

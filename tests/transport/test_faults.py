@@ -181,7 +181,7 @@ class World:
             pools=["default"],
             name=name,
             silent_s=self.silent_s,
-            unheard_s=self.silent_s,
+            resend_s=self.silent_s,
             search_s=0.05,
         )
         queue = PoolTaskQueue(None, sender)
@@ -386,9 +386,9 @@ async def test_silence_before_a_connection_tells_nothing_of_a_job() -> None:
         world.dispatch()
         await until(lambda: bool(world.handler.calls))
         (sent,) = world.sender._sent.values()
-        sent.heard_at, sent.silences = -1_000_000.0, 5
+        sent.last_sign_at, sent.silences = -1_000_000.0, 5
         world.to_worker.connected()
-        assert (sent.heard_at > 0, sent.silences, sent.has_begun) == (True, 0, True)
+        assert (sent.last_sign_at > 0, sent.silences, sent.has_begun) == (True, 0, True)
         assert not world.sender._sought, "the reports of these jobs found their queue"
         world.handler.may_end.set()
         assert isinstance(await world.outcome(), Completed)
@@ -400,12 +400,12 @@ async def test_nothing_is_sent_again_while_the_broker_is_away() -> None:
         world.dispatch()
         await until(lambda: bool(world.handler.calls))
         (sent,) = world.sender._sent.values()
-        sent.heard_at = -1_000_000.0
+        sent.last_sign_at = -1_000_000.0
         world.to_worker.is_connected = False
-        world.sender._send_unheard()
+        world.sender._send_silent()
         assert (sent.sending, sent.has_begun) == (1, True)
         world.to_worker.is_connected = True
-        world.sender._send_unheard()
+        world.sender._send_silent()
         assert (sent.sending, sent.has_begun) == (2, False)
         world.handler.may_end.set()
         assert isinstance(await world.outcome(), Completed)
@@ -417,8 +417,8 @@ async def test_jobs_are_looked_at_however_often_nothing_was_heard_of_one() -> No
         world.dispatch()
         await until(lambda: bool(world.handler.calls))
         (sent,) = world.sender._sent.values()
-        sent.heard_at, sent.silences = -1_000_000.0, 2_000
-        world.sender._send_unheard()
+        sent.last_sign_at, sent.silences = -1_000_000.0, 2_000
+        world.sender._send_silent()
         assert sent.sending == 2
         world.handler.may_end.set()
         assert isinstance(await world.outcome(), Completed)

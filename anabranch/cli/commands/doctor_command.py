@@ -118,7 +118,7 @@ def without_password(url: str) -> str:
 
 
 def _words(source: SettingSource | None) -> str:
-    """Where a value comes from, for a person: the file with its whole path."""
+    """The source of a value, for people: the file with its whole path."""
     if source is None:
         return "default"
     return str(source) if source.path is None else f"{source.name} in {source.path.absolute()}"

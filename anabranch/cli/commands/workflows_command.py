@@ -182,7 +182,7 @@ def delete(
 
 
 def _beginning(node: dict[str, Any]) -> str:
-    """What makes a run begin at a start or trigger node, for people."""
+    """The event that starts a run at a start or trigger node, for people."""
     config = node.get("config") or {}
     match node["type"]:
         case "webhook":

@@ -79,7 +79,7 @@ class ConsoleObserver(Protocol):
 
 _WaitingLine: TypeAlias = tuple[RunLines, tuple[str, str, int], int, int, str, int, bool]
 """A line that is not collected yet: run, place (node, scope, attempt), level, nanoseconds since the epoch, text,
-position, and whether it certainly is no repetition.
+position, and whether it certainly is not a repetition.
 
 The position is, for a workflow function, its attempt and the number of the line; 0 for lines that are not repeated on
 replay.

@@ -1,4 +1,4 @@
-"""What the console stores: lines in rows, the last progress of activations, and the interface of their table.
+"""Rows of the console: lines in rows, the last progress of activations, and the interface of their table.
 
 Written by the console, read by the service and by watchers.
 """
@@ -103,7 +103,7 @@ class ProgressReport(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LinesWanted:
-    """Which lines of a run to read."""
+    """A filter for the lines of a run."""
 
     after: int = 0
     """Only those with a larger number."""

@@ -254,7 +254,7 @@ class Leadership:
         return self.covers()
 
     async def _try_to_lead(self, rows: LeaderRows) -> None:
-        """Who cannot hear another's beat would not notice that two lead, so it does not try."""
+        """Try to lead, unless this process cannot hear the beats of others: it would not notice two leaders."""
         is_free = self._leader is None or self._leader == self._worker_id
         if self._may_lead and self._listens and is_free and self._clock.monotonic() >= self._rests_until:
             await self._take(rows)

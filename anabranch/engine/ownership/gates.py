@@ -14,7 +14,7 @@ from anabranch.engine.rules.shared.run_state import InstanceHead
 
 
 class Gates:
-    """What is paused, as of the last look."""
+    """The paused workflows and tenants, as of the last look."""
 
     def __init__(self, *, store: Store, orchestrator: Orchestrator) -> None:
         self._store = store

@@ -13,9 +13,12 @@ import logging
 from collections.abc import Mapping
 from itertools import islice
 
-from anabranch.engine.ownership.reconcile import REMEMBERED_MS, Acknowledged
+from anabranch.engine.observe import REMEMBERED_MS, Acknowledged
 from anabranch.engine.poller import Poller
 from anabranch.engine.ports import Clock, Epoch, Position, Store
+from anabranch.engine.rules.events import SuspendReason
+from anabranch.engine.rules.payloads import RunSuspended
+from anabranch.engine.rules.shared.log_limit import UNLIMITED_LOG
 from anabranch.errors import StoreUnavailable
 
 logger = logging.getLogger("anabranch.engine")
@@ -25,6 +28,11 @@ COMPARED_MAX = 1_000
 
 # 20 names in a line of the log: enough to look for the others.
 NAMED_MAX = 20
+
+LOST_ROWS_HINT = (
+    "What followed from the lost rows may have happened already. Resume the run to go on from the last stored row:"
+    " that repeats it, under the same idempotency keys. Or cancel it."
+)
 
 
 class HistoryWatch(Poller):
@@ -86,6 +94,28 @@ class HistoryWatch(Poller):
             if position.status.is_terminal:
                 self._acknowledged.forget(instance_id)
             else:
-                await self._acknowledged.set_aside(
-                    self._store, instance_id, tenant_id=position.tenant_id, seq=seq, stored=position.last_seq
+                await suspend_for_lost_rows(
+                    instance_id,
+                    tenant_id=position.tenant_id,
+                    seq=seq,
+                    stored=position.last_seq,
+                    store=self._store,
+                    acknowledged=self._acknowledged,
                 )
+
+
+async def suspend_for_lost_rows(
+    instance_id: str, *, tenant_id: str, seq: int, stored: int, store: Store, acknowledged: Acknowledged
+) -> None:
+    """Suspend a run whose stored log of `stored` rows lacks the acknowledged row `seq`. Raises StoreUnavailable."""
+    if seq > stored:
+        lacks = f"rows {stored + 1} to {seq} of its log were stored, and are not there any more"
+    else:
+        lacks = f"row {seq} of its log is not the one that was stored"
+    message = f"{lacks}: the database was failed over or restored to an earlier state"
+    logger.error("run %s is suspended: %s", instance_id, message, extra={"instance_id": instance_id})
+    suspension = RunSuspended(SuspendReason.HISTORY_LOST, message, LOST_ROWS_HINT)
+    result = await store.append_suspension(instance_id, suspension, tenant_id=tenant_id, log_limit=UNLIMITED_LOG)
+    if result.row is not None:  # else it is suspended for lost rows already, or has ended
+        acknowledged.forget(instance_id)
+        acknowledged.note(instance_id, result.row.last_seq)

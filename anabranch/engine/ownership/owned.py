@@ -1,4 +1,4 @@
-"""Owned instances: their states, mailboxes and ready queue.
+"""Owned instances: their states, mailboxes, waiting callers and ready queue.
 
 A result is put into the mailbox of its run, taken out for a decision, and after the commit the run is put back.
 `orchestrator` decides, commits and performs; `reconcile` reads again what may have changed; `leases` and
@@ -14,13 +14,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from anabranch.engine.engine_options import EngineOptions
-from anabranch.engine.ownership.waiters import StartResult, Waiters
-from anabranch.engine.ports import Clock, Loaded
+from anabranch.engine.ports import Clock
 from anabranch.engine.queues import DelayQueue
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
-from anabranch.engine.rules.coded.coded_state import CodedState
-from anabranch.engine.rules.events import Event
-from anabranch.engine.rules.evolve import AnyState, evolve
+from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.evolve import AnyState
 from anabranch.engine.rules.shared.blame import ALONE_MS, Blame, SuspectRoom
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.stimuli import EvaluationDue, NodeResult, Started, StepReport, Stimulus, TimersDue
@@ -33,6 +31,26 @@ logger = logging.getLogger("anabranch.engine")
 
 # At most 8 nodes or steps in a log line: enough to find the cause.
 NAMES_SHOWN_MAX = 8
+
+
+@dataclass(frozen=True, slots=True)
+class StartResult:
+    """The result of a start: the instance, and whether this call created it."""
+
+    instance_id: str
+    status: Status
+    created: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OfferResult:
+    """The result of a request that was offered to an owned instance; `owned` False: it is not owned here any more."""
+
+    owned: bool
+    status: Status = Status.RUNNING
+    delivered: bool | None = False
+    """For a signal: whether a matching wait was open. None: the run ended first, so the signal was not kept."""
+    refused: str | None = None
 
 
 class Mailbox:
@@ -65,8 +83,8 @@ class OwnedInstance(LeasedState):
     mailbox: Mailbox = field(default_factory=Mailbox)
     created: asyncio.Future[StartResult] | None = None
     """The caller of the start, until the run is known to be stored."""
-    waiters: Waiters | None = None
-    """The callers of signals and cancels that are not answered; None: there are none."""
+    requests: list[tuple[Stimulus, asyncio.Future[OfferResult]]] = field(default_factory=list)
+    """Signals, cancels, pauses and resumes that are not answered, with the futures that their callers await."""
     is_owned: bool = False
     """It is still owned and was not replaced since it was added."""
     owes_all: bool = False
@@ -100,11 +118,23 @@ class OwnedInstance(LeasedState):
             created.set_exception(result)
 
     def answer_requests(self, pending: PendingTransition) -> None:
-        """Answer the callers of signals and cancels that the transition has decided."""
-        if self.waiters is not None:
-            self.waiters.answer(pending)
-            if not self.waiters.requests:
-                self.waiters = None
+        """Answer the callers whose requests a committed transition has decided."""
+        decided = {id(each): decision for each, decision in zip(pending.stimuli, pending.decisions, strict=True)}
+        waiting, status = [], self.state.status
+        for request, answer in self.requests:
+            decision = decided.get(id(request))
+            if decision is None:
+                waiting.append((request, answer))
+            elif not answer.done():
+                answer.set_result(OfferResult(True, status, decision.delivered, decision.refused))
+        self.requests = waiting
+
+    def refuse_request(self, refused: Stimulus, code: str) -> None:
+        """Answer the caller of a request that cannot be stored."""
+        for request, answer in self.requests:
+            if request is refused and not answer.done():
+                answer.set_result(OfferResult(owned=True, refused=code))
+        self.requests = [(request, answer) for request, answer in self.requests if request is not refused]
 
     def replace_state(self, state: AnyState, *, version: int, worker_id: str | None, lease_until: int) -> None:
         """Continue from a newly folded state; decisions on the old one are void."""
@@ -225,11 +255,6 @@ class OwnedInstances:
         """Ids of the owned instances."""
         return list(self._owned)
 
-    def run_access_of(self, instance_id: str) -> RunAccess | None:
-        """The access of a workflow function to its run; None if it is no longer owned."""
-        owned = self.get(instance_id)
-        return None if owned is None else RunAccess(self, owned)
-
     def all(self) -> list[OwnedInstance]:
         """The owned instances."""
         return list(self._owned.values())
@@ -347,7 +372,7 @@ class OwnedInstances:
 
     # -- dropping -------------------------------------------------------------------------
     def evict(self, owned: OwnedInstance) -> None:
-        """Forget an instance: stop its handlers, clear its timers, and refer its waiters to the store."""
+        """Forget an instance: stop its handlers, clear its timers, and refer its callers to the store."""
         instance_id = owned.instance_id
         if owned.is_owned:
             owned.is_owned = False
@@ -365,8 +390,9 @@ class OwnedInstances:
         owned.mailbox.queued = False
         if owned.created is not None:
             owned.answer_start(StoreUnavailable(f"run {instance_id}: stopped before its start was known to be stored"))
-        if owned.waiters is not None:
-            owned.waiters.refer_to_store()
+        for _, answer in owned.requests:
+            if not answer.done():
+                answer.set_result(OfferResult(owned=False))
 
     def drop(self, instance_id: str, why: str) -> None:
         """Stop the handlers of an instance and forget it, because another worker owns it or soon may."""
@@ -420,68 +446,3 @@ class OwnedInstances:
         if owned is not None:
             owned.due_at = None
             self.offer(owned, TimersDue())
-
-
-class RunAccess:
-    """The access of one call of a workflow function to its run:
-
-    reads the journal and reports results. Has no effect once the run is no longer owned.
-    """
-
-    def __init__(self, owned_instances: OwnedInstances, owned: OwnedInstance) -> None:
-        self._owned_instances = owned_instances
-        self._owned = owned
-
-    @property
-    def journal(self) -> CodedState | None:
-        """The state of the run, including rows in flight. None: it is no longer owned."""
-        owned = self._owned
-        if not owned.is_owned:
-            return None
-        state = owned.state
-        assert isinstance(state, CodedState), "only coded runs have functions"
-        return state
-
-    def report(self, report: StepReport) -> None:
-        """Report the outcome of a step; the listener is called after the commit."""
-        if self._owned.is_owned:
-            self._owned_instances.offer(self._owned, report)
-
-    @property
-    def settled_seq(self) -> int:
-        """The last committed row of the journal; later rows must have no effects yet."""
-        return self._owned.settled_seq
-
-    def listen(self, settled: Callable[[], None], steps_under_way: Callable[[], Sequence[str]]) -> None:
-        """Set the listener for settled reports, which is called soon after their commit by a plain callback of the
-        event loop and raises nothing. `steps_under_way` returns the executing steps, for log lines."""
-        self._owned.listener = settled
-        self._owned.steps_under_way = steps_under_way
-
-    def stop_listening(self, settled: Callable[[], None]) -> None:
-        """Remove the listener, unless another call has set its own."""
-        if self._owned.listener == settled:
-            self._owned.listener = None
-            self._owned.steps_under_way = tuple
-
-
-class Adoption:
-    """A claimed run whose log is being folded, page by page; it is owned when that is complete."""
-
-    def __init__(self, claimed: Loaded, state: AnyState, telemetry: RunTelemetry | None) -> None:
-        """`telemetry` takes the pages of a large log, which are not kept; a small one is passed to it later."""
-        self.claimed = claimed
-        self.state = state
-        self.telemetry = telemetry
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the log is folded up to the row that was last at the claim."""
-        return self.state.last_seq == self.claimed.row.last_seq
-
-    def read(self, events: Sequence[Event]) -> None:
-        """Fold the next events of the log."""
-        for event in events:
-            evolve(self.state, event)
-        if self.telemetry is not None:
-            self.telemetry.read(events)

@@ -15,8 +15,8 @@ from typing import TypeAlias
 
 from anabranch.engine.log_pages import pages_of
 from anabranch.engine.observe import News, Observers
-from anabranch.engine.ownership.owned import NAMES_SHOWN_MAX, OwnedInstance, OwnedInstances, owner_of
-from anabranch.engine.ownership.waiters import StartResult, why_rejected
+from anabranch.engine.ownership.history_watch import suspend_for_lost_rows
+from anabranch.engine.ownership.owned import NAMES_SHOWN_MAX, OwnedInstance, OwnedInstances, StartResult, owner_of
 from anabranch.engine.ports import CLAIM_WEIGHT_MAX, Clock, InstanceRow, Loaded, Store
 from anabranch.engine.rules.events import Event, Status, SuspendReason
 from anabranch.engine.rules.evolve import AnyState, evolve, new_state
@@ -28,7 +28,7 @@ from anabranch.engine.rules.stimuli import ChildEnded, Completed, LogReloaded, N
 from anabranch.engine.rules.transitions import AppliedOutcome, LeasedState, PendingTransition, answered, was_written
 from anabranch.engine.rules.values import NULL
 from anabranch.engine.task_worker import TaskWorker
-from anabranch.errors import AnabranchError, StoreUnavailable, ValueNotStorable
+from anabranch.errors import AnabranchError, NotFound, StoreUnavailable, ValueNotStorable
 
 logger = logging.getLogger("anabranch.engine")
 
@@ -47,17 +47,6 @@ DEFECT_CHARACTERS_MAX = 1_000
 # not to disturb it.
 STORE_RETRY_MS = 250
 
-# 5 minutes: a standby is not further behind unless it is broken.
-REMEMBERED_MS = 300_000
-
-# 50,000 runs in each half of the memory, some 10 MB.
-REMEMBERED_MAX = 50_000
-
-LOST_ROWS_HINT = (
-    "What followed from the lost rows may have happened already. Resume the run to go on from the last stored row:"
-    " that repeats it, under the same idempotency keys. Or cancel it."
-)
-
 
 _Unclear: TypeAlias = tuple[OwnedInstance, PendingTransition | None]
 
@@ -71,60 +60,6 @@ class _Read:
     """None: the run is no longer owned."""
     tail: Sequence[Event]
     """Events that observers here have not seen."""
-
-
-class Acknowledged:
-    """The last row of each run that the database has acknowledged to this process lately."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._recent: dict[str, tuple[int, int | None]] = {}
-        self._earlier: dict[str, tuple[int, int | None]] = {}
-        """A run is in either: the recent ones become the earlier ones, which are forgotten."""
-        self._since = clock.monotonic()
-
-    def note(self, instance_id: str, seq: int, written_at: int | None = None) -> None:
-        """This row was acknowledged; `written_at` is its time, where it is known."""
-        self._recent[instance_id] = (seq, written_at)
-        if len(self._recent) >= REMEMBERED_MAX:
-            self._turn()
-
-    def forget_old(self) -> None:
-        """Forget what was acknowledged long ago. Called now and then."""
-        if self._clock.monotonic() - self._since > REMEMBERED_MS / 1000:
-            self._turn()
-
-    def last_seq(self, instance_id: str) -> int:
-        """The last acknowledged row of a run; 0: none that is remembered."""
-        found = self._recent.get(instance_id) or self._earlier.get(instance_id)
-        return 0 if found is None else found[0]
-
-    def forget(self, instance_id: str) -> None:
-        """Nothing of this run is acknowledged any more."""
-        self._recent.pop(instance_id, None)
-        self._earlier.pop(instance_id, None)
-
-    async def set_aside(self, store: Store, instance_id: str, *, tenant_id: str, seq: int, stored: int) -> None:
-        """Suspend a run whose stored log of `stored` rows lacks the acknowledged row `seq`. Raises StoreUnavailable."""
-        if seq > stored:
-            lacks = f"rows {stored + 1} to {seq} of its log were stored, and are not there any more"
-        else:
-            lacks = f"row {seq} of its log is not the one that was stored"
-        message = f"{lacks}: the database was failed over or restored to an earlier state"
-        logger.error("run %s is suspended: %s", instance_id, message, extra={"instance_id": instance_id})
-        suspension = RunSuspended(SuspendReason.HISTORY_LOST, message, LOST_ROWS_HINT)
-        result = await store.append_suspension(instance_id, suspension, tenant_id=tenant_id, log_limit=UNLIMITED_LOG)
-        if result.row is not None:  # else it is suspended for lost rows already, or has ended
-            self.forget(instance_id)
-            self.note(instance_id, result.row.last_seq)
-
-    def all(self) -> dict[str, tuple[int, int | None]]:
-        """The last row of every run, and when it was written."""
-        return self._earlier | self._recent
-
-    def _turn(self) -> None:
-        self._earlier, self._recent = self._recent, {}
-        self._since = self._clock.monotonic()
 
 
 class Reconciler:
@@ -141,10 +76,9 @@ class Reconciler:
         worker_id: str,
         lease_ms: int,
         release: str,
-        acknowledged: Acknowledged,
     ) -> None:
         self._store = store
-        self._acknowledged = acknowledged
+        self._acknowledged = observers.acknowledged
         self._release = release
         self._owned = owned
         self._task_worker = task_worker
@@ -154,7 +88,7 @@ class Reconciler:
         self._lease_ms = lease_ms
         self.defective: list[tuple[InstanceHead, BaseException | None]] = []
         """Runs that were dropped for a defect, and are not handed over yet."""
-        self._defects: dict[str, int] = {}
+        self.defects: dict[str, int] = {}
         """How often in a row the rules have raised over a run."""
         self.commits_failed = 0
         """Commits in a row that the store did not answer."""
@@ -188,7 +122,7 @@ class Reconciler:
         for pending, existing_id in applied.existing:
             self._answer_creation(pending, StartResult(existing_id, Status.PENDING, created=False))
         for pending in applied.rejected:
-            self._answer_creation(pending, why_rejected(pending.leased.state.head))
+            self._answer_creation(pending, _why_rejected(pending.leased.state.head))
         for pending in applied.defective:
             self.drop_defective(pending, pending.defect)
         again = [pending for pending, reason in applied.refused if self._replace_refused(pending, reason)]
@@ -220,12 +154,12 @@ class Reconciler:
 
     async def after_defect(self, head: InstanceHead, defect: BaseException | None) -> None:
         """Hand over a run whose decision or fold raised; at the limit suspend it until another release tries it."""
-        raised = self._defects[head.instance_id] = self._defects.get(head.instance_id, 0) + 1
+        raised = self.defects[head.instance_id] = self.defects.get(head.instance_id, 0) + 1
         try:
             if raised < DEFECTS_MAX:
                 await self._store.release(worker_id=self._worker_id, instance_ids=[head.instance_id])
                 return
-            del self._defects[head.instance_id]
+            del self.defects[head.instance_id]
             what = "nothing was raised" if defect is None else f"{type(defect).__name__}: {defect}"
             suspension = RunSuspended(
                 SuspendReason.ENGINE_DEFECT, what[:DEFECT_CHARACTERS_MAX], DEFECT_HINT, self._release
@@ -238,8 +172,7 @@ class Reconciler:
 
     def decided(self, instance_id: str) -> None:
         """A transition of this run was written: its decisions can be made after all."""
-        if self._defects:
-            self._defects.pop(instance_id, None)
+        self.defects.pop(instance_id, None)
 
     def _replace_refused(self, pending: PendingTransition, reason: str) -> bool:
         """Replace the stimuli of a transition whose data the database refused. Evaluated pure nodes are left out, and
@@ -269,8 +202,7 @@ class Reconciler:
             pending.stimuli = [as_refused(result, reason, run_id=instance_id)]
             return True
         elif isinstance(signal := pending.stimuli[0], SignalSent):
-            if owned.waiters is not None:
-                owned.waiters.refuse(signal, ValueNotStorable.code)
+            owned.refuse_request(signal, ValueNotStorable.code)
             pending.stimuli = []
             return True
         self._owned.evict(owned)
@@ -312,8 +244,13 @@ class Reconciler:
         if row.status.is_terminal:
             self._acknowledged.forget(head.instance_id)
         else:
-            await self._acknowledged.set_aside(
-                self._store, head.instance_id, tenant_id=head.tenant_id, seq=acknowledged, stored=row.last_seq
+            await suspend_for_lost_rows(
+                head.instance_id,
+                tenant_id=head.tenant_id,
+                seq=acknowledged,
+                stored=row.last_seq,
+                store=self._store,
+                acknowledged=self._acknowledged,
             )
         self._owned.evict(owned)
 
@@ -400,6 +337,13 @@ class Reconciler:
             if state.awaits(*dispatch) is None:
                 owned.performing.discard(dispatch)
                 self._task_worker.stop_job(state.head.instance_id, dispatch)
+
+
+def _why_rejected(head: InstanceHead) -> NotFound:
+    """The answer to the start of a rejected run."""
+    if head.parent_id is None:
+        return NotFound(f"workflow {head.workflow_id} was deleted before the run could begin")
+    return NotFound(f"run {head.instance_id}: its workflow was deleted, or its parent no longer needs it")
 
 
 def _anew(state: AnyState, head: InstanceHead) -> AnyState:

@@ -15,12 +15,14 @@ from dataclasses import dataclass
 
 from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.log_pages import pages_of
+from anabranch.engine.observe import Observers
 from anabranch.engine.orchestrator import Orchestrator
-from anabranch.engine.ownership.owned import Adoption
-from anabranch.engine.ownership.waiters import OfferResult
+from anabranch.engine.ownership.owned import OfferResult
 from anabranch.engine.plans import PlanCache
 from anabranch.engine.poller import STOP_S, Poller
 from anabranch.engine.ports import CLAIM_WEIGHT_MAX, ClaimRequest, Clock, Loaded, ParkedRun, Store, TenantRooms
+from anabranch.engine.rules.evolve import AnyPlan, AnyState, evolve, new_state
+from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.stimuli import SignalSent
 from anabranch.errors import StoreUnavailable
 
@@ -50,6 +52,7 @@ class Recovery(Poller):
         store: Store,
         orchestrator: Orchestrator,
         plans: PlanCache,
+        observers: Observers,
         clock: Clock,
         options: EngineOptions,
         covers: Callable[[], bool] = lambda: False,
@@ -61,6 +64,7 @@ class Recovery(Poller):
         self._store = store
         self._orchestrator = orchestrator
         self._plans = plans
+        self._observers = observers
         self._clock = clock
         self._options = options
         self._tenant_max = options.tenant_max
@@ -263,12 +267,10 @@ class Recovery(Poller):
     async def _adopt(self, claimed: Loaded, asked_at: float) -> None:
         head = claimed.row.head
         try:
-            adoption = await self._begin(claimed)
-            if adoption is None:
-                self._not_adopted(head.instance_id)
-            else:
-                adoption.read(claimed.events)
-                self._orchestrator.adopt(adoption, asked_at=asked_at)
+            state = self._new_state(head, await self._plans.plan_of(head))
+            for event in claimed.events:
+                evolve(state, event)
+            self._orchestrator.adopt(claimed, state, asked_at=asked_at)
         except StoreUnavailable as failure:
             self._orchestrator.note_failure(failure)
             self._postponed.append((claimed, asked_at))
@@ -282,16 +284,8 @@ class Recovery(Poller):
         if not self._orchestrator.owns(instance_id):
             self._orchestrator.owned.suspects.note(instance_id, None)
 
-    async def _begin(self, claimed: Loaded) -> Adoption | None:
-        """The adoption to fold the log into; None if the log exceeds its limit, which ends the run."""
-        row = claimed.row
-        if self._options.log_limit.is_passed(log_bytes=row.log_bytes, rows=row.last_seq):
-            head = row.head
-            await self._store.fail_full(
-                tenant_id=head.tenant_id, instance_id=head.instance_id, log_limit=self._options.log_limit
-            )
-            return None
-        return self._orchestrator.begin_adoption(claimed, await self._plans.plan_of(row.head))
+    def _new_state(self, head: InstanceHead, plan: AnyPlan) -> AnyState:
+        return new_state(plan, head, log_limit=self._options.log_limit)
 
     async def _adopt_large(self, asked_at: float) -> None:
         """Adopt runs with large logs, one after the other, while their leases are extended."""
@@ -316,17 +310,23 @@ class Recovery(Poller):
                 self._not_adopted(instance_id)
 
     async def _adopt_by_pages(self, claimed: Loaded, leases: _Leases) -> None:
-        row = claimed.row
-        adoption = await self._begin(claimed)
-        if adoption is None:
+        """Adopt a run whose log is read page by page; one with a log beyond the limit ends, unread."""
+        row, head, limit = claimed.row, claimed.row.head, self._options.log_limit
+        if limit.is_passed(log_bytes=row.log_bytes, rows=row.last_seq):
+            await self._store.fail_full(tenant_id=head.tenant_id, instance_id=head.instance_id, log_limit=limit)
             return
+        plan = await self._plans.plan_of(head)
+        state, telemetry = self._new_state(head, plan), self._observers.telemetry_of(head, plan)
         async for page in pages_of(self._store, claimed):
-            adoption.read(page)
+            for event in page:
+                evolve(state, event)
+            if telemetry is not None:
+                telemetry.read(page)  # at once: the pages are not kept
             await self._extend_large(leases)
-            if row.head.instance_id not in self._large:
+            if head.instance_id not in self._large:
                 return  # another worker owns it by now
-        if adoption.is_complete:  # otherwise its rows were removed meanwhile
-            self._orchestrator.adopt(adoption, asked_at=leases.extended_at)
+        if state.last_seq == row.last_seq:  # otherwise its rows were removed meanwhile
+            self._orchestrator.adopt(claimed, state, asked_at=leases.extended_at, telemetry=telemetry)
 
     async def _extend_large(self, leases: _Leases) -> None:
         """Extend the leases of runs whose logs are being read when a third has passed; forget lost ones."""

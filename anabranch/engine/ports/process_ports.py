@@ -1,4 +1,4 @@
-"""What the engine needs of its process: clock, observers, gates, signers of addresses, hints from other processes."""
+"""Ports of the engine to its process: clock, observers, gates, signers of addresses, hints from other processes."""
 
 from __future__ import annotations
 

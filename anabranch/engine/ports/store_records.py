@@ -1,4 +1,4 @@
-"""What a store takes and returns: rows, pages of a run, versions of workflows, claims, reports.
+"""Arguments and results of the store: rows, pages of a run, versions of workflows, claims, reports.
 
 Frozen values without behaviour. Times are integer milliseconds since the epoch (UTC); `available_at` None means that
 the instance need not be woken.
@@ -80,7 +80,7 @@ NO_ACTIVATIONS = ActivationPage((), {}, None)
 
 @dataclass(frozen=True, slots=True)
 class OutputsRead:
-    """How many outputs are read with activations."""
+    """The number of outputs that are read with activations."""
 
     bytes_max: int
     """Stop at this many bytes; 0: read none."""
@@ -201,7 +201,7 @@ class WorkerReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportAnswer:
-    """What a working process learns by its report."""
+    """The store's answer to a worker's report."""
 
     are_refused: bool
     """Whether `offer_refused` may find something since `refused_since`."""
@@ -211,7 +211,7 @@ class ReportAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerCode:
-    """What a worker would continue runs with."""
+    """The code and release with which a worker would continue runs."""
 
     digests: Mapping[tuple[str, int], str]
     """Of its coded workflows, by name and version."""
@@ -221,7 +221,7 @@ class WorkerCode:
 
 @dataclass(frozen=True, slots=True)
 class TenantRooms:
-    """How many more runs of each tenant a worker takes."""
+    """The number of further runs of each tenant that a worker takes."""
 
     each: int
     of: Mapping[str, int]
@@ -268,7 +268,7 @@ class ParkedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimRequest:
-    """Which instances a worker takes, and for how long."""
+    """A request for instances to own, and for how long."""
 
     worker_id: str
     limit: int
@@ -321,7 +321,7 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far the log of a stored run goes."""
+    """The end of the log of a stored run."""
 
     tenant_id: str
     status: Status

@@ -57,7 +57,7 @@ def event_of_id(given: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CallbackProgress:
-    """What a log says of a callback."""
+    """The state of a callback, from the log."""
 
     first: Any = None
     """The payload of its first call; None: there was none."""

@@ -1,4 +1,4 @@
-"""Which names of `ctx` the code of a code node reads.
+"""Code reads: find the names of `ctx` that the code of a code node reads.
 
 Pure. Forks compare these, and the handler gives the code no others: large values that it does not read are not moved.
 """

@@ -80,7 +80,7 @@ ENDED = frozenset({_SUCCESS, _ERROR, ActivationStatus.SKIPPED, ActivationStatus.
 
 
 class Activity(StrEnum):
-    """What an attempt does for most of its time."""
+    """The kind of work that an attempt does."""
 
     RUN = "run"
     SLEEP = "sleep"
@@ -162,7 +162,7 @@ class ActivationView:
 
     @property
     def activity(self) -> Activity:
-        """What its current or last attempt does."""
+        """The work of its current or last attempt."""
         if self.mark is not None:
             return _ACTIVITY_OF_STEP[self.mark.kind]
         match self.waits_for:
@@ -428,7 +428,7 @@ def is_loop_opening(event_type: str) -> bool:
 
 
 def value_left(activation: ActivationView) -> Any:
-    """What an ended activation leaves in the context: its output, the error that its `error` exit handles, or null."""
+    """The value of an ended activation in the context: its output, the error that its `error` exit handles, or null."""
     if activation.status is _SUCCESS and activation.output is not None:
         return activation.output.value
     if activation.next_handle == ERROR_HANDLE and activation.error is not None:
@@ -449,7 +449,7 @@ def iteration_of(scope: str) -> tuple[str, str, int]:
 
 @dataclass(frozen=True, slots=True)
 class ActivationFilter:
-    """Which activations of a run are requested."""
+    """A filter for the activations of a run."""
 
     node_id: str | None = None
     scope: str | None = None

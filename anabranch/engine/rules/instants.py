@@ -15,6 +15,11 @@ def to_iso(at_ms: int) -> str:
     return (_EPOCH + timedelta(milliseconds=at_ms)).isoformat(timespec="milliseconds")
 
 
+def to_iso_or_none(at_ms: int | None) -> str | None:
+    """The same of a time that may be missing."""
+    return None if at_ms is None else to_iso(at_ms)
+
+
 def from_iso(text: str) -> int:
     """Milliseconds since the epoch. Raises ValueError unless the text is ISO 8601 with an offset (or Z) and lies in the
     years 1 to 9999 UTC, which `to_iso` can write.

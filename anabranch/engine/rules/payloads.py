@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import orjson
 
 from anabranch.engine.rules.events import Event, EventType, SuspendReason
-from anabranch.engine.rules.instants import from_iso, to_iso
+from anabranch.engine.rules.instants import from_iso, to_iso, to_iso_or_none
 from anabranch.engine.rules.shared.left_out import Ranges, together
 from anabranch.engine.rules.test_runs import WHOLE, TestRunPlan, read_test_run_plan
 from anabranch.engine.rules.values import EMPTY, Payload
@@ -29,7 +29,7 @@ _LEFT_BEHIND = "leftBehind"
 # -- INPUT_SET -------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class InputSet:
-    """What a run is created with."""
+    """The payload of INPUT_SET: what a run is created with."""
 
     input: Payload
     trigger: str | None = None
@@ -95,7 +95,7 @@ class FunctionPostponed:
 
 @dataclass(frozen=True, slots=True)
 class ReplayRules:
-    """What determines the order of callbacks in the event loop of a workflow function (also in its NODE_DISPATCHED)."""
+    """The rules for the order of callbacks in the event loop of a workflow function (also in its NODE_DISPATCHED)."""
 
     loop: int
     """The version of the rules."""
@@ -273,7 +273,7 @@ def signal_taken(waiting: Waiting) -> SignalTaken | None:
 
 
 def read_wait(payload: Payload) -> Waiting:
-    """What a NODE_WAITING says."""
+    """Read the payload of NODE_WAITING."""
     value = payload.value
     due_at = from_iso(value["dueAt"]) if "dueAt" in value else None
     if "events" in value or "event" in value:
@@ -334,7 +334,7 @@ def read_error(payload: Payload) -> dict[str, Any]:
 
 
 def handled_error(error: Mapping[str, Any]) -> dict[str, Any]:
-    """What a failed node leaves in the context when its `error` exit handles the failure."""
+    """The value that a failed node leaves in the context when its `error` exit handles the failure."""
     return {"error": {key: error[key] for key in ("type", "message", "code", "attempt")}}
 
 
@@ -397,13 +397,13 @@ class RunResumed:
 
 
 def read_suspension(payload: Payload) -> RunSuspended:
-    """What an INSTANCE_SUSPENDED says."""
+    """Read the payload of INSTANCE_SUSPENDED."""
     value = payload.value
     return RunSuspended(SuspendReason(value["reason"]), value["message"], value["hint"], value.get("refusedBy"))
 
 
 def read_resumed(payload: Payload) -> RunResumed:
-    """What an INSTANCE_RESUMED says."""
+    """Read the payload of INSTANCE_RESUMED."""
     return RunResumed(payload.value["by"])
 
 
@@ -452,7 +452,7 @@ class RunReopened:
             "leftOut": [list(each) for each in self.left_out],
             "redo": [each.as_json() for each in self.redo],
             "closedMs": self.closed_ms,
-            "deadlineAt": None if self.deadline_at is None else to_iso(self.deadline_at),
+            "deadlineAt": to_iso_or_none(self.deadline_at),
             "by": self.by,
         }
         for name, value in (("key", self.key), ("reason", self.reason), ("newKeys", self.new_keys or None)):
@@ -462,7 +462,7 @@ class RunReopened:
 
 
 def read_reopened(payload: Payload) -> RunReopened:
-    """What an INSTANCE_REOPENED says."""
+    """Read the payload of INSTANCE_REOPENED."""
     value = payload.value
     return RunReopened(
         value["generation"],
@@ -512,7 +512,7 @@ class ForkedFrom:
 
 
 def read_forked_from(payload: Payload) -> ForkedFrom:
-    """What a FORKED_FROM says."""
+    """Read the payload of FORKED_FROM."""
     value = payload.value
     origins = tuple(value.get("origins", ()))
     return ForkedFrom(
@@ -575,7 +575,7 @@ class SignalReceived:
 
 
 def read_signal(payload: Payload) -> SignalReceived:
-    """What a SIGNAL_RECEIVED says."""
+    """Read the payload of SIGNAL_RECEIVED."""
     value = payload.value
     return SignalReceived(value["event"], Payload.trusted(value["payload"]), value.get("key"))
 
@@ -597,6 +597,6 @@ class Recovered:
 
 
 def read_recovered(payload: Payload) -> Recovered:
-    """What an INSTANCE_RECOVERED says."""
+    """Read the payload of INSTANCE_RECOVERED."""
     value = payload.value
     return Recovered(value["recoveries"], value.get("company"), value.get("crashes", 0))

@@ -61,7 +61,7 @@ WHOLE = TestRunPlan()
 
 
 def read_test_run_plan(value: Mapping[str, Any] | None) -> TestRunPlan:
-    """What `as_json` wrote; None: a test run of the whole graph."""
+    """Read what `as_json` wrote; None: a test run of the whole graph."""
     if value is None:
         return WHOLE
     pins = {node_id: Pin(pin["output"], pin.get("handle")) for node_id, pin in value["pins"].items()}

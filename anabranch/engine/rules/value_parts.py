@@ -145,7 +145,7 @@ def read_division(shell: bytes, references: str) -> Division:
 
 
 def _shell(value: Any, raw: bytes, path: Path, parts: list[Part]) -> Any:
-    """What stays of a large value: all but its large parts where little stays then, else nothing."""
+    """The part of a large value that is stored inline: all but its large parts if little stays then, else nothing."""
     children = value.items() if type(value) is dict else enumerate(value) if type(value) is list else ()
     large = [(step, child, text) for step, child in children if (text := _large(child)) is not None]
     rest = len(raw) - sum(len(text) for _, _, text in large) + REFERENCE_BYTES * len(large)

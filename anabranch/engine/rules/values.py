@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from anabranch.engine.rules.value_parts import PART_BYTES_MIN, Division, divide
-from anabranch.errors import InvalidInput, ValueNotStorable, ValueTooLarge
+from anabranch.errors import InvalidInput, InvalidRequest, ValueNotStorable, ValueTooLarge
 
 # 1 MB for the input and for each output: a value passes through memory, one log row and sockets. Keep larger data in a
 # file or object store, with a reference in the run.
@@ -24,6 +24,9 @@ VALUE_BYTES_MAX = 1_048_576
 
 # 2 MB for the request that begins a run: a body of 1 MB as it was sent, and what it means.
 WEBHOOK_INPUT_BYTES_MAX = 2 * VALUE_BYTES_MAX
+
+# 255 characters for idempotency and signal keys and names of events: fits every database's index.
+KEY_CHARACTERS_MAX = 255
 
 # 64 levels: deeper JSON is an attack or an accident, and parsers recurse.
 VALUE_DEPTH_MAX = 64
@@ -276,6 +279,26 @@ def is_storable(text: str) -> bool:
     return True
 
 
+def check_key(text: object, what: str) -> None:
+    """Raise InvalidRequest for a key or an event's name that cannot be stored or indexed."""
+    if not isinstance(text, str):
+        raise InvalidRequest(f"{what} is text, not {text!r:.80}")
+    if not 1 <= len(text) <= KEY_CHARACTERS_MAX:
+        raise InvalidRequest(f"{what} has 1 to {KEY_CHARACTERS_MAX} characters, not {len(text)}")
+    # Bytes from a terminal that are not UTF-8 arrive here as lone surrogates.
+    if "\0" in text or (not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)):
+        raise InvalidRequest(f"{what} is plain text: no NUL characters, no lone surrogates", hint="Write it as UTF-8.")
+
+
+def is_key(text: str) -> bool:
+    """Could this be a stored key or event name?"""
+    try:
+        check_key(text, "a key")
+    except InvalidRequest:
+        return False
+    return True
+
+
 def is_superset(value: Any, wanted: Any) -> bool:
     """Objects: recursively a superset; arrays and scalars: equal."""
     if isinstance(wanted, dict):
@@ -294,3 +317,16 @@ def json_equal(left: Any, right: Any) -> bool:
     if isinstance(left, dict) and isinstance(right, dict):
         return left.keys() == right.keys() and all(json_equal(left[key], right[key]) for key in left)
     return bool(left == right)
+
+
+def kind_of(value: Any) -> str:
+    """The name of a JSON type, for messages that must not show the value."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "a boolean"
+    if isinstance(value, (int, float)):
+        return "a number"
+    if isinstance(value, str):
+        return "text"
+    return "a list" if isinstance(value, (list, tuple)) else "an object"

@@ -78,7 +78,7 @@ def open_hint_line(store: SqlStore) -> HintLine | None:
 
 
 def open_leader_rows(store: SqlStore) -> LeaderRows | None:
-    """Where it says which worker leads; None if the database has no hint line."""
+    """The rows that say which worker leads; None if the database has no hint line."""
     return None if isinstance(store.dialect, SqliteDialect) else postgresql_leaders.PostgresqlLeaderRows(store)
 
 
@@ -124,7 +124,7 @@ def _with_host_parameters(url: str) -> str:
 
 
 def _hosts_and_ports(url: URL) -> tuple[Sequence[str], Sequence[str]]:
-    """What a URL of PostgreSQL names, in either of the forms that SQLAlchemy has for several hosts."""
+    """Hosts and ports in a URL of PostgreSQL, in either of the forms that SQLAlchemy has for several hosts."""
     hosts, ports = url.query.get("host", ""), url.query.get("port", "")
     if isinstance(hosts, tuple):
         return hosts, [host.rpartition(":")[2] for host in hosts if ":" in host]

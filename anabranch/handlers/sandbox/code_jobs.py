@@ -54,7 +54,7 @@ class CodeRunner(Protocol):
         """Run the code and return its result. Raises NodeFailure."""
 
     def check(self, language: str, code: str) -> list[CodeProblem]:
-        """Where the code does not compile. Blocks for some milliseconds; the code is not run."""
+        """The place where the code does not compile. Blocks for some milliseconds; the code is not run."""
 
 
 class NoSandbox:

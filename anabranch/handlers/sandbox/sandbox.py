@@ -85,7 +85,7 @@ class Sandbox:
         raise _failure_of(answer["error"], job)
 
     def check(self, language: str, code: str) -> list[CodeProblem]:
-        """Where the code does not compile. Blocks for some milliseconds; the code is not run."""
+        """The place where the code does not compile. Blocks for some milliseconds; the code is not run."""
         return self._checker.check(language, code)
 
     async def probe(self) -> Mapping[str, str]:
@@ -101,7 +101,7 @@ class Sandbox:
         return CodeGate(self, language)
 
     def health(self) -> dict[str, Any]:
-        """How it is: `state` is idle (never used), ready, degraded (a fork server is lost) or unavailable."""
+        """Its health: `state` is idle (never used), ready, degraded (a fork server is lost) or unavailable."""
         return {
             "state": self._state(),
             "unsafe": self._unsafe,

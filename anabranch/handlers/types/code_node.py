@@ -105,13 +105,13 @@ def code_spec(
 
 
 def _of_interest(code: str, language: str, context: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the code may read of the context."""
+    """The part of the context that the code may read."""
     names = names_read(code, language)
     return context if names is None else {name: context[name] for name in names if name in context}
 
 
 def code_problems(sandbox: CodeRunner, language: str, config: Mapping[str, Any]) -> Iterator[Problem]:
-    """Where the code in a config does not compile, in its own lines and columns."""
+    """Places where the code in a config does not compile, in its own lines and columns."""
     code = config.get("code")
     if not isinstance(code, str):
         return

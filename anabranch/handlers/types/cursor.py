@@ -16,7 +16,7 @@ from anabranch.handlers.spec import HandlerSpec, NodeConfig
 
 
 class CursorConfig(NodeConfig):
-    """What to hand out, and how much at a time."""
+    """Items to hand out, and how many at a time."""
 
     source: Any = Field(
         description="The list. It is read again in each pass, so items that were added at its end are returned, too.",

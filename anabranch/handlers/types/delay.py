@@ -15,7 +15,7 @@ from anabranch.handlers.spec import HandlerSpec, NodeConfig
 
 
 class DelayConfig(NodeConfig):
-    """How long; exactly one of the two."""
+    """A duration or a time; exactly one of the two."""
 
     duration: Duration | None = Field(
         None,

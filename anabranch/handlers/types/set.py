@@ -7,7 +7,8 @@ from typing import Any
 
 from pydantic import Field
 
-from anabranch.engine.rules.templates.budget import TemplateBudget, kind_of
+from anabranch.engine.rules.templates.budget import TemplateBudget
+from anabranch.engine.rules.values import kind_of
 from anabranch.errors import NonRetryable
 from anabranch.handlers.config_fields import x_ui
 from anabranch.handlers.spec import HandlerSpec, NodeConfig

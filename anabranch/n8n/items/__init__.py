@@ -1,1 +1,1 @@
-"""Which item of another node belongs to the current one, and what n8n's names mean at a node."""
+"""Items: find the item of another node that belongs to the current one, and the meaning of n8n's names."""

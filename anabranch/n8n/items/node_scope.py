@@ -1,4 +1,4 @@
-"""What n8n's names mean at a node: which value of ours is `$json`, or the item of another node.
+"""Node scope: the values of ours that n8n's names stand for at a node.
 
 Pure. Used by `importing`. An item of another node is found as n8n finds it, by following which item belongs to which
 from node to node back to that one.
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.n8n.graph import LOOP_KIND, LinkGraph, loop_output
-from anabranch.n8n.items.tracing import ItemTrace, Meeting
+from anabranch.n8n.items.tracing import InputLinks, ItemTrace
 from anabranch.n8n.job import Exit
 from anabranch.n8n.js_reading import masked, names_of_nodes, reads_inputs
 from anabranch.n8n.kept_data import VARIABLE_NAME
@@ -41,7 +41,7 @@ class Surrounding:
     graph: LinkGraph
     timezone: str
     exits: dict[str, dict[int, Exit]] = field(default_factory=dict)
-    meetings: dict[str, dict[int, Meeting]] = field(default_factory=dict)
+    input_links: dict[str, dict[int, InputLinks]] = field(default_factory=dict)
     """What leads to each input of each node."""
     aliases: set[str] = field(default_factory=set)
     """Loops whose current item has a variable of its own."""
@@ -108,7 +108,7 @@ class NodeScope:
         return INDEX if self._is_mapped else number(0)
 
     def inputs(self, which: str) -> Ref:
-        """What flows into this node."""
+        """The feeds of this node's inputs."""
         if self.feed is None:
             return Ref("{}", "{}")
         self._needs_no_alias(self.feed)
@@ -231,7 +231,7 @@ class NodeScope:
         place = self._moved(exit_.pairing).js
         if what == "currentRunIndex":
             return f"({place} / {size})"
-        items = self.around.meetings[name][0].feed().items.js
+        items = self.around.input_links[name][0].feed().items.js
         return f"({place} + {size} >= ({items} ?? []).length)"
 
     def _batch_exit(self, name: str, exits: Mapping[int, Exit]) -> Exit:
@@ -251,7 +251,7 @@ class NodeScope:
         if not self.of_code:
             raise Untranslatable(f"which item of {name} belongs to it is known when it runs")
         around = self.around
-        trace = ItemTrace(around.graph, around.meetings, around.exits, around.paired, self._moved, name)
+        trace = ItemTrace(around.graph, around.input_links, around.exits, around.paired, self._moved, name)
         return Ref("none", trace.js(self.name, index))
 
     def _walk(self, at: str, index: Ref | None, wanted: str, seen: frozenset[str]) -> list[Ref | None]:
@@ -261,7 +261,7 @@ class NodeScope:
         """
         found: list[Ref | None] = []
         graph = self.around.graph
-        if any(meeting.how == "joined" for meeting in self.around.meetings.get(at, {}).values()):
+        if any(joined.how == "joined" for joined in self.around.input_links.get(at, {}).values()):
             return [None]  # the numbers of its items are others than along each way
         returns = graph.returns(at) if graph.nodes[at].kind == LOOP_KIND else []
         for link in graph.into[at]:
@@ -314,7 +314,7 @@ def _pick(feed: ItemFeed, which: str) -> Ref:
 
 
 def _at(value: Mapping[str, Any] | list[Any], key: str | int) -> Any:
-    """What is there, or None."""
+    """The value at a place, or None."""
     if isinstance(value, Mapping):
         return value.get(str(key))
     return value[key] if isinstance(key, int) and key < len(value) else None

@@ -1,4 +1,4 @@
-"""Which item of another node belongs to the current one, as code that follows it from node to node when it runs.
+"""Tracing: code that finds the item of another node that belongs to the current one when it runs.
 
 Pure. Used by `node_scope` where that depends on the branch that was taken, or on what nodes made of several items. The
 program is as n8n's: an item that was made of several ones leads to those of them that lead anywhere, and they have to
@@ -23,7 +23,7 @@ class ItemUnknown(Untranslatable):
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
+class InputLinks:
     """The links that lead to one input of a node, by what flows along them."""
 
     ways: tuple[tuple[ItemFeed, tuple[Link, ...]], ...]
@@ -31,7 +31,7 @@ class Meeting:
     """Which items flow in: those of the `first` way that was taken, of the first `with items`, or of all, `joined`."""
 
     def feed(self) -> ItemFeed:
-        """What flows in."""
+        """The feed of an input."""
         feeds = [feed for feed, _ in self.ways]
         if len(feeds) == 1:
             return feeds[0]
@@ -51,7 +51,7 @@ class Meeting:
 
 
 def _as_list(feed: ItemFeed) -> Ref:
-    """What flows out as a list, that is missing where nothing flows."""
+    """The output as a list, which is missing where nothing flows."""
     one = feed.value.js
     return (
         feed.value
@@ -65,7 +65,7 @@ class ItemTrace:
     """The way from a node back to another one. Along a way that never meets it n8n gives nothing, and does not fail."""
 
     graph: LinkGraph
-    meetings: dict[str, dict[int, Meeting]]
+    input_links: dict[str, dict[int, InputLinks]]
     exits: dict[str, dict[int, Exit]]
     paired: set[str]
     """Code that has to say which items it makes of which: what is needed is added."""
@@ -85,22 +85,22 @@ class ItemTrace:
         if name in self._ways:
             return
         self._ways[name] = ""
-        inputs = self.meetings.get(name, {})
+        inputs = self.input_links.get(name, {})
         listed = [
             self._of_input(inputs[place]) if place in inputs else "[]" for place in range(max(inputs, default=-1) + 1)
         ]
         self._ways[name] = f"[{', '.join(listed)}]"
 
-    def _of_input(self, meeting: Meeting) -> str:
-        if meeting.how == "with items":
+    def _of_input(self, joined: InputLinks) -> str:
+        if joined.how == "with items":
             raise ItemUnknown(f"which item of {self.wanted} belongs to it depends on the branch")
         made = []
-        for feed, links in meeting.ways:
+        for feed, links in joined.ways:
             back = any(self.graph.leads_back(link) for link in links)
             leading = {self._leads(link) for link in links}
             if back or len(leading) > 1:
                 raise ItemUnknown(f"which item of {self.wanted} belongs to it depends on the branch")
-            there = f"({feed.items.js} ?? []).length" if meeting.how == "joined" else f"({feed.value.js}) ?? null"
+            there = f"({feed.items.js} ?? []).length" if joined.how == "joined" else f"({feed.value.js}) ?? null"
             made.append(f"[() => {there}, at => {self._step(links[0])}]")
         return f"[{', '.join(made)}]"
 
@@ -108,7 +108,7 @@ class ItemTrace:
         return link.source in self.graph.reachable([self.wanted])
 
     def _step(self, link: Link) -> str:
-        """What an item that comes along a link belongs to: `[node, pair]`, or `[null, item]` at the end of the way."""
+        """The item that one along a link belongs to: `[node, pair]`, or `[null, item]` at the end of the way."""
         exit_ = self.exits[link.source][link.output]
         place = "at" if exit_.feed.many else "0"
         if link.source == self.wanted:

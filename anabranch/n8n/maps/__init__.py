@@ -1,1 +1,1 @@
-"""What each type of n8n becomes: one module per subject, and the table of all of them."""
+"""Mappings of n8n's types: one module per subject, and the table of all."""

@@ -104,7 +104,7 @@ class _Value:
 
     @property
     def kind(self) -> str:
-        """What it is by how it is written, and `any` for what values decide."""
+        """The kind of a value as it is written; `any` where it depends on data."""
         if self.phrase is not None:
             return self.phrase.kind
         return next((kind for kind, type_ in _TYPES.items() if self.is_a(kind)), "null")
@@ -322,7 +322,7 @@ def _equal(left: _Value, right: _Value, sign: str) -> str | None:
 
 
 def _old_order(left: _Value, right: _Value, sign: str) -> str | None:
-    """What is empty counts as 0, and nothing holds for what is no number."""
+    """A comparison in which empty values count as 0 and nothing holds for other texts than numbers."""
     if not left.is_open or not right.is_a("number"):
         return None
     return f"(({left.text} | default(0) | js_number) {sign} {right.atom}) | otherwise(false)"

@@ -1,4 +1,4 @@
-"""How the credentials of n8n are sent with a request: in headers, in the query, or as a user and a password.
+"""Credentials: how those of n8n are sent with a request: in headers, in the query, or as a user and a password.
 
 Pure. In texts `{part}` stands for a secret; an export has none of them. For services that give out tokens by OAuth 2
 the table has the address where a token is renewed.
@@ -18,7 +18,7 @@ _PART = re.compile(r"\{(\w+)\}")
 
 @dataclass(frozen=True, slots=True)
 class SentCredential:
-    """Where the parts of a credential stand in a request."""
+    """The places of a credential's parts in a request."""
 
     headers: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, str] = field(default_factory=dict)
@@ -152,7 +152,7 @@ _OF_THEIR_OWN = ("microsoftAzure", "microsoftDynamics")
 
 
 def renewed_at(kind: str) -> tuple[str, str] | None:
-    """Where a token of this type is renewed, and where the client is named; None: it is not known here."""
+    """The address that renews a token of this type, and the place of the client's name; None: not known."""
     if kind.startswith("google") and "OAuth2" in kind:
         return _GOOGLE, "body"
     if kind.startswith("microsoft") and kind.endswith("OAuth2Api") and not kind.startswith(_OF_THEIR_OWN):

@@ -1,4 +1,4 @@
-"""What comes after a failure, in nodes of n8n that are told to go on: beside the other items, or by a way of its own.
+"""Going on after a failure, in nodes of n8n that are told to: beside the other items, or by a way of its own.
 
 Pure. Such a node takes its input as a list, so that our engine collects the failures of items; a code node behind it
 tells them from results. An item that failed is `{error}`; on the way for errors it has the fields of the input, too.
@@ -20,7 +20,7 @@ FAILING = frozenset({"httpRequest", "code", "function", "functionItem", "execute
 
 
 def begin(job: MappingJob) -> ItemFeed:
-    """What flows in, as a list if failures are to be collected."""
+    """Begin with the input, as a list if failures are to be collected."""
     job.takes_list = job.error_way != "stop"
     return job.needed_feed()
 

@@ -125,7 +125,7 @@ def _answer(job: MappingJob, config: dict[str, Any], *, new: bool) -> dict[str, 
         config["checkCertificate"] = False
     if proxy := without_sign(job.option("options", "proxy")):
         if not isinstance(proxy, str) or not proxy.removeprefix("=").startswith("http://"):
-            raise NotMapped("its proxy is no address of HTTP")
+            raise NotMapped("its proxy is not an HTTP address")
         config["proxy"] = job.texts().text(proxy)
     if full is True:
         job.remarks.append("the answer has no `statusMessage`")
@@ -231,7 +231,7 @@ def _brackets(name: str, value: Any) -> dict[str, Any]:
 
 
 def _named(value: Any) -> Any:
-    """Headers that are a list as n8n sends them: by their numbers. An object is no text in JavaScript."""
+    """Headers that are a list as n8n sends them: by their numbers. An object is not a text in JavaScript."""
     if not isinstance(value, list):
         return value
     return {str(number): "[object Object]" if isinstance(each, dict) else each for number, each in enumerate(value)}
@@ -425,7 +425,7 @@ def _named_files(job: MappingJob, texts: Texts) -> list[dict[str, Any]]:
 
 
 def _file_part(texts: Texts, written: Any) -> dict[str, Any]:
-    """What a file of the item is in a form; a file that is not there fails the request."""
+    """The part of a form for a file of the item; a file that is not there fails the request."""
     name = without_sign(written)
     if not isinstance(name, str) or not name or name.startswith("="):
         raise NotMapped("which files its form has is computed")

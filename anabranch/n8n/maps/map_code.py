@@ -115,7 +115,7 @@ def _leave_what_is_there(job: MappingJob) -> None:
 
 
 def _leave_code(job: MappingJob, *, pairs: bool) -> None:
-    """What code for all items gives; `pairs`: with the items that each belongs to."""
+    """Leave with the output of code for all items; `pairs`: with the items that each belongs to."""
     if not pairs:
         _leave_all(job, pairing=_not_asked(job))
         return
@@ -202,7 +202,7 @@ def _leave_all(job: MappingJob, pairing: PairedByCode | str | None = None) -> No
 
 def _python(job: MappingJob, source: str, *, each: bool) -> None:
     if not is_valid(source):
-        job.always_fails("SyntaxError: the code is no Python")
+        job.always_fails("SyntaxError: the code is not Python")
         return
     if (absent := python_absent(source)) is not None:
         raise NotMapped(f"its code uses {absent}")

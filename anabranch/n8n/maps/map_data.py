@@ -180,7 +180,7 @@ def _new_fields(job: MappingJob) -> list[tuple[Any, Any, str]]:
 
 
 def _without_brackets(fields: list[tuple[Any, Any, str]]) -> list[tuple[Any, Any, str]]:
-    """The fields of names that are no paths: brackets and quotes around a name are no part of it."""
+    """The fields of names that are not paths: brackets and quotes around a name are not part of it."""
     bare = re.compile(r"\['.*'\]|\[\".*\"\]", re.DOTALL)
     return [(name[2:-2] if isinstance(name, str) and bare.fullmatch(name) else name, *rest) for name, *rest in fields]
 
@@ -213,7 +213,7 @@ def put_at(into: dict[str, Any], path: list[str], value: Any) -> None:
     for key in path[:-1]:
         inner = into.setdefault(key, {})
         if not isinstance(inner, dict):
-            raise NotMapped("it sets a field within one that is no object")
+            raise NotMapped("it sets a field within one that is not an object")
         into = inner
     if "[" in path[-1]:
         raise NotMapped("it sets an item of a list")

@@ -82,7 +82,7 @@ def query(job: MappingJob) -> None:
 
 
 def _name_differences(job: MappingJob, *, reads: bool, writes_each: bool) -> None:
-    """What is another way than in n8n."""
+    """Name the differences from n8n."""
     place, name = ("options", "queryBatching") if job.node.version >= 2 else ("additionalFields", "mode")
     batching = job.option(place, name, default="single")
     if writes_each and (batching == "transaction" or (job.node.kind == "postgres" and batching != "independently")):
@@ -200,7 +200,7 @@ def _insert_of(table: str, columns: list[str], conflict: str, returned: str, *, 
     read = (
         "CASE json_typeof(f.value) WHEN 'object' THEN f.value WHEN 'null' THEN f.value"
         " WHEN 'string' THEN CAST(f.value #>> '{}' AS json)"
-        " ELSE CAST('a ' || json_typeof(f.value) || ' is no document' AS json) END"
+        " ELSE CAST('a ' || json_typeof(f.value) || ' is not a document' AS json) END"
     )
     field = f"CASE WHEN f.key IN ({of_json}) THEN {read} ELSE f.value END"
     fields = _sql("SELECT", f"json_object_agg(f.key, {field})", "FROM json_each(given.item) AS f")

@@ -329,11 +329,11 @@ def _batches(job: MappingJob) -> tuple[int | str, ItemFeed, str]:
     if isinstance(size, str) and size.isdigit():
         size = int(size)
     if isinstance(size, str) and size.startswith("="):
-        # n8n ends a loop whose batches have no items; what is no number has none.
+        # n8n ends a loop whose batches have no items; what is not a number has none.
         number = f"({job.texts(per_item=False).phrase(size).as_number()} | otherwise(0) | int)"
         return expression(f"[{number}, 1] | max"), feed, expression(f"{feed.items.template} if {number} > 0 else []")
     if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= 10_000:
-        raise NotMapped("its batch size is no number")
+        raise NotMapped("its batch size is not a number")
     return size, feed, source
 
 
@@ -384,7 +384,7 @@ def _duration(job: MappingJob) -> Any:
         try:
             amount = float(amount)
         except ValueError:
-            raise NotMapped("its time is no number") from None
+            raise NotMapped("its time is not a number") from None
     if isinstance(amount, (int, float)):
         return max(1, min(round(amount * unit), _WAIT_MS_MAX))
     phrase = job.texts(per_item=False).phrase(amount)

@@ -70,7 +70,7 @@ LAST_WITH_PLAIN_TEXT = 1.1
 
 
 def _extracted(job: MappingJob) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """What our node takes, as `v0`, `v1` and so on, and what n8n's makes of it."""
+    """The values that our node takes, as `v0`, `v1` and so on, and what n8n's makes of it."""
     values: dict[str, Any] = {}
     wanted: list[dict[str, Any]] = []
     for each in job.option("extractionValues", "values", default=[]):

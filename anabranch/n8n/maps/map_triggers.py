@@ -123,7 +123,7 @@ def _request_with_files(job: MappingJob, request: Ref) -> Ref:
 
 
 def _answer_at_once(job: MappingJob) -> dict[str, Any]:
-    """What it answers before anything else runs, if that is a text or a status of its own."""
+    """Answer before anything else runs, if the node has a text or a status for that."""
     data = job.option("options", "responseData")
     code = job.option("options", "responseCode", "values", "responseCode", default=job.option("responseCode"))
     if code == "customCode":
@@ -165,7 +165,7 @@ def schedule(job: MappingJob) -> None:
 
 
 def _days_between(rules: Any) -> int:
-    """Every how many days its only rule is; 0: that is no such rule."""
+    """The days from one time of its only rule to the next; 0: it has another rule."""
     if not isinstance(rules, list) or len(rules) != 1 or not isinstance(rules[0], dict):
         return 0
     return _number(rules[0], "daysInterval", 1) if rules[0].get("field", "days") == "days" else 0
@@ -221,7 +221,7 @@ def _schedules(job: MappingJob, timings: list[dict[str, Any]]) -> None:
         same = [timing["cron"].split(" ") for timing in timings if "cron" in timing]
         merged = _merged(same) if len(same) == len(timings) else None
         if merged is None:
-            raise NotMapped("it has several rules that are no one cron expression")
+            raise NotMapped("it has several rules, which do not fit into one cron expression")
         timings = [{"cron": merged, "timezone": job.around.timezone}]
     job.add("schedule", timings[0])
     _add_time(job)

@@ -98,7 +98,7 @@ def begin_pages(job: MappingJob, given: Mapping[str, Any], config: dict[str, Any
 
 
 def end_pages(job: MappingJob, given: Mapping[str, Any]) -> str:
-    """What looks at an answer; the id of the loop, whose results have the answers in their field `answer`."""
+    """Add the nodes that look at an answer; returns the id of the loop, whose results have it in the field `answer`."""
     tries = f"const tries = {job.attempts()['retry']['maxAttempts']};\n"
     code = _code(job, _looks(job, given), tries + _SEEN, variable(job.nodes[-1]["id"]))
     job.add("javascript", {"code": code}, suffix="seen", retry={"maxAttempts": 1})

@@ -1,4 +1,4 @@
-"""What says which types of n8n a function maps, and how.
+"""Rules: decorators that say which types of n8n a function maps, and how.
 
 Pure. Used by the modules of mappings as a decorator; `mapping` collects what it makes.
 """

@@ -171,7 +171,7 @@ def _converted(texts: Texts, value: Any, kind: str) -> Any:
     except (ValueError, KeyError, RecursionError):
         if isinstance(value, str) and kind in ("number", "array", "object"):
             raise NeverValid(f"a field expects a {kind} but we got '{value[:80]}'") from None
-        raise NotMapped(f"a value is no {kind}") from None
+        raise NotMapped(f"a value is not of the type {kind}") from None
     return texts.value(value)
 
 
@@ -181,7 +181,7 @@ def raw_fields(job: MappingJob, texts: Texts) -> Any:
     if written == "":
         raise NeverBegins("its parameter `jsonOutput` is empty")
     if isinstance(written, str) and not written.startswith("=") and _has_line_breaks(written):
-        raise NeverBegins("its parameter `jsonOutput` is no valid JSON")
+        raise NeverBegins("its parameter `jsonOutput` is not valid JSON")
     pieces = split(written[1:]) if isinstance(written, str) and written.startswith("=") else []
     if len(pieces) < 2 or not any(isinstance(piece, Source) for piece in pieces):
         return json_of(written, texts)
@@ -203,7 +203,7 @@ def raw_fields(job: MappingJob, texts: Texts) -> Any:
 
 
 def json_of(written: Any, texts: Texts) -> Any:
-    """JSON text with expressions in it, as a value of ours. Raises NotMapped where it is no JSON."""
+    """JSON text with expressions in it, as a value of ours. Raises NotMapped where it is not JSON."""
     if not isinstance(written, str):
         return texts.value(written)
     if not written.startswith("="):
@@ -226,7 +226,7 @@ def _parsed(text: str) -> Any:
     try:
         return json.loads(text or "{}", strict=False, parse_float=_finite, parse_constant=_no_constant)
     except (ValueError, RecursionError):
-        raise NotMapped("what it sends or sets is no valid JSON") from None
+        raise NotMapped("what it sends or sets is not valid JSON") from None
 
 
 def _finite(written: str) -> float | None:

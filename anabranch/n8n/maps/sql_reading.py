@@ -39,7 +39,7 @@ _BEHIND_OPERANDS = frozenset(
     {"and", "or", "order", "limit", "offset", "group", "having", "returning", "where", "on", "union", "for", "then",
      "else", "end", "desc", "asc", "between"}
 )  # fmt: skip
-# Words that brackets follow although they are no functions.
+# Words that brackets follow although they are not functions.
 _NO_FUNCTIONS = frozenset({*_BEFORE_TEXTS, "values", "any", "all", "exists", "as", "set"})
 # Functions of PostgreSQL and its modules of which each form has types of its own for what it is given. Only what takes
 # any type has to know the type of a parameter, where it takes a text within quotes for a text.
@@ -73,7 +73,7 @@ class _SqlToken:
 
 
 def bound(written: str, translate: Callable[[str], Phrase], *, empty: bool, is_mysql: bool) -> BoundSql:
-    """SQL whose expressions are bound. `empty`: what is missing or null is no text, and not `undefined` or `null`.
+    """SQL whose expressions are bound. `empty`: what is missing or null is not a text, nor `undefined` or `null`.
 
     Raises NotMapped where the SQL itself is computed.
     """
@@ -96,7 +96,7 @@ def bound(written: str, translate: Callable[[str], Phrase], *, empty: bool, is_m
 
 
 def writes(sql: str) -> bool:
-    """Whether a statement changes anything. Raises NotMapped for what is no saved query."""
+    """Whether a statement changes anything. Raises NotMapped for what is not a saved query."""
     tokens = [token for token in _tokens(sql) if token.kind not in ("blank", "comment")]
     first = next((token.text.lower() for token in tokens if token.text != "("), "")
     if first not in _VERBS:
@@ -173,7 +173,7 @@ class _SqlBinding:
         self.before = token.text.lower() if token.kind in ("word", "mark") else token.kind
 
     def _behind(self, number: int) -> _SqlToken:
-        """What stands behind a token, be it a blank or not."""
+        """The text behind a token, blank or not."""
         return self.tokens[number + 1] if number + 1 < len(self.tokens) else _SqlToken("mark", ";")
 
     def _next(self, number: int) -> _SqlToken:

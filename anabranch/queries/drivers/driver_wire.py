@@ -14,7 +14,7 @@ HEAD = struct.Struct("!IB")
 
 
 class Kind(IntEnum):
-    """What a frame is."""
+    """The kind of a frame."""
 
     TARGET = 1
     """The database to connect to."""

@@ -144,7 +144,7 @@ def _refuse_power(connection: Any, target: DatabaseTarget) -> None:
 
 
 def _grants(connection: Any) -> list[str]:
-    """What the account may do by itself and in every role that it can take on."""
+    """The grants of the account and of every role that it can take on."""
     with connection.cursor() as cursor:
 
         def ask(text: str) -> list[str]:

@@ -39,7 +39,7 @@ class _NodeInstantLoader(_ServerTextLoader):
 
 
 class _DateLoader(_ServerTextLoader):
-    """Midnight of a day; infinity is no number of JSON."""
+    """Midnight of a day; infinity is not a JSON number."""
 
     def load(self, data: Any) -> Any:
         text = super().load(data)
@@ -67,7 +67,7 @@ class _IntervalLoader(_ServerTextLoader):
     """An interval as an object of its parts that are not zero."""
 
     def load(self, data: Any) -> Any:
-        """The parts as numbers; a text that is no interval of this form stays."""
+        """The parts as numbers; a text that is not an interval of this form stays."""
         text = super().load(data)
         found = _INTERVAL.fullmatch(text)
         if found is None:

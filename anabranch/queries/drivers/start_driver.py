@@ -17,7 +17,7 @@ _QUERIES = Path(__file__).resolve().parents[1]
 
 if __name__ == "__main__":
     connection, lifeline, kind, *folders = sys.argv[1:]
-    # The folder of this script is no place to import from: it is the package's inside.
+    # The folder of this script is not a place to import from: it is the package's inside.
     sys.path[:] = [entry for entry in sys.path if entry != str(Path(__file__).parent)] + folders
     shell = types.ModuleType("anabranch.queries")
     shell.__path__ = [str(_QUERIES)]

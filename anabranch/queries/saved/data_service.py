@@ -123,7 +123,7 @@ class DataService:
         return SavedSource(await self.saved.save_source(wanted, actor=actor), warnings)
 
     async def _check_source(self, url: ReadyUrl, place: SqliteSource | ServerSource) -> Sequence[Problem]:
-        """What could not be found out. Raises SourceTooPowerful, or InvalidRequest for anabranch's own database."""
+        """Check a source; returns what is not known. Raises SourceTooPowerful, InvalidRequest for our own database."""
         try:
             await self.queries.check_source(url, place)
         except TooPowerful as refusal:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from anabranch.bulk.bulk_actions import BulkRequest
+from anabranch.engine.rules.values import KEY_CHARACTERS_MAX
 from anabranch.errors import (
     ForkRefused,
     InvalidInput,
@@ -34,7 +35,7 @@ from anabranch.rest.models.repair_forms import (
 from anabranch.rest.models.run_forms import RunStateModel
 from anabranch.rest.routes.route import Header, Reply, Route, RouteCall
 from anabranch.rest.routes.run_routes import about_run, run_id_of
-from anabranch.run_requests import KEY_CHARACTERS_MAX, RetryOptions, read_fork
+from anabranch.run_requests import RetryOptions, read_fork
 
 _RETRY_KEY = Header("Idempotency-Key", "A repeated key returns the result of the first retry.", KEY_CHARACTERS_MAX)
 _FORK_KEY = Header("Idempotency-Key", "A repeated key returns the first fork.", KEY_CHARACTERS_MAX)

@@ -13,6 +13,7 @@ from multidict import MultiDictProxy
 
 from anabranch import run_requests
 from anabranch.engine.rules.run_filter import RunFilter
+from anabranch.engine.rules.values import KEY_CHARACTERS_MAX
 from anabranch.errors import (
     InvalidInput,
     InvalidRequest,
@@ -50,7 +51,7 @@ from anabranch.rest.models.run_forms import (
     WithChildren,
 )
 from anabranch.rest.routes.route import AnyJson, Checked, Header, Reply, Route, RouteCall
-from anabranch.run_requests import KEY_CHARACTERS_MAX, StartOptions
+from anabranch.run_requests import StartOptions
 from anabranch.service.cursors import cut, read_run_cursor, run_cursor
 
 _INPUT_PREFIX = "input."

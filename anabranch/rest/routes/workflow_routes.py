@@ -48,7 +48,7 @@ from anabranch.rest.routes.route import Checked, Header, Reply, Route, RouteCall
 from anabranch.service.cursors import cut, make_cursor, read_cursor, read_number
 from anabranch.service.definitions.definition_verbs import UpdateOptions
 from anabranch.service.definitions.workflow_view import saved_summary
-from anabranch.service.preview import At
+from anabranch.service.preview import NodeInScope
 
 _IF_MATCH = Header("If-Match", 'The version that was read, as its ETag: `"3"`. Anything else is 412.')
 
@@ -166,7 +166,7 @@ async def _asked_to_validate(call: RouteCall) -> tuple[Any, Collection[str] | No
 async def preview_templates(call: RouteCall) -> Reply:
     """The values of templates, evaluated by the code that runs use; each secret appears as `•••`."""
     asked: PreviewRequest = call.body
-    at = None if asked.at is None else At(asked.at.instanceID, asked.at.nodeID, asked.at.scope)
+    at = None if asked.at is None else NodeInScope(asked.at.instanceID, asked.at.nodeID, asked.at.scope)
     items = await call.services.preview.preview(
         [(item.id, item.template) for item in asked.items],
         tenant_id=call.tenant_id,

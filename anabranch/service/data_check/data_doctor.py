@@ -37,7 +37,7 @@ _FIRST_ID = "00000000-0000-0000-0000-000000000000"
 
 @dataclass(slots=True)
 class DataReport:
-    """What was read, and the findings."""
+    """The number of rows read, and the findings."""
 
     runs: int = 0
     rows: int = 0
@@ -88,7 +88,7 @@ class DataDoctor:
 
     # -- runs -----------------------------------------------------------------------------
     async def _confirmed(self, instance_ids: list[str]) -> list[DataFinding]:
-        """What is wrong with these runs, and still is after a moment."""
+        """Findings about these runs that are still there after a moment."""
         found = await self._runs(instance_ids)
         if not found:
             return []
@@ -100,19 +100,19 @@ class DataDoctor:
         return [each for each in again if (each.instance_id, each.fault) in kinds]
 
     async def _runs(self, instance_ids: list[str]) -> list[DataFinding]:
-        """What is wrong with these runs now."""
+        """Findings about these runs."""
         found: list[DataFinding] = []
         loaded = await self._loaded(instance_ids, found)
         states: dict[str, AnyState | None] = {}
         now = await self._store.now()
         for instance_id, each in loaded.items():
-            note = _Noter(instance_id, found)
+            note = _FindingCollector(instance_id, found)
             states[instance_id] = await self._one(each, now, note)
         relatives = {each.row.head.parent_id for each in loaded.values() if each.row.head.parent_id is not None}
         relatives |= {child for state in states.values() if state is not None for child in state.children}
         others = await self._store.runs_among(sorted(relatives)) if relatives else {}
         for instance_id, each in loaded.items():
-            note, state = _Noter(instance_id, found), states[instance_id]
+            note, state = _FindingCollector(instance_id, found), states[instance_id]
             family(each.row, state, others, now=now, note=note)
             for child_id in () if state is None else parents_to_wake(state, each.row, others, now=now):
                 note(DataFault.PARENT_NOT_WOKEN, f"its child {child_id} has ended, but no worker will notice", None)
@@ -134,7 +134,7 @@ class DataDoctor:
             loaded |= await self._loaded([instance_id], found)
         return loaded
 
-    async def _one(self, loaded: Loaded, now: int, note: _Noter) -> AnyState | None:
+    async def _one(self, loaded: Loaded, now: int, note: _FindingCollector) -> AnyState | None:
         """Check one run; the state that its log folds to, if it does."""
         row = loaded.row
         facts = LogFacts(note, row.head.left_out)
@@ -156,7 +156,7 @@ class DataDoctor:
         row_and_log(row, facts, whole, now=now, note=note)
         return whole
 
-    async def _plan(self, row: InstanceRow, note: _Noter) -> AnyPlan | None:
+    async def _plan(self, row: InstanceRow, note: _FindingCollector) -> AnyPlan | None:
         try:
             return await self._plans.plan_of(row.head)
         except NotFound as absent:
@@ -228,7 +228,7 @@ class DataDoctor:
         return [DataFinding(DataFault.INDEX_MISSING, f"the index {name} is not there") for name in missing]
 
 
-class _Noter:
+class _FindingCollector:
     """Notes findings about one run."""
 
     def __init__(self, instance_id: str, found: list[DataFinding]) -> None:

@@ -117,8 +117,12 @@ class DefinitionVerbs:
         report = await self._refuse_invalid(document, tenant_id)
         wants_activation(document)  # the only version is always the active one
         document = without_server_fields(document)
-        save = partial(self._save, document, tenant_id=tenant_id, activate=True, actor=actor)
         wanted = document.get("name")
+
+        async def save(name: str) -> WorkflowVersion:
+            version = new_version(document, name, None, expected_version=None, activate=True)
+            return await self._store.save_workflow(version, tenant_id=tenant_id, actor=actor)
+
         if wanted is not None:
             return await save(wanted), report
 
@@ -167,17 +171,15 @@ class DefinitionVerbs:
         expected = options.expected_version
         if expected not in (None, known.version):
             raise VersionMismatch(f"workflow {known.name} is at version {known.version}, not {expected}")
-        saved = await self._save(
+        version = new_version(
             wanted,
             wanted.get("name") or known.name,
-            tenant_id=tenant_id,
-            known=known,
+            known,
             # Missing fields come from the version that was read, so no other save may come in between.
             expected_version=expected if options.replace else known.version,
             activate=wants_activation(document),
-            actor=actor,
         )
-        return saved, report
+        return await self._store.save_workflow(version, tenant_id=tenant_id, actor=actor), report
 
     async def prepare_version(
         self,
@@ -214,7 +216,8 @@ class DefinitionVerbs:
             known = await self._store.get_workflow(tenant_id=tenant_id, workflow=name)
             if known is not None and known.kind == CODED_KIND:
                 known = None  # not the tenant's: saving under its name is refused as taken
-            return await self._save(document, name, tenant_id=tenant_id, known=known, activate=activate, actor=actor)
+            version = new_version(document, name, known, expected_version=None, activate=activate)
+            return await self._store.save_workflow(version, tenant_id=tenant_id, actor=actor)
 
         return await _despite_rivals(save_under_this_name), report
 
@@ -348,21 +351,6 @@ class DefinitionVerbs:
             others = f" (and {len(report.errors) - 1} more)" if len(report.errors) > 1 else ""
             raise InvalidWorkflow(f"{first.message}{others}", details=[error.as_json() for error in report.errors])
         return report
-
-    async def _save(
-        self,
-        document: Mapping[str, Any],
-        name: str,
-        *,
-        tenant_id: str,
-        known: WorkflowVersion | None = None,
-        expected_version: int | None = None,
-        activate: bool,
-        actor: str | None,
-    ) -> WorkflowVersion:
-        """Save a document without the server's fields, as a new workflow or as the next version of a known one."""
-        version = new_version(document, name, known, expected_version=expected_version, activate=activate)
-        return await self._store.save_workflow(version, tenant_id=tenant_id, actor=actor)
 
     async def _free_name(self, derived: str, tenant_id: str) -> str:
         name, number = derived, 2

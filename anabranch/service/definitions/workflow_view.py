@@ -45,7 +45,7 @@ def workflow_summary(
 
 
 def pause_as_json(pause: Pause) -> dict[str, Any]:
-    """Who has paused something, and since when."""
+    """A pause in JSON: who paused it, and since when."""
     return {"by": pause.paused_by, "since": to_iso(pause.paused_at)}
 
 

@@ -59,7 +59,7 @@ class RunAsOf:
         return list(dict.fromkeys(["", *(scope for _, scope in self.activations)]))
 
     def verdict(self, edge: GraphEdge, scope: str) -> Verdict:
-        """Of an edge whose source lives in this scope, or in a region that it leads out of into this scope."""
+        """The verdict of an edge whose source is in this scope, or in a region that it leads out of into this scope."""
         source = self.activations.get((edge.source, scope))
         if source is None:
             header = self._region_left(edge, scope)
@@ -119,7 +119,7 @@ class RunAsOf:
         return None
 
     def scope_of_source(self, edge: GraphEdge, scope: str) -> str:
-        """Where the source of an edge into this scope runs now: in the open pass of a region that the edge leaves."""
+        """The scope of the source of an edge into this scope: the open pass of a region that the edge leaves."""
         header = self._region_left(edge, scope)
         around = self.state.scopes.get(scope) if isinstance(self.state, InstanceState) else None
         while header is not None and around is not None:

@@ -24,10 +24,9 @@ from anabranch.engine.rules.history import ActivationView
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.payloads import DEFINITION_SEQ, read_definition
 from anabranch.errors import InvalidRequest, NotFound, RunTooLarge
-from anabranch.run_requests import is_run_id
 from anabranch.service.definitions.checks import Checks
 from anabranch.service.definitions.gate_verbs import paused_by
-from anabranch.service.runs.read_verbs import no_run
+from anabranch.service.runs.read_verbs import no_run, run_row
 from anabranch.service.runs.run_view import waits_for
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ class Explanations:
         root's without it). `path` (`orders.0.total`) gives the value there as `ctx`, whole. Raises NotFound,
         RunTooLarge, and InvalidRequest for a seq or a path that does not exist.
         """
-        row = await self._row(instance_id, tenant_id)
+        row = await run_row(self._store, instance_id, tenant_id=tenant_id)
         if not 1 <= seq <= row.last_seq:
             raise InvalidRequest(f"the log of run {instance_id} has no row {seq}", hint=f"Ask for 1 to {row.last_seq}.")
         run = await self._run(row, seq)
@@ -87,7 +86,7 @@ class Explanations:
 
     async def why_run(self, instance_id: str, *, tenant_id: str) -> dict[str, Any]:
         """What a run waits for, or how it ended. Raises NotFound, RunTooLarge."""
-        row = await self._row(instance_id, tenant_id)
+        row = await run_row(self._store, instance_id, tenant_id=tenant_id)
         run = await self._run(row, row.last_seq)
         circumstances = await self._owner_and_pause(row)
         found = await self._checks.run(tenant_id, lambda: why.why_run(run, **circumstances))
@@ -95,7 +94,7 @@ class Explanations:
 
     async def why_node(self, instance_id: str, node_id: str, *, tenant_id: str, scope: str = "") -> dict[str, Any]:
         """Why a node has run, was skipped, or has not run yet. Raises NotFound (run or node), RunTooLarge."""
-        row = await self._row(instance_id, tenant_id)
+        row = await run_row(self._store, instance_id, tenant_id=tenant_id)
         run = await self._run(row, row.last_seq)
         if isinstance(run.plan, Plan):
             known = node_id in run.plan.nodes
@@ -118,7 +117,7 @@ class Explanations:
 
         Without a scope: of its first activation. Raises NotFound, InvalidRequest for a coded run, RunTooLarge.
         """
-        row = await self._row(instance_id, tenant_id)
+        row = await run_row(self._store, instance_id, tenant_id=tenant_id)
         if row.head.kind == CODED_KIND:
             raise InvalidRequest(f"run {instance_id} is a coded run and has no templates")
         run = await self._run(row, row.last_seq)
@@ -186,12 +185,6 @@ class Explanations:
             reason["status"] = None if child is None else child.status.value
             reason["name"] = None if child is None else child.head.workflow_name
         return found
-
-    async def _row(self, instance_id: str, tenant_id: str) -> InstanceRow:
-        row = await self._store.get_instance(instance_id, tenant_id=tenant_id) if is_run_id(instance_id) else None
-        if row is None:
-            raise no_run(instance_id)
-        return row
 
     async def _run(self, row: InstanceRow, seq: int) -> as_of.RunAsOf:
         key = (row.head.instance_id, seq)

@@ -18,7 +18,7 @@ from anabranch.engine.rules.events import ELSE_HANDLE, Status, SuspendReason
 from anabranch.engine.rules.graph.plan import Plan, PlanNode
 from anabranch.engine.rules.graph.pools import DEFAULT_POOL
 from anabranch.engine.rules.history import ActivationStatus, ActivationView, loop_of
-from anabranch.engine.rules.instants import to_iso
+from anabranch.engine.rules.instants import to_iso, to_iso_or_none
 from anabranch.engine.rules.shared.run_state import Phase
 from anabranch.engine.rules.templates.template import compile_template
 from anabranch.errors import AnabranchError
@@ -149,7 +149,7 @@ def _reasons_of_open(
             reason["attempt"] = activation.attempt + 1
             reason["error"] = {key: error.get(key) for key in ("code", "message")}
         return [reason]
-    since = None if activation.attempt_began_at is None else to_iso(activation.attempt_began_at)
+    since = to_iso_or_none(activation.attempt_began_at)
     node = run.plan.node_at(*activation.place) if isinstance(run.plan, Plan) else None
     pool = {} if node is None or node.pool == DEFAULT_POOL else {"pool": node.pool}
     return [{"kind": "worker", **place, "attempt": activation.attempt, "since": since, "worker": worker, **pool}]
@@ -180,7 +180,7 @@ def _function_reasons(run: RunAsOf, worker: str | None) -> list[_Json]:
     if isinstance(state, InstanceState) or state.function is None:
         return []
     function, place = state.function, {"nodeID": "", "scope": ""}
-    due_at = None if function.due_at is None else to_iso(function.due_at)
+    due_at = to_iso_or_none(function.due_at)
     if function.blocked:
         return [{"kind": "suspended", "dueAt": due_at}]
     if function.phase is Phase.RETRYING:

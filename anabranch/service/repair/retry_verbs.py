@@ -14,12 +14,12 @@ from anabranch.engine.log_pages import log_pages
 from anabranch.engine.ports import FamilyReopening, InstanceRow, Reopening
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.history import ActivationFilter
-from anabranch.engine.rules.instants import to_iso
+from anabranch.engine.rules.instants import to_iso_or_none
 from anabranch.engine.rules.payloads import Redo, RunCancelledPayload, RunReopened, reopenings_in
 from anabranch.engine.rules.repair.retry_plan import AwaitedChild, RetryPlan, plan_retry
 from anabranch.engine.rules.shared.left_out import together
 from anabranch.engine.rules.shared.run_state import InstanceHead
-from anabranch.engine.rules.values import checked_payload
+from anabranch.engine.rules.values import check_key, checked_payload
 from anabranch.engine.store.sql.families import cancel_reason
 from anabranch.errors import (
     ParentHasMovedOn,
@@ -30,7 +30,7 @@ from anabranch.errors import (
     RunTooLarge,
     StoreUnavailable,
 )
-from anabranch.run_requests import RETRY, RetryOptions, check_key
+from anabranch.run_requests import RETRY, RetryOptions
 from anabranch.service.runs.run_verbs import RunVerbs
 from anabranch.service.runs.run_view import activations_in
 
@@ -46,7 +46,7 @@ PLANS_MAX = 10
 
 @dataclass(slots=True)
 class _Family:
-    """What is planned so far: a run, and those below it."""
+    """The plan so far: a run, and those below it."""
 
     options: RetryOptions
     by: str
@@ -264,12 +264,12 @@ def _document(instance_id: str, status: Status, reopened: RunReopened, *, dry_ru
         "generation": reopened.generation,
         "redo": _redo(reopened),
         "children": [],
-        "deadlineAt": None if reopened.deadline_at is None else to_iso(reopened.deadline_at),
+        "deadlineAt": to_iso_or_none(reopened.deadline_at),
         "warnings": [],
         "dryRun": dry_run,
     }
 
 
 def _redo(reopened: RunReopened) -> list[dict[str, Any]]:
-    """What is tried again, each with the number of its next attempt."""
+    """The activations to repeat, each with the number of its next attempt."""
     return [{"nodeID": each.node_id, "scope": each.scope, "attempt": each.attempt + 1} for each in reopened.redo]

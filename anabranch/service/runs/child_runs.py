@@ -10,12 +10,14 @@ from typing import Any
 
 from anabranch.engine.handling import Helpers
 from anabranch.engine.lifecycle import Engine
+from anabranch.engine.ports import WorkflowVersion
 from anabranch.engine.rules.coded.coded_plan import CodedPlan
 from anabranch.engine.rules.evolve import AnyPlan
 from anabranch.engine.rules.shared.child_ids import child_id
+from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.stimuli import Started
 from anabranch.errors import InvalidInput, NonRetryable, NotFound
-from anabranch.service.runs.start_verbs import child_head, input_payload
+from anabranch.service.runs.start_verbs import TEST_RETENTION_DAYS, deadline_of, input_payload, retention_days_of
 from anabranch.service.workflow_service import WorkflowService
 
 # 16 runs above a run: a deeper one is a workflow that starts itself without end.
@@ -58,17 +60,7 @@ class ChildRuns:
             payload = await input_payload(
                 input_, plan, self._service.checks, tenant_id=helpers.tenant_id, trigger=trigger, bounded=False
             )
-            head = child_head(
-                found,
-                plan,
-                now=self._engine.clock.now(),
-                retention_days_max=self._service.retention_days_max,
-                instance_id=instance_id,
-                parent=parent,
-                node_id=helpers.node_id,
-                scope=helpers.scope,
-                parent_waits=parent_waits,
-            )
+            head = self._child_head(found, plan, parent, helpers, instance_id=instance_id, parent_waits=parent_waits)
             # No limit of PENDING runs here: running work must not be refused halfway.
             may_begin = self._engine.orchestrator.owned.may_begin(head)
             started = Started(payload, trigger, begin=may_begin and self._engine.plans.can_run_plan(head, plan))
@@ -76,6 +68,43 @@ class ChildRuns:
         except (NotFound, InvalidInput) as refusal:
             raise NonRetryable(refusal.message, code=refusal.code) from refusal
         return instance_id
+
+    def _child_head(
+        self,
+        found: WorkflowVersion,
+        plan: AnyPlan,
+        parent: InstanceHead,
+        helpers: Helpers,
+        *,
+        instance_id: str,
+        parent_waits: bool,
+    ) -> InstanceHead:
+        """The head of a run that an activation of `parent` starts; deadline and retention are its own workflow's.
+
+        Children of a test run are kept no longer than test runs.
+        """
+        assert self._engine is not None and self._service is not None, "connect comes before any run"
+        now = self._engine.clock.now()
+        retention_days = min(max(1, retention_days_of(plan)), self._service.retention_days_max)
+        return InstanceHead(
+            instance_id=instance_id,
+            tenant_id=parent.tenant_id,
+            workflow_id=found.workflow_id,
+            workflow_name=found.name,
+            workflow_version=found.version,
+            created_at=now,
+            available_at=now,
+            deadline_at=deadline_of(plan, now),
+            retention_days=TEST_RETENTION_DAYS if parent.test else retention_days,
+            parent_id=parent.instance_id,
+            kind=found.kind,
+            test=parent.test,
+            parent_node_id=helpers.node_id,
+            parent_scope=helpers.scope,
+            parent_waits=parent_waits,
+            depth=parent.depth + 1,
+            root_id=parent.root_id or parent.instance_id,
+        )
 
 
 def _called_at(plan: AnyPlan, name: str) -> str | None:

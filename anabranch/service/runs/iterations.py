@@ -14,7 +14,7 @@ from anabranch.engine.ports import InstanceRow, Store
 from anabranch.engine.rules.drawn.scopes import base_of
 from anabranch.engine.rules.events import Event
 from anabranch.engine.rules.history import ActivationStatus, ActivationView, History
-from anabranch.engine.rules.instants import to_iso
+from anabranch.engine.rules.instants import to_iso, to_iso_or_none
 from anabranch.engine.rules.shared.left_out import Ranges
 
 # 1,024 rows are folded in some milliseconds; then the event loop runs other tasks.
@@ -26,7 +26,7 @@ _OPEN_BUSIEST_FIRST = (ActivationStatus.RUNNING, ActivationStatus.RETRYING, Acti
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a page begins: after this iteration, whose successors all began after this row."""
+    """The beginning of a page: after this iteration, whose successors all began after this row."""
 
     index: int = -1
     seq: int = 0
@@ -73,7 +73,7 @@ class _Iteration:
             "index": self.index,
             "scope": self.scope,
             "status": self.status.value,
-            "startedAt": None if self.began_at is None else to_iso(self.began_at),
+            "startedAt": to_iso_or_none(self.began_at),
             "endedAt": None if self.open or self.status is ActivationStatus.CANCELLED else to_iso(self.last_at),
             "activations": self.activations,
             "error": self.error,
@@ -82,7 +82,7 @@ class _Iteration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IterationsWanted:
-    """Which iterations of which loop to list."""
+    """A request for iterations of a loop."""
 
     node_id: str
     """The loop's, in `scope`."""

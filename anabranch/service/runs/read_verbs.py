@@ -14,7 +14,7 @@ from typing import Any
 from anabranch.engine.console.console_rows import ConsoleRows, Line, LinesWanted
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.log_pages import log_pages
-from anabranch.engine.ports import NO_OUTPUTS, ActivationPage, InstanceRow, OutputsRead, RunReading
+from anabranch.engine.ports import NO_OUTPUTS, ActivationPage, InstanceRow, OutputsRead, RunReading, Store
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.drawn.drawn_state import InstanceHead, merged_ends
 from anabranch.engine.rules.events import Event, Status
@@ -57,7 +57,7 @@ LAST_LOOKS = 4
 
 @dataclass(frozen=True, slots=True)
 class StepFilter:
-    """Which steps to read, and with which fields."""
+    """A filter for steps, and the fields to read."""
 
     activations: ActivationFilter = ALL_ACTIVATIONS
     outputs: bool = True
@@ -88,10 +88,7 @@ class ReadVerbs(GateVerbs):
 
     async def get_run_status(self, instance_id: str, *, tenant_id: str) -> InstanceRow:
         """The row alone. Raises NotFound."""
-        row = await self._store.get_instance(instance_id, tenant_id=tenant_id) if is_run_id(instance_id) else None
-        if row is None:
-            raise no_run(instance_id)
-        return row
+        return await run_row(self._store, instance_id, tenant_id=tenant_id)
 
     async def get_graph(self, instance_id: str, *, tenant_id: str) -> dict[str, Any]:
         """The graph of a run: as it was drawn, or traced from the first 1,000 steps of a coded run. Raises NotFound."""
@@ -382,6 +379,14 @@ def no_version_of(head: InstanceHead, version: int) -> NotFound:
     return NotFound(
         f"the workflow {head.workflow_name!r} of run {head.instance_id} is deleted, or has no version {version}"
     )
+
+
+async def run_row(store: Store, instance_id: str, *, tenant_id: str) -> InstanceRow:
+    """The row of a run. Raises NotFound."""
+    row = await store.get_instance(instance_id, tenant_id=tenant_id) if is_run_id(instance_id) else None
+    if row is None:
+        raise no_run(instance_id)
+    return row
 
 
 def no_run(instance_id: str) -> NotFound:

@@ -115,7 +115,7 @@ class _Totals:
             totals.busy_ms += max(activation.at - since, 0)
 
     def _loop_around(self, scope: str) -> _LoopTotals | None:
-        scope = base_of(scope)  # a region is no error boundary: what fails in a pass fails the iteration around it
+        scope = base_of(scope)  # a region is not an error boundary: what fails in a pass fails the iteration around it
         if not scope.endswith("]"):
             return None
         node_id, outer, _ = iteration_of(scope)

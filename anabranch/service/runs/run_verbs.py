@@ -19,9 +19,9 @@ from anabranch.engine.rules.payloads import RunResumed, RunSuspended
 from anabranch.engine.rules.shared.decisions import PAUSED_HINT
 from anabranch.engine.rules.shared.run_state import SignalWaits
 from anabranch.engine.rules.stimuli import CancelRequested, PauseRequested, ResumeRequested, SignalSent
-from anabranch.engine.rules.values import Payload, checked_payload
+from anabranch.engine.rules.values import Payload, check_key, checked_payload
 from anabranch.errors import InvalidInput, RunIsTerminal, StoreUnavailable, TooManySignals, ValueNotStorable
-from anabranch.run_requests import check_key, is_run_id
+from anabranch.run_requests import is_run_id
 from anabranch.service.runs.read_verbs import no_run
 from anabranch.service.runs.start_verbs import StartVerbs
 

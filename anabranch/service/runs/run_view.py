@@ -15,7 +15,7 @@ from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.coded.trace import trace
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.history import ActivationStatus, ActivationView, RunEnd, activations_of, run_end
-from anabranch.engine.rules.instants import to_iso
+from anabranch.engine.rules.instants import to_iso, to_iso_or_none
 from anabranch.engine.rules.payloads import (
     ChildAwaited,
     DelayStarted,
@@ -38,7 +38,7 @@ SHOWN_BYTES_MAX = 65_536
 
 
 class PayloadDetail(Enum):
-    """What a log shows of payloads."""
+    """The detail in which a log shows payloads."""
 
     NONE = "none"
     SHORT = "short"
@@ -70,14 +70,14 @@ def run_summary(row: InstanceRow) -> dict[str, Any]:
         "retentionDays": head.retention_days,
         "createdAt": to_iso(head.created_at),
         "availableAt": to_iso(head.available_at),
-        "deadlineAt": _iso_or_none(head.deadline_at),
-        "startedAt": _iso_or_none(row.started_at),
-        "completedAt": _iso_or_none(row.completed_at),
+        "deadlineAt": to_iso_or_none(head.deadline_at),
+        "startedAt": to_iso_or_none(row.started_at),
+        "completedAt": to_iso_or_none(row.completed_at),
     }
 
 
 def started_by(head: InstanceHead) -> dict[str, Any] | None:
-    """Who started a run: another run, a trigger, a key or a command; None: unknown."""
+    """The starter of a run: another run, a trigger, a key or a command; None: unknown."""
     if head.parent_id is not None:
         return {"kind": "run", "instanceID": head.parent_id, "nodeID": head.parent_node_id, "scope": head.parent_scope}
     kind, _, rest = (head.idempotency_key or "").partition(":")
@@ -167,8 +167,8 @@ def node_state(activation: ActivationView) -> dict[str, Any]:
         "scope": activation.scope,
         "status": activation.status.value,
         "attempt": activation.attempt,
-        "startedAt": _iso_or_none(activation.began_at),
-        "endedAt": _iso_or_none(activation.ended_at),
+        "startedAt": to_iso_or_none(activation.began_at),
+        "endedAt": to_iso_or_none(activation.ended_at),
         "error": activation.error,
         "at": to_iso(activation.at),
         "handles": activation.handles if activation.has_ended else None,
@@ -181,7 +181,7 @@ def node_state(activation: ActivationView) -> dict[str, Any]:
 def waits_for(activation: ActivationView) -> dict[str, Any] | None:
     """What an activation waits for, if it does: a timer, a signal (of one name or of several), or a child run."""
     if activation.status is ActivationStatus.RETRYING:
-        return {"kind": "timer", "dueAt": _iso_or_none(activation.retry_at)}
+        return {"kind": "timer", "dueAt": to_iso_or_none(activation.retry_at)}
     if activation.status is not ActivationStatus.WAITING:
         return None
     match activation.waits_for:
@@ -260,7 +260,7 @@ def _note(run: RunReading) -> Any:
     """
     if run.suspended is not None:
         why = read_suspension(run.suspended.payload)
-        due_at = _iso_or_none(run.row.available_at)
+        due_at = to_iso_or_none(run.row.available_at)
         return (
             {"code": why.reason.value, "message": why.message, "dueAt": due_at} if why.reason.is_offered_again else None
         )
@@ -277,7 +277,3 @@ def traced_graph(activations: Iterable[ActivationView]) -> dict[str, Any]:
         ],
         "edges": [{"upstreamNodeID": before, "downstreamNodeID": after} for before, after in traced.edges],
     }
-
-
-def _iso_or_none(at_ms: int | None) -> str | None:
-    return None if at_ms is None else to_iso(at_ms)

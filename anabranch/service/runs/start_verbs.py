@@ -24,7 +24,7 @@ from anabranch.engine.rules.payloads import read_input, read_trigger
 from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.stimuli import Started
-from anabranch.engine.rules.values import VALUE_BYTES_MAX, Payload, checked_payload
+from anabranch.engine.rules.values import VALUE_BYTES_MAX, Payload, checked_payload, is_key
 from anabranch.errors import (
     InvalidInput,
     InvalidRequest,
@@ -42,7 +42,6 @@ from anabranch.run_requests import (
     StartOptions,
     check_start,
     check_start_key,
-    is_key,
     is_reserved,
 )
 from anabranch.service.definitions.checks import Checks
@@ -332,7 +331,7 @@ def root_head(
         message = f"deadlineAt ({to_iso(deadline_at)}) is not after availableAt ({to_iso(available_at)})"
         raise InvalidRequest(message, details=[{"code": "INVALID_VALUE", "pointer": "/deadlineAt", "message": message}])
     if retention_days is None:
-        retention_days = _retention_days(plan)
+        retention_days = retention_days_of(plan)
     return InstanceHead(
         instance_id=instance_id,
         tenant_id=tenant_id,
@@ -341,7 +340,7 @@ def root_head(
         workflow_version=found.version,
         created_at=now,
         available_at=begins_at,
-        deadline_at=_deadline(plan, begins_at) if deadline_at is None else deadline_at,
+        deadline_at=deadline_of(plan, begins_at) if deadline_at is None else deadline_at,
         retention_days=min(retention_days, retention_days_max),
         idempotency_key=options.idempotency_key,
         kind=found.kind,
@@ -360,52 +359,17 @@ def test_head(document: Mapping[str, Any], plan: AnyPlan, *, tenant_id: str, now
         workflow_version=TEST_VERSION,
         created_at=now,
         available_at=now,
-        deadline_at=_deadline(plan, now),
+        deadline_at=deadline_of(plan, now),
         retention_days=TEST_RETENTION_DAYS,
         test=True,
     )
 
 
-def child_head(
-    found: WorkflowVersion,
-    plan: AnyPlan,
-    *,
-    now: int,
-    retention_days_max: int,
-    instance_id: str,
-    parent: InstanceHead,
-    node_id: str,
-    scope: str,
-    parent_waits: bool,
-) -> InstanceHead:
-    """The head of a run that an activation of `parent` starts; deadline and retention are its own workflow's.
-
-    Children of a test run are kept no longer than test runs.
-    """
-    return InstanceHead(
-        instance_id=instance_id,
-        tenant_id=parent.tenant_id,
-        workflow_id=found.workflow_id,
-        workflow_name=found.name,
-        workflow_version=found.version,
-        created_at=now,
-        available_at=now,
-        deadline_at=_deadline(plan, now),
-        retention_days=TEST_RETENTION_DAYS if parent.test else min(max(1, _retention_days(plan)), retention_days_max),
-        parent_id=parent.instance_id,
-        kind=found.kind,
-        test=parent.test,
-        parent_node_id=node_id,
-        parent_scope=scope,
-        parent_waits=parent_waits,
-        depth=parent.depth + 1,
-        root_id=parent.root_id or parent.instance_id,
-    )
-
-
-def _deadline(plan: AnyPlan, begins_at: int) -> int | None:
+def deadline_of(plan: AnyPlan, begins_at: int) -> int | None:
+    """The deadline (ms) that its workflow sets for a run; None: it has none."""
     return None if plan.deadline_ms is None else begins_at + plan.deadline_ms
 
 
-def _retention_days(plan: AnyPlan) -> int:
+def retention_days_of(plan: AnyPlan) -> int:
+    """How many days its workflow keeps a run."""
     return 30 if plan.retention_ms is None else -(-plan.retention_ms // _DAY_MS)

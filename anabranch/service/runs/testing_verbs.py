@@ -45,7 +45,7 @@ ORIGIN_ROWS_MAX = 200_000
 
 @dataclass(slots=True)
 class _Known:
-    """What a test run can continue from: another run's input, where it began, and its activations with an output."""
+    """The part of another run that a test run can use: its input, where it began, its activations with an output."""
 
     input: Any = None
     trigger: str | None = None

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.values import kind_of
 from anabranch.service.widgets.config import COLUMNS_MAX, Column, WidgetConfig, read_config
 from anabranch.service.widgets.number_formats import formatted
 
@@ -88,7 +89,7 @@ def _chart(value: Any, wanted: WidgetConfig) -> dict[str, Any]:
 def _metric(value: Any, wanted: WidgetConfig) -> dict[str, Any]:
     number = _number(value)
     if number is None and (wanted.format is not None or isinstance(value, (dict, list))):
-        raise _Mismatch(f"a metric needs a number, not {_kind_of(value)}")
+        raise _Mismatch(f"a metric needs a number, not {kind_of(value)}")
     text = _text_of(value) if number is None else formatted(number, wanted.format or "number")
     return {"value": value, "formatted": text[:TEXT_CHARACTERS_MAX], "label": wanted.label, "format": wanted.format}
 
@@ -133,7 +134,7 @@ def _rows(value: Any) -> Sequence[dict[str, Any]]:
     if isinstance(value, dict):
         return [value]
     if not isinstance(value, list):
-        raise _Mismatch(f"rows need a list, not {_kind_of(value)}")
+        raise _Mismatch(f"rows need a list, not {kind_of(value)}")
     return [item if isinstance(item, dict) else {"value": item} for item in value]
 
 
@@ -171,11 +172,3 @@ def _text_of(value: Any) -> str:
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def _kind_of(value: Any) -> str:
-    if value is None or isinstance(value, bool):
-        return "null" if value is None else "a boolean"
-    if isinstance(value, (dict, list)):
-        return "an object" if isinstance(value, dict) else "a list"
-    return "text" if isinstance(value, str) else "a number"

@@ -1,4 +1,4 @@
-"""What a memory store keeps: instance rows, logs and their unique indexes, in one process.
+"""The database of a memory store: instance rows, logs and their unique indexes, in one process.
 
 Called by `memory.MemoryStore`, which may be many: each is one process's connection to the
 same database. Nothing here awaits, so every method is one transaction. Tests and the
@@ -440,7 +440,7 @@ class MemoryDatabase:
 
     # -- reading --------------------------------------------------------------------------
     def ended_children(self, instance_ids: Collection[str]) -> list[ChildEnded]:
-        """How those of these instances ended that have; what is not there was cancelled."""
+        """The ends of those instances that have ended; one that is missing was cancelled."""
         ended = []
         for instance_id in instance_ids:
             record = self.instances.get(instance_id)
@@ -765,7 +765,7 @@ def _is_parked(row: InstanceRow) -> bool:
 
 
 def _within(rooms: TenantRooms | None, due: Sequence[InstanceRow]) -> Iterator[InstanceRow]:
-    """Of each tenant the first ones, as many as there is room for."""
+    """The first ones of each tenant, as many as there is room for."""
     taken: Counter[str] = Counter()
     for row in due:
         tenant_id = row.head.tenant_id

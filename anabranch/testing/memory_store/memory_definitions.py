@@ -1,4 +1,4 @@
-"""What a memory store keeps of workflows: names, numbered versions, what was deleted.
+"""Workflows in a memory store: names, numbered versions, deletions.
 
 Called by `memory.MemoryStore` alone. Versions are never changed, and not forgotten while a
 run is there: an ended one must stay readable with the definition it was pinned to.

@@ -169,7 +169,7 @@ class MemoryStore:
         return self.database.epoch
 
     async def positions(self, seqs: Mapping[str, int]) -> dict[str, Position]:
-        """Of the runs that are there, with the time of the given row."""
+        """The positions of the runs that exist, with the time of the given row."""
         await self.faults.before("positions")
         found = {each: self.database.instances[each] for each in seqs if each in self.database.instances}
         return {

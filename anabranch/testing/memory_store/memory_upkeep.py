@@ -1,4 +1,4 @@
-"""What a memory store removes and counts: which runs' time is over, how many there are of each kind.
+"""Upkeep of a memory store: remove runs whose retention is over, and count runs.
 
 Pure questions to a `MemoryDatabase`, called by `memory.MemoryStore`. No counters are kept here:
 all of it is in memory, so it is counted at every look.

@@ -10,7 +10,7 @@ from anabranch.engine.rules.value_parts import PART_BYTES_MIN
 
 
 class MemoryValues:
-    """What the tables of large values are on a SQL store. Logs in memory have their payloads whole."""
+    """Large values in a memory store, like the tables of a SQL store. Logs in memory have their payloads whole."""
 
     def __init__(self) -> None:
         self.bodies: dict[tuple[str, str], bytes] = {}

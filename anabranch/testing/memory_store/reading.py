@@ -1,4 +1,4 @@
-"""What a memory store answers about one run: what a database finds with its indexes, by going through the log.
+"""Reading of one run in a memory store: it goes through the log where a database uses indexes.
 
 Pure questions to a log, called by `memory.MemoryStore`.
 """

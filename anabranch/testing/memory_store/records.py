@@ -1,4 +1,4 @@
-"""What a memory store has of one instance, and what a transaction on it was. Read by the simulation, too."""
+"""Records of a memory store: an instance, and a transaction on it. The simulation reads them, too."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class BadTiming(ValueError):
 
 
 class Missed(StrEnum):
-    """What happens to missed occurrences."""
+    """The policy for missed occurrences."""
 
     SKIP = "skip"
     """Nothing."""
@@ -81,7 +81,7 @@ Timing: TypeAlias = Cron | Interval
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What to do for a schedule now."""
+    """The work for a schedule now."""
 
     starts: tuple[int, ...]
     """Occurrences that get a run, in their order."""
@@ -100,7 +100,7 @@ def next_after(timing: Timing, at: int) -> int | None:
 
 
 def due_occurrences(timing: Timing, *, next_at: int, now: int, missed: Missed, awake_since: int) -> Due:
-    """What to start of the occurrences from `next_at` to now, for a scheduler that has looked since `awake_since`.
+    """The occurrences to start from `next_at` to now, for a scheduler that has looked since `awake_since`.
 
     On time is what is at most `ON_TIME_MS` late, and the latest of all if we were awake at its time: that one was
     delayed, and is retried until the next one is due. The others were missed. Raises BadTiming.

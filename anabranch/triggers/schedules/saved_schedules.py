@@ -57,7 +57,7 @@ class Schedule:
         return self.workflow_id or self.workflow
 
     def payload_at(self, occurrence: int) -> Any:
-        """What the run of an occurrence is started with."""
+        """The input of the run of an occurrence."""
         return {"scheduledAt": to_iso(occurrence)} if self.gives_time else self.input_
 
 

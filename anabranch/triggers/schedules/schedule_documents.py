@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from anabranch.engine.rules.duration import format_duration, parse_duration
-from anabranch.engine.rules.instants import to_iso
+from anabranch.engine.rules.instants import to_iso, to_iso_or_none
 from anabranch.engine.rules.values import checked_payload
 from anabranch.errors import InvalidInput
 from anabranch.run_requests import StartedRun
@@ -30,7 +30,7 @@ _KINDS = ("cron", "interval")
 
 
 @dataclass(frozen=True, slots=True)
-class ScheduleWish:
+class ParsedSchedule:
     """A parsed document; absent fields have their defaults."""
 
     name: str
@@ -63,11 +63,11 @@ class ScheduleWish:
         )
 
 
-def read_schedule(document: Any) -> tuple[ScheduleWish, list[Problem]]:
+def read_schedule(document: Any) -> tuple[ParsedSchedule, list[Problem]]:
     """Parse the document and collect its problems. Raises InvalidRequest if it is not an object."""
     check_fields(document, known=_GIVEN | _READ_ONLY, texts=("name", "workflow"))
     reader = _ScheduleReader(document)
-    wish = ScheduleWish(
+    wish = ParsedSchedule(
         name=check_name(document["name"]),
         workflow=document["workflow"],
         version=reader.version(),
@@ -106,8 +106,8 @@ def schedule_as_json(schedule: Schedule) -> dict[str, Any]:
         "input": schedule.input_,
         "missed": schedule.missed,
         "enabled": schedule.enabled,
-        "nextAt": _iso(schedule.next_at),
-        "lastAt": _iso(schedule.last_at),
+        "nextAt": to_iso_or_none(schedule.next_at),
+        "lastAt": to_iso_or_none(schedule.last_at),
         "lastInstanceID": schedule.last_instance_id,
         "lastError": schedule.last_error,
         "createdAt": to_iso(schedule.created_at),
@@ -173,7 +173,7 @@ class _ScheduleReader:
             self._report(refusal.code, "input", refusal.message)
             return None
 
-    def check_timing(self, wish: ScheduleWish) -> None:
+    def check_timing(self, wish: ParsedSchedule) -> None:
         """Either a cron expression or an interval, as `kind` says where it is given, that will be due one day."""
         kind = self.choice("kind", _KINDS)
         has = {"cron": self._document.get("cron") is not None, "interval": self._document.get("every") is not None}
@@ -191,7 +191,3 @@ class _ScheduleReader:
 
     def _report(self, code: str, field: str, sentence: str) -> None:
         self.problems.append((code, f"/{field}", sentence))
-
-
-def _iso(at_ms: int | None) -> str | None:
-    return None if at_ms is None else to_iso(at_ms)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import AwareDatetime, Field
 
+from anabranch.engine.rules.values import KEY_CHARACTERS_MAX
 from anabranch.errors import (
     ArmedByNode,
     InvalidInput,
@@ -23,7 +24,6 @@ from anabranch.rest.lists import page_by_name
 from anabranch.rest.models.base import DayOrInstant, Form, Name, Page, RequestModel, ResponseModel
 from anabranch.rest.models.run_forms import StartedRunModel
 from anabranch.rest.routes.route import Checked, Header, Reply, Route, RouteCall
-from anabranch.run_requests import KEY_CHARACTERS_MAX
 from anabranch.triggers.schedules.schedule_documents import backfill_as_json, schedule_as_json
 
 

@@ -14,14 +14,14 @@ from dataclasses import replace
 from typing import Any
 
 from anabranch.engine.rules.instants import to_iso
-from anabranch.engine.rules.values import is_storable
+from anabranch.engine.rules.values import check_key, is_storable
 from anabranch.errors import ArmedByNode, NoManualStart, NotFound
-from anabranch.run_requests import StartedRun, check_key
+from anabranch.run_requests import StartedRun
 from anabranch.service.documents import refused
 from anabranch.service.workflow_service import WorkflowService
 from anabranch.triggers.schedules.occurrences import MADE_UP_FOR_MAX, next_after, occurrences_between
 from anabranch.triggers.schedules.saved_schedules import SavedSchedules, Schedule
-from anabranch.triggers.schedules.schedule_documents import ScheduleWish, read_schedule
+from anabranch.triggers.schedules.schedule_documents import ParsedSchedule, read_schedule
 from anabranch.triggers.schedules.scheduler import occurrence_key, options_of, timing_of, trigger_key
 from anabranch.triggers.starting import check_start_by_hand
 
@@ -163,7 +163,7 @@ class ScheduleService:
             raise ArmedByNode(f"schedule {found.schedule_id} is armed {where}")
         return found
 
-    async def _read(self, document: Any, tenant_id: str) -> ScheduleWish:
+    async def _read(self, document: Any, tenant_id: str) -> ParsedSchedule:
         wish, problems = read_schedule(document)
         try:
             found = await self._workflows.get_startable(wish.workflow, tenant_id=tenant_id, version=wish.version)

@@ -162,7 +162,7 @@ def timing_of(schedule: Schedule) -> Timing:
 
 
 def options_of(schedule: Schedule, key: str) -> StartOptions:
-    """How its runs are started: one that a node has armed begins at this node."""
+    """The options with which its runs are started: one that a node has armed begins at this node."""
     return StartOptions(
         version=schedule.version, idempotency_key=key, trigger=schedule.node_id, started_by=schedule.node_id
     )

@@ -176,13 +176,13 @@ class Publisher(Poller):
         return replace(delivery, instance_id=run.instance_id)
 
     def _payload_of(self, message: Message) -> Any:
-        """What its runs are given: of a failure with the address of the page of the run that failed."""
+        """The input of its runs: for a failure with the address of the page of the run that failed."""
         payload = message.payload
         return {**payload, "url": self._base_url + payload["link"]} if message.topic == FAILED_TOPIC else payload
 
 
 def _options_of(message: Message, delivery: Delivery) -> StartOptions:
-    """How its run is started: for a subscription that a node has armed it begins at this node."""
+    """The options with which its run is started: for a subscription that a node has armed it begins at this node."""
     if message.topic == FAILED_TOPIC:
         return StartOptions(
             version=delivery.version,

@@ -56,7 +56,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What was published on a topic, and the runs that it starts."""
+    """A message that was published on a topic, and the runs that it starts."""
 
     message_id: str
     tenant_id: str

@@ -7,12 +7,12 @@ from typing import Any, Literal
 
 from pydantic import AwareDatetime, Field
 
+from anabranch.engine.rules.values import KEY_CHARACTERS_MAX
 from anabranch.errors import ArmedByNode, InvalidInput, LimitReached, NotFound, ShuttingDown, TooManyPending
 from anabranch.keys.access import Role
 from anabranch.rest.lists import page_by_name
 from anabranch.rest.models.base import Form, Page, ResponseModel
 from anabranch.rest.routes.route import AnyJson, Checked, Header, Reply, Route, RouteCall
-from anabranch.run_requests import KEY_CHARACTERS_MAX
 from anabranch.triggers.topics.topic_service import message_as_json, subscription_as_json
 
 

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from anabranch.engine.rules.instants import to_iso
-from anabranch.engine.rules.values import checked_payload
+from anabranch.engine.rules.values import check_key, checked_payload
 from anabranch.errors import ArmedByNode, InvalidRequest, NoManualStart, NotFound
-from anabranch.run_requests import check_key
 from anabranch.service.documents import check_fields, refused
 from anabranch.service.workflow_service import WorkflowService
 from anabranch.triggers.starting import check_start_by_hand

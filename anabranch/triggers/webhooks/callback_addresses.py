@@ -25,7 +25,7 @@ _HEAD = struct.Struct(">BQ16s16s")
 
 @dataclass(frozen=True, slots=True)
 class Callback:
-    """What an address stands for."""
+    """The wait that an address stands for."""
 
     tenant_id: str
     instance_id: str
@@ -63,7 +63,7 @@ class CallbackAddresses:
                     wait["url"] = self.address(instance_id, wait["event"], tenant_id=tenant_id, expires_at=due_at)
 
     def read(self, token: str) -> Callback | None:
-        """What a token stands for, expired or not; None for one that was not made here, whatever is wrong with it."""
+        """The callback of a token, expired or not; None for one that was not made here, whatever is wrong with it."""
         message = self._tokens.message(token)
         if message is None or len(message) <= _HEAD.size:
             return None

@@ -50,7 +50,7 @@ class CallbackService:
         self._body_bytes_max = body_bytes_max
 
     async def look(self, token: str) -> Callback:
-        """What the address stands for, if it can be used now. Raises NotFound, CallbackExpired, CallbackUsed."""
+        """The wait of an address that can be used now. Raises NotFound, CallbackExpired, CallbackUsed."""
         callback = self._read(token)
         if (await self._progress(callback.instance_id, callback.event)).first is not None:
             raise CallbackUsed("this address has been used already")

@@ -54,7 +54,7 @@ def parts_of(content_type: str, body: bytes, *, parts_max: int) -> list[Received
 
 
 def _part(piece: bytes) -> ReceivedPart | None:
-    """What stands between two boundaries; None if it has no name. Raises FormRefused."""
+    """The part between two boundaries; None if it has no name. Raises FormRefused."""
     head, end, content = piece.partition(b"\r\n\r\n")
     if not end or not head.lstrip(b" \t").startswith(b"\r\n"):
         return None

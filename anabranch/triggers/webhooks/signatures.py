@@ -41,7 +41,7 @@ Headers = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What the headers of a request say about its signature."""
+    """The signature that the headers of a request claim."""
 
     signatures: tuple[bytes, ...]
     signed_first: bytes = b""
@@ -83,7 +83,7 @@ class SignatureCheck:
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """How one vendor signs."""
+    """The signature scheme of one vendor."""
 
     read: Callable[[Headers], Claim | None]
     """What the headers say; None if they are missing, repeated or garbled."""

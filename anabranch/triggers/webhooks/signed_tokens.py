@@ -44,7 +44,7 @@ class SignedTokens:
         return base64.urlsafe_b64encode(mac + message).decode().rstrip("=")
 
     def message(self, token: str) -> bytes | None:
-        """What a token was made of; None for one that was not made here, whatever is wrong with it."""
+        """The message that a token was made of; None for one that was not made here, whatever is wrong with it."""
         signer = self._find_signer()
         if signer is None or len(token) > TOKEN_CHARACTERS_MAX:
             return None

@@ -20,7 +20,7 @@ _NODE = struct.Struct(">16s16s")
 
 @dataclass(frozen=True, slots=True)
 class TestAddress:
-    """What an address stands for."""
+    """The draft that an address stands for."""
 
     __test__ = False
 
@@ -49,7 +49,7 @@ class TestAddresses:
         return f"{self._base_url}{TEST_PATH}{self._tokens.token(message)}"
 
     def read(self, token: str) -> TestAddress | None:
-        """What a token stands for; None for one that was not made here."""
+        """The address of a token; None for one that was not made here."""
         message = self._tokens.message(token)
         if message is None:
             return None

@@ -36,7 +36,7 @@ class TestHook:
 
 
 class ListeningDrafts(Protocol):
-    """What is known of drafts here."""
+    """The drafts that listen here."""
 
     async def read_listening(self, draft_id: str, *, tenant_id: str) -> Mapping[str, str] | None:
         """The newest test run that listens, by the node that it begins at; None if there is no such draft."""

@@ -49,7 +49,7 @@ class AuthCheck:
 
     @property
     def identity(self) -> str | None:
-        """What a copy of the request has in common with it; None: nothing is signed."""
+        """The part that a copied request has in common with it; None: nothing is signed."""
         return self._signature.identity if self._is_signed else None
 
 

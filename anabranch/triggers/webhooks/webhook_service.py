@@ -228,7 +228,7 @@ class WebhookService:
 
 
 def _key_of(hook: ArmedTrigger, request: HookRequest, payload: Mapping[str, Any], identity: str | None) -> str:
-    """What the idempotency key of the start ends with: the same for a request that repeats another one.
+    """The end of the idempotency key of the start: the same for a request that repeats another one.
 
     Of a signed request only what is signed counts. Otherwise a copy of it with another header would start a second run.
     """

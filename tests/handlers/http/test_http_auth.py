@@ -143,7 +143,7 @@ async def test_a_service_account_without_an_rsa_key_is_refused_and_its_key_not_s
         auth = {"type": "serviceAccount", "email": "me@example.org", "privateKey": key, "scope": "one"}
         with pytest.raises(NodeFailure) as failure:
             await call(server, {"auth": auth})
-    assert str(failure.value) == "the private key of the service account is no RSA key in PEM form"
+    assert str(failure.value) == "the private key of the service account is not an RSA key in PEM form"
 
 
 def test_oauth_1_signs_as_the_example_in_the_documentation_of_a_service(monkeypatch: pytest.MonkeyPatch) -> None:

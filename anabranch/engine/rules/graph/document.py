@@ -28,10 +28,10 @@ from anabranch.engine.rules.graph.loop_config import FOR_EACH, MAPPING_FIELDS, N
 from anabranch.engine.rules.graph.node_types import NodeTypes, config_fields
 from anabranch.engine.rules.graph.pools import POOL_NAME_PATTERN, is_pool_name
 from anabranch.engine.rules.graph.priorities import PRIORITIES
-from anabranch.engine.rules.graph.problems import Problem, kind_of, pointer_to, quoted
+from anabranch.engine.rules.graph.problems import Problem, pointer_to, quoted
 from anabranch.engine.rules.graph.source_texts import plain, refuse_large_texts
 from anabranch.engine.rules.shared.retry import DEFAULT_RETRY, RetryPolicy
-from anabranch.engine.rules.values import Payload
+from anabranch.engine.rules.values import Payload, kind_of
 from anabranch.errors import AnabranchError, ValueTooLarge
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def parse(document: Any, node_types: NodeTypes | None = None, *, bytes_max: int 
         graph.errors.append(Problem("NOT_STORABLE", refusal.message, hint=refusal.advice))
         return graph
     if not isinstance(document, dict):
-        graph.errors.append(Problem("WRONG_TYPE", f"a workflow is an object, not a {kind_of(document)}"))
+        graph.errors.append(Problem("WRONG_TYPE", f"a workflow is an object, not {kind_of(document)}"))
         return graph
     graph.errors.extend(_forbidden_keys(document))
     _DocumentReader(graph, node_types).read(document)

@@ -11,7 +11,8 @@ from typing import Any
 
 from anabranch.engine.rules.duration import parse_duration
 from anabranch.engine.rules.graph.known_fields import advice_on, is_extension
-from anabranch.engine.rules.graph.problems import Problem, kind_of, pointer_to, quoted
+from anabranch.engine.rules.graph.problems import Problem, pointer_to, quoted
+from anabranch.engine.rules.values import kind_of
 
 
 class FieldReader:
@@ -97,7 +98,7 @@ class FieldReader:
         self, pointer: str, wanted: str, value: object, *, node_id: str | None = None, edge_id: str | None = None
     ) -> None:
         """Report a value of the wrong kind at `pointer`."""
-        message = f"{pointer or '/'} must be {wanted}, not a {kind_of(value)}"
+        message = f"{pointer or '/'} must be {wanted}, not {kind_of(value)}"
         self.error("WRONG_TYPE", message, pointer, node_id=node_id, edge_id=edge_id)
 
     def error(

@@ -117,7 +117,7 @@ def _config_problems(node: GraphNode, node_type: NodeType, schemas: _Schemas) ->
 
 
 def _misfits(node_type: NodeType, config: Mapping[str, Any], schemas: _Schemas) -> list[tuple[str, str]]:
-    """Where a config violates the schema of its type, and how. Preparing a schema takes longer than to check most
+    """Violations of the schema of its type in a config. Preparing a schema takes longer than to check most
     configs, so it is kept."""
     if is_certainly_valid(node_type.config_schema, config):
         return []
@@ -129,7 +129,7 @@ def _misfits(node_type: NodeType, config: Mapping[str, Any], schemas: _Schemas) 
 def _mapping_problems(
     node: GraphNode, mapping: Mapping[str, Any], loop_type: NodeType, schemas: _Schemas
 ) -> Iterator[Problem]:
-    """What the type `loop` finds wrong with the fields of a mapped node, which are the config of its loop."""
+    """Problems that the type `loop` finds in the fields of a mapped node, which are the config of its loop."""
     loop, place = replace(node, type=LOOP_TYPE, config=mapping), node.pointer + "/config"
     for problem in _config_problems(loop, loop_type, schemas):
         pointer = problem.pointer.removeprefix(place).replace("/source", f"/{FOR_EACH}", 1)

@@ -264,12 +264,12 @@ class Plan:
 
     @property
     def start(self) -> PlanNode | None:
-        """Where a run begins that somebody starts."""
+        """The node at which a run begins that somebody starts."""
         return self.entry_points.get(None)
 
     @property
     def called(self) -> PlanNode | None:
-        """Where a run begins that another run starts."""
+        """The node at which a run begins that another run starts."""
         points = self.entry_points.values()
         return next((node for node in points if node.type == WORKFLOW_CALL_TYPE), None) or self.start
 

@@ -1,4 +1,4 @@
-"""What a run needs of a worker: the code of its function, node types, and pools, the groups of workers that execute a
+"""Needs of a run: the code of its function, node types, and pools, the groups of workers that execute a
 node.
 
 Pure. A run lists the pools of its nodes among its needs, beside its node types, and a worker those that it serves among
@@ -38,7 +38,7 @@ def needed(pools: Iterable[str]) -> tuple[str, ...]:
 
 
 def served(pools: Sequence[str]) -> tuple[str, ...]:
-    """What a worker of these pools lists; nothing for the default pool alone."""
+    """The entries that a worker of these pools lists; none for the default pool alone."""
     return () if tuple(pools) == (DEFAULT_POOL,) else tuple(PREFIX + name for name in pools)
 
 
@@ -61,7 +61,7 @@ def are_served(wanted: Collection[str], by: Collection[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a run needs of a worker."""
+    """The needs of a run: what a worker must have to continue it."""
 
     coded: bool
     """It needs its workflow function, in this version."""

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from anabranch.engine.rules.values import kind_of
+
 REFUSALS: Mapping[str, str] = {
     "WRONG_TYPE": "The value of a field has the wrong JSON type.",
     "MISSING_FIELD": "A required field is absent.",
@@ -130,18 +132,5 @@ def pointer_to(*steps: str | int) -> str:
 
 def quoted(value: object) -> str:
     """A user's value for a message: recognizable, on one line, shortened."""
-    text = repr(value) if isinstance(value, (str, int, float, bool, type(None))) else f"a JSON {kind_of(value)}"
+    text = repr(value) if isinstance(value, (str, int, float, bool, type(None))) else kind_of(value)
     return text if len(text) <= QUOTED_MAX else text[:QUOTED_MAX] + "…"
-
-
-def kind_of(value: object) -> str:
-    """The JSON name of the value's type."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, (int, float)):
-        return "number"
-    if isinstance(value, str):
-        return "string"
-    return "list" if isinstance(value, (list, tuple)) else "object"

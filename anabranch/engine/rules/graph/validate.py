@@ -198,7 +198,7 @@ def _disabled_problems(graph: Graph) -> Iterator[Problem]:
 
 
 def _mapping_problems(graph: Graph) -> Iterator[Problem]:
-    """What is refused of `forEach`. Asked at save alone, too."""
+    """Problems of `forEach` that are found when a workflow is saved."""
     for node in graph.nodes.values():
         written, place = node.for_each, f"{node.pointer}/{FOR_EACH}"
         if written is None:

@@ -405,7 +405,7 @@ def _input_not_in_schema(graph: Graph, structure: Structure) -> Iterator[Problem
 
 
 def _outside(schema: Any, path: Path) -> tuple[Path, str] | None:
-    """Where a path leaves the fields of a schema, and what was probably meant; None if it may be valid.
+    """The place where a path leaves the fields of a schema, and a suggestion; None if it may be valid.
 
     It is invalid if the schema allows no other fields, and probably invalid if the name is a misspelling of one of its
     fields.

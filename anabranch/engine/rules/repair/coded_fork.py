@@ -150,7 +150,7 @@ class _CodedFork:
 
     # -- choosing -------------------------------------------------------------------------
     def _choose(self) -> None:
-        """Which steps do not go along, and why: in the order of their first rows, so that followers come later."""
+        """Choose the steps that a fork leaves out, and why, by their first rows, so that followers come later."""
         causes, gone, delivered = self._causes(), set[int](), list[int]()
         steps = sorted(self._steps.values(), key=lambda step: step.first_row)
         for step in steps:
@@ -264,7 +264,7 @@ def _is_note(event: Event) -> bool:
 
 
 def _note(event: Event) -> Event:
-    """What stands for a row that does not go along."""
+    """The note in place of a row that a fork leaves out."""
     return Event(event.seq, EventType.SYSTEM_SET, "", "", 0, LeftBehind(event.type).payload, event.created_at)
 
 

@@ -68,7 +68,7 @@ class Because(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkCut:
-    """What of the recorded run may be reused."""
+    """The part of the recorded run that may be reused."""
 
     seq: int | None = None
     """What had ended with this row, or before; None: all."""
@@ -322,7 +322,7 @@ class _Fork:
                     plan.undecided.append(place_entry(place, effect=self._effect(node, old)))
 
     def _effect(self, node: PlanNode, old: Place) -> str:
-        """What its execution would do outside: nothing, or something for the first time, or once more."""
+        """The effect of its execution outside: nothing, or something for the first time, or once more."""
         if node.type in _WAITS or node.evaluate is not None:
             return "none"
         return "again" if old in self._dispatched else "first"
@@ -351,7 +351,7 @@ def check_size(plan: ForkPlan, limit: LogLimit) -> None:
 
 
 def forked_from(source: RecordedRun, seq: int, *, reused: int) -> ForkedFrom:
-    """What the last row of a fork says: its source up to this row."""
+    """The payload of the last row of a fork: its source up to this row."""
     head = source.head
     return ForkedFrom(head.instance_id, head.generation, seq, head.workflow_version, reused)
 

@@ -59,7 +59,7 @@ _READ_CONFIG_ONLY = frozenset(
 
 
 class ChangedInput(NamedTuple):
-    """What an activation would be given otherwise."""
+    """An input that an activation would be given otherwise."""
 
     path: str
     """A place in its config, `/url`, or a name that its code reads, `ctx.order`."""

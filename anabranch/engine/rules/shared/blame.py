@@ -58,7 +58,7 @@ ANY_ROOM = SuspectRoom()
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a crash means for one run of the lost process."""
+    """The judgement of a crash for one run of the lost process."""
 
     blame: Blame
     suspends: bool = False

@@ -132,19 +132,6 @@ def encode(value: Any) -> bytes:
         raise Refused("it contains a value that is not JSON") from None
 
 
-def kind_of(value: Any) -> str:
-    """The name of a JSON type, for messages that must not show the value."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "a boolean"
-    if isinstance(value, (int, float)):
-        return "a number"
-    if isinstance(value, str):
-        return "text"
-    return "a list" if isinstance(value, list) else "an object"
-
-
 def is_number(value: Any) -> bool:
     """True for integers and floats; booleans are not numbers here."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)

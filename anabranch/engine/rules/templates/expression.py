@@ -22,7 +22,6 @@ from anabranch.engine.rules.templates.budget import (
     TooMuch,
     check_number,
     check_size,
-    kind_of,
     look_up,
 )
 from anabranch.engine.rules.templates.facts import NOW, PATHS, facts_of, now_of
@@ -42,6 +41,7 @@ from anabranch.engine.rules.templates.path import (
     unwind,
 )
 from anabranch.engine.rules.templates.secrets import check_secrets, secret_name
+from anabranch.engine.rules.values import kind_of
 from anabranch.errors import TemplatePathMissing
 
 # 24 levels: usual expressions have five or six; each level costs stack during evaluation.

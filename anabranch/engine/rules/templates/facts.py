@@ -1,4 +1,4 @@
-"""What a template can read of the attempt that it is resolved for: `now`, `ctx.run.id` and `ctx.workflow.name`.
+"""Facts: what a template can read of its attempt: `now`, `ctx.run.id` and `ctx.workflow.name`.
 
 Pure. All of it follows from the log: `now` is the time of the attempt's NODE_DISPATCHED row, so that every reader of
 the log resolves the same. A context carries the facts beside its names; a variable of the same name comes first.
@@ -16,7 +16,7 @@ NOW = "now"
 
 
 class Facts(NamedTuple):
-    """Of one attempt."""
+    """The facts of one attempt."""
 
     now_ms: int
     run_id: str

@@ -1,4 +1,4 @@
-"""What template filters are made of: their form, and checks of the value and the arguments that they take.
+"""Arguments of template filters: the form of a filter, and checks of the value and the arguments that they take.
 
 Pure. Used by `filters` and the modules with the filters themselves.
 """
@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.engine.rules.templates.budget import ITEM_UNITS, Refused, TemplateBudget, check_size, kind_of, look_up
+from anabranch.engine.rules.templates.budget import ITEM_UNITS, Refused, TemplateBudget, check_size, look_up
+from anabranch.engine.rules.values import kind_of
 from anabranch.errors import TemplatePathMissing
 
 # 256 characters for the path of an attribute: it is walked for each item.
@@ -69,7 +70,7 @@ def whole_argument(value: Any, name: str, parameter: str) -> int:
 
 
 def picked(items: list[Any], attribute: Any, work: TemplateBudget, *, default: Any = REQUIRED) -> list[Any]:
-    """What a dotted path finds in each item, `default` where it finds nothing; the items themselves without a path.
+    """The value at a dotted path in each item, or `default`; without a path the items themselves.
 
     Raises TemplatePathMissing where nothing is found and there is no default.
     """

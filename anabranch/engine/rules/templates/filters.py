@@ -18,13 +18,13 @@ from anabranch.engine.rules.templates.budget import (
     TemplateBudget,
     check_number,
     is_number,
-    kind_of,
 )
 from anabranch.engine.rules.templates.date_filters import DATE_FILTERS
 from anabranch.engine.rules.templates.filter_arguments import PASS_UNITS, Filter, whole_argument
 from anabranch.engine.rules.templates.js_filters import JS_FILTERS
 from anabranch.engine.rules.templates.list_filters import LIST_FILTERS
 from anabranch.engine.rules.templates.text_filters import TEXT_FILTERS
+from anabranch.engine.rules.values import kind_of
 from anabranch.errors import TemplatePathMissing
 
 # Digits that a float can have; rounding integers further than that builds huge powers of ten.

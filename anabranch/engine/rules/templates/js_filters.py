@@ -21,9 +21,9 @@ from anabranch.engine.rules.templates.budget import (
     check_size,
     encode,
     is_number,
-    kind_of,
 )
 from anabranch.engine.rules.templates.filter_arguments import ABSENT, Filter, items_argument, text_argument, within_size
+from anabranch.engine.rules.values import kind_of
 
 # From here on, and below that, JavaScript writes a number with an exponent.
 _EXPONENT_FROM = 1e21

@@ -16,7 +16,6 @@ from anabranch.engine.rules.templates.budget import (
     TemplateBudget,
     check_number,
     is_number,
-    kind_of,
 )
 from anabranch.engine.rules.templates.filter_arguments import (
     ABSENT,
@@ -28,6 +27,7 @@ from anabranch.engine.rules.templates.filter_arguments import (
     picked,
 )
 from anabranch.engine.rules.templates.operators import COMPARISONS
+from anabranch.engine.rules.values import kind_of
 from anabranch.errors import TemplatePathMissing
 
 # How much longer than running over the text sorting takes, measured on lists of short items.

@@ -16,7 +16,8 @@ from functools import lru_cache
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from anabranch.engine.rules.templates.budget import ITEM_UNITS, Refused, TemplateBudget, is_number, kind_of
+from anabranch.engine.rules.templates.budget import ITEM_UNITS, Refused, TemplateBudget, is_number
+from anabranch.engine.rules.values import kind_of
 
 # 64 characters hold every point in time and every name of a time zone.
 DATE_CHARACTERS_MAX = 64
@@ -105,7 +106,7 @@ def moved(at: datetime, amount: Any, unit: Any, name: str) -> datetime:
 
 
 def difference(later: datetime, earlier: datetime, unit: Any, name: str) -> float | int:
-    """How much later the one is; whole milliseconds, months and years, else with decimals."""
+    """The time between two moments; whole milliseconds, months and years, else with decimals."""
     known = unit_named(unit, name)
     if known in _MONTHS:
         return (

@@ -16,8 +16,8 @@ from anabranch.engine.rules.templates.budget import (
     check_number,
     check_size,
     is_number,
-    kind_of,
 )
+from anabranch.engine.rules.values import kind_of
 
 Binary: TypeAlias = Callable[[Any, Any, TemplateBudget], Any]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from anabranch.engine.rules.templates.budget import ITEM_UNITS, Refused, TemplateBudget, check_size, encode, kind_of
+from anabranch.engine.rules.templates.budget import ITEM_UNITS, Refused, TemplateBudget, check_size, encode
 from anabranch.engine.rules.templates.filter_arguments import (
     Filter,
     items_argument,
@@ -21,7 +21,7 @@ from anabranch.engine.rules.templates.filter_arguments import (
 )
 from anabranch.engine.rules.templates.linear_regex import find
 from anabranch.engine.rules.templates.operators import COMPARISONS
-from anabranch.engine.rules.values import VALUE_DEPTH_MAX
+from anabranch.engine.rules.values import VALUE_DEPTH_MAX, kind_of
 
 # 64 characters to trim: stripping compares each character of the text with each of these.
 TRIM_CHARACTERS_MAX = 64

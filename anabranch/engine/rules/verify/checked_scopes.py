@@ -20,7 +20,7 @@ from anabranch.errors import AnabranchError, RunError
 
 
 class CheckedReadiness(Enum):
-    """What a join does, given the verdicts of its incoming edges."""
+    """The decision of a join, given the verdicts of its incoming edges."""
 
     OPEN = "open"
     DISPATCH = "dispatch"
@@ -124,7 +124,7 @@ Names: TypeAlias = dict[str, list[tuple[int, Any]]]
 
 
 class CheckedContext(Mapping[str, Any]):
-    """What a node in a scope sees now."""
+    """The context of a node in a scope."""
 
     def __init__(
         self,

@@ -234,7 +234,7 @@ class DrawnCheck(RunCheck):
         return Derived(payload, DEFAULT_HANDLE if handle is None and node.exits else handle)
 
     def _context(self, node: PlanNode, scope: CheckedScope, event: Event) -> CheckedContext:
-        """What a node sees in its first attempt, and but for the time in every further one."""
+        """The context of a node in its first attempt; in further ones only the time differs."""
         facts, region = self._facts(event.created_at), self._region_of(scope)
         if not node.is_cursor:
             return CheckedContext(scope, facts, before=event.seq)
@@ -496,7 +496,7 @@ class DrawnCheck(RunCheck):
         self._decide([edge.target for edge in node.edges], scope)
 
     def _decide(self, targets: Iterable[PlanNode], scope: CheckedScope) -> None:
-        """What follows in a scope from new verdicts of edges to these nodes."""
+        """Decide what follows in a scope from new verdicts of edges to these nodes."""
         if self._must_fail is None and not self._is_terminating:
             for target in dict.fromkeys(targets):
                 if target.id not in scope.handles and target.id not in scope.dispatched:

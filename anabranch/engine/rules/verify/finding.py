@@ -11,7 +11,7 @@ Place: TypeAlias = tuple[str, str]
 
 
 class FindingCode(StrEnum):
-    """What is wrong with a row, or with its absence."""
+    """A code for what is wrong with a row, or for a missing one."""
 
     SEQ_BROKEN = "SEQ_BROKEN"
     ROW_UNREADABLE = "ROW_UNREADABLE"

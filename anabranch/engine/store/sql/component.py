@@ -341,7 +341,7 @@ def _fail(awaited: asyncio.Future[Answer], failure: BaseException) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ErrorVerdict:
-    """What an error of the driver means for a call."""
+    """The meaning of a driver's error for a call."""
 
     raised: Exception | None
     """The error for the caller; None: retry."""

@@ -123,7 +123,7 @@ class Dialect(Protocol):
         """An engine for connections; `commits` for those with the settings of the commit statement."""
 
     def small_commits(self, outages: Outages) -> SmallCommits | None:
-        """What commits few transitions on the event loop, beside threads with these `outages`; None: threads do."""
+        """The committer of few transitions on the event loop, beside threads with these `outages`; None: threads do."""
 
     def apply_outcome(self, connection: Connection) -> bool:
         """Detect properties of the database that the URL does not tell; called once, before anything else.

@@ -376,7 +376,7 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
         return elsewhere or external_wrote_here
 
     def others_wrote(self, look: Callable[[Connection], bool | None]) -> bool | None:
-        """What `external_changes_possible` would say now, found by this `look` without waiting; None: not known."""
+        """The answer of `external_changes_possible` now, found by this `look` without waiting; None: not known."""
         return True if self._external_wrote_here else self.ask_idle_writer(look)
 
     # -- external stimuli ------------------------------------------------------------------

@@ -13,9 +13,9 @@ from anabranch.engine.rules.templates.budget import (
     TemplateBudget,
     check_number,
     is_number,
-    kind_of,
 )
 from anabranch.engine.rules.templates.filter_arguments import ABSENT
+from anabranch.engine.rules.values import kind_of
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
 from anabranch.handlers.types.data.items import (
     FIELDS_MAX,

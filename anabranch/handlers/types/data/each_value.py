@@ -10,8 +10,9 @@ from typing import Any
 
 from pydantic import Field
 
-from anabranch.engine.rules.templates.budget import Refused, TemplateBudget, kind_of
+from anabranch.engine.rules.templates.budget import Refused, TemplateBudget
 from anabranch.engine.rules.templates.filter_arguments import ABSENT
+from anabranch.engine.rules.values import kind_of
 from anabranch.handlers.config_fields import x_ui
 from anabranch.handlers.spec import NodeConfig
 from anabranch.handlers.types.data.items import FieldPath, fields_of, object_item, weight

@@ -14,8 +14,8 @@ from xml.parsers import expat
 from pydantic import Field
 
 from anabranch.deferred import deferred
-from anabranch.engine.rules.templates.budget import ITEM_UNITS, Refused, TemplateBudget, check_size, kind_of
-from anabranch.engine.rules.values import VALUE_DEPTH_MAX
+from anabranch.engine.rules.templates.budget import ITEM_UNITS, Refused, TemplateBudget, check_size
+from anabranch.engine.rules.values import VALUE_DEPTH_MAX, kind_of
 from anabranch.handlers.config_fields import x_ui
 from anabranch.handlers.spec import HandlerSpec
 from anabranch.handlers.types.data.each_value import ValueConfig, converted, text_of

@@ -1,4 +1,4 @@
-"""What fields of forms in HTML have as their value. Used by `extract_html`."""
+"""Values of form fields in HTML. Used by `extract_html`."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _WORD = re.compile(f"[^{_SPACE}]+")
 _BLANK = re.compile("[\\s\ufeff]*")
 _BEFORE, _AFTER = 2, 2
 
-# Names of blocks with the empty lines before and behind them; one line break is no empty line.
+# Names of blocks with the empty lines before and behind them; one line break is not an empty line.
 _BLOCKS: Mapping[str, tuple[int, int]] = {
     **dict.fromkeys(("article", "aside", "div", "footer", "form", "header", "main", "nav", "section"), (1, 1)),
     **dict.fromkeys(("blockquote", "p", "pre", "table", "h4", "h5", "h6"), (2, 2)),
@@ -154,7 +154,7 @@ class _Layout:
         return self._closed()
 
     def _opened(self, element: HtmlElement) -> list[Content | Callable[[], None]]:
-        """What is to be done for an element: its content, and what ends it."""
+        """Open an element: return its content, and what ends it."""
         tag = element.tag
         if tag in CODE:
             return []
@@ -184,7 +184,7 @@ class _Layout:
         return []
 
     def content_of(self, element: HtmlElement) -> Sequence[Content]:
-        """What stands in an element; the HTML in one that has it as text is read."""
+        """The content of an element; the HTML in one that has it as text is read."""
         if element.tag not in RAW_TEXT:
             return element.content
         text = "".join(part for part in element.content if isinstance(part, str))
@@ -296,7 +296,7 @@ def _quoted(text: str) -> str:
 
 
 def _marks(element: HtmlElement) -> Iterator[str]:
-    """What stands before the items of a list."""
+    """The marks before the items of a list."""
     if element.tag == "ul":
         while True:
             yield " * "

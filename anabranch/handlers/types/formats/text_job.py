@@ -1,4 +1,4 @@
-"""How the node types of this package are executed: in a thread, within a budget.
+"""Text jobs: execute the node types of this package in a thread, within a budget.
 
 They always give the same for the same, but may work for a second: too long for a decision, which is made in the event
 loop. Used by the other modules of this package.

@@ -1,4 +1,4 @@
-"""Who sends a request: the forms of `auth`, and how they are sent.
+"""HTTP authentication: the forms of `auth`, and how they are sent.
 
 Used by `http_request`; tokens are asked for by `token_cache`, signatures made by `request_signing`. Knows no network.
 """
@@ -169,7 +169,7 @@ def custom_parts(auth: Auth | None) -> dict[str, dict[str, Any]]:
 
 
 def secret_texts(parts: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """What must not be shown of the parts of a custom `auth`: all texts, but for those that are too short to be secrets
+    """Texts to be masked among the parts of a custom `auth`: all texts, but for those that are too short to be secrets
     and for headers that say only what is sent. Of `Bearer TOKEN` also what follows the scheme."""
     texts: list[str] = []
     for name, part in parts.items():

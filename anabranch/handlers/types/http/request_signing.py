@@ -1,4 +1,4 @@
-"""What is signed with a secret before it is sent: requests of OAuth 1, and the JWT of a service account.
+"""Request signing: requests of OAuth 1, and the JWT of a service account.
 
 Pure but for the nonce of OAuth 1, which has to be new for each request.
 """
@@ -34,14 +34,14 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def assertion(auth: ServiceAccountAuth, now_ms: int) -> str:
-    """The signed JWT of a service account. Raises NodeFailure for a key that is no RSA key."""
+    """The signed JWT of a service account. Raises NodeFailure for a key that is not an RSA key."""
     try:
         pem = auth.private_key.replace("\\n", "\n").strip().encode()
         key = serialization.load_pem_private_key(pem, password=None)
     except (ValueError, TypeError):
         key = None
     if not isinstance(key, rsa.RSAPrivateKey):
-        raise refusal("NODE_CONFIG_INVALID", "the private key of the service account is no RSA key in PEM form")
+        raise refusal("NODE_CONFIG_INVALID", "the private key of the service account is not an RSA key in PEM form")
     now = now_ms // 1_000
     claims = {
         "iss": auth.email,

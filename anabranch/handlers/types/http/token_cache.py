@@ -51,7 +51,7 @@ _KEEPS_MAX = 30
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """What a service gave."""
+    """Tokens that a service issued."""
 
     access: str
     renew_at: int
@@ -98,7 +98,7 @@ class TokenCache:
         return made, was_known
 
     async def _renewed(self, auth: OAuthAuth, helpers: Helpers, refused: str | None) -> tuple[Tokens, bool]:
-        """What the store has, or what a renewal gives; and whether it was there already."""
+        """The stored tokens, or those of a renewal; and whether they were stored already."""
         grant, holder = _hash_of([auth.token_url, auth.client_id, auth.refresh_token, auth.scope]), token_hex(8)
         if (helpers.tenant_id, grant) in self._unkept:
             await self._keep(helpers.tenant_id, grant)

@@ -15,7 +15,7 @@ class TokenStore(Protocol):
     """Keeps what a renewal gave, and lets one renew at a time: in all processes."""
 
     async def read(self, tenant_id: str, grant: str) -> str | None:
-        """What the last renewal of this grant gave."""
+        """The tokens of the last renewal of this grant."""
 
     async def hold(self, tenant_id: str, grant: str, holder: str) -> int | None:
         """The version that this holder may renew; None: another one does."""
@@ -35,7 +35,7 @@ class TokensInMemory:
         self._holders: dict[tuple[str, str], str] = {}
 
     async def read(self, tenant_id: str, grant: str) -> str | None:
-        """What the last renewal of this grant gave."""
+        """The tokens of the last renewal of this grant."""
         return self._kept.get((tenant_id, grant), (0, None))[1]
 
     async def hold(self, tenant_id: str, grant: str, holder: str) -> int | None:

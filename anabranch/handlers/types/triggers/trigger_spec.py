@@ -1,4 +1,4 @@
-"""What all triggers have in common: the schema of their payload, and their output.
+"""Trigger specs: the payload schema and the output that all triggers have.
 
 Used by the modules of this folder. A trigger puts out the payload that it began the run with. Its config is read when
 its version is published, so there are no templates in it.

@@ -62,7 +62,7 @@ class SignatureOfHook(NodeConfig):
 
 
 class Idempotency(NodeConfig):
-    """What tells a repeated request from a new one."""
+    """The key that tells a repeated request from a new one."""
 
     header: str | None = Field(None, min_length=1, max_length=128, description="The header with the key.")
     expression: str | None = Field(None, description="A template that gives the key from the payload, `ctx.input`.")

@@ -18,7 +18,7 @@ CALLBACK_TIMEOUT_MS_MAX = 366 * 86_400_000
 
 
 class CallbackKey(Protocol):
-    """What signs the addresses."""
+    """The key that signs addresses."""
 
     def check(self) -> None:
         """Raise SecretKeyMissing if there is no key to sign addresses with."""

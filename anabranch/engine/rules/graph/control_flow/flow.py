@@ -21,7 +21,7 @@ NodeSet: TypeAlias = int
 
 
 class Flow:
-    """What may happen in which order in a graph whose structure is sound."""
+    """The control flow of a graph whose structure is sound."""
 
     def __init__(self, graph: Graph, structure: Structure) -> None:
         self._graph = graph

@@ -38,7 +38,7 @@ ORIGIN: Vertex = "\0"
 
 @dataclass(slots=True, eq=False)
 class Structure:
-    """What follows from the edges alone. Covers reachable nodes only, except `unreachable`."""
+    """The structure of a graph, from its edges alone. Covers reachable nodes only, except `unreachable`."""
 
     unreachable: list[str] = field(default_factory=list)
     """In document order; empty where there is no beginning to reach them from."""

@@ -33,7 +33,7 @@ FIRST_PLACE = (-1, "00000000-0000-0000-0000-000000000000")
 
 @dataclass(frozen=True, slots=True)
 class PurgeFilter:
-    """Which ended runs of a tenant to purge."""
+    """A filter for the ended runs of a tenant to purge."""
 
     tenant_id: str
     ended_before: int
@@ -45,7 +45,7 @@ class PurgeFilter:
 
 @dataclass(frozen=True, slots=True)
 class Purged:
-    """What one step removed, or (a dry run) would remove."""
+    """The numbers that one step removed, or (a dry run) would remove."""
 
     runs: int
     events: int

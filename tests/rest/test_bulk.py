@@ -21,6 +21,15 @@ async def bulk(served: Served, action: str, filter: dict[str, Any], **further: A
     return await served.until(f"/v1/runs/bulk/{answered.json['bulkID']}", lambda found: found["status"] == "COMPLETED")
 
 
+async def test_a_reason_that_is_null_is_none(served: Served):
+    await served.save(chain("waiting", {"id": "hold", "type": "waitForEvent", "config": {"event": "go"}}))
+    run = await served.start("waiting")
+    done = await bulk(served, "cancel", {"workflow": "waiting"}, options={"reason": None})
+    assert (done["succeeded"], done["underWay"]) == (1, 0)
+    assert (await served.ended(run))["note"] != "None"
+    assert '"None"' not in (await served.ask("GET", f"/v1/runs/{run}/log")).text
+
+
 async def test_runs_are_signalled_cancelled_and_run_again_together(served: Served):
     await served.save(chain("waiting", {"id": "hold", "type": "waitForEvent", "config": {"event": "go"}}))
     runs = [await served.start("waiting") for _ in range(3)]
@@ -111,7 +120,9 @@ async def test_a_cancelled_bulk_run_finishes_its_page_and_begins_no_other(
     await is_in_page.wait()
     assert (await served.ask("POST", f"/v1/runs/{bulk_id}/cancel")).status == 200
     may_go.set()
-    assert (await served.ask("GET", f"/v1/runs/bulk/{bulk_id}")).json["status"] == "CANCELLED"
+    progress = (await served.ask("GET", f"/v1/runs/bulk/{bulk_id}")).json
+    counted = {name: progress[name] for name in ("status", "total", "done", "underWay")}
+    assert counted == {"status": "CANCELLED", "total": 5, "done": 0, "underWay": 2}, "what is not counted is told"
     done = runs[-2:]
     for run in done:
         assert (await served.ended(run))["status"] == "CANCELLED", "the page is finished"

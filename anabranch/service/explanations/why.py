@@ -183,12 +183,19 @@ def _function_reasons(run: RunAsOf, worker: str | None) -> list[_Json]:
     due_at = None if function.due_at is None else to_iso(function.due_at)
     if function.blocked:
         return [{"kind": "suspended", "dueAt": due_at}]
+    if function.phase is Phase.RETRYING and _is_due_on_resume(run, function.due_at):
+        return []
     if function.phase is Phase.RETRYING:
         return [{"kind": "timer", **place, "dueAt": due_at, "attempt": function.attempt + 1}]
     if function.phase is Phase.DISPATCHED:
         began = to_iso(function.began_at)
         return [{"kind": "worker", **place, "attempt": function.attempt, "since": began, "worker": worker}]
     return []
+
+
+def _is_due_on_resume(run: RunAsOf, due_at: int | None) -> bool:
+    """It was due when the run was suspended: only that keeps it from running."""
+    return run.state.suspension is not None and due_at is not None and due_at <= run.suspended_at
 
 
 def _beginning(run: RunAsOf, worker: str | None) -> _Json:
@@ -471,7 +478,8 @@ def _reason_sentence(reason: _Json) -> str:
             goes_on = "nothing starts until it is resumed"
             return f"The {reason['paused']} is paused since {reason['since']} by {reason['by']}: {goes_on}."
         case "paused" | "suspended" if "reason" in reason:
-            return f"The run is suspended since {reason['since']} ({reason['reason']}): {reason['message']}"
+            message = str(reason["message"]).rstrip(".")
+            return f"The run is suspended since {reason['since']} ({reason['reason']}): {message}."
         case "suspended":
             return "The code does not match the log, or no worker has it: see the run's note."
         case "limit":

@@ -81,6 +81,12 @@ def why_node(
     node = run.plan.node_at(node_id, scope) if isinstance(run.plan, Plan) else None
     if node is not None and _fits(run, node, scope):
         answer["edges"] = [_edge(run, edge, source_scope) for edge, source_scope in run.incoming(node_id, scope)]
+    latest = None if activation is not None or node is None else _latest_pass(run, node, scope)
+    if latest is not None:
+        of_pass = why_node(run, node_id, latest.scope, worker=worker, paused_by=paused_by)
+        answer.update({name: of_pass[name] for name in ("waitsFor", "decidedBy", "omitted")})
+        answer["sentence"] = f"The latest pass is {latest.scope}: {of_pass['sentence']}"
+        return answer
     if activation is None:
         answer["waitsFor"] = _stops(run, paused_by) + _reasons_of_unreached(run, node, scope, budget, worker, DEPTH_MAX)
         answer["sentence"] = _sentence_of_unreached(run, node_id, node, scope, answer)
@@ -286,6 +292,19 @@ def _fits(run: RunAsOf, node: PlanNode, scope: str) -> bool:
     scope."""
     body = run.body_of(scope)
     return body is node.home or (node.region is not None and body is node.home.outer)
+
+
+def _latest_pass(run: RunAsOf, node: PlanNode, scope: str) -> ActivationView | None:
+    """The activation of the header of a loop in its latest pass, if the loop has begun in this scope."""
+    if node.region is None:
+        return None
+    before = pass_path(node.id, scope, 1).removesuffix("1")
+    passes = (
+        activation
+        for (node_id, where), activation in run.activations.items()
+        if node_id == node.id and where.startswith(before) and where[len(before) :].isdecimal()
+    )
+    return max(passes, key=lambda each: int(each.scope[len(before) :]), default=None)
 
 
 # -- who decided --------------------------------------------------------------------------------

@@ -82,6 +82,19 @@ async def test_a_parent_goes_on_with_the_child_that_it_failed_with(served: Serve
     assert [node for node in places(after) if node[0] == "call"] == [("call", "success", 1)], "it waited again"
 
 
+async def test_a_parent_takes_the_output_of_a_child_that_was_retried_alone_and_has_completed(served: Served):
+    await served.save(calling("child", "later"))
+    await served.save(calling("parent", "child"))
+    run = await failed(served, "parent")
+    (child,) = (await served.ask("GET", "/v1/workflows/child/runs")).json["items"]
+    await served.save(echo("later"))
+    assert (await retry(served, child, detach=True)).status == 200
+    assert (await served.ended(child["instanceID"]))["status"] == "COMPLETED"
+    answered = await retry(served, run)
+    assert (answered.status, answered.json["redo"], answered.json["children"]) == (200, [], [])
+    assert (await served.ended(run["instanceID"]))["status"] == "COMPLETED"
+
+
 async def test_a_child_that_was_removed_meanwhile_is_replaced_by_another_one(served: Served):
     await served.save(calling("child", "absent"))
     await served.save(calling("parent", "child", retry={"maxAttempts": 1}))

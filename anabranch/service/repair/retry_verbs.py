@@ -209,7 +209,7 @@ class RetryVerbs(RunVerbs):
                 family.attached.append(awaited.child_id)
             return None
         if child.status is Status.COMPLETED:
-            if awaited.is_cause and awaited.is_awaited:
+            if awaited.is_cause and awaited.is_awaited and not awaited.had_ended_badly:
                 raise RetryWouldRepeat(f"the output of run {awaited.child_id} cannot be taken by {awaited.place[0]!r}")
             return None
         if awaited.is_cause:

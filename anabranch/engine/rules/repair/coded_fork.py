@@ -188,8 +188,8 @@ class _CodedFork:
         return Because.FAILED if cut.redo_failed or is_cause or was_reopened else None
 
     def _causes(self) -> frozenset[Place] | None:
-        """The steps that the run failed with by the cut, or the attempt of its function that none has followed yet; None:
-        its log does not say."""
+        """The steps that the run had failed with by the cut, or the last attempt of its function, if that is not called
+        again yet; None: its log does not say."""
         end = self._source.log[-1]
         if end.type is EventType.INSTANCE_FAILED and end.seq <= self._last:
             error = RunError.from_json(end.payload.value)

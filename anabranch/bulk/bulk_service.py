@@ -6,8 +6,16 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-from anabranch.bulk import bulk_workflow
-from anabranch.bulk.bulk_actions import BULK_NAME, DONE, RUNS_MAX, USUALLY, BulkActions, BulkRequest, check_bulk
+from anabranch.bulk.bulk_actions import (
+    BULK_NAME,
+    DONE,
+    PAGE_RUNS,
+    RUNS_MAX,
+    USUALLY,
+    BulkActions,
+    BulkRequest,
+    check_bulk,
+)
 from anabranch.bulk.bulk_workflow import BULK_VERSION
 from anabranch.durable.definition import Workflow
 from anabranch.engine.ports import Store
@@ -86,7 +94,7 @@ class BulkService:
             "dryRun": run["input"]["dryRun"],
             "total": total,
             "done": counts.total(),
-            "underWay": min(bulk_workflow.PAGE_RUNS, (total or 0) - counts.total()),
+            "underWay": min(PAGE_RUNS, (total or 0) - counts.total()),
             "succeeded": counts[DONE],
             "counts": dict(counts),
             "refused": refused,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.bulk import bulk_workflow
+from anabranch.bulk import bulk_service, bulk_workflow
 from anabranch.bulk.bulk_actions import BULK_NAME
 from tests.rest.conftest import Served
 from tests.rest.drawing import chain, echo
@@ -98,7 +98,8 @@ async def test_the_workflow_of_bulk_runs_meets_no_run_that_no_condition_names_ho
 async def test_a_cancelled_bulk_run_finishes_its_page_and_begins_no_other(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(bulk_workflow, "PAGE_RUNS", 2)
+    for module in (bulk_workflow, bulk_service):
+        monkeypatch.setattr(module, "PAGE_RUNS", 2)
     await served.save(chain("waiting", {"id": "hold", "type": "waitForEvent", "config": {"event": "go"}}))
     runs = [await served.start("waiting") for _ in range(5)]
     actions, may_go, is_in_page = served.services.bulk._actions, asyncio.Event(), asyncio.Event()

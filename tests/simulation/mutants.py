@@ -449,8 +449,8 @@ MUTANTS = (
         "a retried parent waits again for a child that stays cancelled",
         (
             "service.repair.retry_verbs:RetryVerbs._plan_child",
-            "return child if was_taken_along else None",
-            "return None",
+            "if was_taken_along:",
+            "if was_taken_along:\n        return None\n    if was_taken_along:",
         ),
     ),
     mutant(

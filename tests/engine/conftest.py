@@ -108,6 +108,7 @@ class Process:
             "versions",
             "ended_children",
             "get_instance",
+            "report_worker",
         )
         for name in (*asked, "fail_full"):
             setattr(self.engine.store, name, _gone)

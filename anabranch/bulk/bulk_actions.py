@@ -151,7 +151,9 @@ def check_bulk(request: BulkRequest) -> None:
         if given is not None and not known[name](given):
             raise InvalidRequest(f"the option {name!r} of {request.action.value} is not {given!r}"[:200])
     if request.action is BulkAction.SIGNAL:
-        check_key(request.options.get("event"), "an event's name")
+        if request.options.get("event") is None:
+            raise InvalidRequest("a signal needs the option 'event'", hint='{"event": "paid", "payload": 1}')
+        check_key(request.options["event"], "an event's name")
 
 
 class BulkActions:
@@ -227,7 +229,7 @@ class BulkActions:
         if request.dry_run:
             return lambda run_id: service.get_run_status(run_id, tenant_id=tenant_id)
         if request.action is BulkAction.CANCEL:
-            reason = str(options.get("reason", "cancelled together with others"))
+            reason = str(options.get("reason") or "cancelled together with others")
             return lambda run_id: service.cancel_run(run_id, tenant_id=tenant_id, reason=reason)
         if request.action is BulkAction.RESUME:
             return lambda run_id: service.resume_run(run_id, tenant_id=tenant_id, by=by)

@@ -6,7 +6,16 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-from anabranch.bulk.bulk_actions import BULK_NAME, DONE, RUNS_MAX, USUALLY, BulkActions, BulkRequest, check_bulk
+from anabranch.bulk.bulk_actions import (
+    BULK_NAME,
+    DONE,
+    PAGE_RUNS,
+    RUNS_MAX,
+    USUALLY,
+    BulkActions,
+    BulkRequest,
+    check_bulk,
+)
 from anabranch.bulk.bulk_workflow import BULK_VERSION
 from anabranch.durable.definition import Workflow
 from anabranch.engine.ports import Store
@@ -52,8 +61,8 @@ class BulkService:
         return {"bulkID": started.instance_id, "status": started.status.value}
 
     async def get(self, bulk_id: str, *, tenant_id: str) -> dict[str, Any]:
-        """The progress of a bulk run: `{bulkID, action, status, dryRun, total, done, counts, refused}`. Raises
-        NotFound."""
+        """The progress of a bulk run: `{bulkID, action, status, dryRun, total, done, underWay, succeeded, counts,
+        refused, error}`. Raises NotFound."""
         run = await self._workflows.get_run(bulk_id, tenant_id=tenant_id)
         if run["name"] != BULK_NAME:
             raise NotFound(f"there is no bulk run {bulk_id}")
@@ -85,6 +94,7 @@ class BulkService:
             "dryRun": run["input"]["dryRun"],
             "total": total,
             "done": counts.total(),
+            "underWay": min(PAGE_RUNS, (total or 0) - counts.total()),
             "succeeded": counts[DONE],
             "counts": dict(counts),
             "refused": refused,

@@ -105,11 +105,20 @@ def _row(group: _Group) -> list[Any]:
     is_one = group.counts.total() == 1
     scope = group.first["scope"] if is_one else _kind_of_scope(group.first["scope"])
     shown_status = (
-        group.first["status"] if is_one else ", ".join(f"{count} {status}" for status, count in group.counts.items())
+        _status(group.first) if is_one else ", ".join(f"{count} {status}" for status, count in group.counts.items())
     )
     ended_at = None if group.is_open else group.ended_at
     waits = wait_text(group.first.get("waitsFor")) if is_one else None
     return [group.first["nodeID"], scope or None, shown_status, group.attempt, group.began_at, ended_at, waits]
+
+
+def _status(activation: Activation) -> str:
+    """The status, with the progress that was reported last unless it completed."""
+    status, progress = str(activation["status"]), activation.get("progress")
+    if progress is None or status == "success":
+        return status
+    total = "" if progress["total"] is None else f"/{progress['total']:g}"
+    return f"{status} ({progress['done']:g}{total}{' ' if progress['text'] else ''}{progress['text']})"
 
 
 def wait_text(wait: Mapping[str, Any] | None) -> str | None:

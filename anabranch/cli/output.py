@@ -180,4 +180,6 @@ def shown(text: str) -> str:
 def _cell(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return {None: "-", True: "yes", False: "no"}[value]
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_cell(each)}" for name, each in value.items())
     return shown(str(value)).replace("\n", " ")

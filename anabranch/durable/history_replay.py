@@ -39,7 +39,8 @@ from anabranch.errors import AnabranchError, RunError
 # 5 s for one call of a function that only computes: everything it asks for is answered at once.
 REPLAY_S_MAX = 5.0
 
-_quiet = logging.getLogger("anabranch.replay")
+_quiet = logging.Logger("anabranch.replay")
+_quiet.disabled = True
 
 
 class Agreement(StrEnum):

@@ -21,6 +21,9 @@ from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import InvalidRequest
 
+_OF_SYSTEM = ("anabranch-bulk", "anabranch-fork-")
+"""How the names of the engine's own workflows begin."""
+
 FORMAT = "anabranch-history"
 FORMAT_VERSION = 1
 
@@ -36,6 +39,11 @@ class RecordedHistory:
     definition: Mapping[str, Any]
     """The version that it is pinned to; of coded runs its options."""
     events: Sequence[Event]
+
+    @property
+    def is_of_system(self) -> bool:
+        """A bulk run, or a check of a fork: its function is the engine's own."""
+        return self.is_coded and self.head.workflow_name.startswith(_OF_SYSTEM)
 
     @property
     def is_coded(self) -> bool:

@@ -293,3 +293,15 @@ def test_a_repeated_key_names_the_newest_rerun(anabranch: Command, remote: Comma
         shown = process("runs", "show", first, "--json").document
         assert (shown["startedBy"]["kind"], shown["startedBy"]["idempotencyKey"]) == ("key", "order 7")
         assert process("runs", "show", again, "--json").document["rerunOf"] == first
+
+
+def test_bulk_meets_only_runs_with_these_values_of_this_version(remote: Command, waiting: str) -> None:
+    other = str(remote("runs", "start", "waiting", "--input", '{"order": {"n": 7}}', "--json").document["instanceID"])
+    meets = ("--workflow", "waiting", "--where", "order.n=7", "--version", "1")
+    done = remote("runs", "bulk", "cancel", *meets, "--json")
+    assert (done.code, done.document["total"], done.document["succeeded"]) == (0, 1, 1)
+    assert remote("runs", "show", other, "--json").document["status"] == "CANCELLED"
+    assert remote("runs", "show", waiting, "--json").document["status"] == "WAITING"
+    assert remote("runs", "bulk", "rerun", "--rerun-of", other, "--dry-run", "--json").document["total"] == 0
+    assert remote("runs", "bulk", "resume", "--reason", "crashed", "--json").document["total"] == 0
+    assert remote("runs", "bulk", "cancel", "--where", "order").code == 2

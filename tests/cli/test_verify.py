@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from anabranch.bulk.bulk_actions import BULK_NAME
 from anabranch.durable.definition import DECLARED
+from anabranch.forks.fork_check import check_name
 from tests.cli.conftest import Command, Write
 
 BRANCH = {
@@ -47,6 +49,8 @@ def charge(amount):
 
 @workflow(name="shop")
 async def shop(ctx, input):
+    print("printed by the function")
+    ctx.log.error("logged by the function")
     paid = await ctx.step.run("charge", charge, input["n"])
     await ctx.step.sleep("nap", "10ms")
     return {"paid": paid}
@@ -255,3 +259,20 @@ def test_a_file_that_is_no_history_is_refused(anabranch: Command, folder: Path, 
     printed = anabranch("verify", "--history", "x.json")
     assert printed.code == 2
     assert "x.json" in printed.err and len(printed.err.splitlines()) <= 2
+
+
+def test_a_function_that_is_called_with_its_log_is_silent(anabranch: Command, recorded: list[str]) -> None:
+    for command in (("verify", recorded[2], "--import", "app.py"), ("replay", recorded[2], "--code", "app.py")):
+        printed = anabranch(*command)
+        forget()
+        assert printed.code == 0
+        assert "the function" not in printed.out + printed.err
+
+
+def test_functions_of_the_engine_itself_are_not_asked_for(anabranch: Command, recorded: list[str]) -> None:
+    for name in (BULK_NAME, check_name("shop")):
+        change("UPDATE workflow_instances SET workflow_name = ? WHERE instance_id = ?", name, recorded[2])
+        assert anabranch("verify", "--all", "--json").document["notes"] == []
+        strict = anabranch("replay", "--code", "app.py", "--strict", "--json")
+        forget()
+        assert (strict.code, strict.document["runs"], strict.document["unknown"]) == (0, 0, 0)

@@ -47,6 +47,16 @@ async def another(ctx: Any, input: Any) -> Any:
     return await step(ctx, "third", await step(ctx, "second", "other arguments"))
 
 
+@workflow(name="fork-held", on_error="suspend", retry=ONCE)
+async def held(ctx: Any, input: Any) -> Any:
+    first = await step(ctx, "first")
+    try:
+        noted = await step(ctx, "note")
+    except StepError:
+        noted = "handled"
+    return [first, noted, await step(ctx, "second")]
+
+
 @workflow(name="fork-branches", retry=ONCE)
 async def branches(ctx: Any, input: Any) -> Any:
     async def branch(name: str) -> Any:
@@ -156,6 +166,21 @@ async def test_the_steps_that_a_run_failed_with_are_executed_again(make_place: M
     after = await forked(place, run, version=2)
     assert (after["status"], after["version"], after["output"]) == ("COMPLETED", 2, "instead 1")
     assert WORLD.calls == {"first": 1, "second": 1, "third": 2, "instead": 1}
+    await check(place, after)
+
+
+async def test_the_steps_that_suspended_a_run_are_executed_again(make_place: MakePlace) -> None:
+    place = await make_place(held)
+    WORLD.broken.update({"note", "second"})
+    run_id = await place.start("fork-held", {})
+    run = await place.until(run_id, lambda found: found["status"] == "SUSPENDED")
+    WORLD.broken.clear()
+    planned = await fork(place, run, dryRun=True)
+    assert [each["nodeID"] for each in planned["reuse"]] == ["first", "note"]
+    assert planned["run"] == [{"nodeID": "second", "scope": "", "because": "FAILED", "effect": "again"}]
+    assert planned["agreement"] == "same"
+    after = await forked(place, run)
+    assert (after["status"], after["output"]) == ("COMPLETED", ["first 1", "handled", "second 2"])
     await check(place, after)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.bulk import bulk_workflow
+from anabranch.bulk import bulk_service, bulk_workflow
 from anabranch.bulk.bulk_actions import BULK_NAME
 from tests.rest.conftest import Served
 from tests.rest.drawing import chain, echo
@@ -19,6 +19,15 @@ async def bulk(served: Served, action: str, filter: dict[str, Any], **further: A
     answered = await served.ask("POST", "/v1/runs/bulk", json=asked, role="operator")
     assert answered.status == 202, answered.text
     return await served.until(f"/v1/runs/bulk/{answered.json['bulkID']}", lambda found: found["status"] == "COMPLETED")
+
+
+async def test_a_reason_that_is_null_is_none(served: Served):
+    await served.save(chain("waiting", {"id": "hold", "type": "waitForEvent", "config": {"event": "go"}}))
+    run = await served.start("waiting")
+    done = await bulk(served, "cancel", {"workflow": "waiting"}, options={"reason": None})
+    assert (done["succeeded"], done["underWay"]) == (1, 0)
+    assert (await served.ended(run))["note"] != "None"
+    assert '"None"' not in (await served.ask("GET", f"/v1/runs/{run}/log")).text
 
 
 async def test_runs_are_signalled_cancelled_and_run_again_together(served: Served):
@@ -89,7 +98,8 @@ async def test_the_workflow_of_bulk_runs_meets_no_run_that_no_condition_names_ho
 async def test_a_cancelled_bulk_run_finishes_its_page_and_begins_no_other(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(bulk_workflow, "PAGE_RUNS", 2)
+    for module in (bulk_workflow, bulk_service):
+        monkeypatch.setattr(module, "PAGE_RUNS", 2)
     await served.save(chain("waiting", {"id": "hold", "type": "waitForEvent", "config": {"event": "go"}}))
     runs = [await served.start("waiting") for _ in range(5)]
     actions, may_go, is_in_page = served.services.bulk._actions, asyncio.Event(), asyncio.Event()
@@ -111,7 +121,9 @@ async def test_a_cancelled_bulk_run_finishes_its_page_and_begins_no_other(
     await is_in_page.wait()
     assert (await served.ask("POST", f"/v1/runs/{bulk_id}/cancel")).status == 200
     may_go.set()
-    assert (await served.ask("GET", f"/v1/runs/bulk/{bulk_id}")).json["status"] == "CANCELLED"
+    progress = (await served.ask("GET", f"/v1/runs/bulk/{bulk_id}")).json
+    counted = {name: progress[name] for name in ("status", "total", "done", "underWay")}
+    assert counted == {"status": "CANCELLED", "total": 5, "done": 0, "underWay": 2}, "what is not counted is told"
     done = runs[-2:]
     for run in done:
         assert (await served.ended(run))["status"] == "CANCELLED", "the page is finished"

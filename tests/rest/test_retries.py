@@ -82,6 +82,19 @@ async def test_a_parent_goes_on_with_the_child_that_it_failed_with(served: Serve
     assert [node for node in places(after) if node[0] == "call"] == [("call", "success", 1)], "it waited again"
 
 
+async def test_a_parent_takes_the_output_of_a_child_that_was_retried_alone_and_has_completed(served: Served):
+    await served.save(calling("child", "later"))
+    await served.save(calling("parent", "child"))
+    run = await failed(served, "parent")
+    (child,) = (await served.ask("GET", "/v1/workflows/child/runs")).json["items"]
+    await served.save(echo("later"))
+    assert (await retry(served, child, detach=True)).status == 200
+    assert (await served.ended(child["instanceID"]))["status"] == "COMPLETED"
+    answered = await retry(served, run)
+    assert (answered.status, answered.json["redo"], answered.json["children"]) == (200, [], [])
+    assert (await served.ended(run["instanceID"]))["status"] == "COMPLETED"
+
+
 async def test_a_child_that_was_removed_meanwhile_is_replaced_by_another_one(served: Served):
     await served.save(calling("child", "absent"))
     await served.save(calling("parent", "child", retry={"maxAttempts": 1}))
@@ -116,6 +129,63 @@ async def test_a_cancelled_run_goes_on_with_what_was_cancelled_below_it(served: 
     assert (sent.status, sent.json["delivered"]) == (202, True)
     assert (await served.ended(top))["status"] == "COMPLETED"
     assert (await served.ended(child))["status"] == "COMPLETED"
+
+
+async def two_that_failed_together(served: Served) -> tuple[dict[str, Any], list[str]]:
+    """A run whose two children have failed before it could take notice of either, and these."""
+    hold = {"id": "hold", "type": "waitForEvent", "config": {"event": "go"}, "outputVariable": "told"}
+    call = {"id": "call", "type": "workflow", "config": {"workflow": "{{ctx.told}}", "input": 1}}
+    await served.save(chain("child", hold, call))
+    await served.save(calling("top", "child", forEach=[1, 2], concurrency=2))
+    top = await served.start("top", input=1)
+    await served.until(f"/v1/runs/{top}", lambda run: sum(each["status"] == "waiting" for each in run["nodes"]) >= 2)
+    assert (await served.ask("POST", f"/v1/runs/{top}/pause?children=false")).status == 200
+    page = await served.until("/v1/workflows/child/runs", lambda page: len(page["items"]) == 2)
+    children = [each["instanceID"] for each in page["items"]]
+    for child in children:
+        await served.ask("POST", f"/v1/runs/{child}/signals/go", json="later")
+        assert (await served.ended(child))["status"] == "FAILED"
+    assert (await served.ask("POST", f"/v1/runs/{top}/resume")).status == 200
+    run = await served.ended(top)
+    assert (run["status"], run["error"]["code"]) == ("FAILED", "CHILD_FAILED")
+    return run, children
+
+
+async def test_children_that_failed_together_go_on_together(served: Served):
+    run, children = await two_that_failed_together(served)
+    await served.save(echo("later"))
+    answered = (await retry(served, run)).json
+    assert sorted(each["instanceID"] for each in answered["children"]) == sorted(children)
+    assert (await served.ended(run["instanceID"]))["status"] == "COMPLETED"
+    assert [(await served.ended(child))["generation"] for child in children] == [1, 1]
+
+
+async def test_a_child_that_would_only_fail_again_does_not_hinder_the_other(served: Served):
+    hold = {"id": "hold", "type": "waitForEvent", "config": {"event": "go"}, "outputVariable": "told"}
+    name = {"id": "name", "type": "set", "config": {"values": {"x": "{{ctx.told.name}}"}}}
+    call = {"id": "call", "type": "workflow", "config": {"workflow": "{{ctx.told.name}}", "input": 1}}
+    await served.save(chain("child", hold, name, call))
+    right = {"id": "right", "type": "workflow", "config": {"workflow": "child"}, "errorHandling": "ignore"}
+    document = calling("top", "child")
+    document["nodes"].append(right)
+    document["edges"].append({"id": "to-right", "upstreamNodeID": "before", "downstreamNodeID": "right"})
+    await served.save(document)
+    top = await served.start("top", input=1)
+    await served.until(f"/v1/runs/{top}", lambda run: sum(each["status"] == "waiting" for each in run["nodes"]) == 2)
+    assert (await served.ask("POST", f"/v1/runs/{top}/pause?children=false")).status == 200
+    page = await served.until("/v1/workflows/child/runs", lambda page: len(page["items"]) == 2)
+    of_node = {each["startedBy"]["nodeID"]: each["instanceID"] for each in page["items"]}
+    for node, told in (("call", {"name": "later"}), ("right", "no name")):
+        await served.ask("POST", f"/v1/runs/{of_node[node]}/signals/go", json=told)
+        assert (await served.ended(of_node[node]))["status"] == "FAILED"
+    assert (await served.ask("POST", f"/v1/runs/{top}/resume")).status == 200
+    run = await served.ended(top)
+    assert run["status"] == "FAILED"
+    await served.save(echo("later"))
+    answered = (await retry(served, run)).json
+    assert [each["instanceID"] for each in answered["children"]] == [of_node["call"]]
+    assert (await served.ended(top))["status"] == "COMPLETED"
+    assert (await served.ended(of_node["right"]))["generation"] == 0
 
 
 async def test_what_cannot_be_retried_says_why(served: Served):

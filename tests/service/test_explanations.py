@@ -16,7 +16,7 @@ from anabranch.service.explanations.explanations import Explanations
 from anabranch.testing.memory_store.memory_store import MemoryDatabase, MemoryStore
 from tests.conformance.building import TENANT, new_run
 from tests.spec.drawings import condition, drawn, writes
-from tests.spec.scenario import Scenario, asks_for, completed, given
+from tests.spec.scenario import Scenario, asks_for, completed, failed, given
 
 SIGNAL = {"type": "waitForEvent", "config": {"event": "go"}}
 
@@ -74,6 +74,15 @@ async def test_what_follows_a_loop_waits_for_the_pass_that_is_open():
     (waits,) = look["waitsFor"]
     assert (waits["nodeID"], waits["scope"], waits["why"][0]["kind"]) == ("ask", "ask#2", "signal")
     assert (await asked.why("ask", "ask#1"))["status"] == "success"
+
+
+async def test_a_loop_as_a_whole_is_as_its_latest_pass():
+    asked = await stored(POLL, second_pass())
+    whole, latest = await asked.why("ask"), await asked.why("ask", "ask#2")
+    assert whole["sentence"] == f"The latest pass is ask#2: {latest['sentence']}"
+    assert (whole["scope"], whole["waitsFor"]) == ("", latest["waitsFor"])
+    failed_there = await stored(POLL, given(POLL).then(completed("start"), failed("ask#1/ask")))
+    assert (await failed_there.why("ask"))["sentence"].startswith("The latest pass is ask#1: 'ask' failed")
 
 
 async def test_a_loop_is_shown_pass_by_pass_as_of_each_row():

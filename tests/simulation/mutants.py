@@ -160,7 +160,11 @@ MUTANTS = (
     mutant(
         "live-runs-taken-at-start-up",
         "a start-up takes the live runs of other workers",
-        (f"{_DATABASE}.claim", "if _is_due(row, now) or", "if row.worker_id is not None or _is_due(row, now) or"),
+        (
+            f"{_DATABASE}.claim",
+            "if (wanted.steal and row.worker_id",
+            "if row.worker_id is not None or (wanted.steal and row.worker_id",
+        ),
     ),
     mutant(
         "counted-in-company",
@@ -171,6 +175,16 @@ MUTANTS = (
         "company-not-halved",
         "suspects stay together for ever, and nobody is ever found to be guilty",
         (f"{_BLAME}:judged", "blame.company // 2", "blame.company"),
+    ),
+    mutant(
+        "slow-worker-taken-for-lost",
+        "a run is blamed although its worker has reported since it lost the lease",
+        (f"{_BLAME}:judged", "if outlived:", "if False:"),
+    ),
+    mutant(
+        "lost-worker-taken-for-slow",
+        "nobody is blamed for a crash, since the worker has reported before it",
+        (f"{_DATABASE}._judge_lapsed", "> row.available_at", "> 0"),
     ),
     mutant(
         "suspended-at-the-first-crash",
@@ -443,8 +457,8 @@ MUTANTS = (
         "a retried parent waits again for a child that stays cancelled",
         (
             "service.repair.retry_verbs:RetryVerbs._plan_child",
-            "return child if was_taken_along else None",
-            "return None",
+            "if was_taken_along:",
+            "if was_taken_along:\n        return None\n    if was_taken_along:",
         ),
     ),
     mutant(

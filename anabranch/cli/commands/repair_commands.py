@@ -17,7 +17,7 @@ from anabranch.cli.options import (
 from anabranch.cli.output import print_document, print_line
 from anabranch.cli.target import TargetOptions, open_target
 from anabranch.deferred import deferred
-from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.events import Status, SuspendReason
 from anabranch.run_requests import RetryOptions
 
 if TYPE_CHECKING:
@@ -158,6 +158,18 @@ def bulk(
     ] = None,
     since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="Created then or later.")] = None,
     until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Created before then.")] = None,
+    reason: Annotated[
+        list[SuspendReason] | None,
+        typer.Option("--reason", case_sensitive=False, help="Only suspended for one of these; may be repeated."),
+    ] = None,
+    version: Annotated[int | None, typer.Option("--version", metavar="N", min=1, help="Only of this version.")] = None,
+    rerun_of: Annotated[
+        str | None, typer.Option("--rerun-of", metavar="INSTANCE_ID", help="Only re-runs of this run.")
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option("--where", metavar="PATH=VALUE", help="Only with this value in the input; may be repeated."),
+    ] = None,
     error: Annotated[str | None, typer.Option("--error", help="Failed with this code or text.")] = None,
     options: Annotated[
         str | None, typer.Option("--options", metavar="JSON", help='Such as {"event": "paid", "payload": 1}.')
@@ -166,13 +178,18 @@ def bulk(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the runs without changing them.")] = False,
     at: TargetOptions,
 ) -> None:
-    """Perform an action on many runs, and wait until that is done; a worker does it, 50 runs a second."""
+    """Perform an action on many runs, and wait until that is done; a worker does it, 50 runs a second. Exits 1 if the
+    bulk run was cancelled or has failed."""
     conditions = {
         "workflow": workflow,
         "status": [each.value for each in status or ()],
         "since": since,
         "until": until,
         "error": error,
+        "reason": [each.value for each in reason or ()],
+        "version": version,
+        "rerunOf": rerun_of,
+        "input": dict(_input_filter(each) for each in where or ()),
     }
     request = {
         "action": action,
@@ -188,11 +205,25 @@ def bulk(
 
     target = open_target(at)
     progress = target.ask(do)
+    has_completed = progress["status"] == "COMPLETED"
     if at.as_json:
         print_document(progress)
-        return
+        raise typer.Exit(0 if has_completed else 1)
     would = "would be done to" if dry_run else "done to"
     print_line(f"{action}: {would} {progress['succeeded']} of {progress['total']} runs ({progress['bulkID']})")
     for code, runs in sorted(progress["counts"].items()):
         if code != "DONE":
             print_line(f"  {code}: {runs}")
+    if not has_completed:
+        why = f": {progress['error']['message']}" if progress["error"] else ""
+        print_line(f"  the bulk run is {progress['status']}{why}")
+        if progress["underWay"]:
+            print_line(f"  up to {progress['underWay']} more may have been done")
+        raise typer.Exit(1)
+
+
+def _input_filter(given: str) -> tuple[str, str]:
+    path, separator, value = given.partition("=")
+    if not (path and separator):
+        raise typer.BadParameter(f"{given!r} is not PATH=VALUE", param_hint="--where")
+    return path, value

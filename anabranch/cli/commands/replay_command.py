@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import AsyncIterator, Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -115,9 +117,15 @@ def _saved(target: Target, workflow: str, version: int) -> dict[str, Any]:
 async def _asked(gateway: Gateway, ids: list[str], workflow: str | None, last: int) -> AsyncIterator[RecordedHistory]:
     for instance_id in ids:
         yield await history_of(gateway, instance_id)
-    if not ids:
-        async for each in histories_of(gateway, RunFilter(workflow=workflow), limit=last):
+    if ids:
+        return
+    left = last
+    async for each in histories_of(gateway, RunFilter(workflow=workflow)):
+        if not each.is_of_system:
             yield each
+            left -= 1
+        if not left:
+            return
 
 
 async def _replayed(draft: _Draft, histories: AsyncIterator[RecordedHistory]) -> dict[str, Any]:
@@ -130,7 +138,8 @@ async def _replayed(draft: _Draft, histories: AsyncIterator[RecordedHistory]) ->
             left_out += 1
             continue
         if draft.definition is None:
-            found = await replays.replay_on_code(history)
+            with redirect_stdout(io.StringIO()):  # what the function prints, it has printed when the run was executed
+                found = await replays.replay_on_code(history)
         else:
             found = replays.replay_on_graph(history, draft.definition, draft.node_types)
         counts[found.agreement.value] += 1

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import AsyncIterator
+from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -75,7 +77,10 @@ async def _verified(histories: AsyncIterator[RecordedHistory]) -> dict[str, Any]
     faulty: list[dict[str, Any]] = []
     notes: dict[str, int] = {}
     async for history in histories:
-        verified = await verification.verify_history(history, node_types)
+        with redirect_stdout(
+            io.StringIO()
+        ):  # what a workflow function prints, it has printed when the run was executed
+            verified = await verification.verify_history(history, node_types)
         runs, rows = runs + 1, rows + verified.rows
         if verified.findings:
             faulty.append(verified.as_json())

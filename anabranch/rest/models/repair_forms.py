@@ -222,6 +222,10 @@ class BulkProgress(ResponseModel):
     dryRun: bool
     total: int | None = Field(description="How many runs were selected; null until then.")
     done: int
+    underWay: int = Field(
+        description="How many runs the page has that is not counted yet. If the bulk run was cancelled or has failed, "
+        "as many may have been acted on."
+    )
     succeeded: int
     counts: dict[str, int] = Field(description="Runs by outcome: `DONE`, or the code of the refusal.")
     refused: list[BulkRefusal] = Field(description="The first 20 of each code.")

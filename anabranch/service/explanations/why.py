@@ -81,6 +81,12 @@ def why_node(
     node = run.plan.node_at(node_id, scope) if isinstance(run.plan, Plan) else None
     if node is not None and _fits(run, node, scope):
         answer["edges"] = [_edge(run, edge, source_scope) for edge, source_scope in run.incoming(node_id, scope)]
+    latest = None if activation is not None or node is None else _latest_pass(run, node, scope)
+    if latest is not None:
+        of_pass = why_node(run, node_id, latest.scope, worker=worker, paused_by=paused_by)
+        answer.update({name: of_pass[name] for name in ("waitsFor", "decidedBy", "omitted")})
+        answer["sentence"] = f"The latest pass is {latest.scope}: {of_pass['sentence']}"
+        return answer
     if activation is None:
         answer["waitsFor"] = _stops(run, paused_by) + _reasons_of_unreached(run, node, scope, budget, worker, DEPTH_MAX)
         answer["sentence"] = _sentence_of_unreached(run, node_id, node, scope, answer)
@@ -183,12 +189,19 @@ def _function_reasons(run: RunAsOf, worker: str | None) -> list[_Json]:
     due_at = to_iso_or_none(function.due_at)
     if function.blocked:
         return [{"kind": "suspended", "dueAt": due_at}]
+    if function.phase is Phase.RETRYING and _is_due_on_resume(run, function.due_at):
+        return []
     if function.phase is Phase.RETRYING:
         return [{"kind": "timer", **place, "dueAt": due_at, "attempt": function.attempt + 1}]
     if function.phase is Phase.DISPATCHED:
         began = to_iso(function.began_at)
         return [{"kind": "worker", **place, "attempt": function.attempt, "since": began, "worker": worker}]
     return []
+
+
+def _is_due_on_resume(run: RunAsOf, due_at: int | None) -> bool:
+    """It was due when the run was suspended: only that keeps it from running."""
+    return run.state.suspension is not None and due_at is not None and due_at <= run.suspended_at
 
 
 def _beginning(run: RunAsOf, worker: str | None) -> _Json:
@@ -279,6 +292,19 @@ def _fits(run: RunAsOf, node: PlanNode, scope: str) -> bool:
     scope."""
     body = run.body_of(scope)
     return body is node.home or (node.region is not None and body is node.home.outer)
+
+
+def _latest_pass(run: RunAsOf, node: PlanNode, scope: str) -> ActivationView | None:
+    """The activation of the header of a loop in its latest pass, if the loop has begun in this scope."""
+    if node.region is None:
+        return None
+    before = pass_path(node.id, scope, 1).removesuffix("1")
+    passes = (
+        activation
+        for (node_id, where), activation in run.activations.items()
+        if node_id == node.id and where.startswith(before) and where[len(before) :].isdecimal()
+    )
+    return max(passes, key=lambda each: int(each.scope[len(before) :]), default=None)
 
 
 # -- who decided --------------------------------------------------------------------------------
@@ -471,7 +497,8 @@ def _reason_sentence(reason: _Json) -> str:
             goes_on = "nothing starts until it is resumed"
             return f"The {reason['paused']} is paused since {reason['since']} by {reason['by']}: {goes_on}."
         case "paused" | "suspended" if "reason" in reason:
-            return f"The run is suspended since {reason['since']} ({reason['reason']}): {reason['message']}"
+            message = str(reason["message"]).rstrip(".")
+            return f"The run is suspended since {reason['since']} ({reason['reason']}): {message}."
         case "suspended":
             return "The code does not match the log, or no worker has it: see the run's note."
         case "limit":

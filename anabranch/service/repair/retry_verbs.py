@@ -7,7 +7,7 @@ has changed since, otherwise a new plan is made.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from anabranch.engine.log_pages import log_pages
@@ -48,12 +48,40 @@ PLANS_MAX = 10
 class _Family:
     """The plan so far: a run, and those below it."""
 
+    top: str
+    """The run that is retried."""
     options: RetryOptions
     by: str
     now: int
+    before: int = 0
+    """How many runs are planned already, if these are only some of them."""
     reopenings: list[Reopening] = field(default_factory=list)
     attached: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+
+    def part(self) -> _Family:
+        """An empty plan of the same retry, for one of the runs below with those below it."""
+        before = self.before + len(self.reopenings)
+        return replace(self, before=before, reopenings=[], attached=[], warnings=[])
+
+    def take(self, part: _Family) -> None:
+        """Add what was planned in a part."""
+        self.reopenings += part.reopenings
+        self.attached += part.attached
+        self.warnings += part.warnings
+
+
+@dataclass(frozen=True, slots=True)
+class _Child:
+    """An ended child that its parent awaits again."""
+
+    row: InstanceRow
+    must_continue: bool
+    """False: if it cannot, its parent gets its end."""
+
+
+class _TooManyRuns(RetryRefused):
+    """More than `FAMILY_MAX` runs would continue."""
 
 
 class RetryVerbs(RunVerbs):
@@ -84,7 +112,7 @@ class RetryVerbs(RunVerbs):
                 raise RunIsOpen(
                     f"run {instance_id} is {row.status.value}", hint="Only runs that have ended are retried."
                 )
-            family = _Family(options, by, self._engine.clock.now())
+            family = _Family(instance_id, options, by, self._engine.clock.now())
             reopening = await self._planned(row, family)
             if options.dry_run:
                 return _answer(row.status, family, dry_run=True)
@@ -97,16 +125,31 @@ class RetryVerbs(RunVerbs):
     async def _planned(self, row: InstanceRow, family: _Family) -> FamilyReopening:
         head = row.head
         awaited_by = await self._awaited_by(head, detach=family.options.detach)
-        todo: list[tuple[InstanceRow, bool]] = [(row, awaited_by is not None)]
-        for each, parent_waits in todo:  # grows while it is walked: from the top down
-            if len(todo) > FAMILY_MAX:
-                raise RetryRefused(f"more than {FAMILY_MAX:,} runs would continue with run {head.instance_id}")
-            todo += [(child, True) for child in await self._plan_one(each, family, parent_waits=parent_waits)]
+        await self._plan_tree(row, family, parent_waits=awaited_by is not None)
         return FamilyReopening(
             tenant_id=head.tenant_id, runs=family.reopenings, awaited_by=awaited_by, attached=family.attached
         )
 
-    async def _plan_one(self, row: InstanceRow, family: _Family, *, parent_waits: bool) -> list[InstanceRow]:
+    async def _plan_tree(self, row: InstanceRow, family: _Family, *, parent_waits: bool) -> None:
+        """Plan the reopenings of a run and of those below it, from the top down."""
+        todo = [(row, parent_waits)]
+        for each, is_awaited in todo:  # grows while it is walked
+            if family.before + len(todo) > FAMILY_MAX:
+                raise _TooManyRuns(f"more than {FAMILY_MAX:,} runs would continue with run {family.top}")
+            for child in await self._plan_one(each, family, parent_waits=is_awaited):
+                if child.must_continue:
+                    todo.append((child.row, True))
+                    continue
+                part = family.part()
+                try:
+                    await self._plan_tree(child.row, part, parent_waits=True)
+                except _TooManyRuns:
+                    raise
+                except (RetryRefused, RetryWouldRepeat, RunTooLarge):
+                    continue
+                family.take(part)
+
+    async def _plan_one(self, row: InstanceRow, family: _Family, *, parent_waits: bool) -> list[_Child]:
         """Plan the reopening of one run; returns the ended children to reopen with it."""
         head = row.head
         if row.last_seq > ROWS_MAX:
@@ -122,7 +165,7 @@ class RetryVerbs(RunVerbs):
             for awaited in retry.children
             if (child := await self._plan_child(awaited, retry, row, family)) is not None
         ]
-        is_top = not family.reopenings
+        is_top = head.instance_id == family.top
         options = family.options
         length = options.deadline_ms if is_top and options.deadline_ms is not None else _deadline_ms(head, events)
         begins_at = max(family.now, head.available_at) if row.started_at is None else family.now
@@ -153,8 +196,8 @@ class RetryVerbs(RunVerbs):
 
     async def _plan_child(
         self, awaited: AwaitedChild, retry: RetryPlan, parent: InstanceRow, family: _Family
-    ) -> InstanceRow | None:
-        """The child run of an open activation: its row, if it has to continue as well."""
+    ) -> _Child | None:
+        """The child run of an open activation, if it has to continue as well."""
         child = await self._store.get_instance(awaited.child_id)
         head = parent.head
         if child is None:
@@ -166,15 +209,18 @@ class RetryVerbs(RunVerbs):
                 family.attached.append(awaited.child_id)
             return None
         if child.status is Status.COMPLETED:
-            if awaited.is_cause and awaited.is_awaited:
+            if awaited.is_cause and awaited.is_awaited and not awaited.had_ended_badly:
                 raise RetryWouldRepeat(f"the output of run {awaited.child_id} cannot be taken by {awaited.place[0]!r}")
             return None
         if awaited.is_cause:
-            return child
+            return _Child(child, must_continue=True)
         last = await self._store.read_log(awaited.child_id, after_seq=child.last_seq - 1, limit=1)
         reason = RunCancelledPayload(cancel_reason(head.instance_id)).payload.value
         was_taken_along = child.status is Status.CANCELLED and bool(last) and last[0].payload.value == reason
-        return child if was_taken_along else None
+        if was_taken_along:
+            return _Child(child, must_continue=True)
+        # It ended by itself, just before the parent did, which has not taken notice.
+        return _Child(child, must_continue=False) if awaited.is_awaited else None
 
     async def _awaited_by(self, head: InstanceHead, *, detach: bool) -> tuple[str, str, str] | None:
         """The parent and its activation that awaits this run; None if there is none. Raises ParentHasMovedOn."""

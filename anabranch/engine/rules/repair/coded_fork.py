@@ -188,11 +188,15 @@ class _CodedFork:
         return Because.FAILED if cut.redo_failed or is_cause or was_reopened else None
 
     def _causes(self) -> frozenset[Place] | None:
-        """The steps that the run failed with, as far as it had ended by the cut; None: its log does not say."""
+        """The steps that the run had failed with by the cut, or the last attempt of its function, if that is not called
+        again yet; None: its log does not say."""
         end = self._source.log[-1]
-        if end.type is not EventType.INSTANCE_FAILED or end.seq > self._last:
+        if end.type is EventType.INSTANCE_FAILED and end.seq <= self._last:
+            error = RunError.from_json(end.payload.value)
+        elif failed := _open_failure([event for event in self._source.log if event.seq <= self._last]):
+            error = RunError.from_json(read_error(self._source.log[failed - 1].payload))
+        else:
             return frozenset()
-        error = RunError.from_json(end.payload.value)
         return None if error.steps is None else frozenset(error.steps)
 
     # -- copying --------------------------------------------------------------------------

@@ -103,7 +103,8 @@ class ForkPlan:
     @property
     def digest(self) -> str:
         """A digest; equal plans have equal digests."""
-        shown = [self.reuse, self.run, self.undecided, self.drop, self.signals]
+        version = self.state.head.workflow_version
+        shown = [version, self.reuse, self.run, self.undecided, self.drop, self.signals]
         return hashlib.blake2b(orjson.dumps(shown, option=orjson.OPT_SORT_KEYS), digest_size=16).hexdigest()
 
 

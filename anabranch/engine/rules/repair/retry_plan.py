@@ -7,7 +7,7 @@ without them is the run as it was before.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from anabranch.engine.rules.coded.coded_state import CodedState, Step
@@ -27,6 +27,9 @@ _FROM_OUTSIDE = frozenset({"DEADLINE_EXCEEDED", "RECOVERY_LIMIT"})
 # Ends caused by the run's own data: the same data leads to the same end.
 _OF_DATA = frozenset({"CONTEXT_TOO_LARGE", "LOG_TOO_LARGE", "LOOP_LIMIT", "STEP_LIMIT"})
 
+# Failures that report the end of a child.
+_OF_CHILDREN = frozenset({"CHILD_FAILED", "CHILD_CANCELLED"})
+
 _OF_ENDING = frozenset({EventType.NODE_FAILED, EventType.NODE_SKIPPED, *TERMINALS})
 
 Place = tuple[str, str]
@@ -41,6 +44,8 @@ class AwaitedChild:
     attempt: int
     is_cause: bool
     """Its end caused the failure of the run."""
+    had_ended_badly: bool
+    """It was a bad end: if the child has completed since, its output can be taken."""
     is_awaited: bool
     """The log says that the activation waits for it; else its handler has not answered."""
 
@@ -71,20 +76,20 @@ def plan_retry(
         raise RetryWouldRepeat(f"run {head.instance_id} failed with {error.code}: {error.message}")
     if error is None or error.code in _FROM_OUTSIDE:
         retry = RetryPlan(((end.seq, end.seq),))
-        state, causes = _before(plan, head, events, retry.left_out), set[Place]()
+        state, causes = _before(plan, head, events, retry.left_out), dict[Place, str]()
     elif isinstance(new_state(plan, head), CodedState):
         retry, state, causes = _of_function(plan, head, events, error, all_failed_steps=all_failed_steps)
     else:
         retry, state, causes = _of_node(plan, head, events, error)
     redone = {(each.node_id, each.scope) for each in retry.redo}
-    retry.children = list(_children(state, causes | redone))
+    retry.children = list(_children(state, dict.fromkeys(redone, "") | causes))
     retry.continued = sorted(place for place in state.running if place not in redone and place[0])
     return retry
 
 
 def _of_node(
     plan: AnyPlan, head: InstanceHead, events: Sequence[Event], error: RunError
-) -> tuple[RetryPlan, AnyState, set[Place]]:
+) -> tuple[RetryPlan, AnyState, dict[Place, str]]:
     """Plan the retry of a drawn run that failed because a node did."""
     place = (error.node_id, error.scope)
     cause = _last_failure(head, events, place)
@@ -105,12 +110,12 @@ def _of_node(
         )
     if activation.child_id is None:
         retry.redo.append(Redo(*place, cause.attempt))
-    return retry, state, {place}
+    return retry, state, {place: error.code}
 
 
 def _of_function(
     plan: AnyPlan, head: InstanceHead, events: Sequence[Event], error: RunError, *, all_failed_steps: bool
-) -> tuple[RetryPlan, AnyState, set[Place]]:
+) -> tuple[RetryPlan, AnyState, dict[Place, str]]:
     """Plan the retry of a coded run whose function failed: the function is called again, and the steps that caused the
     failure are executed again."""
     end = events[-1].seq
@@ -133,7 +138,8 @@ def _of_function(
     for place in sorted(causes):
         if state.steps[place].child_id is None:
             retry.redo.append(Redo(*place, attempts[place]))
-    return retry, state, causes
+    codes = {step.place: "" if step.error is None else step.error.code for step in failures}
+    return retry, state, codes
 
 
 def _is_cause(step: Step, error: RunError, attempt: int) -> bool:
@@ -159,8 +165,8 @@ def _before(plan: AnyPlan, head: InstanceHead, events: Sequence[Event], left_out
     return state
 
 
-def _children(state: AnyState, causes: set[Place]) -> list[AwaitedChild]:
-    """The runs that open activations have started, or may have."""
+def _children(state: AnyState, causes: Mapping[Place, str]) -> list[AwaitedChild]:
+    """The runs that open activations have started, or may have. `causes` are failures with their codes."""
     instance_id = state.head.instance_id
     starters: list[OpenActivation]
     if isinstance(state, InstanceState):
@@ -178,6 +184,7 @@ def _children(state: AnyState, causes: set[Place]) -> list[AwaitedChild]:
             each.place,
             each.attempt,
             is_cause=each.place in causes,
+            had_ended_badly=causes.get(each.place) in _OF_CHILDREN,
             is_awaited=each.child_id is not None,
         )
         for each in starters

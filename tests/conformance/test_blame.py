@@ -62,7 +62,8 @@ async def suspect(store: Store, blame: Blame | None) -> InstanceRow:
     if blame is None:
         await store.release(worker_id=worker)
         return row
-    # The worker has so many runs, and never reported; the others are not of interest any more.
+    await store.report_worker(WorkerReport(worker_id=worker, executing=blame.company))
+    # So many runs were executed there; the others are not of interest any more.
     others = [await created(store, worker_id=worker) for _ in range(blame.company - 1)]
     row = await committed(store, transition(row, available_at=next(_ENDS)))
     await judge(store, row)
@@ -85,7 +86,7 @@ async def lose(store: Store, row: InstanceRow, **request: Any) -> InstanceRow:
     worker = f"worker-{new_id()}"
     only = [row.head.instance_id]
     await wake(store, row)
-    taken = await store.claim(ClaimRequest(worker_id=worker, limit=1, lease_ms=-LEASE_MS, only=only))
+    taken = await store.claim(ClaimRequest(worker_id=worker, limit=1, lease_ms=-1, only=only))
     assert len(taken) == 1
     return await judge(store, row, **request)
 
@@ -95,11 +96,6 @@ async def wake(store: Store, row: InstanceRow) -> None:
     await store.append_signal(row.head.instance_id, SignalSent("wake", Payload.of(None)), tenant_id=TENANT)
 
 
-async def ended(store: Store) -> dict[str, int]:
-    """Changes of a transition that let its lease end now, after all reports."""
-    return {"available_at": await store.now()}
-
-
 async def ids_of(rows: Sequence[InstanceRow]) -> list[str]:
     return [row.head.instance_id for row in rows]
 
@@ -107,7 +103,7 @@ async def ids_of(rows: Sequence[InstanceRow]) -> list[str]:
 # -- who becomes one ----------------------------------------------------------------------------
 async def test_all_runs_of_a_lost_worker_become_suspects_as_many_as_it_executed(store: Store) -> None:
     await store.report_worker(WorkerReport(worker_id=WORKER, executing=3))
-    rows = await born_many(store, 5, **await ended(store))
+    rows = await born_many(store, 5, **LAPSED)
     taken = await claim(store)
     assert len(taken) == 3, "and no more of them are taken at once"
     assert {row.blame for row in taken} == {Blame(3)}
@@ -116,31 +112,31 @@ async def test_all_runs_of_a_lost_worker_become_suspects_as_many_as_it_executed(
 
 async def test_a_worker_that_never_said_what_it_executes_leaves_as_many_suspects_as_runs(store: Store) -> None:
     await store.report_worker(WorkerReport(worker_id=WORKER, executing=None))
-    await born_many(store, 3, **await ended(store))
+    await born_many(store, 3, **LAPSED)
     assert [row.blame for row in await claim(store)] == [Blame(3)] * 3
 
 
 async def test_nobody_is_suspected_together_with_more_than_its_worker_had(store: Store) -> None:
     await store.report_worker(WorkerReport(worker_id=WORKER, executing=50))
-    await created(store, turn_changes=await ended(store))
+    await created(store, turn_changes=LAPSED)
     assert [row.blame for row in await claim(store)] == [Blame(1)]
 
 
 async def test_the_company_of_a_lost_worker_is_the_same_for_those_whose_leases_end_later(store: Store) -> None:
     await store.report_worker(WorkerReport(worker_id=WORKER, executing=2))
     late, *_ = await born_many(store, 2)
-    (early,) = await born_many(store, 1, **await ended(store))
+    (early,) = await born_many(store, 1, **LAPSED)
     assert [row.head.instance_id for row in await claim(store)] == [early.head.instance_id]
-    await committed(store, transition(late, **await ended(store)))
+    await committed(store, transition(late, **LAPSED))
     assert [row.blame for row in await claim(store, suspects=SuspectRoom(1, 2))] == [Blame(2)]
 
 
 async def test_who_was_taken_for_lost_and_reports_again_is_judged_anew_the_next_time(store: Store) -> None:
     await store.report_worker(WorkerReport(worker_id=WORKER, executing=1))
-    await created(store, turn_changes=await ended(store))
+    await created(store, turn_changes=LAPSED)
     await claim(store)
     await store.report_worker(WorkerReport(worker_id=WORKER, executing=2))
-    await born_many(store, 2, **await ended(store))
+    await born_many(store, 2, **LAPSED)
     rows = await store.claim(ClaimRequest(worker_id="worker-3", limit=100, lease_ms=LEASE_MS))
     assert [each.row.blame for each in rows] == [Blame(2)] * 2
 
@@ -196,42 +192,6 @@ async def test_a_run_that_crashed_alone_too_often_is_suspended(store: Store) -> 
     assert (await log_of(store, row.head.instance_id))[-1][1] == "INSTANCE_SUSPENDED"
     assert (await store.read_log(row.head.instance_id))[-1].payload.value == crashed(1).payload.value
     assert await claim(store) == []
-
-
-@pytest.mark.parametrize("blame", [None, Blame(5), Blame(1), Blame(1, 2)])
-async def test_a_lease_that_ended_before_its_worker_reported_blames_nobody(store: Store, blame: Blame | None) -> None:
-    row = await suspect(store, blame)
-    await wake(store, row)
-    only = [row.head.instance_id]
-    taken = await store.claim(ClaimRequest(worker_id="slow", limit=1, lease_ms=-LEASE_MS, only=only))
-    assert len(taken) == 1
-    await store.report_worker(WorkerReport(worker_id="slow", executing=1))
-    assert [each.blame for each in await claim(store, only=only)] == [blame]
-
-
-async def test_who_was_taken_for_lost_has_not_reported_since(store: Store) -> None:
-    row = await suspect(store, Blame(1))
-    await wake(store, row)
-    only = [row.head.instance_id]
-    await store.report_worker(WorkerReport(worker_id="slow", executing=1))
-    other = await created(store, worker_id="slow", turn_changes=await ended(store))
-    await claim(store, only=[other.head.instance_id])  # which judges another run of that worker
-    await store.claim(ClaimRequest(worker_id="slow", limit=1, lease_ms=-LEASE_MS, only=only))
-    assert (await judge(store, row)).blame == Blame(1, 1)
-
-
-async def test_the_only_suspect_of_a_worker_is_judged_half_a_lease_after_its_lease(store: Store) -> None:
-    row = await suspect(store, Blame(1))
-    await wake(store, row)
-    only = [row.head.instance_id]
-    lost = ClaimRequest(worker_id="lost", limit=1, lease_ms=-LEASE_MS // 4, only=only)
-    await store.claim(lost)
-    assert await claim(store) == []
-    assert (await row_of(store, row.head.instance_id)).worker_id == "lost"
-    (back,) = await store.claim(lost)
-    assert back.row.blame == Blame(1), "its own worker may take it again"
-    assert await claim(store, lease_ms=LEASE_MS // 4) == []
-    assert (await row_of(store, row.head.instance_id)).blame == Blame(1, 1)
 
 
 async def test_a_resumed_run_is_alone_again_and_may_crash_as_often(store: Store) -> None:
@@ -299,7 +259,7 @@ async def test_while_a_process_may_leave_nobody_alone_it_takes_the_others(store:
 @pytest.mark.parametrize("claims", [2])
 async def test_two_claims_at_once_judge_a_loss_once(store: Store, other_store: Store, claims: int) -> None:
     await store.report_worker(WorkerReport(worker_id=WORKER, executing=8))
-    rows = await born_many(store, 8, **await ended(store))
+    rows = await born_many(store, 8, **LAPSED)
     await asyncio.gather(
         *(
             connection.claim(ClaimRequest(worker_id=f"other-{number}", limit=100, lease_ms=LEASE_MS))

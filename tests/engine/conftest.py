@@ -117,9 +117,7 @@ class Process:
         """Let the leases of a process that has crashed lapse, as if their time had passed."""
         lapse = text("UPDATE workflow_instances SET available_at = 1 WHERE worker_id = :lost")
         names = {"lost": lost.engine.orchestrator.worker_id}
-        silent = text("UPDATE workers SET seen_at = 0 WHERE worker_id = :lost")
-        for statement in (lapse, silent):
-            await self.engine.store.write(lambda connection, each=statement: connection.execute(each, names))  # type: ignore[attr-defined]
+        await self.engine.store.write(lambda connection: connection.execute(lapse, names))  # type: ignore[attr-defined]
 
 
 async def until(condition: Callable[[], object]) -> None:

@@ -19,7 +19,7 @@ from anabranch.engine.rules.evolve import AnyState, outstanding
 from anabranch.engine.rules.graph.plan import PlanNode
 from anabranch.engine.rules.instants import from_iso
 from anabranch.engine.rules.payloads import read_reopened
-from anabranch.engine.rules.shared.blame import CRASH_DELAYS_MS, Blame
+from anabranch.engine.rules.shared.blame import CRASH_DELAYS_MS
 from anabranch.engine.rules.shared.log_limit import LOG_TOO_LARGE, LogLimit
 from anabranch.engine.rules.templates.budget import TemplateBudget
 from anabranch.engine.rules.values import Payload
@@ -64,10 +64,6 @@ class Commit:
     memory: AnyState | None
     """What the owner has in memory, if it made this transition and has not given up on it."""
     crashes_max: int
-    reported_at: int
-    """When the worker that owned it before reported last, by the database's clock."""
-    was_taken_for_lost: bool
-    """Other runs of that worker were blamed since it reported last."""
     log_limit: LogLimit
     effects: Callable[[str, str], Effects | None]
     """What the world has seen of an activation (node id, scope)."""
@@ -75,16 +71,6 @@ class Commit:
     """A workflow of its tenant was paused, or the tenant itself."""
     steps: StepLedger
     """What it has seen of workflow functions and their steps."""
-
-    @property
-    def before_blame(self) -> Blame | None:
-        """The suspicion against it before."""
-        return None if self.before is None else self.before.blame
-
-    @property
-    def outlived(self) -> bool:
-        """The worker that owned it before has reported since its lease ended."""
-        return self.before is not None and self.reported_at > (self.before.available_at or 0)
 
     @property
     def run_id(self) -> str:
@@ -368,16 +354,12 @@ def a_log_keeps_its_limit(run: RunFacts, row: Event, commit: Commit) -> Iterator
 
 def only_who_crashed_alone_is_counted(run: RunFacts, commit: Commit) -> Iterator[str]:
     """A crash puts all runs of its process under suspicion, each further one halves their company, and only the last
-    suspect of a process is counted. Whose worker has reported since is not blamed."""
+    suspect of a process is counted."""
     if commit.operation != "judge" or commit.before is None or commit.rows:
         return
     before, after, lost = commit.before.blame, commit.after.blame, commit.before.worker_id
     if lost is None or lost == commit.sender.worker_id:
         yield f"judged although {lost or 'nobody'} held it"
-    if commit.outlived and after == before:
-        return
-    if commit.outlived and not commit.was_taken_for_lost:
-        yield f"{lost} reported after the lease had ended: {before} becomes {after}"
     if after is None:
         yield "judged, and above suspicion"
     elif before is None:
@@ -386,7 +368,7 @@ def only_who_crashed_alone_is_counted(run: RunFacts, commit: Commit) -> Iterator
     elif before.company > 1:
         if after != (before.company // 2, before.crashes):
             yield f"a crash in company: {before} becomes {after}"
-    elif after != (1, before.crashes + (commit.before.status is not Status.SUSPENDED)):
+    elif after.company != 1 or after.crashes - before.crashes > 1:
         yield f"a crash alone: {before} becomes {after}"
 
 

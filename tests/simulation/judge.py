@@ -15,7 +15,7 @@ from typing import Any
 
 from anabranch.engine.handling import Helpers
 from anabranch.engine.ownership.owned import OwnedInstance
-from anabranch.engine.ports import Pause, WorkerReport
+from anabranch.engine.ports import Pause
 from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.decide import Decision
@@ -130,10 +130,6 @@ class Judge:
         self._guard_s = self._lease_s * GUARD_SHARE
         self._left_alone: dict[str, tuple[str, float]] = {}
         """The suspect that a worker took alone last, and when, by its id."""
-        self._taken_for_lost: dict[str, int] = {}
-        """Workers whose runs were blamed, with the times of their last reports before that."""
-        self.reports: Mapping[str, tuple[int, WorkerReport]] = {}
-        """Those of the database: the last one of each worker, and when it came."""
         self.pauses: Mapping[tuple[str, str | None], Pause] = {}
         """Those of the database: by tenant and workflow, or without one."""
         self.answered: Collection[tuple[str, str]] = ()
@@ -257,19 +253,18 @@ class Judge:
         assert after is not None
         instance_id, is_poison = after.head.instance_id, after.head.workflow_name == poison_case().name
         begins_anew = {EventType.INSTANCE_RESUMED, EventType.INSTANCE_REOPENED}
-        is_blamed = change.before is None or after.blame != change.before.blame
         if after.blame is None or any(row.type in begins_anew for row in change.events):
             watched.lapses = 0
-        elif operation == "judge" and not change.events and after.suspended_for is None and is_blamed:
+        elif operation == "judge" and not change.events and after.suspended_for is None:
             watched.lapses += 1
             watched.company = after.blame.company if watched.lapses == 1 else watched.company
         lapses_max = 1 + max(1, watched.company).bit_length() - 1 + self._crashes_max
         if watched.lapses > lapses_max:
             what = f"{watched.lapses} crashes since it was above suspicion, with {watched.company} suspects at first"
             self.accuse(self._count_lapses, what, instance_id)
-        is_crashed = after.suspended_for is SuspendReason.CRASHED
-        self.rarities["what kills its process suspended"] += is_crashed and is_poison and operation == "judge"
-        if is_crashed and not is_poison and self._only_poison_kills:
+        is_blamed = after.suspended_for is SuspendReason.CRASHED
+        self.rarities["what kills its process suspended"] += is_blamed and is_poison and operation == "judge"
+        if is_blamed and not is_poison and self._only_poison_kills:
             self.accuse("no innocent run is suspended for a crash", f"{after.blame}", instance_id)
 
     def _claimed_suspects(self, transaction: Transaction) -> None:
@@ -371,8 +366,6 @@ class Judge:
         self._count_lapses(watched, change, transaction.operation)
         if transaction.operation in ("claim", "judge") and change.before is not None:
             self.a_worker_lets_go_of_what_it_could_not_extend(change.before.worker_id, instance_id)
-        lost = None if change.before is None else change.before.worker_id
-        reported_at = self.reports[lost][0] if lost in self.reports else 0
         commit = Commit(
             operation="family" if change.by_family else transaction.operation,
             for_signal=transaction.for_signal,
@@ -384,16 +377,12 @@ class Judge:
             folded=watched.folded,
             memory=None if change.by_family else self._memory_of(instance_id, transaction),
             crashes_max=self._crashes_max,
-            reported_at=reported_at,
-            was_taken_for_lost=lost is not None and self._taken_for_lost.get(lost) == reported_at,
             log_limit=self._log_limit,
             effects=lambda node_id, scope: self.ledger.effects.get((instance_id, node_id, scope)),
             may_have_been_held=after.head.tenant_id in self.families.pausing_tenants,
             steps=self.steps,
         )
         count_commit(self.rarities, commit)
-        if lost is not None and commit.operation == "judge" and after.blame != commit.before_blame:
-            self._taken_for_lost[lost] = reported_at
         row_laws, commit_laws, count = _LAWS[type(run)]
         for row in commit.rows:
             count(self.rarities, run, row, commit)

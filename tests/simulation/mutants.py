@@ -177,16 +177,6 @@ MUTANTS = (
         (f"{_BLAME}:judged", "blame.company // 2", "blame.company"),
     ),
     mutant(
-        "slow-worker-taken-for-lost",
-        "a run is blamed although its worker has reported since it lost the lease",
-        (f"{_BLAME}:judged", "if outlived:", "if False:"),
-    ),
-    mutant(
-        "lost-worker-taken-for-slow",
-        "nobody is blamed for a crash, since the worker has reported before it",
-        (f"{_DATABASE}._judge_lapsed", "> row.available_at", "> 0"),
-    ),
-    mutant(
         "suspended-at-the-first-crash",
         "a run is suspended for a crash that may have been an accident",
         (f"{_BLAME}:judged", "if crashes >= crashes_max:", "if True:"),

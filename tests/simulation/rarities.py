@@ -65,7 +65,6 @@ EXPECTED = (
     "job begun before an older one of another tenant",
     "join raced",
     "lapsed lease claimed",
-    "lease outlived by its worker",
     "late commit lost",
     "late commit won",
     "late result",
@@ -132,8 +131,6 @@ def count_commit(rarities: Counter[str], commit: Commit) -> None:
         if row.type is EventType.INSTANCE_FAILED and row.payload.value["code"] == "LOG_TOO_LARGE":
             rarities["run ended by a full log"] += 1
             rarities["run ended by a signal for which its log had no room"] += commit.operation == "external"
-    if commit.operation == "judge" and commit.outlived and commit.after.blame == commit.before_blame:
-        rarities["lease outlived by its worker"] += 1
     if commit.operation == "release":
         rarities["handed over at a stop"] += 1
     was, blame = None if before is None else before.blame, commit.after.blame

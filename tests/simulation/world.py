@@ -166,7 +166,6 @@ class _World:
         )
         self._database = MemoryDatabase(now=self._clock.now, on_commit=self._judge.transaction)
         self._judge.pauses = self._database.pauses
-        self._judge.reports = self._database.reports
         types = SimulatedTypes(
             builtin_types(Services(children=ChildrenHere(self._judge.processes))), self._judge.ledger, seed=seed
         )

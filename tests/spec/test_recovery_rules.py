@@ -149,11 +149,6 @@ def test_nothing_is_counted_against_a_run_that_stands_still():
     assert judged(Blame(1, 2), executing=1, crashes_max=3, suspended=True) == Judgement(Blame(1, 2))
 
 
-@pytest.mark.parametrize("blame", [None, Blame(21), Blame(1), Blame(1, 2)])
-def test_nobody_is_blamed_for_a_process_that_reported_after_its_lease(blame):
-    assert judged(blame, executing=1, crashes_max=3, outlived=True) == Judgement(blame)
-
-
 def test_a_process_holds_no_more_suspects_than_the_least_company():
     assert may_join(ANY_ROOM, [5] * 5)
     assert not may_join(ANY_ROOM, [5] * 6)

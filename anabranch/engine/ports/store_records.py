@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from anabranch.engine.rules.drawn.drawn_state import InstanceHead
 from anabranch.engine.rules.events import Event, Status, SuspendReason
 from anabranch.engine.rules.payloads import RunReopened
-from anabranch.engine.rules.shared.blame import ANY_ROOM, CRASHES_MAX, JUDGED_ALONE_AFTER, Blame, SuspectRoom
+from anabranch.engine.rules.shared.blame import ANY_ROOM, CRASHES_MAX, Blame, SuspectRoom
 from anabranch.engine.rules.shared.left_out import Ranges
 from anabranch.engine.rules.shared.log_limit import ROW_WEIGHT
 
@@ -296,11 +296,6 @@ class ClaimRequest:
     """A run that has crashed alone this often is suspended instead of taken."""
     away_until: int | None = None
     """Leases that ended by then (ms) expired because the store was unavailable: they make no suspects."""
-
-    @property
-    def judged_alone_ms(self) -> int:
-        """How long after its lease has ended the only suspect of another worker is judged."""
-        return int(self.lease_ms * JUDGED_ALONE_AFTER)
 
 
 OpenRuns: TypeAlias = Mapping[tuple[str, str, Status, SuspendReason | None], int]

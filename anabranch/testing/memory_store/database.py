@@ -96,7 +96,7 @@ class MemoryDatabase:
         self._keys: dict[tuple[str, str, str], str] = {}
         self._executing: dict[str, int | None] = {}
         """How many runs each working process says that it executes."""
-        self.reports: dict[str, tuple[int, WorkerReport]] = {}
+        self._reports: dict[str, tuple[int, WorkerReport]] = {}
         """The last report of each working process, and when it came."""
         self._companies: dict[str, int] = {}
         """How many suspects each lost process leaves."""
@@ -155,8 +155,7 @@ class MemoryDatabase:
             due = [
                 row
                 for row in self._family_rows(wanted.only)
-                if (wanted.steal and row.worker_id is not None)
-                or (_is_due(row, now) and (wanted.steal or _is_taken_at_once(row, wanted, now)))
+                if _is_due(row, now) or (wanted.steal and row.worker_id is not None)
             ]
         due = [row for row in due if self.may_go_on(row) or _is_over(row, now)]
         if wanted.known_code is not None:
@@ -194,24 +193,20 @@ class MemoryDatabase:
             for row in self._family_rows(wanted.only)
             if row.worker_id not in (None, wanted.worker_id)
             and _is_due(row, now)
-            and _is_taken_at_once(row, wanted, now)
             and (wanted.away_until is None or (row.available_at or 0) > wanted.away_until)
             and (self.may_go_on(row) or _is_over(row, now))
         ]
-        reported_at = {row.worker_id: self._reported_at(row.worker_id) for row in lapsed if row.worker_id is not None}
         changes: list[Change] = []
         for row in sorted(lapsed, key=lambda each: each.head.instance_id):
-            assert row.worker_id is not None and row.available_at is not None, "somebody let its lease run out"
-            outlived = reported_at[row.worker_id] > row.available_at
+            assert row.worker_id is not None, "somebody let its lease run out"
             is_suspended = row.status is Status.SUSPENDED
             judgement = judged(
                 row.blame,
-                executing=0 if outlived else self._company_of(row.worker_id),
+                executing=self._company_of(row.worker_id),
                 crashes_max=wanted.crashes_max,
                 suspended=is_suspended,
-                outlived=outlived,
             )
-            available_at: int | None = row.available_at if judgement.delay_ms is None else now + judgement.delay_ms
+            available_at = row.available_at if judgement.delay_ms is None else now + judgement.delay_ms
             deadline_at = row.head.deadline_at
             is_refused = row.suspended_for is not None and row.suspended_for.is_offered_again
             if (is_suspended and not is_refused) or (
@@ -227,7 +222,7 @@ class MemoryDatabase:
                 blame=judgement.blame,
             )
             changes.append(Change(row, record.row, ()))
-            if judgement.suspends and judgement.blame is not None:
+            if judgement.suspends:
                 note = crashed(judgement.blame.crashes).payload
                 changes.append(self._append(record, EventType.INSTANCE_SUSPENDED, note, Status.SUSPENDED, now))
         self._committed("judge", now, changes)
@@ -251,12 +246,6 @@ class MemoryDatabase:
         self.writes += 1
         return self.pauses.pop((tenant_id, workflow_id), None) is not None
 
-    def _reported_at(self, worker_id: str) -> int:
-        """When a worker reported last; 0 if it has not reported since it was taken for lost."""
-        if worker_id not in self.reports or worker_id in self._companies:
-            return 0
-        return self.reports[worker_id][0]
-
     def _company_of(self, lost: str) -> int:
         """How many suspects a lost worker leaves: as many as it executed, and no more than it has."""
         if lost not in self._companies:
@@ -268,20 +257,20 @@ class MemoryDatabase:
     def report_worker(self, report: WorkerReport) -> ReportAnswer:
         """Store the report of a working process. Nobody leads: there is no hint line."""
         self._executing[report.worker_id] = report.executing
-        self.reports[report.worker_id] = (self.now(), report)
+        self._reports[report.worker_id] = (self.now(), report)
         self._companies.pop(report.worker_id, None)
         return ReportAnswer(are_refused=any(event.created_at > report.refused_since for _, event in self._refused()))
 
     def forget_worker(self, worker_id: str) -> None:
         """Remove the report of a process."""
         self._executing.pop(worker_id, None)
-        self.reports.pop(worker_id, None)
+        self._reports.pop(worker_id, None)
 
     def suspend_unfit(self, *, overdue_ms: int, seen_ms: int, limit: int) -> int:
         """Suspend runs that have been due for this long and that no recently reporting worker can run; past their
         deadlines they fail."""
         now = self.now()
-        living = [report for seen_at, report in self.reports.values() if seen_at > now - seen_ms]
+        living = [report for seen_at, report in self._reports.values() if seen_at > now - seen_ms]
         needs_less = bool(living) and not any(are_served((), each.node_types) for each in living)
         unfit = [
             row
@@ -768,13 +757,6 @@ def _suspended_for(before: InstanceRow, status: Status, payload: Payload) -> Sus
 
 def _is_due(row: InstanceRow, now: int) -> bool:
     return row.available_at is not None and row.available_at <= now
-
-
-def _is_taken_at_once(row: InstanceRow, wanted: ClaimRequest, now: int) -> bool:
-    """It is not the only suspect of another worker, whose lease ended just now."""
-    if row.blame is None or row.blame.company > 1 or row.worker_id in (None, wanted.worker_id):
-        return True
-    return row.available_at is not None and row.available_at <= now - wanted.judged_alone_ms
 
 
 def _is_parked(row: InstanceRow) -> bool:

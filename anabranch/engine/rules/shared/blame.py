@@ -5,8 +5,7 @@ end a suspicion.
 
 One of the runs that a process executes may kill it, and nothing shows which. So all of them become suspects, and one
 process takes only a limited number of suspects at once: their *company*. Each further crash halves the company. A crash
-counts against a run only if the run was the only suspect in its process. A worker that reports after its lease of a
-run has ended did not crash with it: it was slow, and nobody is blamed. A suspicion ends when everything that was
+counts against a run only if the run was the only suspect in its process. A suspicion ends when everything that was
 executing at the takeover has ended. If one of n executing runs kills its process, it is suspended after 1 + floor(log2
 n) + `CRASHES_MAX` crashes, and the others continue.
 """
@@ -25,10 +24,6 @@ CRASHES_MAX = 3
 
 # 64 runs, the default concurrency: assumed of a worker that never reported how many it executes.
 EXECUTING_UNKNOWN = 64
-
-# The only suspect of a process is judged half a lease after its lease has ended: a worker that is alive has reported by
-# then, or has taken the run again. Reports come every third of a lease.
-JUDGED_ALONE_AFTER = 1 / 2
 
 # 1, 10, 100 s until a run that has crashed alone is due again: time for the process to come back and do other work.
 CRASH_DELAYS_MS = (1_000, 10_000, 100_000)
@@ -65,23 +60,18 @@ ANY_ROOM = SuspectRoom()
 class Judgement:
     """The judgement of a crash for one run of the lost process."""
 
-    blame: Blame | None
+    blame: Blame
     suspends: bool = False
     """It has crashed alone too often."""
     delay_ms: int | None = None
     """The delay until it is due again; None: due at once."""
 
 
-def judged(
-    blame: Blame | None, *, executing: int, crashes_max: int, suspended: bool = False, outlived: bool = False
-) -> Judgement:
+def judged(blame: Blame | None, *, executing: int, crashes_max: int, suspended: bool = False) -> Judgement:
     """Judge a run of a lost process that executed this many runs.
 
-    For a `suspended` run nothing is started, so no crash is counted. `outlived`: the process reported after the lease
-    had ended.
+    For a `suspended` run nothing is started, so no crash is counted.
     """
-    if outlived:
-        return Judgement(blame)
     if blame is None:
         return Judgement(Blame(max(1, executing)))
     if blame.company > 1:

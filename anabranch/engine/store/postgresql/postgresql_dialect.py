@@ -410,10 +410,7 @@ class PostgresqlDialect:
 
     def claim(self, connection: Connection, wanted: ClaimRequest) -> list[Taken]:
         """One statement: locks due rows, skips rows locked by others, and takes the rest."""
-        parameters = claim_parameters(wanted) | {
-            "lease_ms": wanted.lease_ms,
-            "judged_alone_ms": wanted.judged_alone_ms,
-        }
+        parameters = claim_parameters(wanted) | {"lease_ms": wanted.lease_ms}
         if wanted.parked is not None:
             parameters["parked"] = self.ids([wanted.parked.instance_id])
         if wanted.only is not None:

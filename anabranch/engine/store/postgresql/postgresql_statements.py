@@ -32,7 +32,6 @@ from anabranch.engine.store.sql.statements import (
     SIGNALS_KEPT,
     SUSPENDS,
     SUSPENDS_UNFIT,
-    TAKEN_AT_ONCE,
 )
 
 # floor, not round: a timer must not fire in the half millisecond before it is due.
@@ -322,8 +321,6 @@ def claim(*, parked: bool, only: bool, steal: bool, knows: bool, rooms: bool, la
         due += f" AND (:default_pool OR coalesce(needs, '') LIKE '{NAMES_POOL}')"
     if not large:
         due += f" AND {IS_WHOLE}"
-    if not (parked or steal):
-        due += f" AND ({TAKEN_AT_ONCE} OR available_at <= {NOW_MS} - :judged_alone_ms)"
     within = "TRUE"
     if rooms:
         due += " AND tenant_id <> ALL(CAST(:full AS text[]))"

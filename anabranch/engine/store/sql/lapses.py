@@ -40,7 +40,7 @@ _FORGET_OLD = text("DELETE FROM workers WHERE seen_at < (SELECT seen_at FROM wor
 _FORGET = text("DELETE FROM workers WHERE worker_id = :worker_id")
 """Remove the report of a process that has handed over everything."""
 
-_WORKER = text("SELECT executing, company, seen_at FROM workers WHERE worker_id = :worker_id")
+_WORKER = text("SELECT executing, company FROM workers WHERE worker_id = :worker_id")
 
 _COUNT_OWNED = text(f"SELECT count(*) FROM workflow_instances WHERE {IS_OPEN} AND worker_id = :worker_id")
 """How many open runs a lost worker has: a scan of the open ones, once for each lost worker."""
@@ -114,7 +114,7 @@ def _offer(among_ids: str) -> TextClause:
 def _lapsed(among_ids: str, row_lock: str) -> TextClause:
     """Those of the instances whose lease expired under another worker. Skips rows locked by others."""
     return text(f"""
-        SELECT instance_id, tenant_id, worker_id, available_at, status, company, crashes FROM workflow_instances
+        SELECT instance_id, tenant_id, worker_id, status, company, crashes FROM workflow_instances
         WHERE {among_ids} AND {IS_OPEN} AND worker_id <> :worker_id
           AND available_at <= :now AND available_at > :away_until
         ORDER BY instance_id {row_lock}
@@ -160,8 +160,7 @@ def judge_lapsed(
     """Make suspects of those of these instances whose worker was lost, or suspend them; returns the rows of the
     suspended ones.
 
-    A worker that has reported since the lease ended was not lost. Afterwards the instances have no owner, and are due
-    at once or after a delay.
+    Afterwards they have no owner, and are due at once or after a delay.
     """
     with dialect.transaction(connection):
         now = dialect.now(connection)
@@ -171,31 +170,25 @@ def judge_lapsed(
             "now": now,
             "away_until": wanted.away_until or 0,
         }
-        reports: dict[str, int] = {}
         companies: dict[str, int] = {}
         alike: dict[Judgement, list[str]] = defaultdict(list)
         to_suspend: list[tuple[str, str, int]] = []
         for row in connection.execute(_lapsed(dialect.among_ids, dialect.row_lock), asked).all():
-            instance_id, tenant_id, lost, until, status, company, crashes = row
-            if lost not in reports:
-                reports[lost] = _reported_at(connection, lost)
-            outlived = reports[lost] > until
-            if not outlived and lost not in companies:
+            instance_id, tenant_id, lost, status, company, crashes = row
+            if lost not in companies:
                 companies[lost] = _company_of(connection, lost, now)
             judgement = judged(
                 None if company is None else Blame(company, crashes),
-                executing=companies.get(lost, 0),
+                executing=companies[lost],
                 crashes_max=wanted.crashes_max,
                 suspended=status == Status.SUSPENDED,
-                outlived=outlived,
             )
             alike[judgement].append(instance_id)
-            if judgement.suspends and judgement.blame is not None:
+            if judgement.suspends:
                 to_suspend.append((tenant_id, instance_id, judgement.blame.crashes))
         for judgement, ids in alike.items():
             blame, delay_ms = judgement.blame, judgement.delay_ms
-            company, crashes = (None, 0) if blame is None else blame
-            outcome = {"company": company, "crashes": crashes}
+            outcome = {"company": blame.company, "crashes": blame.crashes}
             due_at = None if delay_ms is None else now + delay_ms
             connection.execute(_release(dialect.among_ids), {"ids": dialect.ids(ids), "due_at": due_at, **outcome})
         suspended = [_suspend(connection, dialect, *each) for each in to_suspend]
@@ -280,12 +273,6 @@ def _unfit_event(
         suspends=suspended.reason,
         log_limit=UNLIMITED_LOG,
     )
-
-
-def _reported_at(connection: Connection, worker_id: str) -> int:
-    """When a worker reported last (ms); 0 if it has not reported since it was taken for lost."""
-    known = connection.execute(_WORKER, {"worker_id": worker_id}).one_or_none()
-    return 0 if known is None or known.company is not None else int(known.seen_at)
 
 
 def _company_of(connection: Connection, lost: str, now: int) -> int:

@@ -83,9 +83,6 @@ MAY_GO_ON = """(EXISTS (
 """Neither its workflow nor its tenant is paused. (`IS NOT TRUE` keeps the planner from making a join of it, which
 would read the runs in another order than that of the index.)"""
 
-TAKEN_AT_ONCE = "(company IS NULL OR company > 1 OR worker_id IS NULL OR worker_id = :worker_id)"
-"""Not the only suspect of another worker, which is judged `judged_alone_ms` after its lease has ended."""
-
 FITS = ":owned + place <= least AND :owned + place <= :company_min"
 """Whether the worker may take a due suspect at this `place` in the order, where `least` is the smallest company so far.
 See `blame.may_join`."""

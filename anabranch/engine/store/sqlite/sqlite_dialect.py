@@ -219,7 +219,7 @@ class SqliteDialect:
                 "rooms": wanted.rooms is not None,
                 "large": wanted.large,
             }
-            parameters = claim_parameters(wanted) | {"now": now, "judged_alone_ms": wanted.judged_alone_ms}
+            parameters = claim_parameters(wanted) | {"now": now}
             if wanted.only is not None:
                 parameters["ids"] = self.ids(wanted.only)
             if wanted.known_code is not None:

@@ -40,7 +40,6 @@ from anabranch.engine.store.sql.statements import (
     SIGNALS_KEPT,
     SUSPENDS,
     SUSPENDS_UNFIT,
-    TAKEN_AT_ONCE,
 )
 
 _COLUMNS = ", ".join(INSTANCE_COLUMNS)
@@ -307,8 +306,6 @@ def _due(*, parked: bool, only: bool, steal: bool, knows: bool, rooms: bool, lar
         condition += f" AND {IS_WHOLE}"
     if rooms:
         condition += " AND tenant_id NOT IN (SELECT value ->> 0 FROM json_each(:rooms) WHERE value ->> 1 = 0)"
-    if not (parked or steal):
-        condition += f" AND ({TAKEN_AT_ONCE} OR available_at <= :now - :judged_alone_ms)"
     return condition
 
 

@@ -160,11 +160,7 @@ MUTANTS = (
     mutant(
         "live-runs-taken-at-start-up",
         "a start-up takes the live runs of other workers",
-        (
-            f"{_DATABASE}.claim",
-            "if (wanted.steal and row.worker_id",
-            "if row.worker_id is not None or (wanted.steal and row.worker_id",
-        ),
+        (f"{_DATABASE}.claim", "if _is_due(row, now) or", "if row.worker_id is not None or _is_due(row, now) or"),
     ),
     mutant(
         "counted-in-company",

@@ -78,7 +78,7 @@ class StepOrigin:
 
     @property
     def key(self) -> StepKey:
-        """Of its step."""
+        """The key of its step, the same in every attempt."""
         return self.instance_id, self.node_id, scope_of_first_attempt(self.scope)
 
 
@@ -88,7 +88,7 @@ class StepThreads:
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="coded-step")
         self.left_behind: dict[StepKey, Future[Returned]] = {}
-        """Functions that still run although their result is no longer awaited."""
+        """Functions that still run although their result is no longer awaited. Their threads remove them."""
 
     def stop(self) -> None:
         """Start no more threads; running ones are abandoned."""

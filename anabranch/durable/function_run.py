@@ -149,10 +149,10 @@ class FunctionRun:
         return self._main.result()
 
     def settled(self) -> None:
-        """Continue soon: never within a task."""
+        """Continue soon: never within a task, and never in the context of a step."""
         if not self._is_due:
             self._is_due = True
-            self._worker_loop.call_soon(self.advance)
+            self._worker_loop.call_soon(self.advance, context=contextvars.Context())
 
     def steps_under_way(self) -> list[str]:
         """The steps under way."""
@@ -552,7 +552,7 @@ class FunctionRun:
     def _end_by(self, failure: BaseException) -> None:
         if not self._over.done():
             self._over.set_exception(failure)
-        self._worker_loop.call_soon(self._leave)
+        self._worker_loop.call_soon(self._leave, context=contextvars.Context())
 
     def _leave(self, *, ended: bool = False) -> None:
         """Unwind the function, and stop its steps."""

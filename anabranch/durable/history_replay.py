@@ -139,7 +139,7 @@ class _Replay:
     _pending: tuple[str, str] | None = None
     """A step that the log has begun and not ended."""
 
-    # -- what `engine.ownership.run_access.RunAccess` has -------------------------------------------
+    # -- in place of a `RunAccess` ----------------------------------------------------------
     @property
     def settled_seq(self) -> int:
         return self.journal.last_seq

@@ -168,7 +168,11 @@ class Acknowledged:
         self._since = clock.monotonic()
 
     def note(self, instance_id: str, seq: int, written_at: int | None = None) -> None:
-        """This row was acknowledged; `written_at` is its time, where it is known."""
+        """This row was acknowledged, or read; `written_at` is its time, where it is known. Earlier rows are known by a
+        later one."""
+        known = self._recent.get(instance_id)
+        if known is not None and known[0] > seq:
+            return  # it was read before the later one was appended
         self._recent[instance_id] = (seq, written_at)
         if len(self._recent) >= REMEMBERED_MAX:
             self._turn()

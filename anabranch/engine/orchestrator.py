@@ -119,7 +119,7 @@ def _concerns_family(pending: PendingTransition) -> bool:
 
 async def _patiently(answer: asyncio.Future[_Answer]) -> _Answer:
     """The answer to a request. Raises TimeoutError after `REQUEST_PATIENCE_S`."""
-    # A timer of its own: `asyncio.timeout` costs a start three times as much.
+    # A timer of its own: `asyncio.timeout` costs more, and every start would pay for it.
     timer = asyncio.get_running_loop().call_later(REQUEST_PATIENCE_S, _give_up, answer)
     try:
         return await answer

@@ -11,6 +11,7 @@ import os
 import random
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 
 from anabranch.engine import plans
 from anabranch.engine.rules import transitions as transition
@@ -37,7 +38,7 @@ def under_control(judge: Judge, compiled: Mapping[str, Plan], *, seed: int) -> I
     job_sender.PUBLISHERS = PUBLISHERS
     plans.compile_plan = lambda document, node_types, *_, **__: compiled[document["name"]]
     transition.decide = judge.checked(transition.decide)
-    os.urandom = lambda count: dice.getrandbits(128).to_bytes(16)[-count:]  # nobody needs more than a UUID does
+    os.urandom = partial(_thrown, dice)
     log.setLevel(logging.ERROR)
     log.propagate = False
     log.addHandler(complaints)
@@ -49,6 +50,11 @@ def under_control(judge: Judge, compiled: Mapping[str, Plan], *, seed: int) -> I
         job_sender.PUBLISHERS = publishers
         log.removeHandler(complaints)
         plans.compile_plan, transition.decide, os.urandom, log.level, log.propagate = kept
+
+
+def _thrown(dice: random.Random, count: int) -> bytes:
+    assert count <= 16, "nobody in a world needs more than a UUID does"
+    return dice.getrandbits(128).to_bytes(16)[-count:]
 
 
 class _Complaints(logging.Handler):

@@ -204,11 +204,9 @@ def _receive(builder: DrawnDecisionBuilder, signal: SignalSent) -> Decision:
     known = signal_known_or_refused(builder, signal)
     if known is not None:
         return known
-    waited_for = accept_signal(builder, signal)
+    builder.delivered = accept_signal(builder, signal)
     _propagate(builder)
-    decision = _concluded(builder)
-    decision.delivered = waited_for
-    return decision
+    return _concluded(builder)
 
 
 def _begin_if_due(builder: DrawnDecisionBuilder) -> None:

@@ -165,7 +165,7 @@ class PendingTransition:
     defect: Exception | None = None
     """What the rules raised over this instance; its neighbours are not harmed."""
 
-    # Of a transition that has won.
+    # Set once its transition has won.
     dispatches: Sequence[Dispatch] = field(init=False)
     """Attempts to perform."""
     stops: Sequence[Dispatch] = field(init=False)
@@ -319,7 +319,6 @@ def owed_dispatches(state: AnyState) -> list[Dispatch]:
 def _pending(
     leased: LeasedState, stimuli: Sequence[Stimulus], now: int, lease_ms: int, work_max: int, evaluations_max: int
 ) -> PendingTransition:
-    # Arguments are given by position on the way of every node: by name they cost twice as much.
     state = leased.state
     was_started, bytes_before, was_suspected = state.started, state.log_bytes, state.suspicion
     values_before = state.values_bytes

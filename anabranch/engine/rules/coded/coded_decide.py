@@ -138,11 +138,8 @@ def _decide(notes: CodedDecisionBuilder, stimulus: Stimulus) -> Decision:
             known = signal_known_or_refused(notes, stimulus)
             if known is not None:
                 return known
-            waited_for = accept_signal(notes, stimulus)
+            notes.delivered = accept_signal(notes, stimulus)
             _serve_promises(notes)
-            decision = _concluded(notes, was_running=was_running)
-            decision.delivered = waited_for
-            return decision
         case ChildEnded():
             _child_ended(notes, stimulus)
         case LogReloaded():

@@ -69,7 +69,8 @@ class Decision:
     stops: Sequence[Dispatch] = ()
     """Attempts that are no longer awaited; their handlers are stopped."""
     cancels: Sequence[str] = ()
-    """Ids of children that are no longer awaited, if they exist; they end with the same commit."""
+    """Ids of children that are no longer awaited, some of which may never have been started; they end with the same
+    commit."""
     not_before: int | None = None
     """The latest due time that fired: the commit must find it passed by the store's own clock."""
     delivered: bool | None = None
@@ -92,11 +93,11 @@ class DecisionBuilder(Decision, Generic[State]):
     """
 
     __slots__ = ("now", "state")
+    # While it is built, these are lists.
     events: list[Event]
     commands: list[Command]
     stops: list[Dispatch]
     cancels: list[str]
-    """Children that are no longer awaited; some may never have been started."""
     evaluated: list[Dispatch]
 
     def __init__(self, state: State, now: int) -> None:
@@ -194,6 +195,7 @@ class DecisionBuilder(Decision, Generic[State]):
 
     def log_full(self) -> Decision:
         """Fail the run, because its log is full."""
+        self.delivered = None  # to no wait: the run has ended
         self.fail_instance(self.state.log_limit.error())
         return self.build()
 

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 from anabranch.cli.event_lines import shown_name
@@ -117,8 +118,13 @@ def _status(activation: Activation) -> str:
     status, progress = str(activation["status"]), activation.get("progress")
     if progress is None or status == "success":
         return status
-    total = "" if progress["total"] is None else f"/{progress['total']:g}"
-    return f"{status} ({progress['done']:g}{total}{' ' if progress['text'] else ''}{progress['text']})"
+    total = "" if progress["total"] is None else f"/{_number(progress['total'])}"
+    return f"{status} ({_number(progress['done'])}{total}{' ' if progress['text'] else ''}{progress['text']})"
+
+
+def _number(value: float) -> str:
+    """Whole numbers in full, others with up to 12 significant digits; never with an exponent."""
+    return str(int(value)) if value == int(value) else format(Decimal(f"{value:.12g}"), "f")
 
 
 def wait_text(wait: Mapping[str, Any] | None) -> str | None:

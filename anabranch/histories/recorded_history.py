@@ -21,8 +21,11 @@ from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import InvalidRequest
 
-_OF_SYSTEM = ("anabranch-bulk", "anabranch-fork-")
-"""How the names of the engine's own workflows begin."""
+_BULK_NAME = "anabranch-bulk"
+"""The name of the engine's workflow for bulk runs."""
+
+_CHECK_PREFIX = "anabranch-fork-"
+"""How the names of the engine's workflows that check forks begin."""
 
 FORMAT = "anabranch-history"
 FORMAT_VERSION = 1
@@ -43,7 +46,8 @@ class RecordedHistory:
     @property
     def is_of_system(self) -> bool:
         """A bulk run, or a check of a fork: its function is the engine's own."""
-        return self.is_coded and self.head.workflow_name.startswith(_OF_SYSTEM)
+        name = self.head.workflow_name
+        return self.is_coded and (name == _BULK_NAME or name.startswith(_CHECK_PREFIX))
 
     @property
     def is_coded(self) -> bool:

@@ -18,6 +18,9 @@ def activation(status: str, **fields: Any) -> dict[str, Any]:
     [
         ({"done": 3, "total": 10, "text": "part 3"}, "running (3/10 part 3)"),
         ({"done": 0.5, "total": None, "text": ""}, "running (0.5)"),
+        ({"done": 1_234_567, "total": 2_000_000.0, "text": ""}, "running (1234567/2000000)"),
+        ({"done": 1_234_567.25, "total": None, "text": ""}, "running (1234567.25)"),
+        ({"done": 0.0000001, "total": 0.1 + 0.2, "text": ""}, "running (0.0000001/0.3)"),
         (None, "running"),
     ],
 )

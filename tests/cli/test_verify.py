@@ -276,3 +276,13 @@ def test_functions_of_the_engine_itself_are_not_asked_for(anabranch: Command, re
         strict = anabranch("replay", "--code", "app.py", "--strict", "--json")
         forget()
         assert (strict.code, strict.document["runs"], strict.document["unknown"]) == (0, 0, 0)
+
+
+def test_a_workflow_whose_name_begins_like_that_of_bulk_runs_is_asked_for(
+    anabranch: Command, recorded: list[str]
+) -> None:
+    name = f"{BULK_NAME}-mailing"
+    change("UPDATE workflow_instances SET workflow_name = ? WHERE instance_id = ?", name, recorded[2])
+    assert len(anabranch("verify", "--all", "--json").document["notes"]) == 1
+    strict = anabranch("replay", "--code", "app.py", "--strict", "--json")
+    assert (strict.code, strict.document["runs"], strict.document["unknown"]) == (1, 1, 1)

@@ -131,28 +131,54 @@ async def test_a_cancelled_run_goes_on_with_what_was_cancelled_below_it(served: 
     assert (await served.ended(child))["status"] == "COMPLETED"
 
 
-async def two_that_failed_together(served: Served) -> tuple[dict[str, Any], list[str]]:
-    """A run whose two children have failed before it could take notice of either, and these."""
+async def together(served: Served, *, failing: int, waiting: int = 0) -> tuple[dict[str, Any], list[str]]:
+    """A run with so many children that had failed before it could take notice of any, and others that were waiting."""
     hold = {"id": "hold", "type": "waitForEvent", "config": {"event": "go"}, "outputVariable": "told"}
     call = {"id": "call", "type": "workflow", "config": {"workflow": "{{ctx.told}}", "input": 1}}
     await served.save(chain("child", hold, call))
-    await served.save(calling("top", "child", forEach=[1, 2], concurrency=2))
-    top = await served.start("top", input=1)
-    await served.until(f"/v1/runs/{top}", lambda run: sum(each["status"] == "waiting" for each in run["nodes"]) >= 2)
-    assert (await served.ask("POST", f"/v1/runs/{top}/pause?children=false")).status == 200
-    page = await served.until("/v1/workflows/child/runs", lambda page: len(page["items"]) == 2)
-    children = [each["instanceID"] for each in page["items"]]
-    for child in children:
-        await served.ask("POST", f"/v1/runs/{child}/signals/go", json="later")
-        assert (await served.ended(child))["status"] == "FAILED"
-    assert (await served.ask("POST", f"/v1/runs/{top}/resume")).status == 200
-    run = await served.ended(top)
+    count = failing + waiting
+    await served.save(calling("top", "child", forEach=list(range(count)), concurrency=count))
+    top, children = await paused(served, count)
+    for child in children[:failing]:
+        await fail(served, child, "later")
+    run = await resumed(served, top)
     assert (run["status"], run["error"]["code"]) == ("FAILED", "CHILD_FAILED")
+    for child in children:
+        await served.ended(child)
     return run, children
 
 
+async def paused(served: Served, count: int) -> tuple[str, list[str]]:
+    """A run of `top` that is paused while it waits for its children, and these in the order of their nodes."""
+
+    def waits(run: dict[str, Any]) -> list[dict[str, Any]]:
+        return [each for each in run["nodes"] if each.get("waitsFor") and each["waitsFor"]["kind"] == "child"]
+
+    top = await served.start("top", input=1)
+    run = await served.until(f"/v1/runs/{top}", lambda run: len(waits(run)) == count)
+    assert (await served.ask("POST", f"/v1/runs/{top}/pause?children=false")).status == 200
+    in_order = sorted(waits(run), key=lambda each: (each["nodeID"], each["scope"]))
+    return top, [each["waitsFor"]["childID"] for each in in_order]
+
+
+async def resumed(served: Served, top: str) -> dict[str, Any]:
+    assert (await served.ask("POST", f"/v1/runs/{top}/resume")).status == 200
+    return await served.ended(top)
+
+
+async def fail(served: Served, child: str, told: Any) -> None:
+    """Tell a waiting child something that it fails with."""
+    await served.ask("POST", f"/v1/runs/{child}/signals/go", json=told)
+    assert (await served.ended(child))["status"] == "FAILED"
+
+
+async def cancelled(served: Served, run_id: str) -> dict[str, Any]:
+    assert (await served.ask("POST", f"/v1/runs/{run_id}/cancel")).status == 200
+    return await served.ended(run_id)
+
+
 async def test_children_that_failed_together_go_on_together(served: Served):
-    run, children = await two_that_failed_together(served)
+    run, children = await together(served, failing=2)
     await served.save(echo("later"))
     answered = (await retry(served, run)).json
     assert sorted(each["instanceID"] for each in answered["children"]) == sorted(children)
@@ -160,32 +186,95 @@ async def test_children_that_failed_together_go_on_together(served: Served):
     assert [(await served.ended(child))["generation"] for child in children] == [1, 1]
 
 
-async def test_a_child_that_would_only_fail_again_does_not_hinder_the_other(served: Served):
+async def test_children_that_failed_count_with_those_that_were_cancelled(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+):
+    run, children = await together(served, failing=2, waiting=1)
+    monkeypatch.setattr(retry_verbs, "FAMILY_MAX", 3)
+    refused = await retry(served, run)
+    assert (refused.status, refused.code) == (409, "RETRY_REFUSED")
+    monkeypatch.setattr(retry_verbs, "FAMILY_MAX", 4)
+    answered = (await retry(served, run)).json
+    assert sorted(each["instanceID"] for each in answered["children"]) == sorted(children)
+
+
+async def call_and_right(served: Served, **right: Any) -> tuple[str, str, str]:
+    """A paused run that waits for a child at `call` and for one of another workflow at `right`, and these two."""
     hold = {"id": "hold", "type": "waitForEvent", "config": {"event": "go"}, "outputVariable": "told"}
-    name = {"id": "name", "type": "set", "config": {"values": {"x": "{{ctx.told.name}}"}}}
-    call = {"id": "call", "type": "workflow", "config": {"workflow": "{{ctx.told.name}}", "input": 1}}
-    await served.save(chain("child", hold, name, call))
-    right = {"id": "right", "type": "workflow", "config": {"workflow": "child"}, "errorHandling": "ignore"}
+    call = {"id": "call", "type": "workflow", "config": {"workflow": "{{ctx.told}}", "input": 1}}
+    await served.save(chain("child", hold, call))
+    await served.save(chain("other", hold, call))
     document = calling("top", "child")
-    document["nodes"].append(right)
+    document["nodes"].append({"id": "right", "type": "workflow", "config": {"workflow": "other"}, **right})
     document["edges"].append({"id": "to-right", "upstreamNodeID": "before", "downstreamNodeID": "right"})
     await served.save(document)
-    top = await served.start("top", input=1)
-    await served.until(f"/v1/runs/{top}", lambda run: sum(each["status"] == "waiting" for each in run["nodes"]) == 2)
-    assert (await served.ask("POST", f"/v1/runs/{top}/pause?children=false")).status == 200
-    page = await served.until("/v1/workflows/child/runs", lambda page: len(page["items"]) == 2)
-    of_node = {each["startedBy"]["nodeID"]: each["instanceID"] for each in page["items"]}
-    for node, told in (("call", {"name": "later"}), ("right", "no name")):
-        await served.ask("POST", f"/v1/runs/{of_node[node]}/signals/go", json=told)
-        assert (await served.ended(of_node[node]))["status"] == "FAILED"
-    assert (await served.ask("POST", f"/v1/runs/{top}/resume")).status == 200
-    run = await served.ended(top)
+    top, (child, other) = await paused(served, 2)
+    return top, child, other
+
+
+def stays(child: dict[str, Any], node: str, parent: str) -> str:
+    return f"run {child['instanceID']} stays {child['status']}: {node} of run {parent} gets its end"
+
+
+async def test_a_child_that_cannot_continue_does_not_hinder_the_other(served: Served):
+    top, *children = await call_and_right(served)
+    for child in children:
+        await fail(served, child, "later")
+    run = await resumed(served, top)
+    await served.save(echo("later"))
+    cause, other = children if run["error"]["nodeID"] == "call" else reversed(children)
+    refused = await served.ended(other)
+    assert (await served.ask("DELETE", f"/v1/workflows/{refused['name']}")).status == 204
+    answered = (await retry(served, run, dryRun=True)).json
+    assert [each["instanceID"] for each in answered["children"]] == [cause]
+    node = "right" if run["error"]["nodeID"] == "call" else "call"
+    assert answered["warnings"] == [stays(refused, node, top)]
+    assert (await retry(served, run)).json["warnings"] == answered["warnings"]
+    assert (await served.ended(top))["status"] == "FAILED", "it gets the failure"
+    assert (await served.ended(other))["generation"] == 0
+
+
+async def test_a_child_that_was_cancelled_on_its_own_stays_so_when_the_cancelled_parent_continues(served: Served):
+    top, child, right = await call_and_right(served)
+    stopped = await cancelled(served, right)
+    run = await cancelled(served, top)
+    assert (await served.ended(child))["status"] == "CANCELLED"
+    answered = (await retry(served, run)).json
+    assert [each["instanceID"] for each in answered["children"]] == [child]
+    assert answered["warnings"] == [stays(stopped, "right", top)]
+    assert await served.ended(right) == stopped
+
+
+async def test_a_child_that_was_cancelled_on_its_own_stays_so_when_the_failed_parent_continues(served: Served):
+    top, *children = await call_and_right(served)
+    await fail(served, children[0], "later")
+    await cancelled(served, children[1])
+    run = await resumed(served, top)
     assert run["status"] == "FAILED"
+    cause, other = children if run["error"]["nodeID"] == "call" else reversed(children)
+    before = await served.ended(other)
     await served.save(echo("later"))
     answered = (await retry(served, run)).json
-    assert [each["instanceID"] for each in answered["children"]] == [of_node["call"]]
-    assert (await served.ended(top))["status"] == "COMPLETED"
-    assert (await served.ended(of_node["right"]))["generation"] == 0
+    continued = {each["instanceID"] for each in answered["children"]}
+    if before["status"] == "FAILED":  # the parent took notice of the cancelled one first: that is the cause
+        assert (continued, answered["warnings"]) == ({cause, other}, [])
+    else:
+        assert (continued, answered["warnings"]) == ({cause}, [stays(before, "right", top)])
+        assert await served.ended(other) == before
+
+
+@pytest.mark.parametrize("handling", ["ignore", "continue"])
+async def test_a_child_that_had_failed_stays_so_when_the_cancelled_parent_continues(served: Served, handling: str):
+    top, child, right = await call_and_right(served, errorHandling=handling)
+    await fail(served, right, "later")
+    failure = await served.ended(right)
+    run = await cancelled(served, top)
+    await served.save(echo("later"))
+    assert (await served.ended(child))["status"] == "CANCELLED"
+    answered = (await retry(served, run)).json
+    assert [each["instanceID"] for each in answered["children"]] == [child]
+    assert answered["warnings"] == [stays(failure, "right", top)]
+    assert await served.ended(right) == failure
 
 
 async def test_what_cannot_be_retried_says_why(served: Served):

@@ -81,8 +81,11 @@ async def test_a_loop_as_a_whole_is_as_its_latest_pass():
     whole, latest = await asked.why("ask"), await asked.why("ask", "ask#2")
     assert whole["sentence"] == f"The latest pass is ask#2: {latest['sentence']}"
     assert (whole["scope"], whole["waitsFor"]) == ("", latest["waitsFor"])
+    assert (whole["status"], whole["since"]) == ("waiting", latest["since"])
     failed_there = await stored(POLL, given(POLL).then(completed("start"), failed("ask#1/ask")))
-    assert (await failed_there.why("ask"))["sentence"].startswith("The latest pass is ask#1: 'ask' failed")
+    whole = await failed_there.why("ask")
+    assert whole["sentence"].startswith("The latest pass is ask#1: 'ask' failed")
+    assert (whole["status"], whole["since"]) == ("error", (await failed_there.why("ask", "ask#1"))["since"])
 
 
 async def test_a_loop_is_shown_pass_by_pass_as_of_each_row():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -182,6 +183,47 @@ def test_a_parent_waits_again_for_the_child_whose_end_it_failed_with() -> None:
     assert run.when(HANDED_OVER).dispatches == []
     assert run.status is Status.WAITING
     assert run.then(child_ended("call", Status.COMPLETED, 1)).completed("after").status is Status.COMPLETED
+
+
+def test_only_failures_that_nothing_handles_would_end_the_run_as_the_cause_did() -> None:
+    def loop(**config: str) -> dict[str, Any]:
+        return {"type": "loop", "config": {"source": "{{ctx.input}}", **config}}
+
+    call = {"type": "workflow", "config": {"workflow": "w"}}
+    names = ("cause", "bare", "ignored", "handled", "failing/a", "collecting/b", "edged/c", "strict/d")
+    run = begun(
+        drawn(
+            "start>cause, start>bare, start>ignored, start>handled, handled.error>mend, start>failing, failing.loop>a, "
+            "start>collecting, collecting.loop>b, start>edged, edged.loop>c, edged.error>mend, start>strict, "
+            "strict.loop>d",
+            cause=call,
+            bare=call,
+            ignored={**call, "errorHandling": "ignore"},
+            handled=call,
+            failing=loop(),
+            a=call,
+            collecting=loop(onItemError="collect"),
+            b=call,
+            edged=loop(),
+            c=call,
+            strict=loop(onItemError="collect"),
+            d={**call, "errorHandling": "fail_workflow"},
+            mend={"joinMode": "any"},
+        )
+    )
+    run.then(*(completed(loop_id, [1]) for loop_id in ("failing", "collecting", "edged", "strict")))
+    run.then(*(awaits_child(name.replace("/", "[0]/")) for name in names))
+    run.then(child_ended("cause", Status.FAILED, {"code": "HANDLER_ERROR", "message": "it broke"}))
+    assert run.status is Status.FAILED
+    children = plan_retry(run.plan, run.head, run.log).children
+    assert len(children) == len(names)
+    assert {child.place[0] for child in children if child.would_end_run} == {"cause", "bare", "a", "d"}
+
+
+def test_after_a_cancel_no_failure_of_a_child_counts_as_the_cause() -> None:
+    run = begun(drawn("start>call", call={"type": "workflow", "config": {"workflow": "w"}}))
+    run.then(awaits_child("call"), cancel())
+    assert [child.would_end_run for child in plan_retry(run.plan, run.head, run.log).children] == [False]
 
 
 def test_failures_on_the_data_of_the_run_are_not_retried() -> None:

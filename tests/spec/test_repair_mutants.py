@@ -109,6 +109,13 @@ ALL_BROKEN = (
         reopening.test_a_failure_in_an_iteration_leaves_out_the_iterations_that_it_ended,
     ),
     broken(
+        "children retried whose failures are ignored",
+        f"{_RETRY}:_would_end_run",
+        "if failure_handle(node, scope.body) is not None:",
+        "if False:",
+        reopening.test_only_failures_that_nothing_handles_would_end_the_run_as_the_cause_did,
+    ),
+    broken(
         "sweep missing",
         "rules.decide:_sweep",
         "if not builder.state.head.generation or",

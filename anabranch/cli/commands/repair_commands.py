@@ -217,8 +217,8 @@ def bulk(
     if not has_completed:
         why = f": {progress['error']['message']}" if progress["error"] else ""
         print_line(f"  the bulk run is {progress['status']}{why}")
-        if progress["underWay"]:
-            print_line(f"  up to {progress['underWay']} more may have been done")
+        if under_way := progress.get("underWay", 0):  # older servers do not count them
+            print_line(f"  up to {under_way} more may have been done")
         raise typer.Exit(1)
 
 

@@ -256,6 +256,6 @@ class Retried(RunStateModel):
     children: list[RetriedChild]
     deadlineAt: AwareDatetime | None
     warnings: list[str] = Field(
-        description="What else is executed again: handlers that were asked to stop when the run ended."
+        description="Handlers that were asked to stop and are executed again, and children that stay as they ended."
     )
     dryRun: bool

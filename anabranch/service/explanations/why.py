@@ -62,8 +62,8 @@ def why_node(
     """The reasons for the state of one node in one scope; of a coded run, of one step.
 
     `{nodeID, scope, status, sentence, since, edges, waitsFor, decidedBy, omitted}`. `status` is that of the activation,
-    or `pending`. `worker` is the process that advances the run, `paused_by` the pause that stops it. The node must be
-    in the plan of a drawn run.
+    or `pending`; of the node where a loop without a loop node begins that of its latest pass. `worker` is the process
+    that advances the run, `paused_by` the pause that stops it. The node must be in the plan of a drawn run.
     """
     budget = _Budget()
     activation = run.activations.get((node_id, scope))
@@ -84,7 +84,7 @@ def why_node(
     latest = None if activation is not None or node is None else _latest_pass(run, node, scope)
     if latest is not None:
         of_pass = why_node(run, node_id, latest.scope, worker=worker, paused_by=paused_by)
-        answer.update({name: of_pass[name] for name in ("waitsFor", "decidedBy", "omitted")})
+        answer.update({name: of_pass[name] for name in ("status", "since", "waitsFor", "decidedBy", "omitted")})
         answer["sentence"] = f"The latest pass is {latest.scope}: {of_pass['sentence']}"
         return answer
     if activation is None:

@@ -45,6 +45,13 @@ PLANS_MAX = 10
 
 
 @dataclass(slots=True)
+class _Count:
+    """How many runs a retry continues, with those that are not planned yet."""
+
+    runs: int = 0
+
+
+@dataclass(slots=True)
 class _Family:
     """The plan so far: a run, and those below it."""
 
@@ -53,16 +60,21 @@ class _Family:
     options: RetryOptions
     by: str
     now: int
-    before: int = 0
-    """How many runs are planned already, if these are only some of them."""
+    count: _Count = field(default_factory=_Count)
+    """One for the whole retry: its parts share it."""
     reopenings: list[Reopening] = field(default_factory=list)
     attached: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     def part(self) -> _Family:
         """An empty plan of the same retry, for one of the runs below with those below it."""
-        before = self.before + len(self.reopenings)
-        return replace(self, before=before, reopenings=[], attached=[], warnings=[])
+        return replace(self, reopenings=[], attached=[], warnings=[])
+
+    def count_run(self) -> None:
+        """One more run continues. Raises _TooManyRuns."""
+        self.count.runs += 1
+        if self.count.runs > FAMILY_MAX:
+            raise _TooManyRuns(f"more than {FAMILY_MAX:,} runs would continue with run {self.top}")
 
     def take(self, part: _Family) -> None:
         """Add what was planned in a part."""
@@ -78,6 +90,8 @@ class _Child:
     row: InstanceRow
     must_continue: bool
     """False: if it cannot, its parent gets its end."""
+    stays: str
+    """The warning for that case."""
 
 
 class _TooManyRuns(RetryRefused):
@@ -132,20 +146,22 @@ class RetryVerbs(RunVerbs):
 
     async def _plan_tree(self, row: InstanceRow, family: _Family, *, parent_waits: bool) -> None:
         """Plan the reopenings of a run and of those below it, from the top down."""
+        family.count_run()
         todo = [(row, parent_waits)]
         for each, is_awaited in todo:  # grows while it is walked
-            if family.before + len(todo) > FAMILY_MAX:
-                raise _TooManyRuns(f"more than {FAMILY_MAX:,} runs would continue with run {family.top}")
             for child in await self._plan_one(each, family, parent_waits=is_awaited):
                 if child.must_continue:
+                    family.count_run()
                     todo.append((child.row, True))
                     continue
-                part = family.part()
+                part, runs_before = family.part(), family.count.runs
                 try:
                     await self._plan_tree(child.row, part, parent_waits=True)
                 except _TooManyRuns:
                     raise
                 except (RetryRefused, RetryWouldRepeat, RunTooLarge):
+                    family.count.runs = runs_before
+                    family.warnings.append(child.stays)
                     continue
                 family.take(part)
 
@@ -212,15 +228,19 @@ class RetryVerbs(RunVerbs):
             if awaited.is_cause and awaited.is_awaited and not awaited.had_ended_badly:
                 raise RetryWouldRepeat(f"the output of run {awaited.child_id} cannot be taken by {awaited.place[0]!r}")
             return None
+        stays = _stays(child, head, awaited.place)
         if awaited.is_cause:
-            return _Child(child, must_continue=True)
+            return _Child(child, must_continue=True, stays=stays)
         last = await self._store.read_log(awaited.child_id, after_seq=child.last_seq - 1, limit=1)
         reason = RunCancelledPayload(cancel_reason(head.instance_id)).payload.value
         was_taken_along = child.status is Status.CANCELLED and bool(last) and last[0].payload.value == reason
         if was_taken_along:
-            return _Child(child, must_continue=True)
-        # It ended by itself, just before the parent did, which has not taken notice.
-        return _Child(child, must_continue=False) if awaited.is_awaited else None
+            return _Child(child, must_continue=True, stays=stays)
+        if awaited.is_awaited and awaited.would_end_run and child.status is Status.FAILED:
+            # It failed just before the parent did, which has not taken notice.
+            return _Child(child, must_continue=False, stays=stays)
+        family.warnings.append(stays)
+        return None
 
     async def _awaited_by(self, head: InstanceHead, *, detach: bool) -> tuple[str, str, str] | None:
         """The parent and its activation that awaits this run; None if there is none. Raises ParentHasMovedOn."""
@@ -287,9 +307,17 @@ def _deadline_ms(head: InstanceHead, events: Sequence[Event]) -> int | None:
     return max(0, head.deadline_at - (reopened[-1] if reopened else max(head.created_at, head.available_at)))
 
 
+def _stays(child: InstanceRow, parent: InstanceHead, place: tuple[str, str]) -> str:
+    ended = f"run {child.head.instance_id} stays {child.status.value}"
+    return f"{ended}: {_shown(place)} of run {parent.instance_id} gets its end"
+
+
 def _again(head: InstanceHead, place: tuple[str, str]) -> str:
-    where = f"{place[1]}/{place[0]}" if place[1] else place[0]
-    return f"{where} of run {head.instance_id} was being executed when the run ended: it is executed again"
+    return f"{_shown(place)} of run {head.instance_id} was being executed when the run ended: it is executed again"
+
+
+def _shown(place: tuple[str, str]) -> str:
+    return f"{place[1]}/{place[0]}" if place[1] else place[0]
 
 
 def _answer(status: Status, family: _Family, *, dry_run: bool) -> dict[str, Any]:

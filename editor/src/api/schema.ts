@@ -4766,7 +4766,7 @@ export interface components {
             status: components["schemas"]["Status"];
             /**
              * Warnings
-             * @description What else is executed again: handlers that were asked to stop when the run ended.
+             * @description Handlers that were asked to stop and are executed again, and children that stay as they ended.
              */
             warnings: string[];
         } & {

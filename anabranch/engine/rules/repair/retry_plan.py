@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 
 from anabranch.engine.rules.coded.coded_state import CodedState, Step
 from anabranch.engine.rules.coded.names import StepKind
-from anabranch.engine.rules.drawn.drawn_state import InstanceState
+from anabranch.engine.rules.drawn.drawn_state import Activation, InstanceState
 from anabranch.engine.rules.events import TERMINALS, Event, EventType
-from anabranch.engine.rules.evolve import AnyPlan, AnyState, evolve, new_state
+from anabranch.engine.rules.evolve import AnyPlan, AnyState, evolve, failure_handle, new_state
 from anabranch.engine.rules.payloads import Redo
 from anabranch.engine.rules.shared.child_ids import WORKFLOW_TYPE
 from anabranch.engine.rules.shared.left_out import Ranges, is_left_out, together
@@ -48,6 +48,8 @@ class AwaitedChild:
     """It was a bad end: if the child has completed since, its output can be taken."""
     is_awaited: bool
     """The log says that the activation waits for it; else its handler has not answered."""
+    would_end_run: bool
+    """The run failed with another child, and a failure of this one would end it as well: nothing handles it."""
 
 
 @dataclass(slots=True)
@@ -169,14 +171,19 @@ def _children(state: AnyState, causes: Mapping[Place, str]) -> list[AwaitedChild
     """The runs that open activations have started, or may have. `causes` are failures with their codes."""
     instance_id = state.head.instance_id
     starters: list[OpenActivation]
+    ending: set[Place] = set()
     if isinstance(state, InstanceState):
-        starters = [
+        activations = [
             activation
             for scope in state.scopes.values()
             for activation in scope.open.values()
             if activation.node.type == WORKFLOW_TYPE and activation.region is None
         ]
+        starters = list(activations)
+        if not _OF_CHILDREN.isdisjoint(causes.values()):
+            ending = {each.place for each in activations if _would_end_run(each)}
     else:
+        # Only the function knows which failures it handles.
         starters = [step for step in state.steps.values() if step.kind is StepKind.CHILD and not step.has_ended]
     return [
         AwaitedChild(
@@ -186,6 +193,18 @@ def _children(state: AnyState, causes: Mapping[Place, str]) -> list[AwaitedChild
             is_cause=each.place in causes,
             had_ended_badly=causes.get(each.place) in _OF_CHILDREN,
             is_awaited=each.child_id is not None,
+            would_end_run=each.place in ending,
         )
         for each in starters
     ]
+
+
+def _would_end_run(activation: Activation) -> bool:
+    """Whether the run fails if this activation does: no edge, `ignore` or loop around it takes the failure."""
+    node, scope = activation.node, activation.scope
+    if failure_handle(node, scope.body) is not None:
+        return False
+    loop = scope.base.owner
+    if node.error_handling == "fail_workflow" or loop is None:
+        return True
+    return loop.node.loop is not None and loop.node.loop.on_item_error == "fail" and _would_end_run(loop)

@@ -214,6 +214,11 @@ def test_a_won_turn_raises_the_version_by_one_and_is_performed():
     assert winner.next_due is None
 
 
+def test_a_transition_can_be_shown_before_its_outcome_is_known():
+    (pending,) = plan(begun(CHAIN), completed("a")).pending_transitions
+    assert repr(pending).startswith("PendingTransition(")
+
+
 def test_a_won_turn_says_when_the_next_timer_is_due():
     run = begun(CHAIN)
     planned = plan(run, completed("a", delay_ms=500))

@@ -166,13 +166,13 @@ class PendingTransition:
     """What the rules raised over this instance; its neighbours are not harmed."""
 
     # Set once its transition has won.
-    dispatches: Sequence[Dispatch] = field(init=False)
+    dispatches: Sequence[Dispatch] = field(init=False, repr=False)
     """Attempts to perform."""
-    stops: Sequence[Dispatch] = field(init=False)
+    stops: Sequence[Dispatch] = field(init=False, repr=False)
     """Handlers to stop, because their activation is over."""
-    parks: bool = field(init=False)
+    parks: bool = field(init=False, repr=False)
     """The instance leaves this worker with the transition: it waits, has ended, or was created unheld."""
-    next_due: int | None = field(init=False)
+    next_due: int | None = field(init=False, repr=False)
     """When to offer `TimersDue`; None if parked, ended, or nothing is due by itself."""
 
     @property

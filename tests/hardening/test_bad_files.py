@@ -88,14 +88,14 @@ def test_a_byte_order_mark_is_no_reason_to_refuse(anabranch: Command, write: Wri
     assert anabranch("run", "plain.json", "--input", "@input.json").code == 0
 
 
-@pytest.mark.parametrize(("text", "kind"), [("[]", "list"), ("null", "null"), ("7", "number"), ('"x"', "string")])
+@pytest.mark.parametrize(("text", "kind"), [("[]", "a list"), ("null", "null"), ("7", "a number"), ('"x"', "text")])
 def test_a_file_that_holds_no_object_is_no_workflow(anabranch: Command, write: Write, text: str, kind: str) -> None:
     write("bad.json", text.encode())
     for arguments in (COMMANDS["run"], COMMANDS["import"]):
         printed = anabranch(*arguments)
         assert printed.code == 2
         assert printed.err.startswith("error INVALID_WORKFLOW: ")
-        assert f"  WRONG_TYPE: a workflow is an object, not a {kind}" in printed.err.splitlines()
+        assert f"  WRONG_TYPE: a workflow is an object, not {kind}" in printed.err.splitlines()
     report = anabranch("validate", "bad.json", "--json")
     assert (report.code, report.document["errors"][0]["code"]) == (2, "WRONG_TYPE")
 

@@ -31,9 +31,6 @@ CONTEXT_BYTES_MAX = 16_777_216
 
 # Looked up once: a member of an enum costs ten times a global before Python 3.12.
 _NODE_COMPLETED = EventType.NODE_COMPLETED
-_NODE_DISPATCHED = EventType.NODE_DISPATCHED
-
-_NOTHING_UNFINISHED: frozenset[tuple[str, str]] = frozenset()
 
 # 16 MB: all loops in a batch of decisions together may do as much work as one template, about a tenth of a second in
 # which the event loop serves nothing else. Later decisions do the rest.

@@ -20,7 +20,7 @@ _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _LOWEST = 10_000
 
 # Of a worker's seven hundred ports a few are taken; two hundred in a row are not.
-_TRIES_MAX = 200
+_ATTEMPTS_MAX = 200
 
 # Worker n has the ports that leave the same remainder; more of them than a small machine ever runs.
 _WORKERS_MAX = 32
@@ -33,7 +33,7 @@ _given: deque[int] = deque(maxlen=100)
 def lasting_port() -> int:
     """A free port of 127.0.0.1 that the system gives to nobody by itself. Raises OSError if none is found."""
     given_from = int(_RANGE.read_text().split()[0]) if _RANGE.exists() else _GIVEN_FROM
-    for _ in range(_TRIES_MAX):
+    for _ in range(_ATTEMPTS_MAX):
         port = random.randrange(_LOWEST + _WORKER, max(given_from, _LOWEST + 1_000), _WORKERS_MAX)
         if port in _given:
             continue

@@ -37,7 +37,7 @@ CONNECT_PATIENCE_S = 5.0
 ANSWER_PATIENCE_S = 60.0
 
 # 5 attempts within some 3 s: a restarted server is back by then; callers that can wait longer retry themselves.
-TRIES_MAX = 5
+ATTEMPTS_MAX = 5
 FIRST_PAUSE_S = 0.2
 
 # 10 s: twice what our servers ask for. A longer wait is the caller's to decide.
@@ -137,14 +137,14 @@ class Caller:
 
     async def call(self, request: ServerRequest) -> ServerResponse:
         """The answer to a request. Raises what the server refuses with, ServerUnreachable, ServerAnswerInvalid."""
-        tries_left = TRIES_MAX if request.repeatable else 1
+        attempts_left = ATTEMPTS_MAX if request.repeatable else 1
         pause_s = FIRST_PAUSE_S
         while True:
             outcome = await self._once(request)
             if isinstance(outcome, ServerResponse):
                 return outcome
-            tries_left -= 1
-            if not tries_left:
+            attempts_left -= 1
+            if not attempts_left:
                 raise outcome.error
             # Random, so that many clients of a lost server do not return at the same moment.
             await asyncio.sleep(max(random.uniform(pause_s / 2, pause_s), outcome.retry_after_s))  # noqa: S311

@@ -39,7 +39,7 @@ WAIT_LONGEST_S = 1.0
 WAIT_GROWTH = 1.5
 
 # 5 attempts to save under a name: each further one means that the name was taken or freed meanwhile.
-SAVE_TRIES_MAX = 5
+SAVE_ATTEMPTS_MAX = 5
 
 
 # The tenant is not given: on a server the key decides.
@@ -118,7 +118,7 @@ class RemoteGateway:
         name = document.get("name")
         if not isinstance(name, str) or not name:
             return await self.create_workflow(document)
-        for _ in range(SAVE_TRIES_MAX - 1):
+        for _ in range(SAVE_ATTEMPTS_MAX - 1):
             try:
                 return await self.update_workflow(name, document, replace=True)
             except NotFound:

@@ -22,7 +22,7 @@ from anabranch.engine.rules.graph.validate import Report
 from anabranch.engine.rules.instants import to_iso
 from anabranch.errors import DraftConflict, NameTaken, NotFound, TooLarge, WorkflowIsCoded
 from anabranch.json_input import parse_workflow
-from anabranch.service.definitions.definition_verbs import SAVE_TRIES_MAX, DefinitionVerbs
+from anabranch.service.definitions.definition_verbs import SAVE_ATTEMPTS_MAX, DefinitionVerbs
 from anabranch.service.runs.test_options import read_pins
 
 # 1,000 drafts per tenant: one for each workflow in progress, and forgotten ones.
@@ -32,7 +32,7 @@ DRAFTS_MAX = 1_000
 PINS_BYTES_MAX = DOCUMENT_BYTES_MAX
 
 # 20 attempts to publish the newest revision: each further one means that the draft was saved again meanwhile.
-PUBLISH_TRIES_MAX = 20
+PUBLISH_ATTEMPTS_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,16 +157,16 @@ class DraftService:
         Raises NotFound, DraftConflict for another revision than the expected one, VersionMismatch if the base is
         not the newest version, InvalidWorkflow, NameTaken.
         """
-        for tries_left in reversed(range(PUBLISH_TRIES_MAX)):
+        for attempts_left in reversed(range(PUBLISH_ATTEMPTS_MAX)):
             draft = await self.get_draft(draft_id, tenant_id=tenant_id)
             if expected_revision not in (None, draft.revision):
                 raise _conflict(draft)
             try:
                 return await self._publish(draft, actor, activate=activate)
             except DraftMoved as moved:  # it was saved since it was read
-                if not tries_left:
+                if not attempts_left:
                     raise _conflict(moved.current) from None
-        raise AssertionError("the last try returns or raises")
+        raise AssertionError("the last attempt returns or raises")
 
     async def _publish(self, draft: Draft, actor: str, *, activate: bool) -> tuple[WorkflowVersion, Report, Draft]:
         document = document_of(draft)
@@ -175,7 +175,7 @@ class DraftService:
         known = None
         if draft.workflow_id is not None:
             known = await self._workflows.get_workflow_by_id(draft.workflow_id, tenant_id=draft.tenant_id)
-        for tries_left in reversed(range(SAVE_TRIES_MAX)):
+        for attempts_left in reversed(range(SAVE_ATTEMPTS_MAX)):
             version, report = await self._workflows.prepare_version(
                 document, tenant_id=draft.tenant_id, known=known, expected_version=draft.base_version
             )
@@ -183,11 +183,11 @@ class DraftService:
             try:
                 saved, moved = await self._saved.publish_draft(draft, version, actor=actor)
             except NameTaken:
-                if known is not None or document.get("name") is not None or not tries_left:
+                if known is not None or document.get("name") is not None or not attempts_left:
                     raise
                 continue  # the derived name was taken since it was found to be free
             return saved, report, moved
-        raise AssertionError("the last try returns or raises")
+        raise AssertionError("the last attempt returns or raises")
 
     # -- pins -----------------------------------------------------------------------------
     async def get_pins(self, draft_id: str, *, tenant_id: str) -> Pins:

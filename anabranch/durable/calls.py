@@ -38,7 +38,7 @@ from anabranch.engine.rules.stimuli import (
 from anabranch.engine.rules.transitions import PARK_AFTER_MS
 from anabranch.engine.rules.values import Payload
 
-Try: TypeAlias = Callable[[int], Awaitable[tuple[StepOutcome, BaseException | None]]]
+Attempt: TypeAlias = Callable[[int], Awaitable[tuple[StepOutcome, BaseException | None]]]
 """One attempt of a step: its outcome, and the exception that it failed with."""
 
 Place: TypeAlias = tuple[str, str]
@@ -48,9 +48,9 @@ class Stage(Enum):
     """The stage of a call."""
 
     ASKED = "the function has asked for it; nothing is done yet"
-    TRYING = "a try of it is under way"
+    RUNNING = "an attempt of it is under way"
     REPORTED = "its outcome is being committed"
-    WAITING = "it waits for a time, a signal, a child or another try"
+    WAITING = "it waits for a time, a signal, a child or another attempt"
     ENDED = "the log has its end"
     OVER = "the function has the result, or no longer waits"
 
@@ -108,7 +108,7 @@ def present_branch(loop: WorkflowLoop, began_seq: int) -> StepBranch:
 
 
 # Looked up once: a member of an enum costs ten times a global before Python 3.12.
-_STAGES = _ASKED, _TRYING, _REPORTED, _WAITING, _, _OVER = tuple(Stage)
+_STAGES = _ASKED, _RUNNING, _REPORTED, _WAITING, _, _OVER = tuple(Stage)
 _DISPATCHED = Phase.DISPATCHED
 
 
@@ -119,6 +119,7 @@ class StepCall:
         "arguments",
         "as_copied",
         "asked",
+        "attempt_began_at",
         "attempt_once",
         "branch",
         "cause",
@@ -134,7 +135,6 @@ class StepCall:
         "stage",
         "task",
         "timer",
-        "tried_at",
         "wait",
     )
 
@@ -153,7 +153,7 @@ class StepCall:
         """The same as rows say it that were copied from other runs, with their ids in place of this run's."""
         self.wait: StepOutcome | None = None
         """What it asks the log for."""
-        self.attempt_once: Try | None = None
+        self.attempt_once: Attempt | None = None
         """Or what is to be done for it, in `context`."""
         self.context: contextvars.Context | None = None
         self.future: WorkflowFuture[object] | None = None
@@ -162,15 +162,15 @@ class StepCall:
         """Or what is to be called."""
         self.stage = _ASKED
         self.task: asyncio.Task[None] | None = None
-        """The try that is under way."""
-        self.tried_at: float | None = None
-        """When its first try began (the worker's loop's time), as long as the log does not say that it has."""
+        """The attempt that is under way."""
+        self.attempt_began_at: float | None = None
+        """When its first attempt began (the worker's loop's time), as long as the log does not say that it has."""
         self.asked: StepReport | None = None
         """A wait that is not reported yet."""
         self.reported_seq = 0
         """Its latest row when something was reported of it."""
         self.cause: BaseException | None = None
-        """What the latest try has failed with."""
+        """What the latest attempt has failed with."""
 
     @property
     def shown(self) -> str:
@@ -198,7 +198,7 @@ class Calls:
         self._stages: dict[Stage, dict[StepCall, None]] = {stage: {} for stage in _STAGES}
         # To see at a glance whether any call is at one of these.
         self.asked = self._stages[_ASKED]
-        self.trying = self._stages[_TRYING]
+        self.running = self._stages[_RUNNING]
         self.reported = self._stages[_REPORTED]
         self.waiting = self._stages[_WAITING]
 

@@ -94,7 +94,7 @@ class StepThreads:
         """Start no more threads; running ones are abandoned."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def earlier_try_ended(self, key: StepKey) -> None:
+    async def earlier_attempt_ended(self, key: StepKey) -> None:
         """Wait until no attempt of this step runs in an abandoned thread."""
         while (earlier := self.left_behind.get(key)) is not None:
             logger.warning(
@@ -123,7 +123,7 @@ class StepThreads:
             del self.left_behind[key]
 
 
-async def tried(
+async def run_attempt(
     origin: StepOrigin,
     work: Callable[[], Awaitable[StepOutcome]],
     timeout_ms: int | None = None,
@@ -131,7 +131,7 @@ async def tried(
 ) -> tuple[StepOutcome, BaseException | None]:
     """Do the work of an attempt once; returns its outcome, and the exception if it failed."""
     if heartbeat is not None:
-        return await heartbeat.tried(work, timeout_ms)
+        return await heartbeat.run_attempt(work, timeout_ms)
     limit = None if timeout_ms is None else asyncio.timeout(timeout_ms / 1000)
     task = asyncio.current_task()
     try:
@@ -163,13 +163,13 @@ class Heartbeat:
         self._limit: asyncio.Timeout | None = None
         origin.beat = self._beat
 
-    async def tried(
+    async def run_attempt(
         self, work: Callable[[], Awaitable[StepOutcome]], timeout_ms: int | None
     ) -> tuple[StepOutcome, BaseException | None]:
-        """The same as `tried`, with the bound."""
+        """The same as `run_attempt`, with the bound."""
         origin = self._origin
         try:
-            return await tried(origin, lambda: self._bounded(work), timeout_ms)
+            return await run_attempt(origin, lambda: self._bounded(work), timeout_ms)
         except _HeartbeatMissed as silent:
             message = f"the step reported no progress within its heartbeat_timeout of {self._silence_ms} ms"
             return silence(message, origin), silent.__cause__

@@ -19,13 +19,13 @@ from typing import Any
 import orjson
 
 from anabranch.durable.calls import (
+    Attempt,
     Calls,
     Place,
     Replay,
     Stage,
     StepBranch,
     StepCall,
-    Try,
     begin_branch,
     is_short,
     present_branch,
@@ -80,7 +80,7 @@ LEAST_AGE_S = 0.01
 TASKS_SHOWN_MAX = 8
 
 # Looked up once: a member of an enum costs ten times a global before Python 3.12, and a step needs a dozen.
-_ASKED, _TRYING, _REPORTED, _WAITING, _ENDED, _OVER = Stage
+_ASKED, _RUNNING, _REPORTED, _WAITING, _ENDED, _OVER = Stage
 _DISPATCHED, _RUN = Phase.DISPATCHED, StepKind.RUN
 
 
@@ -156,7 +156,7 @@ class FunctionRun:
 
     def steps_under_way(self) -> list[str]:
         """The steps under way."""
-        return [call.shown for call in self._calls.of(_TRYING)]
+        return [call.shown for call in self._calls.of(_RUNNING)]
 
     # -- the author's side ----------------------------------------------------------------
     def ask(
@@ -176,8 +176,8 @@ class FunctionRun:
         self._replay.ask(call.place, (name, first_scope))
         return call
 
-    async def answer(self, call: StepCall, wait: StepOutcome | None = None, attempt_once: Try | None = None) -> Any:
-        """The result of a step: it waits for something, or is tried until it ends. Raises StepError."""
+    async def answer(self, call: StepCall, wait: StepOutcome | None = None, attempt_once: Attempt | None = None) -> Any:
+        """The result of a step: it waits for something, or is attempted until it ends. Raises StepError."""
         call.wait, call.attempt_once = wait, attempt_once
         if attempt_once is not None:
             call.context = contextvars.copy_context()
@@ -219,7 +219,7 @@ class FunctionRun:
             return
         journal = self._run_access.journal
         record = None if journal is None else journal.steps.get(call.place)
-        is_open = call.stage in (_TRYING, _REPORTED) if record is None else not record.has_ended
+        is_open = call.stage in (_RUNNING, _REPORTED) if record is None else not record.has_ended
         self._calls.move(call, _OVER)
         if call.task is not None:
             call.task.cancel()
@@ -272,7 +272,7 @@ class FunctionRun:
         if journal.stands_still:
             return self._report_match() if journal.may_perform else self._stand_still()
         self._begin_new(journal)
-        if calls.trying or calls.reported:
+        if calls.running or calls.reported:
             return self._wait_for_others(journal)
         return self._only_waits(journal)
 
@@ -380,24 +380,24 @@ class FunctionRun:
                 call.asked = self._report_of(call, 1, call.wait)
                 self._calls.move(call, _WAITING)
             else:
-                self._calls.move(call, _TRYING)
+                self._calls.move(call, _RUNNING)
                 begun.append(call)
         # All of them are under way before the first is tried: one that ends at once must not lend the others' slot.
         for call in begun:
             record = journal.steps.get(call.place)
             if record is None and call.kind is _RUN:
-                call.tried_at = self._worker_loop.time()
-            self._try(call, 1 if record is None else record.attempt)
-            if call.tried_at is not None and self._unwritten is None and call.stage is _TRYING:
+                call.attempt_began_at = self._worker_loop.time()
+            self._begin_attempt(call, 1 if record is None else record.attempt)
+            if call.attempt_began_at is not None and self._unwritten is None and call.stage is _RUNNING:
                 self._look_at_unwritten(WRITTEN_AFTER_S)
 
-    def _try(self, call: StepCall, attempt: int) -> None:
+    def _begin_attempt(self, call: StepCall, attempt: int) -> None:
         assert call.context is not None, "it is something to be done"
-        task = begun_task(self._tried(call, attempt), self._worker_loop, call.context, call.shown)
+        task = begun_task(self._run_attempt(call, attempt), self._worker_loop, call.context, call.shown)
         if not task.done():
             call.task = task
 
-    async def _tried(self, call: StepCall, attempt: int) -> None:
+    async def _run_attempt(self, call: StepCall, attempt: int) -> None:
         assert call.attempt_once is not None, "it is something to be done"
         try:
             outcome, cause = await call.attempt_once(attempt)
@@ -409,7 +409,7 @@ class FunctionRun:
         finally:
             call.task = None
         journal = self._run_access.journal
-        if call.stage is not _TRYING or self._has_left or journal is None:
+        if call.stage is not _RUNNING or self._has_left or journal is None:
             return  # it was cancelled while it ended
         call.cause = cause or call.cause
         report = self._report_of(call, attempt, outcome)
@@ -419,7 +419,7 @@ class FunctionRun:
             self.settled()
             return
         self._hand_in(call, report, journal)
-        if not self._calls.trying:
+        if not self._calls.running:
             self._slot.lend()  # `advance` is called after the commit
 
     def _look_at_unwritten(self, delay_s: float) -> None:
@@ -434,14 +434,14 @@ class FunctionRun:
         if self._has_left or journal is None:
             return
         now, next_s = self._worker_loop.time(), None
-        for call in self._calls.of(_TRYING):
-            if call.tried_at is None:
+        for call in self._calls.of(_RUNNING):
+            if call.attempt_began_at is None:
                 continue
-            if now - call.tried_at < age_s:
-                left_s = call.tried_at + WRITTEN_AFTER_S - now
+            if now - call.attempt_began_at < age_s:
+                left_s = call.attempt_began_at + WRITTEN_AFTER_S - now
                 next_s = left_s if next_s is None else min(next_s, left_s)
                 continue
-            call.tried_at = None
+            call.attempt_began_at = None
             if call.place not in journal.steps and not journal.stands_still:
                 self._run_access.report(self._report_of(call, 1, Begun()))
         if age_s == WRITTEN_AFTER_S:
@@ -453,9 +453,9 @@ class FunctionRun:
         """Report it; it continues after the commit. What else is under way is written with it."""
         record = journal.steps.get(call.place)
         call.reported_seq = 0 if record is None else record.seq
-        call.asked = call.tried_at = None
+        call.asked = call.attempt_began_at = None
         self._calls.move(call, _REPORTED)
-        if self._unwritten is not None and self._calls.trying:
+        if self._unwritten is not None and self._calls.running:
             self._write_beginnings(LEAST_AGE_S)
         self._run_access.report(report)
 
@@ -473,7 +473,7 @@ class FunctionRun:
                     self._hand_in(call, call.asked, journal)
         if calls.asked or self._alarm is not None:
             self._set_alarm()
-        if not calls.trying or all(call.is_elsewhere for call in calls.of(_TRYING)):
+        if not calls.running or all(call.is_elsewhere for call in calls.of(_RUNNING)):
             self._slot.lend()  # `advance` is called after the commit
         return False
 
@@ -535,7 +535,7 @@ class FunctionRun:
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
-        if self._calls.trying or self._calls.reported:
+        if self._calls.running or self._calls.reported:
             return False
         left = [call.place for stage in (_WAITING, _ASKED) for call in self._calls.of(stage)]
         if not left:
@@ -573,7 +573,7 @@ class FunctionRun:
                 names,
                 extra={"instance_id": self._run_id},
             )
-        for call in self._calls.of(_TRYING):
+        for call in self._calls.of(_RUNNING):
             if call.task is not None:
                 call.task.cancel()
         swallowed = self._loop.unwind()
@@ -583,7 +583,7 @@ class FunctionRun:
 
     async def _stop_steps(self) -> None:
         """Return when no step of the function is running, or after `STOP_PATIENCE_S`."""
-        tasks = [call.task for call in self._calls.of(_TRYING) if call.task is not None]
+        tasks = [call.task for call in self._calls.of(_RUNNING) if call.task is not None]
         for task in tasks:
             task.cancel()
         if tasks:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from anabranch.durable.calls import StepCall
 from anabranch.durable.definition import Duration, without_timedelta
-from anabranch.durable.execution import Heartbeat, StepOrigin, StepThreads, called, tried
+from anabranch.durable.execution import Heartbeat, StepOrigin, StepThreads, called, run_attempt
 from anabranch.durable.function_run import FunctionRun
 from anabranch.durable.step_functions import EVERY_POOL_HERE, StepPools, step_node
 from anabranch.engine.console.lines import present, report_progress
@@ -123,9 +123,9 @@ class Steps:
         runs in a thread.
 
         It is called at least once; its result must be JSON of at most 1 MB. `retry` is `{"maxAttempts": 3, "backoff":
-        {"kind": "exp", "base": "1s", "max": "60s", "jitter": 0.2}}`, `timeout` bounds each try, `heartbeat_timeout` its
-        time without a `ctx.step.progress`. With `pool` an executor of that pool calls it: a function of a module, whose
-        arguments are JSON. Raises StepError once no other try is made.
+        {"kind": "exp", "base": "1s", "max": "60s", "jitter": 0.2}}`, `timeout` bounds each attempt, `heartbeat_timeout`
+        its time without a `ctx.step.progress`. With `pool` an executor of that pool calls it: a function of a module,
+        whose arguments are JSON. Raises StepError once no other attempt is made.
         """
         asked = self._asked(name)
         bounds = None
@@ -160,14 +160,14 @@ class Steps:
         if origin.console is not None:
             origin.console.take_beginning(origin)
         if threads.left_behind:
-            await threads.earlier_try_ended(origin.key)
+            await threads.earlier_attempt_ended(origin.key)
         work = partial(called, origin, function, threads)
         timeout_ms, silence_ms = limits or (None, None)
         heartbeat = None if silence_ms is None else Heartbeat(origin, silence_ms)
         if self._around is None:
-            return await tried(origin, work, timeout_ms, heartbeat)
+            return await run_attempt(origin, work, timeout_ms, heartbeat)
         with self._around(origin.instance_id, call.name, call.scope, attempt):
-            return await tried(origin, work, timeout_ms, heartbeat)
+            return await run_attempt(origin, work, timeout_ms, heartbeat)
 
     async def _run_in_pool(
         self,
@@ -301,7 +301,7 @@ class Steps:
             # The log must know of the step before its child is created: else a cancel in between would miss the child.
             if not self._function_run.has_begun(call):
                 return Begun(), None
-            return await tried(StepOrigin(self._helpers, call.name, call.scope, attempt), start)
+            return await run_attempt(StepOrigin(self._helpers, call.name, call.scope, attempt), start)
 
         return await self._function_run.answer(call, attempt_once=attempt_once)
 
@@ -331,7 +331,7 @@ class Steps:
             return Completed(Payload.of(delivered))
 
         async def attempt_once(attempt: int) -> tuple[StepOutcome, BaseException | None]:
-            return await tried(StepOrigin(self._helpers, call.name, call.scope, attempt), send)
+            return await run_attempt(StepOrigin(self._helpers, call.name, call.scope, attempt), send)
 
         return bool(await self._function_run.answer(call, attempt_once=attempt_once))
 

@@ -181,9 +181,9 @@ class Orchestrator:
         self._family_arrived = asyncio.Event()
         self._family_loops: list[asyncio.Task[None]] = []
         self._locked: set[asyncio.Task[None]] = set()
-        """Tries of transitions that have met somebody else's lock."""
+        """Attempts of transitions that have met somebody else's lock."""
         self._one_locked = asyncio.Semaphore(1)
-        """One such try at a time: it may take as long as a lock is waited for, and other transitions go first."""
+        """One such attempt at a time: it may take as long as a lock is waited for, and other transitions go first."""
         self.adopted: Callable[[str], None] = lambda _: None
         """Called with the id of each instance with console lines here that is taken over."""
         self.runs_with_lines: Container[str] = ()

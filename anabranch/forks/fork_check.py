@@ -17,7 +17,7 @@ _PREFIX = "anabranch-fork-"
 CHECK_OPTIONS = {"retention": "1d", "retry": {"maxAttempts": 1}, "deadline": "1h"}
 """The deadline and retention of a check, whose result is only used at once."""
 
-# 5 tries: a database that is away for a moment fails no check.
+# 5 attempts: a database that is away for a moment fails no check.
 _RETRY = {"maxAttempts": 5, "backoff": {"kind": "exp", "base": "1s", "max": "10s"}}
 
 Check = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]

@@ -112,7 +112,7 @@ class RunMetrics(Collector):
     def _of_steps(self) -> Iterator[Metric]:
         labels = ["workflow", "step"]
         seconds = HistogramMetricFamily(
-            "workflow_step_duration_seconds", "Time that a try of a step took.", labels=labels
+            "workflow_step_duration_seconds", "Time that an attempt of a step took.", labels=labels
         )
         retries = CounterMetricFamily(
             "workflow_step_retries", "Attempts that failed and are followed by another.", labels=labels

@@ -87,7 +87,7 @@ async def test_what_would_be_done_twice_is_not_repeated_when_the_server_is_busy(
             await service.send_signal("i", "go", None)
 
 
-async def test_the_tries_are_bounded() -> None:
+async def test_the_attempts_are_bounded() -> None:
     answers = [refused(503, "STORE_UNAVAILABLE") for _ in range(9)]
     async with scripted(*answers) as server, RemoteGateway(server.url, KEY) as service:
         with pytest.raises(StoreUnavailable):

@@ -64,7 +64,7 @@ def dispatched(node_id: str, scope: str = "", attempt: int = 1) -> Event:
 
 
 def attempt_failed(node_id: str, scope: str = "", attempt: int = 1) -> Event:
-    """A try failed."""
+    """An attempt failed."""
     return event(
         EventType.NODE_ATTEMPT_FAILED, node_id, scope, attempt, {"error": {}, "dueAt": "2030-01-01T00:00:00.000+00:00"}
     )

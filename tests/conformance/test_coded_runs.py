@@ -166,7 +166,7 @@ async def test_a_parked_function_is_taken_up_when_it_is_due_with_all_that_it_kne
     assert (await successor.row()).status is Status.COMPLETED
 
 
-async def test_a_step_tried_later_parks_its_function_and_counts_its_tries(store: Store, other_store: Store) -> None:
+async def test_a_step_tried_later_parks_its_function_and_counts_its_attempts(store: Store, other_store: Store) -> None:
     worker = await Worker.starting(store)
     await worker.does(replace(broken("fetch"), retry=RetryPolicy(base_ms=PAUSE_MS)))
     await worker.does(suspended(awaited=["fetch"]))

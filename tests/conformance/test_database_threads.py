@@ -19,7 +19,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError, PendingRollbackError, ResourceClosedError
 
 from anabranch.engine.store.opening import dialect_of
-from anabranch.engine.store.sql.component import TRIES_MAX, DatabaseThreads
+from anabranch.engine.store.sql.component import ATTEMPTS_MAX, DatabaseThreads
 from anabranch.errors import NameTaken, StoreUnavailable
 from tests.postgres import PostgresServer
 
@@ -89,19 +89,19 @@ async def test_what_sqlalchemy_itself_complains_of_is_an_outage_on_a_connection_
     assert used[0] is not used[1], "the next call has a connection of its own"
 
 
-async def test_a_connection_that_breaks_at_the_last_try_is_an_outage(pool: DatabaseThreads) -> None:
+async def test_a_connection_that_breaks_at_the_last_attempt_is_an_outage(pool: DatabaseThreads) -> None:
     calls = 0
 
     def collide_then_break(_: Connection) -> None:
         nonlocal calls
         calls += 1
-        trouble = psycopg.errors.AdminShutdown() if calls == TRIES_MAX else psycopg.errors.DeadlockDetected()
+        trouble = psycopg.errors.AdminShutdown() if calls == ATTEMPTS_MAX else psycopg.errors.DeadlockDetected()
         raise OperationalError("UPDATE", None, trouble)
 
     await pool.run(lambda _: None)
     with pytest.raises(StoreUnavailable):
         await pool.run(collide_then_break, reads_only=True)
-    assert calls == TRIES_MAX
+    assert calls == ATTEMPTS_MAX
 
 
 async def test_a_lock_that_is_not_to_be_had_is_tried_again(pool: DatabaseThreads) -> None:

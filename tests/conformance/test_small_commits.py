@@ -19,7 +19,7 @@ from anabranch.engine.store.postgresql.postgresql_commit import writing
 from anabranch.engine.store.postgresql.postgresql_connections import BoundedAsyncConnection
 from anabranch.engine.store.postgresql.postgresql_dialect import COMMITTING, PostgresqlDialect
 from anabranch.engine.store.postgresql.small_commits import BYTES_MAX, TRANSITIONS_MAX, PostgresqlSmallCommits
-from anabranch.engine.store.sql.component import TRIES_MAX
+from anabranch.engine.store.sql.component import ATTEMPTS_MAX
 from anabranch.engine.store.sql.dialect import Outages
 from anabranch.engine.store.sql.faults import DuplicateRefused, LocksHeld
 from anabranch.engine.store.sql.store import SqlStore
@@ -200,7 +200,7 @@ def small_commits_on(connect: Callable[[], Awaitable[object]], url: str) -> tupl
 @pytest.mark.parametrize(
     ("error", "told", "statements", "outages"),
     [
-        (psycopg.errors.DeadlockDetected(), DatabaseAway, TRIES_MAX, 0),
+        (psycopg.errors.DeadlockDetected(), DatabaseAway, ATTEMPTS_MAX, 0),
         (psycopg.errors.LockNotAvailable(), LocksHeld, 1, 0),
         (psycopg.errors.UniqueViolation(), DuplicateRefused, 1, 0),
         (psycopg.errors.AdminShutdown(), DatabaseAway, 1, 1),

@@ -1,4 +1,4 @@
-"""Steps: tries, errors, waits, children and signals, on the first run and on replay alike."""
+"""Steps: attempts, errors, waits, children and signals, on the first run and on replay alike."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def retries(ctx: Any, input: Any) -> Any:
     return await ctx.step.run("pay", fails, "pay", input, retry=QUICK)
 
 
-async def test_a_failing_step_is_tried_again_and_the_later_tries_are_in_the_log(make_place: MakePlace) -> None:
+async def test_a_failing_step_is_tried_again_and_the_later_attempts_are_in_the_log(make_place: MakePlace) -> None:
     place = await make_place(retries)
     run_id = await place.start("retries", 2)
 
@@ -92,7 +92,7 @@ async def test_a_failing_step_is_tried_again_and_the_later_tries_are_in_the_log(
     ]
 
 
-async def test_the_last_try_fails_the_run_with_type_message_and_the_authors_lines(make_place: MakePlace) -> None:
+async def test_the_last_attempt_fails_the_run_with_type_message_and_the_authors_lines(make_place: MakePlace) -> None:
     place = await make_place(retries)
     run_id = await place.start("retries", 9)
 
@@ -106,13 +106,13 @@ async def test_the_last_try_fails_the_run_with_type_message_and_the_authors_line
 
 
 @workflow(name="waits-for-a-try")
-async def waits_for_a_try(ctx: Any, input: Any) -> Any:
+async def waits_for_an_attempt(ctx: Any, input: Any) -> Any:
     retry = {"attempts": 2, "backoff": {"kind": "fixed", "base": "1500ms", "jitter": 0}}
     return await ctx.step.run("pay", fails, "pay", 1, retry=retry)
 
 
-async def test_a_long_wait_for_the_next_try_frees_the_worker(make_place: MakePlace) -> None:
-    place = await make_place(waits_for_a_try)
+async def test_a_long_wait_for_the_next_attempt_frees_the_worker(make_place: MakePlace) -> None:
+    place = await make_place(waits_for_an_attempt)
     run_id = await place.start("waits-for-a-try")
 
     await place.waiting(run_id)
@@ -512,7 +512,7 @@ async def hangs_once(ctx: Any, input: Any) -> Any:
     return await ctx.step.run("slow", seen[0], retry=retry, timeout="50ms")
 
 
-async def test_the_next_try_waits_for_a_thread_that_goes_on_after_its_timeout(
+async def test_the_next_attempt_waits_for_a_thread_that_goes_on_after_its_timeout(
     make_place: MakePlace, caplog: pytest.LogCaptureFixture
 ) -> None:
     slow = Overlap()
@@ -522,7 +522,7 @@ async def test_the_next_try_waits_for_a_thread_that_goes_on_after_its_timeout(
     await place.until(run_id, lambda run: f"step slow of run {run_id} waits for an earlier attempt" in caplog.text)
 
     assert ("NODE_DISPATCHED", "slow", "", 2) in await place.rows(run_id)
-    assert calls["slow"] == 1, "the second try has begun, and has not been called"
+    assert calls["slow"] == 1, "the second attempt has begun, and has not been called"
     slow.release.set()
 
     run = await place.ended(run_id)

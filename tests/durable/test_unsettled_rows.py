@@ -51,8 +51,8 @@ async def rounds() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_later_try_begins_once_its_dispatch_is_committed() -> None:
-    """Its time comes just after the failed try was committed, and before the function has gone on."""
+async def test_a_later_attempt_begins_once_its_dispatch_is_committed() -> None:
+    """Its time comes just after the failed attempt was committed, and before the function has gone on."""
     run, tries = Coded(), []
     run_access = OpenDesk(run)
     slots = Slots(lambda: None)
@@ -76,7 +76,7 @@ async def test_a_later_try_begins_once_its_dispatch_is_committed() -> None:
     run_access.commit(function_run.settled)
     run.later(RETRY_MS)  # decided, and on its way to the store
     await rounds()
-    assert tries == [1], "the second try is not in the log yet"
+    assert tries == [1], "the second attempt is not in the log yet"
 
     run_access.commit(function_run.settled)
     await rounds()

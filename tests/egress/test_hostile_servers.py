@@ -196,7 +196,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("data", BROKEN.values(), ids=BROKEN)
-async def test_a_broken_answer_is_worth_another_try(data: bytes) -> None:
+async def test_a_broken_answer_is_worth_another_attempt(data: bytes) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         with suppress(ConnectionError):
@@ -211,7 +211,7 @@ async def test_a_broken_answer_is_worth_another_try(data: bytes) -> None:
             await get(client_allowed(port), f"http://127.0.0.1:{port}/")
 
 
-async def test_a_port_where_nobody_listens_is_worth_another_try() -> None:
+async def test_a_port_where_nobody_listens_is_worth_another_attempt() -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))  # bound and not listening: nobody else can answer there
         port = silent.getsockname()[1]

@@ -54,7 +54,7 @@ async def test_what_a_plain_function_raises_fails_its_attempt(process: Process) 
     assert (ended["status"], ended["error"]["type"], ended["error"]["attempt"]) == ("FAILED", "SystemExit", 2)
 
 
-async def test_tries_of_one_activation_do_not_overlap_though_a_thread_cannot_be_stopped(process: Process) -> None:
+async def test_attempts_of_one_activation_do_not_overlap_though_a_thread_cannot_be_stopped(process: Process) -> None:
     may_end, told, at_once = threading.Event(), [], []
 
     def stubborn(helpers: Any) -> str:

@@ -112,7 +112,9 @@ async def test_a_child_that_fails_fails_its_node_for_good(process: Process) -> N
     child = child_id(run_id, "call", "")
     assert (run["status"], run["error"]["code"], run["error"]["type"]) == ("FAILED", "CHILD_FAILED", "ChildFailed")
     assert run["error"]["message"] == f"the child run {child} failed with HANDLER_ERROR: no luck"
-    assert (await types_of(process, run_id, "call")).count("NODE_DISPATCHED") == 1, "another try would change nothing"
+    assert (await types_of(process, run_id, "call")).count("NODE_DISPATCHED") == 1, (
+        "another attempt would change nothing"
+    )
 
 
 async def test_a_child_that_is_cancelled_fails_its_node(process: Process) -> None:

@@ -1,4 +1,4 @@
-"""How a node type's own failures reach the log: their code, their type, and when the next try is due."""
+"""How a node type's own failures reach the log: their code, their type, and when the next attempt is due."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_a_handler_that_raises_generator_exit_fails_and_is_tried_again(pro
     assert (error["code"], error["type"], run["status"]) == ("HANDLER_ERROR", "GeneratorExit", "COMPLETED")
 
 
-async def test_the_next_try_is_due_when_the_failure_says(process: Process) -> None:
+async def test_the_next_attempt_is_due_when_the_failure_says(process: Process) -> None:
     run, events = await _log_of(process, {"retry_after_ms": 300})
     failed, again = events["NODE_ATTEMPT_FAILED"], events["NODE_DISPATCHED"]
     due_at = from_iso(failed["payload"]["dueAt"])
@@ -84,7 +84,7 @@ async def test_a_shorter_wish_than_the_policys_wait_changes_nothing(process: Pro
 
 
 @pytest.mark.parametrize("name", ["EgressRefused", "HttpAnswerInvalid", "SecretUnknown"])
-async def test_what_another_try_cannot_mend_is_not_tried_again(process: Process, name: str) -> None:
+async def test_what_another_attempt_cannot_mend_is_not_tried_again(process: Process, name: str) -> None:
     run, events = await _log_of(process, {"raises": name})
     assert (run["error"]["code"], events["NODE_FAILED"]["nodeAttempt"]) == (OURS[name].code, 1)
 

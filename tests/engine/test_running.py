@@ -100,7 +100,7 @@ async def test_an_attempt_that_has_ended_leaves_nothing_to_the_garbage_collector
     assert [(execution.node_id, execution.attempt) for execution in left] == []
 
 
-async def test_a_failed_try_is_retried_with_the_same_idempotency_key(process: Process) -> None:
+async def test_a_failed_attempt_is_retried_with_the_same_idempotency_key(process: Process) -> None:
     document = drawn("retry", node("shaky", "testFails", config={"times": 2}, retry=QUICK_RETRY, outputVariable="out"))
 
     run_id = await process.run(document)

@@ -97,7 +97,7 @@ async def test_a_external_signal_is_found_although_the_first_look_failed(
 async def test_a_start_whose_first_commit_was_written_late_is_its_own_run(
     process: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The commit is given up, the log does not have it yet, it is written, and the second try meets its own key."""
+    """The commit is given up, the log does not have it yet, it is written, and the second attempt meets its own key."""
     store = process.engine.store
     commit, load = store.commit, store.load
     step_cancelled: list[Transition] = []

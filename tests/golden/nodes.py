@@ -155,7 +155,7 @@ async def tries_again(ctx: Any, input: Any) -> Any:
 
 @workflow(name="golden-retry-later", retention=KEPT)
 async def retry_later(ctx: Any, input: Any) -> Any:
-    """Recorded while the second try of a step is not due yet."""
+    """Recorded while the second attempt of a step is not due yet."""
     await ctx.step.run("before", echo, 1)
     return await ctx.step.run("flaky", Flaky(ctx.run_id, "later", 1), retry=_LATER)
 

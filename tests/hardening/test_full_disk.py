@@ -27,7 +27,7 @@ LARGE = chain("large", *[effect(f"n{number}", size=OUTPUT_CHARACTERS + number) f
 # Room for the tables (100 KB), for two of the five outputs, and for nothing like all of them.
 FILE_BYTES_MAX = 600_000
 
-# So long the tries are counted, of which the second follows at once (it may have been a broken connection).
+# So long the attempts are counted, of which the second follows at once (it may have been a broken connection).
 COUNTED_S = 1.5
 
 

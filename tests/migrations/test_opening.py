@@ -82,7 +82,7 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
         upgrade(f"sqlite:///{path}")
 
 
-async def test_an_absent_server_is_waited_for_with_one_line_a_try(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_absent_server_is_waited_for_with_one_line_an_attempt(caplog: pytest.LogCaptureFixture) -> None:
     port = _free_port()
     store = open_store(f"postgresql://someone:{SECRET}@127.0.0.1:{port}/runs", connect_wait_s=1.5)
     with caplog.at_level(logging.WARNING, "anabranch.store"), pytest.raises(StoreUnavailable) as caught:

@@ -109,7 +109,7 @@ def test_the_node_waits_before_a_page_is_asked_for_again_and_pauses_between_page
     assert (run.status, waited) == ("COMPLETED", [0.005, 2.0, 0.005])
 
 
-def test_a_page_that_fails_at_each_try_fails_the_node() -> None:
+def test_a_page_that_fails_at_each_attempt_fails_the_node() -> None:
     run = pages({"parameters": AFTER, **AT_END}, http=Failing(2, 3, 4), **TRIED)
 
     assert (run.status, len(run.requests)) == ("FAILED", 4)

@@ -8,7 +8,7 @@ from typing import Any
 from anabranch.engine.handling import Handler, HandlerRegistry, HandlerResult, Helpers
 from anabranch.engine.rules.graph.node_types import NodeType
 from anabranch.errors import NonRetryable
-from tests.oracle.script import Script, planned_failure, planned_handle, try_fails
+from tests.oracle.script import Script, attempt_fails, planned_failure, planned_handle
 
 FLAKY = NodeType(
     type="flaky",
@@ -69,7 +69,7 @@ class _Flaky:
         self._script = script
 
     async def execute(self, config: Any, context: Mapping[str, Any], helpers: Helpers) -> HandlerResult:
-        if not try_fails(self._script, helpers.node_id, helpers.scope, helpers.attempt):
+        if not attempt_fails(self._script, helpers.node_id, helpers.scope, helpers.attempt):
             return HandlerResult({"ok": helpers.node_id})
         message = f"try {helpers.attempt} of {helpers.node_id} fails"
         if isinstance(planned_failure(self._script, helpers.node_id, helpers.scope), str):

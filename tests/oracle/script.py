@@ -8,20 +8,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 FATAL = "fatal"
-"""The first try fails and says that no other can help."""
+"""The first attempt fails and says that no other can help."""
 
 Script: TypeAlias = Mapping[str, Mapping[str, Any]]
-"""node id → {"where": the end of the scopes meant ("" means all), "fails": so many first tries, or FATAL}."""
+"""node id → {"where": the end of the scopes meant ("" means all), "fails": so many first attempts, or FATAL}."""
 
 
 def planned_failure(script: Script, node_id: str, scope: str) -> int | str:
-    """How many first tries of this activation fail, or FATAL."""
+    """How many first attempts of this activation fail, or FATAL."""
     rule = script.get(node_id)
     return rule["fails"] if rule and scope.endswith(rule["where"]) else 0
 
 
-def try_fails(script: Script, node_id: str, scope: str, attempt: int) -> bool:
-    """True if this try fails."""
+def attempt_fails(script: Script, node_id: str, scope: str, attempt: int) -> bool:
+    """True if this attempt fails."""
     fails = planned_failure(script, node_id, scope)
     return isinstance(fails, str) or attempt <= fails
 

@@ -97,7 +97,7 @@ def _compare_with_oracle(judge: Judge, run: str, facts: Facts, row: InstanceRow,
     if facts.case.prediction is None or ended is None or row.head.deadline_at is not None:
         return
     if row.head.generation or row.head.forked_from is not None:
-        return  # its failures had another try
+        return  # its failures had another attempt
     if row.status is Status.CANCELLED or _error_code(ended) == "LOG_TOO_LARGE":
         return
     observed = Observed(

@@ -53,7 +53,7 @@ class CodedFacts(RunFacts):
             return (name, f"{first}@{attempt}")
         return latest
 
-    def open_try(self, place: Place) -> int:
+    def open_attempt(self, place: Place) -> int:
         """Which try of a step is the next to be answered: only failed ones count."""
         row = self.last.get(place)
         if row is None:

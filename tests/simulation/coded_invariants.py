@@ -16,7 +16,7 @@ from tests.simulation.invariants import Commit
 from tests.simulation.program_ends import End, Failure, Unfinished, what_it_is_worth
 from tests.simulation.program_functions import Call
 
-_OF_A_TRY = ENDINGS | {EventType.NODE_ATTEMPT_FAILED, EventType.NODE_WAITING}
+_OF_AN_ATTEMPT = ENDINGS | {EventType.NODE_ATTEMPT_FAILED, EventType.NODE_WAITING}
 
 _FAILURES = {EventType.NODE_FAILED, EventType.NODE_ATTEMPT_FAILED}
 
@@ -30,8 +30,8 @@ _NOT_OF_THE_FUNCTION = {"DEADLINE_EXCEEDED", "LOG_TOO_LARGE"}
 _WRITTEN_AS_BEGUN = (StepKind.CHILD, StepKind.RUN)
 
 
-def a_try_follows_a_failed_one(run: CodedFacts, row: Event, commit: Commit) -> Iterator[str]:
-    """Each attempt is dispatched once and follows a failed try: a crash is not an attempt."""
+def an_attempt_follows_a_failed_one(run: CodedFacts, row: Event, commit: Commit) -> Iterator[str]:
+    """Each attempt is dispatched once and follows a failed attempt: a crash is not an attempt."""
     if row.type is not EventType.NODE_DISPATCHED:
         return
     place = (row.node_id, row.scope)
@@ -42,10 +42,10 @@ def a_try_follows_a_failed_one(run: CodedFacts, row: Event, commit: Commit) -> I
         yield f"attempt {row.attempt} of {place} follows attempt {before}, and {last and last.type}"
 
 
-def an_outcome_is_that_of_the_open_try(run: CodedFacts, row: Event, commit: Commit) -> Iterator[str]:
-    """What is recorded of a step is about the try that was open."""
+def an_outcome_is_that_of_the_open_attempt(run: CodedFacts, row: Event, commit: Commit) -> Iterator[str]:
+    """What is recorded of a step is about the attempt that was open."""
     place = (row.node_id, row.scope)
-    if row.type not in _OF_A_TRY or place == FUNCTION:
+    if row.type not in _OF_AN_ATTEMPT or place == FUNCTION:
         return
     if row.attempt != run.attempts.get(place, row.attempt if invariants.is_copied(commit) else 1):
         yield f"{row.type} of attempt {row.attempt} of {place}, while attempt {run.attempts.get(place, 1)} is open"
@@ -110,7 +110,7 @@ def a_suspended_function_has_nothing_to_do(run: CodedFacts, commit: Commit) -> I
     ):
         return
     for done in (*commit.steps.under_way, *function.aborted):
-        is_open = done.place not in run.endings and run.open_try(done.place) == done.attempt
+        is_open = done.place not in run.endings and run.open_attempt(done.place) == done.attempt
         if done.function is function and is_open:
             yield f"it is suspended while {done.place} was executed"
     if commit.may_have_been_held or any(row.type is EventType.INSTANCE_SUSPENDED for row in run.log):
@@ -181,8 +181,8 @@ CODED_ROW_LAWS: tuple[Callable[[CodedFacts, Event, Commit], Iterator[str]], ...]
     invariants.a_signal_is_consumed_once,
     invariants.a_signal_key_is_delivered_once,
     invariants.a_step_signals_once,
-    a_try_follows_a_failed_one,
-    an_outcome_is_that_of_the_open_try,
+    an_attempt_follows_a_failed_one,
+    an_outcome_is_that_of_the_open_attempt,
     what_is_recorded_was_done,
     a_function_fits_its_log,
     no_timer_is_early,

@@ -50,10 +50,10 @@ class CodedJudge:
             self._rarities["coded: function called again"] += 1
 
     def step_begins(self, function: FunctionCall, call: Call, spec: Run) -> tuple[tuple[str, str], int]:
-        """A step whose end is recorded is never called again, and a try that is not due is not begun."""
+        """A step whose end is recorded is never called again, and an attempt that is not due is not begun."""
         facts = self._facts(function.run_id)
         place = facts.place_of(call, function.attempt)
-        attempt = facts.open_try(place)
+        attempt = facts.open_attempt(place)
         if not function.cancelled and self._is_current(function.worker_id, function.run_id):
             if place in facts.endings:
                 what = f"{place} is called in {function.worker_id}, and has ended with {facts.endings[place].type}"

@@ -24,7 +24,7 @@ CODED_MUTANTS = (
     ),
     _coded(
         "unsettled-row-acted-upon",
-        "a function goes on by rows that are decided and not committed: it is told, or another try begins, too early",
+        "a function goes on by rows that are decided and not committed: it is told, or an attempt begins, too early",
         (
             f"{_FUNCTION}._take_turn",
             "settled_seq = self._calls, self._run_access.settled_seq",
@@ -54,7 +54,7 @@ CODED_MUTANTS = (
         "a function is suspended by its waits although another branch executes a step",
         (
             f"{_FUNCTION}._take_turn",
-            "if calls.trying or calls.reported:",
+            "if calls.running or calls.reported:",
             "if False:",
         ),
     ),
@@ -63,12 +63,12 @@ CODED_MUTANTS = (
         "whoever takes over a run begins another attempt of its open steps",
         (
             f"{_DECIDE}:_decide",
-            "if taken_over(notes, stimulus):\n",
-            "if taken_over(notes, stimulus):\n"
-            "                for step in list(notes.state.steps.values()) * (stimulus.blame is not None):\n"
+            "if taken_over(builder, stimulus):\n",
+            "if taken_over(builder, stimulus):\n"
+            "                for step in list(builder.state.steps.values()) * (stimulus.blame is not None):\n"
             "                    if not step.has_ended and step.phase is Phase.DISPATCHED:\n"
             "                        again = step.attempt + 1\n"
-            "                        notes.append(EventType.NODE_DISPATCHED, *step.place, again, EMPTY,\n"
+            "                        builder.append(EventType.NODE_DISPATCHED, *step.place, again, EMPTY,\n"
             "                                     mark=step.mark)\n",
         ),
     ),
@@ -100,8 +100,8 @@ CODED_MUTANTS = (
         "the attempts of a workflow are not counted",
         (
             f"{_DECIDE}:_function_failed",
-            "notes.state.plan.retry, function.counted_attempt,",
-            "notes.state.plan.retry, 1,",
+            "builder.state.plan.retry, function.counted_attempt,",
+            "builder.state.plan.retry, 1,",
         ),
     ),
     _coded(

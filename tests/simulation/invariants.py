@@ -144,7 +144,7 @@ def one_ending_per_activation(run: RunFacts, row: Event, commit: Commit) -> Iter
 
 
 def one_dispatch_per_attempt(run: Facts, row: Event, commit: Commit) -> Iterator[str]:
-    """Each attempt is dispatched once; attempts count 1, 2, 3… and follow a failed try."""
+    """Each attempt is dispatched once; attempts count 1, 2, 3… and follow a failed attempt."""
     if row.type is not EventType.NODE_DISPATCHED:
         return
     place = (row.node_id, row.scope)

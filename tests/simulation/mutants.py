@@ -145,7 +145,7 @@ MUTANTS = (
     ),
     mutant(
         "retry-never-woken",
-        "a failed try has a due time and nobody is told of it",
+        "a failed attempt has a due time and nobody is told of it",
         ("rules.drawn.outcomes:attempt_failed", "    builder.wake(activation)", "    pass"),
     ),
     mutant(
@@ -269,7 +269,7 @@ MUTANTS = (
     ),
     mutant(
         "context-of-the-day",
-        "a retry sees what was written since the first try",
+        "a retry sees what was written since the first attempt",
         (
             "rules.evolve:_node_dispatched",
             "activation.phase = _DISPATCHED",

@@ -27,7 +27,7 @@ WORK = NodeType(
     handles=lambda config: ("default",),
     check=lambda config: (),
 )
-"""Takes up to `config.ms`, or `config.exactlyMs`; fails as `config.fails` says (so many first tries, or FATAL) in
+"""Takes up to `config.ms`, or `config.exactlyMs`; fails as `config.fails` says (so many first attempts, or FATAL) in
 scopes that end with `config.where`. With `config.poison` it kills the process that executes it."""
 
 Place = tuple[str, str, str]

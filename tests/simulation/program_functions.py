@@ -80,7 +80,7 @@ class StepCall:
     call: Call
     place: tuple[str, str]
     attempt: int
-    """The try that this was, as the log stood then."""
+    """The attempt that this was, as the log stood then."""
 
 
 class Listener(Protocol):

@@ -21,11 +21,11 @@ class Run:
     name: str
     takes_ms: int = 0
     fails: int = 0
-    """So many first tries fail."""
+    """So many first attempts fail."""
     fails_below: int = 1
     """Every try fails in attempts of the workflow below this one."""
     fatal: bool = False
-    """It fails for good, at the first try."""
+    """It fails for good, at the first attempt."""
     tries: int = 3
     base_ms: int = 30
     timeout_ms: int | None = None

@@ -120,7 +120,7 @@ def done(name: str, output: Any = None, **place: Any) -> StepReport:
 
 
 def broken(name: str, *, retryable: bool = True, attempt: int = 1, **place: Any) -> StepReport:
-    """A try of a step has failed."""
+    """An attempt of a step has failed."""
     failed = Failed(RunError("HANDLER_ERROR", "ValueError", "no", name, "", attempt), retryable=retryable)
     return report(name, failed, attempt=attempt, **place)
 

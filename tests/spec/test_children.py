@@ -95,7 +95,9 @@ def test_a_good_end_completes_the_node_with_the_childs_output() -> None:
         (Status.COMPLETED, "x" * VALUE_BYTES_MAX, "VALUE_TOO_LARGE", f"{VALUE_BYTES_MAX + 2} bytes"),
     ],
 )
-def test_any_other_end_fails_the_node_without_another_try(status: Status, outcome: Any, code: str, words: str) -> None:
+def test_any_other_end_fails_the_node_without_another_attempt(
+    status: Status, outcome: Any, code: str, words: str
+) -> None:
     # Trusted: several End nodes may make an output that no single value may be.
     then = waiting().when(ChildEnded(child_of("call"), status, Payload.trusted(outcome)))
     error = then.payload("NODE_FAILED", "call")["error"]

@@ -87,15 +87,15 @@ def test_the_end_of_the_function_is_the_end_of_the_run():
     assert (run.status, run.outcome) == (Status.COMPLETED, {"a": 1})
 
 
-def test_a_failed_try_is_due_again_and_its_row_begins_it():
+def test_a_failed_attempt_is_due_again_and_its_row_begins_it():
     run = Coded().then(broken("pay"))
     assert run.status is Status.RUNNING
     assert types(run.later(1_500)) == ["NODE_DISPATCHED pay"]
-    assert run.when(done("pay")) == NOTHING, "a late result of the first try"
+    assert run.when(done("pay")) == NOTHING, "a late result of the first attempt"
     assert types(run.when(done("pay", attempt=2))) == ["NODE_COMPLETED pay"]
 
 
-def test_the_last_try_fails_the_step_and_not_the_run():
+def test_the_last_attempt_fails_the_step_and_not_the_run():
     run = Coded()
     assert types(run.when(broken("pay", retryable=False))) == ["NODE_FAILED pay"]
     assert run.status is Status.RUNNING
@@ -112,7 +112,7 @@ def test_a_suspended_function_is_woken_by_the_end_of_a_wait():
     assert woken.not_before == run.now
 
 
-def test_a_suspended_function_is_woken_by_a_due_try():
+def test_a_suspended_function_is_woken_by_a_due_attempt():
     run = Coded().then(broken("pay"))
     run.when(suspended(awaited=["pay"]))
     assert run.status is Status.WAITING

@@ -80,7 +80,7 @@ def test_open_activations_are_skipped_and_told_to_stop():
     assert happened.stops == ["a"]
 
 
-def test_a_try_that_begins_and_is_skipped_in_one_decision_is_neither_dispatched_nor_stopped():
+def test_an_attempt_that_begins_and_is_skipped_in_one_decision_is_neither_dispatched_nor_stopped():
     run = begun(drawn("start>stop, start>a", stop=STOP)).then(failed("a", retryable=True))
     happened = run.then(completed("stop", {}, delay_ms=2_000)).later(5_000)
     assert happened.types == ["NODE_DISPATCHED", "NODE_COMPLETED", "NODE_SKIPPED", "INSTANCE_COMPLETED"]

@@ -55,7 +55,7 @@ def test_the_failed_node_is_tried_again_at_once_and_what_has_completed_is_not() 
 
 def test_attempts_are_counted_on_and_the_budget_begins_anew() -> None:
     run = lost().reopened().then(HANDED_OVER, failed("b#3", retryable=True))
-    assert run.status is not Status.FAILED, "the first of two tries"
+    assert run.status is not Status.FAILED, "the first of two attempts"
     assert run.later(1_000).dispatches == ["b#4"]
     assert run.when(failed("b#4", retryable=True)).ending == "INSTANCE_FAILED"
 

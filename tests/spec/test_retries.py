@@ -1,4 +1,4 @@
-"""Retries: tries that fail, when the next is due, and when it is over."""
+"""Retries: attempts that fail, when the next is due, and when it is over."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def retried(**retry: Any) -> dict[str, Any]:
     return {"retry": retry}
 
 
-def test_a_failed_try_is_repeated_when_its_wait_is_over():
+def test_a_failed_attempt_is_repeated_when_its_wait_is_over():
     run = begun(drawn("start>a"))
     happened = run.when(failed("a", "busy", retryable=True))
     assert happened.types == ["NODE_ATTEMPT_FAILED"]
@@ -24,7 +24,7 @@ def test_a_failed_try_is_repeated_when_its_wait_is_over():
     assert run.later(SECOND).dispatches == ["a#2"]
 
 
-def test_the_row_of_a_failed_try_has_its_error_and_the_due_time_of_the_next():
+def test_the_row_of_a_failed_attempt_has_its_error_and_the_due_time_of_the_next():
     happened = begun(drawn("start>a")).when(failed("a", "busy", retryable=True))
     assert happened.payload("NODE_ATTEMPT_FAILED") == {
         "error": {
@@ -61,14 +61,14 @@ def test_what_cannot_be_mended_is_not_retried():
     assert run.when(failed("a", code="TEMPLATE_ERROR")).ending == "INSTANCE_FAILED"
 
 
-def test_a_later_try_may_succeed():
+def test_a_later_attempt_may_succeed():
     run = begun(drawn("start>a, a>b")).then(failed("a", retryable=True))
     run.later(SECOND)
     assert run.when(completed("a#2", "fine")).dispatches == ["b"]
     assert run.context("b")["__node_a"] == "fine"
 
 
-def test_a_later_try_may_end_the_retries():
+def test_a_later_attempt_may_end_the_retries():
     run = begun(drawn("start>a", a=retried(maxAttempts=9))).then(failed("a", retryable=True))
     run.later(SECOND)
     assert run.when(failed("a#2", retryable=False)).ending == "INSTANCE_FAILED"
@@ -110,7 +110,7 @@ def test_a_server_may_ask_for_a_longer_wait_but_not_for_a_shorter_one():
     assert begun(drawn("start>a")).when(failed("a", retryable=True, retry_after_ms=10)).wakes == {"a": SECOND}
 
 
-def test_nobody_can_put_off_the_next_try_for_longer_than_a_day():
+def test_nobody_can_put_off_the_next_attempt_for_longer_than_a_day():
     run = begun(drawn("start>a"))
     assert run.when(failed("a", retryable=True, retry_after_ms=10**15)).wakes == {"a": RETRY_AFTER_MS_MAX}
     assert run.later(RETRY_AFTER_MS_MAX).dispatches == ["a#2"]
@@ -141,7 +141,7 @@ def test_jitter_spreads_the_items_of_a_loop():
     assert len(set(waits)) > 10
 
 
-def test_a_late_result_of_an_earlier_try_changes_nothing():
+def test_a_late_result_of_an_earlier_attempt_changes_nothing():
     run = begun(drawn("start>a")).then(failed("a", retryable=True))
     assert run.when(completed("a")).nothing
     run.later(SECOND)
@@ -150,19 +150,19 @@ def test_a_late_result_of_an_earlier_try_changes_nothing():
     assert run.owed == {"a#2"}
 
 
-def test_a_result_of_a_try_that_was_never_dispatched_changes_nothing():
+def test_a_result_of_an_attempt_that_was_never_dispatched_changes_nothing():
     run = begun(drawn("start>a"))
     assert run.when(completed("a#2")).nothing
 
 
-def test_every_try_sees_what_the_first_one_saw():
+def test_every_attempt_sees_what_the_first_one_saw():
     run = begun(drawn("start>a, start>b, a>end", b={"outputVariable": "later"}, a=reads("later")))
     run.then(failed("a", retryable=True)).completed("b", output="news")
     run.later(SECOND)
     assert "later" not in run.sees("a")
 
 
-def test_every_try_sees_what_the_first_one_saw_after_a_crash_too():
+def test_every_attempt_sees_what_the_first_one_saw_after_a_crash_too():
     run = begun(drawn("start>a, start>b", b={"outputVariable": "later"}))
     run.then(failed("a", retryable=True)).completed("b", output="news")
     run.later(SECOND)

@@ -34,7 +34,7 @@ def test_waits_grow_as_their_kind_says_up_to_the_maximum(kind: str, waits: list[
     assert _waits(policy, 5) == waits
 
 
-def test_however_many_tries_there_were_the_wait_is_the_maximum() -> None:
+def test_however_many_attempts_there_were_the_wait_is_the_maximum() -> None:
     assert RetryPolicy(base_ms=1, max_ms=60_000).delay_ms(10**9, key="a") == 60_000
 
 
@@ -89,7 +89,7 @@ def test_a_policy_out_of_bounds_is_refused_by_the_name_of_its_field(written: Any
 
 
 @pytest.mark.parametrize("default", [None, DEFAULT_STEP_RETRY], ids=["node", "step"])
-def test_nodes_and_steps_spell_the_number_of_tries_alike(default: RetryPolicy | None) -> None:
+def test_nodes_and_steps_spell_the_number_of_attempts_alike(default: RetryPolicy | None) -> None:
     by_one_name, by_the_other = ({name: 5, "backoff": {"base": "2s"}} for name in ("maxAttempts", "attempts"))
     policy = RetryPolicy.parse(by_one_name, default=default)
     assert (policy.max_attempts, policy.base_ms) == (5, 2_000)

@@ -243,8 +243,8 @@ def shop() -> Coded:
 CODED_CORRUPTIONS: dict[str, tuple[Corrupt, str]] = {
     "a step ends twice": (twice(COMPLETED, "ship"), "ENDED_TWICE"),
     "a sleep ends early": (changed(COMPLETED, "nap", created_at=0), "TIMER_EARLY"),
-    "a try comes early": (changed(DISPATCHED, "charge", created_at=0), "TIMER_EARLY"),
-    "a try is missing": (without(DISPATCHED, "charge"), "RESULT_UNEXPECTED"),
+    "an attempt comes early": (changed(DISPATCHED, "charge", created_at=0), "TIMER_EARLY"),
+    "an attempt is missing": (without(DISPATCHED, "charge"), "RESULT_UNEXPECTED"),
     "a step ends before the function was called": (moved(COMPLETED, "ship", (DISPATCHED, "")), "DISPATCH_EARLY"),
     "a step that nothing can be called": (changed(COMPLETED, "ship", node_id="no name"), "ROW_UNEXPECTED"),
     "the function is dispatched twice": (twice(DISPATCHED, ""), "DISPATCHED_TWICE"),

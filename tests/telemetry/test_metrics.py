@@ -39,7 +39,7 @@ async def test_a_coded_run_is_counted_by_the_names_of_its_workflow_and_steps(ope
     await place.shows(("workflow_runs_in_flight", "order"), 0)
 
 
-async def test_tries_that_are_followed_by_another_are_retries(opened: Open) -> None:
+async def test_attempts_that_are_followed_by_another_are_retries(opened: Open) -> None:
     place = await opened(FLAKY)
     for failures in (2, 3):
         await place.ended(await place.start("flaky", {"failures": failures}))

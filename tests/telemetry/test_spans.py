@@ -113,7 +113,7 @@ async def test_a_drawn_run_is_a_trace_of_its_nodes(opened: Open, collector: Coll
     assert {name: step.began_ms for name, step in steps.items()} == dispatched
 
 
-async def test_every_try_is_a_span_and_failures_are_errors_without_their_messages(
+async def test_every_attempt_is_a_span_and_failures_are_errors_without_their_messages(
     opened: Open, collector: Collector
 ) -> None:
     place = await opened(FLAKY, otlp_endpoint=collector.url)

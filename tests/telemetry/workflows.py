@@ -30,7 +30,7 @@ async def order_function(ctx: Any, input: Any) -> Any:
 
 
 async def flaky_function(ctx: Any, input: Any) -> Any:
-    """A step that fails as often as the input says, of three tries."""
+    """A step that fails as often as the input says, of three attempts."""
 
     def work() -> str:
         tries[ctx.run_id] += 1

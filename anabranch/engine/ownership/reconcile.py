@@ -33,8 +33,8 @@ from anabranch.errors import AnabranchError, NotFound, StoreUnavailable, ValueNo
 logger = logging.getLogger("anabranch.engine")
 
 # 3 times in a row: once may have been bad luck (memory, a signal), three times is a defect. Each process counts for
-# itself: what raises writes nothing and executes nothing, so a few more tries by others cost no more than a claim, and
-# a process that is short of memory does not suspend what another one can decide.
+# itself: what raises writes nothing and executes nothing, so a few more attempts by others cost no more than a claim,
+# and a process that is short of memory does not suspend what another one can decide.
 DEFECTS_MAX = 3
 DEFECT_HINT = (
     "Update anabranch: another release goes on with the run by itself. Please report what the worker's log says."

@@ -114,7 +114,7 @@ def decide(
     builder = DrawnDecisionBuilder(state, now, work_max, evaluations_max)
     try:
         if state.head.deadline_at is not None and deadline_passed(builder):
-            return _concluded(builder)
+            return _build(builder)
         match stimulus:
             case NodeResult():
                 activation = state.awaits(stimulus.node_id, stimulus.scope, stimulus.attempt)
@@ -150,7 +150,7 @@ def decide(
                 return NOTHING  # nodes have no steps
             case _:
                 assert_never(stimulus)
-        return _concluded(builder)
+        return _build(builder)
     except LogFull:
         return builder.log_full()
 
@@ -206,7 +206,7 @@ def _receive(builder: DrawnDecisionBuilder, signal: SignalSent) -> Decision:
         return known
     builder.delivered = accept_signal(builder, signal)
     _propagate(builder)
-    return _concluded(builder)
+    return _build(builder)
 
 
 def _begin_if_due(builder: DrawnDecisionBuilder) -> None:
@@ -335,7 +335,7 @@ def _take_promise(builder: DrawnDecisionBuilder, wait: Activation) -> None:
     complete(builder, wait, payload, DEFAULT_HANDLE)
 
 
-def _concluded(builder: DrawnDecisionBuilder) -> Decision:
+def _build(builder: DrawnDecisionBuilder) -> Decision:
     """The decision; loops that it left unfinished are continued later."""
     if builder.state.unfinished:
         for place, loop in builder.state.unfinished.items():

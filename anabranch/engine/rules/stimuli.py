@@ -89,7 +89,7 @@ class Failed:
     error: RunError
     retryable: bool
     retry_after_ms: int | None = None
-    """What the other side asked for: the next try is due no sooner, unless that is more than `RETRY_AFTER_MS_MAX`."""
+    """As the other side asked: the next attempt is due no sooner, unless that is more than `RETRY_AFTER_MS_MAX`."""
     suspends: bool = False
     """Of a workflow function: with the last attempt the run is suspended instead of failed."""
 

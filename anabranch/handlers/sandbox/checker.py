@@ -22,7 +22,7 @@ _SECONDS_MAX = 2
 _ADDRESS_BYTES = 512 << 20
 
 # Two: the first attempt may fail on a busy machine.
-_TRIES_MAX = 2
+_ATTEMPTS_MAX = 2
 
 # 4 at once: what takes its 2 seconds does not hold up everybody else, and memory stays bounded.
 _AT_ONCE_MAX = 4
@@ -53,8 +53,8 @@ class Checker:
     def check(self, language: str, code: str) -> list[CodeProblem]:
         """The places where the code does not compile; empty if that cannot be checked, since then it cannot run either.
 
-        Waits for at most `_SECONDS_MAX` in each of `_TRIES_MAX` tries; code without an answer by then is reported as
-        faulty, until the next check.
+        Waits for at most `_SECONDS_MAX` in each of `_ATTEMPTS_MAX` attempts; code without an answer by then is reported
+        as faulty, until the next check.
         """
         with self._lock:
             known = self._answers.get((language, code))
@@ -62,7 +62,7 @@ class Checker:
                 return known
             stops = self._stops
         with self._places:
-            for _ in range(_TRIES_MAX):
+            for _ in range(_ATTEMPTS_MAX):
                 try:
                     problems = self._ask(language, code, stops)
                 except (ForkServerLost, _Unavailable):

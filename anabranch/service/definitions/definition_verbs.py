@@ -43,10 +43,10 @@ from anabranch.service.runs.run_counts import RunCounts
 from anabranch.service.runs.shared_reads import SharedReads
 
 # 5 tries to save under a name: each retry means that another save took or freed the name at the same moment.
-SAVE_TRIES_MAX = 5
+SAVE_ATTEMPTS_MAX = 5
 
 # 20 tries to change a version: each retry means that another save came first.
-UPDATE_TRIES_MAX = 20
+UPDATE_ATTEMPTS_MAX = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +143,7 @@ class DefinitionVerbs:
         """Save the next version; a document equal to the newest version returns that one. Raises NotFound,
         VersionMismatch too."""
         update = partial(self._update_once, workflow, document, options, tenant_id=tenant_id, actor=actor)
-        for _ in range(UPDATE_TRIES_MAX - 1):
+        for _ in range(UPDATE_ATTEMPTS_MAX - 1):
             try:
                 return await update()
             except VersionMismatch:
@@ -393,7 +393,7 @@ def _refuse_code(known: WorkflowVersion) -> None:
 
 async def _despite_rivals(save: Callable[[], Awaitable[WorkflowVersion]]) -> WorkflowVersion:
     """Save, and retry if the name was taken or the workflow removed between read and save."""
-    for _ in range(SAVE_TRIES_MAX - 1):
+    for _ in range(SAVE_ATTEMPTS_MAX - 1):
         try:
             return await save()
         except (NameTaken, NotFound):

@@ -26,7 +26,7 @@ from anabranch.service.runs.read_verbs import no_run
 from anabranch.service.runs.start_verbs import StartVerbs
 
 # 2 s: a sweep or a count by another process, which excludes a deletion, takes some 50 ms at a time.
-DELETE_TRIES_MAX = 20
+DELETE_ATTEMPTS_MAX = 20
 DELETE_PAUSE_MS = 100
 
 # 16 runs: many signals usually go to few runs at a time.
@@ -75,7 +75,7 @@ class RunVerbs(StartVerbs):
         """
         if not is_run_id(instance_id):
             raise no_run(instance_id)
-        for _ in range(DELETE_TRIES_MAX):
+        for _ in range(DELETE_ATTEMPTS_MAX):
             if await self._store.delete_run(tenant_id=tenant_id, instance_id=instance_id, actor=actor):
                 return
             await self._engine.clock.sleep(DELETE_PAUSE_MS)

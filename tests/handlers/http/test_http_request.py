@@ -1,4 +1,4 @@
-"""`httpRequest`: what it sends, what it makes of answers, and which failures are worth another try."""
+"""`httpRequest`: what it sends, what it makes of answers, and which failures are worth another attempt."""
 
 from __future__ import annotations
 
@@ -307,7 +307,7 @@ async def test_retry_after_is_not_looked_at_where_nothing_is_retried() -> None:
     assert (await failure_of(403, {"Retry-After": "7"})).retry_after_ms is None
 
 
-async def test_no_answer_is_worth_another_try_and_a_refusal_is_not() -> None:
+async def test_no_answer_is_worth_another_attempt_and_a_refusal_is_not() -> None:
     with pytest.raises(HttpUnreachable):
         await call(Server(1))
     with pytest.raises(EgressRefused):

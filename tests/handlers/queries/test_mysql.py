@@ -45,7 +45,7 @@ def test_values_are_quoted_and_nothing_in_them_is_read_again(value: Bound, quote
     assert text_of(order, driver) == f"SELECT '%',  {quoted} , ':b', 5 % 2"
 
 
-async def test_a_server_that_is_not_there_is_worth_another_try(bench: Bench) -> None:
+async def test_a_server_that_is_not_there_is_worth_another_attempt(bench: Bench) -> None:
     bench.guard.addresses["db.internal"] = ["127.0.0.1"]
     await bench.source("mysql://u:sesame@db.internal:1/x")
     with pytest.raises(NodeFailure) as caught:

@@ -285,7 +285,7 @@ async def test_a_refused_user_that_is_a_secret_is_not_repeated(bench: Bench, pos
     assert "s3cretTOKEN" not in "".join(traceback.format_exception(caught.value))
 
 
-async def test_a_name_that_does_not_resolve_is_worth_another_try(bench: Bench) -> None:
+async def test_a_name_that_does_not_resolve_is_worth_another_attempt(bench: Bench) -> None:
     await bench.source("postgresql://u:p4ssword@gone.internal/x")
     bench.guard.addresses["gone.internal"] = []
     with pytest.raises(NodeFailure) as caught:

@@ -87,7 +87,7 @@ async def test_a_list_becomes_rows(shop: Bench) -> None:
     assert [row["customer"] for row in (await shop.ask(sql, {"ids": [1, 3]}))["rows"]] == ["Ada", "Edsger"]
 
 
-async def test_a_file_that_another_program_holds_is_worth_another_try(shop: Bench, shop_file: Path) -> None:
+async def test_a_file_that_another_program_holds_is_worth_another_attempt(shop: Bench, shop_file: Path) -> None:
     with sqlite3.connect(shop_file, isolation_level=None) as other:
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(NodeFailure) as caught:

@@ -33,7 +33,7 @@ from anabranch.engine.rules.shared.decisions import (
     created,
     deadline_passed,
     may_begin,
-    next_try,
+    next_attempt,
     resumed,
     signal_known_or_refused,
     signal_wait,
@@ -108,148 +108,148 @@ class CodedDecisionBuilder(DecisionBuilder[CodedState]):
 
 def decide_coded(state: CodedState, stimulus: Stimulus, now: int) -> Decision:
     """What follows from a stimulus at `now` (ms). Evolves `state` by the events."""
-    notes = CodedDecisionBuilder(state, now)
+    builder = CodedDecisionBuilder(state, now)
     try:
-        return _decide(notes, stimulus)
+        return _decide(builder, stimulus)
     except LogFull:
-        return notes.log_full()
+        return builder.log_full()
 
 
-def _decide(notes: CodedDecisionBuilder, stimulus: Stimulus) -> Decision:
-    state = notes.state
+def _decide(builder: CodedDecisionBuilder, stimulus: Stimulus) -> Decision:
+    state = builder.state
     was_running = bool(state.running)
-    if state.head.deadline_at is not None and deadline_passed(notes):
-        return _concluded(notes, was_running=was_running)
+    if state.head.deadline_at is not None and deadline_passed(builder):
+        return _build(builder, was_running=was_running)
     match stimulus:
         case Started():
-            if created(notes, stimulus):
-                _dispatch_function(notes, 1)
+            if created(builder, stimulus):
+                _dispatch_function(builder, 1)
         case NodeResult():
             function = state.awaits(stimulus.node_id, stimulus.scope, stimulus.attempt)
             if function is None:
                 return NOTHING  # a duplicate, or an attempt that was cancelled
-            _function_answered(notes, function, stimulus.outcome)
-            was_running = not notes.events  # its job is done: if it still runs after this, it needs another one
+            _function_answered(builder, function, stimulus.outcome)
+            was_running = not builder.events  # its job is done: if it still runs after this, it needs another one
         case StepReport():
-            _step_reported(notes, stimulus)
+            _step_reported(builder, stimulus)
         case TimersDue():
-            _catch_up(notes)
+            _catch_up(builder)
         case SignalSent():
-            known = signal_known_or_refused(notes, stimulus)
+            known = signal_known_or_refused(builder, stimulus)
             if known is not None:
                 return known
-            notes.delivered = accept_signal(notes, stimulus)
-            _serve_promises(notes)
+            builder.delivered = accept_signal(builder, stimulus)
+            _serve_promises(builder)
         case ChildEnded():
-            _child_ended(notes, stimulus)
+            _child_ended(builder, stimulus)
         case LogReloaded():
-            _serve_promises(notes)
+            _serve_promises(builder)
         case EvaluationDue():
             return NOTHING  # functions are called
         case CancelRequested():
-            notes.end_instance(EventType.INSTANCE_CANCELLED, RunCancelledPayload(stimulus.reason).payload)
+            builder.end_instance(EventType.INSTANCE_CANCELLED, RunCancelledPayload(stimulus.reason).payload)
         case PauseRequested():
-            suspend(notes, stimulus)
+            suspend(builder, stimulus)
         case ResumeRequested():
-            if resumed(notes, stimulus):
-                _catch_up(notes)
+            if resumed(builder, stimulus):
+                _catch_up(builder)
         case LeaseAcquired():
-            if taken_over(notes, stimulus):
-                _catch_up(notes)
+            if taken_over(builder, stimulus):
+                _catch_up(builder)
         case _:
             assert_never(stimulus)
-    return _concluded(notes, was_running=was_running)
+    return _build(builder, was_running=was_running)
 
 
 # -- the function --------------------------------------------------------------------------------
-def _function_answered(notes: CodedDecisionBuilder, function: FunctionActivation, outcome: HandlerOutcome) -> None:
+def _function_answered(builder: CodedDecisionBuilder, function: FunctionActivation, outcome: HandlerOutcome) -> None:
     """The function ended, or cannot continue now."""
-    state = notes.state
+    state = builder.state
     was_on_trial, state.on_trial = state.on_trial, False
     if was_on_trial and isinstance(outcome, Completed | Failed):
-        resumed(notes, LOG_MATCHED)
+        resumed(builder, LOG_MATCHED)
     match outcome:
         case Completed():
-            notes.end_instance(EventType.INSTANCE_COMPLETED, outcome.output)
+            builder.end_instance(EventType.INSTANCE_COMPLETED, outcome.output)
         case Failed():
-            _function_failed(notes, function, outcome)
+            _function_failed(builder, function, outcome)
         case FunctionSuspended() | FunctionBlocked() if outcome.called_by not in (None, function.called_by):
             return  # a duplicate, from an earlier call of the same attempt
         case FunctionSuspended() if was_on_trial:
             return  # its workflow was paused meanwhile; it has asked for nothing yet
         case FunctionSuspended():
-            _function_suspended(notes, function, outcome)
+            _function_suspended(builder, function, outcome)
         case FunctionBlocked() if state.suspension is None:
             suspension = RunSuspended(outcome.reason, outcome.message, _HINTS[outcome.reason], outcome.refused_by)
-            notes.append(EventType.INSTANCE_SUSPENDED, "", "", 0, suspension.payload)
+            builder.append(EventType.INSTANCE_SUSPENDED, "", "", 0, suspension.payload)
         case FunctionBlocked():
             return  # the log says so already
         case AwaitsSignal() | AwaitsChild():
             raise TypeError("a function waits through its steps")
 
 
-def _function_failed(notes: CodedDecisionBuilder, function: FunctionActivation, failed: Failed) -> None:
-    note = next_try(notes, notes.state.plan.retry, function.counted_attempt, failed, key="")
+def _function_failed(builder: CodedDecisionBuilder, function: FunctionActivation, failed: Failed) -> None:
+    note = next_attempt(builder, builder.state.plan.retry, function.counted_attempt, failed, key="")
     is_last = note is None
     if note is None:
         if not failed.suspends:
-            notes.fail_instance(failed.error)
+            builder.fail_instance(failed.error)
             return
-        note = RetryScheduled(failed.error, notes.now).payload  # due as soon as the run is resumed
+        note = RetryScheduled(failed.error, builder.now).payload  # due as soon as the run is resumed
     message = failed.error.message
-    notes.append(
+    builder.append(
         EventType.NODE_ATTEMPT_FAILED, FUNCTION_NODE_ID, FUNCTION_SCOPE, function.attempt, note, error_message=message
     )
-    if is_last and notes.state.suspension is None:
+    if is_last and builder.state.suspension is None:
         suspension = RunSuspended(SuspendReason.FUNCTION_ERROR, f"{failed.error.code}: {message}", FUNCTION_ERROR_HINT)
-        notes.append(EventType.INSTANCE_SUSPENDED, "", "", 0, suspension.payload)
-    notes.wake(function)
+        builder.append(EventType.INSTANCE_SUSPENDED, "", "", 0, suspension.payload)
+    builder.wake(function)
 
 
 def _function_suspended(
-    notes: CodedDecisionBuilder, function: FunctionActivation, suspended: FunctionSuspended
+    builder: CodedDecisionBuilder, function: FunctionActivation, suspended: FunctionSuspended
 ) -> None:
     """Record what it asked for last and that it only waits, unless one of its waits is over by now."""
     for report in suspended.asked:
-        _step_reported(notes, report)
-        if notes.state.is_terminal:
+        _step_reported(builder, report)
+        if builder.state.is_terminal:
             return
-    ready = not all(_is_waiting(notes.state.steps.get(place)) for place in suspended.awaited)
+    ready = not all(_is_waiting(builder.state.steps.get(place)) for place in suspended.awaited)
     paused = FunctionPaused(ready).payload
-    notes.append(EventType.NODE_WAITING, FUNCTION_NODE_ID, FUNCTION_SCOPE, function.attempt, paused)
+    builder.append(EventType.NODE_WAITING, FUNCTION_NODE_ID, FUNCTION_SCOPE, function.attempt, paused)
 
 
 def _is_waiting(step: Step | None) -> bool:
     return step is not None and not step.has_ended and step.phase in (Phase.WAITING, Phase.RETRYING)
 
 
-def _dispatch_function(notes: CodedDecisionBuilder, attempt: int) -> None:
-    notes.append(EventType.NODE_DISPATCHED, FUNCTION_NODE_ID, FUNCTION_SCOPE, attempt, _replay_rules(notes))
+def _dispatch_function(builder: CodedDecisionBuilder, attempt: int) -> None:
+    builder.append(EventType.NODE_DISPATCHED, FUNCTION_NODE_ID, FUNCTION_SCOPE, attempt, _replay_rules(builder))
 
 
-def _replay_rules(notes: CodedDecisionBuilder) -> Payload:
-    state = notes.state
+def _replay_rules(builder: CodedDecisionBuilder) -> Payload:
+    state = builder.state
     seed = None if state.function is None else state.function.seed
     return replay_rules(state.head.instance_id, python=state.plan.python, seed=seed).payload
 
 
 # -- steps ---------------------------------------------------------------------------------------
-def _step_reported(notes: CodedDecisionBuilder, report: StepReport) -> None:
+def _step_reported(builder: CodedDecisionBuilder, report: StepReport) -> None:
     """A step of the running function has an outcome or a request."""
-    state = notes.state
+    state = builder.state
     if state.awaits(*FUNCTION_KEY, report.function_attempt) is None:
         return  # from a call that is over
     step, outcome = state.steps.get((report.name, report.scope)), report.outcome
     if isinstance(outcome, LogMatched):
-        if resumed(notes, LOG_MATCHED):
-            _catch_up(notes)
+        if resumed(builder, LOG_MATCHED):
+            _catch_up(builder)
         return
     if isinstance(outcome, LegacyReplayed):
         if state.function is not None and state.function.loop_since is None:
-            notes.append(EventType.SYSTEM_SET, FUNCTION_NODE_ID, FUNCTION_SCOPE, 0, _replay_rules(notes))
+            builder.append(EventType.SYSTEM_SET, FUNCTION_NODE_ID, FUNCTION_SCOPE, 0, _replay_rules(builder))
         return
     if isinstance(outcome, StepCancelled):
-        _cancel_step(notes, report, step)
+        _cancel_step(builder, report, step)
         return
     if step is not None and (step.has_ended or step.attempt != report.attempt or step.phase is not _DISPATCHED):
         return  # a duplicate
@@ -257,24 +257,24 @@ def _step_reported(notes: CodedDecisionBuilder, report: StepReport) -> None:
         return  # a duplicate: a commit that seemed lost has begun it
     if step is None and len(state.steps) >= STEPS_MAX:
         message = f"the run asks for more than {STEPS_MAX} steps; let it start other runs for parts of its work"
-        notes.fail_instance(RunError("STEP_LIMIT", "StepLimit", message, report.name, report.scope))
+        builder.fail_instance(RunError("STEP_LIMIT", "StepLimit", message, report.name, report.scope))
         return
     match outcome:
         case Completed():
-            _complete(notes, report, outcome.output)
+            _complete(builder, report, outcome.output)
         case Failed():
-            _attempt_failed(notes, report, outcome)
+            _attempt_failed(builder, report, outcome)
         case AwaitsTime():
-            _wait(notes, report, DelayStarted(notes.now + outcome.duration_ms).payload)
+            _wait(builder, report, DelayStarted(builder.now + outcome.duration_ms).payload)
         case AwaitsInstant():
-            _open_timer(notes, report, outcome.due_at)
+            _open_timer(builder, report, outcome.due_at)
         case AwaitsSignal() | AwaitsAnySignal():
-            _open_wait(notes, report, outcome)
+            _open_wait(builder, report, outcome)
         case Begun():
-            _append(notes, EventType.NODE_DISPATCHED, report, EMPTY)
+            _append(builder, EventType.NODE_DISPATCHED, report, EMPTY)
         case AwaitsChild():
-            _wait(notes, report, ChildAwaited(outcome.child_id).payload)
-            notes.commands.append(AwaitChild(report.name, report.scope, outcome.child_id))
+            _wait(builder, report, ChildAwaited(outcome.child_id).payload)
+            builder.commands.append(AwaitChild(report.name, report.scope, outcome.child_id))
         case _:
             assert_never(outcome)
 
@@ -285,86 +285,88 @@ def _is_only_announced(state: CodedState, report: StepReport) -> bool:
     return report.mark.kind is StepKind.RUN and state.stands_still
 
 
-def _cancel_step(notes: CodedDecisionBuilder, report: StepReport, step: Step | None) -> None:
+def _cancel_step(builder: CodedDecisionBuilder, report: StepReport, step: Step | None) -> None:
     """The function no longer waits for the step: no signal, timer or child is assigned to it, and no replay begins it
     again."""
     if step is not None and step.has_ended:
         return
     if step is not None and step.kind is StepKind.CHILD:
-        notes.cancels.append(step.child_of(notes.state.head.instance_id))
-    _append(notes, EventType.NODE_SKIPPED, step or report, EMPTY)
+        builder.cancels.append(step.child_of(builder.state.head.instance_id))
+    _append(builder, EventType.NODE_SKIPPED, step or report, EMPTY)
 
 
-def _open_timer(notes: CodedDecisionBuilder, report: StepReport, due_at: int) -> None:
+def _open_timer(builder: CodedDecisionBuilder, report: StepReport, due_at: int) -> None:
     """Open a timer that the function still waits for, or complete one that has fired. No timer fires while the run
     stands still.
     """
-    if due_at > notes.now or notes.state.stands_still:
-        _wait(notes, report, DelayStarted(due_at).payload)
+    if due_at > builder.now or builder.state.stands_still:
+        _wait(builder, report, DelayStarted(due_at).payload)
         return
-    notes.fired(due_at)
-    _complete(notes, report, NULL, handle=DEFAULT_HANDLE)
+    builder.fired(due_at)
+    _complete(builder, report, NULL, handle=DEFAULT_HANDLE)
 
 
-def _open_wait(notes: CodedDecisionBuilder, report: StepReport, asked: AwaitsSignal | AwaitsAnySignal) -> None:
+def _open_wait(builder: CodedDecisionBuilder, report: StepReport, asked: AwaitsSignal | AwaitsAnySignal) -> None:
     """A step waits for a signal. A kept signal completes it at once; so does a timeout of zero, but not while the run
     stands still.
     """
-    note, signal = signal_wait(notes, asked)
-    _wait(notes, report, note)
-    step = notes.state.steps[report.name, report.scope]
+    note, signal = signal_wait(builder, asked)
+    _wait(builder, report, note)
+    step = builder.state.steps[report.name, report.scope]
     if signal is not None:
-        _complete(notes, step, signal.output(names_event=step.names_event), handle=DEFAULT_HANDLE)
-    elif asked.timeout_ms == 0 and not notes.state.stands_still:
-        _complete(notes, step, NULL, handle=TIMEOUT_HANDLE)
+        _complete(builder, step, signal.output(names_event=step.names_event), handle=DEFAULT_HANDLE)
+    elif asked.timeout_ms == 0 and not builder.state.stands_still:
+        _complete(builder, step, NULL, handle=TIMEOUT_HANDLE)
 
 
-def _wait(notes: CodedDecisionBuilder, report: StepReport, note: Payload) -> None:
-    _append(notes, EventType.NODE_WAITING, report, note)
-    notes.wake(notes.state.steps[report.name, report.scope])
+def _wait(builder: CodedDecisionBuilder, report: StepReport, note: Payload) -> None:
+    _append(builder, EventType.NODE_WAITING, report, note)
+    builder.wake(builder.state.steps[report.name, report.scope])
 
 
-def _attempt_failed(notes: CodedDecisionBuilder, report: StepReport, failed: Failed) -> None:
+def _attempt_failed(builder: CodedDecisionBuilder, report: StepReport, failed: Failed) -> None:
     """An attempt failed: schedule the next one, or fail the step."""
-    step = notes.state.steps.get((report.name, report.scope))
+    step = builder.state.steps.get((report.name, report.scope))
     attempt = report.attempt if step is None else step.counted_attempt
-    note = next_try(notes, report.retry, attempt, failed, key=f"{report.scope}/{report.name}")
+    note = next_attempt(builder, report.retry, attempt, failed, key=f"{report.scope}/{report.name}")
     if note is None:
         if report.mark.kind is StepKind.CHILD:
             # The child may have been created although the response was lost.
-            instance_id = notes.state.head.instance_id
+            instance_id = builder.state.head.instance_id
             own = child_id(instance_id, report.name, report.scope) if step is None else step.child_of(instance_id)
-            notes.cancels.append(own)
-        _fail_step(notes, report, failed.error)
+            builder.cancels.append(own)
+        _fail_step(builder, report, failed.error)
         return
-    _append(notes, EventType.NODE_ATTEMPT_FAILED, report, note, error_message=failed.error.message)
-    notes.wake(notes.state.steps[report.name, report.scope])
+    _append(builder, EventType.NODE_ATTEMPT_FAILED, report, note, error_message=failed.error.message)
+    builder.wake(builder.state.steps[report.name, report.scope])
 
 
-def _complete(notes: CodedDecisionBuilder, step: Step | StepReport, output: Payload, handle: str | None = None) -> None:
+def _complete(
+    builder: CodedDecisionBuilder, step: Step | StepReport, output: Payload, handle: str | None = None
+) -> None:
     """Complete the step, or fail it if its output would exceed the run's limit."""
-    if notes.state.bytes + output.weight > CONTEXT_BYTES_MAX:
+    if builder.state.bytes + output.weight > CONTEXT_BYTES_MAX:
         message = f"with this output the steps of the run would pass {CONTEXT_BYTES_MAX} bytes"
         error = RunError("CONTEXT_TOO_LARGE", "ContextTooLarge", message, step.name, step.scope, step.attempt)
-        _fail_step(notes, step, error)
+        _fail_step(builder, step, error)
         return
-    _append(notes, _NODE_COMPLETED, step, output, handle)
+    _append(builder, _NODE_COMPLETED, step, output, handle)
 
 
-def _fail_step(notes: CodedDecisionBuilder, step: Step | StepReport, error: RunError) -> None:
-    _append(notes, EventType.NODE_FAILED, step, NodeFailed(error).payload, error_message=error.message)
+def _fail_step(builder: CodedDecisionBuilder, step: Step | StepReport, error: RunError) -> None:
+    _append(builder, EventType.NODE_FAILED, step, NodeFailed(error).payload, error_message=error.message)
 
 
 def _append(
-    notes: CodedDecisionBuilder,
+    builder: CodedDecisionBuilder,
     event_type: EventType,
     step: Step | StepReport,
     payload: Payload,
     next_handle: str | None = None,
     error_message: str | None = None,
 ) -> None:
-    is_first = (step.name, step.scope) not in notes.state.steps
-    notes.append(
+    is_first = (step.name, step.scope) not in builder.state.steps
+    builder.append(
         event_type,
         step.name,
         step.scope,
@@ -379,25 +381,25 @@ def _append(
 
 
 # -- what arrives by itself ----------------------------------------------------------------------
-def _catch_up(notes: CodedDecisionBuilder) -> None:
+def _catch_up(builder: CodedDecisionBuilder) -> None:
     """Begin if it is time, then fire whatever is due, oldest due time first.
 
     A signal that is in the log takes precedence over its timeout. Does nothing while the run is suspended or paused.
     """
-    if notes.state.stands_still:
+    if builder.state.stands_still:
         return
-    if may_begin(notes):
-        _dispatch_function(notes, 1)
-    _serve_promises(notes)
-    while not notes.state.is_terminal:
-        timer = notes.state.next_timer()
-        if timer is None or timer.due_at is None or timer.due_at > notes.now:
+    if may_begin(builder):
+        _dispatch_function(builder, 1)
+    _serve_promises(builder)
+    while not builder.state.is_terminal:
+        timer = builder.state.next_timer()
+        if timer is None or timer.due_at is None or timer.due_at > builder.now:
             return
-        notes.fired(timer.due_at)
+        builder.fired(timer.due_at)
         if isinstance(timer, Step):
-            _step_due(notes, timer)
+            _step_due(builder, timer)
         elif timer.blocked:
-            notes.append(
+            builder.append(
                 EventType.NODE_WAITING,
                 FUNCTION_NODE_ID,
                 FUNCTION_SCOPE,
@@ -405,41 +407,41 @@ def _catch_up(notes: CodedDecisionBuilder) -> None:
                 FunctionPaused(ready=True).payload,
             )
         else:
-            _dispatch_function(notes, timer.attempt + 1)
-        _serve_promises(notes)
+            _dispatch_function(builder, timer.attempt + 1)
+        _serve_promises(builder)
 
 
-def _step_due(notes: CodedDecisionBuilder, step: Step) -> None:
+def _step_due(builder: CodedDecisionBuilder, step: Step) -> None:
     if step.phase is Phase.RETRYING:
-        notes.append(EventType.NODE_DISPATCHED, *step.place, step.attempt + 1, EMPTY, mark=step.mark)
+        builder.append(EventType.NODE_DISPATCHED, *step.place, step.attempt + 1, EMPTY, mark=step.mark)
     else:
-        _complete(notes, step, NULL, handle=TIMEOUT_HANDLE if step.events is not None else DEFAULT_HANDLE)
+        _complete(builder, step, NULL, handle=TIMEOUT_HANDLE if step.events is not None else DEFAULT_HANDLE)
 
 
-def _serve_promises(notes: CodedDecisionBuilder) -> None:
+def _serve_promises(builder: CodedDecisionBuilder) -> None:
     """Let waits take the signals assigned to them, unless the run stands still."""
-    promises = notes.state.promises
-    while promises and not notes.state.stands_still and not notes.state.is_terminal:
+    promises = builder.state.promises
+    while promises and not builder.state.stands_still and not builder.state.is_terminal:
         wait = next(iter(promises.values()))
         assert isinstance(wait, Step), "a function asks for no signal"
         note, output = taking(wait)
-        _append(notes, EventType.NODE_WAITING, wait, note)
-        _complete(notes, wait, output, handle=DEFAULT_HANDLE)
+        _append(builder, EventType.NODE_WAITING, wait, note)
+        _complete(builder, wait, output, handle=DEFAULT_HANDLE)
 
 
-def _child_ended(notes: CodedDecisionBuilder, ended: ChildEnded) -> None:
-    step = notes.state.children.get(ended.child_id)
+def _child_ended(builder: CodedDecisionBuilder, ended: ChildEnded) -> None:
+    step = builder.state.children.get(ended.child_id)
     if not isinstance(step, Step):
         return  # a duplicate, or the wait is over
     worth = child_result(ended)
     if isinstance(worth, Payload):
-        _complete(notes, step, worth, handle=DEFAULT_HANDLE)
+        _complete(builder, step, worth, handle=DEFAULT_HANDLE)
     else:
-        _fail_step(notes, step, RunError(*worth, step.name, step.scope, step.attempt))
+        _fail_step(builder, step, RunError(*worth, step.name, step.scope, step.attempt))
 
 
-def _concluded(notes: CodedDecisionBuilder, *, was_running: bool) -> Decision:
-    function = notes.state.function
-    if function is not None and notes.state.running and not was_running:
-        notes.commands.append(Dispatch(*FUNCTION_KEY, function.attempt))
-    return notes.build()
+def _build(builder: CodedDecisionBuilder, *, was_running: bool) -> Decision:
+    function = builder.state.function
+    if function is not None and builder.state.running and not was_running:
+        builder.commands.append(Dispatch(*FUNCTION_KEY, function.attempt))
+    return builder.build()

@@ -17,7 +17,7 @@ from anabranch.engine.rules.shared.decisions import (
     DrawnDecisionBuilder,
     child_result,
     error_about,
-    next_try,
+    next_attempt,
     signal_wait,
 )
 from anabranch.engine.rules.shared.failures import failed_by, who_is
@@ -137,7 +137,7 @@ def close_child_wait(builder: DrawnDecisionBuilder, activation: Activation, ende
 def attempt_failed(builder: DrawnDecisionBuilder, activation: Activation, failed: Failed) -> None:
     """An attempt failed: schedule the next one, or fail the activation."""
     key = f"{activation.scope.path}/{activation.node.id}"
-    note = next_try(builder, activation.node.retry, activation.counted_attempt, failed, key=key)
+    note = next_attempt(builder, activation.node.retry, activation.counted_attempt, failed, key=key)
     if note is None:
         fail(builder, activation, failed.error)
         return

@@ -80,8 +80,8 @@ class _CodedFork:
         self._last = source.log[-1].seq if cut.seq is None else cut.seq
         self._plan = ForkPlan([], new_state(plan, replace(head, deadline_at=None)))
         self._steps: dict[Place, _Recorded] = {}
-        self._tries: set[tuple[str, str, int]] = set()
-        """Name, scope and number of the tries that rows have dispatched."""
+        self._attempts: set[tuple[str, str, int]] = set()
+        """Name, scope and number of the attempts that rows have dispatched."""
         self._attempt = 0
         self._origins: tuple[str, ...] = ()
         """The runs that the recorded run was forked from itself."""
@@ -132,7 +132,7 @@ class _CodedFork:
         place = step.place
         step.rows.append(event.seq)
         if event.type is EventType.NODE_DISPATCHED:
-            self._tries.add((*place, event.attempt))
+            self._attempts.add((*place, event.attempt))
         if event.type in ENDINGS:
             step.ending, step.attempt = event, self._attempt
         if event.type is EventType.NODE_WAITING and event.seq <= self._last:
@@ -162,7 +162,7 @@ class _CodedFork:
                 if step.ending is not None and step.ending.type is not EventType.NODE_SKIPPED:
                     delivered.append(step.ending.seq)
             # The function knew these failures, too, although nothing says any more that it did.
-            withdrawn = [event.seq for event in step.failures_left_out if not self._was_tried_again(event)]
+            withdrawn = [event.seq for event in step.failures_left_out if not self._was_retried(event)]
             gone.update(withdrawn)
             delivered += withdrawn
         # Why the function cancelled a step, no mark says: perhaps because of an end that does not go along.
@@ -208,7 +208,7 @@ class _CodedFork:
         copied = [replace(rows[0], payload=InputSet(given).payload)]
         for event in rows[1:]:
             if is_left_out(source.head.left_out, event.seq):
-                copied.append(_failed_try(event) if self._was_tried_again(event) else _note(event))
+                copied.append(_failed_attempt(event) if self._was_retried(event) else _note(event))
             else:
                 goes = event.seq not in (suspended, failed) and self._goes_along(event)
                 copied.append(event if goes else _note(event))
@@ -228,11 +228,13 @@ class _CodedFork:
             return True
         return (event.node_id, event.scope) not in self._because
 
-    def _was_tried_again(self, event: Event) -> bool:
-        """Was it a failure that a reopening has left out, and that another try of the step has followed?"""
+    def _was_retried(self, event: Event) -> bool:
+        """Was it a failure that a reopening has left out, and that another attempt of the step has followed?"""
         place = (event.node_id, event.scope)
         is_left_out_failure = event.node_id and event.type is EventType.NODE_FAILED
-        return bool(is_left_out_failure) and place not in self._because and (*place, event.attempt + 1) in self._tries
+        return (
+            bool(is_left_out_failure) and place not in self._because and (*place, event.attempt + 1) in self._attempts
+        )
 
     # -- saying what comes of it ----------------------------------------------------------
     def _describe(self) -> None:
@@ -257,7 +259,7 @@ class _CodedFork:
         plan.signals = {"copied": copied, "left": len(arrived) - copied}
 
 
-def _failed_try(event: Event) -> Event:
+def _failed_attempt(event: Event) -> Event:
     """The failure of a step that was tried again, in a log that was never reopened."""
     note = RetryScheduled(RunError.from_json(read_error(event.payload)), event.created_at)
     return replace(event, type=EventType.NODE_ATTEMPT_FAILED, payload=note.payload)

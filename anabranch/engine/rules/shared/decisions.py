@@ -295,86 +295,86 @@ def error_about(activation: Activation, code: str, type_name: str, message: str)
 AnyDecisionBuilder: TypeAlias = DecisionBuilder[Any]
 
 
-def created(notes: AnyDecisionBuilder, started: Started) -> bool:
+def created(builder: AnyDecisionBuilder, started: Started) -> bool:
     """Record the input of a new run. True if the run begins at once: its time has come and its creator has room."""
-    head = notes.state.head
-    notes.append(EventType.INPUT_SET, "", "", 0, InputSet(started.input, started.trigger).payload)
+    head = builder.state.head
+    builder.append(EventType.INPUT_SET, "", "", 0, InputSet(started.input, started.trigger).payload)
     if started.definition is not None:
-        notes.append(EventType.SYSTEM_SET, "", "", 0, DefinitionSet(started.definition, started.differs).payload)
+        builder.append(EventType.SYSTEM_SET, "", "", 0, DefinitionSet(started.definition, started.differs).payload)
     if head.deadline_at is not None:
-        notes.commands.append(Wake("", "", 0, head.deadline_at))
-    overdue = head.deadline_at is not None and head.deadline_at <= notes.now
+        builder.commands.append(Wake("", "", 0, head.deadline_at))
+    overdue = head.deadline_at is not None and head.deadline_at <= builder.now
     # A requested start time is a timer even if it passed during the creation: only transitions of timers are checked
     # against the store's clock.
     if started.begin and head.available_at <= head.created_at and not overdue:
         return True
-    notes.commands.append(Wake("", "", 0, head.available_at))
+    builder.commands.append(Wake("", "", 0, head.available_at))
     return False
 
 
-def may_begin(notes: AnyDecisionBuilder) -> bool:
+def may_begin(builder: AnyDecisionBuilder) -> bool:
     """True if the run has not begun and its time has come."""
-    state = notes.state
-    if state.started or state.head.available_at > notes.now or state.is_terminal or state.stands_still:
+    state = builder.state
+    if state.started or state.head.available_at > builder.now or state.is_terminal or state.stands_still:
         return False
-    notes.fired(state.head.available_at)
+    builder.fired(state.head.available_at)
     return True
 
 
-def deadline_passed(notes: AnyDecisionBuilder) -> bool:
+def deadline_passed(builder: AnyDecisionBuilder) -> bool:
     """Fail the instance if its deadline has come; True if it has."""
-    deadline = notes.state.head.deadline_at
-    if deadline is None or deadline > notes.now or notes.state.last_seq == 0:
+    deadline = builder.state.head.deadline_at
+    if deadline is None or deadline > builder.now or builder.state.last_seq == 0:
         return False
-    notes.fired(deadline)
+    builder.fired(deadline)
     message = f"the run was not done by {to_iso(deadline)}"
-    notes.fail_instance(RunError("DEADLINE_EXCEEDED", "DeadlineExceeded", message))
+    builder.fail_instance(RunError("DEADLINE_EXCEEDED", "DeadlineExceeded", message))
     return True
 
 
-def taken_over(notes: AnyDecisionBuilder, acquired: LeaseAcquired) -> bool:
+def taken_over(builder: AnyDecisionBuilder, acquired: LeaseAcquired) -> bool:
     """Record a takeover if a worker was lost since the last record.
 
     False: the run is suspended and nothing continues; its owner only watches its deadline.
     """
-    state, blame = notes.state, acquired.blame
+    state, blame = builder.state, acquired.blame
     if state.suspension is not None and not state.suspension.reason.ends_by_itself:
         # Tried without a row: whether this code can continue it, only a replay shows.
         state.on_trial = state.suspension.reason.is_offered_again and bool(state.running)
         return False
     if state.suspension is not None:
-        resumed(notes, ResumeRequested("a worker that can run it"))
+        resumed(builder, ResumeRequested("a worker that can run it"))
     if blame is not None and blame != state.blame:
         before = 0 if state.suspicion is None else state.suspicion.recoveries
         recovered = Recovered(before + 1 if state.running else before, *blame)
-        notes.append(EventType.INSTANCE_RECOVERED, "", "", 0, recovered.payload)
+        builder.append(EventType.INSTANCE_RECOVERED, "", "", 0, recovered.payload)
     return True
 
 
 PAUSED_HINT = "Resume it when it is to go on."
 
 
-def suspend(notes: AnyDecisionBuilder, asked: PauseRequested) -> None:
+def suspend(builder: AnyDecisionBuilder, asked: PauseRequested) -> None:
     """Suspend the run, unless it is suspended already."""
-    if notes.state.suspension is None:
+    if builder.state.suspension is None:
         suspended = RunSuspended(SuspendReason.PAUSED, asked.why, PAUSED_HINT)
-        notes.append(EventType.INSTANCE_SUSPENDED, "", "", 0, suspended.payload)
+        builder.append(EventType.INSTANCE_SUSPENDED, "", "", 0, suspended.payload)
 
 
-def resumed(notes: AnyDecisionBuilder, asked: ResumeRequested) -> bool:
+def resumed(builder: AnyDecisionBuilder, asked: ResumeRequested) -> bool:
     """Resume a suspended run: everything outstanding is performed again. False: it was not suspended."""
-    if notes.state.suspension is None:
+    if builder.state.suspension is None:
         return False
-    owed_meanwhile = outstanding(notes.state)
-    notes.append(EventType.INSTANCE_RESUMED, "", "", 0, RunResumed(asked.by).payload)
-    notes.commands += sorted(outstanding(notes.state) - owed_meanwhile, key=repr)
+    owed_meanwhile = outstanding(builder.state)
+    builder.append(EventType.INSTANCE_RESUMED, "", "", 0, RunResumed(asked.by).payload)
+    builder.commands += sorted(outstanding(builder.state) - owed_meanwhile, key=repr)
     return True
 
 
-def signal_known_or_refused(notes: AnyDecisionBuilder, signal: SignalSent) -> Decision | None:
+def signal_known_or_refused(builder: AnyDecisionBuilder, signal: SignalSent) -> Decision | None:
     """The answer for a signal whose key has arrived before, or that exceeds the limit of kept signals; None: accept
     it."""
-    state = notes.state
+    state = builder.state
     if signal.key is not None and signal.key in state.signal_answers:
         return Decision(delivered=state.signal_answers[signal.key])
     if state.kept_count >= SIGNALS_KEPT_MAX and state.oldest_wait(signal.event, signal.payload) is None:
@@ -382,20 +382,22 @@ def signal_known_or_refused(notes: AnyDecisionBuilder, signal: SignalSent) -> De
     return None
 
 
-def accept_signal(notes: AnyDecisionBuilder, signal: SignalSent) -> bool:
+def accept_signal(builder: AnyDecisionBuilder, signal: SignalSent) -> bool:
     """Record a signal. True if a matching wait was open."""
-    waited_for = notes.state.oldest_wait(signal.event, signal.payload) is not None
+    waited_for = builder.state.oldest_wait(signal.event, signal.payload) is not None
     arrived = SignalReceived(signal.event, signal.payload, signal.key)
-    notes.append(EventType.SIGNAL_RECEIVED, "", "", 0, arrived.payload)
+    builder.append(EventType.SIGNAL_RECEIVED, "", "", 0, arrived.payload)
     return waited_for
 
 
-def signal_wait(notes: AnyDecisionBuilder, asked: AwaitsSignal | AwaitsAnySignal) -> tuple[Payload, KeptSignal | None]:
+def signal_wait(
+    builder: AnyDecisionBuilder, asked: AwaitsSignal | AwaitsAnySignal
+) -> tuple[Payload, KeptSignal | None]:
     """The payload of NODE_WAITING for a signal, and the kept signal that the wait takes at once, if one matches."""
     names_event = isinstance(asked, AwaitsAnySignal)
     events = asked.events if isinstance(asked, AwaitsAnySignal) else {asked.event: asked.match}
-    due_at = None if asked.timeout_ms is None else notes.now + asked.timeout_ms
-    signal: KeptSignal | None = notes.state.oldest_signal(events)
+    due_at = None if asked.timeout_ms is None else builder.now + asked.timeout_ms
+    signal: KeptSignal | None = builder.state.oldest_signal(events)
     taken = None if signal is None else SignalTaken(signal.event, signal.seq)
     return SignalAwaited(events, names_event, due_at, taken).payload, signal
 
@@ -408,16 +410,16 @@ def taking(wait: OpenActivation) -> tuple[Payload, Payload]:
     return SignalTaken(signal.event, signal.seq).payload, output
 
 
-def next_try(
-    notes: AnyDecisionBuilder, policy: RetryPolicy, attempt: int, failed: Failed, *, key: str
+def next_attempt(
+    builder: AnyDecisionBuilder, policy: RetryPolicy, attempt: int, failed: Failed, *, key: str
 ) -> Payload | None:
     """The payload of NODE_ATTEMPT_FAILED; None if it was the last attempt."""
     if not failed.retryable or attempt >= policy.max_attempts:
         return None
-    delay_ms = policy.delay_ms(attempt, key=f"{notes.state.head.instance_id}/{key}")
+    delay_ms = policy.delay_ms(attempt, key=f"{builder.state.head.instance_id}/{key}")
     if failed.retry_after_ms is not None:
         delay_ms = max(delay_ms, min(failed.retry_after_ms, RETRY_AFTER_MS_MAX))
-    return RetryScheduled(failed.error, notes.now + delay_ms).payload
+    return RetryScheduled(failed.error, builder.now + delay_ms).payload
 
 
 def child_result(ended: ChildEnded) -> Payload | tuple[str, str, str]:

@@ -89,7 +89,7 @@ class RetryPolicy:
 
 
 DEFAULT_RETRY = RetryPolicy()
-"""Three tries, one and two seconds apart."""
+"""Three attempts, one and two seconds apart."""
 
 DEFAULT_STEP_RETRY = RetryPolicy(jitter=0.2)
 """The same, with a random fifth: thousands of runs of one function may fail together, and must not retry together."""

@@ -156,7 +156,7 @@ class OpenActivation(ABC):
         self.attempt = 1
         self.due_at: int | None = None
         self.due_seq = 0
-        """The row that set `due_at`: two tries may be due at the same time, and only the later one counts."""
+        """The row that set `due_at`: two attempts may be due at the same time, and only the later one counts."""
         self.events: Mapping[str, Payload | None] | None = None
         """The signals that a wait asks for, each with its `match`; None for delays."""
         self.names_event = False

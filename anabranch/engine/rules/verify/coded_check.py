@@ -117,10 +117,10 @@ class CodedCheck(RunCheck):
         if event.seq <= self.copied_to:  # by another version's retry, and with the jitter of another run
             self.attempt_failed(event, account, attempts_max=None, earliest=None)
             return
-        tries, policy = event.attempt - account.redone_after, self._plan.retry
-        delay_ms = policy.delay_ms(tries, key=f"{self.head.instance_id}/")
+        attempts, policy = event.attempt - account.redone_after, self._plan.retry
+        delay_ms = policy.delay_ms(attempts, key=f"{self.head.instance_id}/")
         is_due_now = read_retry_time(event.payload) <= event.created_at
-        if is_due_now and (tries >= policy.max_attempts or delay_ms > 0):
+        if is_due_now and (attempts >= policy.max_attempts or delay_ms > 0):
             self.attempt_failed(event, account, attempts_max=None, earliest=None)
             self._must_suspend = None if self.is_suspended else event
         else:

@@ -107,7 +107,7 @@ _COMMITTING = {
 }
 
 _TRY_AGAIN_CLASS = "40"  # transaction rollback: deadlock, serialisation
-_LOCK_NOT_AVAILABLE = "55P03"  # our lock_timeout: the holder may be gone by the next try
+_LOCK_NOT_AVAILABLE = "55P03"  # our lock_timeout: the holder may be gone by the next attempt
 _CANCELLED = "57014"  # a statement_timeout, ours or an administrator's, or a cancel by another session
 # A prepared statement is missing, exists already, or has another result type now: the first two mean that a pooler
 # shares sessions.

@@ -21,7 +21,7 @@ from sqlalchemy.dialects.postgresql import psycopg as sqlalchemy_psycopg
 from anabranch.engine.ports import Transition
 from anabranch.engine.store.postgresql.postgresql_commit import Question, Rows, writing
 from anabranch.engine.store.postgresql.postgresql_connections import BoundedAsyncConnection
-from anabranch.engine.store.sql.component import TRIES_MAX, verdict_on
+from anabranch.engine.store.sql.component import ATTEMPTS_MAX, verdict_on
 from anabranch.engine.store.sql.dialect import Dialect, Outages, Written
 from anabranch.engine.store.sql.families import failures
 from anabranch.errors import DatabaseAway
@@ -71,13 +71,13 @@ class PostgresqlSmallCommits:
         Raises StoreUnavailable (it may have happened or not), LocksHeld or DataRefused (nothing happened).
         """
         async with self._busy:
-            tries_left = TRIES_MAX
+            attempts_left = ATTEMPTS_MAX
             while True:
-                tries_left -= 1
+                attempts_left -= 1
                 try:
                     return await self._write(transitions)
                 except psycopg.Error as error:
-                    verdict = verdict_on(error, self._dialect, tries_left=tries_left)
+                    verdict = verdict_on(error, self._dialect, attempts_left=attempts_left)
                     if verdict.is_lost:
                         self._outages.count += 1
                     if verdict.raised is error:

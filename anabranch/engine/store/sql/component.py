@@ -26,7 +26,7 @@ from anabranch.engine.store.sql.faults import DataRefused, DuplicateRefused, Fau
 from anabranch.errors import DatabaseAway, StoreUnavailable
 
 # 5 attempts: batches are in id order, so a deadlock needs a statement of another program; five in a row mean an outage.
-TRIES_MAX = 5
+ATTEMPTS_MAX = 5
 
 # A lock of another session is retried for 15 s, three times as long as the server lets a frozen process keep one, with
 # pauses from 50 ms to 1 s, during which others can use the connection.
@@ -277,16 +277,16 @@ class DatabaseThreads:
             return self._attempt_alone(work, reads_only=reads_only)
 
     def _attempt_alone(self, work: Callable[[Connection], Answer], *, reads_only: bool) -> Answer:
-        tries_left = TRIES_MAX
+        attempts_left = ATTEMPTS_MAX
         while True:
-            tries_left -= 1
+            attempts_left -= 1
             may_be_stale = reads_only and getattr(self._own, "connection", None) is not None
             try:
                 connection = self._connection()
                 with self._dialect.whole(connection, commits=self._commits):
                     return work(connection)
             except DBAPIError as error:
-                verdict = verdict_on(error, self._dialect, tries_left=tries_left, may_be_stale=may_be_stale)
+                verdict = verdict_on(error, self._dialect, attempts_left=attempts_left, may_be_stale=may_be_stale)
                 if verdict.is_lost:
                     self._drop_connections()
                 if verdict.raised is error:
@@ -349,7 +349,7 @@ class ErrorVerdict:
     """Whether its connection and those beside it must be replaced."""
 
 
-def verdict_on(error: Exception, dialect: Dialect, *, tries_left: int, may_be_stale: bool = False) -> ErrorVerdict:
+def verdict_on(error: Exception, dialect: Dialect, *, attempts_left: int, may_be_stale: bool = False) -> ErrorVerdict:
     """`may_be_stale`: a connection that turns out to be broken only means that it has not been used for a while."""
     fault = dialect.fault_of(error)
     raised: Exception | None = None
@@ -360,7 +360,7 @@ def verdict_on(error: Exception, dialect: Dialect, *, tries_left: int, may_be_st
         raised = refusal(dialect.describe(error))
     elif fault is Fault.LOCKED:
         raised = LocksHeld(dialect.describe(error))
-    elif not tries_left or (fault is Fault.UNAVAILABLE and not may_be_stale):
+    elif not attempts_left or (fault is Fault.UNAVAILABLE and not may_be_stale):
         raised = DatabaseAway(dialect.describe(error))
     return ErrorVerdict(raised, is_lost=fault in (Fault.UNAVAILABLE, Fault.STALE))
 

@@ -58,7 +58,7 @@ async def test_starts_within_a_second_share_one_count_and_still_meet_the_limit(
     store: MemoryStore, clock: HandClock, wire: Wire
 ) -> None:
     limit = PendingLimit(store=store, clock=clock, runs_max=3)
-    answers = await asyncio.gather(*(limit.take_place(TENANT) for _ in range(5)), return_exceptions=True)
+    answers = await asyncio.gather(*(limit.admit(TENANT) for _ in range(5)), return_exceptions=True)
     assert [type(answer) for answer in answers] == [type(None)] * 3 + [TooManyPending] * 2
     assert wire.asked == ["count_pending"]
 
@@ -70,33 +70,33 @@ async def test_a_second_later_what_has_begun_or_ended_meanwhile_has_left_its_pla
     await store.commit(waiting)
     limit = PendingLimit(store=store, clock=clock, runs_max=2)
     with pytest.raises(TooManyPending):
-        await limit.take_place(TENANT)
+        await limit.admit(TENANT)
     await store.append_cancel(tenant_id=TENANT, instance_id=waiting[0].instance_id, reason="")
     clock.seconds += COUNT_KEPT_S
-    await limit.take_place(TENANT)
+    await limit.admit(TENANT)
     with pytest.raises(TooManyPending):
-        await limit.take_place(TENANT)
+        await limit.admit(TENANT)
 
 
 async def test_a_count_that_did_not_come_is_asked_for_again(store: MemoryStore, clock: HandClock, wire: Wire) -> None:
     limit = PendingLimit(store=store, clock=clock, runs_max=1)
     wire.cut = True
     with pytest.raises(StoreUnavailable):
-        await limit.take_place(TENANT)
+        await limit.admit(TENANT)
     wire.cut = False
-    await limit.take_place(TENANT)
+    await limit.admit(TENANT)
     assert wire.asked == ["count_pending"] * 2
 
 
 async def test_a_tenant_at_its_own_limit_leaves_the_rest_to_the_others(store: MemoryStore, clock: HandClock) -> None:
     await store.commit([new_run(new_head(now=NOON_MS), worker_id=None)])
     limit = PendingLimit(store=store, clock=clock, runs_max=4, runs_per_tenant_max=2)
-    await limit.take_place(TENANT)
+    await limit.admit(TENANT)
     with pytest.raises(TooManyPending) as refused:
-        await limit.take_place(TENANT)
+        await limit.admit(TENANT)
     assert "2 runs of tenant 'default'" in refused.value.message
     assert refused.value.details == {"limit": 2, "scope": "tenant"}
-    await limit.take_place("another")
-    await limit.take_place("another")
+    await limit.admit("another")
+    await limit.admit("another")
     with pytest.raises(TooManyPending, match="4 runs are already waiting"):
-        await limit.take_place("a third")
+        await limit.admit("a third")

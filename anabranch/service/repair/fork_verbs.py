@@ -169,7 +169,7 @@ class ForkVerbs(TestingVerbs, RetryVerbs):
         return replace(head, forked_from=row.head.instance_id), stored, None
 
     async def _written(self, head: InstanceHead, fork: ForkPlan, *, tenant_id: str) -> dict[str, Any]:
-        await self._pending_limit.take_place(tenant_id)
+        await self._pending_limit.admit(tenant_id)
         state = fork.state
         outcome = await self._store.commit(
             [

@@ -12,8 +12,8 @@ from collections import Counter
 from anabranch.engine.ports import Clock, Store
 from anabranch.errors import TooManyPending
 
-# 1 s: at the limit a count reads 100,000 index entries, which takes some milliseconds. After a refusal, free places
-# are seen a second later.
+# 1 s: at the limit a count reads 100,000 index entries, which takes some milliseconds. After a refusal, free room
+# is seen a second later.
 COUNT_KEPT_S = 1.0
 
 
@@ -30,10 +30,10 @@ class PendingLimit:
         self._counted_at: float | None = None
         self._counting = asyncio.Lock()
 
-    async def take_place(self, tenant_id: str) -> None:
+    async def admit(self, tenant_id: str) -> None:
         """Admit one more PENDING run of this tenant. Raises TooManyPending, StoreUnavailable.
 
-        Several processes together may exceed the limits by what the others start within a second. A place that was not
+        Several processes together may exceed the limits by what the others start within a second. Room that was not
         used is free again at the next count.
         """
         async with self._counting:  # a thousand starts at once share one count

@@ -217,7 +217,7 @@ class StartVerbs(ReadVerbs):
         )
         hold = self._engine.orchestrator.owned.may_begin(head) and self._engine.plans.can_run_plan(head, plan)
         if not hold or head.available_at > head.created_at:
-            await self._pending_limit.take_place(tenant_id)
+            await self._pending_limit.admit(tenant_id)
         started = Started(payload, options.trigger, hold, None, None, only_active)
         new_run = await self._engine.orchestrator.create_run(head, plan, started)
         status = new_run.status
@@ -284,9 +284,9 @@ def refuse_input(problems: Sequence[tuple[str, str]], trigger: str | None) -> No
         return
     details = [{"pointer": pointer, "message": message} for pointer, message in problems]
     pointer, message = problems[0]
-    place = f" at {pointer}" if pointer else ""
+    at = f" at {pointer}" if pointer else ""
     whose = "the workflow's inputSchema" if trigger is None else f"the inputSchema of trigger {trigger!r}"
-    raise InvalidInput(f"the input does not fit {whose}{place}: {message}", details=details)
+    raise InvalidInput(f"the input does not fit {whose}{at}: {message}", details=details)
 
 
 class RunIds:

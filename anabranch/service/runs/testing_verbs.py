@@ -93,7 +93,7 @@ class TestingVerbs(RunVerbs):
         head = test_head(definition.value, plan, tenant_id=tenant_id, now=self._engine.clock.now())
         hold = self._engine.orchestrator.owned.may_begin(head)
         if not hold:
-            await self._pending_limit.take_place(tenant_id)
+            await self._pending_limit.admit(tenant_id)
         started = Started(
             payload, trigger, begin=hold, definition=definition, differs=None if differs.is_whole else differs.payload
         )
